@@ -18,7 +18,14 @@ from typing import Any
 
 from wirecodec.arrays import Array, Bytes, any_on_gpu, as_bytes, as_target, integers, on_gpu
 from wirecodec.container.reader import ContainerHeader, read_header
-from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
+from wirecodec.container.schema import (
+    TensorSpecs,
+    check_all,
+    check_count,
+    check_names,
+    check_only,
+    plain_spec,
+)
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.guard import Guard
 from wirecodec.errors import EncodeError, SchemaMismatch, number_of_container
@@ -155,6 +162,10 @@ def decode_to(
     """Decode one tensor onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
     data, header = _open(blob, limits, sizes_trusted=schema is not None)
+    spec = None if to_gpu else plain_spec(header)
+    if spec is not None:
+        check_only((spec,), schema)
+        return host.only_tensor_of(data, header, spec, limits)
     check_count(header)
     specs = TensorSpecs(header, None)
     check_only(specs, schema)

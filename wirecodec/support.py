@@ -26,6 +26,7 @@ class Support:
             were not selected are 0.
         domain: the transform's domain; 0 without a transform.
         coefficients_of: the tensor's element type if there is a transform.
+        finite: whether the values are known to be finite.
     """
 
     indices: Array | None
@@ -35,6 +36,7 @@ class Support:
     source: Callable[[Array], Array] | None = None
     domain: int = 0
     coefficients_of: np.dtype[Any] | None = None
+    finite: bool = False
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -96,7 +96,7 @@ def _is_layout_known() -> bool:
     """Compare headers with attributes, for arrays of different forms and objects of other types."""
     if sys.implementation.name != "cpython" or sys.maxsize < 2**32 or sys.byteorder != "little":
         return False
-    kinds = [np.arange(24, dtype=np.float32).astype(dtype) for dtype in (*DTYPES, np.int32)]
+    kinds = [np.arange(24, dtype=np.float32).astype(dtype) for dtype in (*DTYPES, np.dtype(np.int32))]
     forms = [x.reshape(2, 3, 4) for x in kinds] + [x[5:] for x in kinds] + [x[::2] for x in kinds]
     forms += [np.zeros((0, 7), np.float64), np.ones((), np.float32), np.ones((4, 5), np.float32).T]
     forms += [pickle.loads(pickle.dumps(x)) for x in kinds]

@@ -27,7 +27,15 @@ from wirecodec.registry import transform
 from wirecodec.sparse import SparseTensor, index_dtype
 from wirecodec.support import DecodedChunk
 
-__all__ = ["DecodedTensors", "add", "add_chunks", "concatenate_chunks", "decode_chunks", "tensors_of"]
+__all__ = [
+    "DecodedTensors",
+    "add",
+    "add_chunks",
+    "concatenate_chunks",
+    "decode_chunks",
+    "only_tensor_of",
+    "tensors_of",
+]
 
 _SMALL = 16
 """Elements up to which a chunk is smaller than its objects."""
@@ -86,8 +94,8 @@ def decode_chunks(
     ):
         found.replace(key, [_invert_transform(found[key], Row(*row), size)])
     for group in header.extension.groups():
-        for key, parts in cut(found[int(group[0, 0])][0], group).items():
-            found.replace(key, parts)
+        for key, chunks in cut(found[int(group[0, 0])][0], group).items():
+            found.replace(key, chunks)
     return found
 
 
@@ -97,6 +105,18 @@ def tensors_of(
     """Decode the tensors of a container, in the order of their keys. Raises a WireError."""
     parts = decode_chunks(data, header, limits, batches=decode_batches(data, header))
     return [concatenate_chunks(spec, parts.pop(key), limits) for key, spec in enumerate(specs)]
+
+
+def only_tensor_of(
+    data: Bytes, header: ContainerHeader, spec: TensorSpec, limits: DecodeLimits
+) -> SparseTensor:
+    """Decode the tensor of a container with one plain entry. Raises a WireError."""
+    ((entry, offset, row, parts),) = sections(data, header)
+    try:
+        part = decode_chunk(row, parts, limits)
+    except WireError as error:
+        raise error.at(entry=entry, offset=offset) from error.__cause__
+    return concatenate_chunks(spec, [part], limits)
 
 
 class DecodedTensors(Mapping[str, SparseTensor]):
@@ -179,13 +199,13 @@ def _invert_transform(parts: list[DecodedChunk], row: Row, size: int) -> Decoded
 
 def concatenate_chunks(spec: TensorSpec, parts: list[DecodedChunk], limits: DecodeLimits) -> SparseTensor:
     """Concatenate a tensor's chunks."""
-    values = parts[0].values if len(parts) == 1 else np.concatenate([part.values for part in parts])
+    if len(parts) == 1:
+        indices, values = parts[0].indices, parts[0].values
+        where = None if indices is None else indices.view(np.int32).astype(index_dtype(spec.size), copy=False)
+        return SparseTensor._of(where, values, spec.shape, limits.max_dense)
+    values = np.concatenate([part.values for part in parts])
     if all(part.indices is None for part in parts):
         return SparseTensor._of(None, values, spec.shape, limits.max_dense)
-    if len(parts) == 1:
-        assert parts[0].indices is not None
-        where = parts[0].indices.view(np.int32).astype(index_dtype(spec.size), copy=False)
-        return SparseTensor._of(where, values, spec.shape, limits.max_dense)
     indices = np.empty(values.size, index_dtype(spec.size))
     at = 0
     for part in parts:

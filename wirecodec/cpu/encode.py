@@ -90,7 +90,7 @@ def describe_tensors(tensors: Sequence[Any]) -> tuple[list[Any], list[Any], Arra
 
     Returns:
         The arrays, which the caller keeps alive; the tensors' shapes; and the columns that describe the
-        arrays. A tensor that cannot be converted stays as it is, without a shape; ``select`` raises its error.
+        arrays. A tensor that cannot be converted stays as it is, and ``select`` raises its error.
     """
     columns = describe(tensors)
     if columns.kinds.size == 0 or columns.kinds.min() >= 0:

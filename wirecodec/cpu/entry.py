@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array
+from wirecodec.cpu.batch import MIN_TENSORS
 from wirecodec.cpu.columns import describe
-from wirecodec.cpu.decode import add, tensors_of
+from wirecodec.cpu.decode import add, only_tensor_of, tensors_of
 from wirecodec.cpu.encode import encode, encode_many
 from wirecodec.cpu.step import step
 
-__all__ = ["add", "can_add", "can_add_all", "encode", "encode_many", "step", "tensors_of"]
+__all__ = ["add", "can_add", "can_add_all", "encode", "encode_many", "only_tensor_of", "step", "tensors_of"]
+
+
+_FLOAT32, _FLOAT64 = (DTYPES.index(np.dtype(dtype)) for dtype in (np.float32, np.float64))
 
 
 def can_add(target: Any) -> bool:
@@ -28,8 +32,8 @@ def can_add_all(targets: Sequence[Any], sizes: Array) -> bool:
 
     It may be False for arrays of a type or alignment that ``can_add`` admits.
     """
+    if len(targets) < MIN_TENSORS:
+        return all(can_add(x) and x.size == size for x, size in zip(targets, sizes.tolist(), strict=True))
     columns = describe(targets)
-    added = [DTYPES.index(np.dtype(dtype)) for dtype in (np.float32, np.float64)]
-    return bool(
-        np.isin(columns.kinds, added).all() and columns.writeable.all() and (columns.sizes == sizes).all()
-    )
+    added = (columns.kinds == _FLOAT32) | (columns.kinds == _FLOAT64)
+    return bool((added & columns.writeable & (columns.sizes == sizes)).all())

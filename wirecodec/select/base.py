@@ -31,17 +31,19 @@ class Selection:
         state: an ndarray for the tensor's next step, or None.
         scale: one magnitude for all values, if the selector fixes it; else None.
         values: (k,) the elements of x at ``indices``, if the selector has read them; else None.
+        finite: whether the values are known to be finite.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
         >>> wc.NonZero().select(np.array([0.0, 2.0, 0.0], np.float32))
-        Selection(indices=array([1], dtype=int32), state=None, scale=None, values=None)
+        Selection(indices=array([1], dtype=int32), state=None, scale=None, values=None, finite=False)
     """
 
     indices: Array | None
     state: Any = None
     scale: float | None = None
     values: Array | None = None
+    finite: bool = False
 
 
 @dataclass(frozen=True, eq=False)

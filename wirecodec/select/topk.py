@@ -101,7 +101,7 @@ class TopK:
         values = words.view(x.dtype)
         if not all_finite(values):  # NaN and Inf have the largest keys, so they are among the top k
             require_finite(x, self.name)
-        return Selection(indices, values=values)
+        return Selection(indices, values=values, finite=True)
 
     def select_batch(self, addresses: Array, sizes: Array, dtype: np.dtype[Any]) -> BatchSelection | None:
         """Select from each of many arrays of one type, as ``select`` does.

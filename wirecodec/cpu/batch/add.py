@@ -47,13 +47,13 @@ def add_batches(containers: Sequence[DecodedContainer], targets: Sequence[Array]
         return True
     dtype = targets[0].dtype
     batches = [batch for each in containers for batch in each.batches]
-    columns = describe(targets)
-    if any(batch.values.dtype != dtype for batch in batches) or (columns.kinds != columns.kinds[0]).any():
+    arrays = describe(targets)
+    if any(batch.values.dtype != dtype for batch in batches) or (arrays.kinds != arrays.kinds[0]).any():
         return False
-    first, elements = columns.addresses, columns.sizes
+    first, elements = arrays.addresses, arrays.sizes
     order = np.argsort(first, kind="stable")
     stops = first + elements * dtype.itemsize
-    if columns.kinds[0] < 0 or (first[order][1:] < stops[order][:-1]).any() or not batches:
+    if arrays.kinds[0] < 0 or (first[order][1:] < stops[order][:-1]).any() or not batches:
         return False
     rows = np.concatenate([each.table[batch.entries] for each in containers for batch in each.batches])
     keys, bases = rows["key"], rows["base"].astype(np.int64)

@@ -77,7 +77,7 @@ def select_sums(
 
 
 def _take_memory(spares: list[Array | None], sizes: Array, dtype: np.dtype[Any]) -> tuple[list[Array], Array]:
-    """Return one array per size, aligned to 64 bytes, and their addresses; the spare arrays where they fit."""
+    """Return an array per size, aligned to 64 bytes, the spare one if it fits; and their addresses."""
     columns = describe(spares)
     fits = (columns.sizes == sizes) & (columns.addresses % 64 == 0) & columns.writeable
     arrays: list[Any] = list(spares)

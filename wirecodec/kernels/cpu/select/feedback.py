@@ -102,7 +102,7 @@ def sweep_sum_range(
         prefetch(a, block + PREFETCH_PAGES, 1)
         prefetch(b, block + PREFETCH_PAGES, 1)
         prefetch(left, block + PREFETCH_PAGES, 1)
-        for at in range(block, min(block + BLOCK_SIZE, min(stop, whole)), 64):
+        for at in range(block, min(block + BLOCK_SIZE, stop, whole), 64):
             prefetch(a, at + PREFETCH_ELEMENTS, 64)
             prefetch(b, at + PREFETCH_ELEMENTS, 64)
             total = add_floats(load(a, at, 64), load(b, at, 64))

@@ -78,7 +78,7 @@ def sweep_range(
             return found.size
         first = n
         prefetch(bits, block + PREFETCH_PAGES, 1)
-        for at in range(block, min(block + BLOCK_SIZE, min(stop, whole)), 64):
+        for at in range(block, min(block + BLOCK_SIZE, stop, whole), 64):
             prefetch(bits, at + PREFETCH_ELEMENTS, 64)
             n += store_set_bits(found, n, at_least64(bits, at, least), U32(at))
         for i in range(first, n):
