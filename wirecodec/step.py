@@ -33,6 +33,7 @@ class TensorJob:
         last: end of the last step's search on a GPU, or None.
         momentum: (size,), or None.
         spare_momentum: memory for the next momentum, or None.
+        header: bytes of the container's header that count for this tensor, if its selector asks for them.
     """
 
     scheme: Scheme
@@ -44,6 +45,7 @@ class TensorJob:
     last: Any = None
     momentum: Any = None
     spare_momentum: Array | None = None
+    header: int = 0
 
     def residual_rule(self, *, exact: bool) -> ErrorFeedback | None:
         """Return the rule of the residual, after momentum and decay; None if no residual is kept.
@@ -73,6 +75,7 @@ class TensorJobs(Mapping[str, TensorJob]):
         rules: feedback by name; None, or no name, if neither residual nor momentum is kept.
         residuals, selectors, momenta: state by name; no name without one.
         seed: of all selections; a tensor's key is mixed in.
+        header: bytes of the container's header that count for each tensor, if a selector asks for them.
         spares, spare_momenta: memory for the next residuals and momenta by name.
         lasts: ends of the last step's searches on a GPU by name.
     """
@@ -82,6 +85,7 @@ class TensorJobs(Mapping[str, TensorJob]):
     residuals: Mapping[str, Any]
     selectors: Mapping[str, Any]
     seed: int
+    header: int = 0
     spares: Mapping[str, Array | None] = field(default_factory=dict)
     lasts: Mapping[str, Any] = field(default_factory=dict)
     momenta: Mapping[str, Any] = field(default_factory=dict)
@@ -109,6 +113,7 @@ class TensorJobs(Mapping[str, TensorJob]):
             self.lasts.get(name),
             self.momenta.get(name) if isinstance(rule, MomentumCorrection) else None,
             self.spare_momenta.get(name),
+            self.header,
         )
 
 

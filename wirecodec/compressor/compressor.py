@@ -20,6 +20,7 @@ from wirecodec.compressor.saved_state import saved_residual, saved_schedule, sav
 from wirecodec.compressor.settings import Settings
 from wirecodec.compressor.state import SpareMemory, State
 from wirecodec.cpu import entry as host
+from wirecodec.cpu.costs import share_header
 from wirecodec.errors import EncodeError
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.pipeline import decode_many, sort_names
@@ -196,7 +197,8 @@ class Compressor:
         corrects = self._settings.has_momentum
         momenta = state.momenta if corrects else {}
         seed = mix(self._seed, state.step)  # without the rank: random selectors agree on all ranks
-        jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, momenta=momenta)
+        header = share_header(tensors, schemes, b"", names=self._names)
+        jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, header, momenta=momenta)
         if on_device:
             from wirecodec.gpu.select.warm_topk import LastTop
 

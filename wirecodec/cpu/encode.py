@@ -16,6 +16,7 @@ from wirecodec.cpu.batch.encode import encode_batches, encode_selected, select_b
 from wirecodec.cpu.batch.selection import ModelSelection, SelectedBatch
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.columns import ArrayColumns, describe
+from wirecodec.cpu.costs import share_header
 from wirecodec.cpu.fuse import concatenate, make_entries
 from wirecodec.cpu.select import select
 from wirecodec.errors import EncodeError
@@ -29,7 +30,7 @@ __all__ = ["describe_tensors", "encode", "encode_many", "encode_selection", "fin
 
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode one tensor as a container (n,) u8. Raises EncodeError."""
-    support = select(tensor, scheme, seed=mix(seed, 0))
+    support = select(tensor, scheme, seed=mix(seed, 0), tag=tag)
     ext.check_shape(support.shape)
     extension = ext.Extension(
         shapes={} if len(support.shape) == 1 else {0: support.shape},
@@ -56,24 +57,38 @@ def encode_many(
 
     Raises EncodeError, which names the tensor.
     """
-    selected = select_many(tensors, schemes, seed=seed)
+    selected = select_many(tensors, schemes, seed=seed, tag=tag, names=names)
     return encode_selection(selected, seed=seed, tag=tag, names=names, fuse=fuse)
 
 
-def select_many(tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], *, seed: int) -> ModelSelection:
-    """Select from each tensor by its scheme. Raises EncodeError, which names the tensor."""
-    names, given, chosen = list(tensors), list(tensors.values()), list(schemes.values())
+def select_many(
+    tensors: Mapping[str, Any],
+    schemes: Mapping[str, Scheme],
+    *,
+    seed: int,
+    tag: bytes = b"",
+    names: bool = True,
+) -> ModelSelection:
+    """Select from each tensor by its scheme. Raises EncodeError, which names the tensor.
+
+    Args:
+        tensors, schemes: by name, in the same order.
+        seed: of the selections.
+        tag, names: of the container; a selector may ask for the bytes of its header.
+    """
+    header = share_header(tensors, schemes, tag, names=names)
+    listed, given, chosen = list(tensors), list(tensors.values()), list(schemes.values())
     arrays, shapes, columns = describe_tensors(given)
     batches = select_batches(columns, chosen)
     supports: dict[int, Support] = {}
-    for key in find_others(len(names), batches):
+    for key in find_others(len(listed), batches):
         try:
-            supports[key] = select(given[key], chosen[key], seed=mix(seed, key))
+            supports[key] = select(given[key], chosen[key], seed=mix(seed, key), header=header)
             shapes[key] = supports[key].shape
         except EncodeError as error:
-            raise error.of(names[key]) from None
+            raise error.of(listed[key]) from None
     del arrays  # the batches have read them
-    return ModelSelection(names, chosen, shapes, batches, supports)
+    return ModelSelection(listed, chosen, shapes, batches, supports)
 
 
 def find_others(n: int, batches: Sequence[SelectedBatch]) -> list[int]:

@@ -176,11 +176,14 @@ class SelectedValues:
         """Return the next residual (size,). Uses up the sum; ``values`` do not change."""
         return self.total.remainder(self.indices, self.values)
 
-    def scatter(self, means: Array) -> Array:
-        """Return (size,) zeros with the (k,) means at the indices."""
+    def scatter(self, means: Array, out: Array | None = None) -> Array:
+        """Return (size,) zeros with the (k,) means at the indices, in ``out`` if it is given."""
         if self.indices is None:
             return means
-        out = np.zeros(self.total.gradient.size, self.total.gradient.dtype)
+        if out is None:
+            out = np.zeros(self.total.gradient.size, self.total.gradient.dtype)
+        else:
+            out.fill(0)
         out[self.indices] = means
         return out
 

@@ -99,7 +99,7 @@ def _select(
         job: the same; the feedback is the residual's rule, and the residual has decayed.
     """
     scheme, rule, residual = job.scheme, job.feedback, job.residual
-    context = Context(job.seed, flat, job.state, job.last)
+    context = Context(job.seed, flat, job.state, job.last, job.header)
     if rule is None:
         return SelectedTensor(wanted, *choose(device, flat, scheme, context), addend, None)
     assert isinstance(rule, ErrorFeedback)
@@ -133,7 +133,9 @@ def _select_on_host(device: Device, flat: DeviceFlat, job: TensorJob, factor: fl
         total = host.AccumulatedGradient.of(rule, addend.data, left.residual, None, gradient.dtype)
         if left.residual is not None:
             seen = Flat(read_only(total.sendable()), flat.shape)
-    found = host_select.choose(seen, job.scheme, gradient=changed, state=job.state, seed=job.seed)
+    found = host_select.choose(
+        seen, job.scheme, gradient=changed, state=job.state, seed=job.seed, header=job.header
+    )
     return SelectedTensor(job, *found, addend, total)
 
 
