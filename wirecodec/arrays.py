@@ -9,7 +9,7 @@ on a GPU becomes the raw bits of a flat CuPy array (``as_device_flat``). Contigu
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -30,6 +30,7 @@ __all__ = [
     "Flat",
     "addresses_of",
     "aligned",
+    "any_on_gpu",
     "as_bytes",
     "as_device_flat",
     "as_flat",
@@ -177,6 +178,11 @@ def on_gpu(tensor: Any) -> bool:
     if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
         return bool(tensor.is_cuda)
     return hasattr(tensor, "__cuda_array_interface__") or _dlpack_device(tensor) == _DLPACK_CUDA
+
+
+def any_on_gpu(tensors: Collection[Any]) -> bool:
+    """Tell whether any of several arrays is on a GPU."""
+    return set(map(type, tensors)) != {np.ndarray} and any(map(on_gpu, tensors))
 
 
 def as_device_flat(tensor: Any, cupy: Any) -> DeviceFlat:

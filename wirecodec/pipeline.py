@@ -12,11 +12,11 @@ before they return any part of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from wirecodec.arrays import Array, Bytes, as_bytes, as_target, integers, on_gpu
+from wirecodec.arrays import Array, Bytes, any_on_gpu, as_bytes, as_target, integers, on_gpu
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
 from wirecodec.cpu import entry as host
@@ -24,7 +24,7 @@ from wirecodec.cpu.guard import Guard
 from wirecodec.errors import EncodeError, SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.settings.rules import Key
-from wirecodec.settings.scheme import SchemeLike, as_scheme, scheme_for
+from wirecodec.settings.scheme import SchemeLike, as_scheme, schemes_for
 from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_seed
 
@@ -103,8 +103,8 @@ def encode_many(
         {'b': [0.0, 0.0], 'w': [1.0, 1.0, 1.0]}
     """
     tensors = {name: tensors[name] for name in sort_names(tensors)}
-    schemes = {name: scheme_for(name, scheme, getattr(x, "shape", None)) for name, x in tensors.items()}
-    implementation = _implementation(any(map(on_gpu, tensors.values())))
+    implementation = _implementation(any_on_gpu(tensors.values()))
+    schemes = schemes_for(tensors, scheme)
     blob: Bytes = implementation.encode_many(
         tensors, schemes, as_seed(seed), bytes(memoryview(tag)), names=names, fuse=fuse
     )
@@ -254,7 +254,7 @@ def decode_add(
             containers.append((data, header))
             targets = _find_targets(header, out, schema)
     if containers:
-        add = _implementation(any(map(on_gpu, targets))).add
+        add = _implementation(any_on_gpu(targets)).add
         add(containers, targets, scale, limits, guard)
 
 
@@ -276,6 +276,13 @@ def _find_targets(
         specs = TensorSpecs(header, None)
         check_only(specs, schema)  # type: ignore[arg-type]
         targets = [as_target(out)]
+    if not host.can_add_all(targets, specs.sizes):
+        _check_targets(targets, specs)
+    return targets
+
+
+def _check_targets(targets: Sequence[Any], specs: TensorSpecs) -> None:
+    """Raise the error of the first array that a tensor's values cannot be added to."""
     for key, (target, size) in enumerate(zip(targets, integers(specs.sizes), strict=True)):
         if not _implementation(on_gpu(target)).can_add(target):
             name = next(islice(specs, key, None)).name
@@ -285,7 +292,6 @@ def _find_targets(
             raise SchemaMismatch(
                 "schema-shape", f"{spec.name!r} has shape {spec.shape}; out has {target.shape}"
             )
-    return targets
 
 
 def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, ContainerHeader]:

@@ -20,7 +20,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.cli.cost_model import Gradient, Stages
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
-from wirecodec.cpu.encode import encode_supports, select_many
+from wirecodec.cpu.encode import encode_selection, select_many
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_add, decode_many
 from wirecodec.select.all import All
@@ -135,8 +135,8 @@ class TimedScheme:
         """
         named = len(tensors) > 1
         schemes = dict.fromkeys(tensors, scheme)
-        supports = select_many(tensors, schemes, seed=0)
-        blob = encode_supports(supports, schemes, seed=0, names=named)
+        selected = select_many(tensors, schemes, seed=0)
+        blob = encode_selection(selected, seed=0, names=named)
         schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}
         decoded = decode_many(blob, limits=UNLIMITED, schema=schema)
         summable = (
@@ -153,7 +153,7 @@ class TimedScheme:
             ),
             (
                 lambda: select_many(tensors, schemes, seed=0),
-                lambda: encode_supports(supports, schemes, seed=0, names=named),
+                lambda: encode_selection(selected, seed=0, names=named),
                 lambda: decode_add(blob, sums, limits=UNLIMITED, schema=schema),
             ),
         )

@@ -7,13 +7,14 @@ gradient. Residuals are on the gradients' device.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, on_gpu
+from wirecodec.arrays import Array, Bytes, any_on_gpu, on_gpu
 from wirecodec.compressor.prepared import Prepared
 from wirecodec.compressor.saved_state import read_state
 from wirecodec.compressor.settings import Settings
@@ -23,13 +24,13 @@ from wirecodec.errors import EncodeError
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.pipeline import decode_many, sort_names
 from wirecodec.prng import mix
-from wirecodec.settings.feedback import ErrorFeedback, FeedbackLike, MomentumCorrection, list_feedback
+from wirecodec.settings.feedback import ErrorFeedback, FeedbackLike, list_feedback
 from wirecodec.settings.rules import Key
 from wirecodec.settings.schedule import Schedule, schedule_string
 from wirecodec.settings.scheduling import restore_schedule
-from wirecodec.settings.scheme import Scheme, SchemeLike, sends_all
+from wirecodec.settings.scheme import Scheme, SchemeLike
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult, TensorJob
+from wirecodec.step import StepInput, StepResult, TensorJobs
 from wirecodec.validation import as_integer, as_seed
 
 __all__ = ["Compressor"]
@@ -185,58 +186,36 @@ class Compressor:
         """
         before = self._state
         tensors = {name: gradients[name] for name in sort_names(gradients)}
-        on_device = any(map(on_gpu, tensors.values()))
+        on_device = any_on_gpu(tensors.values())
         seed = mix(self._seed, before.step, as_integer(rank, "rank"))
-        selection_seed = mix(self._seed, before.step)  # without the rank: random selectors agree on all ranks
-        jobs: dict[str, TensorJob] = {}
-        self._settings.forget_scheduled()
-        for key, (name, tensor) in enumerate(tensors.items()):
-            try:
-                jobs[name] = self._make_job(
-                    name, tensor, before, mix(selection_seed, key), on_device=on_device
-                )
-            except EncodeError as error:
-                raise error.of(name) from None
         if ranks < 1:
             raise EncodeError(f"ranks is {ranks!r}; it must be 1 or more")
         clip = None if self.clip is None else self.clip / math.sqrt(ranks)
+        jobs = self._make_jobs(tensors, before, on_device=on_device)
         wanted = StepInput(jobs, seed, self._names, self._fuse, hold_zeros, clip)
         done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
-        for name, job in jobs.items():
-            if job.spare is not None and name not in done.residuals:  # it was held, so the memory is free
-                self._spare.residuals[name] = job.spare
-            if job.spare_momentum is not None and name not in done.momenta:
-                self._spare.momenta[name] = job.spare_momentum
+        self._spare.keep_unused(jobs, done)
         return Prepared(done, self, before, before.next(done.residuals, done.selectors, done.momenta))
 
-    def _make_job(self, name: str, tensor: Any, state: State, seed: int, *, on_device: bool) -> TensorJob:
-        """Collect the settings and the state of one tensor for this step."""
-        shape = getattr(tensor, "shape", None)
-        scheme, residual = self._settings.scheme_at(name, shape, state.step), state.residuals.get(name)
-        rule = self._settings.feedback_of(name, shape)
-        corrects = isinstance(rule, MomentumCorrection)
-        changes = corrects or self.clip is not None  # so the elements' type may not hold the result
-        keeps = rule is not None and (changes or name in state.residuals or not sends_all(scheme))
-        momentum = state.momenta.get(name) if corrects else None
-        spare, spare_momentum, last = None, None, None
+    def _make_jobs(self, tensors: Mapping[str, Any], state: State, *, on_device: bool) -> TensorJobs:
+        """Collect the settings and the state of all tensors for this step. Raises EncodeError."""
+        schemes = self._settings.schemes_at(tensors, state.step)
+        rules = self._settings.rules_of(tensors, schemes, state.residuals)
+        corrects = self._settings.has_momentum
+        momenta = state.momenta if corrects else {}
+        seed = mix(self._seed, state.step)  # without the rank: random selectors agree on all ranks
+        jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, momenta=momenta)
         if on_device:
             from wirecodec.gpu.select.warm_topk import LastTop
 
-            last = self._last.setdefault(name, LastTop())
-        else:
-            residual, spare = _to_host(residual), self._spare.residuals.pop(name, None)
-            if corrects:
-                momentum, spare_momentum = _to_host(momentum), self._spare.momenta.pop(name, None)
-        return TensorJob(
-            scheme,
-            rule if keeps else None,
-            residual,
-            state.selectors.get(name),
-            seed,
-            spare,
-            last,
-            momentum,
-            spare_momentum,
+            lasts = {name: self._last.setdefault(name, LastTop()) for name in tensors}
+            return dataclasses.replace(jobs, lasts=lasts)
+        return dataclasses.replace(
+            jobs,
+            residuals=_all_to_host(state.residuals),
+            momenta=_all_to_host(momenta),
+            spares={name: self._spare.residuals.pop(name, None) for name in tensors},
+            spare_momenta={name: self._spare.momenta.pop(name, None) for name in tensors if corrects},
         )
 
     def state_dict(self) -> dict[str, Array]:
@@ -277,6 +256,11 @@ def _step_on_gpu(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     from wirecodec.gpu import entry
 
     return entry.step(tensors, wanted)
+
+
+def _all_to_host(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arrays by name on the host."""
+    return {name: _to_host(x) for name, x in arrays.items()} if any_on_gpu(arrays.values()) else arrays
 
 
 def _to_host(x: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from wirecodec.errors import EncodeError
@@ -12,13 +12,13 @@ from wirecodec.settings.feedback import (
     FeedbackLike,
     MomentumCorrection,
     as_feedback,
-    feedback_for,
+    feedback_for_all,
     list_feedback,
 )
 from wirecodec.settings.rules import Key, key_text
 from wirecodec.settings.schedule import Schedule
 from wirecodec.settings.scheduling import check_schedule, schedule_text, scheme_at
-from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for
+from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for, schemes_for, sends_all
 from wirecodec.validation import as_real
 
 __all__ = ["Settings"]
@@ -39,7 +39,6 @@ class Settings:
     feedback: FeedbackLike
     schedule: Schedule | None
     clip: float | None
-    _scheduled: dict[int, tuple[int, Scheme]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -89,26 +88,49 @@ class Settings:
         """Return these settings with another schedule."""
         return Settings(self.schemes, self.feedback, schedule, self.clip)
 
-    def forget_scheduled(self) -> None:
-        """Forget the ratios of this step: a rate that the schedule follows may have changed."""
-        self._scheduled.clear()
+    def schemes_at(self, tensors: Mapping[str, Any], step: int) -> dict[str, Scheme]:
+        """Return the scheme of each of {name: tensor} at a step, with the schedule's ratio.
 
-    def scheme_at(self, name: str, shape: Any, step: int) -> Scheme:
-        """Return a tensor's scheme at a step, with the schedule's ratio. Raises EncodeError."""
-        scheme = scheme_for(name, self.schemes, shape)
+        Raises EncodeError, which names a tensor.
+        """
+        schemes = schemes_for(tensors, self.schemes)
         if self.schedule is None:
-            return scheme
-        done, found = self._scheduled.get(id(scheme), (-1, scheme))
-        if done != step:  # one object per scheme and step, so that tensors with it are selected together
-            found = scheme_at(scheme, self.schedule, step)
-            self._scheduled[id(scheme)] = step, found
-        return found
+            return schemes
+        at_step: dict[int, Scheme] = {}  # one object per scheme, so that its tensors are selected together
+        for name, scheme in schemes.items():
+            if id(scheme) not in at_step:
+                try:
+                    at_step[id(scheme)] = scheme_at(scheme, self.schedule, step)
+                except EncodeError as error:
+                    raise error.of(name) from None
+        return {name: at_step[id(scheme)] for name, scheme in schemes.items()}
 
     def scheme_of(self, name: str, shape: Any, step: int | None) -> Scheme:
         """Return a tensor's scheme at a step of the schedule, or without it. Raises EncodeError."""
         scheme = scheme_for(name, self.schemes, shape)
         return scheme if step is None else scheme_at(scheme, self.schedule, step)
 
-    def feedback_of(self, name: str, shape: Any) -> Feedback | None:
-        """Return a tensor's feedback. Raises EncodeError."""
-        return feedback_for(name, shape, self.feedback)
+    def rules_of(
+        self, tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], residuals: Mapping[str, Any]
+    ) -> dict[str, Feedback | None]:
+        """Return the feedback of each of {name: tensor}; None if neither residual nor momentum is kept.
+
+        Args:
+            tensors: by name; the keys of the feedback may need their shapes.
+            schemes: by name.
+            residuals: the state, by name.
+        """
+        rules = feedback_for_all(tensors, self.feedback)
+        pairs = zip(rules.values(), schemes.values(), strict=True)
+        distinct = {(id(rule), id(scheme)): (rule, scheme) for rule, scheme in pairs}
+        needed = {pair: self._is_needed(*both) for pair, both in distinct.items()}
+        return {
+            name: rule if needed[id(rule), id(schemes[name])] or name in residuals else None
+            for name, rule in rules.items()
+        }
+
+    def _is_needed(self, rule: Feedback | None, scheme: Scheme) -> bool:
+        """Return whether a tensor without a residual needs its feedback."""
+        if isinstance(rule, MomentumCorrection) or self.clip is not None:
+            return True  # the elements' type may not hold the result
+        return not sends_all(scheme)

@@ -10,7 +10,9 @@ import math
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+from operator import ge
 
 import numpy as np
 
@@ -35,6 +37,9 @@ from wirecodec.registry import transform
 __all__ = ["ExtensionReader", "Spans", "read"]
 
 _UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+KEPT, MAX_KEPT = 8, 2**17
+"""Number and bytes of the records whose names and shapes are kept: all steps of a training have the same."""
 
 _LONG = 4096
 """Bytes of rejected rows from which a kernel is faster than Python."""
@@ -92,11 +97,15 @@ class ExtensionReader:
 
     def names(self) -> Iterator[str]:
         """Yield the tensors' names in the order of their keys."""
-        return map(bytes.decode, _texts(self.bodies[NAMES]))
+        body = self.bodies[NAMES]
+        return iter(_sound_names(bytes(body))) if len(body) <= MAX_KEPT else map(bytes.decode, _texts(body))
 
     def shapes(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield (key, shape) of the tensors that are not 1-d."""
-        return _rows(self.bodies[SHAPES]) if SHAPES in self.bodies else iter(())
+        if SHAPES not in self.bodies:
+            return iter(())
+        body = self.bodies[SHAPES]
+        return iter(_sound_rows(bytes(body)).rows) if len(body) <= MAX_KEPT else _rows(body)
 
     def groups(self) -> Iterator[Array]:
         """Yield each fused entry as (n, 2) u32: (key, size) per member, the entry's key first."""
@@ -248,11 +257,26 @@ def _check_names(body: memoryview, n: int) -> None:
         raise Malformed("names-record", f"the names end at byte {end} of {len(body)}")
     if count != n:
         raise Invalid("names", f"{count} names for {n} tensors")
+    if len(body) <= MAX_KEPT:
+        _sound_names(bytes(body))
+        return
     if any(a >= b for a, b in pairwise(_texts(body))):
         raise Invalid("names", "the names do not ascend")
     try:
         for text in _texts(body):
             text.decode()
+    except UnicodeDecodeError:
+        raise Invalid("names", "a name is not UTF-8") from None
+
+
+@lru_cache(maxsize=KEPT)
+def _sound_names(body: bytes) -> tuple[str, ...]:
+    """Check that the names of a record ascend and are UTF-8; return them. Raises Invalid."""
+    texts = list(_texts(memoryview(body)))
+    if any(map(ge, texts, texts[1:])):
+        raise Invalid("names", "the names do not ascend")
+    try:
+        return tuple(map(bytes.decode, texts))
     except UnicodeDecodeError:
         raise Invalid("names", "a name is not UTF-8") from None
 
@@ -287,6 +311,42 @@ def _rows(body: memoryview, at: int = 0) -> Iterator[tuple[int, tuple[int, ...]]
         at += ndim * width
 
 
+@dataclass(frozen=True, eq=False)
+class _SoundRows:
+    """Rows of a shapes record whose structure is sound.
+
+    Attributes:
+        rows: (key, shape) of each; none if the structure is not sound.
+        keys: (n,) i64; empty if they do not ascend, or if a product of dimensions is too large.
+        sizes: (n,) i64, products of the dimensions.
+    """
+
+    rows: tuple[tuple[int, tuple[int, ...]], ...]
+    keys: Array
+    sizes: Array
+
+    def fit(self, sizes: Array) -> bool:
+        """Return whether there are rows, and all of them match the sizes of all tensors."""
+        keys = self.keys
+        return bool(keys.size and keys[-1] < sizes.size and (sizes[keys] == self.sizes).all())
+
+
+@lru_cache(maxsize=KEPT)
+def _sound_rows(body: bytes) -> _SoundRows:
+    """Return the rows of a shapes record; their structure and products are checked, their sizes are not."""
+    nothing = np.empty(0, np.int64)
+    try:
+        rows = tuple(_rows(memoryview(body)))
+    except Malformed:
+        return _SoundRows((), nothing, nothing)
+    keys = np.array([key for key, _ in rows], np.int64)
+    if (keys[1:] <= keys[:-1]).any() or any(
+        math.prod(n for n in dims if n) > MAX_PRODUCT for _, dims in rows
+    ):
+        return _SoundRows(rows, nothing, nothing)
+    return _SoundRows(rows, keys, np.array([math.prod(dims) for _, dims in rows], np.int64))
+
+
 def _check_rows(body: memoryview) -> None:
     """Check the structure of all rows (row 39 of section 7); there may be very many."""
     at = 0
@@ -301,8 +361,11 @@ def _check_rows(body: memoryview) -> None:
 def _check_shapes(extension: ExtensionReader, spans: Spans) -> None:
     """Check the shapes record against the tensors' sizes."""
     sizes = extension.sizes(spans)
+    body = extension.bodies[SHAPES]
+    if len(body) <= MAX_KEPT and _sound_rows(bytes(body)).fit(sizes):
+        return
     before = -1
-    for key, dims in extension.shapes():
+    for key, dims in _rows(body):
         wrong = ""
         if key <= before:
             wrong = "the rows do not ascend"

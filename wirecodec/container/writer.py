@@ -111,15 +111,14 @@ class EntryBatch:
         self.value_sections.write(words, starts)
 
 
-def pack(entries: Sequence[Entry], extension: ext.Extension, batches: Sequence[EntryBatch] = ()) -> Bytes:
+def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] = ()) -> Bytes:
     """Write a container as a new (n,) uint8 array.
 
     Args:
         entries: ascending by (key, base).
-        extension: content of the extension block.
+        block: the extension block.
         batches: entries of other keys.
     """
-    block = ext.write(extension)
     if not batches:
         return _pack_entries(entries, block)
     table = np.concatenate([rows_of(entries), *(batch.rows() for batch in batches)])

@@ -7,12 +7,13 @@ chunks are kept in shared columns until the whole container has been checked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
+from wirecodec.arrays import Array, Bytes, nothing, read_only
 from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
 from wirecodec.cpu.batch.add import DecodedContainer, add_batches
@@ -26,7 +27,7 @@ from wirecodec.registry import transform
 from wirecodec.sparse import SparseTensor, index_dtype
 from wirecodec.support import DecodedChunk
 
-__all__ = ["add", "add_chunks", "concatenate_chunks", "decode_chunks", "tensors_of"]
+__all__ = ["DecodedTensors", "add", "add_chunks", "concatenate_chunks", "decode_chunks", "tensors_of"]
 
 _SMALL = 16
 """Elements up to which a chunk is smaller than its objects."""
@@ -45,7 +46,7 @@ def decode_chunks(
     read: Callable[[Row, list[Bytes], DecodeLimits], DecodedChunk] = decode_chunk,
     cut: Callable[[DecodedChunk, Array], dict[int, list[DecodedChunk]]] = split_fused,
     batches: Sequence[DecodedBatch] = (),
-) -> dict[int, list[DecodedChunk]]:
+) -> DecodedChunks:
     """Decode all chunks of a container; split fused entries, and invert transforms.
 
     Args:
@@ -59,7 +60,7 @@ def decode_chunks(
     ``read`` and ``cut`` may leave arrays on a GPU if no tensor is transformed.
 
     Returns:
-        {key: the tensor's chunks}.
+        The tensors' chunks by key.
 
     Raises:
         WireError: a section is not valid.
@@ -79,14 +80,14 @@ def decode_chunks(
             left = dataclasses.replace(left, max_work=left.max_work - part.work)
         kept.keep(entry, part)
     spans = header.spans
-    runs = zip(integers(spans.keys), integers(spans.starts), integers(spans.chunks), strict=True)
-    found = {key: [kept[entry] for entry in range(start, start + n)] for key, start, n in runs}
+    found = DecodedChunks(kept, header)
     for row, (key, size) in zip(
         header.table[spans.starts[spans.domains > 0]].tolist(), header.extension.lengths(), strict=True
     ):
-        found[key] = [_invert_transform(found[key], Row(*row), size)]
+        found.replace(key, [_invert_transform(found[key], Row(*row), size)])
     for group in header.extension.groups():
-        found.update(cut(found[int(group[0, 0])][0], group))
+        for key, parts in cut(found[int(group[0, 0])][0], group).items():
+            found.replace(key, parts)
     return found
 
 
@@ -96,6 +97,36 @@ def tensors_of(
     """Decode the tensors of a container, in the order of their keys. Raises a WireError."""
     parts = decode_chunks(data, header, limits, batches=decode_batches(data, header))
     return [concatenate_chunks(spec, parts.pop(key), limits) for key, spec in enumerate(specs)]
+
+
+class DecodedTensors(Mapping[str, SparseTensor]):
+    """Decoded tensors by name, each made when it is first used.
+
+    Args:
+        specs: {name: spec}, in the order of the keys.
+        parts: the tensors' chunks.
+        limits: bounds for ``to_dense``.
+    """
+
+    def __init__(self, specs: Mapping[str, TensorSpec], parts: DecodedChunks, limits: DecodeLimits) -> None:
+        self._specs, self._parts, self._limits = specs, parts, limits
+        self._made: dict[str, SparseTensor] = {}
+
+    @cached_property
+    def _keys(self) -> dict[str, int]:
+        return {name: key for key, name in enumerate(self._specs)}
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __getitem__(self, name: str) -> SparseTensor:
+        if name not in self._made:
+            parts = self._parts[self._keys[name]]
+            self._made[name] = concatenate_chunks(self._specs[name], parts, self._limits)
+        return self._made[name]
 
 
 def add(
@@ -181,6 +212,40 @@ def add_chunks(target: Array, parts: list[DecodedChunk], scale: float) -> None:
             chunk += values if factor == 1 else factor * values
         else:
             support.add_at(chunk, read_only(part.indices), read_only(values), factor)
+
+
+class DecodedChunks(Mapping[int, list[DecodedChunk]]):
+    """Decoded chunks of a container's tensors by key; objects are made when they are read."""
+
+    def __init__(self, store: _ChunkStore, header: ContainerHeader) -> None:
+        self._store, self._spans = store, header.spans
+        self._count = header.extension.count(header.spans)
+        self._replaced: dict[int, list[DecodedChunk]] = {}
+        self._is_dense = header.spans.keys.size == self._count  # so that a key is its own place
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._count))
+
+    def __getitem__(self, key: int) -> list[DecodedChunk]:
+        if key in self._replaced:
+            return self._replaced[key]
+        at = key if self._is_dense else self._spans.find(key)
+        assert at is not None
+        start = int(self._spans.starts[at])
+        return [self._store[entry] for entry in range(start, start + int(self._spans.chunks[at]))]
+
+    def replace(self, key: int, parts: list[DecodedChunk]) -> None:
+        """Replace the chunks of a tensor, or set those of a member of a fused entry."""
+        self._replaced[key] = parts
+
+    def pop(self, key: int) -> list[DecodedChunk]:
+        """Return the chunks of a tensor that is not read again."""
+        parts = self[key]
+        self._replaced.pop(key, None)
+        return parts
 
 
 class _ChunkStore:

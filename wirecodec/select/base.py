@@ -12,6 +12,7 @@ from wirecodec.errors import EncodeError
 
 __all__ = [
     "INFINITY_BITS",
+    "BatchSelection",
     "Selection",
     "Selector",
     "all_finite",
@@ -43,13 +44,30 @@ class Selection:
     values: Array | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class BatchSelection:
+    """Elements that a selector chose in each of many arrays of one type.
+
+    Attributes:
+        members: (m,) i64, numbers of the arrays that it took, ascending. The others are selected one by one.
+        cuts: (m + 1,) i64, the place of each member's elements in ``indices`` and ``values``.
+        indices: int32, each member's ascending; at least one and not all of its elements.
+        values: the elements there, all finite.
+    """
+
+    members: Array
+    cuts: Array
+    indices: Array
+    values: Array
+
+
 @runtime_checkable
 class Selector(Protocol):
     """Interface of selectors: frozen dataclasses whose fields are their parameters.
 
     A selector that can select while gradient and residual are added also has ``select_sum``; see ``TopK``.
     One that can select from many tensors in one call has ``select_batch`` and ``select_sum_batch``, with the
-    same results.
+    same results. They get the arrays' addresses and sizes, and return a ``BatchSelection``.
 
     Attributes:
         name: how schemes spell it; lower-case letters, digits and hyphens.
