@@ -276,7 +276,7 @@ def _select(flat: Flat, job: TensorJob, addend: Addend, buffer: Array | None) ->
         total = AccumulatedGradient.of(rule, addend.data, residual, buffer, gradient.dtype)
         if residual is not None:
             seen = Flat(read_only(total.sendable()), flat.shape)
-    found = choose(seen, job.scheme, gradient=gradient, state=job.state, seed=job.seed)
+    found = choose(seen, job.scheme, gradient=gradient, state=job.state, seed=job.seed, header=job.header)
     return _SelectedTensor(job, *found, addend, total)
 
 
