@@ -35,7 +35,7 @@ _LONG = 4096
 
 
 def is_short(names: memoryview | None, shapes: memoryview | None, n: int) -> bool:
-    """Tell whether a container's names and shapes are few enough, for its n tensors, to be kept as objects."""
+    """Tell whether the names and shapes of n tensors are short enough to be kept as objects."""
     return len(names or b"") <= MAX_KEPT and len(shapes or b"") <= min(MAX_KEPT, MAX_ROW_BYTES * n)
 
 
