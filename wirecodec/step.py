@@ -74,6 +74,7 @@ class TensorJobs(Mapping[str, TensorJob]):
         residuals, selectors, momenta: state by name; no name without one.
         seed: of all selections; a tensor's key is mixed in.
         spares, spare_momenta: memory for the next residuals and momenta by name.
+        groups: {name: number of its group}, for tensors that are selected together.
         lasts: ends of the last step's searches on a GPU by name.
     """
 
@@ -86,6 +87,7 @@ class TensorJobs(Mapping[str, TensorJob]):
     lasts: Mapping[str, Any] = field(default_factory=dict)
     momenta: Mapping[str, Any] = field(default_factory=dict)
     spare_momenta: Mapping[str, Array | None] = field(default_factory=dict)
+    groups: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.schemes)

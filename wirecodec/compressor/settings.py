@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from wirecodec.settings.feedback import (
     feedback_for_all,
     list_feedback,
 )
-from wirecodec.settings.rules import Key, key_text
+from wirecodec.settings.rules import Key, find_matches, key_text
 from wirecodec.settings.schedule import Schedule
 from wirecodec.settings.scheduling import check_schedule, schedule_text, scheme_at
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for, schemes_for, sends_all
@@ -33,12 +33,14 @@ class Settings:
         feedback: one for all tensors, None, or {key: feedback}.
         schedule: function of the step and the tensor's own ratio, or None.
         clip: largest norm of all gradients together, or None.
+        scope: "tensor" or "group".
     """
 
     schemes: Scheme | Mapping[Key, Scheme]
     feedback: FeedbackLike
     schedule: Schedule | None
     clip: float | None
+    scope: str = "tensor"
 
     @classmethod
     def of(
@@ -47,6 +49,7 @@ class Settings:
         feedback: FeedbackLike,
         schedule: Schedule | None,
         clip: float | None,
+        scope: str,
     ) -> Settings:
         """Check the arguments of a Compressor. Raises EncodeError."""
         schemes: Scheme | Mapping[Key, Scheme] = (
@@ -58,14 +61,16 @@ class Settings:
         if bound is not None and not bound > 0:
             raise EncodeError(f"clip is {clip!r}; it must be above 0, or None")
         listed = [schemes] if isinstance(schemes, Scheme) else schemes.values()
-        return cls(schemes, as_feedback(feedback), check_schedule(schedule, listed), bound)
+        _check_scope(scope, listed)
+        return cls(schemes, as_feedback(feedback), check_schedule(schedule, listed), bound, scope)
 
     def __str__(self) -> str:
         schemes = "; ".join(f"{key_text(key)}: {scheme}" for key, scheme in self.scheme_map.items())
         rules: Any = self.feedback
         if isinstance(rules, Mapping):
             rules = {key_text(key): one for key, one in rules.items()}
-        return f"{schemes}; feedback {rules}; schedule {schedule_text(self.schedule)}; clip {self.clip}"
+        schedule = schedule_text(self.schedule)
+        return f"{schemes}; feedback {rules}; schedule {schedule}; clip {self.clip}; scope {self.scope}"
 
     @property
     def scheme_map(self) -> dict[Key, Scheme]:
@@ -86,7 +91,7 @@ class Settings:
 
     def with_schedule(self, schedule: Schedule | None) -> Settings:
         """Return these settings with another schedule."""
-        return Settings(self.schemes, self.feedback, schedule, self.clip)
+        return Settings(self.schemes, self.feedback, schedule, self.clip, self.scope)
 
     def schemes_at(self, tensors: Mapping[str, Any], step: int) -> dict[str, Scheme]:
         """Return the scheme of each of {name: tensor} at a step, with the schedule's ratio.
@@ -104,6 +109,15 @@ class Settings:
                 except EncodeError as error:
                     raise error.of(name) from None
         return {name: at_step[id(scheme)] for name, scheme in schemes.items()}
+
+    def groups_of(self, tensors: Mapping[str, Any], schemes: Mapping[str, Scheme]) -> dict[str, int]:
+        """Return {name: number of its group}; none with scope "tensor", or if a tensor is sent whole."""
+        if self.scope == "tensor":
+            return {}
+        numbers: Mapping[str, int] = dict.fromkeys(tensors, 0)
+        if isinstance(self.schemes, Mapping):
+            numbers = find_matches(tensors, {key: i for i, key in enumerate(self.schemes)}, "scheme")
+        return {name: number for name, number in numbers.items() if not sends_all(schemes[name])}
 
     def scheme_of(self, name: str, shape: Any, step: int | None) -> Scheme:
         """Return a tensor's scheme at a step of the schedule, or without it. Raises EncodeError."""
@@ -134,3 +148,15 @@ class Settings:
         if isinstance(rule, MomentumCorrection) or self.clip is not None:
             return True  # the elements' type may not hold the result
         return not sends_all(scheme)
+
+
+def _check_scope(scope: Any, schemes: Iterable[Scheme]) -> None:
+    """Raise EncodeError for an unknown scope, and for a group with a transform."""
+    if scope not in ("tensor", "group"):
+        raise EncodeError(f'scope is {scope!r}; it must be "tensor" or "group"')
+    transformed = [scheme for scheme in schemes if scheme.transform is not None]
+    if scope == "group" and transformed:
+        raise EncodeError(
+            f"scheme is {transformed[0]}; the wire format has no transform of several tensors: use"
+            ' scope="tensor", or concatenate the gradients'
+        )

@@ -23,6 +23,7 @@ from wirecodec.cpu.batch.step import (
 from wirecodec.cpu.columns import ArrayColumns, describe
 from wirecodec.cpu.decode import DecodedTensors, decode_chunks
 from wirecodec.cpu.encode import describe_tensors, encode_selection, find_others
+from wirecodec.cpu.group import Member, select_group, sum_dtype
 from wirecodec.cpu.momentum import (
     Addend,
     add_momentum,
@@ -102,7 +103,7 @@ def _find_plain(arrays: Sequence[Any], wanted: StepInput) -> Array:
     """Tell for each tensor whether its gradient and its residual are added as they are, (n,) bool."""
     rules = wanted.jobs.rules
     alike = {number: rule == _PLAIN for number, rule in {id(rule): rule for rule in rules.values()}.items()}
-    plain = [alike[id(rules[name])] for name in wanted.jobs]
+    plain = [alike[id(rules[name])] and name not in wanted.jobs.groups for name in wanted.jobs]
     if wanted.clip is not None:
         return np.zeros(len(plain), np.bool_)
     if wanted.hold_zeros:
@@ -152,16 +153,24 @@ def _select_others(
             jobs[key] = job.hold() if held else job
         except EncodeError as error:
             raise error.of(names[key]) from None
+    members: dict[Any, dict[int, Member]] = {}
     factor = clip_factor(map(sum_squares, _gradients_to_clip(flats, wanted.clip)), wanted.clip)
     selected: dict[int, _SelectedTensor] = {}
     addends: dict[int, Addend] = {}
     buffers: dict[int, Array] = {}
     for key, job in jobs.items():
+        group = wanted.jobs.groups.get(names[key])
+        grouped = group is not None and job.scheme is wanted.jobs.schemes[names[key]]
         try:
-            if (found := _select_in_terms(flats[key], job, factor)) is not None:
+            if not grouped and (found := _select_in_terms(flats[key], job, factor)) is not None:
                 selected[key] = found
                 continue
             addends[key], flats[key], jobs[key] = accumulate(flats[key], job, factor)
+            if grouped:
+                member = Member(names[key], flats[key], addends[key], jobs[key])
+                kind = group, flats[key].data.dtype, sum_dtype(member)
+                members.setdefault(kind, {})[key] = member
+                continue
             if jobs[key].feedback is not None and jobs[key].residual is not None:
                 buffers[key] = _residual_buffer(jobs[key], addends[key].data)
         except EncodeError as error:
@@ -178,6 +187,9 @@ def _select_others(
         supports = batch.selected.supports({key: flats[key].shape for key in further})
         for key, support in supports.items():
             selected[key] = _SelectedTensor(jobs[key], support, None, addends[key], None)
+    for part in members.values():
+        for key, each in zip(part, select_group(list(part.values())), strict=True):
+            selected[key] = _SelectedTensor(jobs[key], each.support, each.selector, addends[key], each.total)
     for key, job in jobs.items():
         if key not in selected:
             try:
