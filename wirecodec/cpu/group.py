@@ -119,7 +119,7 @@ def _known(total: AccumulatedGradient | None, *, finite: bool) -> AccumulatedGra
 
 
 def _allocate(members: Sequence[Member], size: int, dtype: np.dtype[Any]) -> Array:
-    """Return memory for the sums: that of the tensors' spare arrays, if they follow each other in one array."""
+    """Return memory for the sums: that of spare arrays, if they follow each other in one array."""
     spares = [member.job.spare for member in members]
     head = spares[0]
     if head is None or head.base is None:

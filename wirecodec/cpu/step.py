@@ -153,24 +153,20 @@ def _select_others(
             jobs[key] = job.hold() if held else job
         except EncodeError as error:
             raise error.of(names[key]) from None
-    members: dict[Any, dict[int, Member]] = {}
+    members: dict[Any, list[int]] = {}
     factor = clip_factor(map(sum_squares, _gradients_to_clip(flats, wanted.clip)), wanted.clip)
     selected: dict[int, _SelectedTensor] = {}
     addends: dict[int, Addend] = {}
     buffers: dict[int, Array] = {}
     for key, job in jobs.items():
-        group = wanted.jobs.groups.get(names[key])
-        grouped = group is not None and job.scheme is wanted.jobs.schemes[names[key]]
+        if names[key] in wanted.jobs.groups and job.scheme is wanted.jobs.schemes[names[key]]:  # not held
+            members.setdefault((wanted.jobs.groups[names[key]], flats[key].data.dtype), []).append(key)
+            continue
         try:
-            if not grouped and (found := _select_in_terms(flats[key], job, factor)) is not None:
+            if (found := _select_in_terms(flats[key], job, factor)) is not None:
                 selected[key] = found
                 continue
             addends[key], flats[key], jobs[key] = accumulate(flats[key], job, factor)
-            if grouped:
-                member = Member(names[key], flats[key], addends[key], jobs[key])
-                kind = group, flats[key].data.dtype, sum_dtype(member)
-                members.setdefault(kind, {})[key] = member
-                continue
             if jobs[key].feedback is not None and jobs[key].residual is not None:
                 buffers[key] = _residual_buffer(jobs[key], addends[key].data)
         except EncodeError as error:
@@ -187,9 +183,9 @@ def _select_others(
         supports = batch.selected.supports({key: flats[key].shape for key in further})
         for key, support in supports.items():
             selected[key] = _SelectedTensor(jobs[key], support, None, addends[key], None)
-    for part in members.values():
-        for key, each in zip(part, select_group(list(part.values())), strict=True):
-            selected[key] = _SelectedTensor(jobs[key], each.support, each.selector, addends[key], each.total)
+    for keys in members.values():
+        given = [(names[key], flats[key], jobs[key]) for key in keys]
+        selected |= dict(zip(keys, _select_group(given, factor), strict=True))
     for key, job in jobs.items():
         if key not in selected:
             try:
@@ -330,6 +326,59 @@ def _select_in_terms(flat: Flat, job: TensorJob, factor: float) -> _SelectedTens
     support = Support(selection.indices, selection.values, gradient.size, flat.shape)
     addend = Addend(gradient, terms.after if terms.after.size else None, finite=True)
     return _SelectedTensor(job, support, None, addend, None, rest=buffer)
+
+
+def _select_group(given: Sequence[tuple[str, Flat, TensorJob]], factor: float) -> list[_SelectedTensor]:
+    """Select from tensors, given as (name, gradient, job), as from one. Raises EncodeError, naming one."""
+    if (found := _select_group_in_terms(given, factor)) is not None:
+        return found
+    kinds: dict[Any, list[Member]] = {}
+    done: dict[str, _SelectedTensor] = {}
+    for name, flat, job in given:
+        try:
+            addend, seen, left = accumulate(flat, job, factor)
+        except EncodeError as error:
+            raise error.of(name) from None
+        member = Member(name, seen, addend, left)
+        kinds.setdefault(sum_dtype(member), []).append(member)
+    for members in kinds.values():
+        for member, each in zip(members, select_group(members), strict=True):
+            addend = member.addend
+            done[member.name] = _SelectedTensor(member.job, each.support, each.selector, addend, each.total)
+    return [done[name] for name, _, _ in given]
+
+
+def _select_group_in_terms(
+    given: Sequence[tuple[str, Flat, TensorJob]], factor: float
+) -> list[_SelectedTensor] | None:
+    """Select as ``_select_group`` while the terms of all sums are added, if the selector can and it pays."""
+    scheme = given[0][2].scheme
+    select: Any = getattr(scheme.select, "select_group", None)
+    if select is None or getattr(scheme.index, "lossy", False):
+        return None
+    group, rests = [], []
+    for name, flat, job in given:
+        rule = job.residual_rule(exact=True)
+        terms = None
+        if job.residual is not None and rule == _PLAIN:
+            terms = make_terms(job, flat.data, factor, plain=True)
+        if terms is None:
+            return None
+        try:
+            rests.append(_residual_buffer(replace(job, feedback=rule), flat.data))
+        except EncodeError as error:
+            raise error.of(name) from None
+        group.append(terms)
+    selections = select(group, rests)
+    if selections is None:
+        return None
+    done = []
+    for (_, flat, job), terms, rest, selection in zip(given, group, rests, selections, strict=True):
+        indices = selection.indices
+        support = Support(indices, selection.values, flat.data.size, flat.shape)
+        addend = Addend(flat.data, terms.after if terms.after.size else None, finite=True)
+        done.append(_SelectedTensor(job, support, None, addend, None, rest=rest))
+    return done
 
 
 def _residual_buffer(job: TensorJob, gradient: Array) -> Array:
