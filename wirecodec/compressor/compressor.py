@@ -10,15 +10,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, any_on_gpu, on_gpu
 from wirecodec.compressor.prepared import Prepared
-from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step, unmasked
+from wirecodec.compressor.saved_state import read_state
 from wirecodec.compressor.settings import Settings
 from wirecodec.compressor.state import SpareMemory, State
+from wirecodec.container.writer import CHUNK
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.costs import share_header
 from wirecodec.errors import EncodeError
@@ -28,7 +29,8 @@ from wirecodec.prng import mix
 from wirecodec.settings.feedback import ErrorFeedback, FeedbackLike, list_feedback
 from wirecodec.settings.rules import Key
 from wirecodec.settings.schedule import Schedule, schedule_string
-from wirecodec.settings.scheme import Scheme, SchemeLike, scheme_for
+from wirecodec.settings.scheduling import restore_schedule
+from wirecodec.settings.scheme import Scheme, SchemeLike
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJobs
 from wirecodec.validation import as_integer, as_seed
@@ -47,8 +49,12 @@ class Compressor:
         clip: largest norm of all gradients together, on all ranks; None for no limit. Each rank limits the
             norm of its own gradients to clip / √ranks, before anything is accumulated (DGC, section 3.2).
             Gradients on a GPU are copied to the host for it.
-        schedule: function of the step (from 0) that returns the density, in (0, 1]. It replaces the ratio of
-            selectors that have one.
+        scope: "tensor" to select from each tensor by itself; "group" to select from all tensors that one key
+            matches as from one vector, such as the top 1 % of the whole model. They share entries of up to
+            2^24 elements. Receivers decode tensors, and residuals are per tensor. Host only.
+        schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
+            step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
+            ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
@@ -71,11 +77,12 @@ class Compressor:
         feedback: FeedbackLike = ErrorFeedback(),  # noqa: B008 - frozen, so shared safely
         schedule: Schedule | None = None,
         clip: float | None = None,
+        scope: Literal["tensor", "group"] = "tensor",
         seed: int = 0,
         names: bool = True,
         fuse: int = 0,
     ) -> None:
-        self._settings = Settings.of(scheme, feedback, schedule, clip)
+        self._settings = Settings.of(scheme, feedback, schedule, clip, scope)
         self._seed = as_seed(seed)
         self._names = names
         self._fuse = fuse
@@ -118,7 +125,7 @@ class Compressor:
 
     @property
     def schedule(self) -> Schedule | None:
-        """Function of the step that returns the density, or None."""
+        """Function of the step and the tensor's own ratio, or None."""
         return self._settings.schedule
 
     @property
@@ -131,9 +138,15 @@ class Compressor:
         """The settings that must agree between ranks, as text: schemes, feedback, schedule, clip."""
         return str(self._settings)
 
-    def scheme(self, name: str, shape: tuple[int, ...] | None = None) -> Scheme:
-        """Return a tensor's scheme without the schedule; some Rules need the shape. Raises EncodeError."""
-        return scheme_for(name, self._settings.schemes, shape)
+    def scheme(self, name: str, shape: tuple[int, ...] | None = None, *, step: int | None = None) -> Scheme:
+        """Return a tensor's scheme, at a step of the schedule or without it. Raises EncodeError.
+
+        Args:
+            name: the tensor's name.
+            shape: its shape, which some Rules need.
+            step: from 0; None without the schedule.
+        """
+        return self._settings.scheme_of(name, shape, step)
 
     def residual(self, name: str) -> Array | None:
         """Return a copy of a tensor's residual (size,) on its device, or None if it has none."""
@@ -185,7 +198,8 @@ class Compressor:
             raise EncodeError(f"ranks is {ranks!r}; it must be 1 or more")
         clip = None if self.clip is None else self.clip / math.sqrt(ranks)
         jobs = self._make_jobs(tensors, before, on_device=on_device)
-        wanted = StepInput(jobs, seed, self._names, self._fuse, hold_zeros, clip)
+        fuse = CHUNK if jobs.groups else self._fuse
+        wanted = StepInput(jobs, seed, self._names, fuse, hold_zeros, clip)
         done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
         self._spare.keep_unused(jobs, done)
         return Prepared(done, self, before, before.next(done.residuals, done.selectors, done.momenta))
@@ -199,7 +213,10 @@ class Compressor:
         seed = mix(self._seed, state.step)  # without the rank: random selectors agree on all ranks
         header = share_header(tensors, schemes, b"", names=self._names)
         jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, header, momenta=momenta)
+        groups = self._settings.groups_of(tensors, schemes)
         if on_device:
+            if groups:
+                raise EncodeError('scope="group" runs on the host; copy the gradients, or use scope="tensor"')
             from wirecodec.gpu.select.warm_topk import LastTop
 
             lasts = {name: self._last.setdefault(name, LastTop()) for name in tensors}
@@ -210,6 +227,7 @@ class Compressor:
             momenta=_all_to_host(momenta),
             spares={name: self._spare.residuals.pop(name, None) for name in tensors},
             spare_momenta={name: self._spare.momenta.pop(name, None) for name in tensors if corrects},
+            groups=groups,
         )
 
     def state_dict(self) -> dict[str, Array]:
@@ -240,23 +258,8 @@ class Compressor:
         Raises:
             ValueError: a key or its array is not valid; names the key. The Compressor is unchanged.
         """
-        known = {"step", "seed", "schedule"}
-        kinds = ("residual/", "momentum/", "selector/")
-        odd = [key for key in state if key not in known and not key.startswith(kinds)]
-        if odd or not known <= state.keys():
-            raise ValueError(f"not the state of a Compressor: {odd or sorted(known - state.keys())}")
-        seed, step = as_seed(unmasked("seed", state["seed"])), saved_step(state)
-        schedule = saved_schedule(state) or self.schedule
-        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
-        momenta = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "momentum/"}
-        selectors = {key[9:]: unmasked(key, x) for key, x in state.items() if key[:9] == "selector/"}
-        if momenta and not self._settings.has_momentum:
-            raise ValueError(
-                f"momentum/{next(iter(momenta))}: this Compressor keeps no momentum; build it with"
-                " feedback=wc.MomentumCorrection(), as the one that was saved"
-            )
-        loaded = State(step, residuals, selectors, momenta)
-        self._settings = dataclasses.replace(self._settings, schedule=schedule)
+        loaded, seed, schedule = read_state(state, keeps_momentum=self._settings.has_momentum)
+        self._settings = self._settings.with_schedule(restore_schedule(schedule, self.schedule))
         self._seed, self._state = seed, loaded
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +15,10 @@ from wirecodec.settings.feedback import (
     feedback_for_all,
     list_feedback,
 )
-from wirecodec.settings.rules import Key, key_text
-from wirecodec.settings.schedule import Schedule, schedule_string
-from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, schemes_for, sends_all
+from wirecodec.settings.rules import Key, find_matches, key_text
+from wirecodec.settings.schedule import Schedule
+from wirecodec.settings.scheduling import check_schedule, schedule_text, scheme_at
+from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for, schemes_for, sends_all
 from wirecodec.validation import as_real
 
 __all__ = ["Settings"]
@@ -31,14 +31,16 @@ class Settings:
     Attributes:
         schemes: one for all tensors, or {key: scheme}.
         feedback: one for all tensors, None, or {key: feedback}.
-        schedule: function of the step, or None.
+        schedule: function of the step and the tensor's own ratio, or None.
         clip: largest norm of all gradients together, or None.
+        scope: "tensor" or "group".
     """
 
     schemes: Scheme | Mapping[Key, Scheme]
     feedback: FeedbackLike
     schedule: Schedule | None
     clip: float | None
+    scope: str = "tensor"
 
     @classmethod
     def of(
@@ -47,6 +49,7 @@ class Settings:
         feedback: FeedbackLike,
         schedule: Schedule | None,
         clip: float | None,
+        scope: str,
     ) -> Settings:
         """Check the arguments of a Compressor. Raises EncodeError."""
         schemes: Scheme | Mapping[Key, Scheme] = (
@@ -57,16 +60,17 @@ class Settings:
         bound = None if clip is None else as_real(clip, "clip")
         if bound is not None and not bound > 0:
             raise EncodeError(f"clip is {clip!r}; it must be above 0, or None")
-        return cls(schemes, as_feedback(feedback), schedule, bound)
+        listed = [schemes] if isinstance(schemes, Scheme) else schemes.values()
+        _check_scope(scope, listed)
+        return cls(schemes, as_feedback(feedback), check_schedule(schedule, listed), bound, scope)
 
     def __str__(self) -> str:
         schemes = "; ".join(f"{key_text(key)}: {scheme}" for key, scheme in self.scheme_map.items())
         rules: Any = self.feedback
         if isinstance(rules, Mapping):
             rules = {key_text(key): one for key, one in rules.items()}
-        schedule = self.schedule
-        named = schedule_string(schedule) or getattr(schedule, "__qualname__", type(schedule).__name__)
-        return f"{schemes}; feedback {rules}; schedule {named}; clip {self.clip}"
+        schedule = schedule_text(self.schedule)
+        return f"{schemes}; feedback {rules}; schedule {schedule}; clip {self.clip}; scope {self.scope}"
 
     @property
     def scheme_map(self) -> dict[Key, Scheme]:
@@ -85,28 +89,40 @@ class Settings:
         """Whether a tensor may have a momentum."""
         return any(isinstance(rule, MomentumCorrection) for rule in list_feedback(self.feedback))
 
+    def with_schedule(self, schedule: Schedule | None) -> Settings:
+        """Return these settings with another schedule."""
+        return Settings(self.schemes, self.feedback, schedule, self.clip, self.scope)
+
     def schemes_at(self, tensors: Mapping[str, Any], step: int) -> dict[str, Scheme]:
         """Return the scheme of each of {name: tensor} at a step, with the schedule's ratio.
 
-        Raises EncodeError.
+        Raises EncodeError, which names a tensor.
         """
         schemes = schemes_for(tensors, self.schemes)
         if self.schedule is None:
             return schemes
-        at_step = {id(scheme): self._apply_schedule(scheme, step) for scheme in schemes.values()}
+        at_step: dict[int, Scheme] = {}  # one object per scheme, so that its tensors are selected together
+        for name, scheme in schemes.items():
+            if id(scheme) not in at_step:
+                try:
+                    at_step[id(scheme)] = scheme_at(scheme, self.schedule, step)
+                except EncodeError as error:
+                    raise error.of(name) from None
         return {name: at_step[id(scheme)] for name, scheme in schemes.items()}
 
-    def _apply_schedule(self, scheme: Scheme, step: int) -> Scheme:
-        """Return a scheme with the schedule's ratio, if its selector has a ratio."""
-        selector: Any = scheme.select
-        if self.schedule is None or getattr(selector, "ratio", None) is None:
-            return scheme
-        density = float(self.schedule(step))
-        if not 0 < density <= 1:
-            raise EncodeError(
-                f"density is {density!r} at step {step} of the schedule; it must be above 0 and at most 1"
-            )
-        return dataclasses.replace(scheme, select=dataclasses.replace(selector, ratio=density))
+    def groups_of(self, tensors: Mapping[str, Any], schemes: Mapping[str, Scheme]) -> dict[str, int]:
+        """Return {name: number of its group}; none with scope "tensor", or if a tensor is sent whole."""
+        if self.scope == "tensor":
+            return {}
+        numbers: Mapping[str, int] = dict.fromkeys(tensors, 0)
+        if isinstance(self.schemes, Mapping):
+            numbers = find_matches(tensors, {key: i for i, key in enumerate(self.schemes)}, "scheme")
+        return {name: number for name, number in numbers.items() if not sends_all(schemes[name])}
+
+    def scheme_of(self, name: str, shape: Any, step: int | None) -> Scheme:
+        """Return a tensor's scheme at a step of the schedule, or without it. Raises EncodeError."""
+        scheme = scheme_for(name, self.schemes, shape)
+        return scheme if step is None else scheme_at(scheme, self.schedule, step)
 
     def rules_of(
         self, tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], residuals: Mapping[str, Any]
@@ -132,3 +148,15 @@ class Settings:
         if isinstance(rule, MomentumCorrection) or self.clip is not None:
             return True  # the elements' type may not hold the result
         return not sends_all(scheme)
+
+
+def _check_scope(scope: Any, schemes: Iterable[Scheme]) -> None:
+    """Raise EncodeError for an unknown scope, and for a group with a transform."""
+    if scope not in ("tensor", "group"):
+        raise EncodeError(f'scope is {scope!r}; it must be "tensor" or "group"')
+    transformed = [scheme for scheme in schemes if scheme.transform is not None]
+    if scope == "group" and transformed:
+        raise EncodeError(
+            f"scheme is {transformed[0]}; the wire format has no transform of several tensors: use"
+            ' scope="tensor", or concatenate the gradients'
+        )

@@ -25,7 +25,7 @@ import wirecodec.kernels.cpu
 from tests.wirecodec.container.long_extensions import LONG, RECORDS, ROWS, with_records, with_rows
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import bits_of, read_only
-from wirecodec.cpu.step import MIN_FUSED_SIZE
+from wirecodec.cpu.tensor_step import MIN_FUSED_SIZE
 from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix
