@@ -77,6 +77,7 @@ class TensorJobs(Mapping[str, TensorJob]):
         seed: of all selections; a tensor's key is mixed in.
         header: bytes of the container's header that count for each tensor, if a selector asks for them.
         spares, spare_momenta: memory for the next residuals and momenta by name.
+        groups: {name: number of its group}, for tensors that are selected together.
         lasts: ends of the last step's searches on a GPU by name.
     """
 
@@ -90,6 +91,7 @@ class TensorJobs(Mapping[str, TensorJob]):
     lasts: Mapping[str, Any] = field(default_factory=dict)
     momenta: Mapping[str, Any] = field(default_factory=dict)
     spare_momenta: Mapping[str, Array | None] = field(default_factory=dict)
+    groups: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.schemes)

@@ -49,3 +49,23 @@ def test_refusals() -> None:
     )
     with pytest.raises(wc.EncodeError, match="tensors without a budget may take"):
         compressor.compress(model())
+
+
+def test_a_group_spends_the_bytes_where_they_help_most() -> None:
+    """One threshold and one step for all tensors leave less error than a budget for each."""
+    rng = np.random.default_rng(9)
+    tensors = {f"t{i}": (rng.laplace(size=20_000) * 4.0**i).astype(np.float32) for i in range(3)}
+    tensors["bias"] = rng.laplace(size=10).astype(np.float32)
+    group = wc.Compressor(bytes_per_step=6000, feedback=None)
+    each = wc.Compressor(
+        {"bias": "all | raw-index | raw", "*": "budget(1) | rice | error-bounded"},
+        bytes_per_step=6000,
+        feedback=None,
+    )
+    errors = []
+    for compressor in (group, each):
+        blob = compressor.compress(tensors)
+        assert 0.95 * 6000 <= blob.nbytes <= 6000
+        found = wc.decode_many(blob)
+        errors.append(sum(np.square(found[name].to_dense() - x).sum() for name, x in tensors.items()))
+    assert errors[0] < 0.5 * errors[1]

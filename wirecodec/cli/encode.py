@@ -78,7 +78,7 @@ def _encode_within(arrays: Any, options: argparse.Namespace, most: int) -> Bytes
     given = options.scheme is not None or options.preset is not None
     scheme = get_scheme(options) if given else parse_scheme("budget(1) | rice | error-bounded")
     if not isinstance(arrays, np.ndarray):
-        compressor = Compressor(scheme, feedback=None, bytes_per_step=most, seed=options.seed)
+        compressor = Compressor(scheme, feedback=None, scope="group", bytes_per_step=most, seed=options.seed)
         return compressor.compress(arrays)
     if not isinstance(scheme.select, Budget):
         raise EncodeError("--bytes needs a scheme with a budget, such as budget(1) | rice | error-bounded")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from wirecodec.compressor.prepared import Prepared
 from wirecodec.compressor.saved_state import read_state
 from wirecodec.compressor.settings import Settings
 from wirecodec.compressor.state import SpareMemory, State
+from wirecodec.container.writer import CHUNK
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.costs import share_header
 from wirecodec.errors import EncodeError
@@ -49,11 +50,15 @@ class Compressor:
         clip: largest norm of all gradients together, on all ranks; None for no limit. Each rank limits the
             norm of its own gradients to clip / √ranks, before anything is accumulated (DGC, section 3.2).
             Gradients on a GPU are copied to the host for it.
+        scope: "tensor" to select from each tensor by itself; "group" to select from all tensors that one key
+            matches as from one vector, such as the top 1 % of the whole model. They share entries of up to
+            2^24 elements. Receivers decode tensors, and residuals are per tensor. Host only.
         schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
             ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
         bytes_per_step: bytes of a step's container; None for no limit. It scales the bits of all ``budget``
-            selectors by one factor. If ``scheme`` is None, it is ``budget(1) | rice | error-bounded``.
+            selectors by one factor. If ``scheme`` is None, it is ``budget(1) | rice | error-bounded`` for all
+            tensors as a group.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
@@ -76,12 +81,13 @@ class Compressor:
         feedback: FeedbackLike = ErrorFeedback(),  # noqa: B008 - frozen, so shared safely
         schedule: Schedule | None = None,
         clip: float | None = None,
+        scope: Literal["tensor", "group"] = "tensor",
         bytes_per_step: int | None = None,
         seed: int = 0,
         names: bool = True,
         fuse: int = 0,
     ) -> None:
-        self._settings = Settings.of(scheme, feedback, schedule, clip, bytes_per_step)
+        self._settings = Settings.of(scheme, feedback, schedule, clip, scope, bytes_per_step)
         self._seed = as_seed(seed)
         self._names = names
         self._fuse = fuse
@@ -202,7 +208,8 @@ class Compressor:
             raise EncodeError(f"ranks is {ranks!r}; it must be 1 or more")
         clip = None if self.clip is None else self.clip / math.sqrt(ranks)
         jobs = self._make_jobs(tensors, before, on_device=on_device)
-        wanted = StepInput(jobs, seed, self._names, self._fuse, hold_zeros, clip)
+        fuse = CHUNK if jobs.groups else self._fuse
+        wanted = StepInput(jobs, seed, self._names, fuse, hold_zeros, clip)
         done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
         self._spare.keep_unused(jobs, done)
         return Prepared(done, self, before, before.next(done.residuals, done.selectors, done.momenta))
@@ -218,7 +225,10 @@ class Compressor:
         momenta = state.momenta if corrects else {}
         seed = mix(self._seed, state.step)  # without the rank: random selectors agree on all ranks
         jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, header, momenta=momenta)
+        groups = self._settings.groups_of(tensors, schemes)
         if on_device:
+            if groups:
+                raise EncodeError('scope="group" runs on the host; copy the gradients, or use scope="tensor"')
             from wirecodec.gpu.select.warm_topk import LastTop
 
             lasts = {name: self._last.setdefault(name, LastTop()) for name in tensors}
@@ -229,6 +239,7 @@ class Compressor:
             momenta=_all_to_host(momenta),
             spares={name: self._spare.residuals.pop(name, None) for name in tensors},
             spare_momenta={name: self._spare.momenta.pop(name, None) for name in tensors if corrects},
+            groups=groups,
         )
 
     def state_dict(self) -> dict[str, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from wirecodec.settings.feedback import (
     feedback_for_all,
     list_feedback,
 )
-from wirecodec.settings.rules import Key, key_text
+from wirecodec.settings.rules import Key, find_matches, key_text
 from wirecodec.settings.schedule import Schedule
 from wirecodec.settings.scheduling import check_schedule, schedule_text, scheme_at
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for, schemes_for, sends_all
@@ -38,6 +38,7 @@ class Settings:
         feedback: one for all tensors, None, or {key: feedback}.
         schedule: function of the step and the tensor's own ratio, or None.
         clip: largest norm of all gradients together, or None.
+        scope: "tensor" or "group".
         bytes_per_step: bytes of a step's container, or None.
     """
 
@@ -45,6 +46,7 @@ class Settings:
     feedback: FeedbackLike
     schedule: Schedule | None
     clip: float | None
+    scope: str = "tensor"
     bytes_per_step: int | None = None
 
     @classmethod
@@ -54,12 +56,13 @@ class Settings:
         feedback: FeedbackLike,
         schedule: Schedule | None,
         clip: float | None,
-        bytes_per_step: int | None = None,
+        scope: str,
+        bytes_per_step: int | None,
     ) -> Settings:
         """Check the arguments of a Compressor. Raises EncodeError."""
         if bytes_per_step is not None:
             bytes_per_step = as_integer(bytes_per_step, "bytes_per_step")
-            scheme = _SPEND_ALL if scheme is None else scheme
+            scheme, scope = (_SPEND_ALL, "group") if scheme is None else (scheme, scope)
         schemes: Scheme | Mapping[Key, Scheme] = (
             {key: as_scheme(one) for key, one in scheme.items()}
             if isinstance(scheme, Mapping)
@@ -69,18 +72,21 @@ class Settings:
         if bound is not None and not bound > 0:
             raise EncodeError(f"clip is {clip!r}; it must be above 0, or None")
         listed = [schemes] if isinstance(schemes, Scheme) else schemes.values()
+        _check_scope(scope, listed)
         if bytes_per_step is not None and not any(isinstance(one.select, Budget) for one in listed):
             raise EncodeError(
                 "bytes_per_step needs a scheme with a budget, such as 'budget(bits=1) | rice | error-bounded'"
             )
-        return cls(schemes, as_feedback(feedback), check_schedule(schedule, listed), bound, bytes_per_step)
+        checked = check_schedule(schedule, listed)
+        return cls(schemes, as_feedback(feedback), checked, bound, scope, bytes_per_step)
 
     def __str__(self) -> str:
         schemes = "; ".join(f"{key_text(key)}: {scheme}" for key, scheme in self.scheme_map.items())
         rules: Any = self.feedback
         if isinstance(rules, Mapping):
             rules = {key_text(key): one for key, one in rules.items()}
-        text = f"{schemes}; feedback {rules}; schedule {schedule_text(self.schedule)}; clip {self.clip}"
+        schedule = schedule_text(self.schedule)
+        text = f"{schemes}; feedback {rules}; schedule {schedule}; clip {self.clip}; scope {self.scope}"
         return text if self.bytes_per_step is None else f"{text}; bytes per step {self.bytes_per_step}"
 
     @property
@@ -121,6 +127,15 @@ class Settings:
                     raise error.of(name) from None
         return {name: at_step[id(scheme)] for name, scheme in schemes.items()}
 
+    def groups_of(self, tensors: Mapping[str, Any], schemes: Mapping[str, Scheme]) -> dict[str, int]:
+        """Return {name: number of its group}; none with scope "tensor", or if a tensor is sent whole."""
+        if self.scope == "tensor":
+            return {}
+        numbers: Mapping[str, int] = dict.fromkeys(tensors, 0)
+        if isinstance(self.schemes, Mapping):
+            numbers = find_matches(tensors, {key: i for i, key in enumerate(self.schemes)}, "scheme")
+        return {name: number for name, number in numbers.items() if not sends_all(schemes[name])}
+
     def scheme_of(self, name: str, shape: Any, step: int | None) -> Scheme:
         """Return a tensor's scheme at a step of the schedule, or without it. Raises EncodeError."""
         scheme = scheme_for(name, self.schemes, shape)
@@ -150,3 +165,15 @@ class Settings:
         if isinstance(rule, MomentumCorrection) or self.clip is not None:
             return True  # the elements' type may not hold the result
         return not sends_all(scheme)
+
+
+def _check_scope(scope: Any, schemes: Iterable[Scheme]) -> None:
+    """Raise EncodeError for an unknown scope, and for a group with a transform."""
+    if scope not in ("tensor", "group"):
+        raise EncodeError(f'scope is {scope!r}; it must be "tensor" or "group"')
+    transformed = [scheme for scheme in schemes if scheme.transform is not None]
+    if scope == "group" and transformed:
+        raise EncodeError(
+            f"scheme is {transformed[0]}; the wire format has no transform of several tensors: use"
+            ' scope="tensor", or concatenate the gradients'
+        )

@@ -7,42 +7,36 @@ to objects up front. Iterators yield them one at a time.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
-from operator import ge
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wirecodec.arrays import Array, integers
+from wirecodec.container.content import (
+    check_names,
+    check_rows,
+    fit_sizes,
+    is_short,
+    read_names,
+    read_rows,
+    walk_rows,
+)
 from wirecodec.container.extension_writer import (
     FUSED,
     HEAD,
     LENGTH,
-    MAX_NDIM,
     MAX_PRODUCT,
     NAMES,
-    ROW,
     SHAPES,
     TAG,
     TRANSFORM,
-    dimension_bytes,
 )
 from wirecodec.container.records import find_record_bodies
 from wirecodec.errors import Invalid, LimitExceeded, Malformed
 from wirecodec.registry import transform
 
 __all__ = ["ExtensionReader", "Spans", "read"]
-
-_UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
-
-KEPT, MAX_KEPT = 8, 2**17
-"""Number and bytes of the records whose names and shapes are kept: all steps of a training have the same."""
-
-_LONG = 4096
-"""Bytes of rejected rows from which a kernel is faster than Python."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +65,15 @@ class Spans:
 
 @dataclass(frozen=True, eq=False)
 class ExtensionReader:
-    """Reader of a checked extension block: bodies of its known records by type; empty without a block."""
+    """Reader of a checked extension block.
+
+    Attributes:
+        bodies: of its known records by type; empty without a block.
+        is_kept: whether names and shapes are short enough to be kept as objects.
+    """
 
     bodies: Mapping[int, memoryview]
+    is_kept: bool = False
 
     @property
     def tag(self) -> bytes:
@@ -97,15 +97,11 @@ class ExtensionReader:
 
     def names(self) -> Iterator[str]:
         """Yield the tensors' names in the order of their keys."""
-        body = self.bodies[NAMES]
-        return iter(_sound_names(bytes(body))) if len(body) <= MAX_KEPT else map(bytes.decode, _texts(body))
+        return read_names(self.bodies[NAMES], kept=self.is_kept)
 
     def shapes(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield (key, shape) of the tensors that are not 1-d."""
-        if SHAPES not in self.bodies:
-            return iter(())
-        body = self.bodies[SHAPES]
-        return iter(_sound_rows(bytes(body)).rows) if len(body) <= MAX_KEPT else _rows(body)
+        return read_rows(self.bodies[SHAPES], kept=self.is_kept) if SHAPES in self.bodies else iter(())
 
     def groups(self) -> Iterator[Array]:
         """Yield each fused entry as (n, 2) u32: (key, size) per member, the entry's key first."""
@@ -155,8 +151,10 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     _check_lengths(found, spans)
+    if not found.is_fused and is_short(found.bodies.get(NAMES), found.bodies.get(SHAPES), keys.size):
+        found = replace(found, is_kept=True)
     if found.is_named:
-        _check_names(found.bodies[NAMES], keys.size)
+        check_names(found.bodies[NAMES], keys.size, kept=found.is_kept)
     if SHAPES in found.bodies:
         _check_shapes(found, spans)
     if TAG in found.bodies and not found.tag:
@@ -246,126 +244,14 @@ def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
             )
 
 
-def _check_names(body: memoryview, n: int) -> None:
-    """Check the names record of n tensors."""
-    count = int.from_bytes(body[:4], "little")
-    first = 4 + 2 * count
-    if count == 0 or first > len(body):
-        raise Malformed("names-record", f"{count} names in {len(body)} bytes")
-    end = first + int(np.frombuffer(body, "<u2", count, 4).sum(dtype=np.int64))
-    if end != len(body):
-        raise Malformed("names-record", f"the names end at byte {end} of {len(body)}")
-    if count != n:
-        raise Invalid("names", f"{count} names for {n} tensors")
-    if len(body) <= MAX_KEPT:
-        _sound_names(bytes(body))
-        return
-    if any(a >= b for a, b in pairwise(_texts(body))):
-        raise Invalid("names", "the names do not ascend")
-    try:
-        for text in _texts(body):
-            text.decode()
-    except UnicodeDecodeError:
-        raise Invalid("names", "a name is not UTF-8") from None
-
-
-@lru_cache(maxsize=KEPT)
-def _sound_names(body: bytes) -> tuple[str, ...]:
-    """Check that the names of a record ascend and are UTF-8; return them. Raises Invalid."""
-    texts = list(_texts(memoryview(body)))
-    if any(map(ge, texts, texts[1:])):
-        raise Invalid("names", "the names do not ascend")
-    try:
-        return tuple(map(bytes.decode, texts))
-    except UnicodeDecodeError:
-        raise Invalid("names", "a name is not UTF-8") from None
-
-
-def _texts(body: memoryview) -> Iterator[bytes]:
-    """Yield the UTF-8 bytes of each name of a record with checked lengths."""
-    count = int.from_bytes(body[:4], "little")
-    at = 4 + 2 * count
-    for length in integers(np.frombuffer(body, "<u2", count, 4)):
-        yield bytes(body[at : at + length])
-        at += length
-
-
-def _rows(body: memoryview, at: int = 0) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (key, shape) of each row of a shapes record from byte ``at`` on.
-
-    Raises Malformed if a row is not sound.
-    """
-    while at < len(body) or at == 0:
-        if at + ROW.size > len(body):
-            raise Malformed("shapes-record", "a row runs past the record")
-        key, ndim, width, reserved = ROW.unpack_from(body, at)
-        at += ROW.size
-        letter = _UNSIGNED.get(width)
-        if ndim == 1 or ndim > MAX_NDIM or letter is None or reserved or at + ndim * width > len(body):
-            raise Malformed("shapes-record", f"a row has {ndim} dimensions of {width} bytes")
-        dims = struct.unpack_from(f"<{ndim}{letter}", body, at)
-        if width != dimension_bytes(dims):
-            least = dimension_bytes(dims)
-            raise Malformed("shapes-record", f"{width} bytes per dimension; it must be {least}")
-        yield key, dims
-        at += ndim * width
-
-
-@dataclass(frozen=True, eq=False)
-class _SoundRows:
-    """Rows of a shapes record whose structure is sound.
-
-    Attributes:
-        rows: (key, shape) of each; none if the structure is not sound.
-        keys: (n,) i64; empty if they do not ascend, or if a product of dimensions is too large.
-        sizes: (n,) i64, products of the dimensions.
-    """
-
-    rows: tuple[tuple[int, tuple[int, ...]], ...]
-    keys: Array
-    sizes: Array
-
-    def fit(self, sizes: Array) -> bool:
-        """Return whether there are rows, and all of them match the sizes of all tensors."""
-        keys = self.keys
-        return bool(keys.size and keys[-1] < sizes.size and (sizes[keys] == self.sizes).all())
-
-
-@lru_cache(maxsize=KEPT)
-def _sound_rows(body: bytes) -> _SoundRows:
-    """Return the rows of a shapes record; their structure and products are checked, their sizes are not."""
-    nothing = np.empty(0, np.int64)
-    try:
-        rows = tuple(_rows(memoryview(body)))
-    except Malformed:
-        return _SoundRows((), nothing, nothing)
-    keys = np.array([key for key, _ in rows], np.int64)
-    if (keys[1:] <= keys[:-1]).any() or any(
-        math.prod(n for n in dims if n) > MAX_PRODUCT for _, dims in rows
-    ):
-        return _SoundRows(rows, nothing, nothing)
-    return _SoundRows(rows, keys, np.array([math.prod(dims) for _, dims in rows], np.int64))
-
-
-def _check_rows(body: memoryview) -> None:
-    """Check the structure of all rows (row 39 of section 7); there may be very many."""
-    at = 0
-    if len(body) > _LONG:
-        from wirecodec.kernels.cpu import extension
-
-        at = int(extension.skip_rows(np.frombuffer(body, np.uint8), MAX_NDIM))
-    for _ in _rows(body, at):
-        pass
-
-
 def _check_shapes(extension: ExtensionReader, spans: Spans) -> None:
     """Check the shapes record against the tensors' sizes."""
     sizes = extension.sizes(spans)
     body = extension.bodies[SHAPES]
-    if len(body) <= MAX_KEPT and _sound_rows(bytes(body)).fit(sizes):
+    if extension.is_kept and fit_sizes(body, sizes):
         return
     before = -1
-    for key, dims in _rows(body):
+    for key, dims in walk_rows(body):
         wrong = ""
         if key <= before:
             wrong = "the rows do not ascend"
@@ -374,6 +260,6 @@ def _check_shapes(extension: ExtensionReader, spans: Spans) -> None:
         elif sizes[key] != math.prod(dims) or math.prod(n for n in dims if n) > MAX_PRODUCT:
             wrong = f"tensor {key} has {sizes[key]} elements; its shape is {dims}"
         if wrong:  # at most as many rows were read as there are tensors
-            _check_rows(extension.bodies[SHAPES])
+            check_rows(extension.bodies[SHAPES])
             raise Invalid("shapes", wrong)
         before = key

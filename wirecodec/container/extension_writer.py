@@ -126,7 +126,7 @@ def write_model(
     )
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _checked_shapes_body(names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> bytes:
     """Return the body of all tensors' shapes, which are the same in every step of a training."""
     for name, shape in zip(names, shapes, strict=True):
@@ -146,7 +146,7 @@ def _fused_body(groups: Sequence[Array]) -> bytes:
     return b"".join(parts)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _names_body(names: tuple[str, ...] | None) -> bytes:
     if not names:
         return b""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes, Flat, addresses_of, aligned, as_flat, read_only
+from wirecodec.arrays import DTYPES, Array, Bytes, Flat, addresses_of, as_flat
 from wirecodec.container.reader import read_header
 from wirecodec.container.schema import TensorSpec
 from wirecodec.cpu.batch.decode import decode_batches
@@ -25,49 +24,29 @@ from wirecodec.cpu.decode import DecodedTensors, decode_chunks
 from wirecodec.cpu.encode import describe_tensors, encode_selection, find_others
 from wirecodec.cpu.momentum import (
     Addend,
-    add_momentum,
     clip_factor,
-    decay_residual,
-    make_terms,
     stop_momentum,
     sum_squares,
 )
-from wirecodec.cpu.residual import AccumulatedGradient
-from wirecodec.cpu.select import choose, dense
+from wirecodec.cpu.select import dense
+from wirecodec.cpu.tensor_step import (
+    SelectedTensor,
+    accumulate,
+    residual_buffer,
+    select_alone,
+    select_as_one,
+    select_in_terms,
+)
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
 from wirecodec.select.base import is_zero
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJob
-from wirecodec.support import Support
 
-__all__ = ["Addend", "accumulate", "step"]
+__all__ = ["step"]
 
 _PLAIN = ErrorFeedback()
-MIN_FUSED_SIZE = 2**16
-"""Elements below which momentum stays in the cache, and tensors are rather selected together."""
-
-
-@dataclass(frozen=True, eq=False)
-class _SelectedTensor:
-    """Selected elements of one tensor, and the sum they are from.
-
-    Attributes:
-        job: the tensor's settings and state.
-        support: the elements to send.
-        selector: the selector's next state, or None.
-        addend: what this step adds to the residual.
-        total: addend + residual; None if no residual is kept.
-        rest: the sum with +0 at the selected elements, if the selector cleared them.
-    """
-
-    job: TensorJob
-    support: Support
-    selector: Array | None
-    addend: Addend
-    total: AccumulatedGradient | None
-    rest: Array | None = None
 
 
 def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
@@ -102,7 +81,7 @@ def _find_plain(arrays: Sequence[Any], wanted: StepInput) -> Array:
     """Tell for each tensor whether its gradient and its residual are added as they are, (n,) bool."""
     rules = wanted.jobs.rules
     alike = {number: rule == _PLAIN for number, rule in {id(rule): rule for rule in rules.values()}.items()}
-    plain = [alike[id(rules[name])] for name in wanted.jobs]
+    plain = [alike[id(rules[name])] and name not in wanted.jobs.groups for name in wanted.jobs]
     if wanted.clip is not None:
         return np.zeros(len(plain), np.bool_)
     if wanted.hold_zeros:
@@ -128,7 +107,7 @@ def _select_others(
     plain: Array,
     batches: Sequence[SumBatch],
     wanted: StepInput,
-) -> tuple[dict[int, _SelectedTensor], list[SumBatch]]:
+) -> tuple[dict[int, SelectedTensor], list[SumBatch]]:
     """Select from the tensors of no batch; those with other arithmetic may make further batches.
 
     Args:
@@ -152,18 +131,22 @@ def _select_others(
             jobs[key] = job.hold() if held else job
         except EncodeError as error:
             raise error.of(names[key]) from None
+    members: dict[Any, list[int]] = {}
     factor = clip_factor(map(sum_squares, _gradients_to_clip(flats, wanted.clip)), wanted.clip)
-    selected: dict[int, _SelectedTensor] = {}
+    selected: dict[int, SelectedTensor] = {}
     addends: dict[int, Addend] = {}
     buffers: dict[int, Array] = {}
     for key, job in jobs.items():
+        if names[key] in wanted.jobs.groups and job.scheme is wanted.jobs.schemes[names[key]]:  # not held
+            members.setdefault((wanted.jobs.groups[names[key]], flats[key].data.dtype), []).append(key)
+            continue
         try:
-            if (found := _select_in_terms(flats[key], job, factor)) is not None:
+            if (found := select_in_terms(flats[key], job, factor)) is not None:
                 selected[key] = found
                 continue
             addends[key], flats[key], jobs[key] = accumulate(flats[key], job, factor)
             if jobs[key].feedback is not None and jobs[key].residual is not None:
-                buffers[key] = _residual_buffer(jobs[key], addends[key].data)
+                buffers[key] = residual_buffer(jobs[key], addends[key].data)
         except EncodeError as error:
             raise error.of(names[key]) from None
     further = [key for key in buffers if not plain[key] and jobs[key].feedback == _PLAIN]
@@ -177,11 +160,14 @@ def _select_others(
     for batch in more:
         supports = batch.selected.supports({key: flats[key].shape for key in further})
         for key, support in supports.items():
-            selected[key] = _SelectedTensor(jobs[key], support, None, addends[key], None)
+            selected[key] = SelectedTensor(jobs[key], support, None, addends[key], None)
+    for keys in members.values():
+        given = [(names[key], flats[key], jobs[key]) for key in keys]
+        selected |= dict(zip(keys, select_as_one(given, factor), strict=True))
     for key, job in jobs.items():
         if key not in selected:
             try:
-                selected[key] = _select(flats[key], job, addends[key], buffers.get(key))
+                selected[key] = select_alone(flats[key], job, addends[key], buffers.get(key))
             except EncodeError as error:
                 raise error.of(names[key]) from None
     return dict(sorted(selected.items())), more
@@ -190,30 +176,6 @@ def _select_others(
 def _gradients_to_clip(flats: Mapping[int, Flat], clip: float | None) -> Iterable[Array]:
     """Return the gradients whose norm is limited; none without a limit."""
     return () if clip is None else (flat.data for flat in flats.values())
-
-
-def accumulate(flat: Flat, job: TensorJob, factor: float) -> tuple[Addend, Flat, TensorJob]:
-    """Apply clipping, momentum and decay.
-
-    Args:
-        flat: the gradient.
-        job: its settings and state.
-        factor: of clipping.
-
-    Returns what the step adds to the residual; the same in the gradient's type, if that can hold it; and the
-    job that is left: its feedback is the residual's rule, and its residual has decayed.
-    """
-    rule = job.feedback
-    if factor == 1 and (rule is None or rule == _PLAIN):
-        return Addend(flat.data), flat, job
-    addend = add_momentum(job, flat.data, factor)
-    data = addend.data
-    exact = data.dtype == flat.data.dtype
-    left = replace(job, feedback=job.residual_rule(exact=exact), residual=decay_residual(job))
-    if not exact:
-        total = AccumulatedGradient.of(_PLAIN, data, None, sent_dtype=flat.data.dtype)
-        data = total.sendable()
-    return addend, Flat(read_only(data), flat.shape), left
 
 
 def _decode_own(
@@ -237,7 +199,7 @@ def _decode_own(
 def _next_residuals(
     names: Sequence[str],
     batches: Sequence[SumBatch],
-    selected: Mapping[int, _SelectedTensor],
+    selected: Mapping[int, SelectedTensor],
     sent: Mapping[str, SparseTensor],
     received: Array,
 ) -> dict[str, Array]:
@@ -262,71 +224,3 @@ def _next_residuals(
         except EncodeError as error:
             raise error.of(name) from None
     return residuals
-
-
-def _select(flat: Flat, job: TensorJob, addend: Addend, buffer: Array | None) -> _SelectedTensor:
-    """Add a tensor's residual, select, and gather the values."""
-    rule, residual, gradient = job.feedback, job.residual, flat.data
-    total, seen = None, flat
-    if rule is not None:
-        selected = _select_in_sum(flat, job, addend, buffer)
-        if selected is not None:
-            return selected
-        assert isinstance(rule, ErrorFeedback)
-        total = AccumulatedGradient.of(rule, addend.data, residual, buffer, gradient.dtype)
-        if residual is not None:
-            seen = Flat(read_only(total.sendable()), flat.shape)
-    found = choose(seen, job.scheme, gradient=gradient, state=job.state, seed=job.seed, header=job.header)
-    return _SelectedTensor(job, *found, addend, total)
-
-
-def _select_in_sum(
-    flat: Flat, job: TensorJob, addend: Addend, buffer: Array | None
-) -> _SelectedTensor | None:
-    """Add and select in one pass if the selector can; the remaining sum goes to ``buffer``."""
-    scheme, residual, gradient = job.scheme, job.residual, flat.data
-    select_sum = getattr(scheme.select, "select_sum", None)
-    if select_sum is None or residual is None or buffer is None or job.feedback != _PLAIN:
-        return None
-    if scheme.transform is not None or getattr(scheme.index, "lossy", False):
-        return None
-    if not gradient.dtype == residual.dtype == buffer.dtype:
-        return None
-    selection = select_sum(gradient, residual, buffer)
-    if selection is None:
-        return None
-    support = Support(selection.indices, selection.values, gradient.size, flat.shape)
-    return _SelectedTensor(job, support, None, addend, None, rest=buffer)
-
-
-def _select_in_terms(flat: Flat, job: TensorJob, factor: float) -> _SelectedTensor | None:
-    """Apply clipping, momentum and decay, add and select in one pass, if the selector can and it pays."""
-    scheme, residual, gradient = job.scheme, job.residual, flat.data
-    select_terms: Any = getattr(scheme.select, "select_terms", None)
-    if select_terms is None or residual is None or gradient.size < MIN_FUSED_SIZE:
-        return None
-    if scheme.transform is not None or getattr(scheme.index, "lossy", False):
-        return None
-    rule = job.residual_rule(exact=True)
-    terms = None if rule != _PLAIN else make_terms(job, gradient, factor)
-    if terms is None:
-        return None
-    buffer = _residual_buffer(replace(job, feedback=rule), gradient)
-    selection = select_terms(terms, buffer)
-    if selection is None:
-        return None
-    support = Support(selection.indices, selection.values, gradient.size, flat.shape)
-    addend = Addend(gradient, terms.after if terms.after.size else None, finite=True)
-    return _SelectedTensor(job, support, None, addend, None, rest=buffer)
-
-
-def _residual_buffer(job: TensorJob, gradient: Array) -> Array:
-    """Return memory for a tensor's next residual: the spare array if it fits, else a new one."""
-    spare, residual, size = job.spare, job.residual, gradient.size
-    assert isinstance(job.feedback, ErrorFeedback)
-    if residual.size != size:
-        raise EncodeError(f"the gradient has {size} elements; its residual has {residual.size}")
-    dtype = job.feedback.sum_dtype(gradient.dtype, residual.dtype)
-    if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
-        return aligned(size, dtype)
-    return spare

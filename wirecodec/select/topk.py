@@ -5,6 +5,7 @@ k is ⌊ratio · n⌋, computed from the decimal that was written: 0.29 of 100 i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -19,6 +20,7 @@ from wirecodec.select.base import BatchSelection, Selection, all_finite, require
 from wirecodec.select.topk_batch import select_top_k_batch, select_top_k_of_sums
 from wirecodec.select.topk_exact import IndicesAndBits, select_top_k
 from wirecodec.select.topk_fused_residual import Terms, select_top_k_of_sum, select_top_k_of_terms
+from wirecodec.select.topk_group import select_top_k_of_group
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
 __all__ = ["TopK", "fraction_count"]
@@ -136,6 +138,15 @@ class TopK:
         k = self.count(rest.size)
         found = select_top_k_of_terms(terms, k, rest) if k < rest.size else None
         return _finite_selection(found, rest.dtype)
+
+    def select_group(self, group: Sequence[Terms], rests: Sequence[Array]) -> list[Selection] | None:
+        """Select the top k of many sums of terms as of one, as ``select_terms`` does; k is that of all."""
+        size = sum(rest.size for rest in rests)
+        k = self.count(size)
+        found = select_top_k_of_group(group, k, rests) if k < size else None
+        selections = [_finite_selection(pair, rests[0].dtype) for pair in found or ()]
+        known = [selection for selection in selections if selection is not None]
+        return known if known and len(known) == len(selections) else None
 
     def select_sum_batch(self, addresses: Array, sizes: Array, dtype: np.dtype[Any]) -> BatchSelection | None:
         """Select the top k of each of many sums of one type, as ``select_sum`` does.

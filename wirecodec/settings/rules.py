@@ -152,7 +152,7 @@ def find_matches(tensors: Mapping[str, Any], mapping: Mapping[Any, V], what: str
     return {name: values[place] for name, place in zip(tensors, places, strict=True) if place is not None}
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _find_places(
     names: tuple[str, ...], shapes: tuple[Any, ...] | None, keys: tuple[Key, ...]
 ) -> tuple[int | None, ...]:
