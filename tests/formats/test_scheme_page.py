@@ -122,7 +122,7 @@ def is_scheme(text: str) -> bool:
 def examples() -> list[str]:
     """Return canonical strings of every codec and selector, with one parameter away from its default."""
     given: dict[str, Any] = {"topk": {"ratio": 0.01}, "threshold": {"t": 1e-20}, "sidco": {"ratio": 1e-3}}
-    given |= {"chunk-topk": {"ratio": 0.25, "chunk": 8}}
+    given |= {"chunk-topk": {"ratio": 0.25, "chunk": 8}, "budget": {"bits": 0.5}}
     given |= {name: {"ratio": 1.0} for name in ("randomk", "dgc", "redsync", "gaussiank")}
     other: dict[str, list[Any]] = {"word": ["keys", "p2", "l2", "runs", "float16", "stochastic", "gp"]}
     other |= {"integer": [7, 64, 2], "real": [0.5, 1e-7, 1.5, -2.0], "truth": [True, False]}
