@@ -99,6 +99,17 @@ def _values() -> Iterator[Case]:
             assemble([Row(0, 0, 20, 20, 1, 1, codec, value_section=section), FOLLOWING]),
         )
     head = struct.pack("<B3fI", 1, 1.0, 1.0, 0.5, 1) + b"\5\xff\1\2\3\4\5"
+    data = of_values(14, 1, 90, patch(head, 13, "I", 3))
+    about = "The section and the container end before the second of two rows."
+    yield bad("error-bounded-length-row-end", about, "Malformed", "error-bounded-length", data)
+    about = "The section and the container end before the first block."
+    yield bad(
+        "error-bounded-length-block-end",
+        about,
+        "Malformed",
+        "error-bounded-length",
+        of_values(14, 1, 90, head),
+    )
     for id, more in (("block-followed", b""), ("state-followed", struct.pack("<BI", 0, 0) + bytes(3))):
         section = head + more
         rows = [Row(0, 0, 90, 90, 1, 1, 14, value_section=section), FOLLOWING]
