@@ -137,7 +137,8 @@ def examples() -> list[str]:
                     continue
                 stages: list[Any] = [None, wc.TopK(0.01), wc.Rice(), wc.Raw()]
                 stages[at] = part
-                found.append(str(wc.Scheme(*stages[1:], transform=stages[0])))
+                transform, select, index, coded = stages
+                found.append(str(wc.Scheme(select, index, coded, transform)))
     return found
 
 

@@ -42,7 +42,7 @@ LAYERS = {
         {"exchange"},
         {"split", "tuning"},
         {"sums"},
-        {"allgather", "allreduce", "cltk"},
+        {"allgather", "allreduce", "cltk", "gtopk"},
         {"torch"},
         {"local_updates"},
     ],
