@@ -16,6 +16,7 @@ from collectives.cltk.ratios import ratios_by_flops
 from collectives.cltk.similarity import MagnitudeHistogram, Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
 from collectives.gtopk.allreduce import GTopK
+from collectives.local_updates.local_updates import LocalUpdates
 from collectives.simulation.communicator import simulate
 from collectives.torch.communicator import TorchComm
 from collectives.torch.gradients import average_gradients
@@ -27,6 +28,7 @@ __all__ = [
     "Channel",
     "CollectiveError",
     "GTopK",
+    "LocalUpdates",
     "MagnitudeHistogram",
     "Similarity",
     "Timeout",

@@ -14,7 +14,9 @@ from collectives.agreement.header import Header, Operand, Operation, Status
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
-from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, error_of_container, open_exchange
+from collectives.exchange.encoding import Encoding
+from collectives.exchange.session import open_exchange
+from collectives.exchange.specs import ONLY, SchemeArgument, Tensors, error_of_container
 from collectives.transport.allgather import allgather_ragged
 from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 

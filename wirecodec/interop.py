@@ -3,33 +3,39 @@
 `collectives` imports wirecodec's public names and this module, nothing else; another transport can do the
 same. Names that take arrays on a GPU import CuPy when they are called.
 
-    bytes and flat views    as_bytes, as_flat, dtype_named, BFLOAT16
+    bytes and flat views    as_bytes, as_flat, as_writable, dtype_named, BFLOAT16
     arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
     elements                is_zero, find_nonfinite, gpu_all_finite
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
-    decoding                decode_to, decode_many_to: onto the host, or onto the current GPU
+    decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
+    sparse sums             sum_sparse, make_sparse
     error feedback          accumulate, accumulate_on_gpu, HostGradient
+    steps                   StepInParts, which exchanges one step of a Compressor in parts
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named, on_gpu
+from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, as_writable, dtype_named, on_gpu
 from wirecodec.compilation import is_warm
+from wirecodec.compressor.parts import StepInParts
 from wirecodec.compressor.saved_state import saved_residual, saved_step
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
+from wirecodec.cpu.union import sum_sparse
 from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
-from wirecodec.pipeline import decode_many_to, decode_to
+from wirecodec.pipeline import decode_many_to, decode_sum, decode_to
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.settings.scheme import SchemeLike, as_scheme
+from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_integer
 
 __all__ = [
@@ -40,15 +46,18 @@ __all__ = [
     "HostGradient",
     "SchemeLike",
     "SelectedValues",
+    "StepInParts",
     "accumulate",
     "accumulate_on_gpu",
     "as_bytes",
     "as_flat",
     "as_integer",
     "as_scheme",
+    "as_writable",
     "cached_kernels_only",
     "copy_to_host",
     "decode_many_to",
+    "decode_sum",
     "decode_to",
     "dtype_named",
     "find_nonfinite",
@@ -58,8 +67,10 @@ __all__ = [
     "gpu_zeros",
     "is_warm",
     "is_zero",
+    "make_sparse",
     "saved_residual",
     "saved_step",
+    "sum_sparse",
 ]
 
 
@@ -75,10 +86,11 @@ class SelectedValues(Protocol):
         """Return the next residual (size,), on the gradient's device. Uses up the sum, not ``values``."""
         ...
 
-    def scatter(self, means: Array) -> Any:
+    def scatter(self, means: Array, out: Array | None = None) -> Any:
         """Return (size,) zeros with the (k,) means at the selected elements, on the gradient's device.
 
-        On a GPU these are raw bits: unsigned integers of the element's width.
+        On a GPU these are raw bits: unsigned integers of the element's width. On the host they may be written
+        to ``out``, (size,) of the gradient's type.
         """
         ...
 
@@ -126,6 +138,17 @@ def accumulate_on_gpu(
     from wirecodec.gpu.select.warm_topk import LastTop
 
     return gpu.accumulate(rule, gradient, residual, searches.setdefault(name, LastTop()))
+
+
+def make_sparse(indices: Any, values: Any, shape: tuple[int, ...]) -> SparseTensor:
+    """Build a SparseTensor from parts that are valid, without checks and copies.
+
+    Args:
+        indices: (nnz,) ascending, unique, int32 or int64 as ``SparseTensor.indices``; None for all elements.
+        values: (nnz,) on the device of the indices.
+        shape: of the tensor; any number of elements may be made dense.
+    """
+    return SparseTensor._of(indices, values, shape, max(1, math.prod(shape)))
 
 
 def is_zero(tensor: Any) -> bool:

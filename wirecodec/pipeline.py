@@ -12,7 +12,7 @@ before they return any part of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -23,6 +23,7 @@ from wirecodec.cpu import entry as host
 from wirecodec.cpu.guard import Guard
 from wirecodec.errors import EncodeError, SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
+from wirecodec.settings.rules import Key
 from wirecodec.settings.scheme import SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_seed
@@ -32,6 +33,7 @@ __all__ = [
     "decode_add",
     "decode_many",
     "decode_many_to",
+    "decode_sum",
     "decode_to",
     "encode",
     "encode_many",
@@ -70,7 +72,7 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
 
 def encode_many(
     tensors: Mapping[str, Any],
-    scheme: SchemeLike | Mapping[str, SchemeLike] = None,
+    scheme: SchemeLike | Mapping[Key, SchemeLike] = None,
     *,
     seed: int = 0,
     tag: bytes = b"",
@@ -81,7 +83,7 @@ def encode_many(
 
     Args:
         tensors: {name: tensor}, each as for ``encode``; all on the host, or all on one GPU.
-        scheme: one for all tensors, or {glob: scheme}; the first match wins.
+        scheme: one for all tensors, or {key: scheme}; a key is a glob or a Rule, and the first match applies.
         seed: a u64 for selectors and codecs that draw random numbers.
         tag: bytes that the application stores with the tensors.
         names: True to store the names. A receiver with a schema does not need them.
@@ -102,7 +104,7 @@ def encode_many(
         {'b': [0.0, 0.0], 'w': [1.0, 1.0, 1.0]}
     """
     tensors = {name: tensors[name] for name in sort_names(tensors)}
-    schemes = {name: scheme_for(name, scheme) for name in tensors}
+    schemes = {name: scheme_for(name, scheme, getattr(x, "shape", None)) for name, x in tensors.items()}
     implementation = _implementation(any(map(on_gpu, tensors.values())))
     blob: Bytes = implementation.encode_many(
         tensors, schemes, as_seed(seed), bytes(memoryview(tag)), names=names, fuse=fuse
@@ -245,16 +247,39 @@ def decode_add(
         array([1., 2., 3.], dtype=float32)
     """
     limits, scale, guard = limits or DEFAULT_LIMITS, float(scale), Guard(finite, max_norm)
-    blobs = blob if isinstance(blob, list | tuple) else [blob]
+    containers, targets = _open_all(blob if isinstance(blob, list | tuple) else [blob], out, limits, schema)
+    if containers:
+        add = _implementation(any(map(on_gpu, targets))).add
+        add(containers, targets, scale, limits, guard)
+
+
+def decode_sum(
+    blobs: Sequence[Any],
+    out: Array | Mapping[str, Array],
+    *,
+    limits: DecodeLimits | None = None,
+    schema: TensorSchema | Schema | None = None,
+) -> None:
+    """Replace arrays on the host by sums of containers, from +0 in their order; else as ``decode_add``."""
+    limits = limits or DEFAULT_LIMITS
+    containers, targets = _open_all(blobs, out, limits, schema)
+    host.add(containers, targets, 1.0, limits, Guard(False, None), replace=True)
+
+
+def _open_all(
+    blobs: Sequence[Any],
+    out: Array | Mapping[str, Array],
+    limits: DecodeLimits,
+    schema: TensorSchema | Schema | None,
+) -> tuple[list[tuple[Bytes, ContainerHeader]], list[Any]]:
+    """Return the containers with their checked headers, and the array that each tensor is added to."""
     containers, targets = [], []
     for number, one in enumerate(blobs):
         with number_of_container(number if len(blobs) > 1 else None):
             data, header = _open(one, limits, sizes_trusted=True)  # sizes are checked against ``out``
             containers.append((data, header))
             targets = _find_targets(header, out, schema)
-    if containers:
-        add = _implementation(any(map(on_gpu, targets))).add
-        add(containers, targets, scale, limits, guard)
+    return containers, targets
 
 
 def _find_targets(

@@ -29,14 +29,15 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import rehearse, run_announced
-from collectives.agreement.header import Header, Operand, Operation, Reduction
-from collectives.agreement.nonfinite import check_results, check_setting, fill_with_nan, is_propagated
+from collectives.agreement.header import Header, Operand, Operation, Reduction, Status
+from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.channel import ByteArray, Channel
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
-from collectives.device import find_gpu, match_devices, stage_on_host
+from collectives.device import find_gpu, stage_on_host
 from collectives.errors import CollectiveError
-from collectives.exchange import ONLY, failure_of_encoding, get_spec
+from collectives.exchange.specs import ONLY, failure_of_encoding, get_spec
+from collectives.exchange.targets import Targets, fill_with_nan
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
@@ -110,6 +111,7 @@ class CLTk:
         *,
         nonfinite: Literal["raise", "propagate"] = ...,
         hold_zeros: bool = ...,
+        out: Mapping[str, Any] | None = ...,
     ) -> dict[str, Dense]: ...
 
     @overload
@@ -120,6 +122,7 @@ class CLTk:
         *,
         nonfinite: Literal["raise", "propagate"] = ...,
         hold_zeros: bool = ...,
+        out: Any = ...,
     ) -> Dense: ...
 
     def allreduce(
@@ -129,6 +132,7 @@ class CLTk:
         *,
         nonfinite: Literal["raise", "propagate"] = "raise",
         hold_zeros: bool = False,
+        out: Any = None,
     ) -> Dense | dict[str, Dense]:
         """Average the elements that the leader selects, in one exchange for all tensors.
 
@@ -144,28 +148,31 @@ class CLTk:
                 On other ranks, elements that the leader selects are sent, because the leader's gradient shows
                 that the tensor is used. Of a tensor that is sent whole, this rank sends zeros. So no residual
                 is sent if the gradients of all ranks are zero.
+            out: memory for the means, as for ``co.allreduce``; it may be the gradients themselves.
 
         Returns:
             A dense array of the gradient's shape and type, or {name: array}, on the gradients' device; the
-            same bits on every rank. Some ranks may use the host and others GPUs.
+            same bits on every rank. Some ranks may use the host and others GPUs. If ``out`` is given, its
+            arrays are returned.
 
         Raises:
             CollectiveError: a rank failed or ranks differ, for example in their step; the same on all ranks.
-                The residuals are unchanged.
-            Timeout: a rank does not take part. The residuals are unchanged.
+                The residuals and ``out`` are unchanged.
+            Timeout: a rank does not take part. The residuals are unchanged; the contents of ``out`` are
+                undefined.
 
-        Other exceptions have the effects that ``allgather`` describes.
+        Other exceptions have the effects that ``allgather`` describes; the contents of ``out`` are undefined.
         """
         try:
-            return self._allreduce(Channel.of(comm), grad, nonfinite, hold_zeros=hold_zeros)
+            return self._allreduce(Channel.of(comm), grad, nonfinite, hold_zeros=hold_zeros, out=out)
         except CollectiveError as error:
             if not is_propagated(error, nonfinite):
                 raise
-        nan: Dense | dict[str, Dense] = fill_with_nan(grad)
+        nan: Dense | dict[str, Dense] = fill_with_nan(grad, out)
         return nan
 
     def _allreduce(
-        self, channel: Channel, grad: Any, nonfinite: str, *, hold_zeros: bool
+        self, channel: Channel, grad: Any, nonfinite: str, *, hold_zeros: bool, out: Any
     ) -> Dense | dict[str, Dense]:
         """Take a step, as ``allreduce``; raise CollectiveError in place of NaN."""
         with channel.collective() as call:
@@ -175,7 +182,7 @@ class CLTk:
 
             def prepare() -> Failure | None:
                 failure = self._prepare(
-                    local, grad, nonfinite, leads=channel.rank == leader, holds=hold_zeros
+                    local, grad, nonfinite, leads=channel.rank == leader, holds=hold_zeros, out=out
                 )
                 if failure is None and find_gpu(grad) is None:
                     key = Operation.CLTK, self._step < self._warmup, local.dtypes
@@ -191,8 +198,9 @@ class CLTk:
             values = {name: each.values for name, each in selected.items()}
             left = {name: each.remainder() for name, each in selected.items()}
             after = {**self._residuals, **{name: left[name] for name in left.keys() - local.kept}}
+            whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
-                means = sum_named(channel, values, channel.size)
+                means = sum_named(channel, values, channel.size, whole)
                 if nonfinite == "propagate":
                     check_results(means, {name: dtype for name, (_, dtype) in local.specs.items()})
             except CollectiveError:
@@ -201,11 +209,13 @@ class CLTk:
             finally:
                 if call.is_delivered:  # even if this rank raises: the others have taken the step
                     self._residuals, self._step = after, self._step + 1
+        targets = local.targets
         dense = {
-            name: each.scatter(means[name]).reshape(local.specs[name][0]) for name, each in selected.items()
+            name: each.scatter(means[name], targets.flat.get(name)).reshape(local.specs[name][0])
+            for name, each in selected.items()
         }
-        result: Dense | dict[str, Dense] = match_devices(grad, dense[ONLY] if local.bare else dense)
-        return result
+        results = targets.deliver({ONLY: grad} if local.bare else grad, dense)
+        return results[ONLY] if local.bare else results
 
     def state_dict(self) -> dict[str, Dense]:
         """Return this rank's state as a flat {str: ndarray}, copied to the host."""
@@ -262,7 +272,7 @@ class CLTk:
         return self._accumulate_on_host(name, grad, residual) if found is None else found
 
     def _prepare(
-        self, local: LocalStep, grad: Any, nonfinite: str, *, leads: bool, holds: bool
+        self, local: LocalStep, grad: Any, nonfinite: str, *, leads: bool, holds: bool, out: Any
     ) -> Failure | None:
         """Describe and accumulate, and as the leader select; return an exception as a Failure."""
         try:
@@ -276,6 +286,10 @@ class CLTk:
             shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
             local.operand = Operand.of(shapes, bare=local.bare, scheme=self.signature)
             local.specs = specs
+            try:
+                local.targets = Targets.of(out, grads, specs, bare=local.bare)
+            except (TypeError, ValueError) as error:
+                return Failure(Status.ARGUMENT, error)
             if self._step >= self._warmup:
                 local.sparse = [name for name in specs if self.selector(name) is not None]
             held = {name for name in specs if holds and is_zero(grads[name])}

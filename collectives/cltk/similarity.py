@@ -14,7 +14,7 @@ import numpy as np
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk, on_host
 from collectives.communicator import Communicator
-from collectives.exchange import ONLY
+from collectives.exchange.specs import ONLY
 from collectives.transport.alltoall import exchange_counts
 from collectives.transport.reduce import Dense, sum_dense
 

@@ -25,7 +25,7 @@ from collectives.agreement.header import Header, Operand, Operation, Reduction
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
-from collectives.exchange import ONLY, TensorSpec, failure_of_encoding, get_spec
+from collectives.exchange.specs import ONLY, TensorSpec, failure_of_encoding, get_spec
 from collectives.gtopk.tree import Sparse, merge_along_tree
 from wirecodec.interop import accumulate, saved_residual, saved_step
 

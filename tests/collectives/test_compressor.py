@@ -12,7 +12,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Header, Operation
 from collectives.communicator import Communicator
-from collectives.exchange import open_exchange
+from collectives.exchange.session import open_exchange
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
 from tests.collectives.inputs import bits, gradient
@@ -99,9 +99,9 @@ class Corrupting(wc.Compressor):
     odd = -1
 
     def prepare(
-        self, gradients: Mapping[str, Any], *, rank: int = 0, hold_zeros: bool = False
+        self, gradients: Mapping[str, Any], *, rank: int = 0, ranks: int = 1, hold_zeros: bool = False
     ) -> wc.Prepared:
-        prepared = super().prepare(gradients, rank=rank, hold_zeros=hold_zeros)
+        prepared = super().prepare(gradients, rank=rank, ranks=ranks, hold_zeros=hold_zeros)
         if rank == self.odd:
             prepared.blob = prepared.blob.copy()
             prepared.blob[-1] ^= 0x40

@@ -40,8 +40,10 @@ LAYERS = {
         {"agreement"},
         {"exchange"},
         {"split", "tuning"},
+        {"sums"},
         {"allgather", "allreduce", "cltk", "gtopk"},
         {"torch"},
+        {"local_updates"},
     ],
 }
 """Layers of each package, lowest first; a module imports from lower layers or from its own folder."""

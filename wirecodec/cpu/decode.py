@@ -104,10 +104,13 @@ def add(
     scale: float,
     limits: DecodeLimits,
     guard: Guard,
+    *,
+    replace: bool = False,
 ) -> None:
     """Add scale * values of containers, in their order, into arrays, one per key.
 
-    All containers are decoded and checked first. A WireError has the number of its container.
+    All containers are decoded and checked first. A WireError has the number of its container. With
+    ``replace``, the arrays are then set to +0 before anything is added.
     """
     decoded = []
     for number, (data, header) in enumerate(containers):
@@ -125,6 +128,8 @@ def add(
         for (_, header), (batches, chunks) in zip(containers, decoded, strict=True)
         if chunks is None
     ]
+    for target in targets if replace else ():
+        target.fill(0)
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         if len(together) == len(containers) and add_batches(together, targets, scale):
             return

@@ -34,6 +34,7 @@ class AccumulatedGradient:
         residual: (size,), or None.
         x: (size,) their sum, float32 or float64; the gradient itself if that is the whole sum.
         finite: True if x is known to be finite.
+        sent_dtype: type of the values that are sent, if it is not that of ``gradient``.
     """
 
     rule: ErrorFeedback
@@ -41,10 +42,16 @@ class AccumulatedGradient:
     residual: Array | None
     x: Array
     finite: bool = False
+    sent_dtype: np.dtype[Any] | None = None
 
     @classmethod
     def of(
-        cls, rule: ErrorFeedback, gradient: Array, residual: Array | None, out: Array | None = None
+        cls,
+        rule: ErrorFeedback,
+        gradient: Array,
+        residual: Array | None,
+        out: Array | None = None,
+        sent_dtype: np.dtype[Any] | None = None,
     ) -> AccumulatedGradient:
         """Add a residual to a gradient.
 
@@ -53,6 +60,7 @@ class AccumulatedGradient:
             gradient: (size,) of a carried float type.
             residual: (size,) float32 or float64, or None.
             out: memory for the sum; a new array is made without it.
+            sent_dtype: type of the values that are sent; None for that of the gradient.
 
         A sum beyond the range of its type is clamped. Inf or NaN of the gradient stays, to be reported later.
         """
@@ -61,12 +69,12 @@ class AccumulatedGradient:
         dtype = rule.sum_dtype(gradient.dtype, None if residual is None else residual.dtype)
         x: Array = gradient.astype(dtype, copy=False)
         if residual is None:
-            return cls(rule, gradient, None, x)
+            return cls(rule, gradient, None, x, sent_dtype=sent_dtype)
         total = np.empty(x.size, dtype) if out is None else out
         if not feedback.add(read_only(x), read_only(residual.astype(dtype, copy=False)), total):
             largest = np.finfo(dtype).max
             np.copyto(total, np.clip(total, -largest, largest), where=np.isfinite(x))
-        return cls(rule, gradient, residual, total)
+        return cls(rule, gradient, residual, total, sent_dtype=sent_dtype)
 
     @classmethod
     def finite_of(
@@ -85,12 +93,12 @@ class AccumulatedGradient:
         return cls(rule, gradient, residual, total.x, finite=True)
 
     def sendable(self, indices: Array | None = None) -> Array:
-        """Return x in the gradient's type, (k,) at the indices, or (size,).
+        """Return x in the type that is sent, (k,) at the indices, or (size,).
 
         Values beyond the range of a narrower type are clamped: the excess stays in the residual.
         """
         x: Array = self.x if indices is None else self.x[indices]
-        dtype = self.gradient.dtype
+        dtype = self.sent_dtype or self.gradient.dtype
         if x.dtype == dtype:
             return x
         largest = x.dtype.type(ml_dtypes.finfo(dtype).max)
@@ -168,11 +176,14 @@ class SelectedValues:
         """Return the next residual (size,). Uses up the sum; ``values`` do not change."""
         return self.total.remainder(self.indices, self.values)
 
-    def scatter(self, means: Array) -> Array:
-        """Return (size,) zeros with the (k,) means at the indices."""
+    def scatter(self, means: Array, out: Array | None = None) -> Array:
+        """Return (size,) zeros with the (k,) means at the indices, in ``out`` if it is given."""
         if self.indices is None:
             return means
-        out = np.zeros(self.total.gradient.size, self.total.gradient.dtype)
+        if out is None:
+            out = np.zeros(self.total.gradient.size, self.total.gradient.dtype)
+        else:
+            out.fill(0)
         out[self.indices] = means
         return out
 
