@@ -282,19 +282,22 @@ def _list_rows(found: Result) -> list[Row]:
             "Figure 2a: cosine distance of the memories",
             "falls quickly, to about 0; alike for all numbers of workers",
             f"{plain.distances[0]:.2f} → {plain.distances[-1]:.2f} (4 ranks)",
-            "Fewer steps and another network; ours is the mean over all pairs, theirs over workers 0 and 1.",
+            "Ours falls first and then rises: the digits are soon learnt, and the ranks' "
+            "gradients then differ. It is the mean over all pairs, theirs that of workers 0 and "
+            "1.",
         ),
         Row(
             "Figure 2b: overlap with the true top k",
             "more than 70 %",
             f"{_overlap(plain):.0%}",
-            "Theirs is an area in a histogram of magnitudes; ours counts elements.",
+            "Late in the training, as above. Theirs is an area in a histogram of magnitudes; ours "
+            "counts elements.",
         ),
         Row(
             "Figure 2c: high rate, filter",
             "the distance grows at 100 times the rate; β = 0.1 reduces it",
             f"{high.distances[-1]:.2f} at rate 0.2, {filtered.distances[-1]:.2f} with β 0.1",
-            "The rate is 20 times larger here.",
+            "The rate is 20 times larger here; the filter helps in the first 100 steps only.",
         ),
         Row(
             "Figure 2d: overlap at the high rate with the filter",
@@ -306,7 +309,7 @@ def _list_rows(found: Result) -> list[Row]:
             "Figure 3: d/k",
             "0.6-0.8",
             f"{plain.hamming.min():.2f}-{plain.hamming.max():.2f}",
-            "ResNet-18 at 400× there.",
+            "The upper end is late in the training.",
         ),
         Row(
             "Figure 6a: part of the communication, 64 workers, 100 TFLOPs",
