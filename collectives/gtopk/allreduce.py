@@ -105,7 +105,8 @@ class GTopK:
                 for name in specs:
                     totals[name] = self._accumulate(name, grads[name])
             except Exception as error:
-                return failure_of_encoding(error)
+                failure: Failure | None = failure_of_encoding(error)
+                return failure
             return None
 
         with channel.collective() as call:

@@ -18,6 +18,7 @@ LAYERS = {
         {"arrays", "limits", "prng", "validation"},
         {"kernels"},
         {"sparse", "support"},
+        {"frameworks"},
         {"select", "index", "value", "transform"},
         {"registry"},
         {"settings"},
