@@ -29,17 +29,18 @@ from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import Header, Operand, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.channel import ByteArray, Channel
-from collectives.cltk.residuals import Residuals
+from collectives.cltk.rehearsal import rehearse_large
+from collectives.cltk.residuals import Residuals, parse_state
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu
 from collectives.errors import CollectiveError
-from collectives.exchange.specs import ONLY, failure_of_encoding, get_spec
+from collectives.exchange.specs import ONLY, TensorSpec, failure_of_encoding, get_spec
 from collectives.exchange.targets import Targets, fill_with_nan
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
-from wirecodec.interop import as_bytes, as_integer, is_zero, saved_residual, saved_step
+from wirecodec.interop import as_bytes, as_integer, is_zero
 
 __all__ = ["CLTk"]
 
@@ -86,8 +87,7 @@ class CLTk:
 
     def residual(self, name: str = ONLY) -> Dense | None:
         """Return a copy of a tensor's residual, (size,) on its device, or None if there is none."""
-        found: Dense | None = self._residuals.copy(name)
-        return found
+        return self._residuals.copy(name)
 
     @overload
     def allreduce(
@@ -172,7 +172,7 @@ class CLTk:
                 )
                 if failure is None and find_gpu(grad) is None:
                     key = Operation.CLTK, self._step < self._warmup, local.dtypes
-                    rehearse(channel, key, lambda: self._rehearse(grad))
+                    rehearse(channel, key, lambda: self._rehearse(grad, local.specs))
                 return failure
 
             failure = run_announced(channel, prepare, lambda: (proposal, local.operand))
@@ -216,12 +216,7 @@ class CLTk:
         Raises:
             ValueError: a key is wrong; the message names it, and nothing changes.
         """
-        odd = [key for key in state if key != "step" and not key.startswith("residual/")]
-        if odd or "step" not in state:
-            raise ValueError(f"not a state of CLTk: {f'unknown keys {odd}' if odd else 'step is missing'}")
-        step = saved_step(state)
-        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key != "step"}
-        self._step = step
+        self._step, residuals = parse_state(state)
         self._residuals.replace(residuals)
 
     @property
@@ -270,13 +265,12 @@ class CLTk:
             local.kept = held - set(local.sparse)
             chosen = set(local.sparse) - local.silent
             for name in specs:
-                selects = leads and name in chosen
                 local.totals[name] = self._residuals.accumulate(
                     name,
                     grads[name],
                     on_gpu=gpu is not None,
                     held=name in local.kept,
-                    selector=self.selector(name) if selects else None,
+                    selector=self.selector(name) if leads and name in chosen else None,
                 )
             if leads and local.sparse:
                 local.blob = self._encode_indices(local)
@@ -284,11 +278,12 @@ class CLTk:
             return failure_of_encoding(error)
         return None
 
-    def _rehearse(self, grad: Any) -> None:
-        """Take a step alone with a new object, which calls the kernels that follow the headers."""
+    def _rehearse(self, grad: Any, specs: Mapping[str, TensorSpec]) -> None:
+        """Take steps alone with new objects, which call the kernels that follow the headers."""
         ratios = {glob: one.ratio or 1 for glob, one in self._selectors.items()}
         alone = CLTk(ratios, self._feedback.beta, warmup=int(self._step < self._warmup))
         simulate(1, lambda comm: alone.allreduce(comm, grad))
+        rehearse_large(specs, lambda: CLTk(0.001, self._feedback.beta))
 
     def _encode_indices(self, local: LocalStep) -> ByteArray:
         """Select elements of each tensor, and encode their indices as a container."""
