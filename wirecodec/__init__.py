@@ -44,6 +44,7 @@ from wirecodec.select import (
     DGC,
     AdaComp,
     All,
+    Budget,
     ChunkTopK,
     GaussianK,
     NonZero,
@@ -55,8 +56,9 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
-from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, Preset, preset
+from wirecodec.settings.rules import Rule
 from wirecodec.settings.schedule import Diminishing, WarmUp
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
@@ -94,6 +96,7 @@ __all__ = [
     "Binned",
     "Bitmap",
     "Bloom",
+    "Budget",
     "ChecksumMismatch",
     "ChunkTopK",
     "Compressor",
@@ -116,6 +119,7 @@ __all__ = [
     "LimitExceeded",
     "Malformed",
     "Mean",
+    "MomentumCorrection",
     "NonZero",
     "OffsetFloat",
     "PolyFit",
@@ -126,6 +130,7 @@ __all__ = [
     "RawIndex",
     "RedSync",
     "Rice",
+    "Rule",
     "SIDCo",
     "SchemaMismatch",
     "Scheme",

@@ -12,6 +12,7 @@ same. Names that take arrays on a GPU import CuPy when they are called.
     sparse sums             sum_sparse, make_sparse
     error feedback          accumulate, accumulate_on_gpu, HostGradient
     memory                  aligned: an array whose sums bypass the caches
+    steps                   StepInParts, which exchanges one step of a Compressor in parts
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
 """
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, aligned, as_bytes, as_flat, as_writable, dtype_named, on_gpu
 from wirecodec.compilation import is_warm
+from wirecodec.compressor.parts import StepInParts
 from wirecodec.compressor.saved_state import saved_residual, saved_step
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
@@ -45,6 +47,7 @@ __all__ = [
     "HostGradient",
     "SchemeLike",
     "SelectedValues",
+    "StepInParts",
     "accumulate",
     "accumulate_on_gpu",
     "aligned",

@@ -23,6 +23,7 @@ from wirecodec.cpu import entry as host
 from wirecodec.cpu.guard import Guard
 from wirecodec.errors import EncodeError, SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
+from wirecodec.settings.rules import Key
 from wirecodec.settings.scheme import SchemeLike, as_scheme, scheme_for
 from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_seed
@@ -71,7 +72,7 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
 
 def encode_many(
     tensors: Mapping[str, Any],
-    scheme: SchemeLike | Mapping[str, SchemeLike] = None,
+    scheme: SchemeLike | Mapping[Key, SchemeLike] = None,
     *,
     seed: int = 0,
     tag: bytes = b"",
@@ -82,7 +83,7 @@ def encode_many(
 
     Args:
         tensors: {name: tensor}, each as for ``encode``; all on the host, or all on one GPU.
-        scheme: one for all tensors, or {glob: scheme}; the first match wins.
+        scheme: one for all tensors, or {key: scheme}; a key is a glob or a Rule, and the first match applies.
         seed: a u64 for selectors and codecs that draw random numbers.
         tag: bytes that the application stores with the tensors.
         names: True to store the names. A receiver with a schema does not need them.
@@ -103,7 +104,7 @@ def encode_many(
         {'b': [0.0, 0.0], 'w': [1.0, 1.0, 1.0]}
     """
     tensors = {name: tensors[name] for name in sort_names(tensors)}
-    schemes = {name: scheme_for(name, scheme) for name in tensors}
+    schemes = {name: scheme_for(name, scheme, getattr(x, "shape", None)) for name, x in tensors.items()}
     implementation = _implementation(any(map(on_gpu, tensors.values())))
     blob: Bytes = implementation.encode_many(
         tensors, schemes, as_seed(seed), bytes(memoryview(tag)), names=names, fuse=fuse

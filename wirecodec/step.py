@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.index.raw import RawIndex
 from wirecodec.select.threshold import Threshold
-from wirecodec.settings.feedback import ErrorFeedback
-from wirecodec.settings.scheme import Scheme
+from wirecodec.settings.feedback import ErrorFeedback, Feedback
+from wirecodec.settings.scheme import Scheme, sends_all
 from wirecodec.sparse import SparseTensor
 from wirecodec.value.raw import Raw
 
@@ -23,21 +23,38 @@ class TensorJob:
 
     Attributes:
         scheme: the tensor's scheme.
-        feedback: rule of the next residual; None if no residual is kept.
+        feedback: rule of the next residual and momentum; None if neither is kept.
         residual: (size,), or None.
         state: the selector's state, or None.
         seed: seed of the selection.
         spare: memory for the next residual, or None.
         last: end of the last step's search on a GPU, or None.
+        momentum: (size,), or None.
+        spare_momentum: memory for the next momentum, or None.
+        header: bytes of the container's header that count for this tensor, if its selector asks for them.
     """
 
     scheme: Scheme
-    feedback: ErrorFeedback | None
+    feedback: Feedback | None
     residual: Any
     state: Any
     seed: int
     spare: Array | None = None
     last: Any = None
+    momentum: Any = None
+    spare_momentum: Array | None = None
+    header: int = 0
+
+    def residual_rule(self, *, exact: bool) -> ErrorFeedback | None:
+        """Return the rule of the residual, after momentum and decay; None if no residual is kept.
+
+        A tensor that is sent whole and losslessly may have a momentum, and keeps no residual if the elements'
+        type holds the sums (``exact``).
+        """
+        rule = self.feedback
+        if rule is None or (exact and self.residual is None and sends_all(self.scheme)):
+            return None
+        return ErrorFeedback(rule.beta) if isinstance(rule, ErrorFeedback) else _PLAIN
 
     def hold(self) -> TensorJob:
         """Return the job that sends nothing of a zero gradient, and leaves residual and selector as they are.
@@ -47,6 +64,7 @@ class TensorJob:
         return TensorJob(_NOTHING, None, None, None, self.seed)
 
 
+_PLAIN = ErrorFeedback()
 _NOTHING = Scheme(Threshold(0), RawIndex(), Raw())
 
 
@@ -60,6 +78,7 @@ class StepInput:
         names: True to store the names.
         fuse: number of elements up to which tensors share entries.
         hold_zeros: True to hold each tensor whose gradient is zero everywhere.
+        clip: largest norm of this rank's gradients together; None for no limit.
     """
 
     jobs: Mapping[str, TensorJob]
@@ -67,6 +86,7 @@ class StepInput:
     names: bool
     fuse: int
     hold_zeros: bool = False
+    clip: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +99,7 @@ class StepResult:
         sent: {name: tensor as receivers decode it}, on the tensors' device; bfloat16 is on the host.
         residuals: {name: (size,)} on the tensors' device, for tensors that keep one.
         selectors: {name: state} for selectors that have one.
+        momenta: {name: (size,)} on the tensors' device, for tensors that keep one.
     """
 
     blob: Bytes
@@ -86,3 +107,4 @@ class StepResult:
     sent: Mapping[str, SparseTensor]
     residuals: Mapping[str, Any]
     selectors: Mapping[str, Array]
+    momenta: Mapping[str, Any] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ class Support:
             were not selected are 0.
         domain: the transform's domain; 0 without a transform.
         coefficients_of: the tensor's element type if there is a transform.
+        step: width of the value codec's cells, if the selector chose it.
+        entries: the entries of key 0, if the selector has encoded them.
     """
 
     indices: Array | None
@@ -35,6 +37,8 @@ class Support:
     source: Callable[[Array], Array] | None = None
     domain: int = 0
     coefficients_of: np.dtype[Any] | None = None
+    step: float | None = None
+    entries: Sequence[Any] | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -114,7 +114,7 @@ def encode_tensors(
     tensor: Tensors,
     scheme: SchemeArgument,
     seed: int,
-    rank: int,
+    channel: Channel,
     *,
     out: Any,
     hold_zeros: bool,
@@ -125,7 +125,7 @@ def encode_tensors(
     Args:
         local: the Encoding to fill.
         tensor, scheme, seed: the caller's arguments.
-        rank: mixed into a Compressor's seed.
+        channel: its rank is mixed into a Compressor's seed, and its size into the bound of clipping.
         out, hold_zeros, finite: as for ``open_exchange``.
     """
     try:
@@ -148,10 +148,12 @@ def encode_tensors(
             local.targets = Targets.of(out, placed, local.specs, bare=local.bare)
         except (TypeError, ValueError) as error:
             return Failure(Status.ARGUMENT, error)
-        if finite and not (isinstance(scheme, wc.Compressor) and scheme.feedback):
+        if finite and not (isinstance(scheme, wc.Compressor) and scheme.keeps_all):
             check_gradients(tensors)
         if isinstance(scheme, wc.Compressor):
-            local.prepared = scheme.prepare(tensors, rank=rank, hold_zeros=hold_zeros)
+            local.prepared = scheme.prepare(
+                tensors, rank=channel.rank, ranks=channel.size, hold_zeros=hold_zeros
+            )
             local.named = True
             local.set_blob(local.prepared.blob, local.prepared.blob_on_host)
         elif local.bare:

@@ -73,7 +73,7 @@ def open_exchange(
 
     def contribute() -> Failure | None:
         failure = encode_tensors(
-            local, tensor, scheme, seed, channel.rank, out=out, hold_zeros=hold_zeros, finite=finite
+            local, tensor, scheme, seed, channel, out=out, hold_zeros=hold_zeros, finite=finite
         )
         if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it needs its own tensors decoded
             failure = _try_decode_own(local, channel.rank)

@@ -33,6 +33,7 @@ from formats.vector_cases import (
     structured,
     terngrad,
     three_lc,
+    transformed_values,
     transforms,
     value_codecs,
     zstd,
@@ -67,6 +68,7 @@ MODULES: tuple[ModuleType, ...] = (
     curves,
     error_bounded,
     transforms,
+    transformed_values,
     bad_transforms,
 )
 """The modules of cases; each has a function ``cases``."""

@@ -99,9 +99,9 @@ class Corrupting(wc.Compressor):
     odd = -1
 
     def prepare(
-        self, gradients: Mapping[str, Any], *, rank: int = 0, hold_zeros: bool = False
+        self, gradients: Mapping[str, Any], *, rank: int = 0, ranks: int = 1, hold_zeros: bool = False
     ) -> wc.Prepared:
-        prepared = super().prepare(gradients, rank=rank, hold_zeros=hold_zeros)
+        prepared = super().prepare(gradients, rank=rank, ranks=ranks, hold_zeros=hold_zeros)
         if rank == self.odd:
             prepared.blob = prepared.blob.copy()
             prepared.blob[-1] ^= 0x40

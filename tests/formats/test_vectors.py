@@ -136,6 +136,14 @@ def test_files_are_small_and_named_for_their_ids() -> None:
     assert len({path.stem for path in sizes}) == len(sizes)
 
 
+def test_no_two_vectors_are_the_same_container() -> None:
+    """Equal containers must differ in the limits or the schema that they are read with."""
+    seen: dict[Any, str] = {}
+    for v in VECTORS:
+        key = v.data, tuple(sorted(v.limits.items())), repr(v.schema)
+        assert seen.setdefault(key, v.id) == v.id
+
+
 def test_make_vectors_refuses_to_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

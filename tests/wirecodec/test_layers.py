@@ -43,6 +43,7 @@ LAYERS = {
         {"sums"},
         {"allgather", "allreduce", "cltk"},
         {"torch"},
+        {"local_updates"},
     ],
 }
 """Layers of each package, lowest first; a module imports from lower layers or from its own folder."""

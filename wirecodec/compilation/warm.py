@@ -25,7 +25,8 @@ from wirecodec.index.raw import RawIndex
 from wirecodec.pipeline import decode, decode_add, encode, encode_many
 from wirecodec.select.all import All
 from wirecodec.select.nonzero import NonZero
-from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.feedback import ErrorFeedback, Feedback, list_feedback
+from wirecodec.settings.rules import Key
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.value.auto import AutoValue
@@ -73,7 +74,7 @@ class _Job:
 
     scheme: Scheme
     dtype: np.dtype[Any]
-    feedback: ErrorFeedback | None
+    feedback: Feedback | None
     scheduled: bool
 
 
@@ -82,7 +83,7 @@ _done: set[_Job] = set()
 
 
 def warm(
-    scheme: SchemeLike | Mapping[str, SchemeLike] | Compressor = None,
+    scheme: SchemeLike | Mapping[Key, SchemeLike] | Compressor = None,
     dtype: Any = np.float32,
     *,
     feedback: bool = False,
@@ -128,7 +129,7 @@ def warm(
 
 
 def is_warm(
-    scheme: SchemeLike | Mapping[str, SchemeLike] | Compressor = None,
+    scheme: SchemeLike | Mapping[Key, SchemeLike] | Compressor = None,
     dtype: Any = np.float32,
     *,
     feedback: bool = False,
@@ -138,15 +139,17 @@ def is_warm(
 
 
 def _list_jobs(
-    scheme: SchemeLike | Mapping[str, SchemeLike] | Compressor, dtype: Any, feedback: bool
+    scheme: SchemeLike | Mapping[Key, SchemeLike] | Compressor, dtype: Any, feedback: bool
 ) -> list[_Job]:
     """List the jobs of a scheme, one per glob."""
-    rule, scheduled = ErrorFeedback() if feedback else None, False
+    rules: list[Feedback | None] = [ErrorFeedback() if feedback else None]
+    scheduled = False
     if isinstance(scheme, Compressor):
-        rule, scheduled, scheme = scheme.feedback, scheme.schedule is not None, scheme.schemes
-    schemes = scheme.values() if isinstance(scheme, Mapping) else [scheme]
+        rules, scheduled = list_feedback(scheme.feedback), scheme.schedule is not None
+        scheme = scheme.schemes
+    schemes = list(scheme.values()) if isinstance(scheme, Mapping) else [scheme]
     kind = dtype_named(dtype)
-    return [_Job(as_scheme(one), kind, rule, scheduled) for one in schemes]
+    return [_Job(as_scheme(one), kind, rule, scheduled) for one in schemes for rule in dict.fromkeys(rules)]
 
 
 def _run(job: _Job) -> None:
@@ -214,7 +217,7 @@ def _encode_and_decode_many(scheme: Scheme, tensors: Mapping[str, Array]) -> Non
         decode_add(blob, {name: np.zeros(x.size, dtype) for name, x in tensors.items()}, scale=0.5)
 
 
-def _take_steps(scheme: Scheme, tensors: Mapping[str, Array], feedback: ErrorFeedback) -> None:
+def _take_steps(scheme: Scheme, tensors: Mapping[str, Array], feedback: Feedback) -> None:
     """Take the steps of a Compressor: without a residual, with one, and with reused memory."""
     for name, tensor in tensors.items():
         compressor = Compressor(scheme, feedback=feedback)

@@ -8,6 +8,7 @@ gradient. Residuals are on the gradients' device.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,20 +17,21 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, on_gpu
 from wirecodec.compressor.prepared import Prepared
 from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step, unmasked
-from wirecodec.compressor.state import State
+from wirecodec.compressor.settings import Settings
+from wirecodec.compressor.state import SpareMemory, State
 from wirecodec.cpu import entry as host
+from wirecodec.cpu.costs import share_header
 from wirecodec.errors import EncodeError
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.pipeline import decode_many, sort_names
 from wirecodec.prng import mix
-from wirecodec.select.all import All
-from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.feedback import ErrorFeedback, FeedbackLike, MomentumCorrection, list_feedback
+from wirecodec.settings.rules import Key
 from wirecodec.settings.schedule import Schedule, schedule_string
-from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for
+from wirecodec.settings.scheme import Scheme, SchemeLike, scheme_for, sends_all
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.validation import as_integer, as_seed
-from wirecodec.value.raw import Raw
 
 __all__ = ["Compressor"]
 
@@ -38,8 +40,13 @@ class Compressor:
     """Stateful encoder of named gradients with error feedback, for one rank.
 
     Args:
-        scheme: one for all tensors, or {glob: scheme}; the first match wins. None for lossless.
-        feedback: keeps the part of a gradient that was not sent; None drops that part.
+        scheme: one for all tensors, or {key: scheme}; a key is a glob or a Rule, and the first match applies.
+            None for lossless.
+        feedback: ErrorFeedback or MomentumCorrection, which keep the part of a gradient that was not sent;
+            None drops that part; or {key: feedback}.
+        clip: largest norm of all gradients together, on all ranks; None for no limit. Each rank limits the
+            norm of its own gradients to clip / √ranks, before anything is accumulated (DGC, section 3.2).
+            Gradients on a GPU are copied to the host for it.
         schedule: function of the step (from 0) that returns the density, in (0, 1]. It replaces the ratio of
             selectors that have one.
         seed: a u64; the step and the rank are mixed in.
@@ -59,42 +66,33 @@ class Compressor:
 
     def __init__(
         self,
-        scheme: SchemeLike | Mapping[str, SchemeLike] = None,
+        scheme: SchemeLike | Mapping[Key, SchemeLike] = None,
         *,
-        feedback: ErrorFeedback | None = ErrorFeedback(),  # noqa: B008 - frozen, so shared safely
+        feedback: FeedbackLike = ErrorFeedback(),  # noqa: B008 - frozen, so shared safely
         schedule: Schedule | None = None,
+        clip: float | None = None,
         seed: int = 0,
         names: bool = True,
         fuse: int = 0,
     ) -> None:
-        self._schemes: Scheme | dict[str, Scheme] = (
-            {glob: as_scheme(one) for glob, one in scheme.items()}
-            if isinstance(scheme, Mapping)
-            else as_scheme(scheme)
-        )
-        self._feedback = feedback
-        self._schedule = schedule
+        self._settings = Settings.of(scheme, feedback, schedule, clip)
         self._seed = as_seed(seed)
         self._names = names
         self._fuse = fuse
         self._state = State()
-        self._spare: dict[str, Array] = {}  # memory of residuals that no state holds
+        self._spare = SpareMemory()
         self._last: dict[str, Any] = {}  # ends of searches on a GPU; they change its speed, not its results
 
     def __repr__(self) -> str:
         """Return the schemes and the step."""
-        some = self._schemes
-        schemes = repr(str(some)) if isinstance(some, Scheme) else str({g: str(s) for g, s in some.items()})
-        return f"Compressor({schemes}, step={self.step})"
+        return f"Compressor({self._settings.schemes_text}, step={self.step})"
 
     def __copy__(self) -> Compressor:
         """Copy the compressor with its residuals, because later steps overwrite their memory."""
         copied = type(self).__new__(type(self))
         copied.__dict__.update(self.__dict__)
-        state = self._state
-        residuals = {name: x.copy() for name, x in state.residuals.items()}
-        copied._state = dataclasses.replace(state, residuals=residuals)
-        copied._spare, copied._last = {}, {}
+        copied._state = self._state.copy()
+        copied._spare, copied._last = SpareMemory(), {}
         return copied
 
     @property
@@ -103,36 +101,53 @@ class Compressor:
         return self._state.step
 
     @property
-    def schemes(self) -> Mapping[str, Scheme]:
-        """{glob: scheme}; the first match wins."""
-        return {"*": self._schemes} if isinstance(self._schemes, Scheme) else dict(self._schemes)
+    def schemes(self) -> Mapping[Key, Scheme]:
+        """{key: scheme}; the first match applies."""
+        return self._settings.scheme_map
 
     @property
-    def feedback(self) -> ErrorFeedback | None:
-        """Rule of the residuals, or None if none is kept."""
-        return self._feedback
+    def feedback(self) -> FeedbackLike:
+        """Rule of the residuals, None if none is kept, or {key: rule}."""
+        rules = self._settings.feedback
+        return dict(rules) if isinstance(rules, Mapping) else rules
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every tensor has a feedback."""
+        return None not in list_feedback(self._settings.feedback)
 
     @property
     def schedule(self) -> Schedule | None:
         """Function of the step that returns the density, or None."""
-        return self._schedule
+        return self._settings.schedule
+
+    @property
+    def clip(self) -> float | None:
+        """Largest norm of all gradients together, or None."""
+        return self._settings.clip
 
     @property
     def signature(self) -> str:
-        """The settings that must agree between ranks, as text: schemes, feedback, schedule."""
-        schemes = "; ".join(f"{glob}: {scheme}" for glob, scheme in self.schemes.items())
-        schedule = self._schedule
-        named = schedule_string(schedule) or getattr(schedule, "__qualname__", type(schedule).__name__)
-        return f"{schemes}; feedback {self._feedback}; schedule {named}"
+        """The settings that must agree between ranks, as text: schemes, feedback, schedule, clip."""
+        return str(self._settings)
+
+    def scheme(self, name: str, shape: tuple[int, ...] | None = None) -> Scheme:
+        """Return a tensor's scheme without the schedule; some Rules need the shape. Raises EncodeError."""
+        return scheme_for(name, self._settings.schemes, shape)
 
     def residual(self, name: str) -> Array | None:
         """Return a copy of a tensor's residual (size,) on its device, or None if it has none."""
         found = self._state.residuals.get(name)
         return None if found is None else found.copy()
 
-    def compress(self, gradients: Mapping[str, Any], *, rank: int = 0) -> Bytes:
+    def momentum(self, name: str) -> Array | None:
+        """Return a copy of a tensor's momentum (size,) on its device, or None if it has none."""
+        found = self._state.momenta.get(name)
+        return None if found is None else found.copy()
+
+    def compress(self, gradients: Mapping[str, Any], *, rank: int = 0, ranks: int = 1) -> Bytes:
         """Encode a step and commit it, for senders that cannot fail. Arguments and errors as ``prepare``."""
-        prepared = self.prepare(gradients, rank=rank)
+        prepared = self.prepare(gradients, rank=rank, ranks=ranks)
         prepared.commit()
         return prepared.blob
 
@@ -142,12 +157,16 @@ class Compressor:
         """Decode any rank's container, as ``decode_many``; the state is not used."""
         return decode_many(blob, limits=limits, schema=schema)
 
-    def prepare(self, gradients: Mapping[str, Any], *, rank: int = 0, hold_zeros: bool = False) -> Prepared:
+    def prepare(
+        self, gradients: Mapping[str, Any], *, rank: int = 0, ranks: int = 1, hold_zeros: bool = False
+    ) -> Prepared:
         """Encode a step without changing the state.
 
         Args:
             gradients: {name: tensor}; all on the host, or all on one GPU, where their residuals stay, too.
             rank: the rank that sends; it is mixed into the seed.
+            ranks: number of ranks whose gradients are averaged, for ``clip``. The collectives and the hook
+                pass that of their communicator.
             hold_zeros: True to hold each tensor whose gradient is zero everywhere. Nothing of it is sent, and
                 its residual and its selector's state do not change. By default, its residual is sent.
 
@@ -164,62 +183,57 @@ class Compressor:
         seed = mix(self._seed, before.step, as_integer(rank, "rank"))
         selection_seed = mix(self._seed, before.step)  # without the rank: random selectors agree on all ranks
         jobs: dict[str, TensorJob] = {}
-        for key, name in enumerate(tensors):
+        for key, (name, tensor) in enumerate(tensors.items()):
             try:
-                jobs[name] = self._make_job(name, before, mix(selection_seed, key), on_device=on_device)
+                jobs[name] = self._make_job(
+                    name, tensor, before, mix(selection_seed, key), on_device=on_device
+                )
             except EncodeError as error:
                 raise error.of(name) from None
-        wanted = StepInput(jobs, seed, self._names, self._fuse, hold_zeros)
+        schemes = {name: job.scheme for name, job in jobs.items()}
+        if header := share_header(tensors, schemes, b"", names=self._names):
+            jobs = {name: dataclasses.replace(job, header=header) for name, job in jobs.items()}
+        if ranks < 1:
+            raise EncodeError(f"ranks is {ranks!r}; it must be 1 or more")
+        clip = None if self.clip is None else self.clip / math.sqrt(ranks)
+        wanted = StepInput(jobs, seed, self._names, self._fuse, hold_zeros, clip)
         done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
         for name, job in jobs.items():
             if job.spare is not None and name not in done.residuals:  # it was held, so the memory is free
-                self._spare[name] = job.spare
-        return Prepared(done, self, before, before.next(done.residuals, done.selectors))
+                self._spare.residuals[name] = job.spare
+            if job.spare_momentum is not None and name not in done.momenta:
+                self._spare.momenta[name] = job.spare_momentum
+        return Prepared(done, self, before, before.next(done.residuals, done.selectors, done.momenta))
 
-    def _make_job(self, name: str, state: State, seed: int, *, on_device: bool) -> TensorJob:
+    def _make_job(self, name: str, tensor: Any, state: State, seed: int, *, on_device: bool) -> TensorJob:
         """Collect the settings and the state of one tensor for this step."""
-        scheme, residual = self._scheme(name, state.step), state.residuals.get(name)
-        spare, last = None, None
+        shape = getattr(tensor, "shape", None)
+        scheme, residual = self._settings.scheme_at(name, shape, state.step), state.residuals.get(name)
+        rule = self._settings.feedback_of(name, shape)
+        corrects = isinstance(rule, MomentumCorrection)
+        changes = corrects or self.clip is not None  # so the elements' type may not hold the result
+        keeps = rule is not None and (changes or name in state.residuals or not sends_all(scheme))
+        momentum = state.momenta.get(name) if corrects else None
+        spare, spare_momentum, last = None, None, None
         if on_device:
             from wirecodec.gpu.select.warm_topk import LastTop
 
             last = self._last.setdefault(name, LastTop())
         else:
-            residual, spare = _to_host(residual), self._spare.pop(name, None)
+            residual, spare = _to_host(residual), self._spare.residuals.pop(name, None)
+            if corrects:
+                momentum, spare_momentum = _to_host(momentum), self._spare.momenta.pop(name, None)
         return TensorJob(
             scheme,
-            self._feedback if self._keeps(name, scheme, state) else None,
+            rule if keeps else None,
             residual,
             state.selectors.get(name),
             seed,
             spare,
             last,
+            momentum,
+            spare_momentum,
         )
-
-    def _reuse(self, old: State, kept: State) -> None:
-        """Keep the memory of residuals that only one of two states holds, for later steps."""
-        for name, residual in old.residuals.items():
-            if kept.residuals.get(name) is not residual and not on_gpu(residual):
-                self._spare[name] = residual
-
-    def _scheme(self, name: str, step: int) -> Scheme:
-        """Return a tensor's scheme at a step, with the schedule's ratio."""
-        scheme = scheme_for(name, self._schemes)
-        selector: Any = scheme.select
-        if self._schedule is None or getattr(selector, "ratio", None) is None:
-            return scheme
-        density = float(self._schedule(step))
-        if not 0 < density <= 1:
-            raise EncodeError(
-                f"density is {density!r} at step {step} of the schedule; it must be above 0 and at most 1"
-            )
-        return dataclasses.replace(scheme, select=dataclasses.replace(selector, ratio=density))
-
-    def _keeps(self, name: str, scheme: Scheme, state: State) -> bool:
-        """Tell whether a part of a tensor may have to be kept."""
-        if self._feedback is None:
-            return False
-        return name in state.residuals or bool(scheme.transform) or not _sends_all(scheme)
 
     def state_dict(self) -> dict[str, Array]:
         """Return a copy of this rank's state on the host, as flat {str: ndarray}.
@@ -229,39 +243,44 @@ class Compressor:
         state: dict[str, Array] = {
             "step": np.array(self._state.step, np.int64),
             "seed": np.array(self._seed, np.uint64),
-            "schedule": np.frombuffer(schedule_string(self._schedule).encode(), np.uint8).copy(),
+            "schedule": np.frombuffer(schedule_string(self.schedule).encode(), np.uint8).copy(),
         }
         state |= {f"residual/{name}": np.array(_to_host(x)) for name, x in self._state.residuals.items()}
+        state |= {f"momentum/{name}": np.array(_to_host(x)) for name, x in self._state.momenta.items()}
         state |= {f"selector/{name}": np.array(x) for name, x in self._state.selectors.items()}
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore step, seed, schedule, residuals and selector state.
+        """Restore step, seed, schedule, residuals, momenta and selector state.
 
         A state does not hold schemes and feedback: build this Compressor like the one that was saved. If the
         state names no schedule, the Compressor keeps its own.
 
         Args:
-            state: from ``state_dict``; step from 0 to 2^62, residuals finite float32 or float64, none masked.
+            state: from ``state_dict``; step from 0 to 2^62, residuals and momenta finite float32 or float64,
+                none masked.
 
         Raises:
             ValueError: a key or its array is not valid; names the key. The Compressor is unchanged.
         """
         known = {"step", "seed", "schedule"}
-        odd = [key for key in state if key not in known and not key.startswith(("residual/", "selector/"))]
+        kinds = ("residual/", "momentum/", "selector/")
+        odd = [key for key in state if key not in known and not key.startswith(kinds)]
         if odd or not known <= state.keys():
             raise ValueError(f"not the state of a Compressor: {odd or sorted(known - state.keys())}")
         seed, step = as_seed(unmasked("seed", state["seed"])), saved_step(state)
-        schedule = saved_schedule(state) or self._schedule
+        schedule = saved_schedule(state) or self.schedule
         residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
+        momenta = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "momentum/"}
         selectors = {key[9:]: unmasked(key, x) for key, x in state.items() if key[:9] == "selector/"}
-        loaded = State(step, residuals, selectors)
-        self._schedule, self._seed, self._state = schedule, seed, loaded
-
-
-def _sends_all(scheme: Scheme) -> bool:
-    """Tell whether a scheme without a transform sends every element losslessly."""
-    return isinstance(scheme.select, All) and scheme.value == Raw()
+        if momenta and not self._settings.has_momentum:
+            raise ValueError(
+                f"momentum/{next(iter(momenta))}: this Compressor keeps no momentum; build it with"
+                " feedback=wc.MomentumCorrection(), as the one that was saved"
+            )
+        loaded = State(step, residuals, selectors, momenta)
+        self._settings = dataclasses.replace(self._settings, schedule=schedule)
+        self._seed, self._state = seed, loaded
 
 
 def _step_on_gpu(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:

@@ -60,7 +60,7 @@ class Prepared:
         # An interrupt may come between any two lines. ``rollback`` undoes this until ``_after`` is None.
         compressor._state = after
         self._after = None
-        compressor._reuse(self._before, after)
+        compressor._spare.reuse(self._before, after)
 
     def rollback(self) -> None:
         """Drop this step. Call it if the exchange failed: the next step starts from the same residuals.
@@ -78,4 +78,4 @@ class Prepared:
         self._after = None
         # Memory is reused only if no other step holds these residuals.
         if compressor._state is self._before:
-            compressor._reuse(after, self._before)
+            compressor._spare.reuse(after, self._before)

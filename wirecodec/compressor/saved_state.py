@@ -36,7 +36,7 @@ def saved_schedule(state: Mapping[str, Any]) -> Schedule | None:
 
 
 def saved_residual(key: str, x: Any) -> Array:
-    """Return a flat copy of a residual; raise ValueError with ``key`` unless it is a finite float array."""
+    """Return a flat copy of a residual or momentum; raise ValueError with ``key`` unless it is finite."""
     found = unmasked(key, x).reshape(-1)
     if found.dtype not in (np.float32, np.float64):
         raise ValueError(f"{key} is {found.dtype}; it must be float32 or float64")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, on_gpu
 
-__all__ = ["State"]
+__all__ = ["SpareMemory", "State"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +17,45 @@ class State:
     step: int = 0
     residuals: Mapping[str, Array] = field(default_factory=dict)
     selectors: Mapping[str, Array] = field(default_factory=dict)
+    momenta: Mapping[str, Array] = field(default_factory=dict)
 
-    def next(self, residuals: Mapping[str, Array], selectors: Mapping[str, Array]) -> State:
+    def next(
+        self, residuals: Mapping[str, Array], selectors: Mapping[str, Array], momenta: Mapping[str, Array]
+    ) -> State:
         """Return the state of the next step; tensors that were not in this step keep theirs."""
-        return State(self.step + 1, {**self.residuals, **residuals}, {**self.selectors, **selectors})
+        return State(
+            self.step + 1,
+            {**self.residuals, **residuals},
+            {**self.selectors, **selectors},
+            {**self.momenta, **momenta} if momenta else self.momenta,
+        )
+
+    def copy(self) -> State:
+        """Copy the state with its arrays, because later steps overwrite their memory."""
+        residuals = {name: x.copy() for name, x in self.residuals.items()}
+        momenta = {name: x.copy() for name, x in self.momenta.items()}
+        return State(self.step, residuals, self.selectors, momenta)
+
+
+class SpareMemory:
+    """Memory on the host of residuals and momenta that no state holds, by the tensors' names."""
+
+    def __init__(self) -> None:
+        self.residuals: dict[str, Array] = {}
+        self.momenta: dict[str, Array] = {}
+
+    def copy(self) -> SpareMemory:
+        """Return another record of the same arrays."""
+        copied = SpareMemory()
+        copied.residuals, copied.momenta = dict(self.residuals), dict(self.momenta)
+        return copied
+
+    def reuse(self, old: State, kept: State) -> None:
+        """Keep the memory of arrays that only one of two states holds, for later steps."""
+        for spare, before, after in (
+            (self.residuals, old.residuals, kept.residuals),
+            (self.momenta, old.momenta, kept.momenta),
+        ):
+            for name, array in before.items():
+                if after.get(name) is not array and not on_gpu(array):
+                    spare[name] = array

@@ -2,7 +2,8 @@
 
 Each stage bounds its own part:
 
-- a selector's ``count_range(size)`` gives the minimum and maximum it selects (0 and size without it),
+- a selector's ``count_range(size)`` gives the minimum and maximum it selects (0 and size without it); one
+  that spends a number of bytes has ``max_bytes(size)``, which bounds the container,
 - an index codec's ``max_bytes(r, d)`` bounds its section for at most r indices below d,
 - a lossy index codec's ``max_decoded(r, d)`` bounds how many indices readers find (d without it),
 - a value codec's ``max_bytes(r, dtype)`` bounds its section for at most r values.
@@ -81,7 +82,9 @@ def max_encoded_bytes(shape: Sequence[int] | int, dtype: Any, scheme: SchemeLike
     fewest, most = _count_range(parsed.select, count)
     if fewest == count:
         return header_bytes + sum(n * chunk.full_bytes() for chunk, n in chunks)
-    return header_bytes + _max_total([(chunk, n) for chunk, n in chunks if n], most)
+    total = header_bytes + _max_total([(chunk, n) for chunk, n in chunks if n], most)
+    limit = getattr(parsed.select, "max_bytes", None)
+    return total if limit is None else min(total, max(header_bytes, int(limit(count))))
 
 
 @dataclass(frozen=True)

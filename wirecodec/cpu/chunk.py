@@ -14,6 +14,7 @@ Value codecs that need order get sorted values; a map stores their positions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -44,6 +45,9 @@ _INDEX_TYPE = np.dtype(np.uint32)
 
 def encode_chunks(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator[Entry]:
     """Encode a tensor's chunks."""
+    if support.entries is not None:
+        yield from (replace(entry, key=key) for entry in support.entries)
+        return
     chunk = CHUNK // support.width
     bases = range(0, max(support.size, 1), chunk)
     if len(bases) > DEFAULT_LIMITS.max_entries:
@@ -114,7 +118,12 @@ def _encode_chunk(
                 values, positions = sort_ascending(values)
                 map_section = pack_map(positions)
             if values.size:
-                value_section = value.encode(values, stream)
+                takes_step = support.step is not None and hasattr(value, "encode_with_step")
+                value_section = (
+                    value.encode_with_step(values, support.step)
+                    if takes_step
+                    else value.encode(values, stream)
+                )
     except EncodeError as error:
         raise _at_element(error, indices, positions, base, support) from None
     return Entry(

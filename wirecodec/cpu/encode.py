@@ -13,6 +13,7 @@ from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
 from wirecodec.cpu.batch.encode import encode_batches, select_batches
 from wirecodec.cpu.chunk import encode_chunks
+from wirecodec.cpu.costs import share_header
 from wirecodec.cpu.fuse import concatenate, make_entries
 from wirecodec.cpu.select import select
 from wirecodec.errors import EncodeError
@@ -25,7 +26,7 @@ __all__ = ["encode", "encode_many", "encode_supports", "select_many"]
 
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode one tensor as a container (n,) u8. Raises EncodeError."""
-    support = select(tensor, scheme, seed=mix(seed, 0))
+    support = select(tensor, scheme, seed=mix(seed, 0), tag=tag)
     ext.check_shape(support.shape)
     extension = ext.Extension(
         shapes={} if len(support.shape) == 1 else {0: support.shape},
@@ -52,21 +53,29 @@ def encode_many(
 
     Raises EncodeError, which names the tensor.
     """
-    supports = select_many(tensors, schemes, seed=seed)
+    supports = select_many(tensors, schemes, seed=seed, tag=tag, names=names)
     return encode_supports(supports, schemes, seed=seed, tag=tag, names=names, fuse=fuse)
 
 
 def select_many(
-    tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], *, seed: int
+    tensors: Mapping[str, Any],
+    schemes: Mapping[str, Scheme],
+    *,
+    seed: int,
+    tag: bytes = b"",
+    names: bool = True,
 ) -> dict[str, Support]:
     """Select from each tensor by its scheme. Raises EncodeError, which names the tensor."""
+    header = share_header(tensors, schemes, tag, names=names)
     flats = {name: as_flat(x) for name, x in tensors.items() if type(x) is np.ndarray and x.dtype in DTYPES}
     batched = select_batches(flats, schemes)
     supports: dict[str, Support] = {}
     for key, (name, tensor) in enumerate(tensors.items()):
         try:
             found = batched.get(name)
-            supports[name] = select(tensor, schemes[name], seed=mix(seed, key)) if found is None else found
+            supports[name] = (
+                select(tensor, schemes[name], seed=mix(seed, key), header=header) if found is None else found
+            )
         except EncodeError as error:
             raise error.of(name) from None
     return supports

@@ -36,6 +36,7 @@ class AccumulatedGradient:
         x: (size,) their sum, float32 or float64; the gradient itself if that is the whole sum.
         finite: True if x is known to be finite.
         taken: the selection that was made with the sum, else None; x then has +0 at its elements.
+        sent_dtype: type of the values that are sent, if it is not that of ``gradient``.
     """
 
     rule: ErrorFeedback
@@ -44,10 +45,16 @@ class AccumulatedGradient:
     x: Array
     finite: bool = False
     taken: Selection | None = None
+    sent_dtype: np.dtype[Any] | None = None
 
     @classmethod
     def of(
-        cls, rule: ErrorFeedback, gradient: Array, residual: Array | None, out: Array | None = None
+        cls,
+        rule: ErrorFeedback,
+        gradient: Array,
+        residual: Array | None,
+        out: Array | None = None,
+        sent_dtype: np.dtype[Any] | None = None,
     ) -> AccumulatedGradient:
         """Add a residual to a gradient.
 
@@ -56,6 +63,7 @@ class AccumulatedGradient:
             gradient: (size,) of a carried float type.
             residual: (size,) float32 or float64, or None.
             out: memory for the sum; a new array is made without it.
+            sent_dtype: type of the values that are sent; None for that of the gradient.
 
         A sum beyond the range of its type is clamped. Inf or NaN of the gradient stays, to be reported later.
         """
@@ -64,12 +72,12 @@ class AccumulatedGradient:
         dtype = rule.sum_dtype(gradient.dtype, None if residual is None else residual.dtype)
         x: Array = gradient.astype(dtype, copy=False)
         if residual is None:
-            return cls(rule, gradient, None, x)
+            return cls(rule, gradient, None, x, sent_dtype=sent_dtype)
         total = np.empty(x.size, dtype) if out is None else out
         if not feedback.add(read_only(x), read_only(residual.astype(dtype, copy=False)), total):
             largest = np.finfo(dtype).max
             np.copyto(total, np.clip(total, -largest, largest), where=np.isfinite(x))
-        return cls(rule, gradient, residual, total)
+        return cls(rule, gradient, residual, total, sent_dtype=sent_dtype)
 
     @classmethod
     def finite_of(
@@ -92,7 +100,8 @@ class AccumulatedGradient:
         if residual is not None and residual.size != gradient.size:
             raise EncodeError(f"{gradient.size} elements; the residual has {residual.size}")
         if residual is None or out is None or residual.dtype != gradient.dtype:
-            total = cls.of(rule, gradient, residual)
+            fits = residual is not None and rule.sum_dtype(gradient.dtype, residual.dtype) == residual.dtype
+            total = cls.of(rule, gradient, residual, out if fits else None)
         elif rule.beta == 1 and (taken := _select_sum(selector, gradient, residual, out)) is not None:
             return cls(rule, gradient, residual, out, finite=True, taken=taken)
         elif add_streamed(gradient, residual, out):
@@ -103,12 +112,12 @@ class AccumulatedGradient:
         return cls(rule, gradient, residual, total.x, finite=True)
 
     def sendable(self, indices: Array | None = None) -> Array:
-        """Return x in the gradient's type, (k,) at the indices, or (size,).
+        """Return x in the type that is sent, (k,) at the indices, or (size,).
 
         Values beyond the range of a narrower type are clamped: the excess stays in the residual.
         """
         x: Array = self.x if indices is None else self.x[indices]
-        dtype = self.gradient.dtype
+        dtype = self.sent_dtype or self.gradient.dtype
         if x.dtype == dtype:
             return x
         largest = x.dtype.type(ml_dtypes.finfo(dtype).max)
@@ -125,7 +134,8 @@ class AccumulatedGradient:
         if self.taken is not None:
             assert self.taken.values is not None
             return SelectedValues(self, self.taken.indices, self.taken.values, self.x)
-        apart = self.x.dtype == self.gradient.dtype and not np.may_share_memory(self.x, self.gradient)
+        dtype = self.sent_dtype or self.gradient.dtype
+        apart = self.x.dtype == dtype and not np.may_share_memory(self.x, self.gradient)
         if indices is not None and apart and self.finite and self.rule.beta == 1:
             return SelectedValues(self, indices, take(self.x, indices), self.x)  # x - x is +0
         return SelectedValues(self, indices, self.sendable(indices))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Flat, as_flat, read_only
+from wirecodec.cpu.costs import CodecCosts, share_header
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, require_finite
@@ -24,11 +25,21 @@ from wirecodec.support import Support
 __all__ = ["choose", "dense", "gather", "magnitude_in", "scaled", "select"]
 
 
-def select(tensor: Any, scheme: Scheme, *, seed: int = 0) -> Support:
-    """Select elements of a tensor, or coefficients of its transform, with their values."""
+def select(tensor: Any, scheme: Scheme, *, seed: int = 0, header: int = 0, tag: bytes = b"") -> Support:
+    """Select elements of a tensor, or coefficients of its transform, with their values.
+
+    Args:
+        tensor: an array or a SparseTensor.
+        scheme: its transform and selector are applied.
+        seed: seed of the selection.
+        header: bytes of the container's header that count for this tensor; 0 if it is alone in it.
+        tag: the container's, if the tensor is alone.
+    """
     if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero) and not scheme.transform:
         return _select_stored(tensor, scheme.select)
-    return choose(dense(tensor), scheme, seed=seed)[0]
+    flat = dense(tensor)
+    header = header or share_header({"": flat}, {"": scheme}, tag, names=False)
+    return choose(flat, scheme, seed=seed, header=header)[0]
 
 
 def dense(tensor: Any) -> Flat:
@@ -42,7 +53,13 @@ def dense(tensor: Any) -> Flat:
 
 
 def choose(
-    flat: Flat, scheme: Scheme, *, gradient: Array | None = None, state: Any = None, seed: int = 0
+    flat: Flat,
+    scheme: Scheme,
+    *,
+    gradient: Array | None = None,
+    state: Any = None,
+    seed: int = 0,
+    header: int = 0,
 ) -> tuple[Support, Any]:
     """Apply a scheme's transform and selector to a dense tensor.
 
@@ -52,14 +69,26 @@ def choose(
         gradient: (size,) of this step, if it is not ``flat`` itself.
         state: the state that the last selection returned.
         seed: seed of the selection.
+        header: bytes of the container's header that count for this tensor.
 
     Returns:
         The selected elements, and the selector's state for the next step.
     """
     if scheme.transform is not None:
-        return _select_coefficients(flat, scheme, state, seed)
+        return _select_coefficients(flat, scheme, state, seed, header)
+    if hasattr(scheme.select, "select_within"):
+        return _select_within(flat, scheme, header), None
     selection = _call_selector(scheme, flat.data, gradient=gradient, state=state, seed=seed)
     return gather(flat, selection), selection.state
+
+
+def _select_within(flat: Flat, scheme: Scheme, header: int) -> Support:
+    """Select as many elements as a number of bytes holds; keep the entries that the search has encoded."""
+    selector: Any = scheme.select
+    costs = CodecCosts(scheme, flat.data.size, header)
+    selection = selector.select_within(flat.data, costs)
+    values = flat.data if selection.indices is None else selection.values
+    return dataclasses.replace(gather(flat, selection), entries=costs.entries_of(values, selection.step))
 
 
 def _call_selector(scheme: Scheme, x: Array, **options: Any) -> Selection:
@@ -70,12 +99,21 @@ def _call_selector(scheme: Scheme, x: Array, **options: Any) -> Selection:
     return found
 
 
-def _select_coefficients(flat: Flat, scheme: Scheme, state: Any, seed: int) -> tuple[Support, Any]:
+def _select_coefficients(
+    flat: Flat, scheme: Scheme, state: Any, seed: int, header: int
+) -> tuple[Support, Any]:
     """Select coefficients. The selector gets no gradient, because that would have to be transformed, too."""
     transform = scheme.transform
     assert transform is not None
     require_finite(flat.data, transform.name)
     coefficients = read_only(transform.forward(flat.data))
+    if hasattr(scheme.select, "select_within"):
+        if transform.width > 1:
+            raise EncodeError(f"{scheme.select.name} cannot follow {transform.name}; use dct")
+        support = _select_within(Flat(coefficients, flat.shape), scheme, header)
+        return dataclasses.replace(
+            support, entries=None, domain=transform.domain, coefficients_of=flat.data.dtype
+        ), None
     seen = coefficients if transform.width == 1 else _magnitudes(coefficients)
     try:
         selection = _call_selector(scheme, seen, state=state, seed=seed)
@@ -109,17 +147,18 @@ def gather(flat: Flat, selection: Selection) -> Support:
     if indices is not None:
         indices = ascending_indices(indices, size)
     if indices is None or indices.size == size:
-        return Support(None, scaled(flat.data, selection.scale), size, flat.shape)
+        return Support(None, scaled(flat.data, selection.scale), size, flat.shape, step=selection.step)
 
     def values_at(where: Array) -> Array:
         return scaled(flat.data[where], selection.scale)
 
     values = selection.values
     if values is None:
-        return Support(indices, values_at(indices), size, flat.shape, values_at)
+        return Support(indices, values_at(indices), size, flat.shape, values_at, step=selection.step)
     if values.shape != indices.shape or values.dtype != flat.data.dtype:
         raise EncodeError(f"a selector gave {values.size} {values.dtype} values at {indices.size} indices")
-    return Support(indices, scaled(values, selection.scale), size, flat.shape, values_at)
+    scaled_values = scaled(values, selection.scale)
+    return Support(indices, scaled_values, size, flat.shape, values_at, step=selection.step)
 
 
 def scaled(values: Array, scale: float | None) -> Array:

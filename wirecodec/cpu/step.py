@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wirecodec.arrays import Array, Bytes, Flat, aligned, read_only
@@ -12,6 +12,15 @@ from wirecodec.container.schema import TensorSpecs
 from wirecodec.cpu.batch.step import select_sums, subtract_sent_batch
 from wirecodec.cpu.decode import tensors_of
 from wirecodec.cpu.encode import encode_supports
+from wirecodec.cpu.momentum import (
+    Addend,
+    add_momentum,
+    clip_factor,
+    decay_residual,
+    make_terms,
+    stop_momentum,
+    sum_squares,
+)
 from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.cpu.select import choose, dense
 from wirecodec.errors import EncodeError
@@ -22,7 +31,11 @@ from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.support import Support
 
-__all__ = ["step"]
+__all__ = ["Addend", "accumulate", "step"]
+
+_PLAIN = ErrorFeedback()
+MIN_FUSED_SIZE = 2**16
+"""Elements below which momentum stays in the cache, and tensors are rather selected together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +46,15 @@ class _SelectedTensor:
         job: the tensor's settings and state.
         support: the elements to send.
         selector: the selector's next state, or None.
-        total: gradient + residual; None if no residual is kept.
+        addend: what this step adds to the residual.
+        total: addend + residual; None if no residual is kept.
         rest: the sum with +0 at the selected elements, if the selector cleared them.
     """
 
     job: TensorJob
     support: Support
     selector: Array | None
+    addend: Addend
     total: AccumulatedGradient | None
     rest: Array | None = None
 
@@ -50,22 +65,36 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     flats: dict[str, Flat] = {}
     jobs: dict[str, TensorJob] = {}
     buffers: dict[str, Array] = {}
+    addends: dict[str, Addend] = {}
     for name, job in wanted.jobs.items():
         try:
             flats[name] = flat = dense(tensors[name])
             held = wanted.hold_zeros and is_zero(flat.data)
             jobs[name] = job.hold() if held else job
-            if jobs[name].feedback is not None and job.residual is not None:
-                buffers[name] = _residual_buffer(job, flat.data)
+        except EncodeError as error:
+            raise error.of(name) from None
+    factor = clip_factor(map(sum_squares, _gradients_to_clip(flats, wanted.clip)), wanted.clip)
+    fused: dict[str, _SelectedTensor] = {}
+    for name, job in jobs.items():
+        try:
+            if (found := _select_in_terms(flats[name], job, factor)) is not None:
+                fused[name] = found
+                continue
+            addends[name], flats[name], jobs[name] = accumulate(flats[name], job, factor)
+            if jobs[name].feedback is not None and jobs[name].residual is not None:
+                buffers[name] = _residual_buffer(jobs[name], addends[name].data)
         except EncodeError as error:
             raise error.of(name) from None
     supports = select_sums(flats, jobs, buffers)
     for name, job in jobs.items():
+        if name in fused:
+            selected[name] = fused[name]
+            continue
         if (support := supports.get(name)) is not None:
-            selected[name] = _SelectedTensor(job, support, None, None, rest=buffers[name])
+            selected[name] = _SelectedTensor(job, support, None, addends[name], None, rest=buffers[name])
             continue
         try:
-            selected[name] = _select(flats[name], job, buffers.get(name))
+            selected[name] = _select(flats[name], job, addends[name], buffers.get(name))
         except EncodeError as error:
             raise error.of(name) from None
     blob = encode_supports(
@@ -89,7 +118,41 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         sent,
         {name: each for name, each in residuals.items() if each is not None},
         {name: each.selector for name, each in selected.items() if each.selector is not None},
+        {
+            name: stop_momentum(wanted.jobs[name], each.addend, sent[name])
+            for name, each in selected.items()
+            if each.addend.momentum is not None
+        },
     )
+
+
+def _gradients_to_clip(flats: Mapping[str, Flat], clip: float | None) -> Iterable[Array]:
+    """Return the gradients whose norm is limited; none without a limit."""
+    return () if clip is None else (flat.data for flat in flats.values())
+
+
+def accumulate(flat: Flat, job: TensorJob, factor: float) -> tuple[Addend, Flat, TensorJob]:
+    """Apply clipping, momentum and decay.
+
+    Args:
+        flat: the gradient.
+        job: its settings and state.
+        factor: of clipping.
+
+    Returns what the step adds to the residual; the same in the gradient's type, if that can hold it; and the
+    job that is left: its feedback is the residual's rule, and its residual has decayed.
+    """
+    rule = job.feedback
+    if factor == 1 and (rule is None or rule == _PLAIN):
+        return Addend(flat.data), flat, job
+    addend = add_momentum(job, flat.data, factor)
+    data = addend.data
+    exact = data.dtype == flat.data.dtype
+    left = replace(job, feedback=job.residual_rule(exact=exact), residual=decay_residual(job))
+    if not exact:
+        total = AccumulatedGradient.of(_PLAIN, data, None, sent_dtype=flat.data.dtype)
+        data = total.sendable()
+    return addend, Flat(read_only(data), flat.shape), left
 
 
 def _decode_own(blob: Bytes, supports: Mapping[str, Support]) -> dict[str, SparseTensor]:
@@ -116,26 +179,29 @@ def _batched_residuals(
     return residuals
 
 
-def _select(flat: Flat, job: TensorJob, buffer: Array | None) -> _SelectedTensor:
+def _select(flat: Flat, job: TensorJob, addend: Addend, buffer: Array | None) -> _SelectedTensor:
     """Add a tensor's residual, select, and gather the values."""
     rule, residual, gradient = job.feedback, job.residual, flat.data
     total, seen = None, flat
     if rule is not None:
-        selected = _select_in_sum(flat, job, buffer)
+        selected = _select_in_sum(flat, job, addend, buffer)
         if selected is not None:
             return selected
-        total = AccumulatedGradient.of(rule, gradient, residual, buffer)
+        assert isinstance(rule, ErrorFeedback)
+        total = AccumulatedGradient.of(rule, addend.data, residual, buffer, gradient.dtype)
         if residual is not None:
             seen = Flat(read_only(total.sendable()), flat.shape)
-    found = choose(seen, job.scheme, gradient=gradient, state=job.state, seed=job.seed)
-    return _SelectedTensor(job, *found, total)
+    found = choose(seen, job.scheme, gradient=gradient, state=job.state, seed=job.seed, header=job.header)
+    return _SelectedTensor(job, *found, addend, total)
 
 
-def _select_in_sum(flat: Flat, job: TensorJob, buffer: Array | None) -> _SelectedTensor | None:
+def _select_in_sum(
+    flat: Flat, job: TensorJob, addend: Addend, buffer: Array | None
+) -> _SelectedTensor | None:
     """Add and select in one pass if the selector can; the remaining sum goes to ``buffer``."""
     scheme, residual, gradient = job.scheme, job.residual, flat.data
     select_sum = getattr(scheme.select, "select_sum", None)
-    if select_sum is None or residual is None or buffer is None or job.feedback != ErrorFeedback():
+    if select_sum is None or residual is None or buffer is None or job.feedback != _PLAIN:
         return None
     if scheme.transform is not None or getattr(scheme.index, "lossy", False):
         return None
@@ -145,13 +211,34 @@ def _select_in_sum(flat: Flat, job: TensorJob, buffer: Array | None) -> _Selecte
     if selection is None:
         return None
     support = Support(selection.indices, selection.values, gradient.size, flat.shape)
-    return _SelectedTensor(job, support, None, None, rest=buffer)
+    return _SelectedTensor(job, support, None, addend, None, rest=buffer)
+
+
+def _select_in_terms(flat: Flat, job: TensorJob, factor: float) -> _SelectedTensor | None:
+    """Apply clipping, momentum and decay, add and select in one pass, if the selector can and it pays."""
+    scheme, residual, gradient = job.scheme, job.residual, flat.data
+    select_terms: Any = getattr(scheme.select, "select_terms", None)
+    if select_terms is None or residual is None or gradient.size < MIN_FUSED_SIZE:
+        return None
+    if scheme.transform is not None or getattr(scheme.index, "lossy", False):
+        return None
+    rule = job.residual_rule(exact=True)
+    terms = None if rule != _PLAIN else make_terms(job, gradient, factor)
+    if terms is None:
+        return None
+    buffer = _residual_buffer(replace(job, feedback=rule), gradient)
+    selection = select_terms(terms, buffer)
+    if selection is None:
+        return None
+    support = Support(selection.indices, selection.values, gradient.size, flat.shape)
+    addend = Addend(gradient, terms.after if terms.after.size else None, finite=True)
+    return _SelectedTensor(job, support, None, addend, None, rest=buffer)
 
 
 def _residual_buffer(job: TensorJob, gradient: Array) -> Array:
     """Return memory for a tensor's next residual: the spare array if it fits, else a new one."""
     spare, residual, size = job.spare, job.residual, gradient.size
-    assert job.feedback is not None
+    assert isinstance(job.feedback, ErrorFeedback)
     if residual.size != size:
         raise EncodeError(f"the gradient has {size} elements; its residual has {residual.size}")
     dtype = job.feedback.sum_dtype(gradient.dtype, residual.dtype)

@@ -11,6 +11,7 @@ from wirecodec.arrays import DeviceFlat
 from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
 from wirecodec.container.writer import Entry
+from wirecodec.cpu.costs import share_header
 from wirecodec.cpu.fuse import make_entries
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.chunk import encode_chunks
@@ -29,7 +30,8 @@ __all__ = ["encode", "encode_many", "encode_supports", "pack"]
 
 def encode(device: Device, flat: DeviceFlat, scheme: Scheme, seed: int, tag: bytes) -> Any:
     """Encode one tensor as a container, u8 on the device. Raises EncodeError."""
-    support, _ = choose(device, flat, scheme, Context(mix(seed, 0)))
+    header = share_header({"": flat}, {"": scheme}, tag, names=False)
+    support, _ = choose(device, flat, scheme, Context(mix(seed, 0), header=header))
     ext.check_shape(flat.shape)
     entries = encode_chunks(device, 0, support, scheme, seed)
     extension = ext.Extension(
@@ -52,9 +54,11 @@ def encode_many(
 ) -> Any:
     """Encode named tensors, in the order of their keys, as one container. EncodeError names the tensor."""
     supports = {}
+    header = share_header(flats, schemes, tag, names=names)
     for key, (name, flat) in enumerate(flats.items()):
         try:
-            supports[name], _ = choose(device, flat, schemes[name], Context(mix(seed, key)))
+            context = Context(mix(seed, key), header=header)
+            supports[name], _ = choose(device, flat, schemes[name], context)
         except EncodeError as error:
             raise error.of(name) from None
     return encode_supports(device, supports, schemes, seed, tag, names=names, fuse=fuse)

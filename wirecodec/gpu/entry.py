@@ -18,6 +18,7 @@ from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
 from wirecodec.cpu.decode import decode_chunks
 from wirecodec.cpu.guard import Guard
+from wirecodec.cpu.momentum import clip_factor, sum_squares
 from wirecodec.errors import DeviceError, EncodeError, number_of_container
 from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
@@ -97,23 +98,29 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     flats = _as_flats(tensors)
     with device_of(next(iter(flats.values())).raw_bits) as device:
         selected = {}
+        clipped = () if wanted.clip is None else flats.values()  # their norm is computed on the host
+        squares = (sum_squares(arrays.copy_to_host(device, flat).data) for flat in clipped)
+        factor = clip_factor(squares, wanted.clip)
         for name, wanted_job in wanted.jobs.items():
             held = wanted.hold_zeros and _is_zero(device, flats[name].raw_bits)
             job = wanted_job.hold() if held else wanted_job
-            residual = job.residual
-            moved = device.put(residual) if residual is not None and not on_gpu(residual) else residual
+            residual, momentum = (
+                device.put(x) if x is not None and not on_gpu(x) else x for x in (job.residual, job.momentum)
+            )
+            moved = replace(job, residual=residual, momentum=momentum)
             try:
-                selected[name] = steps.select_tensor(device, flats[name], replace(job, residual=moved))
+                selected[name] = steps.select_tensor(device, flats[name], moved, factor)
             except EncodeError as error:
                 raise error.of(name) from None
         blob = steps.encode(device, selected, wanted.seed, names=wanted.names, fuse=wanted.fuse)
         blob_on_host = as_bytes(device.get(blob))
         header = read_header(blob_on_host, UNLIMITED, sizes_trusted=True)
         parts = _decode_parts(device, blob_on_host, header, UNLIMITED)
-        residuals = {}
+        residuals, momenta = {}, {}
         for key, (name, each) in enumerate(selected.items()):
             try:
                 residuals[name] = steps.next_residual(device, each, parts[key])
+                momenta[name] = steps.next_momentum(device, each, parts[key])
             except EncodeError as error:
                 raise error.of(name) from None
         return StepResult(
@@ -122,6 +129,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
             {name: _to_sparse(device, flats[name], parts[key]) for key, name in enumerate(selected)},
             {name: each for name, each in residuals.items() if each is not None},
             {name: each.selector for name, each in selected.items() if each.selector is not None},
+            {name: each for name, each in momenta.items() if each is not None},
         )
 
 

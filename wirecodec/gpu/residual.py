@@ -39,6 +39,7 @@ class AccumulatedGradient:
         residual: (size,) in the type of x, or None.
         x: (size,) float32 or float64, finite; the gradient itself if that is the whole sum.
         last: the end of the last search for the top k, at which the next one begins.
+        sent_dtype: type of the values that are sent, if it is not that of ``gradient``.
     """
 
     device: Device
@@ -47,6 +48,12 @@ class AccumulatedGradient:
     residual: Any
     x: Any
     last: LastTop | None = None
+    sent_dtype: np.dtype[Any] | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values that are sent."""
+        return self.sent_dtype or self.gradient.dtype
 
     @classmethod
     def of(
@@ -56,6 +63,7 @@ class AccumulatedGradient:
         gradient: DeviceFlat,
         residual: Any,
         last: LastTop | None = None,
+        sent_dtype: np.dtype[Any] | None = None,
     ) -> AccumulatedGradient:
         """Add a residual, (size,) float32 or float64 or None.
 
@@ -66,19 +74,19 @@ class AccumulatedGradient:
         if residual is None:
             if has_nonfinite(device, gradient.raw_bits, gradient.dtype):
                 raise HostFallback
-            return cls(device, rule, gradient, None, wide, last)
+            return cls(device, rule, gradient, None, wide, last, sent_dtype)
         before = elements.convert(device, _raw_bits(residual), residual.dtype, dtype)
         x = device.empty(wide.size, dtype)
         if device.get(feedback.add(device, wide, before, x))[0]:
             raise HostFallback
-        return cls(device, rule, gradient, before, x, last)
+        return cls(device, rule, gradient, before, x, last, sent_dtype)
 
     def sendable(self, indices: Any = None) -> DeviceFlat:
-        """Return x in the gradient's type, at the indices or all. Values beyond its range are clamped.
+        """Return x in the type that is sent, at the indices or all. Values beyond its range are clamped.
 
         Raises HostFallback if the type is a quarter as wide as that of x.
         """
-        device, x, dtype = self.device, self.x, self.gradient.dtype
+        device, x, dtype = self.device, self.x, self.dtype
         if indices is not None:
             x = elements.gather(device, _raw_bits(x), indices).view(x.dtype)
         shape = self.gradient.shape if indices is None else (x.size,)
@@ -111,7 +119,7 @@ class AccumulatedGradient:
         """Return the next residual, (size,) in the type of x. Uses up x, unless x is the gradient itself.
 
         Args:
-            sent: the decoded chunks; their values are raw bits of the gradient's type.
+            sent: the decoded chunks; their values are raw bits of the type that is sent.
         """
         device, dtype = self.device, np.dtype(self.x.dtype)
         if self.rule.beta < 1:
@@ -121,7 +129,7 @@ class AccumulatedGradient:
             left = device.empty(self.x.size, dtype)
             device.copy(self.x, left)
         for part in sent:
-            values = elements.convert(device, part.values, self.gradient.dtype, dtype)
+            values = elements.convert(device, part.values, self.dtype, dtype)
             feedback.subtract(device, left[part.base : part.base + part.d], part.indices, values)
         return left
 
@@ -134,7 +142,7 @@ class AccumulatedGradient:
             gradient = elements.convert(device, self.gradient.raw_bits, self.gradient.dtype, dtype)
             feedback.filter_residual(device, gradient, residual, (beta, 1), left)
         for part in sent:
-            values = elements.convert(device, part.values, self.gradient.dtype, dtype)
+            values = elements.convert(device, part.values, self.dtype, dtype)
             chunk = slice(part.base, part.base + part.d)
             before = None if residual is None else residual[chunk]
             weights = beta, 1 - beta

@@ -8,7 +8,7 @@ their scheme has kernels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,13 @@ import numpy as np
 from wirecodec.arrays import DeviceFlat, Flat, read_only
 from wirecodec.cpu import residual as host
 from wirecodec.cpu import select as host_select
+from wirecodec.cpu import step as host_step
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu.arrays import copy_to_host
 from wirecodec.gpu.encode import encode_supports
 from wirecodec.gpu.fallback import HostFallback
+from wirecodec.gpu.momentum import Addend, add_momentum, decay_residual, stop_momentum
 from wirecodec.gpu.residual import AccumulatedGradient
 from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import SIZE_LIMIT, choose, select_sum
@@ -30,7 +32,9 @@ from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import TensorJob
 from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["SelectedTensor", "encode", "next_residual", "select_tensor"]
+__all__ = ["SelectedTensor", "encode", "next_momentum", "next_residual", "select_tensor"]
+
+_PLAIN = ErrorFeedback()
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,49 +45,98 @@ class SelectedTensor:
         job: the tensor's settings and state.
         support: on the device, or on the host.
         selector: the selector's next state, or None.
+        addend: what this step adds to the residual, if it is not the gradient.
         total: gradient + residual; None if no residual is kept.
     """
 
     job: TensorJob
     support: DeviceSupport | Support
     selector: Any
+    addend: Addend | host_step.Addend | None
     total: AccumulatedGradient | host.AccumulatedGradient | None
 
 
-def select_tensor(device: Device, flat: DeviceFlat, job: TensorJob) -> SelectedTensor:
-    """Add the residual of one tensor, and select. Raises EncodeError."""
+def select_tensor(device: Device, flat: DeviceFlat, wanted: TensorJob, factor: float = 1.0) -> SelectedTensor:
+    """Apply clipping and momentum to one tensor, add its residual, and select. Raises EncodeError.
+
+    Args:
+        device: of the arrays.
+        flat: the gradient.
+        wanted: its settings and state.
+        factor: of clipping.
+    """
+    residual, size = wanted.residual, flat.raw_bits.size
+    if residual is not None and residual.size != size:
+        raise EncodeError(f"{size} elements; its residual has {residual.size}")
+    if size > SIZE_LIMIT:
+        raise EncodeError(f"{size} elements; a Compressor on a GPU takes at most 2^31")
+    if factor == 1 and wanted.feedback in (None, _PLAIN):
+        return _select(device, flat, None, wanted, wanted)
+    try:
+        addend = add_momentum(device, wanted, flat, factor)
+        rule = wanted.residual_rule(exact=addend.flat.dtype == flat.dtype)
+        job = replace(wanted, feedback=rule, residual=decay_residual(device, wanted))
+        total = AccumulatedGradient.of(device, _PLAIN, addend.flat, None, None, flat.dtype)
+        return _select(device, replace(total.sendable(), shape=flat.shape), addend, wanted, job)
+    except HostFallback:
+        return _select_on_host(device, flat, wanted, factor)
+
+
+def _select(
+    device: Device,
+    flat: DeviceFlat,
+    addend: Addend | None,
+    wanted: TensorJob,
+    job: TensorJob,
+) -> SelectedTensor:
+    """Add the residual of one tensor, and select. Raises EncodeError.
+
+    Args:
+        device: of the arrays.
+        flat: what is added to the residual, in the gradient's type.
+        addend: the same in the sum's type; None if it is the gradient.
+        wanted: settings and state of the tensor.
+        job: the same; the feedback is the residual's rule, and the residual has decayed.
+    """
     scheme, rule, residual = job.scheme, job.feedback, job.residual
-    if residual is not None and residual.size != flat.raw_bits.size:
-        raise EncodeError(f"{flat.raw_bits.size} elements; its residual has {residual.size}")
-    if flat.raw_bits.size > SIZE_LIMIT:
-        raise EncodeError(f"{flat.raw_bits.size} elements; a Compressor on a GPU takes at most 2^31")
-    context = Context(job.seed, flat, job.state, job.last)
+    context = Context(job.seed, flat, job.state, job.last, job.header)
     if rule is None:
-        return SelectedTensor(job, *choose(device, flat, scheme, context), None)
+        return SelectedTensor(wanted, *choose(device, flat, scheme, context), addend, None)
+    assert isinstance(rule, ErrorFeedback)
     if residual is not None and flat.dtype == residual.dtype and scheme.transform is None:
         support = select_sum(device, flat, residual, scheme.select, context)
         if support is not None:
             x = support.flat.raw_bits.view(support.flat.dtype)
             total = AccumulatedGradient(device, rule, flat, residual, x)
-            return SelectedTensor(job, support, support.state, total)
+            return SelectedTensor(wanted, support, support.state, addend, total)
     try:
-        total = AccumulatedGradient.of(device, rule, flat, residual)
+        source = flat if addend is None else addend.flat
+        total = AccumulatedGradient.of(device, rule, source, residual, None, flat.dtype)
         seen = flat if residual is None else total.sendable()
     except HostFallback:
-        return _select_on_host(device, flat, job, rule)
-    return SelectedTensor(job, *choose(device, seen, scheme, context), total)
+        if addend is not None:
+            raise
+        return _select_on_host(device, flat, wanted, 1.0)
+    return SelectedTensor(wanted, *choose(device, seen, scheme, context), addend, total)
 
 
-def _select_on_host(device: Device, flat: DeviceFlat, job: TensorJob, rule: ErrorFeedback) -> SelectedTensor:
+def _select_on_host(device: Device, flat: DeviceFlat, job: TensorJob, factor: float) -> SelectedTensor:
     """Do the same by the CPU's code."""
     gradient = copy_to_host(device, flat).data
-    residual = None if job.residual is None else device.get(job.residual)
-    total = host.AccumulatedGradient.of(rule, gradient, residual)
-    seen = gradient if residual is None else read_only(total.sendable())
+    residual, momentum = (None if x is None else device.get(x) for x in (job.residual, job.momentum))
+    moved = replace(job, residual=residual, momentum=momentum)
+    addend, seen, left = host_step.accumulate(Flat(gradient, flat.shape), moved, factor)
+    rule, total = left.feedback, None
+    changed = seen.data
+    if rule is not None:
+        assert isinstance(rule, ErrorFeedback)
+        total = host.AccumulatedGradient.of(rule, addend.data, left.residual, None, gradient.dtype)
+        if left.residual is not None:
+            seen = Flat(read_only(total.sendable()), flat.shape)
     found = host_select.choose(
-        Flat(seen, flat.shape), job.scheme, gradient=gradient, state=job.state, seed=job.seed
+        seen, job.scheme, gradient=changed, state=job.state, seed=job.seed, header=job.header
     )
-    return SelectedTensor(job, *found, total)
+    return SelectedTensor(job, *found, addend, total)
 
 
 def encode(
@@ -106,6 +159,17 @@ def next_residual(device: Device, tensor: SelectedTensor, sent: Sequence[Decoded
     if isinstance(total, AccumulatedGradient):
         return total.remainder(sent)
     indices, bits = decoding.concatenate_parts(device, sent, total.x.size)
-    values = device.get(bits).view(total.gradient.dtype)
+    values = device.get(bits).view(total.sent_dtype or total.gradient.dtype)
     residual = total.remainder(None if indices is None else device.get(indices), values)
     return device.put(np.ascontiguousarray(residual))
+
+
+def next_momentum(device: Device, tensor: SelectedTensor, sent: Sequence[DecodedChunk]) -> Any:
+    """Compute the next momentum (size,) on the device; None if none is kept. ``sent`` as above."""
+    addend = tensor.addend
+    if addend is None or addend.momentum is None:
+        return None
+    if isinstance(addend, Addend):
+        return stop_momentum(device, tensor.job, addend.momentum, sent)
+    momentum = np.where(np.isfinite(addend.momentum), addend.momentum, 0).astype(addend.momentum.dtype)
+    return stop_momentum(device, tensor.job, device.put(np.ascontiguousarray(momentum)), sent)

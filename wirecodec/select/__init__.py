@@ -7,6 +7,7 @@ and the registry derives from it.
 from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector
+from wirecodec.select.budget import Budget
 from wirecodec.select.chunk_topk import ChunkTopK
 from wirecodec.select.dgc import DGC
 from wirecodec.select.gaussiank import GaussianK
@@ -22,6 +23,7 @@ __all__ = [
     "SELECTORS",
     "AdaComp",
     "All",
+    "Budget",
     "ChunkTopK",
     "GaussianK",
     "NonZero",
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 SELECTORS: tuple[type[Selector], ...] = (
-    *(All, NonZero, TopK, RandomK, Threshold),
+    *(All, NonZero, TopK, Budget, RandomK, Threshold),
     *(DGC, RedSync, GaussianK, ChunkTopK, AdaComp, SIDCo),
 )
 """Every built-in selector, in the order in which documents list them."""

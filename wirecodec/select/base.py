@@ -12,6 +12,7 @@ from wirecodec.errors import EncodeError
 
 __all__ = [
     "INFINITY_BITS",
+    "Costs",
     "Selection",
     "Selector",
     "all_finite",
@@ -30,17 +31,35 @@ class Selection:
         state: an ndarray for the tensor's next step, or None.
         scale: one magnitude for all values, if the selector fixes it; else None.
         values: (k,) the elements of x at ``indices``, if the selector has read them; else None.
+        step: width of the value codec's cells, if the selector chooses it; else None.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.NonZero().select(np.array([0.0, 2.0, 0.0], np.float32))
-        Selection(indices=array([1], dtype=int32), state=None, scale=None, values=None)
+        >>> wc.NonZero().select(np.array([0.0, 2.0, 0.0], np.float32)).indices
+        array([1], dtype=int32)
     """
 
     indices: Array | None
     state: Any = None
     scale: float | None = None
     values: Array | None = None
+    step: float | None = None
+
+
+class Costs(Protocol):
+    """Protocol of the bytes that a selection takes.
+
+    Attributes:
+        overhead: bytes of the container that do not depend on the selection.
+        takes_step: True if the value codec takes the selection's step.
+    """
+
+    overhead: int
+    takes_step: bool
+
+    def measure(self, indices: Array | None, values: Array, size: int, step: float | None) -> int:
+        """Return the bytes of the sections of ``values`` at ``indices`` (None for all) of ``size``."""
+        ...
 
 
 @runtime_checkable
@@ -49,7 +68,8 @@ class Selector(Protocol):
 
     A selector that can select while gradient and residual are added also has ``select_sum``; see ``TopK``.
     One that can select from many tensors in one call has ``select_batch`` and ``select_sum_batch``, with the
-    same results.
+    same results. One whose choice depends on the bytes that its codecs write has ``select_within``; see
+    ``Budget``.
 
     Attributes:
         name: how schemes spell it; lower-case letters, digits and hyphens.

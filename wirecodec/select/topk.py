@@ -12,12 +12,14 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
+import numpy as np
+
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import INFINITY_BITS, Selection, all_finite, require_finite
 from wirecodec.select.topk_batch import select_top_k_batch, select_top_k_of_sums
-from wirecodec.select.topk_exact import select_top_k
-from wirecodec.select.topk_fused_residual import select_top_k_of_sum
+from wirecodec.select.topk_exact import IndicesAndBits, select_top_k
+from wirecodec.select.topk_fused_residual import Terms, select_top_k_of_sum, select_top_k_of_terms
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
 __all__ = ["TopK", "fraction_count"]
@@ -128,11 +130,13 @@ class TopK:
         """
         k = self.count(gradient.size)
         found = select_top_k_of_sum(gradient, residual, k, rest) if k < gradient.size else None
-        if found is None:
-            return None
-        indices, words = found
-        values = words.view(gradient.dtype)
-        return Selection(indices, values=values) if all_finite(values) else None
+        return _finite_selection(found, gradient.dtype)
+
+    def select_terms(self, terms: Terms, rest: Array) -> Selection | None:
+        """Select the top k of a sum of several terms while adding them, as ``select_sum`` does."""
+        k = self.count(rest.size)
+        found = select_top_k_of_terms(terms, k, rest) if k < rest.size else None
+        return _finite_selection(found, rest.dtype)
 
     def select_sum_batch(
         self, gradients: Sequence[Array], residuals: Sequence[Array], rests: Sequence[Array]
@@ -144,3 +148,11 @@ class TopK:
             None if pair is None else Selection(pair[0], values=pair[1].view(x.dtype))
             for x, pair in zip(gradients, found, strict=True)
         ]
+
+
+def _finite_selection(found: IndicesAndBits | None, dtype: np.dtype[Any]) -> Selection | None:
+    """Return a selection of indices and bits; None for None, and if a value is not finite."""
+    if found is None:
+        return None
+    values = found[1].view(dtype)
+    return Selection(found[0], values=values) if all_finite(values) else None

@@ -37,7 +37,7 @@ class Preset:
     Examples:
         >>> import wirecodec as wc
         >>> wc.PRESETS["dgc"].source
-        'Lin et al., Deep Gradient Compression, 2018, section 3'
+        'Lin et al., Deep Gradient Compression, 2018, section 3: the sampled threshold alone'
     """
 
     scheme: Scheme
@@ -95,20 +95,20 @@ _TABLE = {
         "Wen et al., TernGrad, 2017, section 3.3; without feedback",
     ),
     "fft": (
-        "rfft | topk(0.15) | bitmap | offset-float(bits=10, min=-1.0, max=1.0)",
-        "Wang et al., FFT-based gradient sparsification, 2020, section 4.2: θ = 85 %",
+        "rfft | topk(0.15) | bitmap | offset-float(bits=10)",
+        "Wang et al., FFT-based gradient sparsification, 2020, section 4.2: θ = 85 %; without feedback",
     ),
     "adacomp": (
         "adacomp(bin=50) | binned(bin=50) | sign-scale",
         "Chen et al., AdaComp, 2018, Table 2: bin 50 for convolutions; 500 for other layers",
     ),
     "sidco": (
-        "sidco(0.001, sid=exponential, mode=faithful, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
-        "Abdelmoniem et al., SIDCo, 2021, section 4.1; ratios 0.1, 0.01 and 0.001",
+        "sidco(0.001, sid=exponential, mode=adaptive, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
+        "Abdelmoniem et al., SIDCo, 2021, section 4.1; ratios 0.1 to 0.001; mode=faithful has its controller",
     ),
     "dgc": (
         "dgc(0.001, sample=0.01) | raw-index | raw",
-        "Lin et al., Deep Gradient Compression, 2018, section 3",
+        "Lin et al., Deep Gradient Compression, 2018, section 3: the sampled threshold alone",
     ),
 }
 

@@ -16,15 +16,16 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice, IndexCodec
 from wirecodec.registry import is_preset, named, stages_of, suggestion
+from wirecodec.select.all import All
 from wirecodec.select.base import Selector
 from wirecodec.select.nonzero import NonZero
+from wirecodec.settings.rules import Key, find_match
 from wirecodec.transform import Transform
 from wirecodec.value.base import ValueChoice, ValueCodec
 from wirecodec.value.raw import Raw
@@ -39,6 +40,7 @@ __all__ = [
     "parse_stage",
     "read_call",
     "scheme_for",
+    "sends_all",
 ]
 
 _CALL = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*(?:\((.*)\))?\s*\Z", re.DOTALL)
@@ -177,19 +179,21 @@ def _has_user_stage(scheme: Scheme) -> bool:
     return any(stage is not None and not type(stage).__module__.startswith("wirecodec.") for stage in stages)
 
 
-def scheme_for(name: str, scheme: SchemeLike | Mapping[str, SchemeLike]) -> Scheme:
-    """Return the scheme of a tensor: the one for all, or that of the first glob that matches its name.
-
-    A glob that is equal to the name matches it, even if the name has the characters of globs.
+def scheme_for(
+    name: str, scheme: SchemeLike | Mapping[Key, SchemeLike], shape: tuple[int, ...] | None = None
+) -> Scheme:
+    """Return the scheme of a tensor: the one for all, or that of the first key that matches it.
 
     Raises EncodeError if none matches.
     """
     if not isinstance(scheme, Mapping):
         return as_scheme(scheme)
-    for glob, one in scheme.items():
-        if name == glob or fnmatchcase(name, glob):
-            return as_scheme(one)
-    raise EncodeError(f"no scheme matches; the globs are {', '.join(map(repr, scheme))}", tensor=name)
+    return as_scheme(find_match(name, shape, scheme, "scheme"))
+
+
+def sends_all(scheme: Scheme) -> bool:
+    """Tell whether a scheme sends every element losslessly."""
+    return scheme.transform is None and isinstance(scheme.select, All) and scheme.value == Raw()
 
 
 def call_string(part: Any) -> str:

@@ -11,11 +11,13 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, set_fields
-from wirecodec.value.error_bounded_cells import CellSearch
+from wirecodec.value.error_bounded_cells import Cells, CellSearch
 from wirecodec.value.error_bounded_section import CellSection, read_section, write_section
 
 __all__ = ["ErrorBounded"]
 
+DEFAULT_ERROR = 0.01
+"""Relative l2 error if neither the scheme nor the selector says one."""
 _EXACT = 0
 """Form of unchanged elements."""
 
@@ -32,7 +34,8 @@ class ErrorBounded:
     Source: formats/spec/value/error-bounded.md; for rANS, Duda, *Asymmetric Numeral Systems*, 2013.
 
     Args:
-        error: relative l2 error, above 0 and below 1.
+        error: relative l2 error, above 0 and below 1. None stands for 0.01, or for the step that the selector
+            chose, as ``budget`` does.
 
     Raises:
         EncodeError: if ``error`` is out of range.
@@ -48,22 +51,24 @@ class ErrorBounded:
     name: ClassVar[str] = "error-bounded"
     wire_id: ClassVar[int] = 14
     carries_nonfinite: ClassVar[bool] = False
-    error: float = 0.01
+    error: float | None = None
 
     def __post_init__(self) -> None:
+        if self.error is None:
+            return
         set_fields(self, error=as_real(self.error, "error-bounded: error"))
         if not 0 < self.error < 1:
             raise EncodeError(f"error-bounded: error is {self.error!r}; it must be above 0 and below 1")
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values as cells, or unchanged if that is smaller."""
-        search = CellSearch(values, self.error)
-        cells = search.find_cells()
-        if cells is not None:
-            section = write_section(search.bits, cells)
-            if section.size < 1 + values.nbytes:
-                return section
-        return np.concatenate([np.array([_EXACT], np.uint8), values.view(np.uint8)])
+        search = CellSearch(values, DEFAULT_ERROR if self.error is None else self.error)
+        return _write(search, search.find_cells())
+
+    def encode_with_step(self, values: Array, step: float) -> Bytes:
+        """Encode values as cells of a width, or unchanged if that is smaller or the width is not possible."""
+        search = CellSearch(values, DEFAULT_ERROR)
+        return _write(search, search.cells_of(step))
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
@@ -75,6 +80,15 @@ class ErrorBounded:
         if section[0] == _EXACT:
             return _read_exact(section[1:], r, dtype)
         return read_section(CellSection(section, r, dtype))
+
+
+def _write(search: CellSearch, cells: Cells | None) -> Bytes:
+    """Write a section of cells, or of unchanged elements if there are no cells or that is smaller."""
+    if cells is not None:
+        section = write_section(search.bits, cells)
+        if section.size < 1 + search.values.nbytes:
+            return section
+    return np.concatenate([np.array([_EXACT], np.uint8), search.values.view(np.uint8)])
 
 
 def _read_exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:

@@ -92,12 +92,7 @@ class CellSearch:
 
     def find_cells(self) -> Cells | None:
         """Find the coarsest cells within the bound; return None if there are none."""
-        from wirecodec.kernels.cpu.value import error_bounded
-
-        found = self._map_blocks(lambda part: error_bounded.measure_range(self.bits[part], self.wide[part]))
-        ends = np.array([min(one[0] for one in found), max(one[1] for one in found)], np.uint32)
-        self.least, self.largest = ends.view(np.float32).tolist()
-        energy = sum(one[2] for one in found)
+        energy = self._measure_range()
         if energy == 0 and not self.wide.any():
             return self._build_cells(np.float32(1), 0.0)[0]
         if not (math.isfinite(self.largest) and 2.0**-900 < energy < math.inf):
@@ -117,6 +112,24 @@ class CellSearch:
                 return None
             _, mean = self._estimate_error(step)
         return None
+
+    def cells_of(self, step: float) -> Cells | None:
+        """Build cells of a width; return None if the format cannot hold them."""
+        self._measure_range()
+        width = np.float32(step)
+        if not (math.isfinite(self.largest) and math.isfinite(width) and self._is_allowed_step(width)):
+            return None
+        _, mean = self._estimate_error(width)
+        return self._build_cells(width, mean)[0]
+
+    def _measure_range(self) -> float:
+        """Find the smallest and the largest magnitude; return the sum of the squares."""
+        from wirecodec.kernels.cpu.value import error_bounded
+
+        found = self._map_blocks(lambda part: error_bounded.measure_range(self.bits[part], self.wide[part]))
+        ends = np.array([min(one[0] for one in found), max(one[1] for one in found)], np.uint32)
+        self.least, self.largest = ends.view(np.float32).tolist()
+        return sum(one[2] for one in found)
 
     def _is_allowed_step(self, step: np.float32) -> bool:
         """Check that a step is large enough for the format."""

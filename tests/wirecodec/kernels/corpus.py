@@ -26,6 +26,7 @@ from tests.wirecodec.container.long_extensions import LONG, RECORDS, ROWS, with_
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import aligned, bits_of, read_only
 from wirecodec.cpu import stream
+from wirecodec.cpu.step import MIN_FUSED_SIZE
 from wirecodec.cpu.union import sum_sparse
 from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cpu import threads
@@ -242,10 +243,21 @@ def run_many(sink: Sink) -> None:
             blob = wc.encode_many(named, scheme)
             wc.decode_add(blob, sums, scale=0.5)
             compressor = wc.Compressor(scheme)
-            for each in (blob, *(compressor.compress(named) for _ in range(3))):
+            corrected = wc.Compressor(scheme, feedback=wc.MomentumCorrection(nesterov=value == "raw"), clip=1)
+            steps = (one.compress(named) for one in (compressor, corrected) for _ in range(3))
+            for each in (blob, *steps):
                 sink(each)
                 sink(np.concatenate([tensor.values for tensor in wc.decode_many(each).values()]))
             sink(np.concatenate(list(sums.values())))
+        for rule in (
+            wc.ErrorFeedback(decay=0.5),
+            wc.MomentumCorrection(),
+            wc.MomentumCorrection(nesterov=True),
+        ):
+            compressor = wc.Compressor("topk(0.01) | rice | qsgd", feedback=rule)
+            for _ in range(2):
+                sink(compressor.compress({"w": rng.laplace(size=MIN_FUSED_SIZE + 65).astype(dtype)}))
+            sink(compressor.residual("w"))
 
 
 def run_streams(sink: Sink) -> None:

@@ -96,13 +96,13 @@ def test_selection_is_the_definition(selector: Any, dtype: np.dtype[Any]) -> Non
 
 
 def test_every_selector_has_a_definition() -> None:
-    """SIDCo is defined by its threshold, in tests/wirecodec/select/test_sidco.py."""
-    assert {type(selector) for selector in EXPECTED} == set(SELECTORS.values()) - {wc.SIDCo}
+    """SIDCo is defined by its threshold, and Budget by its bytes, in tests of their own."""
+    assert {type(selector) for selector in EXPECTED} == set(SELECTORS.values()) - {wc.SIDCo, wc.Budget}
 
 
 def example(name: str, ratio: float = 0.05) -> Any:
     """Return a selector with that name."""
-    given = {"ratio": ratio, "chunk": 30, "t": 0.5}
+    given = {"ratio": ratio, "chunk": 30, "t": 0.5, "bits": 20 * ratio}
     cls = SELECTORS[name]
     fields = {f.name for f in dataclasses.fields(cls)}
     return cls(**{key: value for key, value in given.items() if key in fields})
@@ -196,6 +196,8 @@ def test_other_parameters_are_checked() -> None:
         lambda: wc.ChunkTopK(0.1, 2.5),
         lambda: wc.DGC(10**400),
         lambda: wc.AdaComp(0),
+        lambda: wc.Budget(0),
+        lambda: wc.Budget(65),
         lambda: wc.AdaComp(50, factor=0.5),
         lambda: wc.AdaComp(50, factor=float("inf")),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -254,9 +255,28 @@ def test_symbols_cover_all_numbers() -> None:
 
 def test_parameter_out_of_range() -> None:
     assert wc.ErrorBounded(np.float32(0.1)).error == 0.1
-    for wrong in (0, 1, -0.1, 2.0, float("nan"), "0.1", None, True):
+    for wrong in (0, 1, -0.1, 2.0, float("nan"), "0.1", True):
         with pytest.raises(wc.EncodeError, match="error-bounded: error is"):
             wc.ErrorBounded(wrong)
+
+
+def test_without_an_argument_the_error_is_one_per_cent() -> None:
+    x = np.random.default_rng(0).laplace(size=5000).astype(np.float32)
+    assert np.array_equal(wc.ErrorBounded().encode(x, 0), wc.ErrorBounded(error=0.01).encode(x, 0))
+
+
+@pytest.mark.parametrize("step", [0.03, 0.5, 7.0])
+def test_given_step(step: float, dtype: np.dtype[Any]) -> None:
+    """Cells have the given width, from the least magnitude on; none of their values is far from its cell."""
+    x = (2 + np.random.default_rng(1).laplace(size=4000) ** 2).astype(dtype)
+    section = wc.ErrorBounded().encode_with_step(x, step)
+    form, first, width = struct.unpack("<Bff", section[:9].tobytes())
+    assert form in (1, 2)
+    assert width == np.float32(step)
+    decoded = wc.ErrorBounded.decode(section, x.size, dtype, wc.DecodeLimits()).astype(np.float64)
+    rounding = np.abs(x.astype(np.float64)) * float(np.finfo(np.float32).eps if dtype.itemsize > 2 else 2**-8)
+    low = first if form == 2 else 0
+    assert np.all(np.abs(decoded - x.astype(np.float64)) <= max(step, low) * 1.0001 + rounding)
 
 
 @pytest.mark.nightly

@@ -26,12 +26,14 @@ class Context:
         gradient: this step's gradient, in the tensor's type; None if the tensor is the gradient.
         state: returned by the tensor's last selection, or None.
         last: the last step's search for the top k, or None.
+        header: bytes of the container's header that count for this tensor.
     """
 
     seed: int = 0
     gradient: DeviceFlat | None = None
     state: Any = None
     last: LastTop | None = None
+    header: int = 0
 
 
 def select_all_finite(device: Device, flat: DeviceFlat) -> DeviceSupport:

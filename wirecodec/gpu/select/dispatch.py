@@ -56,7 +56,9 @@ def choose(
     host, gradient = copy_to_host(device, flat), None
     if context.gradient is not None:
         gradient = host.data if context.gradient is flat else copy_to_host(device, context.gradient).data
-    return cpu.choose(host, scheme, gradient=gradient, state=context.state, seed=context.seed)
+    return cpu.choose(
+        host, scheme, gradient=gradient, state=context.state, seed=context.seed, header=context.header
+    )
 
 
 def has_kernels(selector: Any, size: int) -> bool:

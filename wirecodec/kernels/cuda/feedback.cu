@@ -60,6 +60,30 @@ INLINE void lowpass(const F* x, const F* residual, const u32* indices, const F* 
   left[at] = is_finite(rest) ? rest : 0;
 }
 
+// Computes out = keep · before + factor · gradient, and ahead = keep · out + factor · gradient if `ahead` is not null.
+// A null `before` adds nothing. If a result is not finite, `bad[0]` is set.
+template <class F>
+INLINE void momentum(const F* gradient, const F* before, u32 size, F keep, F factor, F* out, F* ahead, u32* bad) {
+  const u32 i = THREAD;
+  if (i >= size) return;
+  const F g = factor * gradient[i];
+  const F u = before ? keep * before[i] + g : g;
+  out[i] = u;
+  bool finite = is_finite(u);
+  if (ahead) {
+    const F next = keep * u + g;
+    ahead[i] = next;
+    finite = finite && is_finite(next);
+  }
+  if (!finite) bad[0] = 1;
+}
+
+// Sets left[indices[i]] to 0; all elements if `indices` is null.
+template <class F> INLINE void clear_at(F* left, const u32* indices, u32 size) {
+  const u32 i = THREAD;
+  if (i < size) left[indices ? indices[i] : i] = 0;
+}
+
 #define FEEDBACK(F, suffix)                                                                                   \
   KERNEL add_##suffix(const u64* enabled, const F* gradient, const F* residual, u32 size, F* out, u32* bad) { \
     add<F>(enabled, gradient, residual, size, out, bad);                                                      \
@@ -71,7 +95,12 @@ INLINE void lowpass(const F* x, const F* residual, const u32* indices, const F* 
   KERNEL lowpass_##suffix(const F* x, const F* residual, const u32* indices, const F* sent, u32 size,         \
                           u64 beta, u64 keep, F* left) {                                                      \
     lowpass<F>(x, residual, indices, sent, size, number<F>(beta), number<F>(keep), left);                     \
-  }
+  }                                                                                                           \
+  KERNEL momentum_##suffix(const F* gradient, const F* before, u32 size, u64 keep, u64 factor, F* out,        \
+                           F* ahead, u32* bad) {                                                              \
+    momentum<F>(gradient, before, size, number<F>(keep), number<F>(factor), out, ahead, bad);                 \
+  }                                                                                                           \
+  KERNEL clear_at_##suffix(F* left, const u32* indices, u32 size) { clear_at<F>(left, indices, size); }
 
 FEEDBACK(float, f32)
 FEEDBACK(double, f64)

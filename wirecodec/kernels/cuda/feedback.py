@@ -12,7 +12,7 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.select import Selected
 
-__all__ = ["add", "clamp", "filter_residual", "restore", "subtract"]
+__all__ = ["accumulate_momentum", "add", "clamp", "clear_at", "filter_residual", "restore", "subtract"]
 
 _MAX_BLOCKS = 2048
 """With more work than this many blocks do, each block does more."""
@@ -79,6 +79,37 @@ def filter_residual(
     rounded = (_bits(weight, left.dtype) for weight in weights)
     given = x, residual, indices, sent, np.uint32(size), *rounded, left
     device.launch("feedback", _name("lowpass", left), blocks_for(size, THREADS), *given)
+
+
+def accumulate_momentum(
+    device: Device, gradient: Any, before: Any, weights: tuple[float, float], out: Any, ahead: Any
+) -> Any:
+    """Compute out = keep · before + factor · gradient, and ahead = keep · out + factor · gradient.
+
+    Args:
+        device: where the arrays are.
+        gradient: (n,).
+        before: (n,) the old momentum; None adds nothing.
+        weights: keep and factor, rounded to their type.
+        out: (n,).
+        ahead: (n,), or None if it is not wanted.
+
+    Returns (1,) u32, whether a result is not finite.
+    """
+    bad = device.empty(1, np.uint32)
+    device.clear(bad)
+    size, rounded = np.uint32(gradient.size), (_bits(weight, out.dtype) for weight in weights)
+    given = gradient, before, size, *rounded, out, ahead, bad
+    device.launch("feedback", _name("momentum", out), blocks_for(gradient.size, THREADS), *given)
+    return bad
+
+
+def clear_at(device: Device, left: Any, indices: Any) -> None:
+    """Set left[indices] to 0; ``indices`` is (k,) u32, or None for all."""
+    size = left.size if indices is None else indices.size
+    if size:
+        name, blocks = _name("clear_at", left), blocks_for(size, THREADS)
+        device.launch("feedback", name, blocks, left, indices, np.uint32(size))
 
 
 def restore(device: Device, selected: Selected, rest: Any) -> None:

@@ -1,0 +1,195 @@
+"""What a tensor adds to its residual in a step: its gradient, clipped, with momentum if that is corrected.
+
+    u' = momentum * u + c * g        addend = u'        (momentum * u' + c * g with nesterov)
+
+c is the factor of local clipping. Products and sums are rounded one by one. ``wirecodec.gpu.momentum``
+computes the same bits on a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array, aligned, bits_of, read_only
+from wirecodec.errors import EncodeError
+from wirecodec.select.topk_fused_residual import Terms
+from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
+from wirecodec.settings.scheme import sends_all
+from wirecodec.sparse import SparseTensor
+from wirecodec.step import TensorJob
+
+__all__ = [
+    "Addend",
+    "add_momentum",
+    "clip_factor",
+    "decay_residual",
+    "is_masked",
+    "make_terms",
+    "stop_momentum",
+    "sum_squares",
+]
+
+MIN_ELEMENTS_PER_THREAD = 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class Addend:
+    """What a tensor adds to its residual.
+
+    Attributes:
+        data: (size,) float32 or float64.
+        momentum: (size,) the next momentum, of the same type; None without one. It may be ``data``.
+        finite: whether all elements are finite, as far as is known.
+    """
+
+    data: Array
+    momentum: Array | None = None
+    finite: bool = False
+
+
+def add_momentum(job: TensorJob, gradient: Array, factor: float) -> Addend:
+    """Multiply a gradient by the factor of clipping, and add the momentum of its feedback.
+
+    Args:
+        job: the tensor's settings and state.
+        gradient: (size,) of a carried float type.
+        factor: of clipping, at most 1.
+
+    A result beyond the range of its type is clamped. Inf or NaN of the gradient stays, to be reported later.
+
+    Raises EncodeError if the momentum has another size.
+    """
+    rule, before = job.feedback, job.momentum
+    types = [x.dtype for x in (job.residual, before) if x is not None]
+    dtype = np.result_type(gradient.dtype, np.float32, *types)
+    g: Array = gradient.astype(dtype, copy=False)
+    if not isinstance(rule, MomentumCorrection):
+        return Addend(g if factor == 1 else g * dtype.type(factor))
+    if before is not None and before.size != g.size:
+        raise EncodeError(f"the gradient has {g.size} elements; its momentum has {before.size}")
+    u = _take_memory(job.spare_momentum, g.size, dtype)
+    ahead = np.empty(g.size if rule.nesterov else 0, dtype)
+    old = np.empty(0, dtype) if before is None else before.astype(dtype, copy=False)
+    factors = np.array([rule.momentum, factor], dtype)
+    finite = _accumulate(g, old, factors, rule.nesterov, u, ahead)
+    if not finite:
+        largest = np.finfo(dtype).max
+        for x in (u, ahead) if rule.nesterov else (u,):
+            np.copyto(x, np.clip(x, -largest, largest), where=np.isfinite(g))
+    return Addend(ahead if rule.nesterov else u, u, finite)
+
+
+def _accumulate(g: Array, old: Array, factors: Array, nesterov: bool, u: Array, ahead: Array) -> bool:
+    """Run the kernel on threads."""
+    from wirecodec.kernels.cpu.select import momentum
+    from wirecodec.kernels.cpu.threads import map_ranges
+
+    unit = 64  # elements, so that no two threads write to one cache line
+
+    def run(first: int, last: int) -> bool:
+        part = slice(first * unit, last * unit)
+        given = read_only(g[part]), read_only(old[part]), factors, nesterov, u[part], ahead[part]
+        return bool(momentum.accumulate(*given))
+
+    return all(map_ranges(run, -(-g.size // unit), MIN_ELEMENTS_PER_THREAD // unit)) if g.size else True
+
+
+def _take_memory(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
+    """Return the spare array if it fits, else a new one."""
+    if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
+        return aligned(size, dtype)
+    return spare
+
+
+def make_terms(job: TensorJob, gradient: Array, factor: float) -> Terms | None:
+    """Return the terms of gradient, momentum and residual, for a selector that adds them itself.
+
+    Returns None if there is nothing but gradient and residual, or the arrays differ in type or size.
+    """
+    from wirecodec.kernels.cpu.select import momentum
+
+    rule, before = job.feedback, job.momentum
+    given = [gradient, job.residual]
+    keep, decay, form = 0.0, 1.0, momentum.PLAIN
+    if isinstance(rule, MomentumCorrection):
+        form = momentum.NESTEROV if rule.nesterov else momentum.HEAVY_BALL
+        keep = rule.momentum
+        given.append(before)
+    elif isinstance(rule, ErrorFeedback):
+        decay = rule.decay
+    if form == momentum.PLAIN and decay == factor == 1:
+        return None
+    if any(x is None or (x.dtype, x.size) != (gradient.dtype, gradient.size) for x in given):
+        return None
+    if gradient.dtype not in (np.float32, np.float64):
+        return None
+    none = np.empty(0, gradient.dtype)
+    after = (
+        none if form == momentum.PLAIN else _take_memory(job.spare_momentum, gradient.size, gradient.dtype)
+    )
+    factors = np.array([keep, factor, decay])
+    old = none if form == momentum.PLAIN else before
+    return Terms(gradient, job.residual, old, after, factors, form)
+
+
+def stop_momentum(job: TensorJob, addend: Addend, sent: SparseTensor) -> Array | None:
+    """Return the next momentum: 0 where something was sent if the feedback masks, and where it is not finite.
+
+    Overwrites the addend's momentum.
+    """
+    u = addend.momentum
+    if u is None:
+        return None
+    if is_masked(job):
+        u[... if sent.is_full else sent.indices] = 0
+    if not addend.finite:
+        u[~np.isfinite(u)] = 0  # NaN and Inf were delivered; a momentum would keep them for ever
+    return u
+
+
+def is_masked(job: TensorJob) -> bool:
+    """Tell whether the momentum of elements that are sent becomes 0."""
+    rule, scheme = job.feedback, job.scheme
+    if not (isinstance(rule, MomentumCorrection) and rule.masking):
+        return False
+    return scheme.transform is None and not sends_all(scheme)
+
+
+def decay_residual(job: TensorJob) -> Array | None:
+    """Return the residual times its decay, or None if there is none."""
+    residual, rule = job.residual, job.feedback
+    if residual is None or not isinstance(rule, ErrorFeedback) or rule.decay == 1:
+        return None if residual is None else np.asarray(residual)
+    decayed: Array = residual * residual.dtype.type(rule.decay)
+    return decayed
+
+
+def sum_squares(x: Array) -> float:
+    """Return Σ x² of a flat array, in binary64 and in the fixed order of ``kernels.cpu.select.sums``."""
+    from wirecodec.kernels.cpu.select import sums
+
+    wide = x.astype(np.result_type(x.dtype, np.float32), copy=False)
+    return float(sums.sum_and_squares(read_only(bits_of(wide)))[1]) if x.size else 0.0
+
+
+def clip_factor(squares: Iterable[float], bound: float | None) -> float:
+    """Return the factor that limits the norm of a whole model.
+
+    Args:
+        squares: Σ x² of each gradient, in the order of keys.
+        bound: largest norm; None for no limit.
+
+    Returns min(1, bound / norm); 1 if the norm is not finite, so that NaN and Inf are reported as such.
+    """
+    if bound is None:
+        return 1.0
+    total = 0.0
+    for one in squares:
+        total += one
+    norm = math.sqrt(total) if math.isfinite(total) else math.inf
+    return bound / norm if math.isfinite(norm) and norm > bound else 1.0

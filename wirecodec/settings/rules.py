@@ -1,0 +1,121 @@
+"""Rules: which setting belongs to which tensor, by name, number of axes and size.
+
+The keys of a mapping of schemes, feedbacks or ratios are globs on names, or Rules. The first match applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import prod
+from typing import Any, TypeAlias, TypeVar
+
+from wirecodec.errors import EncodeError
+from wirecodec.validation import as_integer, set_fields
+
+__all__ = ["Key", "Rule", "find_key", "find_match", "key_text"]
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Key of a mapping that matches tensors by name, number of axes and number of elements.
+
+    Args:
+        glob: pattern of the name, as a plain key is.
+        ndim: number of axes, or a tuple of numbers; None for any. A bias has 1, the weight of a
+            linear layer or an embedding 2, that of a convolution over images 4.
+        min_size: fewest elements; None for any.
+        max_size: most elements; None for any.
+
+    Raises:
+        EncodeError: if an argument is out of range.
+
+    Examples:
+        >>> import wirecodec as wc
+        >>> schemes = {wc.Rule(ndim=(0, 1)): "all | raw-index | raw", "*": "topk(0.01) | rice | qsgd"}
+        >>> wc.Compressor(schemes).scheme("fc.bias", (10,)).select
+        All()
+    """
+
+    glob: str = "*"
+    ndim: int | tuple[int, ...] | None = None
+    min_size: int | None = None
+    max_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.glob, str):
+            raise EncodeError(f"rule: glob is {self.glob!r}; it must be a string")
+        if isinstance(self.ndim, tuple | list):
+            set_fields(self, ndim=tuple(as_integer(n, "rule: ndim") for n in self.ndim))
+        elif self.ndim is not None:
+            set_fields(self, ndim=as_integer(self.ndim, "rule: ndim"))
+        for name in ("min_size", "max_size"):
+            if (value := getattr(self, name)) is not None:
+                set_fields(self, **{name: as_integer(value, f"rule: {name}")})
+
+    def __str__(self) -> str:
+        fields = [f"{name}={value!r}" for name, value in vars(self).items() if value not in (None, "*")]
+        return f"Rule({', '.join(fields)})"
+
+    @property
+    def needs_shape(self) -> bool:
+        """Whether a name alone does not decide."""
+        return (self.ndim, self.min_size, self.max_size) != (None, None, None)
+
+    def matches(self, name: str, shape: tuple[int, ...] | None) -> bool:
+        """Tell whether a tensor matches. Raises EncodeError if its shape is needed and not known."""
+        if not _match_name(name, self.glob):
+            return False
+        if not self.needs_shape:
+            return True
+        if shape is None:
+            raise EncodeError(f"{self} needs the tensor's shape, which is not known here", tensor=name)
+        axes = (self.ndim,) if isinstance(self.ndim, int) else self.ndim
+        size = prod(shape)
+        return (
+            (axes is None or len(shape) in axes)
+            and (self.min_size is None or size >= self.min_size)
+            and (self.max_size is None or size <= self.max_size)
+        )
+
+
+Key: TypeAlias = Any
+"""A glob or a Rule. Type checkers take no {str: …} for a mapping of their union."""
+
+
+def find_key(name: str, shape: tuple[int, ...] | None, mapping: Mapping[Any, Any]) -> Key | None:
+    """Return the first key that matches a tensor, or None."""
+    for key in mapping:
+        if key.matches(name, shape) if isinstance(key, Rule) else _match_name(name, key):
+            found: Key = key
+            return found
+    return None
+
+
+def find_match(name: str, shape: tuple[int, ...] | None, mapping: Mapping[Any, V], what: str) -> V:
+    """Return the value of the first key that matches a tensor; raise EncodeError if none does.
+
+    Args:
+        name: the tensor's name. A glob that is equal to it matches, even if it has the characters of globs.
+        shape: the tensor's shape, which some Rules need; None if it is not known.
+        mapping: {glob or Rule: value}.
+        what: kind of the values, for the message.
+    """
+    key = find_key(name, shape, mapping)
+    if key is None:
+        keys = ", ".join(repr(key) if isinstance(key, str) else str(key) for key in mapping)
+        word = "globs" if all(isinstance(key, str) for key in mapping) else "keys"
+        raise EncodeError(f"no {what} matches; the {word} are {keys}", tensor=name)
+    return mapping[key]
+
+
+def key_text(key: Key) -> str:
+    """Format a key so that equal keys, and no others, have equal texts."""
+    return key if isinstance(key, str) else str(key)
+
+
+def _match_name(name: str, glob: str) -> bool:
+    return glob in ("*", name) or fnmatchcase(name, glob)
