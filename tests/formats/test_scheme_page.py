@@ -150,7 +150,9 @@ def test_canonical_strings_follow_the_grammar() -> None:
         assert str(wc.Scheme.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["topk(0.01)", "topk(0.01) | rice", "a|b|c|d|e", "Topk|rice|raw", "a|b()c|d"])
+@pytest.mark.parametrize(
+    "text", ["topk(0.01)", "topk(0.01) | rice", "a|b|c|d|e", "Topk|rice|raw", "a|b()c|d"]
+)
 def test_other_texts_do_not(text: str) -> None:
     assert not is_scheme(text)
     with pytest.raises(wc.EncodeError):
