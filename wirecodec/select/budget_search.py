@@ -22,20 +22,44 @@ from wirecodec.sparse import index_dtype
 
 __all__ = ["search"]
 
-SAMPLE_LINES, LINE = 1024, 16
-"""Cache lines of a sample, and elements of each."""
-SEGMENTS, SEGMENT_CANDIDATES = 32, 32_768
-"""Segments that are encoded for a prediction, and the candidates in all of them."""
-AIM, LEAST, MIN_ROOM = 0.99, 0.975, 16
-"""Parts of the budget at which the search aims, and which it accepts; bytes below which it always ends."""
+SAMPLE_LINES, MAX_SAMPLE_LINES, LINE = 1024, 8192, 16
+"""Least and largest number of cache lines of a sample, and elements of each."""
+ELEMENTS_PER_LINE = 4096
+"""Elements of a tensor for which a sample has one line."""
+MODEL_VALUES = 1024
+"""Magnitudes, evenly spaced by rank, that the model of the bytes looks at."""
+SEGMENTS, SEGMENT_CANDIDATES, SEGMENT_DIVISOR = 64, 32_768, 16
+"""Segments that are encoded for a prediction, and the candidates in all of them: a number, or a fraction."""
+MIN_ROOM = 16
+"""Bytes below which a search ends."""
 MAX_TRIES = 8
+POWER = 0.85
+"""Typical power of the count with which the bytes grow."""
 JUMPS = 6
 """Counts that are tried above the largest one found, up to half as many again."""
-SMALL_BUDGET = 4096
+SMALL_BUDGET = 512
 """Bytes up to which these counts are always tried."""
-CANDIDATE_MARGIN = 1.5
+MARGIN, LARGE_MARGIN, LARGE_COUNT = 1.5, 1.2, 2**18
+"""Candidates per element of the first count; the second applies from the third number of elements."""
 MIN_STEP = 2.0**-96
 """Smallest step that is not 0; ``error-bounded`` allows 2^-100."""
+
+
+@dataclass(frozen=True)
+class _Band:
+    """Parts of the budget that a search spends.
+
+    Attributes:
+        aim: at which it aims.
+        least: which it accepts.
+    """
+
+    aim: float
+    least: float
+
+
+SMALL_BAND, LARGE_BAND = _Band(0.99, 0.98), _Band(0.982, 0.958)
+"""Bands of tensors of few candidates, and of those for which a second measurement takes long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +100,8 @@ def search(x: Array, capacity: int, costs: Costs, what: str) -> Selection:
         require_finite(x, what)
     guess = _guess_count(sample, x.size, budget)
     while True:
-        candidates = _collect(x, min(x.size, int(guess * CANDIDATE_MARGIN) + 256), what)
+        margin = MARGIN if guess < LARGE_COUNT else LARGE_MARGIN
+        candidates = _collect(x, min(x.size, int(guess * margin) + 256), what)
         found = _fit(candidates, budget, costs, guess)
         if found is not None:
             return found.selection()
@@ -112,20 +137,22 @@ class _Candidates:
         return _Chosen(indices, values, self.size, step if takes_step else None)
 
     def segments(self) -> tuple[_Candidates, float]:
-        """Return the candidates in a part of the tensor as a tensor of its own, and the part's fraction."""
-        length = max(1, int(self.size * SEGMENT_CANDIDATES / self.values.size / SEGMENTS))
+        """Return the candidates in a part of the tensor as a tensor of its own, and their fraction of all."""
+        wanted = max(SEGMENT_CANDIDATES, self.values.size // SEGMENT_DIVISOR)
+        length = max(1, int(self.size * wanted / self.values.size / SEGMENTS))
         starts = np.arange(SEGMENTS) * (self.size - length) // (SEGMENTS - 1)
         size = SEGMENTS * length
         if self.indices is None:
             values = np.concatenate([self.values[start : start + length] for start in starts.tolist()])
-            return _Candidates(size, None, values), size / self.size
+            part = _Candidates(size, None, values)
+            return part, part.nonzero / self.nonzero
         edges = np.stack([starts, starts + length]).astype(self.indices.dtype)
         begins, ends = np.searchsorted(self.indices, edges).tolist()
         shifts = (starts - np.arange(SEGMENTS) * length).tolist()
         indices = [self.indices[a:b] - shift for a, b, shift in zip(begins, ends, shifts, strict=True)]
         values = np.concatenate([self.values[a:b] for a, b in zip(begins, ends, strict=True)])
         part = _Candidates(size, np.concatenate(indices).astype(index_dtype(size)), values)
-        return part, size / self.size
+        return part, part.nonzero / self.nonzero
 
 
 def _collect(x: Array, count: int, what: str) -> _Candidates:
@@ -142,13 +169,13 @@ def _collect(x: Array, count: int, what: str) -> _Candidates:
 
 def _fit(candidates: _Candidates, budget: int, costs: Costs, guess: float) -> _Chosen | None:
     """Return the selection that spends the budget, or None if more candidates are needed."""
+    band = SMALL_BAND
     if candidates.values.size >= 2 * SEGMENT_CANDIDATES:
+        band = LARGE_BAND
         part, fraction = candidates.segments()
         if part.nonzero:
-            trial = _Trial(part, costs, budget * fraction)
-            trial.search_count(guess * fraction)
-            guess = trial.best.values.size / fraction
-    trial = _Trial(candidates, costs, budget)
+            guess = _Trial(part, costs, budget * fraction, band).predict_count(guess * fraction) / fraction
+    trial = _Trial(candidates, costs, budget, band)
     trial.search_count(guess)
     if trial.has_room and trial.count == trial.most and not candidates.complete:
         return None
@@ -166,10 +193,11 @@ class _Trial:
         candidates: among which elements are selected.
         costs: measure the selections.
         budget: bytes.
+        band: parts of the budget to spend.
     """
 
-    def __init__(self, candidates: _Candidates, costs: Costs, budget: float) -> None:
-        self.candidates, self.costs, self.budget = candidates, costs, budget
+    def __init__(self, candidates: _Candidates, costs: Costs, budget: float, band: _Band) -> None:
+        self.candidates, self.costs, self.budget, self.band = candidates, costs, budget, band
         self.most = candidates.nonzero
         self.best, self.spent = candidates.top(0, False), 0
 
@@ -181,7 +209,7 @@ class _Trial:
     @property
     def has_room(self) -> bool:
         """Whether the best selection leaves more of the budget than a search accepts."""
-        return self.spent < min(LEAST * self.budget, self.budget - MIN_ROOM)
+        return self.spent < min(self.band.least * self.budget, self.budget - MIN_ROOM)
 
     def measure(self, count: int, shrink: float = 1.0) -> int:
         """Measure the ``count`` largest elements; keep them if they fit the budget."""
@@ -191,26 +219,40 @@ class _Trial:
             self.best, self.spent = chosen, spent
         return spent
 
+    def predict_count(self, guess: float) -> float:
+        """Return the count at which the search aims, from two measurements at most."""
+        k = min(max(round(guess), 1), self.most)
+        first = self.measure(k)
+        wanted = self._scale_count(k, first, POWER)
+        again = min(max(round(wanted), 1), self.most)
+        if abs(again - k) * 50 <= k:
+            return wanted
+        second = self.measure(again)
+        return self._scale_count(again, second, _power((k, first), (again, second)))
+
     def search_count(self, guess: float) -> None:
         """Search the largest number of elements that fits the budget, from a guess."""
-        low, low_bytes, high, high_bytes = 0, 0, self.most + 1, math.inf
-        aim = AIM * self.budget
-        k = min(max(int(guess), 1), self.most)
-        for _ in range(MAX_TRIES):
-            if not low < k < high:
-                break
+        low, high = (0, 0), (self.most + 1, 0)  # counts and bytes; below and above the budget
+        k = min(max(round(guess), 1), self.most)
+        for n in range(MAX_TRIES):
             spent = self.measure(k)
             if spent <= self.budget:
-                low, low_bytes = k, spent
+                low = k, spent
                 if not self.has_room:
                     break
             else:
-                high, high_bytes = k, spent
-            if high > self.most:  # extrapolate
-                k = min(self.most, max(low + 1, int(low * min(aim / max(low_bytes, 1), 4.0))))
-            else:
-                part = min(max((aim - low_bytes) / (high_bytes - low_bytes), 0.02), 0.98)
-                k = min(max(low + int((high - low) * part), low + 1), high - 1)
+                high = k, spent
+            if high[0] - low[0] < 2:
+                break
+            power = _power(low, high) if low[0] and high[1] else POWER
+            k = round(self._scale_count(k, spent, power))
+            margin = (high[0] - low[0]) // (50 if n < MAX_TRIES // 2 else 4) if low[0] and high[1] else 0
+            k = min(max(k, low[0] + max(margin, 1)), high[0] - max(margin, 1))
+
+    def _scale_count(self, count: int, spent: int, power: float) -> float:
+        """Return the count at which the search aims if bytes grow with a power of the count."""
+        ratio: float = (self.band.aim * self.budget / max(spent, 1)) ** (1 / power)
+        return count * min(max(ratio, 0.125), 4.0)
 
     def search_beyond(self) -> None:
         """Search larger counts that fit the budget.
@@ -240,18 +282,27 @@ class _Trial:
 
     def _missing_octaves(self) -> float:
         """Return by how many octaves a smaller step spends the rest of the budget: a bit per value each."""
-        return max(8 * (AIM * self.budget - self.spent) / self.count, 0.01)
+        return max(8 * (self.band.aim * self.budget - self.spent) / self.count, 0.01)
+
+
+def _power(one: tuple[int, int], other: tuple[int, int]) -> float:
+    """Return the power of the count with which the bytes grow between two measurements."""
+    (k, spent), (m, more) = one, other
+    if k == m or min(spent, more) < 1:
+        return POWER
+    return min(max(math.log(more / spent) / math.log(m / k), 0.4), 2.0)
 
 
 def _guess_count(sample: Array, size: int, budget: int) -> float:
     """Return how many of a tensor's ``size`` elements fit the budget, by a model of a sample."""
-    magnitudes = np.sort(np.abs(widen(sample).astype(np.float64)))[::-1]
+    magnitudes = np.sort(np.abs(widen(sample)))[::-1]
     n, scale = magnitudes.size, size / magnitudes.size
     low, high = 0, n
     while high - low > max(1, low // 64):
         k = (low + high + 1) // 2
-        threshold, density = magnitudes[k - 1], k / n
-        each = bits_per_value(magnitudes[:k], threshold, threshold * step_ratio(density))
+        threshold, density = float(magnitudes[k - 1]), k / n
+        some = magnitudes[: k : max(1, k // MODEL_VALUES)].astype(np.float64)
+        each = bits_per_value(some, threshold, threshold * step_ratio(density))
         if size * index_bits(density) + each * k * scale <= 8 * budget:
             low = k
         else:
@@ -261,10 +312,11 @@ def _guess_count(sample: Array, size: int, budget: int) -> float:
 
 def _sample(x: Array) -> Array:
     """Return elements of ``x`` from evenly spread cache lines, or all if they are few."""
-    if x.size <= 4 * SAMPLE_LINES * LINE:
+    if x.size <= 2 * SAMPLE_LINES * LINE:
         return x
-    stratum = x.size // LINE // SAMPLE_LINES
-    number = np.arange(SAMPLE_LINES, dtype=np.uint64)
+    count = min(max(x.size // ELEMENTS_PER_LINE, SAMPLE_LINES), MAX_SAMPLE_LINES)
+    stratum = x.size // LINE // count
+    number = np.arange(count, dtype=np.uint64)
     offsets = (number * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(33)) % np.uint64(stratum)
     lines = x[: x.size // LINE * LINE].reshape(-1, LINE)
     sample: Array = lines[(number * np.uint64(stratum) + offsets).astype(np.int64)].reshape(-1)
