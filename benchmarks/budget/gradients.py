@@ -42,7 +42,7 @@ def draw_gradient(name: str, size: int, *, seed: int = 0) -> Floats:
 
 
 def _load(path: Path) -> Floats:
-    return np.load(path).reshape(-1).astype(np.float32)
+    return np.asarray(np.load(path).reshape(-1), np.float32)
 
 
 def _draw_residual(name: str) -> Floats:
@@ -51,7 +51,7 @@ def _draw_residual(name: str) -> Floats:
     for step in range(RESIDUAL_STEPS):
         compressor.compress({"w": draw_gradient(name, RESIDUAL_ELEMENTS, seed=step)})
     residual = np.asarray(compressor.residual("w"))
-    return draw_gradient(name, RESIDUAL_ELEMENTS, seed=RESIDUAL_STEPS) + residual
+    return np.asarray(draw_gradient(name, RESIDUAL_ELEMENTS, seed=RESIDUAL_STEPS) + residual, np.float32)
 
 
 def _draw_layers(size: int) -> Floats:

@@ -56,9 +56,7 @@ def square_error(x: Floats, decoded: Floats) -> float:
     return float(wide @ wide) / energy
 
 
-def measure_point(
-    gradient: str, x: Floats, family: str, scheme: str, *, asked: float | None = None
-) -> Point:
+def measure_point(gradient: str, x: Floats, family: str, scheme: str, *, asked: float | None = None) -> Point:
     """Encode and decode a gradient. Raises EncodeError if the scheme does not support it."""
     blob = wc.encode(x, scheme)
     error = square_error(x, np.asarray(wc.decode(blob).to_dense()).reshape(-1))

@@ -25,7 +25,7 @@ SELECTORS = (
     "dgc({})",
     "redsync({})",
     "gaussiank({})",
-    "chunk-topk({:.0f})",
+    "chunk-topk({}, chunk=4096)",
     "randomk({})",
 )
 SELECTOR_TAIL = "rice | error-bounded(error=0.3)"
@@ -73,15 +73,15 @@ def build_grid() -> Family:
     return _family(GRID, [f"topk({density:g}) | rice | {value}" for density in DENSITIES for value in values])
 
 
-def build_families(densities: Sequence[float] = DENSITIES) -> list[Family]:
-    """Return the other curves: value codecs after ``topk``, selectors, and all elements."""
+def build_families(part: slice = slice(None)) -> list[Family]:
+    """Return the other curves for a part of the densities: value codecs, selectors, and all elements."""
+    densities = DENSITIES[part]
     families = [
         _family(name, [f"topk({density:g}) | rice | {one}" for one in values for density in densities])
         for name, values in VALUES.items()
     ]
     for pattern in SELECTORS:
-        ratios = [1 / density for density in densities] if "chunk" in pattern else densities
-        schemes = [f"{pattern.format(ratio)} | {SELECTOR_TAIL}" for ratio in ratios]
+        schemes = [f"{pattern.format(density)} | {SELECTOR_TAIL}" for density in densities]
         families.append(_family(pattern.partition("(")[0], schemes))
     errors = np.geomspace(0.01, 0.95, 12)
     families.append(_family(ALL, [f"all | raw-index | error-bounded(error={error:.4f})" for error in errors]))
