@@ -9,6 +9,7 @@ in reads of the array, and steps under error feedback follow.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from benchmarks.common.timing import numba_threads
 
 __all__ = ["main", "measure"]
 
-ELEMENTS, QUICK_ELEMENTS = 1_000_000, 131_072
+ELEMENTS, QUICK_ELEMENTS = 262_144, 131_072
 SIZES = (65_536, 1_000_000, 26_000_000)
 """Elements of the arrays whose times are measured; a quick run omits the last."""
 
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = filter_by_name(list(gradients), options.only, str)
     gradients = {name: gradients[name] for name in names}
     families = _choose_families(options.quick)
+    load = os.getloadavg()[0]
     sizes = SIZES[:-1] if options.quick else SIZES
     with create_progress() as progress:
         steps = len(gradients) * (len(families) + 1) + len(sizes) * len(COST_BITS) + 1 + len(TAILS)
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         costs = measure_costs(sizes, step, 0.2 if options.quick else 1.0)
         runs = run_feedback(200 if options.quick else 1000, step)
     command = f"python -m {__package__}{' --quick' if options.quick else ''}"
-    text = report.format_page(points, bounds, costs, runs, command)
+    text = report.format_page(points, bounds, costs, runs, command, (load, os.getloadavg()[0]))
     print(text)
     if options.quick or options.data or options.only:
         print(PARTIAL_RUN)
@@ -93,9 +95,9 @@ def measure(
 
 
 def _choose_families(quick: bool) -> list[Family]:
-    """Return ``budget``, the grid and the other curves; a quick run has every third density of those."""
+    """Return ``budget``, the grid and the other curves, which have every second or fourth density."""
     budgets = [budget_family(index) for index in INDEX_CODECS]
-    others = build_families(slice(None, None, 3)) if quick else build_families()
+    others = build_families(slice(None, None, 4 if quick else 2))
     return [*budgets, build_grid(), *others]
 
 

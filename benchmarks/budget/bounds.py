@@ -48,9 +48,9 @@ class Bound:
     inner: float
 
     def at(self, bits: float) -> float:
-        """Return the least relative squared error at some bits per element."""
-        pairs = zip(self.slopes, self.intercepts, strict=True)
-        return self.inner + max((intercept - bits) / slope for slope, intercept in pairs)
+        """Return the least relative squared error at some bits per element; NaN beyond the steepest slope."""
+        limits = [(one - bits) / slope for slope, one in zip(self.slopes, self.intercepts, strict=True)]
+        return self.inner + max(limits) if limits[-1] < max(limits) else math.nan
 
 
 def fit_shape(x: Floats) -> float:
@@ -87,8 +87,8 @@ def _discretise(shape: float, size: int) -> tuple[Doubles, Doubles, float]:
     end = scale * gammainccinv(1 / shape, 0.5 / size) ** (1 / shape)
     if end > edges[-1]:
         edges = np.concatenate([edges, np.geomspace(edges[-1], end, TAIL + 1)[1:]])
-    chance = np.linspace(0, 1, 400_001)[1:-1]
-    tail = np.geomspace(0.5 / size, 2.5e-6, 2000)  # the largest magnitudes, densely
+    chance = np.linspace(0, 1, 40_001)[1:-1]
+    tail = np.geomspace(0.5 / size, 2.5e-5, 2000)  # the largest magnitudes, densely
     above = np.unique(np.concatenate([tail, chance]))[::-1]
     x = scale * gammainccinv(1 / shape, above) ** (1 / shape)
     weight = np.abs(np.gradient(above))

@@ -59,7 +59,12 @@ Norms are those of the residual, in norms of a gradient.
 
 
 def format_page(
-    points: Sequence[Point], bounds: Bounds, costs: Sequence[Cost], runs: Sequence[FeedbackRun], command: str
+    points: Sequence[Point],
+    bounds: Bounds,
+    costs: Sequence[Cost],
+    runs: Sequence[FeedbackRun],
+    command: str,
+    loads: tuple[float, float] = (0.0, 0.0),
 ) -> str:
     """Format the result page as Markdown.
 
@@ -69,10 +74,11 @@ def format_page(
         costs: times.
         runs: steps under error feedback, ``budget`` first.
         command: the command that made the page.
+        loads: the machine's load averages at the beginning and the end.
     """
     budgets = [point for point in points if is_budget(point)]
     parts = [
-        f"Command: `{command}`\n",
+        f"Command: `{command}`. Load average: {loads[0]:.1f} at the start, {loads[1]:.1f} at the end.\n",
         INTRODUCTION,
         "## Targets\n",
         format_targets(check_targets(points, costs, runs)),
@@ -122,7 +128,8 @@ def _format_bounds(points: Sequence[Point], bounds: Bounds) -> str:
         for bound, name in zip(pair, ("Laplace", f"p = {pair[1].shape:g}"), strict=True):
             for point in found:
                 limit = bound.at(point.bits)
-                cells.append((f"{gradient}, {name}", point.asked, f"{limit:.3g} · {point.error / limit:.2f}"))
+                text = "-" if math.isnan(limit) else f"{limit:.3g} · {point.error / limit:.2f}"
+                cells.append((f"{gradient}, {name}", point.asked, text))
     return format_markdown(["gradient, source", *_columns()], pivot_rows(cells, BITS))
 
 
