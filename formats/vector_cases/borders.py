@@ -12,11 +12,11 @@ from formats.reference import Context, Huffman, Mean, Row, assemble, reseal, wri
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_ID
 from formats.reference.table import CHUNK
+from formats.reference.writing.index.structured import pack_bits, write_stream
 from formats.reference.writing.map.packed import write_packed
 from formats.reference.writing.value.qsgd import write_qsgd
 from formats.vector_cases.case import Case, bad, exact, patch, sparse, valid, values_for
 from formats.vector_cases.parts import gapped, of_index, of_values
-from formats.vector_cases.structured import pack_bits, write_stream
 
 ONES = Mean()
 FOLLOWING = Row(1, 0, 2, 2, 1, 1, 1, value_section=b"\xff" * 8)
