@@ -34,11 +34,10 @@ class Sparse:
     indices: Array
     values: Array
 
-    def to_bytes(self) -> ByteArray:
-        """Return indices and values as bytes, in this machine's order."""
-        return np.concatenate(
-            [np.ascontiguousarray(part).view(np.uint8) for part in (self.indices, self.values)]
-        )
+    def to_bytes(self, d: int) -> ByteArray:
+        """Return the elements of a vector of ``d`` as bytes, in this machine's order."""
+        parts = [self.indices.astype(_index_type(d)), np.ascontiguousarray(self.values)]
+        return np.concatenate([part.view(np.uint8) for part in parts])
 
     @classmethod
     def from_bytes(cls, block: ByteArray, k: int, dtype: np.dtype[Any], d: int) -> Sparse:
@@ -47,10 +46,16 @@ class Sparse:
         Raises:
             ValueError: the indices do not ascend, or are out of range.
         """
-        indices = block[: 8 * k].copy().view(np.int64)
+        end = k * _index_type(d).itemsize
+        indices = block[:end].copy().view(_index_type(d)).astype(np.int64)
         if k and not (int(indices[0]) >= 0 and int(indices[-1]) < d and bool((np.diff(indices) > 0).all())):
             raise ValueError("gtop-k: indices of another rank do not ascend, or are out of range")
-        return cls(indices, block[8 * k :].copy().view(dtype))
+        return cls(indices, block[end:].copy().view(dtype))
+
+
+def _index_type(d: int) -> np.dtype[Any]:
+    """Return the type in which indices of a vector of ``d`` are sent."""
+    return np.dtype(np.uint32 if d <= 2**32 else np.int64)
 
 
 def merge(one: Sparse, other: Sparse, k: int) -> tuple[Sparse, Sparse]:
@@ -82,14 +87,14 @@ def merge_along_tree(channel: Channel, own: Sparse, d: int) -> tuple[Sparse, lis
         d: size of the vector.
     """
     n, rank, k, dtype = channel.size, channel.rank, own.indices.size, own.values.dtype
-    nbytes, dropped, here, step = k * (8 + dtype.itemsize), [], own, 1
+    nbytes, dropped, here, step = k * (_index_type(d).itemsize + dtype.itemsize), [], own, 1
     nothing: ByteArray = np.empty(0, np.uint8)
     while step < n:
         blocks, counts = [nothing] * n, [0] * n
         sender = rank % (2 * step) == step
         source = rank + step if rank % (2 * step) == 0 and rank + step < n else None
         if sender:
-            blocks[rank - step] = here.to_bytes()
+            blocks[rank - step] = here.to_bytes(d)
         if source is not None:
             counts[source] = nbytes
         received = alltoall_ragged(channel, blocks, counts)
@@ -97,5 +102,5 @@ def merge_along_tree(channel: Channel, own: Sparse, d: int) -> tuple[Sparse, lis
             here, rest = merge(here, Sparse.from_bytes(received[source], k, dtype, d), k)
             dropped.append(rest)
         step *= 2
-    found = broadcast(channel, here.to_bytes() if rank == 0 else nothing, nbytes, 0)
+    found = broadcast(channel, here.to_bytes(d) if rank == 0 else nothing, nbytes, 0)
     return Sparse.from_bytes(found, k, dtype, d), dropped

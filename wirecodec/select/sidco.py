@@ -157,7 +157,7 @@ class SIDCo:
         Args:
             x: (n,) any element type.
             gradient: unused.
-            state: (5,) or (6,) float64, the state of the faithful or the adaptive controller, or None.
+            state: (5,) or (7,) float64, the state of the faithful or the adaptive controller, or None.
             seed: unused.
 
         Returns a Selection with the next state.
@@ -219,9 +219,9 @@ class SIDCo:
                 control, indices.size / k, most=most, window=self.window, bounds=bounds
             )
             return indices, threshold, sidco_controller.save(control)
-        if control is None:
+        if control is None or control.ratio != self.ratio:
             least = min(self.stages or 1, most)
-            control = sidco_adaptive.begin(search, k, least=least, most=most, bounds=bounds)
+            control = sidco_adaptive.begin(search, k, self.ratio, least=least, most=most, bounds=bounds)
         indices, threshold = search.run_stages(control.stages, control.correction)
         control = sidco_adaptive.update(control, indices.size / k, window=self.window, bounds=bounds)
         return indices, threshold, sidco_adaptive.save(control)

@@ -5,17 +5,18 @@ alternates between two. Here the stages also have a correction c: they aim at c 
 
 - Without a state, ``begin`` tries 1 ... M_max stages on the tensor itself and takes the first whose count is
   within the bounds. If none is, it takes the best one and corrects c, at most ``_MAX_CORRECTIONS`` times.
+- The same if the ratio has changed, as in a warm-up.
 - With a state, the number of stages stays. If the mean of k̂/k over a window is out of bounds, c is divided by
   mean^gain. The gain halves if the error changes its sign, because c then went too far; it doubles, up to 1,
   if the error keeps its sign. A step of c is at most a factor of 4.
 
-Pure functions on a frozen value. As a selector's state, it is six float64.
+Pure functions on a frozen value. As a selector's state, it is seven float64.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class Adaptive:
     """State of one tensor's controller.
 
     Attributes:
+        ratio: that the stages were chosen for.
         stages: number of stages.
         correction: c.
         gain: exponent of the next correction, at most 1.
@@ -45,6 +47,7 @@ class Adaptive:
         total: sum of k̂/k over them.
     """
 
+    ratio: float
     stages: int
     correction: float = 1.0
     gain: float = 1.0
@@ -53,12 +56,15 @@ class Adaptive:
     total: float = 0.0
 
 
-def begin(search: ThresholdSearch, k: int, *, least: int, most: int, bounds: tuple[float, float]) -> Adaptive:
+def begin(
+    search: ThresholdSearch, k: int, ratio: float, *, least: int, most: int, bounds: tuple[float, float]
+) -> Adaptive:
     """Choose stages and correction for a tensor's first step.
 
     Args:
         search: of this step's magnitudes.
         k: elements to select.
+        ratio: k/n.
         least: the first number of stages to try.
         most: the last one.
         bounds: the smallest and the largest k̂/k to accept.
@@ -67,11 +73,11 @@ def begin(search: ThresholdSearch, k: int, *, least: int, most: int, bounds: tup
     for stages in range(least, most + 1):
         kept = search.count_after(stages) / k
         if bounds[0] <= kept <= bounds[1]:
-            return Adaptive(stages)
+            return Adaptive(ratio, stages)
         off = abs(math.log(max(kept, 1 / k)))
         if off < best_off:
             best, best_off, best_kept = stages, off, kept
-    control, kept = Adaptive(best), best_kept
+    control, kept = Adaptive(ratio, best), best_kept
     for _ in range(_MAX_CORRECTIONS):
         control = _correct(control, kept)
         kept = search.count_after(control.stages, control.correction) / k
@@ -105,15 +111,12 @@ def _correct(control: Adaptive, kept: float) -> Adaptive:
     step = min(max(gain * off, -_MAX_STEP), _MAX_STEP)
     correction = control.correction * math.exp(-step)
     correction = min(max(correction, 1 / _MAX_CORRECTION), _MAX_CORRECTION)
-    return Adaptive(control.stages, correction, gain, sign)
+    return Adaptive(control.ratio, control.stages, correction, gain, sign)
 
 
 def save(control: Adaptive) -> Array:
     """Return the controller as a selector's state."""
-    return np.array(
-        [control.stages, control.correction, control.gain, control.sign, control.seen, control.total],
-        np.float64,
-    )
+    return np.array(astuple(control), np.float64)
 
 
 def restore(state: Any) -> Adaptive | None:
@@ -124,11 +127,12 @@ def restore(state: Any) -> Adaptive | None:
     if state is None:
         return None
     found = np.asarray(state)
-    if found.shape != (6,) or found.dtype != np.float64:
-        raise EncodeError(f"sidco: state is {found.dtype} {found.shape}; it must be float64 (6,)")
-    stages, correction, gain, sign, seen, total = found.tolist()
+    if found.shape != (7,) or found.dtype != np.float64:
+        raise EncodeError(f"sidco: state is {found.dtype} {found.shape}; it must be float64 (7,)")
+    ratio, stages, correction, gain, sign, seen, total = found.tolist()
     if not (
-        1 <= stages <= 64
+        0 < ratio <= 1
+        and 1 <= stages <= 64
         and 0 < correction < math.inf
         and 0 < gain <= 1
         and sign in (-1, 0, 1)
@@ -138,4 +142,4 @@ def restore(state: Any) -> Adaptive | None:
         and seen == int(seen)
     ):
         raise EncodeError(f"sidco: state is {found.tolist()}; it must be one that a selection returned")
-    return Adaptive(int(stages), correction, gain, int(sign), int(seen), total)
+    return Adaptive(ratio, int(stages), correction, gain, int(sign), int(seen), total)

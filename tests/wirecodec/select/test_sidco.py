@@ -348,11 +348,12 @@ def test_the_first_nonfinite_is_reported(mode: str, dtype: np.dtype[Any], bad: f
         assert caught.value.position == at[0]
 
 
-def test_a_schedule_sets_the_ratio(rng: np.random.Generator) -> None:
-    compressor = wc.Compressor("sidco(0.01, sid=gp) | rice | raw", schedule=wc.WarmUp(2, start=0.25))
+@pytest.mark.parametrize("settings", ["sid=gp", "mode=adaptive, tolerance=0.12"])
+def test_a_schedule_sets_the_ratio(rng: np.random.Generator, settings: str) -> None:
+    compressor = wc.Compressor(f"sidco(0.01, {settings}) | rice | raw", schedule=wc.WarmUp(2, start=0.25))
     sizes = []
     for _ in range(3):
-        g = {"w": rng.laplace(size=20_000).astype(np.float32)}
+        g = {"w": rng.standard_t(3, 20_000).astype(np.float32)}
         sizes.append(wc.decode_many(compressor.compress(g))["w"].nnz)
     assert sizes == [pytest.approx(k, rel=0.06) for k in (5000, 1000, 200)]
 
