@@ -3,16 +3,18 @@
 `collectives` imports wirecodec's public names and this module, nothing else; another transport can do the
 same. Names that take arrays on a GPU import CuPy when they are called.
 
-    bytes and flat views    as_bytes, as_flat, as_writable, dtype_named, BFLOAT16
+    bytes and flat views    as_bytes, as_flat, as_sparse, as_writable, dtype_named, BFLOAT16
     arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
     elements                is_zero, find_nonfinite, gpu_all_finite
+    settings                find_match, key_text, parse_stage, saved_schedule, schedule_string, schedule_text,
+                            restore_schedule
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     sparse sums             sum_sparse, make_sparse
     error feedback          accumulate, accumulate_on_gpu, HostGradient
-    memory                  aligned: an array whose sums bypass the caches
     steps                   StepInParts, which exchanges one step of a Compressor in parts
+    memory                  aligned: an array whose sums bypass the caches
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
 """
 
@@ -26,16 +28,21 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, Array, aligned, as_bytes, as_flat, as_writable, dtype_named, on_gpu
 from wirecodec.compilation import is_warm
 from wirecodec.compressor.parts import StepInParts
-from wirecodec.compressor.saved_state import saved_residual, saved_step
+from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
+from wirecodec.cpu.select import dense
 from wirecodec.cpu.union import sum_sparse
+from wirecodec.frameworks import as_sparse
 from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_sum, decode_to
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
 from wirecodec.settings.feedback import ErrorFeedback
-from wirecodec.settings.scheme import SchemeLike, as_scheme
+from wirecodec.settings.rules import find_match, key_text
+from wirecodec.settings.schedule import schedule_string
+from wirecodec.settings.scheduling import restore_schedule, schedule_text
+from wirecodec.settings.scheme import SchemeLike, as_scheme, parse_stage
 from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_integer
 
@@ -55,6 +62,7 @@ __all__ = [
     "as_flat",
     "as_integer",
     "as_scheme",
+    "as_sparse",
     "as_writable",
     "cached_kernels_only",
     "copy_to_host",
@@ -62,6 +70,7 @@ __all__ = [
     "decode_sum",
     "decode_to",
     "dtype_named",
+    "find_match",
     "find_nonfinite",
     "gpu_all_finite",
     "gpu_count_nonzero",
@@ -69,9 +78,15 @@ __all__ = [
     "gpu_zeros",
     "is_warm",
     "is_zero",
+    "key_text",
     "make_sparse",
+    "parse_stage",
+    "restore_schedule",
     "saved_residual",
+    "saved_schedule",
     "saved_step",
+    "schedule_string",
+    "schedule_text",
     "sum_sparse",
 ]
 
@@ -131,7 +146,7 @@ def accumulate(
     Raises:
         EncodeError: if an element is not finite, or the residual has another size.
     """
-    return HostGradient.finite_of(rule, as_flat(gradient).data, residual, user, out, selector)
+    return HostGradient.finite_of(rule, dense(gradient).data, residual, user, out, selector)
 
 
 def accumulate_on_gpu(
@@ -166,7 +181,7 @@ def make_sparse(indices: Any, values: Any, shape: tuple[int, ...]) -> SparseTens
 def is_zero(tensor: Any) -> bool:
     """Return whether all elements of an array, on the host or on a GPU, are +0 or -0."""
     if not on_gpu(tensor):
-        return elements.is_zero(as_flat(tensor).data)
+        return elements.is_zero(dense(tensor).data)
     from wirecodec.gpu import entry
 
     return entry.is_zero(tensor)
@@ -175,7 +190,7 @@ def is_zero(tensor: Any) -> bool:
 def find_nonfinite(tensor: Any) -> int:
     """Return the position of the first NaN or Inf of an array, on the host or on a GPU, or -1."""
     if not on_gpu(tensor):
-        return elements.find_nonfinite(as_flat(tensor).data)
+        return elements.find_nonfinite(dense(tensor).data)
     from wirecodec.gpu import entry
 
     return entry.find_nonfinite(tensor)

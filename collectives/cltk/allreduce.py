@@ -20,7 +20,6 @@ values leave it, and only indices and means enter it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from math import prod
 from typing import Any, Literal, overload
 
@@ -33,7 +32,8 @@ from collectives.agreement.header import Header, Operand, Operation, Reduction, 
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.channel import ByteArray, Channel
 from collectives.cltk.rehearsal import rehearse_large
-from collectives.cltk.residuals import Residuals, parse_state
+from collectives.cltk.selection import LeaderSelectors
+from collectives.cltk.state import CLTkState
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu
@@ -43,7 +43,10 @@ from collectives.exchange.targets import Targets, fill_with_nan
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
-from wirecodec.interop import as_bytes, as_integer, is_zero
+from wirecodec.interop import (
+    as_bytes,
+    is_zero,
+)
 
 __all__ = ["CLTk"]
 
@@ -51,14 +54,18 @@ INDEX_SCHEME = "all | auto-index | mean"
 _NO_INDICES = np.empty(0, np.int64)
 
 
-class CLTk:
+class CLTk(CLTkState):
     """CLT-k all-reduce of one rank over the steps of a training, with its residuals.
 
     Args:
-        ratio: fraction of each tensor's elements that is sent, or {glob: ratio}; the first matching glob
-            applies. A tensor with ratio 1 is sent whole.
+        ratio: fraction of each tensor's elements that is sent, or {key: ratio}; a key is a glob or a Rule,
+            and the first match applies. A tensor with ratio 1 is sent whole.
         beta: coefficient of the low-pass filter, above 0 and at most 1. The paper uses 0.1 for large batches.
         warmup: number of initial steps that send everything.
+        selector: selector of the leader, or its string; each tensor's ratio replaces its own. The paper's
+            leader sorts chunks, which is ``wc.ChunkTopK``.
+        schedule: function (step, ratio) -> ratio, as for a Compressor; at 1, a tensor is sent whole.
+        feedback: must be None; ``beta`` sets the filter of the residuals that CLT-k keeps itself.
 
     Raises:
         EncodeError: an argument is out of range.
@@ -73,24 +80,22 @@ class CLTk:
         array([ 0., -4.,  0.,  0.], dtype=float32)
     """
 
-    def __init__(self, ratio: float | Mapping[str, float], beta: float = 1.0, warmup: int = 0) -> None:
-        given = dict(ratio) if isinstance(ratio, Mapping) else {"*": ratio}
-        self._selectors = {str(glob): wc.TopK(ratio=share) for glob, share in given.items()}
-        self._feedback = wc.ErrorFeedback(beta)
-        self._warmup = as_integer(warmup, "warmup")
-        if self._warmup < 0:
-            raise wc.EncodeError(f"warmup is {warmup!r}; it must be at least 0")
-        self._step = 0
-        self._residuals = Residuals(self._feedback)
-
-    @property
-    def step(self) -> int:
-        """Steps taken so far."""
-        return self._step
-
-    def residual(self, name: str = ONLY) -> Dense | None:
-        """Return a copy of a tensor's residual, (size,) on its device, or None if there is none."""
-        return self._residuals.copy(name)
+    def __init__(
+        self,
+        ratio: float | Mapping[Any, float],
+        beta: float = 1.0,
+        warmup: int = 0,
+        *,
+        selector: Any = wc.TopK(1.0),  # noqa: B008 - frozen, so shared safely
+        schedule: Any = None,
+        feedback: None = None,
+    ) -> None:
+        if feedback is not None:
+            raise wc.EncodeError(
+                f"feedback is {feedback!r}; CLT-k keeps residuals itself: set their filter by beta, and give"
+                " the optimizer its momentum"
+            )
+        super().__init__(LeaderSelectors(ratio, selector, schedule, warmup), wc.ErrorFeedback(beta))
 
     @overload
     def allreduce(
@@ -174,7 +179,7 @@ class CLTk:
                     local, grad, nonfinite, leads=channel.rank == leader, holds=hold_zeros, out=out
                 )
                 if failure is None and find_gpu(grad) is None:
-                    key = Operation.CLTK, self._step < self._warmup, local.dtypes
+                    key = Operation.CLTK, self._step < self._selectors.warmup, local.dtypes
                     rehearse(channel, key, lambda: self._rehearse(grad, local.specs))
                 return failure
 
@@ -206,42 +211,6 @@ class CLTk:
         results = targets.deliver({ONLY: grad} if local.bare else grad, dense)
         return results[ONLY] if local.bare else results
 
-    def state_dict(self) -> dict[str, Dense]:
-        """Return this rank's state as a flat {str: ndarray}, copied to the host."""
-        residuals = {f"residual/{name}": x for name, x in self._residuals.to_dict().items()}
-        return {"step": np.array(self._step, np.int64), **residuals}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of ``state_dict``, on the host or on a GPU.
-
-        If the ranks' steps differ afterwards, the next exchange raises CollectiveError on all ranks.
-
-        Raises:
-            ValueError: a key is wrong; the message names it, and nothing changes.
-        """
-        self._step, residuals = parse_state(state)
-        self._residuals.replace(residuals)
-
-    @property
-    def signature(self) -> str:
-        """Text of all that ranks must agree on: ratios, beta, warm-up and step."""
-        ratios = ", ".join(f"{glob!r}: {one.ratio!r}" for glob, one in self._selectors.items())
-        return f"clt-k({{{ratios}}}, beta={self._feedback.beta!r}, warmup={self._warmup}); step {self._step}"
-
-    def selector(self, name: str) -> wc.TopK | None:
-        """Return a tensor's selector, or None if it is sent whole; raise EncodeError if no glob matches."""
-        for glob, selector in self._selectors.items():
-            if name == glob or fnmatchcase(name, glob):
-                return None if selector.ratio == 1 else selector
-        raise wc.EncodeError(f"no ratio matches; the globs are {', '.join(self._selectors)}", tensor=name)
-
-    def add_residual(self, name: str, grad: Any) -> Dense:
-        """Add a tensor's residual to its gradient; return the sum, flat, on the host.
-
-        Raises EncodeError if an element is not finite, or the residual has another size.
-        """
-        return self._residuals.add(name, grad)
-
     def _prepare(
         self, local: LocalStep, grad: Any, nonfinite: str, *, leads: bool, holds: bool, out: Any
     ) -> Failure | None:
@@ -261,16 +230,20 @@ class CLTk:
                 local.targets = Targets.of(out, grads, specs, bare=local.bare)
             except (TypeError, ValueError) as error:
                 return Failure(Status.ARGUMENT, error)
-            if self._step >= self._warmup:
-                local.sparse = [name for name in specs if self.selector(name) is not None]
+            local.selectors = {name: self.selector(name, shape) for name, (shape, _) in specs.items()}
+            local.sparse = [name for name in specs if local.selectors[name] is not None]
             held = {name for name in specs if holds and is_zero(grads[name])}
             local.silent = held & set(local.sparse) if leads else set()
             local.kept = held - set(local.sparse)
             chosen = set(local.sparse) - local.silent
             for name in specs:
-                selector = self.selector(name) if leads and name in chosen else None
+                selects = leads and name in chosen
                 local.totals[name] = self._residuals.accumulate(
-                    name, grads[name], on_gpu=gpu is not None, held=name in local.kept, selector=selector
+                    name,
+                    grads[name],
+                    on_gpu=gpu is not None and self._selectors.has_gpu_kernels,
+                    held=name in local.kept,
+                    selector=local.selectors[name] if selects else None,
                 )
             if leads and local.sparse:
                 local.blob = self._encode_indices(local)
@@ -280,8 +253,8 @@ class CLTk:
 
     def _rehearse(self, grad: Any, specs: Mapping[str, TensorSpec]) -> None:
         """Take steps alone with new objects, which call the kernels that follow the headers."""
-        ratios = {glob: one.ratio or 1 for glob, one in self._selectors.items()}
-        alone = CLTk(ratios, self._feedback.beta, warmup=int(self._step < self._warmup))
+        alone = CLTk(1.0, self._feedback.beta)
+        alone._selectors = self._selectors.rehearsal(warm=self._step < self._selectors.warmup)
         simulate(1, lambda comm: alone.allreduce(comm, grad))
         rehearse_large(specs, lambda: CLTk(0.001, self._feedback.beta))
 
@@ -289,8 +262,7 @@ class CLTk:
         """Select elements of each tensor, and encode their indices as a container."""
         selected = {}
         for name in local.sparse:
-            selector, size = self.selector(name), prod(local.specs[name][0])
-            assert selector is not None
+            selector, size = local.selectors[name], prod(local.specs[name][0])
             indices = _NO_INDICES if name in local.silent else local.totals[name].top(selector)
             if indices is None:
                 indices = np.arange(size, dtype=np.int64)

@@ -22,11 +22,9 @@ from wirecodec.interop import (
     accumulate_on_gpu,
     aligned,
     copy_to_host,
-    saved_residual,
-    saved_step,
 )
 
-__all__ = ["MIN_KEPT", "Residuals", "on_host", "parse_state"]
+__all__ = ["MIN_KEPT", "Residuals", "on_host"]
 
 MIN_KEPT = 2**16
 """Elements below which a new array costs less than its bookkeeping."""
@@ -47,6 +45,13 @@ class Residuals:
         self._feedback = feedback
         self._memory: dict[str, list[Dense]] = {}
         self._searches: dict[str, Any] = {}  # ends of searches on a GPU; the results do not depend on them
+
+    def fork(self) -> Residuals:
+        """Return the same residuals, whose changes do not change these."""
+        forked = Residuals(self._feedback)
+        forked.current, forked._memory = dict(self.current), dict(self._memory)
+        forked._searches = self._searches
+        return forked
 
     def accumulate(
         self, name: str, grad: Any, *, on_gpu: bool, held: bool, selector: wc.TopK | None = None
@@ -115,18 +120,6 @@ class Residuals:
         found: Dense = aligned(residual.size, residual.dtype)
         self._memory[name] = [*kept, found][-2:]
         return found
-
-
-def parse_state(state: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Return the step and the residuals of a state of CLTk.
-
-    Raises ValueError if a key is wrong; the message names it.
-    """
-    odd = [key for key in state if key != "step" and not key.startswith("residual/")]
-    if odd or "step" not in state:
-        raise ValueError(f"not a state of CLTk: {f'unknown keys {odd}' if odd else 'step is missing'}")
-    step = saved_step(state)
-    return step, {key[9:]: saved_residual(key, x) for key, x in state.items() if key != "step"}
 
 
 def on_host(residual: Any) -> Any:

@@ -35,8 +35,8 @@ class AccumulatedGradient:
         residual: (size,), or None.
         x: (size,) their sum, float32 or float64; the gradient itself if that is the whole sum.
         finite: True if x is known to be finite.
-        taken: the selection that was made with the sum, else None; x then has +0 at its elements.
         sent_dtype: type of the values that are sent, if it is not that of ``gradient``.
+        taken: the selection that was made with the sum, else None; x then has +0 at its elements.
     """
 
     rule: ErrorFeedback
@@ -44,8 +44,8 @@ class AccumulatedGradient:
     residual: Array | None
     x: Array
     finite: bool = False
-    taken: Selection | None = None
     sent_dtype: np.dtype[Any] | None = None
+    taken: Selection | None = None
 
     @classmethod
     def of(
