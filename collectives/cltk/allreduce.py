@@ -32,8 +32,8 @@ from collectives.agreement.header import Header, Operand, Operation, Reduction, 
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.channel import ByteArray, Channel
 from collectives.cltk.rehearsal import rehearse_large
-from collectives.cltk.residuals import Residuals, parse_state
 from collectives.cltk.selection import LeaderSelectors
+from collectives.cltk.state import CLTkState
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu
@@ -43,7 +43,10 @@ from collectives.exchange.targets import Targets, fill_with_nan
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
-from wirecodec.interop import as_bytes, is_zero, schedule_string
+from wirecodec.interop import (
+    as_bytes,
+    is_zero,
+)
 
 __all__ = ["CLTk"]
 
@@ -51,7 +54,7 @@ INDEX_SCHEME = "all | auto-index | mean"
 _NO_INDICES = np.empty(0, np.int64)
 
 
-class CLTk:
+class CLTk(CLTkState):
     """CLT-k all-reduce of one rank over the steps of a training, with its residuals.
 
     Args:
@@ -92,19 +95,7 @@ class CLTk:
                 f"feedback is {feedback!r}; CLT-k keeps residuals itself: set their filter by beta, and give"
                 " the optimizer its momentum"
             )
-        self._selectors = LeaderSelectors(ratio, selector, schedule, warmup)
-        self._feedback = wc.ErrorFeedback(beta)
-        self._step = 0
-        self._residuals = Residuals(self._feedback)
-
-    @property
-    def step(self) -> int:
-        """Steps taken so far."""
-        return self._step
-
-    def residual(self, name: str = ONLY) -> Dense | None:
-        """Return a copy of a tensor's residual, (size,) on its device, or None if there is none."""
-        return self._residuals.copy(name)
+        super().__init__(LeaderSelectors(ratio, selector, schedule, warmup), wc.ErrorFeedback(beta))
 
     @overload
     def allreduce(
@@ -220,50 +211,6 @@ class CLTk:
         results = targets.deliver({ONLY: grad} if local.bare else grad, dense)
         return results[ONLY] if local.bare else results
 
-    def state_dict(self) -> dict[str, Dense]:
-        """Return this rank's state as a flat {str: ndarray}, copied to the host."""
-        residuals = {f"residual/{name}": x for name, x in self._residuals.to_dict().items()}
-        state = {"step": np.array(self._step, np.int64), **residuals}
-        if text := schedule_string(self._selectors.schedule):
-            state["schedule"] = np.frombuffer(text.encode(), np.uint8).copy()
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of ``state_dict``, on the host or on a GPU.
-
-        If the ranks' steps differ afterwards, the next exchange raises CollectiveError on all ranks.
-
-        Raises:
-            ValueError: a key is wrong; the message names it, and nothing changes.
-        """
-        step, residuals, schedule = parse_state(state)
-        self._selectors.restore(schedule)
-        self._step = step
-        self._residuals.replace(residuals)
-
-    @property
-    def signature(self) -> str:
-        """Text of all that ranks must agree on: ratios, beta, warm-up and step."""
-        return f"clt-k({self._selectors}, beta={self._feedback.beta!r}); step {self._step}"
-
-    def selector(self, name: str, shape: tuple[int, ...] | None = None) -> Any:
-        """Return a tensor's selector in this step, or None if it is sent whole.
-
-        Args:
-            name: the tensor's name.
-            shape: its shape, which some Rules need.
-
-        Raises EncodeError if no key matches.
-        """
-        return self._selectors.at(name, shape, self._step)
-
-    def add_residual(self, name: str, grad: Any) -> Dense:
-        """Add a tensor's residual to its gradient; return the sum, flat, on the host.
-
-        Raises EncodeError if an element is not finite, or the residual has another size.
-        """
-        return self._residuals.add(name, grad)
-
     def _prepare(
         self, local: LocalStep, grad: Any, nonfinite: str, *, leads: bool, holds: bool, out: Any
     ) -> Failure | None:
@@ -290,13 +237,13 @@ class CLTk:
             local.kept = held - set(local.sparse)
             chosen = set(local.sparse) - local.silent
             for name in specs:
-                selector = local.selectors[name] if leads and name in chosen else None
+                selects = leads and name in chosen
                 local.totals[name] = self._residuals.accumulate(
                     name,
                     grads[name],
                     on_gpu=gpu is not None and self._selectors.has_gpu_kernels,
                     held=name in local.kept,
-                    selector=selector,
+                    selector=local.selectors[name] if selects else None,
                 )
             if leads and local.sparse:
                 local.blob = self._encode_indices(local)

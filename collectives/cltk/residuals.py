@@ -22,12 +22,9 @@ from wirecodec.interop import (
     accumulate_on_gpu,
     aligned,
     copy_to_host,
-    saved_residual,
-    saved_schedule,
-    saved_step,
 )
 
-__all__ = ["MIN_KEPT", "Residuals", "on_host", "parse_state"]
+__all__ = ["MIN_KEPT", "Residuals", "on_host"]
 
 MIN_KEPT = 2**16
 """Elements below which a new array costs less than its bookkeeping."""
@@ -123,19 +120,6 @@ class Residuals:
         found: Dense = aligned(residual.size, residual.dtype)
         self._memory[name] = [*kept, found][-2:]
         return found
-
-
-def parse_state(state: Mapping[str, Any]) -> tuple[int, dict[str, Any], Any]:
-    """Return the step, the residuals and the schedule of a state of CLTk; None for no schedule.
-
-    Raises ValueError if a key is wrong; the message names it.
-    """
-    odd = [key for key in state if key not in ("step", "schedule") and not key.startswith("residual/")]
-    if odd or "step" not in state:
-        raise ValueError(f"not a state of CLTk: {f'unknown keys {odd}' if odd else 'step is missing'}")
-    step = saved_step(state)
-    residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
-    return step, residuals, saved_schedule(state) if "schedule" in state else None
 
 
 def on_host(residual: Any) -> Any:
