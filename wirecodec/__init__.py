@@ -56,10 +56,12 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
+from wirecodec.settings import rules
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, Preset, preset
+from wirecodec.settings.recipes import RECIPES, Recipe, recipe
 from wirecodec.settings.rules import Rule
-from wirecodec.settings.schedule import Diminishing, WarmUp
+from wirecodec.settings.schedule import Diminishing, Follow, Steps, WarmUp
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.transform import DCT, RFFT, Transform
@@ -87,6 +89,7 @@ __all__ = [
     "DGC",
     "PRESETS",
     "QSGD",
+    "RECIPES",
     "RFFT",
     "RLE",
     "AdaComp",
@@ -112,6 +115,7 @@ __all__ = [
     "EncodeError",
     "ErrorBounded",
     "ErrorFeedback",
+    "Follow",
     "GaussianK",
     "Huffman",
     "IndexCodec",
@@ -128,6 +132,7 @@ __all__ = [
     "RandomK",
     "Raw",
     "RawIndex",
+    "Recipe",
     "RedSync",
     "Rice",
     "Rule",
@@ -139,6 +144,7 @@ __all__ = [
     "SignScale",
     "SketchML",
     "SparseTensor",
+    "Steps",
     "Structured",
     "TernGrad",
     "ThreeLC",
@@ -163,6 +169,8 @@ __all__ = [
     "iter_blobs",
     "max_encoded_bytes",
     "preset",
+    "recipe",
     "register",
+    "rules",
     "warm",
 ]
