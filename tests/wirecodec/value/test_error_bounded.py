@@ -85,6 +85,24 @@ def test_bytes_equal_the_reference_writer(
     assert encode_section(wc.ErrorBounded(error), values).tobytes() == written
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(KINDS),
+    st.integers(1, 300),
+    st.integers(0, 2**32),
+    st.sampled_from(DTYPES),
+    st.sampled_from([2.0**-101, 1e-4, 0.1, 1.0, 1e3, 1e39]),
+)
+def test_bytes_of_a_step_equal_the_reference_writer(
+    kind: str, r: int, seed: int, dtype: Any, step: float
+) -> None:
+    values = hostile(kind, r, np.random.default_rng(seed), dtype)
+    with np.errstate(over="ignore"):
+        section = wc.ErrorBounded().encode_with_step(values, step)
+    written = reference.ErrorBounded(step=step).write_section(values.tobytes(), BY_NAME[dtype.name], 0)
+    assert section.tobytes() == written
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.floats(-(2.0**127), 2.0**127, width=32), min_size=1, max_size=100), st.floats(1e-6, 0.9))
 @example([1.0, 100.0] * 8, 0.01)
