@@ -59,7 +59,7 @@ from wirecodec.select import (
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, Preset, preset
 from wirecodec.settings.rules import Rule
-from wirecodec.settings.schedule import Diminishing, WarmUp
+from wirecodec.settings.schedule import Diminishing, Follow, Steps, WarmUp
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.transform import DCT, RFFT, Transform
@@ -112,6 +112,7 @@ __all__ = [
     "EncodeError",
     "ErrorBounded",
     "ErrorFeedback",
+    "Follow",
     "GaussianK",
     "Huffman",
     "IndexCodec",
@@ -139,6 +140,7 @@ __all__ = [
     "SignScale",
     "SketchML",
     "SparseTensor",
+    "Steps",
     "Structured",
     "TernGrad",
     "ThreeLC",

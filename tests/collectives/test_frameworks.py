@@ -33,7 +33,7 @@ def test_names_with_the_characters_of_globs_match_themselves() -> None:
 def test_states_of_torch_and_of_safetensors() -> None:
     torch = pytest.importorskip("torch")
     safetensors = pytest.importorskip("safetensors.torch")
-    compressor = wc.Compressor("topk(0.1) | rice | qsgd", schedule=wc.WarmUp(0.1, 3), seed=2**63 + 5)
+    compressor = wc.Compressor("topk(0.1) | rice | qsgd", schedule=wc.WarmUp(3), seed=2**63 + 5)
     compressor.compress(
         {"a": torch.randn(100), "b": torch.randn(100).bfloat16(), "c": torch.ones(40).double()}
     )

@@ -27,7 +27,7 @@ def test_several_tensors_and_schemes(standin: StandInDevice) -> None:
     }
     variants: list[dict[str, Any]] = [{}, {"fuse": 700}, {"names": False, "fuse": 50}]
     for options in variants:
-        there, here = make_pair(schemes, schedule=wc.WarmUp(0.05, 2, start=0.5), **options)
+        there, here = make_pair(schemes, schedule=wc.WarmUp(2, start=0.5), **options)
         for _ in range(4):
             tensors: dict[str, Array] = {
                 "fc.weight": rng.standard_normal((40, 50)).astype(np.float32),

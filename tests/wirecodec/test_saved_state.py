@@ -15,7 +15,7 @@ from tests.wirecodec.named_gradients import SCHEMES, gradients
 
 def test_a_loaded_compressor_continues_identically(rng: np.random.Generator) -> None:
     steps = [gradients(rng) for _ in range(6)]
-    schedule = wc.WarmUp(0.05, 4, start=0.5)
+    schedule = wc.WarmUp(4, start=0.5)
     c = wc.Compressor(SCHEMES, schedule=schedule, seed=9)
     for g in steps[:3]:
         c.compress(g)
@@ -39,7 +39,7 @@ def test_a_loaded_compressor_continues_identically(rng: np.random.Generator) -> 
 def test_a_bad_state_changes_nothing() -> None:
     c = wc.Compressor("topk(0.5) | rice | raw", seed=3)
     c.compress({"w": np.arange(4, dtype=np.float32)})
-    before, text = c.state_dict(), np.frombuffer(b"warm-up(0.5, steps=2)", np.uint8)
+    before, text = c.state_dict(), np.frombuffer(b"warm-up(2)", np.uint8)
     for wrong in (
         {"seed": np.array("x")},
         {"residual/w": np.array(["a"])},

@@ -7,7 +7,6 @@ gradient. Residuals are on the gradients' device.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, on_gpu
 from wirecodec.compressor.prepared import Prepared
-from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step, unmasked
+from wirecodec.compressor.saved_state import read_state
 from wirecodec.compressor.settings import Settings
 from wirecodec.compressor.state import SpareMemory, State
 from wirecodec.cpu import entry as host
@@ -28,7 +27,8 @@ from wirecodec.prng import mix
 from wirecodec.settings.feedback import ErrorFeedback, FeedbackLike, MomentumCorrection, list_feedback
 from wirecodec.settings.rules import Key
 from wirecodec.settings.schedule import Schedule, schedule_string
-from wirecodec.settings.scheme import Scheme, SchemeLike, scheme_for, sends_all
+from wirecodec.settings.scheduling import restore_schedule
+from wirecodec.settings.scheme import Scheme, SchemeLike, sends_all
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.validation import as_integer, as_seed
@@ -47,8 +47,9 @@ class Compressor:
         clip: largest norm of all gradients together, on all ranks; None for no limit. Each rank limits the
             norm of its own gradients to clip / √ranks, before anything is accumulated (DGC, section 3.2).
             Gradients on a GPU are copied to the host for it.
-        schedule: function of the step (from 0) that returns the density, in (0, 1]. It replaces the ratio of
-            selectors that have one.
+        schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
+            step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
+            ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
@@ -118,7 +119,7 @@ class Compressor:
 
     @property
     def schedule(self) -> Schedule | None:
-        """Function of the step that returns the density, or None."""
+        """Function of the step and the tensor's own ratio, or None."""
         return self._settings.schedule
 
     @property
@@ -131,9 +132,15 @@ class Compressor:
         """The settings that must agree between ranks, as text: schemes, feedback, schedule, clip."""
         return str(self._settings)
 
-    def scheme(self, name: str, shape: tuple[int, ...] | None = None) -> Scheme:
-        """Return a tensor's scheme without the schedule; some Rules need the shape. Raises EncodeError."""
-        return scheme_for(name, self._settings.schemes, shape)
+    def scheme(self, name: str, shape: tuple[int, ...] | None = None, *, step: int | None = None) -> Scheme:
+        """Return a tensor's scheme, at a step of the schedule or without it. Raises EncodeError.
+
+        Args:
+            name: the tensor's name.
+            shape: its shape, which some Rules need.
+            step: from 0; None without the schedule.
+        """
+        return self._settings.scheme_of(name, shape, step)
 
     def residual(self, name: str) -> Array | None:
         """Return a copy of a tensor's residual (size,) on its device, or None if it has none."""
@@ -183,6 +190,7 @@ class Compressor:
         seed = mix(self._seed, before.step, as_integer(rank, "rank"))
         selection_seed = mix(self._seed, before.step)  # without the rank: random selectors agree on all ranks
         jobs: dict[str, TensorJob] = {}
+        self._settings.forget_scheduled()
         for key, (name, tensor) in enumerate(tensors.items()):
             try:
                 jobs[name] = self._make_job(
@@ -263,23 +271,8 @@ class Compressor:
         Raises:
             ValueError: a key or its array is not valid; names the key. The Compressor is unchanged.
         """
-        known = {"step", "seed", "schedule"}
-        kinds = ("residual/", "momentum/", "selector/")
-        odd = [key for key in state if key not in known and not key.startswith(kinds)]
-        if odd or not known <= state.keys():
-            raise ValueError(f"not the state of a Compressor: {odd or sorted(known - state.keys())}")
-        seed, step = as_seed(unmasked("seed", state["seed"])), saved_step(state)
-        schedule = saved_schedule(state) or self.schedule
-        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
-        momenta = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "momentum/"}
-        selectors = {key[9:]: unmasked(key, x) for key, x in state.items() if key[:9] == "selector/"}
-        if momenta and not self._settings.has_momentum:
-            raise ValueError(
-                f"momentum/{next(iter(momenta))}: this Compressor keeps no momentum; build it with"
-                " feedback=wc.MomentumCorrection(), as the one that was saved"
-            )
-        loaded = State(step, residuals, selectors, momenta)
-        self._settings = dataclasses.replace(self._settings, schedule=schedule)
+        loaded, seed, schedule = read_state(state, keeps_momentum=self._settings.has_momentum)
+        self._settings = self._settings.with_schedule(restore_schedule(schedule, self.schedule))
         self._seed, self._state = seed, loaded
 
 

@@ -8,14 +8,42 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, read_only
+from wirecodec.compressor.state import State
 from wirecodec.select.base import find_nonfinite
 from wirecodec.settings.schedule import Schedule, parse_schedule
-from wirecodec.validation import as_integer
+from wirecodec.validation import as_integer, as_seed
 
-__all__ = ["saved_residual", "saved_schedule", "saved_step", "unmasked"]
+__all__ = ["read_state", "saved_residual", "saved_schedule", "saved_step", "unmasked"]
 
 MAX_STEP = 2**62
 """Half the range of int64, so that a loaded state can count further steps."""
+
+
+def read_state(state: Mapping[str, Any], *, keeps_momentum: bool) -> tuple[State, int, Schedule | None]:
+    """Return the state of a Compressor, its seed, and its schedule or None.
+
+    Args:
+        state: from ``Compressor.state_dict``.
+        keeps_momentum: whether the Compressor that loads it has a feedback with momentum.
+
+    Raises ValueError if a key or its array is not valid; names the key.
+    """
+    known, kinds = {"step", "seed", "schedule"}, ("residual/", "momentum/", "selector/")
+    odd = [key for key in state if key not in known and not key.startswith(kinds)]
+    if odd or not known <= state.keys():
+        raise ValueError(f"not the state of a Compressor: {odd or sorted(known - state.keys())}")
+    seed, step, schedule = as_seed(unmasked("seed", state["seed"])), saved_step(state), saved_schedule(state)
+    residuals, momenta = (
+        {key[9:]: saved_residual(key, x) for key, x in state.items() if key.startswith(kind)}
+        for kind in kinds[:2]
+    )
+    selectors = {key[9:]: unmasked(key, x) for key, x in state.items() if key.startswith(kinds[2])}
+    if momenta and not keeps_momentum:
+        raise ValueError(
+            f"momentum/{next(iter(momenta))}: this Compressor keeps no momentum; build it with"
+            " feedback=wc.MomentumCorrection(), as the one that was saved"
+        )
+    return State(step, residuals, selectors, momenta), seed, schedule
 
 
 def saved_step(state: Mapping[str, Any]) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wirecodec.errors import EncodeError
@@ -17,7 +16,8 @@ from wirecodec.settings.feedback import (
     list_feedback,
 )
 from wirecodec.settings.rules import Key, key_text
-from wirecodec.settings.schedule import Schedule, schedule_string
+from wirecodec.settings.schedule import Schedule
+from wirecodec.settings.scheduling import check_schedule, schedule_text, scheme_at
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for
 from wirecodec.validation import as_real
 
@@ -31,7 +31,7 @@ class Settings:
     Attributes:
         schemes: one for all tensors, or {key: scheme}.
         feedback: one for all tensors, None, or {key: feedback}.
-        schedule: function of the step, or None.
+        schedule: function of the step and the tensor's own ratio, or None.
         clip: largest norm of all gradients together, or None.
     """
 
@@ -39,6 +39,7 @@ class Settings:
     feedback: FeedbackLike
     schedule: Schedule | None
     clip: float | None
+    _scheduled: dict[int, tuple[int, Scheme]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -57,16 +58,15 @@ class Settings:
         bound = None if clip is None else as_real(clip, "clip")
         if bound is not None and not bound > 0:
             raise EncodeError(f"clip is {clip!r}; it must be above 0, or None")
-        return cls(schemes, as_feedback(feedback), schedule, bound)
+        listed = [schemes] if isinstance(schemes, Scheme) else schemes.values()
+        return cls(schemes, as_feedback(feedback), check_schedule(schedule, listed), bound)
 
     def __str__(self) -> str:
         schemes = "; ".join(f"{key_text(key)}: {scheme}" for key, scheme in self.scheme_map.items())
         rules: Any = self.feedback
         if isinstance(rules, Mapping):
             rules = {key_text(key): one for key, one in rules.items()}
-        schedule = self.schedule
-        named = schedule_string(schedule) or getattr(schedule, "__qualname__", type(schedule).__name__)
-        return f"{schemes}; feedback {rules}; schedule {named}; clip {self.clip}"
+        return f"{schemes}; feedback {rules}; schedule {schedule_text(self.schedule)}; clip {self.clip}"
 
     @property
     def scheme_map(self) -> dict[Key, Scheme]:
@@ -85,18 +85,29 @@ class Settings:
         """Whether a tensor may have a momentum."""
         return any(isinstance(rule, MomentumCorrection) for rule in list_feedback(self.feedback))
 
+    def with_schedule(self, schedule: Schedule | None) -> Settings:
+        """Return these settings with another schedule."""
+        return Settings(self.schemes, self.feedback, schedule, self.clip)
+
+    def forget_scheduled(self) -> None:
+        """Forget the ratios of this step: a rate that the schedule follows may have changed."""
+        self._scheduled.clear()
+
     def scheme_at(self, name: str, shape: Any, step: int) -> Scheme:
         """Return a tensor's scheme at a step, with the schedule's ratio. Raises EncodeError."""
         scheme = scheme_for(name, self.schemes, shape)
-        selector: Any = scheme.select
-        if self.schedule is None or getattr(selector, "ratio", None) is None:
+        if self.schedule is None:
             return scheme
-        density = float(self.schedule(step))
-        if not 0 < density <= 1:
-            raise EncodeError(
-                f"density is {density!r} at step {step} of the schedule; it must be above 0 and at most 1"
-            )
-        return dataclasses.replace(scheme, select=dataclasses.replace(selector, ratio=density))
+        done, found = self._scheduled.get(id(scheme), (-1, scheme))
+        if done != step:  # one object per scheme and step, so that tensors with it are selected together
+            found = scheme_at(scheme, self.schedule, step)
+            self._scheduled[id(scheme)] = step, found
+        return found
+
+    def scheme_of(self, name: str, shape: Any, step: int | None) -> Scheme:
+        """Return a tensor's scheme at a step of the schedule, or without it. Raises EncodeError."""
+        scheme = scheme_for(name, self.schemes, shape)
+        return scheme if step is None else scheme_at(scheme, self.schedule, step)
 
     def feedback_of(self, name: str, shape: Any) -> Feedback | None:
         """Return a tensor's feedback. Raises EncodeError."""

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice, IndexCodec
+from wirecodec.index.raw import RawIndex
 from wirecodec.registry import is_preset, named, stages_of, suggestion
 from wirecodec.select.all import All
 from wirecodec.select.base import Selector
@@ -32,6 +33,7 @@ from wirecodec.value.raw import Raw
 
 __all__ = [
     "LOSSLESS",
+    "WHOLE",
     "Scheme",
     "SchemeLike",
     "as_scheme",
@@ -148,6 +150,9 @@ def _explain(text: str, parts: list[str]) -> str:
 
 LOSSLESS = Scheme(NonZero(), AutoIndex(), Raw())
 """Default scheme, used if a scheme is None: lossless, and zeros are not sent."""
+
+WHOLE = Scheme(All(), RawIndex(), Raw())
+"""Scheme that sends every element losslessly, for tensors and steps that are not compressed."""
 
 SchemeLike: TypeAlias = "Scheme | str | None"
 

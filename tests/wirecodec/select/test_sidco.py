@@ -297,7 +297,7 @@ def test_the_first_nonfinite_is_reported(mode: str, dtype: np.dtype[Any], bad: f
 
 
 def test_a_schedule_sets_the_ratio(rng: np.random.Generator) -> None:
-    compressor = wc.Compressor("sidco(0.01, sid=gp) | rice | raw", schedule=wc.WarmUp(0.01, 2, start=0.25))
+    compressor = wc.Compressor("sidco(0.01, sid=gp) | rice | raw", schedule=wc.WarmUp(2, start=0.25))
     sizes = []
     for _ in range(3):
         g = {"w": rng.laplace(size=20_000).astype(np.float32)}

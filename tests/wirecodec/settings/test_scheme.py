@@ -68,7 +68,7 @@ def test_parameters_from_numpy_are_plain_numbers() -> None:
     )
     assert wc.TopK(k=np.int32(5)) == wc.TopK(k=5)
     assert wc.ErrorFeedback(np.float32(0.5)) == wc.ErrorFeedback(0.5)
-    assert wc.WarmUp(np.float32(0.1), np.int64(3)) == wc.WarmUp(0.1, 3)
+    assert wc.WarmUp(np.int64(3), np.float32(0.1)) == wc.WarmUp(3, 0.1)
     for wrong in (
         lambda: wc.TopK("0.1"),
         lambda: wc.TopK(True),

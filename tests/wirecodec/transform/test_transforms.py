@@ -294,13 +294,13 @@ def test_sent_plus_residual_is_the_total(
 
 
 def test_feedback_with_a_low_pass_filter_and_a_schedule(rng: np.random.Generator) -> None:
-    schedule = wc.WarmUp(0.05, 3, start=0.5)
+    schedule = wc.WarmUp(3, start=0.5)
     c = wc.Compressor("dct | topk(0.05) | rice | raw", feedback=wc.ErrorFeedback(0.5), schedule=schedule)
     held = np.zeros(400)
     for step in range(4):
         g = rng.normal(size=400).astype(np.float32)
         blob = c.compress({"w": g})
-        assert wc.inspect(blob).entries[0].nnz == int(schedule(step) * 400 + 1e-9)
+        assert wc.inspect(blob).entries[0].nnz == int(schedule(step, 0.05) * 400 + 1e-9)
         held = held + 0.5 * (g - wide(wc.decode_many(blob)["w"]))
         assert np.allclose(c.residual("w"), held, atol=1e-5)
 
