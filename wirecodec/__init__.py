@@ -56,6 +56,7 @@ from wirecodec.select import (
     Threshold,
     TopK,
 )
+from wirecodec.settings import rules
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, Preset, preset
 from wirecodec.settings.rules import Rule
@@ -166,5 +167,6 @@ __all__ = [
     "max_encoded_bytes",
     "preset",
     "register",
+    "rules",
     "warm",
 ]

@@ -6,6 +6,8 @@ same. Names that take arrays on a GPU import CuPy when they are called.
     bytes and flat views    as_bytes, as_flat, dtype_named, BFLOAT16
     arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
     elements                is_zero, find_nonfinite, gpu_all_finite
+    settings                find_match, key_text, parse_stage, saved_schedule, schedule_string, schedule_text,
+                            restore_schedule
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU
@@ -21,7 +23,7 @@ import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named, on_gpu
 from wirecodec.compilation import is_warm
-from wirecodec.compressor.saved_state import saved_residual, saved_step
+from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
@@ -29,7 +31,10 @@ from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
 from wirecodec.settings.feedback import ErrorFeedback
-from wirecodec.settings.scheme import SchemeLike, as_scheme
+from wirecodec.settings.rules import find_match, key_text
+from wirecodec.settings.schedule import schedule_string
+from wirecodec.settings.scheduling import restore_schedule, schedule_text
+from wirecodec.settings.scheme import SchemeLike, as_scheme, parse_stage
 from wirecodec.validation import as_integer
 
 __all__ = [
@@ -51,6 +56,7 @@ __all__ = [
     "decode_many_to",
     "decode_to",
     "dtype_named",
+    "find_match",
     "find_nonfinite",
     "gpu_all_finite",
     "gpu_count_nonzero",
@@ -58,8 +64,14 @@ __all__ = [
     "gpu_zeros",
     "is_warm",
     "is_zero",
+    "key_text",
+    "parse_stage",
+    "restore_schedule",
     "saved_residual",
+    "saved_schedule",
     "saved_step",
+    "schedule_string",
+    "schedule_text",
 ]
 
 

@@ -17,7 +17,6 @@ values leave it, and only indices and means enter it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from math import prod
 from typing import Any, Literal, overload
 
@@ -29,6 +28,7 @@ from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import Header, Operand, Operation, Reduction
 from collectives.agreement.nonfinite import check_results, check_setting, fill_with_nan, is_propagated
 from collectives.channel import ByteArray, Channel
+from collectives.cltk.selection import LeaderSelectors
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu, match_devices, stage_on_host
@@ -43,11 +43,12 @@ from wirecodec.interop import (
     accumulate,
     accumulate_on_gpu,
     as_bytes,
-    as_integer,
     copy_to_host,
     is_zero,
     saved_residual,
+    saved_schedule,
     saved_step,
+    schedule_string,
 )
 
 __all__ = ["CLTk", "on_host"]
@@ -60,10 +61,14 @@ class CLTk:
     """CLT-k all-reduce of one rank over the steps of a training, with its residuals.
 
     Args:
-        ratio: fraction of each tensor's elements that is sent, or {glob: ratio}; the first matching glob
-            applies. A tensor with ratio 1 is sent whole.
+        ratio: fraction of each tensor's elements that is sent, or {key: ratio}; a key is a glob or a Rule,
+            and the first match applies. A tensor with ratio 1 is sent whole.
         beta: coefficient of the low-pass filter, above 0 and at most 1. The paper uses 0.1 for large batches.
         warmup: number of initial steps that send everything.
+        selector: selector of the leader, or its string; each tensor's ratio replaces its own. The paper's
+            leader sorts chunks, which is ``wc.ChunkTopK``.
+        schedule: function (step, ratio) -> ratio, as for a Compressor; at 1, a tensor is sent whole.
+        feedback: must be None; ``beta`` sets the filter of the residuals that CLT-k keeps itself.
 
     Raises:
         EncodeError: an argument is out of range.
@@ -78,13 +83,23 @@ class CLTk:
         array([ 0., -4.,  0.,  0.], dtype=float32)
     """
 
-    def __init__(self, ratio: float | Mapping[str, float], beta: float = 1.0, warmup: int = 0) -> None:
-        given = dict(ratio) if isinstance(ratio, Mapping) else {"*": ratio}
-        self._selectors = {str(glob): wc.TopK(ratio=share) for glob, share in given.items()}
+    def __init__(
+        self,
+        ratio: float | Mapping[Any, float],
+        beta: float = 1.0,
+        warmup: int = 0,
+        *,
+        selector: Any = wc.TopK(1.0),  # noqa: B008 - frozen, so shared safely
+        schedule: Any = None,
+        feedback: None = None,
+    ) -> None:
+        if feedback is not None:
+            raise wc.EncodeError(
+                f"feedback is {feedback!r}; CLT-k keeps residuals itself: set their filter by beta, and give"
+                " the optimizer its momentum"
+            )
+        self._selectors = LeaderSelectors(ratio, selector, schedule, warmup)
         self._feedback = wc.ErrorFeedback(beta)
-        self._warmup = as_integer(warmup, "warmup")
-        if self._warmup < 0:
-            raise wc.EncodeError(f"warmup is {warmup!r}; it must be at least 0")
         self._step = 0
         self._residuals: dict[str, Any] = {}  # on the device of the last gradients
         self._searches: dict[str, Any] = {}  # ends of searches on a GPU; the results do not depend on them
@@ -175,7 +190,7 @@ class CLTk:
                     local, grad, nonfinite, leads=channel.rank == leader, holds=hold_zeros
                 )
                 if failure is None and find_gpu(grad) is None:
-                    key = Operation.CLTK, self._step < self._warmup, local.dtypes
+                    key = Operation.CLTK, self._step < self._selectors.warmup, local.dtypes
                     rehearse(channel, key, lambda: self._rehearse(grad))
                 return failure
 
@@ -207,7 +222,10 @@ class CLTk:
     def state_dict(self) -> dict[str, Dense]:
         """Return this rank's state as a flat {str: ndarray}, copied to the host."""
         residuals = {f"residual/{name}": np.array(on_host(x)) for name, x in self._residuals.items()}
-        return {"step": np.array(self._step, np.int64), **residuals}
+        state = {"step": np.array(self._step, np.int64), **residuals}
+        if text := schedule_string(self._selectors.schedule):
+            state["schedule"] = np.frombuffer(text.encode(), np.uint8).copy()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state of ``state_dict``, on the host or on a GPU.
@@ -217,25 +235,30 @@ class CLTk:
         Raises:
             ValueError: a key is wrong; the message names it, and nothing changes.
         """
-        odd = [key for key in state if key != "step" and not key.startswith("residual/")]
+        odd = [key for key in state if key not in ("step", "schedule") and not key.startswith("residual/")]
         if odd or "step" not in state:
             raise ValueError(f"not a state of CLTk: {f'unknown keys {odd}' if odd else 'step is missing'}")
         step = saved_step(state)
-        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key != "step"}
+        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
+        schedule = saved_schedule(state) if "schedule" in state else None
+        self._selectors.restore(schedule)
         self._step, self._residuals = step, residuals
 
     @property
     def signature(self) -> str:
         """Text of all that ranks must agree on: ratios, beta, warm-up and step."""
-        ratios = ", ".join(f"{glob!r}: {one.ratio!r}" for glob, one in self._selectors.items())
-        return f"clt-k({{{ratios}}}, beta={self._feedback.beta!r}, warmup={self._warmup}); step {self._step}"
+        return f"clt-k({self._selectors}, beta={self._feedback.beta!r}); step {self._step}"
 
-    def selector(self, name: str) -> wc.TopK | None:
-        """Return a tensor's selector, or None if it is sent whole; raise EncodeError if no glob matches."""
-        for glob, selector in self._selectors.items():
-            if name == glob or fnmatchcase(name, glob):
-                return None if selector.ratio == 1 else selector
-        raise wc.EncodeError(f"no ratio matches; the globs are {', '.join(self._selectors)}", tensor=name)
+    def selector(self, name: str, shape: tuple[int, ...] | None = None) -> Any:
+        """Return a tensor's selector in this step, or None if it is sent whole.
+
+        Args:
+            name: the tensor's name.
+            shape: its shape, which some Rules need.
+
+        Raises EncodeError if no key matches.
+        """
+        return self._selectors.at(name, shape, self._step)
 
     def add_residual(self, name: str, grad: Any) -> Dense:
         """Add a tensor's residual to its gradient; return the sum, flat, on the host.
@@ -254,7 +277,7 @@ class CLTk:
     def _accumulate(self, name: str, grad: Any, residual: Any, *, on_gpu: bool) -> AccumulatedGradient:
         """Add a residual to a gradient, on the GPU if all gradients are there."""
         found = None
-        if on_gpu:
+        if on_gpu and self._selectors.has_gpu_kernels:
             found = accumulate_on_gpu(self._feedback, grad, residual, self._searches, name)
         return self._accumulate_on_host(name, grad, residual) if found is None else found
 
@@ -273,8 +296,8 @@ class CLTk:
             shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
             local.operand = Operand.of(shapes, bare=local.bare, scheme=self.signature)
             local.specs = specs
-            if self._step >= self._warmup:
-                local.sparse = [name for name in specs if self.selector(name) is not None]
+            local.selectors = {name: self.selector(name, shape) for name, (shape, _) in specs.items()}
+            local.sparse = [name for name in specs if local.selectors[name] is not None]
             held = {name for name in specs if holds and is_zero(grads[name])}
             local.silent = held & set(local.sparse) if leads else set()
             local.kept = held - set(local.sparse)
@@ -289,16 +312,15 @@ class CLTk:
 
     def _rehearse(self, grad: Any) -> None:
         """Take a step alone with a new object, which calls the kernels that follow the headers."""
-        ratios = {glob: one.ratio or 1 for glob, one in self._selectors.items()}
-        alone = CLTk(ratios, self._feedback.beta, warmup=int(self._step < self._warmup))
+        alone = CLTk(1.0, self._feedback.beta)
+        alone._selectors = self._selectors.rehearsal(warm=self._step < self._selectors.warmup)
         simulate(1, lambda comm: alone.allreduce(comm, grad))
 
     def _encode_indices(self, local: LocalStep) -> ByteArray:
         """Select elements of each tensor, and encode their indices as a container."""
         selected = {}
         for name in local.sparse:
-            selector, size = self.selector(name), prod(local.specs[name][0])
-            assert selector is not None
+            selector, size = local.selectors[name], prod(local.specs[name][0])
             indices = _NO_INDICES if name in local.silent else local.totals[name].top(selector)
             if indices is None:
                 indices = np.arange(size, dtype=np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class LocalStep:
         specs: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
         totals: {name: gradient + residual}.
         operand: description of the tensors and the settings, the same on all ranks.
+        selectors: each tensor's selector in this step, or None if it is sent whole.
         sparse: names of the tensors that are not sent whole.
         silent: as the leader, names of the tensors of which nothing is sent in this step.
         kept: names of the tensors of which this rank sends zeros, so that their residuals do not change.
@@ -37,6 +39,7 @@ class LocalStep:
     specs: dict[str, TensorSpec] = field(default_factory=dict)
     totals: dict[str, AccumulatedGradient] = field(default_factory=dict)
     operand: Operand = field(default_factory=Operand)
+    selectors: dict[str, Any] = field(default_factory=dict)
     sparse: list[str] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from wirecodec.errors import EncodeError
 from wirecodec.validation import as_integer, set_fields
 
-__all__ = ["Key", "Rule", "find_key", "find_match", "key_text"]
+__all__ = ["EMBEDDING_GLOBS", "Key", "Rule", "find_key", "find_match", "key_text", "usual"]
 
 V = TypeVar("V")
 
@@ -84,6 +84,48 @@ class Rule:
 
 Key: TypeAlias = Any
 """A glob or a Rule. Type checkers take no {str: …} for a mapping of their union."""
+
+
+EMBEDDING_GLOBS = ("*embed*", "*emb.*", "*wte*", "*wpe*")
+"""Names of embeddings in common frameworks."""
+
+
+def usual(
+    matrices: Any,
+    *,
+    embeddings: Any = None,
+    convolutions: Any = None,
+    whole: Any = "all | raw-index | raw",
+    min_size: int = 4096,
+) -> dict[Rule, Any]:
+    """Return the usual rules of a network: vectors and small tensors are sent whole, matrices compressed.
+
+    Biases and normalizations are a small part of a model's bytes, and they train worse if they are delayed.
+
+    Args:
+        matrices: setting of linear layers, and of other kinds without one of their own: a scheme; or a ratio
+            for CLT-k, with ``whole=1``.
+        embeddings: setting of matrices with a name of ``EMBEDDING_GLOBS``; None for that of matrices.
+        convolutions: setting of tensors with 3, 4 or 5 axes; None for that of matrices.
+        whole: setting of tensors with less than 2 axes, or fewer than ``min_size`` elements.
+        min_size: fewest elements of a tensor that is compressed.
+
+    Returns:
+        {Rule: setting}, for a Compressor, ``encode_many`` or CLT-k.
+
+    Examples:
+        >>> import wirecodec as wc
+        >>> schemes = wc.rules.usual("topk(0.01) | rice | qsgd", convolutions="adacomp | rice | sign-scale")
+        >>> compressor = wc.Compressor(schemes)
+        >>> [str(compressor.scheme(n, s).select) for n, s in (("b", (512,)), ("conv", (64, 64, 3, 3)))]
+        ['All()', 'AdaComp(bin=50, factor=2.0)']
+    """
+    rules = {Rule(ndim=(0, 1)): whole, Rule(max_size=min_size - 1): whole}
+    if embeddings is not None:
+        rules |= {Rule(glob, ndim=2): embeddings for glob in EMBEDDING_GLOBS}
+    if convolutions is not None:
+        rules[Rule(ndim=(3, 4, 5))] = convolutions
+    return {**rules, Rule(): matrices}
 
 
 def find_key(name: str, shape: tuple[int, ...] | None, mapping: Mapping[Any, Any]) -> Key | None:

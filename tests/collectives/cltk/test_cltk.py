@@ -322,11 +322,28 @@ def test_odd_parameters_are_refused(given: dict[str, Any]) -> None:
         co.CLTk(**given)
 
 
-def test_the_papers_rule() -> None:
-    assert co.ratios_by_flops({"a": 9, "b": 128, "c": 129, "d": 195.9, "e": 196}) == {
-        "a": 1 / 400,
-        "b": 1 / 400,
-        "c": 1 / 50,
-        "d": 1 / 50,
-        "e": 1 / 25,
-    }
+def test_a_schedule_and_another_selector() -> None:
+    """The leader's selector gets the schedule's ratio; the schedule is saved; a step at ratio 1 is exact."""
+    grad = {"w": smooth(0), "b": np.ones(40, np.float32)}
+    options: dict[str, Any] = {"selector": "chunk-topk(0.5, 100)", "schedule": wc.WarmUp(2, start=1.0)}
+
+    def fn(comm: SimulatedComm) -> tuple[list[int], co.CLTk]:
+        cltk = co.CLTk({"b": 1, "*": 0.01}, **options)
+        sent = [int(np.count_nonzero(cltk.allreduce(comm, grad)["w"])) for _ in range(3)]
+        return sent, cltk
+
+    size = grad["w"].size
+    (sent, cltk), *_ = co.simulate(2, fn)
+    assert sent[0] == size
+    assert sent[1] == pytest.approx(0.1 * size, rel=0.05)
+    assert sent[2] == pytest.approx(0.01 * size, rel=0.05)
+    loaded = co.CLTk({"b": 1, "*": 0.01}, selector=options["selector"])
+    loaded.load_state_dict(cltk.state_dict())
+    assert loaded.signature == cltk.signature
+
+
+def test_bad_settings_say_what_to_do() -> None:
+    with pytest.raises(wc.EncodeError, match="CLT-k keeps residuals itself"):
+        co.CLTk(0.1, feedback=wc.MomentumCorrection())  # type: ignore[arg-type]
+    with pytest.raises(wc.EncodeError, match="which has no ratio; use one that has"):
+        co.CLTk(0.1, selector="nonzero")
