@@ -7,6 +7,7 @@ gradient. Residuals are on the gradients' device.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
