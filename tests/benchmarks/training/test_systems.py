@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="this benchmark needs torch")
+pytest.importorskip("torch", reason="this benchmark needs torch")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
+
+import torch
 
 import wirecodec as wc
 from benchmarks.training.systems.codec import Codec
