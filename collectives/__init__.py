@@ -13,8 +13,10 @@ from collectives.allreduce import allreduce
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.cltk.ratios import ratios_by_flops
-from collectives.cltk.similarity import Similarity, similarity
+from collectives.cltk.similarity import MagnitudeHistogram, Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
+from collectives.gtopk.allreduce import GTopK
+from collectives.local_updates.local_updates import LocalUpdates
 from collectives.simulation.communicator import simulate
 from collectives.torch.communicator import TorchComm
 from collectives.torch.gradients import average_gradients
@@ -25,6 +27,9 @@ __all__ = [
     "CLTk",
     "Channel",
     "CollectiveError",
+    "GTopK",
+    "LocalUpdates",
+    "MagnitudeHistogram",
     "Similarity",
     "Timeout",
     "TorchComm",

@@ -14,7 +14,9 @@ from collectives.agreement.header import Header, Operand, Operation, Status
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
-from collectives.exchange import ONLY, Encoding, SchemeArgument, Tensors, error_of_container, open_exchange
+from collectives.exchange.encoding import Encoding
+from collectives.exchange.session import open_exchange
+from collectives.exchange.specs import ONLY, SchemeArgument, Tensors, error_of_container
 from collectives.transport.allgather import allgather_ragged
 from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 
@@ -88,7 +90,9 @@ def allgather(
     Returns:
         The decoded tensors in rank order, the same on all ranks. Each is a SparseTensor, or
         {name: SparseTensor} if names were passed. If this rank's tensors are all on one GPU, the results are
-        on that GPU, except bfloat16 ones.
+        on that GPU, except bfloat16 ones. To sum them in memory of your own, call
+        ``SparseTensor.add_to(out, scale=…)`` for each. ``allreduce(op="sum", algorithm="allgather", out=…)``
+        computes the plain sum in one pass, without a SparseTensor per rank.
 
     Raises:
         CollectiveError: a rank cannot encode, ranks differ, or a rank's container cannot be decoded; the same

@@ -12,45 +12,29 @@ reproducible. MPI_Allreduce guarantees neither. The algorithms differ in what th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from math import prod
 from typing import Any, Literal, overload
 
-import numpy as np
-
 import wirecodec as wc
-from collectives.agreement.agree import Failure, agree
-from collectives.agreement.compilation import rehearse_together, run_announced
+from collectives.agreement.agree import Failure
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
-from collectives.agreement.nonfinite import check_results, check_setting, fill_with_nan, is_propagated
-from collectives.channel import ByteArray, Channel
+from collectives.agreement.nonfinite import check_results, check_setting, is_propagated, make_nan
+from collectives.channel import Channel
 from collectives.communicator import Communicator
-from collectives.device import is_on_gpu, match_devices
+from collectives.device import stage_on_host
 from collectives.errors import CollectiveError
-from collectives.exchange import (
-    ONLY,
-    Encoding,
-    SchemeArgument,
-    Tensors,
-    error_of_container,
-    failure_of_decoding,
-    open_exchange,
-)
-from collectives.simulation.communicator import simulate
-from collectives.split import SECOND_PHASE, split_allreduce
-from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round, sum_named
-from collectives.tuning.calibration import rehearse_calibration
-from collectives.tuning.cost_model import Workload, choose_algorithm
-from wirecodec.interop import gpu_count_nonzero, gpu_mean, gpu_zeros
+from collectives.exchange.session import open_exchange
+from collectives.exchange.specs import ONLY, SchemeArgument, Tensors
+from collectives.exchange.targets import fill_with_nan
+from collectives.exchange.union import UNION_ALGORITHMS, move_to_gpu
+from collectives.sums.choice import rehearse_sum, sum_tensors
+from collectives.transport.reduce import Dense
 
 __all__ = ["allreduce"]
 
 _ALGORITHMS = {algorithm.name.lower().replace("_", "-"): algorithm for algorithm in Algorithm}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
-
-MAX_DECODED = 16
-"""Containers that are decoded before they are added; it bounds the memory for their values."""
 
 
 @overload
@@ -64,7 +48,24 @@ def allreduce(
     seed: int = ...,
     nonfinite: Literal["raise", "propagate"] = ...,
     hold_zeros: bool = ...,
+    out: Mapping[str, Any] | None = ...,
+    sparse: Literal[False] = ...,
 ) -> dict[str, Dense]: ...
+
+
+@overload
+def allreduce(
+    comm: Communicator | Channel,
+    tensor: Mapping[str, Any],
+    scheme: SchemeArgument = ...,
+    *,
+    algorithm: str = ...,
+    op: Literal["mean", "sum"] = ...,
+    seed: int = ...,
+    nonfinite: Literal["raise", "propagate"] = ...,
+    hold_zeros: bool = ...,
+    sparse: Literal[True],
+) -> dict[str, wc.SparseTensor]: ...
 
 
 @overload
@@ -78,7 +79,24 @@ def allreduce(
     seed: int = ...,
     nonfinite: Literal["raise", "propagate"] = ...,
     hold_zeros: bool = ...,
+    out: Any = ...,
+    sparse: Literal[False] = ...,
 ) -> Dense: ...
+
+
+@overload
+def allreduce(
+    comm: Communicator | Channel,
+    tensor: Any,
+    scheme: SchemeArgument = ...,
+    *,
+    algorithm: str = ...,
+    op: Literal["mean", "sum"] = ...,
+    seed: int = ...,
+    nonfinite: Literal["raise", "propagate"] = ...,
+    hold_zeros: bool = ...,
+    sparse: Literal[True],
+) -> wc.SparseTensor: ...
 
 
 def allreduce(
@@ -91,7 +109,9 @@ def allreduce(
     seed: int = 0,
     nonfinite: Literal["raise", "propagate"] = "raise",
     hold_zeros: bool = False,
-) -> Dense | dict[str, Dense]:
+    out: Any = None,
+    sparse: bool = False,
+) -> Any:
     """Average or sum tensors over the ranks, encoded by a scheme.
 
     Each element of the result is the sum in rank order of decode(encode(tensor)), from +0. float16 and
@@ -112,19 +132,29 @@ def allreduce(
             any result would not be finite. A value that is too large for its codec also counts. The state of
             a Compressor is then unchanged, so a program that skips this step loses no gradient.
         hold_zeros: as for ``Compressor.prepare``, for a Compressor.
+        out: memory for the results, an array or {name: array} with the shapes and types of the tensors. The
+            arrays are writable and C-contiguous, share no memory with each other, and are on the devices of
+            the tensors: NumPy arrays or torch tensors on the CPU, CuPy arrays or torch tensors on a GPU. They
+            may be the gradients themselves. None for new arrays. Ranks may differ in this argument.
+        sparse: True for SparseTensors over the union of the ranks' supports, the same on all ranks. The union
+            has each element that at least one rank stores, even if the sum is 0. "dense" and "split-dense"
+            lose the supports, so they are an error, and "auto" does not choose them.
 
     Returns:
         A dense array of the tensor's shape and type, or {name: array}; the same bits on every rank. The
-        result of a tensor on a GPU is on that GPU.
+        result of a tensor on a GPU is on that GPU. If ``out`` is given, its arrays are returned. With
+        ``sparse``, a SparseTensor or {name: SparseTensor} whose ``to_dense`` has the bits of the dense
+        result. It is summed on the host, and moved to the GPU if all tensors are there, except bfloat16.
 
     Raises:
         CollectiveError: a rank cannot encode, ranks differ, an argument is invalid, or a rank's container
-            cannot be decoded; the same on all ranks. The state of a Compressor is unchanged.
-        Timeout: a rank does not take part.
+            cannot be decoded; the same on all ranks. The state of a Compressor and ``out`` are unchanged.
+        Timeout: a rank does not take part. The contents of ``out`` are undefined.
 
-    Other exceptions have the effects that allgather describes. With "auto", the first exchange and every 64th
-    also count the nonzero elements of the sum, from which all ranks predict the next algorithm. An error on
-    one rank during this count closes its channel, and the step is taken.
+    Other exceptions have the effects that allgather describes; the contents of ``out`` are then undefined.
+    With "auto", the first exchange and every 64th also count the nonzero elements of the sum, from which all
+    ranks predict the next algorithm. An error on one rank during this count closes its channel, and the step
+    is taken.
 
     Tensors that are all on one GPU are encoded there. "allgather" also decodes and adds them there; the other
     algorithms use the host.
@@ -145,10 +175,11 @@ def allreduce(
         proposal = proposal._replace(
             reduction=_parse("op", op, _REDUCTIONS), algorithm=_parse("algorithm", algorithm, _ALGORITHMS)
         )
+        if sparse:
+            _check_sparse(proposal.algorithm, out)
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
     finite = nonfinite == "propagate"
-    rehearsal = partial(_rehearse, proposal)
     try:
         with open_exchange(
             comm,
@@ -157,55 +188,42 @@ def allreduce(
             seed,
             proposal,
             failure,
+            out=out,
+            sparse=sparse,
             hold_zeros=hold_zeros,
             finite=finite,
-            rehearsal=rehearsal,
+            rehearsal=partial(rehearse_sum, proposal),
         ) as (channel, local):
-            sums = _sum(channel, local, channel.size if op == "mean" else 1, proposal)
+            sums = sum_tensors(channel, local, channel.size if op == "mean" else 1, proposal)
             if finite:
-                check_results(sums, {name: dtype for name, (_, dtype) in local.specs.items()})
-            dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
-            result: Dense | dict[str, Dense] = match_devices(tensor, dense[ONLY] if local.bare else dense)
-            return result
+                values = {name: each.values for name, each in sums.items()} if sparse else sums
+                check_results(values, {name: dtype for name, (_, dtype) in local.specs.items()})
+            if sparse:
+                results = sums if local.gpu is None else move_to_gpu(sums, local.gpu)
+            else:
+                dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
+                results = local.targets.deliver({ONLY: tensor} if local.bare else tensor, dense)
+            return results[ONLY] if local.bare else results
     except CollectiveError as error:
         if not is_propagated(error, nonfinite):
             raise
-    nan: Dense | dict[str, Dense] = fill_with_nan(tensor)
-    return nan
+    return _make_sparse_nan(tensor) if sparse else fill_with_nan(tensor, out)
 
 
-def _sum(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
-    """Sum all ranks' tensors by the proposed algorithm.
+def _check_sparse(algorithm: int, out: Any) -> None:
+    """Raise ValueError if results cannot be sparse."""
+    if algorithm not in (Algorithm.AUTO, *UNION_ALGORITHMS):
+        names = ", ".join(f'"{name}"' for name, code in _ALGORITHMS.items() if code in UNION_ALGORITHMS)
+        raise ValueError(f'sparse=True needs an algorithm that moves supports: "auto", {names}')
+    if out is not None:
+        raise ValueError("sparse=True returns new SparseTensors; out must be None")
 
-    Args:
-        channel: open; all ranks call this together.
-        local: this rank's side, after the agreement.
-        divisor: 1, or the number of ranks.
-        proposal: the requested operation.
 
-    Returns {name: (size,)}, divided by ``divisor``; on a GPU, raw bits.
-    """
-    choice = Algorithm(proposal.algorithm)
-    if choice == Algorithm.AUTO:
-        choice = choose_algorithm(channel, Workload.of(channel, local.table, local.specs))
-    signature = local.operand.signature
-    counts_union = choice != Algorithm(proposal.algorithm) and channel.is_union_due(signature)
-    channel.call.update_pending = counts_union
-    if choice == Algorithm.ALLGATHER:
-        sums = _sum_gathered(channel, local, divisor)
-    elif choice == Algorithm.DENSE:
-        sums = _sum_dense(channel, local, divisor, proposal)
-    else:
-        chosen = proposal._replace(algorithm=choice)
-        if choice != Algorithm(proposal.algorithm):
-            work = partial(_rehearse, chosen, channel, local)
-            rehearse_together(channel, (choice, local.dtypes), work, chosen, local.operand)
-        sums = split_allreduce(channel, local, divisor, chosen)
-        counts_union = False  # the headers of the second phase contain the count
-    if counts_union:
-        channel.remember_union(signature, sum(map(_count_nonzero, sums.values())))
-        channel.call.update_pending = False
-    return sums
+def _make_sparse_nan(tensor: Tensors) -> Any:
+    """Return SparseTensors of NaN, with all elements."""
+    if isinstance(tensor, Mapping):
+        return {name: _make_sparse_nan(each) for name, each in tensor.items()}
+    return wc.SparseTensor.from_dense(make_nan(stage_on_host(tensor)))
 
 
 def _parse(name: str, value: Any, codes: Mapping[str, int]) -> int:
@@ -219,95 +237,3 @@ def _parse(name: str, value: Any, codes: Mapping[str, int]) -> int:
     if not isinstance(value, str) or value not in codes:
         raise ValueError(f"{name} is {value!r}; the choices are {', '.join(map(repr, codes))}")
     return codes[value]
-
-
-def _count_nonzero(vector: Any) -> int:
-    """Count the nonzero elements of a vector, or of raw bits on a GPU; -0 counts as zero."""
-    if not is_on_gpu(vector):
-        return int(np.count_nonzero(vector))
-    return gpu_count_nonzero(vector)
-
-
-def _sum_gathered(channel: Channel, local: Encoding, divisor: int) -> dict[str, Any]:
-    """Gather every rank's container and add them to flat sums, by name; on a GPU, sums are raw bits."""
-    blobs = local.gather(channel)
-    if local.gpu is None:
-        sums = _add_blobs(local, blobs, np.zeros)
-        return {
-            name: divide_and_round(sums[name], divisor, dtype) for name, (_, dtype) in local.specs.items()
-        }
-    with local.gpu.current():
-        sums = _add_blobs(local, blobs, gpu_zeros)
-        return {name: gpu_mean(sums[name], divisor, dtype) for name, (_, dtype) in local.specs.items()}
-
-
-def _add_blobs(
-    local: Encoding, blobs: Sequence[ByteArray], zeros: Callable[[int, np.dtype[Any]], Any]
-) -> dict[str, Any]:
-    """Add all containers in rank order to flat ``zeros(size, dtype)``, by name."""
-    limits = local.get_limits(blobs)
-    sums = {
-        name: zeros(prod(shape), accumulator_dtype(dtype)) for name, (shape, dtype) in local.specs.items()
-    }
-    for first in range(0, len(blobs), MAX_DECODED):
-        some = blobs[first : first + MAX_DECODED]
-        try:
-            if local.named:
-                wc.decode_add(some, sums, limits=limits, schema=local.specs)
-            else:
-                wc.decode_add(some, sums[ONLY], limits=limits, schema=local.specs[ONLY])
-        except wc.WireError as error:
-            rank, error.container = first + (error.container or 0), None
-            raise error_of_container(rank, error) from error
-    return sums
-
-
-def _rehearse(proposal: Header, channel: Channel, local: Encoding) -> None:
-    """Call the kernels that the call needs after its headers, with this rank's tensors only.
-
-    Args:
-        proposal: the operation, with the algorithm.
-        channel: of the call.
-        local: this rank's side, with its container.
-    """
-    algorithm = Algorithm(proposal.algorithm)
-    if algorithm in (Algorithm.AUTO, Algorithm.ALLGATHER):
-        _add_blobs(local, [local.blob], np.zeros)
-    if algorithm == Algorithm.DENSE:
-        for tensor in local.decode_own().values():
-            tensor.to_dense()
-    if algorithm == Algorithm.AUTO and channel.rates is None:
-        rehearse_calibration()
-    if algorithm in SECOND_PHASE:
-        simulate(1, lambda alone: split_allreduce(Channel(alone), local, 1, proposal))
-
-
-def _sum_dense(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
-    """Decode this rank's container, and sum all ranks' dense vectors by name.
-
-    Args:
-        channel: open; all ranks call this together.
-        local: this rank's side, after the agreement.
-        divisor: 1, or the number of ranks.
-        proposal: the requested operation. With "auto", no rank has tried to decode its own container before
-            the agreement, so the ranks exchange the results here.
-    """
-    flat: dict[str, Dense] = {}
-
-    def densify() -> Failure | None:
-        try:
-            flat.update({name: x.to_dense().reshape(-1) for name, x in local.decode_own().items()})
-        except Exception as error:
-            return failure_of_decoding(error, channel.rank)
-        return None
-
-    if Algorithm(proposal.algorithm) == Algorithm.AUTO:
-        agree(
-            channel,
-            proposal,
-            local.operand,
-            run_announced(channel, densify, lambda: (proposal, local.operand)),
-        )
-    elif (failure := densify()) is not None:
-        raise failure.error  # out of memory: the other ranks will time out
-    return sum_named(channel, {name: flat[name] for name in sorted(flat, key=str.encode)}, divisor)

@@ -1,7 +1,7 @@
 """State of one rank between collectives: the sequence number, the timeout and the bytes sent.
 
 Every collective accepts a Channel or a communicator. A communicator keeps its own Channel
-(``collectives.attributes``), so both live equally long. A Channel belongs to one thread.
+(``collectives.attributes``), so both live equally long. A Channel is used by one thread at a time.
 
 All messages use the caller's communicator and one tag, TAG; notices after a failure use NOTICE_TAG. An
 application that receives from ANY_SOURCE with ANY_TAG during a collective should pass a duplicate
@@ -25,6 +25,7 @@ from collectives.errors import CollectiveError, Timeout
 from collectives.rates import Rates
 from collectives.waiting.backoff import Backoff, wait_all
 from collectives.waiting.roll_call import RollCall
+from collectives.waiting.worker import Worker
 
 __all__ = ["TAG", "ByteArray", "Channel"]
 
@@ -68,6 +69,7 @@ class Channel:
         call: progress of the latest collective call.
         rehearsed: operations whose kernels are ready on this rank (``collectives.agreement.compilation``).
         roll_call: finds the ranks that a Timeout names.
+        worker: thread that makes calls for a program, in the order in which they are submitted.
 
     Raises:
         TypeError: comm is an intercommunicator or not a communicator.
@@ -119,6 +121,7 @@ class Channel:
         self.call = Call()
         self.rehearsed: set[object] = set()
         self.roll_call = RollCall(comm)
+        self.worker = Worker("collectives.Channel")
         self._takes_device: bool | None = None
         self._abandoned: list[object] = []
         self._union_sizes: dict[int, int] = {}

@@ -29,10 +29,12 @@ __all__ = [
     "DEVICES",
     "Device",
     "GpuDevice",
+    "copy_on_device",
     "find_gpu",
     "is_on_gpu",
     "match_devices",
     "may_take_device",
+    "same_device",
     "stage_on_host",
 ]
 
@@ -157,6 +159,39 @@ def match_devices(tensors: Any, results: Any) -> Any:
         raw = sys.modules["torch"].from_numpy(results.reshape(-1).view(np.uint8))
         return raw.view(tensors.dtype).reshape(tensors.shape).to(tensors.device)
     return _cupy().asarray(results)
+
+
+def same_device(array: Any, tensor: Any) -> None:
+    """Raise ValueError unless an array is contiguous and on the GPU of a tensor, of the same library."""
+    if not (is_on_gpu(array) and is_on_gpu(tensor)):
+        on_gpu, on_host = ("array", "tensor") if is_on_gpu(array) else ("tensor", "array")
+        raise ValueError(
+            f"the {on_gpu} is on a GPU and the {on_host} on the host; they must be on one device"
+        )
+    if _is_torch(array) != _is_torch(tensor):
+        raise TypeError(f"{type(array).__name__} is not an array of the tensor's library")
+    contiguous = array.is_contiguous() if _is_torch(array) else array.flags.c_contiguous
+    if not contiguous:
+        raise ValueError("the array is not C-contiguous")
+    if _is_torch(array):
+        devices = array.device, tensor.device
+    else:
+        cupy = _cupy()
+        devices = _get_device_number(array, cupy), _get_device_number(tensor, cupy)
+    if devices[0] != devices[1]:
+        raise ValueError(f"the array is on device {devices[0]}, the tensor on {devices[1]}")
+
+
+def copy_on_device(result: Any, out: Any) -> None:
+    """Copy a result to an array of the same type, shape and GPU; it is complete afterwards."""
+    if _is_torch(out):
+        out.detach().copy_(result)
+        return
+    cupy = _cupy()
+    with cupy.cuda.Device(_get_device_number(out, cupy)):
+        cupy.cuda.runtime.deviceSynchronize()  # the stream that computed the result is unknown
+        out[...] = result
+        cupy.cuda.runtime.deviceSynchronize()
 
 
 def _view_bits(tensor: Any, bits: Any) -> Any:

@@ -39,9 +39,9 @@ class CollectiveError(RuntimeError):
     Attributes:
         ranks: the ranks at fault, ascending. Those of a Timeout are missing or have closed their channel.
         reason: one word for programs. A rank could not contribute: "encode", "value", "argument". Ranks
-            differ: "sequence", "operation", "dtype", "shape", "scheme". A header is invalid: "protocol". A
-            rank's container cannot be decoded: "decode". The channel was closed earlier: "closed". Nothing
-            arrived: "timeout".
+            differ: "sequence", "operation", "dtype", "shape", "scheme", "parameters". A header is invalid:
+            "protocol". A rank's container cannot be decoded: "decode". The channel was closed earlier:
+            "closed". Nothing arrived: "timeout".
     """
 
     def __init__(self, message: str, *, ranks: Iterable[int] = (), reason: str) -> None:

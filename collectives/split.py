@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,8 +20,8 @@ import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Status
 from collectives.channel import ByteArray, Channel
-from collectives.exchange import (
-    Encoding,
+from collectives.exchange.encoding import Encoding
+from collectives.exchange.specs import (
     TensorSpec,
     count_stored,
     error_of_container,
@@ -29,10 +29,11 @@ from collectives.exchange import (
     failure_of_encoding,
     get_limits,
 )
+from collectives.exchange.union import SparseSums, unite
 from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.reduce import Dense, accumulator_dtype, compute_bounds, divide_and_round
-from wirecodec.interop import as_bytes
+from wirecodec.interop import as_bytes, make_sparse
 
 __all__ = ["SECOND_PHASE", "assign_ranges", "split_allreduce"]
 
@@ -43,6 +44,11 @@ SECOND_PHASE = {
     Algorithm.SPLIT_PAIRS: "nonzero | rice | raw",
     Algorithm.SPLIT_BITMAP: "nonzero | bitmap | raw",
     Algorithm.SPLIT_DENSE: "all | raw-index | raw",
+}
+UNION_FIRST_PHASE = "all | rice | raw"
+UNION_SECOND_PHASE = {
+    Algorithm.SPLIT_PAIRS: "all | rice | raw",
+    Algorithm.SPLIT_BITMAP: "all | bitmap | raw",
 }
 
 
@@ -63,7 +69,7 @@ def assign_ranges(specs: Mapping[str, TensorSpec], ranks: int) -> list[Ranges]:
     return ranges
 
 
-def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
+def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
     """Sum all ranks' tensors by ranges.
 
     Args:
@@ -73,18 +79,20 @@ def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: H
         proposal: operation, reduction and the split algorithm, the same on all ranks.
 
     Returns:
-        Flat sums by name, divided by ``divisor``, in the tensors' types; the same bits on every rank.
+        Flat sums by name, divided by ``divisor``, in the tensors' types; the same bits on every rank. If
+        ``local.sparse`` is set, they are SparseTensors of the tensors' shapes.
 
     Raises:
         CollectiveError: a rank cannot decode what another one sent; the same on all ranks.
         Timeout: a rank does not take part.
     """
     ranges = assign_ranges(local.specs, channel.size)
+    encode_sums = _encode_union if local.sparse else _encode_sums
     failure = None
     # An empty block is not a container, so its receiver reports it.
     blocks: list[ByteArray] = [np.empty(0, np.uint8)] * channel.size
     try:
-        blocks = _encode_pieces(local.decode_own(), ranges)
+        blocks = _encode_pieces(local.decode_own(), ranges, sparse=local.sparse)
     except Exception as error:
         failure = failure_of_decoding(error, channel.rank)
     counts = exchange_counts(channel, [len(block) for block in blocks])
@@ -92,9 +100,7 @@ def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: H
     block: ByteArray = np.empty(0, np.uint8)
     stored = NO_DETAIL
     try:
-        block = _encode_sums(
-            pieces, local.specs, ranges[channel.rank], divisor, Algorithm(proposal.algorithm)
-        )
+        block = encode_sums(pieces, local.specs, ranges[channel.rank], divisor, Algorithm(proposal.algorithm))
         stored = count_stored(block)
     except _InvalidPiece as error:
         failure = failure or Failure(Status.DECODE, error.error, error.rank)
@@ -107,7 +113,7 @@ def split_allreduce(channel: Channel, local: Encoding, divisor: int, proposal: H
     channel.call.is_final_transfer = True
     results = allgather_ragged(channel, block, [header.payload_len for header in table])
     channel.call.is_delivered = True
-    return _decode_sums(results, local.specs, ranges)
+    return (_decode_union if local.sparse else _decode_sums)(results, local, ranges)
 
 
 class _InvalidPiece(Exception):
@@ -119,13 +125,15 @@ class _InvalidPiece(Exception):
         self.error = error
 
 
-def _encode_pieces(tensors: Mapping[str, wc.SparseTensor], ranges: list[Ranges]) -> list[ByteArray]:
-    """Encode each rank's range of the tensors as a container."""
+def _encode_pieces(
+    tensors: Mapping[str, wc.SparseTensor], ranges: list[Ranges], *, sparse: bool = False
+) -> list[ByteArray]:
+    """Encode each rank's range of the tensors as a container; ``sparse``: with the stored zeros."""
     return [
         as_bytes(
             wc.encode_many(
-                {name: _slice(tensors[name], *bounds) for name, bounds in own.items()},
-                FIRST_PHASE,
+                {name: _slice(tensors[name], *bounds, sparse=sparse) for name, bounds in own.items()},
+                UNION_FIRST_PHASE if sparse else FIRST_PHASE,
                 names=False,
             )
         )
@@ -133,8 +141,12 @@ def _encode_pieces(tensors: Mapping[str, wc.SparseTensor], ranges: list[Ranges])
     ]
 
 
-def _slice(tensor: wc.SparseTensor, start: int, stop: int) -> wc.SparseTensor:
-    """Return the elements from ``start`` to ``stop`` as a flat tensor."""
+def _slice(
+    tensor: wc.SparseTensor, start: int, stop: int, *, sparse: bool = False
+) -> wc.SparseTensor | Dense:
+    """Return the elements from ``start`` to ``stop`` as a flat tensor; ``sparse``: with the stored zeros."""
+    if tensor.is_full and sparse:
+        return tensor.values[start:stop]
     if tensor.is_full:
         return wc.SparseTensor.from_dense(tensor.values[start:stop])
     edges = np.array([start, stop - 1], np.int64).astype(tensor.indices.dtype)
@@ -179,17 +191,68 @@ def _encode_sums(
     return as_bytes(wc.encode_many(results, SECOND_PHASE[algorithm], names=False))
 
 
-def _decode_sums(
+def _encode_union(
+    blobs: list[ByteArray],
+    specs: Mapping[str, TensorSpec],
+    ranges: Ranges,
+    divisor: int,
+    algorithm: Algorithm,
+) -> ByteArray:
+    """Sum all ranks' pieces over the union of their supports; else as ``_encode_sums``."""
+    schema = _get_schema(specs, ranges)
+    limits, pieces = get_limits(schema, blobs), []
+    for rank, blob in enumerate(blobs):
+        try:
+            pieces.append(wc.decode_many(blob, limits=limits, schema=schema))
+        except wc.WireError as error:
+            raise _InvalidPiece(rank, error) from error
+    sums = {
+        name: each.values if each.is_full else each for name, each in unite(pieces, schema, divisor).items()
+    }
+    return as_bytes(wc.encode_many(sums, UNION_SECOND_PHASE[algorithm], names=False))
+
+
+def _decode_blocks(
     blobs: list[ByteArray], specs: Mapping[str, TensorSpec], ranges: list[Ranges]
-) -> dict[str, Dense]:
-    """Decode and concatenate all ranks' sums; raise CollectiveError on all ranks if one is invalid."""
-    out = {name: np.empty(prod(shape), dtype) for name, (shape, dtype) in specs.items()}
+) -> list[SparseSums]:
+    """Decode all ranks' sums; raise CollectiveError on all ranks if a container is invalid."""
+    decoded = []
     for rank, (blob, own) in enumerate(zip(blobs, ranges, strict=True)):
         schema = _get_schema(specs, own)
         try:
-            tensors = wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema)
+            decoded.append(wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema))
         except wc.WireError as error:
             raise error_of_container(rank, error) from error
+    return decoded
+
+
+def _decode_sums(blobs: list[ByteArray], local: Encoding, ranges: list[Ranges]) -> dict[str, Dense]:
+    """Decode and concatenate all ranks' sums, in the caller's memory if there is any.
+
+    Raises CollectiveError on all ranks if a container is invalid; the caller's memory is then unchanged.
+    """
+    decoded = _decode_blocks(blobs, local.specs, ranges)
+    out = {
+        name: local.targets.allocate(name, prod(shape), dtype) for name, (shape, dtype) in local.specs.items()
+    }
+    for tensors, own in zip(decoded, ranges, strict=True):
         for name, (start, stop) in own.items():
             tensors[name].to_dense(out=out[name][start:stop])
     return out
+
+
+def _decode_union(blobs: list[ByteArray], local: Encoding, ranges: list[Ranges]) -> SparseSums:
+    """Decode and concatenate all ranks' sparse sums."""
+    decoded = _decode_blocks(blobs, local.specs, ranges)
+    sums = {}
+    for name, (shape, dtype) in local.specs.items():
+        pieces = [
+            (tensors[name], own[name][0]) for tensors, own in zip(decoded, ranges, strict=True) if name in own
+        ]
+        values = np.concatenate([np.empty(0, dtype), *(piece.values for piece, _ in pieces)])
+        wide = np.dtype(np.int32 if prod(shape) <= 2**31 else np.int64)
+        indices = np.concatenate(
+            [np.empty(0, wide), *(piece.indices.astype(wide) + wide.type(start) for piece, start in pieces)]
+        )
+        sums[name] = make_sparse(None if values.size == prod(shape) else indices, values, shape)
+    return sums

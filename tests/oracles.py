@@ -162,12 +162,11 @@ def adacomp(x: Array, gradient: Array, bin: int, factor: float) -> tuple[list[in
 
 
 def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float = 0.25) -> float:
-    """Compute SIDCo's threshold in stages, with SciPy's quantiles: equations 6 to 11, 14 and 28.
+    """Compute SIDCo's threshold in stages: equations 6 to 11, 15, 27 and 28.
 
-    Fits leave zeros out, and δ is k per nonzero element. Gamma's shape solves the likelihood equation, which
-    equation 27 approximates.
+    Fits leave zeros out, and δ is k per nonzero element.
     """
-    from scipy import optimize, special, stats
+    from scipy import special, stats
 
     g = np.abs(x.astype(np.float64))
     g = g[g > 0]
@@ -187,10 +186,9 @@ def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float 
         if sid == "exponential":
             threshold += stats.expon.isf(share, scale=mean)
         elif sid == "gamma-gp" and stage == 1:
-            shape = optimize.brentq(
-                lambda a, s: np.log(a) - special.digamma(a) - s, 1e-6, 1e12, np.log(mean) - np.log(y).mean()
-            )
-            threshold += stats.gamma.isf(share, shape, scale=mean / shape)
+            s = np.log(mean) - np.log(y).mean()
+            shape = (3 - s + np.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
+            threshold += max(-mean / shape * (np.log(share) + special.gammaln(shape)), 0)
         else:
             shape = np.clip((1 - mean**2 / variance) / 2, -0.5, 0.5)
             threshold += stats.genpareto.isf(share, shape, scale=mean * (1 - shape))
@@ -198,7 +196,7 @@ def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float 
 
 
 def sidco_stages(
-    ratios: list[float], most: int, *, begin: int = 1, window: int = 5, tolerance: float = 0.2
+    ratios: list[float], most: int, *, begin: int = 1, window: int = 5, high: float = 0.2, low: float = 0.2
 ) -> list[int]:
     """Return the stages of each step if step i keeps ``ratios[i]`` · k elements (Algorithm 1, Adapt_Stages).
 
@@ -211,12 +209,12 @@ def sidco_stages(
         if end % window:
             continue
         error = sum(ratios[end - window : end]) / window - 1
-        if abs(error) <= tolerance:
+        if -low <= error <= high:
             before = math.inf
             continue
         if abs(error) > before:
             sign = -sign
-        step = -sign if error > tolerance else sign
+        step = -sign if error > high else sign
         if stages + step < 1 or stages + step > most:
             sign, step = -sign, -step
         stages, before = max(1, min(most, stages + step)), abs(error)

@@ -59,6 +59,7 @@ from wirecodec.select import (
 from wirecodec.settings import rules
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, Preset, preset
+from wirecodec.settings.recipes import RECIPES, Recipe, recipe
 from wirecodec.settings.rules import Rule
 from wirecodec.settings.schedule import Diminishing, Follow, Steps, WarmUp
 from wirecodec.settings.scheme import Scheme
@@ -88,6 +89,7 @@ __all__ = [
     "DGC",
     "PRESETS",
     "QSGD",
+    "RECIPES",
     "RFFT",
     "RLE",
     "AdaComp",
@@ -130,6 +132,7 @@ __all__ = [
     "RandomK",
     "Raw",
     "RawIndex",
+    "Recipe",
     "RedSync",
     "Rice",
     "Rule",
@@ -166,6 +169,7 @@ __all__ = [
     "iter_blobs",
     "max_encoded_bytes",
     "preset",
+    "recipe",
     "register",
     "rules",
     "warm",

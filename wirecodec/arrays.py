@@ -34,6 +34,7 @@ __all__ = [
     "as_device_flat",
     "as_flat",
     "as_target",
+    "as_writable",
     "bits_of",
     "dtype_named",
     "integers",
@@ -168,6 +169,40 @@ def as_target(x: Any) -> Any:
     if not shares or hasattr(x, "to_local") or x.is_neg() or x.dtype not in (torch.float32, torch.float64):
         return x
     return x.detach().numpy()
+
+
+def as_writable(x: Any) -> Array:
+    """View an array on the host, into which results are written, as a flat NumPy array of the same memory.
+
+    Raises TypeError for an object that is not an array on the host, or of an element type that is not
+    carried. Raises ValueError if the array is read-only or not C-contiguous.
+    """
+    if not isinstance(x, np.ndarray) and not _is_torch_strided(x) and not hasattr(x, "__dlpack__"):
+        raise TypeError(f"{type(x).__name__} is not an array; pass a NumPy array or a torch tensor")
+    if isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap):
+        raise TypeError(f"{type(x).__name__} is a subclass of ndarray; pass a plain NumPy array")
+    if _is_torch_strided(x) and (x.is_neg() or x.is_conj()):
+        raise TypeError("the torch tensor is a lazy negative or conjugate; pass a tensor that has memory")
+    try:
+        found = x if isinstance(x, np.ndarray) else _as_numpy(x)
+        native = dtype_named(found.dtype) == found.dtype
+    except EncodeError as error:
+        raise TypeError(str(error)) from None
+    if not native or not found.flags.aligned:
+        raise TypeError(f"dtype {found.dtype} has another byte order, or its memory is not aligned")
+    if not found.flags.writeable:
+        raise ValueError("the array is read-only")
+    if not found.flags.c_contiguous:
+        raise ValueError(f"the array is not C-contiguous: shape {found.shape}, strides {found.strides}")
+    return np.asarray(found).reshape(-1)
+
+
+def _is_torch_strided(x: Any) -> bool:
+    """Return whether an object is a dense torch tensor."""
+    if "torch" not in sys.modules:
+        return False
+    torch = sys.modules["torch"]
+    return isinstance(x, torch.Tensor) and x.layout is torch.strided
 
 
 def on_gpu(tensor: Any) -> bool:

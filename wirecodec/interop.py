@@ -3,31 +3,39 @@
 `collectives` imports wirecodec's public names and this module, nothing else; another transport can do the
 same. Names that take arrays on a GPU import CuPy when they are called.
 
-    bytes and flat views    as_bytes, as_flat, dtype_named, BFLOAT16
+    bytes and flat views    as_bytes, as_flat, as_sparse, as_writable, dtype_named, BFLOAT16
     arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
     elements                is_zero, find_nonfinite, gpu_all_finite
     settings                find_match, key_text, parse_stage, saved_schedule, schedule_string, schedule_text,
                             restore_schedule
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
-    decoding                decode_to, decode_many_to: onto the host, or onto the current GPU
+    decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
+    sparse sums             sum_sparse, make_sparse
     error feedback          accumulate, accumulate_on_gpu, HostGradient
+    steps                   StepInParts, which exchanges one step of a Compressor in parts
+    memory                  aligned: an array whose sums bypass the caches
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, as_bytes, as_flat, dtype_named, on_gpu
+from wirecodec.arrays import BFLOAT16, Array, aligned, as_bytes, as_flat, as_writable, dtype_named, on_gpu
 from wirecodec.compilation import is_warm
+from wirecodec.compressor.parts import StepInParts
 from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
+from wirecodec.cpu.select import dense
+from wirecodec.cpu.union import sum_sparse
+from wirecodec.frameworks import as_sparse
 from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
-from wirecodec.pipeline import decode_many_to, decode_to
+from wirecodec.pipeline import decode_many_to, decode_sum, decode_to
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
 from wirecodec.settings.feedback import ErrorFeedback
@@ -35,6 +43,7 @@ from wirecodec.settings.rules import find_match, key_text
 from wirecodec.settings.schedule import schedule_string
 from wirecodec.settings.scheduling import restore_schedule, schedule_text
 from wirecodec.settings.scheme import SchemeLike, as_scheme, parse_stage
+from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_integer
 
 __all__ = [
@@ -45,15 +54,20 @@ __all__ = [
     "HostGradient",
     "SchemeLike",
     "SelectedValues",
+    "StepInParts",
     "accumulate",
     "accumulate_on_gpu",
+    "aligned",
     "as_bytes",
     "as_flat",
     "as_integer",
     "as_scheme",
+    "as_sparse",
+    "as_writable",
     "cached_kernels_only",
     "copy_to_host",
     "decode_many_to",
+    "decode_sum",
     "decode_to",
     "dtype_named",
     "find_match",
@@ -65,6 +79,7 @@ __all__ = [
     "is_warm",
     "is_zero",
     "key_text",
+    "make_sparse",
     "parse_stage",
     "restore_schedule",
     "saved_residual",
@@ -72,6 +87,7 @@ __all__ = [
     "saved_step",
     "schedule_string",
     "schedule_text",
+    "sum_sparse",
 ]
 
 
@@ -87,10 +103,11 @@ class SelectedValues(Protocol):
         """Return the next residual (size,), on the gradient's device. Uses up the sum, not ``values``."""
         ...
 
-    def scatter(self, means: Array) -> Any:
+    def scatter(self, means: Array, out: Array | None = None) -> Any:
         """Return (size,) zeros with the (k,) means at the selected elements, on the gradient's device.
 
-        On a GPU these are raw bits: unsigned integers of the element's width.
+        On a GPU these are raw bits: unsigned integers of the element's width. On the host they may be written
+        to ``out``, (size,) of the gradient's type.
         """
         ...
 
@@ -107,7 +124,14 @@ class AccumulatedGradient(Protocol):
         ...
 
 
-def accumulate(rule: ErrorFeedback, gradient: Any, residual: Array | None, user: str) -> HostGradient:
+def accumulate(
+    rule: ErrorFeedback,
+    gradient: Any,
+    residual: Array | None,
+    user: str,
+    out: Array | None = None,
+    selector: Selector | None = None,
+) -> HostGradient:
     """Add a residual to a gradient on the host.
 
     Args:
@@ -115,11 +139,14 @@ def accumulate(rule: ErrorFeedback, gradient: Any, residual: Array | None, user:
         gradient: array of a carried float type, of any shape.
         residual: (size,) float32 or float64, or None.
         user: the algorithm that needs finite elements, for the message.
+        out: memory for the sum, from ``aligned``, in the type of the residual; None for new memory.
+        selector: the selector that follows on this rank, or None. The result then allows one ``top`` of it,
+            and one ``select`` of the same elements.
 
     Raises:
         EncodeError: if an element is not finite, or the residual has another size.
     """
-    return HostGradient.finite_of(rule, as_flat(gradient).data, residual, user)
+    return HostGradient.finite_of(rule, dense(gradient).data, residual, user, out, selector)
 
 
 def accumulate_on_gpu(
@@ -140,10 +167,21 @@ def accumulate_on_gpu(
     return gpu.accumulate(rule, gradient, residual, searches.setdefault(name, LastTop()))
 
 
+def make_sparse(indices: Any, values: Any, shape: tuple[int, ...]) -> SparseTensor:
+    """Build a SparseTensor from parts that are valid, without checks and copies.
+
+    Args:
+        indices: (nnz,) ascending, unique, int32 or int64 as ``SparseTensor.indices``; None for all elements.
+        values: (nnz,) on the device of the indices.
+        shape: of the tensor; any number of elements may be made dense.
+    """
+    return SparseTensor._of(indices, values, shape, max(1, math.prod(shape)))
+
+
 def is_zero(tensor: Any) -> bool:
     """Return whether all elements of an array, on the host or on a GPU, are +0 or -0."""
     if not on_gpu(tensor):
-        return elements.is_zero(as_flat(tensor).data)
+        return elements.is_zero(dense(tensor).data)
     from wirecodec.gpu import entry
 
     return entry.is_zero(tensor)
@@ -152,7 +190,7 @@ def is_zero(tensor: Any) -> bool:
 def find_nonfinite(tensor: Any) -> int:
     """Return the position of the first NaN or Inf of an array, on the host or on a GPU, or -1."""
     if not on_gpu(tensor):
-        return elements.find_nonfinite(as_flat(tensor).data)
+        return elements.find_nonfinite(dense(tensor).data)
     from wirecodec.gpu import entry
 
     return entry.find_nonfinite(tensor)

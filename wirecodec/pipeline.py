@@ -12,7 +12,7 @@ before they return any part of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -33,6 +33,7 @@ __all__ = [
     "decode_add",
     "decode_many",
     "decode_many_to",
+    "decode_sum",
     "decode_to",
     "encode",
     "encode_many",
@@ -246,16 +247,39 @@ def decode_add(
         array([1., 2., 3.], dtype=float32)
     """
     limits, scale, guard = limits or DEFAULT_LIMITS, float(scale), Guard(finite, max_norm)
-    blobs = blob if isinstance(blob, list | tuple) else [blob]
+    containers, targets = _open_all(blob if isinstance(blob, list | tuple) else [blob], out, limits, schema)
+    if containers:
+        add = _implementation(any(map(on_gpu, targets))).add
+        add(containers, targets, scale, limits, guard)
+
+
+def decode_sum(
+    blobs: Sequence[Any],
+    out: Array | Mapping[str, Array],
+    *,
+    limits: DecodeLimits | None = None,
+    schema: TensorSchema | Schema | None = None,
+) -> None:
+    """Replace arrays on the host by sums of containers, from +0 in their order; else as ``decode_add``."""
+    limits = limits or DEFAULT_LIMITS
+    containers, targets = _open_all(blobs, out, limits, schema)
+    host.add(containers, targets, 1.0, limits, Guard(False, None), replace=True)
+
+
+def _open_all(
+    blobs: Sequence[Any],
+    out: Array | Mapping[str, Array],
+    limits: DecodeLimits,
+    schema: TensorSchema | Schema | None,
+) -> tuple[list[tuple[Bytes, ContainerHeader]], list[Any]]:
+    """Return the containers with their checked headers, and the array that each tensor is added to."""
     containers, targets = [], []
     for number, one in enumerate(blobs):
         with number_of_container(number if len(blobs) > 1 else None):
             data, header = _open(one, limits, sizes_trusted=True)  # sizes are checked against ``out``
             containers.append((data, header))
             targets = _find_targets(header, out, schema)
-    if containers:
-        add = _implementation(any(map(on_gpu, targets))).add
-        add(containers, targets, scale, limits, guard)
+    return containers, targets
 
 
 def _find_targets(

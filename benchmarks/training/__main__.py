@@ -1,8 +1,8 @@
 """Training with compressed gradients: metric and bits of every system, on tasks that every machine can make.
 
 Four workers are simulated in one process. Each has its own batches and its own Compressor, and every
-container is encoded and decoded. Each system tries the same grid of learning rates and momenta; the best on validation
-is reported on test. Results are kept in a folder, so that an interrupted benchmark goes on where it was.
+container is encoded and decoded. Each system tries the same grid of learning rates and momenta. The best
+settings on validation are reported on test. Results are kept in a folder, so an interrupted benchmark can go on.
 
     python -m benchmarks.training [--quick] [--task text-lstm] [--system "dense; budget"] [--minutes 480]
 

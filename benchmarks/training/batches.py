@@ -26,8 +26,8 @@ def generate_digits(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield images (batch, 3, side, side) in about [-2, 2], and their classes.
 
-    The digits of scikit-learn are rotated, scaled, shifted and coloured in front of a pattern. ``part`` limits
-    them to those from its first number to below its second.
+    The digits of scikit-learn are rotated, scaled, shifted and coloured in front of a pattern. ``part``
+    limits them to those from its first number to below its second.
     """
     from sklearn.datasets import load_digits
 

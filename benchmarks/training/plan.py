@@ -1,4 +1,4 @@
-"""Which runs there are, and in which order: first the grid with seed 0, then the best settings with more seeds."""
+"""Runs of the benchmark and their order: the grid with seed 0, then the best settings with more seeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T", Task, System)
 
 
 def select_by_name(items: Sequence[T], words: str) -> list[T]:
-    """Return the items with one of the names, which are separated by ";"; a part of a name selects all that have it.
+    """Return the items whose names are given, separated by ";"; part of a name selects all that have it.
 
     Raises:
         SystemExit: nothing has a name.

@@ -22,13 +22,12 @@ __all__ = ["run_missing"]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 STEPS_PER_REPORT = 10
 
-_reports: Any = None
-"""Queue to the progress bar, in a worker process."""
+_worker: dict[str, Any] = {}
+"""In a worker process: the queue to the progress bar."""
 
 
 def _start(reports: Any) -> None:
-    global _reports
-    _reports = reports
+    _worker["reports"] = reports
     for name in THREADS:
         os.environ[name] = "1"
 
@@ -42,7 +41,7 @@ def _train(run: Run) -> Result:
         nonlocal done
         done += 1
         if done % STEPS_PER_REPORT == 0:
-            _reports.put((run.key, done))
+            _worker["reports"].put((run.key, done))
 
     return train(run, on_step)
 

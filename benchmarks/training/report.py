@@ -27,16 +27,18 @@ HEADER = [
     "steps to dense's loss + 5 %",
 ]
 
-METHOD = """Four workers in one process, each with its own batches and its own Compressor; every container is encoded and
-decoded. *Bits* are those of the real containers (or tensors), per parameter, worker and step. *Worse than
-dense* is relative; negative values are better. Every system tries the same grid of rates and momenta with
-seed 0, dense first; the best on validation is reported on test. `*` marks a best rate at the edge of the grid: a better
-one may lie outside. *Tries* counts grid points with a result: rows with fewer than all are provisional.
-*ms of compression* are CPU milliseconds per worker and step, one thread, encoding and decoding. *Steps*: until
-the mean training loss of 1/30 of the run is at most 1.05 × the final loss of dense. The rate rises, then falls as
-a cosine to 5 %, so runs reach their loss late. Systems with corrected momentum use the grid's momentum before the
-exchange and none after it. Local updates use the grid's rate inside, with momentum 0.9, and two outer
-settings: rate 0.7 with momentum 0.9, and rate 1 with momentum 0.5.
+METHOD = """Four workers in one process, each with its own batches and its own Compressor. Every container is
+encoded and decoded. *Bits* count the real containers (or tensors), per parameter, worker and step.
+
+- *Worse than dense* is relative, negative if better. Accuracies and hit rates compare the distance from 100 %.
+- Every system tries the same grid of rates and momenta with seed 0, dense first. The settings that are best
+  on validation are reported on test. `*` marks a rate at the edge of the grid: a better one may be outside.
+- *Tries* counts grid points with a result. Rows with fewer than all are provisional.
+- *ms of compression*: CPU milliseconds per worker and step on one thread, encoding and decoding.
+- *Steps*: until the mean training loss over 1/30 of the run is at most 1.05 × the final loss of dense. The
+  rate rises, then falls as a cosine to 5 %, so runs reach their final loss late.
+- Systems with corrected momentum use the grid's momentum before the exchange, and none after it. Local
+  updates use the grid's rate inside, with momentum 0.9, and two outer settings in place of the two momenta.
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.common.results import format_markdown
@@ -70,7 +70,9 @@ def format_targets(found: Mapping[str, Sequence[Row]]) -> str:
     )
 
 
-def _describe_best(rows, measure, limit, *, complete):  # type: ignore[no-untyped-def]
+def _describe_best(
+    rows: Sequence[Row], measure: Callable[[Row], float], limit: float, *, complete: bool
+) -> list[str]:
     if not rows:
         return ["", "", "", "not run yet"]
     best = min(rows, key=measure)
@@ -80,7 +82,7 @@ def _describe_best(rows, measure, limit, *, complete):  # type: ignore[no-untype
     return [best.system.name, f"{best.best.bits:.3g}", f"{worse:+.1%}", met + provisional]
 
 
-def _compare_powersgd(task, rows, measure):  # type: ignore[no-untyped-def]
+def _compare_powersgd(task: str, rows: Sequence[Row], measure: Callable[[Row], float]) -> list[list[str]]:
     power = next((row for row in rows if row.system.name == "PowerSGD, rank 4"), None)
     if power is None:
         return []

@@ -19,9 +19,9 @@ import numpy as np
 import wirecodec as wc
 from collectives.device import is_on_gpu, match_devices
 from collectives.errors import CollectiveError
-from wirecodec.interop import as_flat, dtype_named, find_nonfinite, gpu_all_finite
+from wirecodec.interop import as_flat, as_sparse, dtype_named, find_nonfinite, gpu_all_finite
 
-__all__ = ["check_gradients", "check_results", "check_setting", "fill_with_nan", "is_propagated"]
+__all__ = ["check_gradients", "check_results", "check_setting", "is_propagated", "make_nan"]
 
 SETTINGS = ("raise", "propagate")
 
@@ -37,7 +37,8 @@ def check_gradients(tensors: Mapping[str, Any]) -> None:
 
     Error feedback finds each one that is not sent. Without feedback, a selector may drop it.
     """
-    for name, tensor in tensors.items():
+    for name, given in tensors.items():
+        tensor = as_sparse(given)
         sparse = isinstance(tensor, wc.SparseTensor)
         at = find_nonfinite(tensor.values if sparse else tensor)
         if at >= 0:
@@ -64,10 +65,10 @@ def is_propagated(error: CollectiveError, nonfinite: str) -> bool:
     return nonfinite == "propagate" and error.reason == "value"
 
 
-def fill_with_nan(tensors: Any) -> Any:
+def make_nan(tensors: Any) -> Any:
     """Return results of NaN for an array or {name: array}, with their types, shapes and devices."""
     if isinstance(tensors, Mapping):
-        return {name: fill_with_nan(tensor) for name, tensor in tensors.items()}
+        return {name: make_nan(tensor) for name, tensor in tensors.items()}
     if not hasattr(tensors, "dtype"):
         tensors = as_flat(tensors).data  # a buffer
     nan = np.full(tuple(tensors.shape), np.nan, dtype_named(tensors.dtype))

@@ -6,9 +6,12 @@ indices. The values are summed in rank order, and the rest stays in each rank's 
 
     x = m + g        sent = x at the leader's indices        m' = (1 - beta) * m + beta * (x - sent)
 
-The bytes that a rank sends do not grow with the number of ranks. All ranks send the same elements, so
-selecting and averaging commute, bit for bit. With beta 1, m' + sent is x, bit for bit. The selection is a
+The bytes that a rank sends do not grow with the number of ranks, except for small selections: values of less
+than 32 KiB over all ranks are gathered, in fewer messages but (n-1) times the bytes. All ranks send the same
+elements, so selecting and averaging commute, bit for bit.
+With beta 1, m' + sent is x, bit for bit. The selection is a
 contraction only in expectation, and only if the ranks' residuals are similar (``similarity`` measures this).
+The leader's selection is the exact top k; the paper's sorts chunks, which a GPU of its time did faster.
 
 If all gradients of a rank are on one GPU, x and m stay there. Only the leader's indices and the selected
 values leave it, and only indices and means enter it.
@@ -25,25 +28,22 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import rehearse, run_announced
-from collectives.agreement.header import Header, Operand, Operation, Reduction
-from collectives.agreement.nonfinite import check_results, check_setting, fill_with_nan, is_propagated
+from collectives.agreement.header import Header, Operand, Operation, Reduction, Status
+from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.channel import ByteArray, Channel
+from collectives.cltk.residuals import Residuals
 from collectives.cltk.selection import LeaderSelectors
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
-from collectives.device import find_gpu, match_devices, stage_on_host
+from collectives.device import find_gpu
 from collectives.errors import CollectiveError
-from collectives.exchange import ONLY, failure_of_encoding, get_spec
+from collectives.exchange.specs import ONLY, failure_of_encoding, get_spec
+from collectives.exchange.targets import Targets, fill_with_nan
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
 from wirecodec.interop import (
-    AccumulatedGradient,
-    HostGradient,
-    accumulate,
-    accumulate_on_gpu,
     as_bytes,
-    copy_to_host,
     is_zero,
     saved_residual,
     saved_schedule,
@@ -51,7 +51,7 @@ from wirecodec.interop import (
     schedule_string,
 )
 
-__all__ = ["CLTk", "on_host"]
+__all__ = ["CLTk"]
 
 INDEX_SCHEME = "all | auto-index | mean"
 _NO_INDICES = np.empty(0, np.int64)
@@ -101,8 +101,7 @@ class CLTk:
         self._selectors = LeaderSelectors(ratio, selector, schedule, warmup)
         self._feedback = wc.ErrorFeedback(beta)
         self._step = 0
-        self._residuals: dict[str, Any] = {}  # on the device of the last gradients
-        self._searches: dict[str, Any] = {}  # ends of searches on a GPU; the results do not depend on them
+        self._residuals = Residuals(self._feedback)
 
     @property
     def step(self) -> int:
@@ -111,8 +110,8 @@ class CLTk:
 
     def residual(self, name: str = ONLY) -> Dense | None:
         """Return a copy of a tensor's residual, (size,) on its device, or None if there is none."""
-        found = self._residuals.get(name)
-        return None if found is None else found.copy()
+        found: Dense | None = self._residuals.copy(name)
+        return found
 
     @overload
     def allreduce(
@@ -122,6 +121,7 @@ class CLTk:
         *,
         nonfinite: Literal["raise", "propagate"] = ...,
         hold_zeros: bool = ...,
+        out: Mapping[str, Any] | None = ...,
     ) -> dict[str, Dense]: ...
 
     @overload
@@ -132,6 +132,7 @@ class CLTk:
         *,
         nonfinite: Literal["raise", "propagate"] = ...,
         hold_zeros: bool = ...,
+        out: Any = ...,
     ) -> Dense: ...
 
     def allreduce(
@@ -141,6 +142,7 @@ class CLTk:
         *,
         nonfinite: Literal["raise", "propagate"] = "raise",
         hold_zeros: bool = False,
+        out: Any = None,
     ) -> Dense | dict[str, Dense]:
         """Average the elements that the leader selects, in one exchange for all tensors.
 
@@ -156,28 +158,31 @@ class CLTk:
                 On other ranks, elements that the leader selects are sent, because the leader's gradient shows
                 that the tensor is used. Of a tensor that is sent whole, this rank sends zeros. So no residual
                 is sent if the gradients of all ranks are zero.
+            out: memory for the means, as for ``co.allreduce``; it may be the gradients themselves.
 
         Returns:
             A dense array of the gradient's shape and type, or {name: array}, on the gradients' device; the
-            same bits on every rank. Some ranks may use the host and others GPUs.
+            same bits on every rank. Some ranks may use the host and others GPUs. If ``out`` is given, its
+            arrays are returned.
 
         Raises:
             CollectiveError: a rank failed or ranks differ, for example in their step; the same on all ranks.
-                The residuals are unchanged.
-            Timeout: a rank does not take part. The residuals are unchanged.
+                The residuals and ``out`` are unchanged.
+            Timeout: a rank does not take part. The residuals are unchanged; the contents of ``out`` are
+                undefined.
 
-        Other exceptions have the effects that ``allgather`` describes.
+        Other exceptions have the effects that ``allgather`` describes; the contents of ``out`` are undefined.
         """
         try:
-            return self._allreduce(Channel.of(comm), grad, nonfinite, hold_zeros=hold_zeros)
+            return self._allreduce(Channel.of(comm), grad, nonfinite, hold_zeros=hold_zeros, out=out)
         except CollectiveError as error:
             if not is_propagated(error, nonfinite):
                 raise
-        nan: Dense | dict[str, Dense] = fill_with_nan(grad)
+        nan: Dense | dict[str, Dense] = fill_with_nan(grad, out)
         return nan
 
     def _allreduce(
-        self, channel: Channel, grad: Any, nonfinite: str, *, hold_zeros: bool
+        self, channel: Channel, grad: Any, nonfinite: str, *, hold_zeros: bool, out: Any
     ) -> Dense | dict[str, Dense]:
         """Take a step, as ``allreduce``; raise CollectiveError in place of NaN."""
         with channel.collective() as call:
@@ -187,7 +192,7 @@ class CLTk:
 
             def prepare() -> Failure | None:
                 failure = self._prepare(
-                    local, grad, nonfinite, leads=channel.rank == leader, holds=hold_zeros
+                    local, grad, nonfinite, leads=channel.rank == leader, holds=hold_zeros, out=out
                 )
                 if failure is None and find_gpu(grad) is None:
                     key = Operation.CLTK, self._step < self._selectors.warmup, local.dtypes
@@ -201,10 +206,11 @@ class CLTk:
             supports = local.decode_supports(blob, leader)
             selected = {name: total.select(supports[name]) for name, total in local.totals.items()}
             values = {name: each.values for name, each in selected.items()}
-            left = {name: each.remainder() for name, each in selected.items()}
-            after = {**self._residuals, **{name: left[name] for name in left.keys() - local.kept}}
+            left = {name: each.remainder() for name, each in selected.items() if name not in local.kept}
+            after = self._residuals.current | left
+            whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
-                means = sum_named(channel, values, channel.size)
+                means = sum_named(channel, values, channel.size, whole)
                 if nonfinite == "propagate":
                     check_results(means, {name: dtype for name, (_, dtype) in local.specs.items()})
             except CollectiveError:
@@ -212,16 +218,18 @@ class CLTk:
                 raise
             finally:
                 if call.is_delivered:  # even if this rank raises: the others have taken the step
-                    self._residuals, self._step = after, self._step + 1
+                    self._residuals.current, self._step = after, self._step + 1
+        targets = local.targets
         dense = {
-            name: each.scatter(means[name]).reshape(local.specs[name][0]) for name, each in selected.items()
+            name: each.scatter(means[name], targets.flat.get(name)).reshape(local.specs[name][0])
+            for name, each in selected.items()
         }
-        result: Dense | dict[str, Dense] = match_devices(grad, dense[ONLY] if local.bare else dense)
-        return result
+        results = targets.deliver({ONLY: grad} if local.bare else grad, dense)
+        return results[ONLY] if local.bare else results
 
     def state_dict(self) -> dict[str, Dense]:
         """Return this rank's state as a flat {str: ndarray}, copied to the host."""
-        residuals = {f"residual/{name}": np.array(on_host(x)) for name, x in self._residuals.items()}
+        residuals = {f"residual/{name}": x for name, x in self._residuals.to_dict().items()}
         state = {"step": np.array(self._step, np.int64), **residuals}
         if text := schedule_string(self._selectors.schedule):
             state["schedule"] = np.frombuffer(text.encode(), np.uint8).copy()
@@ -242,7 +250,8 @@ class CLTk:
         residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
         schedule = saved_schedule(state) if "schedule" in state else None
         self._selectors.restore(schedule)
-        self._step, self._residuals = step, residuals
+        self._step = step
+        self._residuals.replace(residuals)
 
     @property
     def signature(self) -> str:
@@ -265,24 +274,10 @@ class CLTk:
 
         Raises EncodeError if an element is not finite, or the residual has another size.
         """
-        return self._accumulate_on_host(name, grad, self._residuals.get(name)).x
-
-    def _accumulate_on_host(self, name: str, grad: Any, residual: Any) -> HostGradient:
-        """Add a residual to a gradient on any device. Raises EncodeError, which names the tensor."""
-        try:
-            return accumulate(self._feedback, stage_on_host(grad), on_host(residual), "clt-k")
-        except wc.EncodeError as error:
-            raise error.of(name) from None
-
-    def _accumulate(self, name: str, grad: Any, residual: Any, *, on_gpu: bool) -> AccumulatedGradient:
-        """Add a residual to a gradient, on the GPU if all gradients are there."""
-        found = None
-        if on_gpu and self._selectors.has_gpu_kernels:
-            found = accumulate_on_gpu(self._feedback, grad, residual, self._searches, name)
-        return self._accumulate_on_host(name, grad, residual) if found is None else found
+        return self._residuals.add(name, grad)
 
     def _prepare(
-        self, local: LocalStep, grad: Any, nonfinite: str, *, leads: bool, holds: bool
+        self, local: LocalStep, grad: Any, nonfinite: str, *, leads: bool, holds: bool, out: Any
     ) -> Failure | None:
         """Describe and accumulate, and as the leader select; return an exception as a Failure."""
         try:
@@ -296,14 +291,25 @@ class CLTk:
             shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
             local.operand = Operand.of(shapes, bare=local.bare, scheme=self.signature)
             local.specs = specs
+            try:
+                local.targets = Targets.of(out, grads, specs, bare=local.bare)
+            except (TypeError, ValueError) as error:
+                return Failure(Status.ARGUMENT, error)
             local.selectors = {name: self.selector(name, shape) for name, (shape, _) in specs.items()}
             local.sparse = [name for name in specs if local.selectors[name] is not None]
             held = {name for name in specs if holds and is_zero(grads[name])}
             local.silent = held & set(local.sparse) if leads else set()
             local.kept = held - set(local.sparse)
+            chosen = set(local.sparse) - local.silent
             for name in specs:
-                residual = None if name in local.kept else self._residuals.get(name)
-                local.totals[name] = self._accumulate(name, grads[name], residual, on_gpu=gpu is not None)
+                selects = leads and name in chosen
+                local.totals[name] = self._residuals.accumulate(
+                    name,
+                    grads[name],
+                    on_gpu=gpu is not None and self._selectors.has_gpu_kernels,
+                    held=name in local.kept,
+                    selector=local.selectors[name] if selects else None,
+                )
             if leads and local.sparse:
                 local.blob = self._encode_indices(local)
         except Exception as error:
@@ -327,12 +333,3 @@ class CLTk:
             selected[name] = wc.SparseTensor(indices, np.ones(indices.size, np.float32), (size,))
         local.stored = sum(tensor.nnz for tensor in selected.values())
         return as_bytes(wc.encode_many(selected, INDEX_SCHEME, names=False))
-
-
-def on_host(residual: Any) -> Any:
-    """Return a residual on the host: a finished copy if it is on a GPU; None for None."""
-    gpu = None if residual is None else find_gpu(residual)
-    if gpu is None:
-        return residual
-    gpu.synchronize()
-    return copy_to_host(residual)

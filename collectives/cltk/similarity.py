@@ -6,19 +6,50 @@ A measurement costs two dense all-reduces per tensor. It changes no state.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from collectives.channel import Channel
-from collectives.cltk.allreduce import CLTk, on_host
+from collectives.cltk.allreduce import CLTk
+from collectives.cltk.residuals import on_host
 from collectives.communicator import Communicator
-from collectives.exchange import ONLY
+from collectives.exchange.specs import ONLY
 from collectives.transport.alltoall import exchange_counts
 from collectives.transport.reduce import Dense, sum_dense
 
-__all__ = ["Similarity", "similarity"]
+__all__ = ["MagnitudeHistogram", "Similarity", "similarity"]
+
+_BINS = 48
+"""Bins of a histogram of magnitudes, four per factor of ten, which end at the largest magnitude."""
+_BINS_PER_DECADE = 4
+
+
+@dataclass(frozen=True)
+class MagnitudeHistogram:
+    """Histogram of the magnitudes of the ranks' mean of gradient + residual (ScaleCom, Figure 2b and 2d).
+
+    Magnitudes are relative to the largest. 0 and the magnitudes below the first edge are in the first bin.
+
+    Attributes:
+        edges: ascending powers of 10, one more than there are bins; the last is 1.
+        all: elements per bin.
+        top: elements of the true top k per bin.
+        selected: per rank, elements per bin of those that the rank selects.
+
+    Examples:
+        >>> import numpy as np, collectives as co
+        >>> grad = np.array([1, -4, 2, 0], np.float32)
+        >>> found = co.simulate(1, lambda comm: co.similarity(comm, co.CLTk(0.25), grad))[0]
+        >>> sum(found.histogram.all), found.histogram.top[-1]
+        (4, 1)
+    """
+
+    edges: tuple[float, ...]
+    all: tuple[int, ...]
+    top: tuple[int, ...]
+    selected: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -30,18 +61,30 @@ class Similarity:
             NaN if a rank has no residual.
         hamming: per rank, the fraction d/k of its own top k that is not in the top k of the mean of
             gradient + residual. The leader's value bounds the contraction.
+        contraction: per rank, ‖y - y at the rank's top k‖² / ‖y‖², where y is the mean. It is the leader's
+            contraction in the next step.
+        top_contraction: the same for the top k of y (the paper's γ₀), the smallest possible value.
+        histogram: of the magnitudes of y, or None if the tensor is sent whole.
 
     Source:
-        Chen et al., 2020, ScaleCom, section 3, Lemma 1.
+        Chen et al., 2020, ScaleCom, section 3, Lemma 1 and Figures 2 and 3.
 
     Examples:
         >>> import collectives as co
-        >>> co.Similarity(cosine_distance=0.1, hamming=(0.0, 0.25))
-        Similarity(cosine_distance=0.1, hamming=(0.0, 0.25))
+        >>> co.Similarity(0.1, (0.0, 0.25), top_contraction=0.4).bounds
+        (0.4, 0.55)
     """
 
     cosine_distance: float
     hamming: tuple[float, ...]
+    contraction: tuple[float, ...] = ()
+    top_contraction: float = 0.0
+    histogram: MagnitudeHistogram | None = field(default=None, repr=False)
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Per rank, the paper's bound of the expected contraction: d/k + (1 - d/k) · γ₀ (equation 7)."""
+        return tuple(missed + (1 - missed) * self.top_contraction for missed in self.hamming)
 
 
 def similarity(comm: Communicator | Channel, cltk: CLTk, grad: Any) -> Similarity | dict[str, Similarity]:
@@ -95,13 +138,55 @@ def _measure(channel: Channel, cltk: CLTk, name: str, grad: Any) -> Similarity:
     distance = _measure_cosine_distance(channel, np.zeros_like(x) if residual is None else residual)
     mean = sum_dense(channel, x, channel.size)
     if selector is None:
-        return Similarity(distance, (0.0,) * channel.size)
-    own, best = selector.select(x).indices, selector.select(mean).indices
-    missed, k = 0, x.size
-    if own is not None and best is not None:
-        missed, k = int(np.setdiff1d(own, best, assume_unique=True).size), own.size
-    counts = exchange_counts(channel, [missed])
-    return Similarity(distance, tuple(row[0] / max(k, 1) for row in counts))
+        return Similarity(distance, (0.0,) * channel.size, (0.0,) * channel.size)
+    own, best = (_select(selector, vector) for vector in (x, mean))
+    missed = int(np.setdiff1d(own, best, assume_unique=True).size)
+    squares = np.square(mean.astype(np.float64))
+    energy = float(np.sum(squares))
+    bins = _find_bins(np.abs(mean.astype(np.float64)))
+    counts = _count(bins[own])
+    row = [missed, _to_bits(_lose(squares, own, energy)), *counts]
+    rows = exchange_counts(channel, row)
+    return Similarity(
+        distance,
+        tuple(row[0] / max(own.size, 1) for row in rows),
+        tuple(_from_bits(row[1]) for row in rows),
+        _lose(squares, best, energy),
+        MagnitudeHistogram(_EDGES, _count(bins), _count(bins[best]), tuple(tuple(row[2:]) for row in rows)),
+    )
+
+
+_EDGES = tuple(10 ** ((i - _BINS) / _BINS_PER_DECADE) for i in range(_BINS + 1))
+
+
+def _select(selector: Any, vector: Dense) -> Any:
+    """Return the indices that a selector selects."""
+    indices = selector.select(vector).indices
+    return np.arange(vector.size) if indices is None else indices
+
+
+def _lose(squares: Any, kept: Any, energy: float) -> float:
+    """Return the fraction of the energy that is lost if ``kept`` is sent; 0 if there is none."""
+    return max(1 - float(np.sum(squares[kept])) / energy, 0.0) if energy > 0 else 0.0
+
+
+def _find_bins(magnitudes: Any) -> Any:
+    """Return the bin of each magnitude."""
+    largest = float(magnitudes.max(initial=0.0))
+    bins = np.searchsorted(np.array(_EDGES) * largest, magnitudes, side="right") - 1
+    return np.clip(bins, 0, _BINS - 1)
+
+
+def _count(bins: Any) -> tuple[int, ...]:
+    return tuple(np.bincount(bins, minlength=_BINS).tolist())
+
+
+def _to_bits(number: float) -> int:
+    return int(np.float64(number).view(np.uint64))
+
+
+def _from_bits(raw: int) -> float:
+    return float(np.uint64(raw).view(np.float64))
 
 
 def _measure_cosine_distance(channel: Channel, residual: Dense) -> float:

@@ -11,7 +11,8 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.header import NO_DETAIL, Operand
 from collectives.channel import ByteArray
-from collectives.exchange import TensorSpec, error_of_container, get_limits
+from collectives.exchange.specs import TensorSpec, error_of_container, get_limits
+from collectives.exchange.targets import Targets
 from collectives.transport.reduce import Dense
 from wirecodec.interop import AccumulatedGradient
 
@@ -26,6 +27,7 @@ class LocalStep:
         bare: whether the caller passed one tensor without a name.
         specs: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
         totals: {name: gradient + residual}.
+        targets: memory of the caller for the means.
         operand: description of the tensors and the settings, the same on all ranks.
         selectors: each tensor's selector in this step, or None if it is sent whole.
         sparse: names of the tensors that are not sent whole.
@@ -38,6 +40,7 @@ class LocalStep:
     bare: bool = True
     specs: dict[str, TensorSpec] = field(default_factory=dict)
     totals: dict[str, AccumulatedGradient] = field(default_factory=dict)
+    targets: Targets = field(default_factory=Targets)
     operand: Operand = field(default_factory=Operand)
     selectors: dict[str, Any] = field(default_factory=dict)
     sparse: list[str] = field(default_factory=list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -32,9 +33,8 @@ def check_compressor(compressor: Any) -> wc.Compressor | CLTk:
 
 def wrap_group(comm: Any) -> Communicator | Channel:
     """Return a communicator for a ProcessGroup, and any other argument as it is."""
-    import torch.distributed as dist
-
-    return TorchComm(comm) if isinstance(comm, dist.ProcessGroup) else comm
+    dist = sys.modules.get("torch.distributed")
+    return TorchComm(comm) if dist is not None and isinstance(comm, dist.ProcessGroup) else comm
 
 
 def name_parameters(named_parameters: Iterable[Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,30 @@ class TorchComm:
         self.size: int = dist.get_world_size(self._group)
         self.timeout = TIMEOUT_FRACTION * _get_group_timeout(self._group)
         self.notices = _make_board(self._group, self.rank, self.size)
+        self._gathers: Any = None
         self._sends, self._receives = _Waiter("sends"), _Waiter("receives")
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether ``isolate`` was called."""
+        return self._gathers is not None
+
+    def isolate(self, key: str) -> None:
+        """Use connections of its own for all-gathers, beside other collectives of the group.
+
+        gloo needs the same order of all collectives of a group on all ranks. While a thread exchanges
+        buckets, DDP makes collectives of its own.
+
+        Args:
+            key: text for a key of the job's store, which was not used before; all ranks of the group call
+                this together, with the same key.
+
+        Raises:
+            RuntimeError: a rank does not take part.
+        """
+        store = self._dist.PrefixStore(f"wirecodec/{key}", self._dist.distributed_c10d._get_default_store())
+        timeout = timedelta(seconds=_get_group_timeout(self._group))
+        self._gathers = self._dist.ProcessGroupGloo(store, self.rank, self.size, timeout)
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:  # noqa: N802 - MPI's names
         """Start to send.
@@ -105,7 +129,10 @@ class TorchComm:
         block = _as_bytes(sendbuf)
         padded.numpy()[: len(block)] = block
         gathered = [torch.empty(widest, dtype=torch.uint8) for _ in range(self.size)]
-        work = self._dist.all_gather(gathered, padded, group=self._group, async_op=True)
+        if self._gathers is None:
+            work = self._dist.all_gather(gathered, padded, group=self._group, async_op=True)
+        else:
+            work = self._gathers.allgather([gathered], [padded])
         return _AllgatherRequest(
             work, padded, gathered, _as_bytes(out), list(zip(starts, counts, strict=True))
         )

@@ -5,17 +5,19 @@ ddp.register_comm_hook(None, co.torch_hook(compressor, co.TorchComm(), model.nam
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal
+from uuid import uuid4
 
 import wirecodec as wc
+from collectives.allgather import allgather_bytes
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
-from collectives.errors import CollectiveError
 from collectives.torch.arguments import check_compressor, name_parameters, refuse_as_hook, wrap_group
-from collectives.torch.gradients import as_tensor, average
+from collectives.torch.communicator import TorchComm
+from collectives.torch.step import Settings, TrainingStep
 
 __all__ = ["torch_hook"]
 
@@ -27,12 +29,13 @@ def torch_hook(
     *,
     algorithm: str = "auto",
     nonfinite: Literal["raise", "propagate"] = "propagate",
+    overlap: bool = True,
 ) -> Callable[[object, Any], Any]:
     """Create a communication hook with which DistributedDataParallel averages compressed gradients.
 
-    DDP passes gradients to the hook in buckets. The hook collects all buckets of a step and exchanges them at
-    once, under the parameters' names. So residuals and schedules advance once per training step, for any size
-    of the buckets.
+    DDP passes gradients to the hook in buckets. A thread exchanges each bucket under the parameters' names,
+    while ``backward()`` computes the next ones. Residuals and schedules advance once per training step, for
+    any size of the buckets: after the last bucket, if all of them were exchanged.
 
     A gradient that is zero everywhere on a rank is held: the rank sends nothing of it and keeps its residual.
     DDP passes zeros for a parameter that the rank did not use. If no rank used it, DDP drops the mean.
@@ -53,6 +56,9 @@ def torch_hook(
         algorithm: as for allreduce; CLT-k ignores it.
         nonfinite: as for allreduce. With "propagate", all gradients are NaN if one is NaN or Inf on any rank.
             ``torch.amp.GradScaler`` then skips the step and lowers its scale, and no residual is lost.
+        overlap: False to exchange all buckets at once, after the last one. A scheme that chooses over several
+            tensors (``fuse``) then has all of them. It also takes fewer messages, which is faster if the
+            exchange is short. The same on all ranks.
 
     Returns:
         The hook, for ``DistributedDataParallel.register_comm_hook``.
@@ -77,30 +83,26 @@ def torch_hook(
     check_compressor(compressor)
     channel = Channel.of(wrap_group(comm))
     names = {id(parameter): name for name, parameter in name_parameters(named_parameters).items()}
-    pending: list[tuple[Any, Any]] = []
+    if overlap:
+        _isolate(channel)
+    settings = Settings(compressor, channel, names, algorithm, nonfinite)
+    current = TrainingStep(settings)
 
     def hook(state: object, bucket: Any) -> Any:
-        future: Any = torch.futures.Future()
-        if bucket.index() == 0:  # an interrupted backward pass may have left buckets
-            pending.clear()
-        pending.append((bucket, future))
-        if not bucket.is_last():
-            return future
-        step = list(pending)
-        pending.clear()
-        buckets = [each for each, _ in step]
-        try:
-            gradients = _name_gradients(buckets, names)
-            means = average(channel, gradients, compressor, algorithm, nonfinite)
-            for name, gradient in gradients.items():
-                gradient.copy_(as_tensor(means[name], gradient))
-        except BaseException as error:
-            _fill_with_nan(buckets)
-            if channel.closed is not None:
-                raise _add_advice(error) from error
-            _raise_after_step(error)
-        for each, completed in step:
-            completed.set_result(each.buffer())
+        nonlocal current
+        number, is_last = bucket.index(), bucket.is_last()
+        if number == 0:  # an interrupted backward pass may have left a step
+            current = TrainingStep(settings)
+        step = current
+        future = step.add(bucket)
+        if overlap:
+            channel.worker.submit(partial(step.exchange_bucket, number, is_last=is_last))
+            if is_last:
+                _after_backward(partial(_finish, step))
+        elif is_last:
+            step.exchange_all()
+            if step.error is not None:
+                _finish(step)
         return future
 
     # DDP checks these annotations and does not accept strings.
@@ -111,64 +113,47 @@ def torch_hook(
 refuse_as_hook(torch_hook)
 
 
-def _name_gradients(buckets: Sequence[Any], names: dict[int, str]) -> dict[str, Any]:
-    """Return the gradients of all buckets by name. Raises ValueError for a parameter without a name."""
-    gradients = {}
-    for bucket in buckets:
-        parameters, buffer = bucket.parameters(), bucket.buffer()
-        # A sparse gradient is in a bucket of its own. The exchange reports it to all ranks.
-        parts = bucket.gradients() if _is_dense(buffer) else [buffer]
-        for parameter, gradient in zip(parameters, parts, strict=True):
-            if id(parameter) not in names:
-                raise ValueError(
-                    f"a parameter of shape {tuple(parameter.shape)} is not in named_parameters;"
-                    " pass those of the module that DistributedDataParallel wraps"
-                )
-            gradients[names[id(parameter)]] = gradient.detach()
-    return gradients
+def _isolate(channel: Channel) -> None:
+    """Separate a TorchComm's all-gathers from other collectives of its group, which run at the same time."""
+    comm = channel.comm
+    if isinstance(comm, TorchComm) and not comm.is_isolated:
+        keys = allgather_bytes(channel, uuid4().bytes if channel.rank == 0 else b"")
+        comm.isolate(keys[0].tobytes().hex())
 
 
-def _fill_with_nan(buckets: Sequence[Any]) -> None:
-    """Replace gradients that were not averaged, so that no optimizer uses them unnoticed."""
-    for bucket in buckets:
-        if _is_dense(bucket.buffer()):
-            bucket.buffer().fill_(math.nan)
-
-
-def _is_dense(tensor: Any) -> bool:
-    import torch
-
-    return bool(tensor.layout is torch.strided)
-
-
-def _add_advice(error: BaseException) -> BaseException:
-    """Return an error of a closed channel with the way to continue, if it is a CollectiveError."""
-    if not isinstance(error, CollectiveError):
-        return error
-    text = (
-        f"{error}; DistributedDataParallel cannot continue after this error: delete it, create new process"
-        " groups, wrap the model again, and register a new torch_hook with the same compressor"
-    )
-    return type(error)(text, ranks=error.ranks, reason=error.reason)
-
-
-def _raise_after_step(error: BaseException) -> None:
-    """Raise an exception at the end of ``backward()``, after DDP has completed its step.
+def _finish(step: TrainingStep) -> None:
+    """Wait for the end of a step's exchange, and raise its error.
 
     An exception of the hook itself would leave DDP in the middle of a step, in which it remains. DDP
     completes a step in a callback, which it queues after the last bucket's hook. So the exception is raised
-    in a callback that is queued by another callback, and runs last.
+    in a callback that is queued by another callback, and runs last. An error that closes the channel is
+    raised at once.
+    """
+    step.wait()
+    error = step.error
+    if error is None:
+        return
+    if step.is_closed:
+        raise error
+    _after_backward(partial(_after_backward, partial(_raise, error)))
 
-    Outside a backward pass, as for a rank that has joined early, the exception is raised at once.
+
+def _after_backward(function: Callable[[], None]) -> None:
+    """Queue a function that is called at the end of ``backward()``, or call it at once outside of it.
+
+    A rank that has joined early calls the hook outside of a backward pass.
     """
     import torch
 
     queue: Callable[[Callable[[], None]], None] = torch.autograd.Variable._execution_engine.queue_callback
-
-    def raise_error() -> None:
-        raise error
-
     try:
-        queue(lambda: queue(raise_error))
+        queue(function)
     except RuntimeError:
-        raise error from None
+        pass
+    else:
+        return
+    function()
+
+
+def _raise(error: BaseException) -> None:
+    raise error

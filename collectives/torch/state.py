@@ -1,24 +1,29 @@
-"""State of a Compressor or CLT-k as torch tensors, for checkpoints."""
+"""State of a Compressor, CLT-k or LocalUpdates as torch tensors, for checkpoints."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import wirecodec as wc
-from collectives.cltk.allreduce import CLTk
+from typing import Any, Protocol
 
 __all__ = ["torch_state_dict"]
 
 
-def torch_state_dict(compressor: wc.Compressor | CLTk) -> dict[str, Any]:
-    """Return a compressor's state as {str: torch.Tensor} on the host.
+class _Stateful(Protocol):
+    """Object with a state of arrays."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state."""
+        ...
+
+
+def torch_state_dict(compressor: _Stateful) -> dict[str, Any]:
+    """Return the state of a compressor or of LocalUpdates as {str: torch.Tensor} on the host.
 
     ``torch.save`` stores it, and ``torch.load`` restores it with its defaults. safetensors stores it, too.
-    ``load_state_dict`` of the compressor takes tensors and arrays. ``compressor.state_dict()`` has the same
+    ``load_state_dict`` of these classes takes tensors and arrays. ``compressor.state_dict()`` has the same
     content as NumPy arrays, which ``torch.load`` does not accept by default.
 
     Args:
-        compressor: a Compressor or a CLTk.
+        compressor: a Compressor, a CLTk, or a LocalUpdates.
 
     Raises:
         ImportError: torch is missing.

@@ -39,18 +39,24 @@ def accumulator_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
 
 
-def divide_and_round(total: Dense, divisor: int, dtype: np.dtype[Any]) -> Dense:
+def divide_and_round(total: Dense, divisor: int, dtype: np.dtype[Any], out: Dense | None = None) -> Dense:
     """Divide a sum in its own type, then round once.
 
     Args:
         total: overwritten.
         divisor: 1, or the number of ranks.
         dtype: type of the result.
+        out: memory for the result, of that type, which may be ``total``; None for any memory.
     """
     with np.errstate(all="ignore"):  # NaN, Inf and overflow follow IEEE 754
         if divisor > 1:
-            np.divide(total, total.dtype.type(divisor), out=total)
-        return total.astype(dtype, copy=False)
+            quotient = total if out is None or out.dtype != total.dtype else out
+            total = np.divide(total, total.dtype.type(divisor), out=quotient)
+        if out is None:
+            return total.astype(dtype, copy=False)
+        if out is not total:
+            out[:] = total
+        return out
 
 
 def compute_bounds(size: int, ranks: int) -> list[int]:
@@ -88,7 +94,9 @@ def sum_dense(channel: Channel, vector: Dense, divisor: int, out: Dense | None =
     return out
 
 
-def sum_named(channel: Channel, vectors: Mapping[str, Dense], divisor: int) -> dict[str, Dense]:
+def sum_named(
+    channel: Channel, vectors: Mapping[str, Dense], divisor: int, out: Mapping[str, Dense] | None = None
+) -> dict[str, Dense]:
     """Sum every rank's vectors by name, as the last exchange of a call.
 
     Vectors of the same type are summed as one vector.
@@ -97,6 +105,8 @@ def sum_named(channel: Channel, vectors: Mapping[str, Dense], divisor: int) -> d
         channel: open; all ranks call this together.
         vectors: {name: (d,)}; the same names, types and sizes on all ranks, in the same order.
         divisor: 1, or the number of ranks.
+        out: {name: (d,)} memory for sums, of their types, for some or all of the names. The sum of a vector
+            that is the only one of its type is received there; others are copied there.
 
     Returns:
         {name: (d,)}, the same bits on every rank.
@@ -106,18 +116,21 @@ def sum_named(channel: Channel, vectors: Mapping[str, Dense], divisor: int) -> d
     """
     work: list[tuple[Dense, Dense]] = []  # (summands, sums), allocated before the first byte is sent
     sums: dict[str, Dense] = {}
+    targets = {} if out is None else out
     for dtype in sorted({vector.dtype for vector in vectors.values()}, key=str):
         same = {name: vector for name, vector in vectors.items() if vector.dtype == dtype}
         whole = next(iter(same.values())) if len(same) == 1 else np.concatenate(list(same.values()))
-        out = np.empty(whole.size, dtype)
+        alone = targets.get(next(iter(same))) if len(same) == 1 else None
+        shared = alone is None or np.may_share_memory(whole, alone)  # summands are read until the end
+        total = np.empty(whole.size, dtype) if shared or alone is None else alone
         start = 0
         for name, vector in same.items():
-            sums[name] = out[start : start + vector.size]
+            sums[name] = total[start : start + vector.size]
             start += vector.size
-        work.append((whole, out))
-    for number, (whole, out) in enumerate(work, 1):
+        work.append((whole, total))
+    for number, (whole, total) in enumerate(work, 1):
         channel.call.is_final_transfer = number == len(work)
-        sum_dense(channel, whole, divisor, out)
+        sum_dense(channel, whole, divisor, total)
     channel.call.is_delivered = True
     return sums
 

@@ -19,12 +19,12 @@ rank sends:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from collectives.agreement.header import NO_DETAIL, Algorithm, Header
 from collectives.channel import Channel
-from collectives.exchange import TensorSpec
+from collectives.exchange.specs import TensorSpec
 from collectives.rates import Rates
 from collectives.tuning.calibration import get_rates
 
@@ -94,14 +94,24 @@ class Cost:
         return communication + rates.gamma * self.dense + rates.delta * self.stored
 
 
-def choose_algorithm(channel: Channel, work: Workload) -> Algorithm:
-    """Choose the algorithm with the least predicted time; the same on every rank."""
+def choose_algorithm(
+    channel: Channel, work: Workload, allowed: Collection[Algorithm] | None = None
+) -> Algorithm:
+    """Choose the algorithm with the least predicted time; the same on every rank.
+
+    Args:
+        channel: open; it may be calibrated here.
+        work: the sizes.
+        allowed: the algorithms to choose from, "allgather" among them; None for all.
+    """
     if work.ranks == 1 or not work.elements:
         return Algorithm.ALLGATHER
     if sum(work.blobs) < MIN_CALIBRATED:
         return Algorithm.ALLGATHER
     rates = get_rates(channel)
-    costs = estimate_costs(work)
+    costs = {
+        choice: cost for choice, cost in estimate_costs(work).items() if not allowed or choice in allowed
+    }
     return min(costs, key=lambda algorithm: (costs[algorithm].seconds(rates), algorithm))
 
 

@@ -16,6 +16,7 @@ from formats.vector_cases import (
     bad_value_codecs,
     binned,
     bloom,
+    borders,
     containers,
     context,
     curves,
@@ -33,6 +34,7 @@ from formats.vector_cases import (
     structured,
     terngrad,
     three_lc,
+    transformed_values,
     transforms,
     value_codecs,
     zstd,
@@ -67,6 +69,8 @@ MODULES: tuple[ModuleType, ...] = (
     curves,
     error_bounded,
     transforms,
+    transformed_values,
     bad_transforms,
+    borders,
 )
 """The modules of cases; each has a function ``cases``."""

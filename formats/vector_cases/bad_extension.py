@@ -140,6 +140,9 @@ def _fused() -> Iterator[Case]:
     about = "The entry's key is that of the second member; all else would fit."
     alone = assemble([Row(1, 0, 3, 0, 1, 1, 1)], write_extension_block([Record(FUSED, 1, other)]))
     yield bad("fused-first-alone", about, kind, code, alone)
+    absent = patch(write_fused([[(2, 1), (3, 2)]]), 8, "I", 1)
+    about = "The entry's key is not among its members."
+    yield bad("fused-first-absent", about, kind, code, _with_fused(absent, [3, 3]))
     rows = [Row(0, 0, CHUNK, 0, 1, 1, 1), Row(0, CHUNK, 2, 0, 1, 1, 1)]
     body = write_fused([[(0, 1), (1, CHUNK + 1)]])
     data = assemble(rows, write_extension_block([Record(FUSED, 1, body)]))

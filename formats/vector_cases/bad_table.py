@@ -51,6 +51,9 @@ def _ids() -> Iterator[Case]:
         "value-codec",
         assemble([row]),
     )
+    rows = [Row(0, 0, 2, 0, 1, 1, UNKNOWN_CODEC), Row(1, 0, 2, 0, 15, 1, 1)]
+    about = "Row 15 in the second entry comes before row 18 in the first."
+    yield bad("dtype-before-value-codec", about, "Unsupported", "dtype", assemble(rows))
     rows = [Row(0, 0, 2, 3, 1, 1, 1), Row(1, 0, 2, 0, 1, 1, 1, map=UNKNOWN_CODEC)]
     about = "A later row of the checks in an earlier entry: map-codec comes before count."
     yield bad("map-codec-order", about, "Unsupported", "map-codec", assemble(rows))
@@ -101,6 +104,9 @@ def _sections() -> Iterator[Case]:
         ("d0", "Indices of a tensor without elements.", Row(0, 0, 0, 0, 1, 1, 1, bytes(4))),
     ):
         yield bad(f"index-length-{id}", about, "Malformed", "index-length", assemble([section_row]))
+    rows = [Row(0, 0, 2, 2, 1, 1, 1), Row(1, 0, 3, 2, 1, 1, 1, value_section=values)]
+    about = "Row 22 in the second entry comes before row 23 in the first."
+    yield bad("index-length-before-value-length", about, "Malformed", "index-length", assemble(rows))
     data = assemble([Row(0, 0, 3, 2, 1, 1, 1, b"\0\0\1\0")])
     yield bad("value-length-missing", "No values where r = 2.", "Malformed", "value-length", data)
     data = assemble([Row(0, 0, 3, 0, 1, 1, 4, value_section=values)])

@@ -60,7 +60,9 @@ def _bad() -> Iterator[Case]:
     yield bad("binned-length-bin", "One byte.", kind, code, broken(b"\x0a"))
     yield bad("binned-length-bin-0", "One byte, 0.", kind, code, broken(b"\0"))
     yield bad("binned-length-none", "No records.", kind, code, broken(b"\x0a\0"))
-    yield bad("binned-length-cut", "A record is cut.", kind, code, broken(_section(10, good)[:-1]))
+    about = "Empty bins beyond the last element have no element out of range; then the section ends."
+    beyond = _section(10, [(3, 1), (3, 1), *[(10, 1)] * 6])
+    yield bad("binned-length-beyond", about, kind, code, broken(beyond))
     yield bad("binned-length-few", "An element too few.", kind, code, broken(_section(10, good[:3])))
     yield bad("binned-length-long", "One extra byte.", kind, code, broken(_section(10, good) + b"\0"))
     about = "A record too many, of an empty bin."

@@ -26,9 +26,12 @@ def cases() -> Iterator[Case]:
 
 def _policies() -> Iterator[Case]:
     for policy in POLICIES:
-        for r in (1, 2, 18, 19):
+        for r in (1, 2, 18):
             t = sparse("0", 19, spread(r, 19, r))
             yield exact(f"bloom-{policy}-r{r}", f"{policy}, {r} of 19 elements.", [t], Bloom(policy), seed=1)
+        first = 40 * POLICIES.index(policy)
+        t = sparse("0", 19, range(19), first=first)
+        yield exact(f"bloom-{policy}-all", f"{policy}, all elements: no section.", [t], Bloom(policy), seed=1)
         t = sparse("0", 500, spread(40, 500), first=7)
         about = f"{policy} among false positives."
         yield exact(f"bloom-{policy}-false", about, [t], Bloom(policy, 0.05), seed=2)
@@ -51,9 +54,11 @@ def _sizes() -> Iterator[Case]:
     for n in (4, 5):
         t = sparse("0", 1000, spread(n, 1000))
         yield exact(f"bloom-words-{n}", f"{n} elements of 14.38 bits: {n - 3} words.", [t], Bloom())
-    for name, fpr in (("least", 2.0**-32), ("half", 0.5), ("quarter", 0.25), ("most", 0.999), ("tenth", 0.1)):
+    for name, fpr in (("least", 2.0**-32), ("half", 0.5), ("quarter", 0.25), ("tenth", 0.1)):
         t = sparse("0", 150, spread(20, 150))
         yield exact(f"bloom-fpr-{name}", f"A rate of {fpr!r}.", [t], Bloom("p0", fpr))
+    t = sparse("0", 1500, spread(200, 1500))
+    yield exact("bloom-fpr-high", "A rate of 0.999.", [t], Bloom("p0", 0.999))
     for d in (63, 64, 65, 127, 128, 129):
         t = sparse("0", d, spread(d // 3, d))
         yield exact(f"bloom-d{d}", f"The last group of {d} elements.", [t], Bloom("p0", 0.7))

@@ -45,6 +45,9 @@ def _exact() -> Iterator[Case]:
         ("matrix", "The last of the rows of 333 is cut.", 9900, _columns([0, 170, 332], 333, 29, 6)),
     ):
         yield exact(f"context-{id}", about, [ones(d, indices)], Context(), ONES)
+    for d in (97, 100, 104, 70):
+        about = f"The last element of {d}, in a block and a part that may be shorter: it takes no bit."
+        yield exact(f"context-last-{d}", about, [ones(d, [3, d - 1])], Context(), ONES)
     for r in (20, 200, 1000):
         t = ones(2000, spread(r, 2000, r))
         yield exact(f"context-r{r}", f"{r} of 2000 elements.", [t], Context(), ONES)
@@ -95,6 +98,9 @@ def _bad() -> Iterator[Case]:
     kind, code = "LimitExceeded", "max-work"
     two = assemble([_index(3, 100, good), _index(3, 100, good, 1)])
     yield valid("context-work", "Two hundred steps.", two, limits={"max_work": 200})
+    full = write([sparse("0", 100, range(100))], Context(0), names=False)
+    about = "A full support has no section, and no work."
+    yield valid("context-work-full", about, full, limits={"max_work": 0})
     about = "Two hundred steps, a hundred for each entry."
     yield bad("context-work-199", about, kind, code, two, limits={"max_work": 199})
     about = "The period comes before the work."

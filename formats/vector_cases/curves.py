@@ -94,6 +94,14 @@ def _poly_foreign() -> Iterator[Case]:
     yield valid(
         "polyfit-once", "binary64 to float16 at once, not by way of binary32.", of_curve(POLY, 2, section, 2)
     )
+    for dtype, tie in (("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
+        section = _head((2, 1)) + struct.pack("<2f", 1 + tie, 2.0**-40)
+        about = f"Rounded to {dtype} once: by way of binary32 both values are 1."
+        data = of_curve(POLY, 2, section, BY_NAME[dtype].id)
+        yield valid(f"polyfit-{dtype}-once", about, data)
+        section = _head((2, 0)) + _four(1 + tie, 0.0, 2.0**-40, 0.0)
+        data = of_curve(DEXP, 2, section, BY_NAME[dtype].id)
+        yield valid(f"dexpfit-{dtype}-once", about, data)
     section = raw_section(0) + pack_elements([0x80000000, 0, 0x7F7FFFFF, 1], 4)
     yield valid("polyfit-raw-corners", "-0, 0, the largest, the smallest.", of_curve(POLY, 4, section))
 

@@ -7,7 +7,7 @@ made by hand.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_NAME, pack_elements
@@ -37,6 +37,8 @@ def cases() -> Iterator[Case]:
     """Yield all cases of this module."""
     yield from _compressed()
     yield from _by_hand()
+    yield from _own_codes()
+    yield from _bad_codes()
     yield from _bad_parameter()
     yield from _bad_stream()
     yield from _bad_length()
@@ -106,6 +108,100 @@ def _by_hand() -> Iterator[Case]:
     open_end = zeros(2, 1)
     data = _row(2, 130, b"\1" + open_end[:-1] + bytes([open_end[-1] | 0x80]))
     yield valid("deflate-last-bits", "The bits after the last block are ignored.", data)
+
+
+CODE_LENGTH_ORDER = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15)
+"""The order in which a block states the lengths of its code-length code (RFC 1951, section 3.2.7)."""
+
+
+def dynamic(literals: dict[int, int], distances: Sequence[int], symbols: Sequence[tuple[int, int]]) -> bytes:
+    """Return a last block of its own codes, whose lengths are stated without repetitions.
+
+    Args:
+        literals: code lengths of the literal/length symbols that have a code.
+        distances: code lengths of all distance symbols.
+        symbols: (code, length) of each symbol, or (extra bits, number of them) with a negative length.
+    """
+    lengths = [literals.get(n, 0) for n in range(max(256, *literals) + 1)]
+    return _dynamic_block(len(lengths), len(distances), [*lengths, *distances], symbols)
+
+
+def _dynamic_block(
+    n_literals: int, n_distances: int, lengths: Sequence[int], symbols: Sequence[tuple[int, int]] = ()
+) -> bytes:
+    coded = {0: 0, 1: 1, 2: 2, 7: 3, 8: 4, 9: 5, 10: 6, 15: 7}
+    bits = [1, 0, 1, *_number(n_literals - 257, 5), *_number(n_distances - 1, 5), *_number(19 - 4, 4)]
+    for length in CODE_LENGTH_ORDER:
+        bits += _number(3 if length in coded else 0, 3)
+    for length in lengths:
+        bits += _code(coded[length], 3)
+    for code, width in symbols:
+        bits += _code(code, width) if width > 0 else _number(code, -width)
+    return pack_stream(bits, 1, 1)
+
+
+def _number(number: int, width: int) -> list[int]:
+    """Return the bits of a number, the lowest first."""
+    return [number >> bit & 1 for bit in range(width)]
+
+
+def _repeats(coded: dict[int, int], *parts: int) -> bytes:
+    """Return the start of such a block, with code-length codes of one bit and repetitions (code, count)."""
+    bits = [1, 0, 1, *_number(0, 5), *_number(0, 5), *_number(19 - 4, 4)]
+    for length in CODE_LENGTH_ORDER:
+        bits += _number(coded.get(length, 0), 3)
+    for n, part in enumerate(parts):
+        bits += _number(part, 1 if n % 2 == 0 else 2 if 16 in coded else 7)
+    return pack_stream(bits, 1, 1) + bytes(4)
+
+
+def _own_codes() -> Iterator[Case]:
+    four = [(0, 1)] * 4
+    for id, about, stream in (
+        ("distance-one", "One distance code, of one bit.", dynamic({0: 1, 256: 2, 257: 2}, [1], [
+            (0, 1), (3, 2), (0, 1), (2, 2)])),
+        ("distance-none", "No distance code: literals alone.", dynamic({0: 1, 256: 1}, [0], [*four, (1, 1)])),
+        ("distance-unused", "One distance code, which is not used.", dynamic({0: 1, 256: 1}, [1], [
+            *four, (1, 1)])),
+        ("literal-one", "Content in a stored block, and a block whose only code ends it, in one bit.",
+         b"\0\4\0\xfb\xff\0\0\0\0" + dynamic({256: 1}, [0], [(0, 1)])),
+        ("literal-most", "286 literal and length symbols, 30 distances.", dynamic(
+            {0: 1, 256: 2, 285: 2}, [0] * 29 + [1], [*four, (2, 2)])),
+    ):  # fmt: skip
+        yield valid(f"deflate-{id}", f"RFC 1951, 3.2.7: {about}", _row(1, 1, b"\0" + stream))
+
+
+def _bad_codes() -> Iterator[Case]:
+    kind, code = "Malformed", "deflate-stream"
+    four = [(0, 1)] * 4
+    for id, about, stream in (
+        ("literal-incomplete", "A literal/length code that is incomplete.", dynamic({0: 1, 256: 2}, [0], [
+            *four, (2, 2)])),
+        ("literal-zeros", "No literal/length symbol has a code.", _dynamic_block(257, 1, [0] * 258)),
+        ("no-end", "Symbol 256 has no code.", dynamic({0: 1, 1: 1}, [0], [*four, (1, 1)])),
+        ("distance-incomplete", "A distance code of two codes of two bits.", dynamic(
+            {0: 1, 256: 1}, [2, 2], [*four, (1, 1)])),
+        ("distance-incomplete-one", "A distance code of one code of two bits.", dynamic(
+            {0: 1, 256: 1}, [2], [*four, (1, 1)])),
+        ("distance-over", "A distance code of three codes of one bit.", dynamic(
+            {0: 1, 256: 1}, [1, 1, 1], [*four, (1, 1)])),
+        ("distance-other", "The bit that is no code of the only distance code.", dynamic(
+            {0: 1, 256: 2, 257: 2}, [1], [(0, 1), (3, 2), (1, 1), (2, 2)])),
+        ("distance-absent", "A length, and no distance code.", dynamic(
+            {0: 1, 256: 2, 257: 2}, [0], [(0, 1), (3, 2), (0, 1), (2, 2)])),
+        ("literals-287", "287 literal/length symbols.", _dynamic_block(
+            287, 1, [1, *[0] * 255, 1, *[0] * 30, 0], [*four, (1, 1)])),
+        ("distances-31", "31 distance symbols.", _dynamic_block(
+            257, 31, [1, *[0] * 255, 1, *[0] * 31], [*four, (1, 1)])),
+        ("fixed-286", "Literal/length symbol 286 of the fixed code.", pack_stream(
+            [1, 1, 0, *_code(0xC6, 8)], 1, 1) + bytes(2)),
+        ("fixed-distance-30", "Distance symbol 30 of the fixed code.", pack_stream(
+            [1, 1, 0, *_code(0x30, 8), *_code(1, 7), *_code(30, 5), *_code(0, 7)], 1, 1)),
+        ("repeat-first", "The first length repeats the one before it.", _repeats({0: 1, 16: 1}, 1, 0)),
+        ("repeat-beyond", "276 lengths of 0, where 258 are stated.", _repeats({0: 1, 18: 1}, 1, 127, 1, 127)),
+        ("lengths-incomplete", "A code-length code of one code.", _repeats({18: 1}, 0, 127, 0, 109)),
+    ):  # fmt: skip
+        yield bad(f"deflate-stream-{id}", about, kind, code, _row(1, 1, b"\0" + stream))
 
 
 def _bad_parameter() -> Iterator[Case]:

@@ -125,6 +125,11 @@ def _bad_spans() -> Iterator[Case]:
     yield bad(
         "elias-fano-base-last", about, kind, code, broken(good[:4] + bytes(last) + good[4 + len(first) :])
     )
+    dense = struct.pack("<I", 4106) + b"\xff" * 511 + b"\x7f\0\0\0\x80" + struct.pack("<2I", 0, 1)
+    about = (
+        "The last index of span 0 is d, and the next base is not its successor: the range is checked first."
+    )
+    yield bad("elias-fano-range-first", about, "Invalid", "index-range", _index(4097, 4127, dense))
     kind, code = "Malformed", "elias-fano-length"
     yield bad("elias-fano-length-spans", "The last span is cut.", kind, code, broken(good[:-4]))
     yield bad("elias-fano-length-all", "Bases, and no spans.", kind, code, broken(good[:4]))

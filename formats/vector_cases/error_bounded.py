@@ -8,6 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from formats.reference import ErrorBounded, Tensor
 from formats.reference.floats import BY_ID, BY_NAME, pack_elements
+from formats.reference.value.error_bounded_model import (
+    MAX_START,
+    SYMBOLS,
+    Lane,
+    default_levels,
+    frequencies,
+)
 from formats.reference.writing.value.error_bounded import push
 from formats.vector_cases.case import (
     Case,
@@ -98,6 +105,9 @@ def _numbers() -> Iterator[Case]:
     yield _of("spike", "One large value among small ones.", spike)
     wild = [math.ldexp(number(n), n % 61 - 30) for n in range(250)]
     yield _of("wild", "Magnitudes far apart.", wild, 1e-4)
+    spikes = [number(n) if n % 150 == 40 else 0.0 for n in range(900)]
+    about = "Cell numbers above 2^20 - 1, at which the means limit them."
+    yield _of("k-beyond-2-20", about, spikes, 1e-6)
     waves = [number(n) * (1 + 2000 * (n // 40 % 2)) for n in range(300)]
     yield _of("waves", "Stretches of small and of large values: unmodelled bits, escapes.", waves, 1e-3)
     yield _bits("least", "Subnormal magnitudes: as they are.", "float32", [1, 1 << 31, 7, 9] * 20)
@@ -143,6 +153,7 @@ def _foreign() -> Iterator[Case]:
         section = patch(_section(90), 1, "3I", *struct.unpack("<3I", struct.pack("<3f", first, step, place)))
         yield valid(f"error-bounded-{id}", "Numbers at their ends.", _row(dtype, 90, section))
         section = patch(section, 0, "B", 2)
+    yield from _large_numbers()
     head = struct.pack("<B3fI", 1, 0.0, 1.0, 0.5, 1)
     sign, k = (2048, 0), 12_345_678
     escaped = [sign, (1, k >> 12), (1, k & 4095), (4096, 0)]
@@ -158,6 +169,24 @@ def _foreign() -> Iterator[Case]:
         coded = struct.pack(f"<BII{len(words)}H", 0, len(words), *states, *words)
         about = "A row of which no symbol, or hardly one, has a level."
         yield valid(f"error-bounded-row-{id}", about, _row(1, 1, head + row + coded))
+
+
+def _large_numbers() -> Iterator[Case]:
+    """Yield one value of a number above 2^24, which is rounded to binary32 before ``place`` is added."""
+    lane = Lane.begin(MAX_START)
+    row, shift = lane.context()
+    f = frequencies(default_levels(1)[row])
+    for symbol, extra in ((40, 1), (47, 2**23 - 1)):
+        bits = SYMBOLS[symbol][1] + shift
+        ops = [(4096 - 2048, 0), (4096 >> bits - 12, (extra >> 12) * (4096 >> bits - 12))]
+        ops += [(1, extra & 4095), (f[symbol], sum(f[:symbol]))]
+        states, words = [1 << 16], list[int]()
+        for op in ops:
+            push(states, [op], words)
+        section = struct.pack("<B3f2IBI", 1, 0.0, 1.0, 0.5, 0, 0, 0, 0)[:HEAD]
+        section += struct.pack(f"<BII{len(words)}H", MAX_START, len(words), *states, *words)
+        k = (SYMBOLS[symbol][0] << shift) + extra
+        yield valid(f"error-bounded-k-{k}", f"k is {k}, rounded to binary32 first.", _row(1, 1, section))
 
 
 def _bad_numbers() -> Iterator[Case]:
@@ -215,9 +244,13 @@ def _bad_lengths() -> Iterator[Case]:
             yield bad(f"error-bounded-plain-{id}-{dtype}", f"Elements as they are, {id}.", kind, code, data)
     section = _section(90, value=ErrorBounded(0.1, refitted=(3,)))
     row = HEAD + 2 + section[HEAD]
-    for id, size in (("form", 1), ("head", HEAD - 1), ("row", HEAD + 1), ("levels", row - 1)):
+    for id, size in (("form", 1), ("head", HEAD - 1), ("row", HEAD + 1)):
         data = _row(1, 90, section[:size])
         yield bad(f"error-bounded-length-{id}", f"It ends after {size} bytes.", kind, code, data)
+    cut = section[:HEAD] + b"\4\xff\1\2\3"
+    yield bad("error-bounded-length-levels-cut", "A row of 4 levels has 3.", kind, code, _row(1, 90, cut))
+    cut = section[:HEAD] + b"\x20\xff" + bytes(31)
+    yield bad("error-bounded-length-levels-most", "A row of 32 levels has 31.", kind, code, _row(1, 90, cut))
     for id, size in (("block", row + 4), ("state", row + 8), ("words", len(section) - 1)):
         data = _row(1, 90, section[:size])
         yield bad(f"error-bounded-length-{id}", f"It ends after {size} bytes.", kind, code, data)
@@ -252,6 +285,11 @@ def _bad_codes() -> Iterator[Case]:
     (state,) = struct.unpack_from("<I", section, block + 5)
     data = _row(1, 90, patch(section, block + 5, "I", state ^ 1))
     yield bad("error-bounded-code-state", "Another first state.", kind, code, data)
+    one = struct.pack("<B3f2IBI", 1, 0.5, 1.0, 0.5, 0, 0, 0, 0)[:-4]
+    for id, state in (("more", 2**21), ("most", 2**32 - 1)):
+        about = "One value, and no word: the state at the end is not 2^16."
+        data = _row(1, 1, one + struct.pack("<I", state))
+        yield bad(f"error-bounded-code-state-{id}", about, kind, code, data)
     about = "All blocks are taken apart before the words of any are read."
     data = _row(1, 90, more + b"\0")
     yield bad("error-bounded-code-last", about, "Malformed", "error-bounded-length", data)

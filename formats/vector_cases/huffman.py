@@ -19,8 +19,10 @@ def cases() -> Iterator[Case]:
     """Yield all cases of this module."""
     for name, codec in (("huffman", Huffman()), ("huffman-keys", KEYS)):
         for r in (1, 2, 18, 19):
-            t = sparse("0", 19, spread(r, 19, r))
-            yield exact(f"{name}-r{r}", f"{name}, {r} of 19 elements.", [t], codec)
+            all_keys = codec is KEYS and r == 19
+            t = sparse("0", 19, spread(r, 19, r), first=40 * all_keys)
+            id = "huffman-keys-all" if all_keys else f"{name}-r{r}"
+            yield exact(id, f"{name}, {r} of 19 elements.", [t], codec)
         t = sparse("0", 2**24, [2**24 - 1])
         yield exact(f"{name}-gap-most", "An element of 2^24, the last.", [t], codec)
         for r in (4097,) if codec is KEYS else (4095, 4096, 4097, 8192, 8193, 16_385):
@@ -168,6 +170,10 @@ def _bad_codes() -> Iterator[Case]:
 
 
 def _bad_spans() -> Iterator[Case]:
+    about = "A gap beyond d, and a set bit after it: the padding is checked first."
+    data = _index(1, 4, b"\0\3\0\4")
+    yield bad("huffman-padding-before-range", about, "Malformed", "huffman-padding", data)
+
     # Codes 0 and 1 for the gaps 0 and 1, no extra bits: the bits of a span are the gaps.
     def flat(bits: Sequence[int], r: int, d: int) -> bytes:
         return _index(r, d, bytes([0, 0, 1, 0x11]) + pack_stream(bits, 1, 1))

@@ -79,10 +79,14 @@ def _values() -> Iterator[Case]:
     yield _numbers("wide", "Magnitudes far apart: wide cells.", wide, 16)
     near = [1.0 + n * n % 97 * 2.0**-23 for n in range(97)]
     yield _numbers("near", "Magnitudes 2^-23 apart: cells of one key.", near, 8)
-    for span in (32_767, 32_768, 65_535, 65_536):
+    for span in (32_767, 65_535):  # one key more is in the same cells and gives the same bytes
         above = [0, span - 1, span, *(331 * n for n in range(97))]
         bits = [0x3F800000 + n for n in above]
         yield _all(f"span{span}", f"Keys {span} apart: the width of a cell.", "float32", bits, 7)
+    for span in (32_766, 32_767, 65_533, 65_534):
+        bits = [0x3F800000 + n for n in (0, span - 2, span - 1, span, 7, 9)]
+        about = f"Keys {span} apart: cells on either side of the border between two widths."
+        yield _all(f"border{span}", about, "float32", bits, 256)
     low = [1 << 31, 0, 1, 2, 3, (1 << 31) + 1, 0x00000400, 0x00800000, 0x3F800000, 0xBF800000]
     yield _all("least", "Zeros and the smallest magnitudes share the first cell.", "float32", low, 6)
     for dtype in TYPES[:3]:

@@ -85,6 +85,11 @@ def _foreign() -> Iterator[Case]:
     ):
         data = write([rows], codec, names=False)
         yield valid(f"structured-foreign-{id}", about, data, [rows])
+    section = b"\xe4" + (2**24 - 1).to_bytes(3, "little") + (1).to_bytes(3, "little")
+    about = (
+        "One element of 2^24, as the complement of one grain: a reader takes no step for each absent element."
+    )
+    yield valid("structured-foreign-all-absent", about, of_index(10, 1, 2**24, section))
     for id, about, d, indices, codec in (
         ("grain-of-all", "A grain of d, and two parts.", 5, [0, 1], Structured(0, False, (5, 2))),
         ("phase-1", "A phase of 1.", 21, _rows([1, 3], 4, 1), Structured(0, False, (4, 1))),
@@ -186,6 +191,9 @@ def _bad_bodies() -> Iterator[Case]:
     yield bad("structured-parameter-second", about, kind, code, _index(257, 4096, b"\0" + pack_bits(bits)))
     kind, code = "Invalid", "index-range"
     yield bad("structured-range", "Element d.", kind, code, _index(3, 99, b"\0" + pack_bits(good)))
+    bits = to_bits(0, 5) + "0" * 120 + "1"
+    about = "Element 120 of 99; the next number's gap is cut. A number's checks precede those of the next."
+    yield bad("structured-range-first", about, kind, code, _index(3, 99, b"\0" + pack_bits(bits)))
     bits = write_stream([2, 5])
     about = "Grain 5 of five."
     yield bad("structured-range-grain", about, kind, code, _index(40, 100, b"\x20\x14" + pack_bits(bits)))

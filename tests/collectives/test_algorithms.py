@@ -240,8 +240,8 @@ def test_a_piece_that_one_rank_cannot_decode_is_an_error_on_all(algorithm: str, 
 
     whole = split._encode_pieces
 
-    def broken(sent: Any, ranges: Any) -> Any:
-        pieces = whole(sent, ranges)
+    def broken(sent: Any, ranges: Any, **settings: Any) -> Any:
+        pieces = whole(sent, ranges, **settings)
         if sent["0"].values[0] == 1:
             pieces[2] = pieces[2].copy()
             pieces[2][-9] ^= 1

@@ -12,7 +12,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Header, Operation
 from collectives.communicator import Communicator
-from collectives.exchange import open_exchange
+from collectives.exchange.session import open_exchange
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
 from tests.collectives.inputs import bits, gradient

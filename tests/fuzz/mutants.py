@@ -1,11 +1,12 @@
 """Mutation testing of the decoding side: finds changes to its Python code that no test detects.
 
-    python -m tests.fuzz.mutants [--sample N] [--seed N] [--again] [--write]
+    python -m tests.fuzz.mutants [--sample N] [--seed N] [--again] [--write] [--reference] [--vectors]
 
 A mutant is one function with one comparison, operator, constant or check changed. A forked child replaces the
 function's code. It runs the golden vectors and probes that execute the function until one result differs.
 ``--write`` writes tests/fuzz/MUTANTS.md and keeps the reasons given there for survivors. ``--again`` tries
-only those survivors, after vectors were added.
+only those survivors, after vectors were added. ``--reference`` changes the reference decoder instead of the
+library, ``--vectors`` runs no probes. tests/fuzz/mutants_c.py does the same with the C decoder.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -40,6 +41,12 @@ DECODING = re.compile(
     r"(container/\w+|cpu/(chunk|decode|fuse)|kernels/canonical_huffman|pipeline|(value|index|transform)/\w+)\.py"
 )
 """The modules of the decoding side, relative to ``ROOT``."""
+REFERENCE = ROOT.parent / "formats" / "reference"
+REFERENCE_DECODING = re.compile(
+    r"(container|bits|floats|extension|limits|packed_codes|prng|records|table|tensors"
+    r"|(value|index|map|transform)/\w+)\.py"
+)
+"""The same of the reference decoder, relative to ``REFERENCE``."""
 SECONDS = 20
 """Seconds that the trials of one mutant may take together."""
 
@@ -74,30 +81,45 @@ Trial = Callable[[], bool]
 """A check that returns whether a result is the expected one."""
 
 
-def list_trials() -> Iterator[Trial]:
-    """Yield the golden vectors and the probes."""
+@dataclass(frozen=True)
+class Target:
+    """A decoder under test: its folder, package, modules of the decoding side, and decode function."""
+
+    root: Path
+    package: str
+    modules: re.Pattern[str]
+    decode: conformance.Decode
+    probed: bool
+
+
+LIBRARY_TARGET = Target(ROOT, "wirecodec", DECODING, library, True)
+REFERENCE_TARGET = Target(REFERENCE, "formats.reference", REFERENCE_DECODING, conformance.reference, False)
+
+
+def list_trials(target: Target = LIBRARY_TARGET) -> Iterator[Trial]:
+    """Yield the golden vectors and, for the library, the probes."""
     for vector in vectors():
-        yield partial(conforms, vector)
-    for probe in PROBES.values():
+        yield partial(conforms, vector, target.decode)
+    for probe in PROBES.values() if target.probed else ():
         yield partial(_is_unchanged, probe, probe())
 
 
-def conforms(vector: conformance.Vector) -> bool:
-    return conformance.check(library, vector) is None
+def conforms(vector: conformance.Vector, decode: conformance.Decode = library) -> bool:
+    return conformance.check(decode, vector) is None
 
 
 def _is_unchanged(probe: Callable[[], list[str]], before: list[str]) -> bool:
     return probe() == before
 
 
-def find_trials() -> dict[CodeType, list[Trial]]:
+def find_trials(target: Target = LIBRARY_TARGET) -> dict[CodeType, list[Trial]]:
     """Return the trials that execute each function of the decoding side."""
     found: dict[CodeType, list[Trial]] = {}
-    for trial in list_trials():
+    for trial in list_trials(target):
         ran: set[CodeType] = set()
 
         def note(frame: FrameType, event: str, _: Any, ran: set[CodeType] = ran) -> None:
-            if event == "call" and frame.f_code.co_filename.startswith(str(ROOT)):
+            if event == "call" and frame.f_code.co_filename.startswith(str(target.root)):
                 ran.add(frame.f_code)
 
         sys.setprofile(note)
@@ -123,14 +145,14 @@ def list_functions(module: Any) -> Iterator[FunctionType]:
                 yield function
 
 
-def list_mutants(ran: Container[CodeType] | None = None) -> Iterator[Mutant]:
+def list_mutants(ran: Container[CodeType] | None = None, target: Target = LIBRARY_TARGET) -> Iterator[Mutant]:
     """Yield every mutant of the functions in ``ran``, or of all functions of the decoding side."""
-    for file in sorted(ROOT.rglob("*.py")):
-        path = file.relative_to(ROOT).as_posix()
-        if not DECODING.fullmatch(path):
+    for file in sorted(target.root.rglob("*.py")):
+        path = file.relative_to(target.root).as_posix()
+        if not target.modules.fullmatch(path):
             continue
         name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        module = importlib.import_module(f"wirecodec.{name}")
+        module = importlib.import_module(f"{target.package}.{name}")
         tree = ast.parse(inspect.getsource(module))
         for function in list_functions(module):
             if ran is None or function.__code__ in ran:
@@ -314,10 +336,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--again", action="store_true", help="try only the survivors of tests/fuzz/MUTANTS.md"
     )
     parser.add_argument("--write", action="store_true", help="write tests/fuzz/MUTANTS.md")
+    parser.add_argument("--reference", action="store_true", help="change the reference decoder")
+    parser.add_argument("--vectors", action="store_true", help="run golden vectors alone, no probes")
     options = parser.parse_args(arguments)
     np.seterr(all="ignore")
-    ran = find_trials()
-    every = list(list_mutants(ran))
+    target = REFERENCE_TARGET if options.reference else LIBRARY_TARGET
+    if options.vectors:
+        target = replace(target, probed=False)
+    ran = find_trials(target)
+    every = list(list_mutants(ran, target))
     rows = identify_mutants(every)
     selected, tried, of, seed = every, len(every), len(every), options.seed
     if options.again:

@@ -26,6 +26,7 @@ SCHEMES = [
     "adacomp | bloom(p0, 0.1) | raw",
     "sidco(0.01) | rice | raw(bfloat16)",
     "sidco(0.02, mode=faithful, window=2) | rice | offset-float",
+    "sidco(0.02, mode=adaptive, window=2) | rice | raw",
     "dgc(0.01) | rice | raw",
     "threshold(1.5) | bitmap | raw(float16)",
     "nonzero | rice | offset-float(bits=6)",

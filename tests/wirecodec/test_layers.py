@@ -18,6 +18,7 @@ LAYERS = {
         {"arrays", "limits", "prng", "validation"},
         {"kernels"},
         {"sparse", "support"},
+        {"frameworks"},
         {"select", "index", "value", "transform"},
         {"registry"},
         {"settings"},
@@ -40,8 +41,10 @@ LAYERS = {
         {"agreement"},
         {"exchange"},
         {"split", "tuning"},
-        {"allgather", "allreduce", "cltk"},
+        {"sums"},
+        {"allgather", "allreduce", "cltk", "gtopk"},
         {"torch"},
+        {"local_updates"},
     ],
 }
 """Layers of each package, lowest first; a module imports from lower layers or from its own folder."""

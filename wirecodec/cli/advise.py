@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from contextlib import nullcontext
 from typing import Any
@@ -17,6 +18,8 @@ from wirecodec.cli.formatting import escape
 from wirecodec.cli.options import add_command, add_file, add_picture, parse_scheme
 from wirecodec.cli.progress import show_progress
 from wirecodec.cli.units import parse_bandwidth, parse_count, parse_seconds
+from wirecodec.settings.scheme import Scheme
+from wirecodec.validation import as_ratio
 
 __all__ = ["add_to"]
 
@@ -25,6 +28,7 @@ _OTHER_RANKS = (2, 4, 8, 16, 32, 64, 128)
 """Numbers of ranks that are compared if none is given."""
 _MAX_ERROR = 0.95
 """An exchange with this error sends 1 - 0.95², a tenth, of the gradient's squared norm."""
+_CLT_K = re.compile(r"\s*clt-k\(([^)]*)\)\s*")
 _MAX_SYNTHETIC = 2**22
 """Synthetic elements that are measured; times and bytes of more elements are computed from these."""
 
@@ -54,7 +58,8 @@ def add_to(commands: Any) -> None:
     group.add_argument(
         "--scheme",
         action="append",
-        help="a scheme or preset to compare; repeat for several (default: ten common ones)",
+        help="a scheme or preset to compare, or clt-k(RATIO), the method of collectives.CLTk; repeat for "
+        "several (default: ten common schemes)",
     )
     group.add_argument(
         "--all", action="store_true", help="compare further schemes; takes several times as long"
@@ -87,7 +92,12 @@ def _run(options: argparse.Namespace) -> int:
 
     ranks = _DEFAULT_RANKS if options.ranks is None else options.ranks
     network = Network(ranks, parse_bandwidth(options.bandwidth), parse_seconds(options.latency))
-    schemes = options.scheme and [parse_scheme(scheme) for scheme in options.scheme]
+    schemes: list[Scheme] | None = None
+    clt_k: tuple[float, ...] = ()
+    if options.scheme:
+        matches = [_CLT_K.fullmatch(text) for text in options.scheme]
+        schemes = [parse_scheme(t) for t, match in zip(options.scheme, matches, strict=True) if not match]
+        clt_k = tuple(as_ratio(float(match[1]), "clt-k: ratio") for match in matches if match)
     gradient, name, scale = _load(options.file, options.elements)
     named = nullcontext() if options.file is None else name_file(options.file)
     with named, show_progress("measuring") as progress:
@@ -95,6 +105,7 @@ def _run(options: argparse.Namespace) -> int:
             gradient,
             network,
             schemes,
+            clt_k=clt_k,
             more=options.all,
             max_error=options.max_error,
             scale=scale,

@@ -16,6 +16,7 @@ __all__ = ["format_advice"]
 _ALGORITHMS = {
     "allgather": "all-gather of the encodings; every rank decodes and sums them",
     "narrow": "all-reduce of the values in their shorter type",
+    "clt-k": "one rank's indices for all (collectives.CLTk); the error is that rank's, the others' is larger",
     "decoded": "encode and decode, then a dense all-reduce",
 }
 

@@ -199,6 +199,7 @@ def advise(
     network: Network,
     schemes: Sequence[Scheme] | None = None,
     *,
+    clt_k: Sequence[float] = (),
     more: bool = False,
     max_error: float = math.inf,
     scale: float = 1.0,
@@ -212,6 +213,7 @@ def advise(
         network: the ranks and the network between them.
         schemes: to measure; None for those of ``COMMON_SCHEMES`` that can encode the gradient, without those
             that are alike.
+        clt_k: ratios of CLT-k to compare as well.
         more: whether None also means ``MORE_SCHEMES``.
         max_error: bound on the error of the pick.
         scale: size of the gradient to compare for, in sizes of the measured one.
@@ -241,6 +243,9 @@ def advise(
             if schemes is not None:
                 raise
             failures.append((str(scheme), error))
+    for ratio in clt_k:
+        scheme = parse_scheme(f"topk({ratio!r}) | rice | raw")
+        prepared.append(TimedScheme.prepare(tensors, scheme, sums, clt_k=f"clt-k({ratio:g})"))
     if not prepared:
         raise failures[0][1] if failures else EncodeError("there is no scheme to measure")
     machine = measure(

@@ -8,11 +8,14 @@ ranks, f = (n-1)/n, M bytes of a gradient and m bytes of its encoding, the algor
     allgather   select + encode + n·decode + finish                   n-1        (n-1)·m
     decoded     select + encode + decode + the computing of dense     2(n-1)     2f·M
     narrow      the same as decoded                                   2(n-1)     2f·m
+    clt-k       select + encode + decode + f·add·v/M                  3(n-1)     i + 2f·v
 
 ``dense`` sums the gradient without compression; the others sum encodings. In ``allgather`` each rank receives
 all encodings and adds up n of them, its own included. ``decoded`` sums decoded vectors: it never takes less
 time than ``dense``, but less than ``allgather`` if there are many ranks. ``narrow`` is for schemes that round
-every element to a shorter float: such values can be summed during the exchange.
+every element to a shorter float: such values can be summed during the exchange. ``clt-k`` is ScaleCom's
+method (``collectives.CLTk``): one rank broadcasts its i bytes of indices along a chain, and every rank's
+values at these indices, v bytes, are summed like a dense vector.
 
 Compression pays if an algorithm takes less time than ``dense``. On two ranks without latency this is the
 condition of the FFT paper (section 3.3, equation 4), which ``published_min_ratio`` computes.
@@ -96,6 +99,7 @@ class Stages:
         encode: seconds to encode the selected elements.
         decode: seconds to decode one encoding and add it to a dense vector.
         summable: whether the encoding holds every element as a plain float, so that encodings can be summed.
+        index_bytes: i, the part of m that CLT-k broadcasts; None for schemes.
     """
 
     nbytes: int
@@ -103,6 +107,7 @@ class Stages:
     encode: float
     decode: float
     summable: bool = False
+    index_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,10 @@ def compute_costs(stages: Stages, gradient: Gradient, ranks: int) -> tuple[Cost,
     """Compute the costs of the algorithms that can sum the encodings of a scheme."""
     dense = compute_dense_cost(gradient, ranks)
     once = stages.select + stages.encode
+    if stages.index_bytes is not None:
+        values, fraction = stages.nbytes - stages.index_bytes, (ranks - 1) / ranks
+        computing = once + stages.decode + fraction * gradient.add * values / gradient.nbytes
+        return (Cost("clt-k", computing, 3 * (ranks - 1), stages.index_bytes + 2 * fraction * values),)
     allgather = Cost(
         "allgather",
         once + ranks * stages.decode + gradient.finish,
@@ -200,7 +209,9 @@ def compute_min_ratio(stages: Stages, gradient: Gradient, network: Network) -> f
     """Compute the ratio M/m above which a scheme with these times pays; inf if it never does."""
     available = compute_dense_cost(gradient, network.ranks).seconds(network)
     ratio = math.inf
-    for cost in compute_costs(dataclasses.replace(stages, nbytes=gradient.nbytes), gradient, network.ranks):
+    index_bytes = stages.index_bytes and stages.index_bytes * gradient.nbytes // stages.nbytes
+    whole = dataclasses.replace(stages, nbytes=gradient.nbytes, index_bytes=index_bytes)
+    for cost in compute_costs(whole, gradient, network.ranks):
         seconds = available - cost.fixed_seconds(network.latency)  # that remain for sending
         if cost.compressed and seconds > 0:
             ratio = min(ratio, cost.nbytes / network.bandwidth / seconds)

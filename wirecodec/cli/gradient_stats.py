@@ -51,6 +51,9 @@ class GradientStats:
         size: elements.
         nonzero: elements that are not 0.
         decay: the exponent p of Definition 1.
+        magnitude_factor: its c₁, the least with |g|_(j) ≤ c₁ · j^-p for every rank j; in the tensor's unit.
+        error_factor: its c₂, the least with σ_k ≤ c₂ · k^(1/2 - p) for every k < ``nonzero``; σ_k is the norm
+            of all elements but the k largest.
         selected: the largest elements per density of ``DENSITIES``.
         ranks: points of the curves below, ascending, from 1 to ``nonzero``.
         magnitudes: the magnitude of each rank.
@@ -60,6 +63,8 @@ class GradientStats:
     size: int
     nonzero: int
     decay: float
+    magnitude_factor: float
+    error_factor: float
     selected: tuple[Selected, ...]
     ranks: Array
     magnitudes: Array
@@ -103,10 +108,14 @@ def compute_stats(tensor: Any) -> GradientStats:
             return Selected(density, k, float(descending[-1]) if k == n else 0.0, 0.0)
         return Selected(density, k, float(descending[k - 1]), float(error_after(k)))
 
+    decay, every = _measure_decay(descending), np.arange(1, n + 1)
+    errors = largest * np.sqrt(energy[:-1][::-1])
     return GradientStats(
         size=int(x.size),
         nonzero=n,
-        decay=_measure_decay(descending),
+        decay=decay,
+        magnitude_factor=float(np.max(descending * every**decay)),
+        error_factor=float(np.max(errors * every[:-1] ** (decay - 0.5))),
         selected=tuple(map(select, DENSITIES)),
         ranks=ranks,
         magnitudes=descending[ranks - 1],

@@ -10,14 +10,26 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from wirecodec.cli import advise, bench, codecs, decode, encode, inspect, presets, stats, verify, warm
+from wirecodec.cli import (
+    advise,
+    bench,
+    codecs,
+    decode,
+    encode,
+    inspect,
+    min_ratio,
+    presets,
+    stats,
+    verify,
+    warm,
+)
 from wirecodec.cli.formatting import escape, format_os_error, shorten
 from wirecodec.cli.options import Parser
 from wirecodec.version import __version__
 
 __all__ = ["main", "run"]
 
-_COMMANDS = (encode, decode, inspect, verify, codecs, presets, stats, bench, advise, warm)
+_COMMANDS = (encode, decode, inspect, verify, codecs, presets, stats, bench, advise, min_ratio, warm)
 _MAX_MESSAGE_WIDTH = 2000
 
 ERROR = 2

@@ -20,9 +20,10 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.cli.cost_model import Gradient, Stages
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
+from wirecodec.container.inspect import inspect
 from wirecodec.cpu.encode import encode_supports, select_many
 from wirecodec.limits import UNLIMITED
-from wirecodec.pipeline import decode_add, decode_many
+from wirecodec.pipeline import decode_add, decode_many, sort_names
 from wirecodec.select.all import All
 from wirecodec.settings.scheme import Scheme
 from wirecodec.value.raw import Raw
@@ -95,6 +96,7 @@ class Machine:
                 stages=dataclasses.replace(
                     one.stages,
                     nbytes=round(factor * one.stages.nbytes),
+                    index_bytes=one.stages.index_bytes and round(factor * one.stages.index_bytes),
                     select=factor * one.stages.select,
                     encode=factor * one.stages.encode,
                     decode=factor * one.stages.decode,
@@ -122,18 +124,26 @@ class TimedScheme:
     calls: tuple[Call, ...]
 
     @classmethod
-    def prepare(cls, tensors: Mapping[str, Array], scheme: Scheme, sums: Mapping[str, Array]) -> TimedScheme:
+    def prepare(
+        cls,
+        tensors: Mapping[str, Array],
+        scheme: Scheme,
+        sums: Mapping[str, Array],
+        *,
+        clt_k: str | None = None,
+    ) -> TimedScheme:
         """Encode and decode the tensors once, in one container.
 
         Args:
             tensors: {name: array}.
             scheme: for all tensors.
             sums: vectors that decoded values are added to, from ``allocate_sums``; schemes may share them.
+            clt_k: name of the measurement if the scheme's indices are CLT-k's, or None.
 
         Raises:
             EncodeError: the scheme cannot encode a tensor; names tensor and element.
         """
-        named = len(tensors) > 1
+        named, tensors = len(tensors) > 1, {name: tensors[name] for name in sort_names(tensors)}
         schemes = dict.fromkeys(tensors, scheme)
         supports = select_many(tensors, schemes, seed=0)
         blob = encode_supports(supports, schemes, seed=0, names=named)
@@ -142,13 +152,14 @@ class TimedScheme:
         summable = (
             isinstance(scheme.select, All) and isinstance(scheme.value, Raw) and scheme.transform is None
         )
+        index_bytes = sum(entry.index_bytes for entry in inspect(blob).entries) if clt_k else None
         return cls(
             Measurement(
-                str(scheme),
+                clt_k or str(scheme),
                 sum(x.size for x in tensors.values()),
                 sum(x.nbytes for x in tensors.values()),
                 sum(tensor.nnz for tensor in decoded.values()),
-                Stages(blob.nbytes, 0.0, 0.0, 0.0, summable=summable),
+                Stages(blob.nbytes, 0.0, 0.0, 0.0, summable=summable, index_bytes=index_bytes),
                 _compute_error(tensors, {name: tensor.to_dense() for name, tensor in decoded.items()}),
             ),
             (

@@ -26,6 +26,9 @@ __all__ = ["STAGES", "FitQuality", "Outcome", "SIDCoStats", "compute_sidco_stats
 STAGES = (1, 2, 3, 4)
 
 _MAX_DISTANCE_POINTS = 65_536
+_HISTOGRAM_BINS = 60
+_HISTOGRAM_END = 0.995
+"""Quantile at which the histogram of magnitudes ends."""
 _FITS = {"exponential": fits.fit_exponential, "gamma": fits.fit_gamma, "generalised Pareto": fits.fit_pareto}
 
 
@@ -38,6 +41,7 @@ class FitQuality:
         shape: its parameter; None if it has none.
         scale: its parameter, in the unit of the tensor.
         survival: probability that the magnitude of each of ``ranks`` is exceeded.
+        density: mean probability density of each bin of ``SIDCoStats.edges``, per unit of the tensor.
         distance: Kolmogorov-Smirnov distance, the largest difference of the two distribution functions.
         errors: per density, fitted threshold / true threshold - 1; nan if no more than k are not 0.
     """
@@ -46,6 +50,7 @@ class FitQuality:
     shape: float | None
     scale: float
     survival: Array
+    density: Array
     distance: float
     errors: tuple[float, ...]
 
@@ -73,11 +78,15 @@ class SIDCoStats:
 
     Attributes:
         quality: of the three distributions.
+        edges: of the bins of a histogram of the magnitudes that are not 0, up to their 99.5 % quantile.
+        density: fraction of these magnitudes per bin and per unit of the tensor.
         staged: {sid: k̂/k per density and number of stages}, of the paper's mode.
         default: {sid: one outcome per density}, of the default mode.
     """
 
     quality: tuple[FitQuality, ...]
+    edges: Array
+    density: Array
     staged: dict[str, tuple[tuple[float, ...], ...]]
     default: dict[str, tuple[Outcome, ...]]
 
@@ -103,11 +112,17 @@ def compute_sidco_stats(tensor: Any, ranks: Array) -> SIDCoStats:
     # Scaled like the fits, so that squares of numbers near the end of the float range stay finite.
     ascending = np.sort(np.abs(x[x != 0].astype(np.float64)) * magnitudes.scale)
     counts = [fraction_count(density, x.size) for density in DENSITIES]
+    end = float(ascending[min(int(_HISTOGRAM_END * ascending.size), ascending.size - 1)])
+    edges = np.linspace(0, end, _HISTOGRAM_BINS + 1)
+    inside = np.histogram(ascending, edges)[0] / ascending.size
+    width = end / _HISTOGRAM_BINS / magnitudes.scale
     return SIDCoStats(
         quality=tuple(
-            _measure_quality(name, fit(total), ascending, counts, ranks, magnitudes.scale)
+            _measure_quality(name, fit(total), ascending, counts, ranks, magnitudes.scale, edges)
             for name, fit in _FITS.items()
         ),
+        edges=edges / magnitudes.scale,
+        density=inside / width,
         staged={
             sid: tuple(_select_in_stages(x, sid, density) for density in DENSITIES) for sid in DISTRIBUTIONS
         },
@@ -116,7 +131,7 @@ def compute_sidco_stats(tensor: Any, ranks: Array) -> SIDCoStats:
 
 
 def _measure_quality(
-    name: str, fit: Fit, ascending: Array, counts: Sequence[int], ranks: Array, unit: float
+    name: str, fit: Fit, ascending: Array, counts: Sequence[int], ranks: Array, unit: float, edges: Array
 ) -> FitQuality:
     descending = ascending[::-1]
     return FitQuality(
@@ -124,6 +139,7 @@ def _measure_quality(
         getattr(fit, "shape", None),
         getattr(fit, "scale", getattr(fit, "at", 0.0)) / unit,
         fit.survival(descending[ranks - 1]),
+        -np.diff(fit.survival(edges)) / np.diff(edges) * unit,
         _measure_distance(ascending, fit),
         _measure_threshold_errors(descending, fit, counts),
     )

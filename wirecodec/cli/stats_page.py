@@ -29,6 +29,7 @@ def format_stats(stats: GradientStats, sidco: SIDCoStats | None, name: str) -> s
         f"{name}: {stats.size:,} elements, {stats.nonzero:,} not 0 ({stats.nonzero / stats.size:.1%})",
         f"sorted magnitudes fall as rank^-{stats.decay:.2f} over the largest {DECAY_FRACTION:.0%}: "
         f"{compressible} by Definition 1, which requires more than {_MIN_DECAY}",
+        f"constants of its bounds: c1 = {stats.magnitude_factor:.3g}, c2 = {stats.error_factor:.3g}",
         *_format_selected(stats),
         "threshold: the smallest magnitude of the k largest; error: the others' norm over the norm of all",
     ]

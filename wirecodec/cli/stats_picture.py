@@ -32,14 +32,16 @@ def draw_stats(stats: GradientStats, sidco: SIDCoStats | None, name: str, file: 
     Raises:
         ValueError: Matplotlib is not installed.
     """
-    figure = new_figure(9, 4.4) if sidco is None else new_figure(13, 8.8)
+    figure = new_figure(9, 4.4) if sidco is None else new_figure(13, 12.6)
     figure.suptitle(f"{name}: {stats.size:,} elements, {stats.nonzero / stats.size:.0%} not 0")
-    panels = list(np.ravel(figure.subplots(1, 2) if sidco is None else figure.subplots(2, 2)))
+    panels = list(np.ravel(figure.subplots(1, 2) if sidco is None else figure.subplots(3, 2)))
     _draw_decay(panels[0], stats)
     _draw_errors(panels[1], stats)
     if sidco is not None:
-        _draw_fits(panels[2], stats, sidco)
-        _draw_stages(panels[3], sidco)
+        _draw_densities(panels[2], sidco)
+        _draw_distributions(panels[3], stats, sidco)
+        _draw_fits(panels[4], stats, sidco)
+        _draw_stages(panels[5], sidco)
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
@@ -76,6 +78,31 @@ def _draw_errors(axes: Any, stats: GradientStats) -> None:
     axes.set_xlabel("density")
     axes.set_ylabel("error, in norms of the gradient")
     axes.set_ylim(0, 1.02)
+
+
+def _draw_densities(axes: Any, sidco: SIDCoStats) -> None:
+    """Draw the probability density of the magnitudes, measured and fitted (Figures 2a and 8a)."""
+    middles = (sidco.edges[1:] + sidco.edges[:-1]) / 2
+    axes.stairs(sidco.density, sidco.edges, color="#BBBBBB", fill=True, label="measured")
+    for quality in sidco.quality:
+        axes.plot(middles, quality.density, color=_FIT_COLOURS[quality.name], label=quality.name)
+    seen = sidco.density[sidco.density > 0]
+    axes.set_yscale("log")
+    if seen.size:
+        axes.set_ylim(seen.min() / 3, seen.max() * 3)
+    axes.set_xlabel("magnitude")
+    axes.set_ylabel("probability density")
+
+
+def _draw_distributions(axes: Any, stats: GradientStats, sidco: SIDCoStats) -> None:
+    """Draw the cumulative distribution of the magnitudes, measured and fitted (Figures 2b and 8b)."""
+    magnitudes = stats.magnitudes
+    axes.semilogx(magnitudes, 1 - stats.ranks / stats.nonzero, color="#333333", linewidth=2, label="measured")
+    for quality in sidco.quality:
+        axes.semilogx(magnitudes, 1 - quality.survival, color=_FIT_COLOURS[quality.name], label=quality.name)
+    axes.set_xlim(left=max(magnitudes[0] * 1e-6, magnitudes[-1]))
+    axes.set_xlabel("magnitude")
+    axes.set_ylabel("fraction of the elements that are smaller")
 
 
 def _draw_fits(axes: Any, stats: GradientStats, sidco: SIDCoStats) -> None:

@@ -44,6 +44,12 @@ class SpareMemory:
         self.residuals: dict[str, Array] = {}
         self.momenta: dict[str, Array] = {}
 
+    def copy(self) -> SpareMemory:
+        """Return another record of the same arrays."""
+        copied = SpareMemory()
+        copied.residuals, copied.momenta = dict(self.residuals), dict(self.momenta)
+        return copied
+
     def reuse(self, old: State, kept: State) -> None:
         """Keep the memory of arrays that only one of two states holds, for later steps."""
         for spare, before, after in (

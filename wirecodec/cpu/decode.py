@@ -20,6 +20,7 @@ from wirecodec.cpu.batch.decode import DecodedBatch, decode_batches
 from wirecodec.cpu.chunk import decode_chunk, element_type, stored_type
 from wirecodec.cpu.fuse import split_fused
 from wirecodec.cpu.guard import Guard
+from wirecodec.cpu.stream import clear
 from wirecodec.errors import WireError, number_of_container
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
@@ -104,10 +105,13 @@ def add(
     scale: float,
     limits: DecodeLimits,
     guard: Guard,
+    *,
+    replace: bool = False,
 ) -> None:
     """Add scale * values of containers, in their order, into arrays, one per key.
 
-    All containers are decoded and checked first. A WireError has the number of its container.
+    All containers are decoded and checked first. A WireError has the number of its container. With
+    ``replace``, the arrays are then set to +0 before anything is added.
     """
     decoded = []
     for number, (data, header) in enumerate(containers):
@@ -125,6 +129,8 @@ def add(
         for (_, header), (batches, chunks) in zip(containers, decoded, strict=True)
         if chunks is None
     ]
+    for target in targets if replace else ():
+        clear(target.reshape(-1))
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         if len(together) == len(containers) and add_batches(together, targets, scale):
             return

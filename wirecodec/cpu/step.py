@@ -68,7 +68,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     addends: dict[str, Addend] = {}
     for name, job in wanted.jobs.items():
         try:
-            flats[name] = flat = dense(tensors[name])
+            flats[name] = flat = dense(tensors[name], job.scheme)
             held = wanted.hold_zeros and is_zero(flat.data)
             jobs[name] = job.hold() if held else job
         except EncodeError as error:

@@ -173,8 +173,8 @@ class SelectedValues:
                 [DecodedChunk(0, self.total.x.size, self.indices, self.sent.raw_bits)]
             )
 
-    def scatter(self, means: Array) -> Any:
-        """Return (size,) zeros with the (k,) means at the indices, as raw bits on the device."""
+    def scatter(self, means: Array, out: Array | None = None) -> Any:
+        """Return (size,) zeros with the (k,) means at the indices, as raw bits on the device; not ``out``."""
         device = self.total.device
         with device_of(self.total.x):
             bits = device.put(np.ascontiguousarray(bits_of(means)))

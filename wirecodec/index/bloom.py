@@ -45,7 +45,9 @@ class Bloom:
 
     - ``p0``: send a value for each of the n positives. Nothing is lost, and NaN and Inf are allowed.
     - ``p1``: keep r of the n positives, drawn at random.
-    - ``p2``: keep r, preferring those that must have been inserted (DeepReduce, Algorithm 1).
+    - ``p2``: keep r, preferring those that must have been inserted (DeepReduce, Algorithm 1). Refused if n
+      is above 2.5 r, which bounds a reader's memory by r: for a density δ, use an fpr below 1.5 δ/(1 - δ),
+      0.015 at 1 %. The page shows that a higher rate sends more bytes per index that is kept.
     - ``leftmost``, ``middle``, ``rightmost``: keep r consecutive positives.
     - ``naive``: assign the r values to the first r positives, even if others were inserted.
 

@@ -27,7 +27,9 @@ def max_positives(count: int) -> int:
     return (5 * count + _BASE_POSITIVES) // 2
 
 
-def select_inserted(filter_: Bytes, k: int, d: int, total: int, count: int, stream: int) -> Array:
+def select_inserted(
+    filter_: Bytes, k: int, d: int, total: int, count: int, stream: int, *, bounded: bool = True
+) -> Array:
     """Return (count,) u32 elements, ascending, that were most likely inserted.
 
     Args:
@@ -37,6 +39,7 @@ def select_inserted(filter_: Bytes, k: int, d: int, total: int, count: int, stre
         total: number of elements that the filter holds, at least ``count``.
         count: number of inserted elements.
         stream: u64 seed of the draws.
+        bounded: False to measure filters that a reader refuses; memory is then proportional to k · ``total``.
 
     Raises:
         Invalid: there are too many positives or conflicts, which bounds memory by ``count``; or more elements
@@ -44,7 +47,7 @@ def select_inserted(filter_: Bytes, k: int, d: int, total: int, count: int, stre
     """
     from wirecodec.kernels.cpu.index import bloom, bloom_p2
 
-    if total > (limit := max_positives(count)):
+    if bounded and total > (limit := max_positives(count)):
         raise Invalid("bloom-conflicts", f"{total} positives for {count} elements; the limit is {limit}")
     halves = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
     items = np.empty(total, np.uint32)
@@ -58,7 +61,7 @@ def select_inserted(filter_: Bytes, k: int, d: int, total: int, count: int, stre
     if found < count:
         explained[:], doubtful[:] = 0, 0
         pairs = bloom_p2.mark_explained(items, k, explained, doubtful)
-        if pairs > (limit := 5 * count + _BASE_CONFLICTS):
+        if bounded and pairs > (limit := 5 * count + _BASE_CONFLICTS):
             raise Invalid("bloom-conflicts", f"{pairs} conflicts over {count} elements; the limit is {limit}")
         drawn = _draw_from_lists(items, k, doubtful, pairs, count - found, *halves)
     indices = np.empty(count, np.uint32)

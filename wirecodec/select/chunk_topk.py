@@ -33,6 +33,8 @@ class ChunkTopK:
 
     Cost: one read of the array; a chunk that fits the cache may be counted several times.
 
+    ``collectives.CLTk`` selects the exact top k, which takes about one read of the array, too.
+
     Source: Chen et al., ScaleCom, NeurIPS 2020, section 4 (chunk-wise sort).
 
     Args:

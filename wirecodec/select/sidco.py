@@ -7,13 +7,24 @@ the tail is fitted by the tail.
 stage, thresholds are interpolated, linearly in the logarithm of the count, until the count is within
 tolerance/4 of k. If that fails, as with equal magnitudes, the k largest are selected exactly.
 
-*Faithful*: the paper's stages and its controller of their number. Its Algorithm 1 is corrected in five places
-that cannot be meant: signs; zeros; σ for σ²; an average over Q counts that drops one; a number of
-stages that never leaves 1 if one stage keeps too much.
+*Adaptive*: the paper's stages, with a controller that settles (``sidco_adaptive``). The number of stages is
+chosen on the first tensor, so that a call without a state is near k, too.
+
+*Faithful*: the paper's stages, its closed form of the gamma distribution's threshold, and its controller of
+the number of stages. Its Algorithm 1 is corrected in five places that cannot be meant: signs; zeros; σ for
+σ²; an average over Q counts that drops one; a number of stages that never leaves 1 if one stage keeps too
+much. The shape of the generalised Pareto distribution is clamped to ±½, the range in which its moments exist.
+A call without a state is the first step of the paper's algorithm: one stage, often several times k elements.
+
+A Compressor selects per tensor. To select from a whole model, as some of the paper's runs do, concatenate its
+gradients.
+
+The paper's names: ``sid="exponential"`` is SIDCo-E, "gamma-gp" is SIDCo-GP, and "gp" is SIDCo-P.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,7 +32,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.select import sidco_controller
+from wirecodec.select import sidco_adaptive, sidco_controller
 from wirecodec.select.base import Selection
 from wirecodec.select.sidco_magnitudes import Magnitudes
 from wirecodec.select.sidco_search import DISTRIBUTIONS, MeasuredThreshold, ThresholdSearch
@@ -32,6 +43,7 @@ from wirecodec.validation import as_integer, as_ratio, as_real, set_fields
 __all__ = ["SIDCo", "SIDCoResult"]
 
 _DEFAULT_STAGES = 3
+_MODES = ("retargeted", "adaptive", "faithful")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +82,20 @@ class SIDCo:
     Args:
         ratio: k/n, above 0 and at most 1.
         sid: the distribution: "exponential", "gamma-gp" (gamma, then generalised Pareto), or "gp".
-        mode: "retargeted" or "faithful".
-        stages: number of stages, 1 to 64; 3 by default. Faithful: the initial number, 1 by default.
+        mode: "retargeted", "adaptive" or "faithful".
+        stages: number of stages, 1 to 64; 3 by default. Adaptive: the first number that is tried, 1 by
+            default. Faithful: the initial number, 1 by default.
         first: fraction that stage 1 keeps, above 0 and below 1. If ``ratio`` is no smaller, there is one
             stage.
-        window: faithful: steps between two changes of the number of stages, 1 or more.
+        window: adaptive and faithful: steps between two changes of the controller (the paper's Q), 1 or more.
         tolerance: relative error of the count, 0 or more and below 1. Faithful: the error of a window's mean
-            count above which the number of stages changes. Retargeted: four times the accepted error.
+            count above which the number of stages changes. Adaptive and retargeted: two and four times the
+            error above which the threshold is corrected.
+        tolerance_high: adaptive and faithful: the tolerance of counts above k (the paper's ε_H), 0 or more;
+            ``tolerance`` by default.
+        tolerance_low: the tolerance of counts below k (ε_L), 0 or more and below 1; ``tolerance`` by default.
+        max_stages: adaptive and faithful: the largest number of stages (M_max), 1 to 64; ⌈log₂ 1/ratio⌉ by
+            default.
 
     Raises:
         EncodeError: if a parameter is out of range.
@@ -95,6 +114,9 @@ class SIDCo:
     first: float = 0.25
     window: int = 5
     tolerance: float = 0.2
+    tolerance_high: float | None = None
+    tolerance_low: float | None = None
+    max_stages: int | None = None
 
     def __post_init__(self) -> None:
         set_fields(
@@ -104,15 +126,22 @@ class SIDCo:
             window=as_integer(self.window, "sidco: window"),
             tolerance=as_real(self.tolerance, "sidco: tolerance"),
         )
-        if self.stages is not None:
-            set_fields(self, stages=as_integer(self.stages, "sidco: stages"))
-        for what, valid in (("sid", tuple(DISTRIBUTIONS)), ("mode", ("retargeted", "faithful"))):
+        for what in ("stages", "max_stages"):
+            if (count := getattr(self, what)) is not None:
+                set_fields(self, **{what: as_integer(count, f"sidco: {what}")})
+                if not 1 <= count <= 64:
+                    raise EncodeError(f"sidco: {what} is {count}; it must be 1 to 64")
+        for what, limit in (("tolerance_high", math.inf), ("tolerance_low", 1.0)):
+            if (given := getattr(self, what)) is not None:
+                set_fields(self, **{what: as_real(given, f"sidco: {what}")})
+                if not 0 <= given < limit:
+                    bound = "finite" if limit == math.inf else "below 1"
+                    raise EncodeError(f"sidco: {what} is {given!r}; it must be 0 or more and {bound}")
+        for what, valid in (("sid", tuple(DISTRIBUTIONS)), ("mode", _MODES)):
             if getattr(self, what) not in valid:
                 raise EncodeError(
                     f"sidco: {what} is {getattr(self, what)!r}; it must be one of {', '.join(valid)}"
                 )
-        if self.stages is not None and not 1 <= self.stages <= 64:
-            raise EncodeError(f"sidco: stages is {self.stages}; it must be 1 to 64")
         if not 0 < self.first < 1:
             raise EncodeError(f"sidco: first is {self.first!r}; it must be above 0 and below 1")
         if self.window < 1:
@@ -128,7 +157,7 @@ class SIDCo:
         Args:
             x: (n,) any element type.
             gradient: unused.
-            state: (5,) float64, the controller's state, or None; faithful mode only.
+            state: (5,) or (6,) float64, the state of the faithful or the adaptive controller, or None.
             seed: unused.
 
         Returns a Selection with the next state.
@@ -139,7 +168,7 @@ class SIDCo:
 
     def search(self, x: Array, *, state: Any = None) -> SIDCoResult:
         """Select as ``select`` does; return also how the search went."""
-        self._control(state)
+        self._restore(state)
         if x.size == 0:
             return SIDCoResult(Selection(np.empty(0, np.int32), state), 0.0)
         return self.search_magnitudes(Magnitudes(x, self.name, with_logs=self.sid == "gamma-gp"), state=state)
@@ -154,23 +183,17 @@ class SIDCo:
         Returns a SIDCoResult whose indices are in the source's array type.
         """
         size = magnitudes.size
-        control = self._control(state)
+        restored = self._restore(state)
         k = fraction_count(self.ratio, size)
-        search = ThresholdSearch(magnitudes, k, self.sid, self.first)
+        search = ThresholdSearch(magnitudes, k, self.sid, self.first, published=self.mode == "faithful")
         indices: Array | None = None
         threshold = 0.0
         if k >= magnitudes.total.count:  # all elements that are not 0, or all if ratio is 1
             if k < size:
                 threshold = magnitudes.round_up(0.0)
                 indices = magnitudes.find_reaching(threshold, magnitudes.total.count)
-        elif control is not None:
-            indices, threshold = search.run_faithful(
-                min(control.stages, sidco_controller.max_stages(self.ratio))
-            )
-            control = sidco_controller.update(
-                control, indices.size / k, self.ratio, window=self.window, tolerance=self.tolerance
-            )
-            state = sidco_controller.save(control)
+        elif self.mode != "retargeted":
+            indices, threshold, state = self._run_controlled(search, k, restored)
         else:
             indices, threshold = search.run_retargeted(self.stages or _DEFAULT_STAGES, k * self.tolerance / 4)
         return SIDCoResult(
@@ -182,5 +205,29 @@ class SIDCo:
             search.exact,
         )
 
-    def _control(self, state: Any) -> sidco_controller.Controller | None:
+    def _run_controlled(self, search: ThresholdSearch, k: int, control: Any) -> tuple[Array, float, Array]:
+        """Select with the stages of a controller; return indices, threshold and the next state."""
+        high = self.tolerance if self.tolerance_high is None else self.tolerance_high
+        low = self.tolerance if self.tolerance_low is None else self.tolerance_low
+        if self.mode == "adaptive":  # act before a window's mean is out of bounds
+            low, high = low / 2, high / 2
+        bounds = 1 - low, 1 + high
+        most = self.max_stages or sidco_controller.max_stages(self.ratio)
+        if self.mode == "faithful":
+            indices, threshold = search.run_stages(min(control.stages, most))
+            control = sidco_controller.update(
+                control, indices.size / k, most=most, window=self.window, bounds=bounds
+            )
+            return indices, threshold, sidco_controller.save(control)
+        if control is None:
+            least = min(self.stages or 1, most)
+            control = sidco_adaptive.begin(search, k, least=least, most=most, bounds=bounds)
+        indices, threshold = search.run_stages(control.stages, control.correction)
+        control = sidco_adaptive.update(control, indices.size / k, window=self.window, bounds=bounds)
+        return indices, threshold, sidco_adaptive.save(control)
+
+    def _restore(self, state: Any) -> Any:
+        """Return the controller of a state; None if the mode has none or chooses it on the first tensor."""
+        if self.mode == "adaptive":
+            return sidco_adaptive.restore(state)
         return sidco_controller.restore(state, self.stages or 1) if self.mode == "faithful" else None

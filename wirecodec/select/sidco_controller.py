@@ -1,10 +1,14 @@
 """SIDCo's controller of the number of stages (SIDCo, Algorithm 1, Adapt_Stages).
 
-After every ``window`` steps the mean of k̂/k is compared with 1. Within the tolerance nothing changes.
+After every ``window`` steps the mean of k̂/k is compared with 1. From 1 - ε_L to 1 + ε_H nothing changes.
 Otherwise one stage is removed if too much was kept, or added if too little was, as in the paper. The
 direction is reversed, for this and later moves, in two cases: the previous move increased the error, or the
-number would leave 1 ... ⌈log₂ 1/δ⌉. The paper's rule alone stays at one stage on tails heavier than the
-distribution's. The error is |mean k̂/k - 1|, as in equation 12.
+number would leave 1 ... M_max. The paper's rule alone stays at one stage on tails heavier than the
+distribution's. The error is |mean k̂/k - 1|, as in equation 12. M_max is ⌈log₂ 1/δ⌉ by default; the paper
+gives no value.
+
+The controller need not settle: if no number of stages keeps about k, it alternates between two of them.
+``sidco_adaptive`` is one that settles.
 
 Pure functions on a frozen value. As a selector's state, it is five float64.
 """
@@ -47,15 +51,24 @@ def max_stages(ratio: float) -> int:
     return max(1, math.ceil(-math.log2(ratio)))
 
 
-def update(control: Controller, kept: float, ratio: float, *, window: int, tolerance: float) -> Controller:
-    """Return the controller after a step that kept ``kept`` times k elements."""
+def update(
+    control: Controller, kept: float, *, most: int, window: int, bounds: tuple[float, float]
+) -> Controller:
+    """Return the controller after a step.
+
+    Args:
+        control: before the step.
+        kept: k̂/k of the step.
+        most: the largest number of stages, M_max.
+        window: steps between two changes, Q.
+        bounds: the smallest and the largest mean of k̂/k without a change, 1 - ε_L and 1 + ε_H.
+    """
     seen, total = control.seen + 1, control.total + kept
     if seen < window:
         return replace(control, seen=seen, total=total)
     off = total / seen - 1
-    if abs(off) <= tolerance:
+    if bounds[0] <= total / seen <= bounds[1]:
         return Controller(control.stages, control.direction)
-    most = max_stages(ratio)
     direction = -control.direction if abs(off) > control.error else control.direction
     move = -direction if off > 0 else direction
     if not 1 <= control.stages + move <= most:

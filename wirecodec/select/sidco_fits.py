@@ -2,7 +2,9 @@
 
 A fit is a frozen distribution of y > 0. ``threshold(p)`` is the value that y exceeds with probability p:
 SciPy's inverse survival function at the fitted parameters. The paper approximates the inverse of the gamma
-distribution (equation 15); here it is exact. At a shape of 0.2 the closed form keeps everything for p = 0.25.
+distribution (equation 15) and its shape (equation 27). Both forms are here: ``fit_gamma`` is exact, and
+``fit_published_gamma`` is the paper's, for ``mode="faithful"``. At a shape of 0.2 the paper's form keeps
+everything for p = 0.25.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ __all__ = [
     "Moments",
     "Pareto",
     "Point",
+    "PublishedGamma",
     "fit_exponential",
     "fit_gamma",
     "fit_pareto",
+    "fit_published_gamma",
 ]
 
 
@@ -109,6 +113,15 @@ class Gamma:
 
 
 @dataclass(frozen=True)
+class PublishedGamma(Gamma):
+    """Gamma distribution whose threshold is the paper's closed form of the exact inverse."""
+
+    def threshold(self, p: float) -> float:
+        """Return -scale · (ln p + ln Γ(shape)), or 0 if that is negative (equation 15)."""
+        return max(-self.scale * (math.log(min(p, 1.0)) + math.lgamma(self.shape)), 0.0)
+
+
+@dataclass(frozen=True)
 class Point:
     """Point mass: the fit of magnitudes that do not vary."""
 
@@ -150,10 +163,23 @@ def fit_gamma(moments: Moments) -> Fit:
     if not s > 1e-9:  # a shape above 10^8: all but a point
         return Point(moments.mean)
     special = _special()
-    shape = (3 - s + math.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
+    shape = _estimate_shape(s)
     excess = math.log(shape) - float(special.digamma(shape)) - s
     shape -= excess / (1 / shape - float(special.polygamma(1, shape)))
     return Gamma(shape, moments.mean / shape)
+
+
+def fit_published_gamma(moments: Moments) -> Fit:
+    """Fit by equation 27, which is Minka's first estimate of the shape."""
+    s = math.log(moments.mean) - moments.log_mean
+    if not s > 1e-9:
+        return Point(moments.mean)
+    shape = _estimate_shape(s)
+    return PublishedGamma(shape, moments.mean / shape)
+
+
+def _estimate_shape(s: float) -> float:
+    return (3 - s + math.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
 
 
 def _special() -> Any:

@@ -11,7 +11,7 @@ from wirecodec.select import sidco_fits
 from wirecodec.select.sidco_fits import Fit, Moments
 from wirecodec.select.sidco_sweeps import MagnitudeSource
 
-__all__ = ["DISTRIBUTIONS", "MeasuredThreshold", "ThresholdSearch"]
+__all__ = ["DISTRIBUTIONS", "PUBLISHED", "MeasuredThreshold", "ThresholdSearch"]
 
 DISTRIBUTIONS: dict[str, tuple[Callable[[Moments], Fit], Callable[[Moments], Fit]]] = {
     "exponential": (sidco_fits.fit_exponential, sidco_fits.fit_exponential),
@@ -19,6 +19,10 @@ DISTRIBUTIONS: dict[str, tuple[Callable[[Moments], Fit], Callable[[Moments], Fit
     "gp": (sidco_fits.fit_pareto, sidco_fits.fit_pareto),
 }
 """How stage 1 fits and how later stages do, by name."""
+PUBLISHED: dict[str, tuple[Callable[[Moments], Fit], Callable[[Moments], Fit]]] = DISTRIBUTIONS | {
+    "gamma-gp": (sidco_fits.fit_published_gamma, sidco_fits.fit_pareto)
+}
+"""The same with the paper's closed form of the gamma distribution's threshold."""
 
 _MAX_EXACT_SIZE = 1024
 """Elements up to which the k largest are selected exactly: a fit to so few is unreliable."""
@@ -41,8 +45,8 @@ class MeasuredThreshold:
     """A threshold and the number of elements that reach it.
 
     Attributes:
-        rule: "fit"; "refit", of the elements between a threshold too low and one too high; or
-            "interpolation".
+        rule: "fit"; "trial", of a number of stages; "refit", of the elements between a threshold too low and
+            one too high; or "interpolation".
         threshold: in the tensor's unit.
         count: number of elements that reach it.
         elements_read: elements read until then.
@@ -72,9 +76,11 @@ class ThresholdSearch:
         exact: whether the search ended in an exact selection.
     """
 
-    def __init__(self, magnitudes: MagnitudeSource, k: int, sid: str, first: float) -> None:
+    def __init__(
+        self, magnitudes: MagnitudeSource, k: int, sid: str, first: float, *, published: bool = False
+    ) -> None:
         self._magnitudes, self._k = magnitudes, k
-        self._first_fit, self._later_fit = DISTRIBUTIONS[sid]
+        self._first_fit, self._later_fit = (PUBLISHED if published else DISTRIBUTIONS)[sid]
         total = magnitudes.total.count
         self._max_read = _MAX_READS * magnitudes.size
         self._first = max(k, min(int(first * magnitudes.size), total))
@@ -83,26 +89,54 @@ class ThresholdSearch:
         self.exact = False
         self._interpolated = 0
 
-    def run_faithful(self, stages: int) -> tuple[Array, float]:
-        """Return indices and threshold after the paper's stages, which ignore counts."""
-        source, k = self._magnitudes, self._k
-        stages = 1 if self._first == k else stages
-        fraction = (k if stages == 1 else self._first) / source.total.count
-        threshold = source.round_up(self._first_fit(source.total).threshold(fraction))
-        self.fit_count = 1
-        for stage in range(2, stages + 1):
+    def run_stages(self, stages: int, correction: float = 1.0) -> tuple[Array, float]:
+        """Return indices and threshold after the paper's stages, which ignore counts.
+
+        The stages aim at k · ``correction`` elements.
+        """
+        source = self._magnitudes
+        threshold = self._fit_first(stages, correction)
+        for stage in range(2, self._clip(stages) + 1):
             excess = source.moments_above(threshold)
             self._note("fit", _Point(threshold, excess.count))
             if excess.count == 0:
                 break
-            fraction = (k / self._first) ** (1 / (stages - 1))
-            threshold = source.round_up(threshold + self._later_fit(excess).threshold(fraction))
-            self.fit_count += 1
+            fraction = self._later_fraction(stages, correction)
+            threshold = self._fit_later(threshold, excess, fraction)
             if stage == 2 and stages > 2:
                 source.narrow(threshold, expected=fraction * excess.count)
-        found = source.find_reaching(threshold, k)
+        found = source.find_reaching(threshold, self._k)
         self._note("fit", _Point(threshold, found.size))
         return found, threshold
+
+    def count_after(self, stages: int, correction: float = 1.0) -> int:
+        """Return the number of elements that ``run_stages`` would select; later sweeps are not restricted."""
+        source = self._magnitudes
+        threshold = self._fit_first(stages, correction)
+        excess = source.moments_above(threshold)
+        for _ in range(2, self._clip(stages) + 1):
+            if excess.count == 0:
+                break
+            threshold = self._fit_later(threshold, excess, self._later_fraction(stages, correction))
+            excess = source.moments_above(threshold)
+        self._note("trial", _Point(threshold, excess.count))
+        return excess.count
+
+    def _clip(self, stages: int) -> int:
+        return 1 if self._first == self._k else stages
+
+    def _fit_first(self, stages: int, correction: float) -> float:
+        total = self._magnitudes.total
+        kept = self._k * correction if self._clip(stages) == 1 else self._first
+        self.fit_count += 1
+        return self._magnitudes.round_up(self._first_fit(total).threshold(kept / total.count))
+
+    def _fit_later(self, threshold: float, excess: Moments, fraction: float) -> float:
+        self.fit_count += 1
+        return self._magnitudes.round_up(threshold + self._later_fit(excess).threshold(fraction))
+
+    def _later_fraction(self, stages: int, correction: float) -> float:
+        return float((self._k * correction / self._first) ** (1 / (stages - 1)))
 
     def run_retargeted(self, stages: int, slack: float) -> tuple[Array, float]:
         """Return indices and threshold, with a count within ``slack`` of k.

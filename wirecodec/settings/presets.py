@@ -6,7 +6,7 @@
 An override replaces a whole stage (``transform``, ``select``, ``index``, ``value``: an object or its string)
 or sets a parameter of every stage that has it. The overrides can be part of the text, too:
 ``preset("dgc(ratio=0.01)")``. ``Scheme.parse`` does not know presets, because some have a codec's name. A
-preset is only a scheme: error feedback and warm-up are a Compressor's ``feedback`` and ``schedule``.
+preset is only a scheme; ``wirecodec.settings.recipes`` adds feedback, schedule and clipping.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.registry import name_presets, suggestion
 from wirecodec.settings.scheme import Scheme, parse_stage, read_call
 
-__all__ = ["PRESETS", "Preset", "preset"]
+__all__ = ["PRESETS", "Preset", "override", "preset"]
 
 _STAGES = {"transform": "transform", "select": "selector", "index": "index codec", "value": "value codec"}
 
@@ -37,7 +37,7 @@ class Preset:
     Examples:
         >>> import wirecodec as wc
         >>> wc.PRESETS["dgc"].source
-        'Lin et al., Deep Gradient Compression, 2018, section 3'
+        'Lin et al., Deep Gradient Compression, 2018, section 3: the sampled threshold alone'
     """
 
     scheme: Scheme
@@ -95,20 +95,20 @@ _TABLE = {
         "Wen et al., TernGrad, 2017, section 3.3; without feedback",
     ),
     "fft": (
-        "rfft | topk(0.15) | bitmap | offset-float(bits=10, min=-1.0, max=1.0)",
-        "Wang et al., FFT-based gradient sparsification, 2020, section 4.2: θ = 85 %",
+        "rfft | topk(0.15) | bitmap | offset-float(bits=10)",
+        "Wang et al., FFT-based gradient sparsification, 2020, section 4.2: θ = 85 %; without feedback",
     ),
     "adacomp": (
         "adacomp(bin=50) | binned(bin=50) | sign-scale",
         "Chen et al., AdaComp, 2018, Table 2: bin 50 for convolutions; 500 for other layers",
     ),
     "sidco": (
-        "sidco(0.001, sid=exponential, mode=faithful, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
-        "Abdelmoniem et al., SIDCo, 2021, section 4.1; ratios 0.1, 0.01 and 0.001",
+        "sidco(0.001, sid=exponential, mode=adaptive, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
+        "Abdelmoniem et al., SIDCo, 2021, section 4.1; ratios 0.1 to 0.001; mode=faithful has its controller",
     ),
     "dgc": (
         "dgc(0.001, sample=0.01) | raw-index | raw",
-        "Lin et al., Deep Gradient Compression, 2018, section 3",
+        "Lin et al., Deep Gradient Compression, 2018, section 3: the sampled threshold alone",
     ),
 }
 
@@ -154,12 +154,12 @@ def preset(name: str, **overrides: Any) -> Scheme:
             raise EncodeError(f"preset {name!r}: write each override once, as in {name}(ratio=0.001)")
         overrides[key] = value
     try:
-        return _apply(overrides, PRESETS[name].scheme)
+        return override(PRESETS[name].scheme, overrides)
     except EncodeError as error:
         raise EncodeError(f"preset {name!r}: {error.reason}") from None
 
 
-def _apply(overrides: Mapping[str, Any], scheme: Scheme) -> Scheme:
+def override(scheme: Scheme, overrides: Mapping[str, Any]) -> Scheme:
     """Replace stages of a scheme, then set parameters; raise EncodeError for an unknown key."""
     stages = {
         stage: parse_stage(_STAGES[stage], given) if isinstance(given, str) else given

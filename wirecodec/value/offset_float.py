@@ -20,6 +20,7 @@ __all__ = ["OffsetFloat"]
 
 _HEADER = struct.Struct("<BBHHHI")
 _ROUNDINGS = ("nearest", "stochastic")
+_OVERFLOWS = ("clamp", "raise")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class OffsetFloat:
     ``bits`` bits per value and 12 bytes per chunk. Rounding to nearest is contractive. Stochastic rounding is
     unbiased within the range.
 
+    The paper estimates the range from the first iterations, because its GPU kernel needs it in advance. Here
+    it costs one pass over the selected values (0.15 ns each), is exact at every step, and needs no state.
+
     Source: Wang et al., *FFT-based Gradient Sparsification*, 2020, Algorithm 1 and Figure 8, with rounding
     and with codes for zero and negative values; formats/spec/value/offset-float.md.
 
@@ -42,9 +46,13 @@ class OffsetFloat:
         max: largest value, at least 0; larger values are clamped.
         eps: smallest positive number that has a code; it is truncated to ``mantissa`` bits.
         rounding: "nearest" or "stochastic".
+        overflow: "clamp", or "raise" to refuse values outside of a given ``min`` and ``max``. Clamped values
+            are not reported: with ±1 and coefficients of ±10, most of the gradient is lost. On a GPU, "raise"
+            encodes on the host.
 
     Raises:
-        EncodeError: if a parameter is out of range; on encoding, if a float64 value is too large for float32.
+        EncodeError: if a parameter is out of range; on encoding, if a float64 value is too large for float32,
+            or if a value is out of the range and ``overflow`` is "raise".
 
     Examples:
         >>> import numpy as np, wirecodec as wc
@@ -62,6 +70,7 @@ class OffsetFloat:
     max: float | None = None
     eps: float | None = None
     rounding: str = "nearest"
+    overflow: str = "clamp"
 
     def __post_init__(self) -> None:
         set_fields(self, bits=as_integer(self.bits, "offset-float: bits"))
@@ -83,10 +92,11 @@ class OffsetFloat:
                 )
         if self.eps is not None and _magnitude_bits(self.eps) == 0:
             raise EncodeError(f"offset-float: eps is {self.eps!r}; it must be 2^-149 or more")
-        if self.rounding not in _ROUNDINGS:
-            raise EncodeError(
-                f"offset-float: rounding is {self.rounding!r}; it must be 'nearest' or 'stochastic'"
-            )
+        for field, valid in (("rounding", _ROUNDINGS), ("overflow", _OVERFLOWS)):
+            if (name := getattr(self, field)) not in valid:
+                raise EncodeError(
+                    f"offset-float: {field} is {name!r}; it must be {valid[0]!r} or {valid[1]!r}"
+                )
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values in at most two passes: the range if it is not given, then the codes."""
@@ -95,11 +105,13 @@ class OffsetFloat:
 
         bits = bits_of(to_float32(values, self.name))
         up, down = (0 if x is None else _magnitude_bits(x) for x in (self.max, self.min))
-        if self.max is None or self.min is None:
+        if self.max is None or self.min is None or self.overflow == "raise":
             min_values = offset_float.UNIT * offset_float.MIN_UNITS_PER_THREAD
             ranges = map_ranges(lambda i, j: offset_float.find_range(bits[i:j]), bits.size, min_values)
-            up = max(a for a, _ in ranges) if self.max is None else up
-            down = max(b for _, b in ranges) if self.min is None else down
+            found = max(a for a, _ in ranges), max(b for _, b in ranges)
+            self._check_range(*found)
+            up = found[0] if self.max is None else up
+            down = found[1] if self.min is None else down
         stochastic = self.rounding == "stochastic"
         m, base, positive, negative = offset_float.choose(
             bits,
@@ -125,6 +137,18 @@ class OffsetFloat:
             offset_float.MIN_UNITS_PER_THREAD,
         )
         return section
+
+    def _check_range(self, up: int, down: int) -> None:
+        """Raise EncodeError if values are out of the range and this is not allowed.
+
+        Args:
+            up: binary32 bits of the largest positive value, or 0.
+            down: those of the magnitude of the smallest negative value, or 0.
+        """
+        for field, limit, found, sign in (("max", self.max, up, 1), ("min", self.min, down, -1)):
+            if self.overflow == "raise" and limit is not None and found > _magnitude_bits(limit):
+                value = sign * float(np.uint32(found).view(np.float32))
+                raise EncodeError(f"offset-float: a value is {value:g}, and {field} is {limit:g}")
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the maximum number of bytes of a section of at most r values of ``dtype``."""

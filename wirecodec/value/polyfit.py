@@ -42,10 +42,14 @@ class PolyFit:
     + 8 · (degree + 1) for float64. The map of the original order takes ⌈log2 r⌉ bits per value. The values
     are stored unchanged if that is smaller. Not unbiased; a piece's error never exceeds that of zeros.
 
+    The paper takes ⌈2√M⌉ pieces for a curvature M, which is 1 if the values are small. Here the number
+    follows from ``error``, which scales with the values; ``pieces=8`` is the paper's Figure 5.
+
     Source: Xu et al., *DeepReduce*, 2021, section 5, with Gram polynomials; formats/spec/value/polyfit.md.
 
     Args:
-        degree: degree of the polynomials, 1 to 8.
+        degree: degree of the polynomials, 0 to 8. 1 and 0 are the paper's piecewise linear and constant fits
+            (Lemmas 9 and 10). Pieces are split by chords at every degree, which suits 1 and more.
         pieces: maximum number of pieces, or None to derive it from ``error`` and the curvature.
         error: target error relative to the root mean square of the values, 1e-9 to 1. It is not a bound.
 
@@ -74,8 +78,8 @@ class PolyFit:
             degree=as_integer(self.degree, "polyfit: degree"),
             error=as_real(self.error, "polyfit: error"),
         )
-        if not 1 <= self.degree <= _MAX_DEGREE:
-            raise EncodeError(f"polyfit: degree is {self.degree}; it must be 1 to {_MAX_DEGREE}")
+        if not 0 <= self.degree <= _MAX_DEGREE:
+            raise EncodeError(f"polyfit: degree is {self.degree}; it must be 0 to {_MAX_DEGREE}")
         if not 1e-9 <= self.error <= 1:
             raise EncodeError(f"polyfit: error is {self.error!r}; it must be 1e-9 to 1")
         if self.pieces is not None:
@@ -92,7 +96,8 @@ class PolyFit:
         edges = split_by_sign(y)
         affordable = values.nbytes // (4 + kind.itemsize * (self.degree + 1))
         tolerance = self.error * math.sqrt(float(np.einsum("i,i", y, y, dtype=np.float64)) / y.size)
-        requested = self.pieces or sum(_count_pieces(y[a:b], tolerance) for a, b in pairwise(edges))
+        count = _count_pieces if self.degree else _count_steps
+        requested = self.pieces or sum(count(y[a:b], tolerance) for a, b in pairwise(edges))
         budget = max(min(requested, affordable), edges.size - 1)
         lengths = polyfit.segment(y, edges, budget, self.degree + 1)
         starts = np.cumsum(lengths) - lengths
@@ -154,6 +159,14 @@ def _count_pieces(part: Array, tolerance: float) -> int:
     first, second, third, last = (float(part[i]) for i in (0, 1, -2, -1))
     turn = abs((second - first) - (last - third))
     return max(1, math.ceil(min(math.sqrt(2 * turn / tolerance), MAX_LENGTH_FIELD)))
+
+
+def _count_steps(part: Array, tolerance: float) -> int:
+    """Estimate the constants for a tolerance: steps of width w have a root mean square error of w/√12."""
+    if tolerance == 0:
+        return 1
+    steps = float(part[-1] - part[0]) / (math.sqrt(12) * tolerance)
+    return max(1, math.ceil(min(steps, MAX_LENGTH_FIELD)))
 
 
 def _coefficient_type(dtype: np.dtype[Any]) -> np.dtype[Any]:

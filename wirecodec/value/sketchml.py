@@ -44,7 +44,7 @@ class SketchML:
 
     Source: Jiang et al., *SketchML*, 2018, and *SKCompress*, 2020; formats/spec/value/sketchml.md. The
     quantiles are exact among cells of magnitudes instead of sketched, because all values of a chunk are
-    available.
+    available. The papers' MinMaxSketch, which merges keys, is not part of it.
 
     Args:
         buckets: maximum number of buckets, 2 to 256.

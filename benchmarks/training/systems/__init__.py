@@ -1,1 +1,1 @@
-"""Systems of the training benchmark: how the workers' gradients become one mean, and how many bytes that takes."""
+"""Systems of the training benchmark: each averages the workers' gradients, and counts the bytes."""

@@ -84,7 +84,7 @@ class _CodecExchange:
             sent += len(blob)
             wc.decode_add(blob, {str(at): sums[name] for at, name in enumerate(names)})
         for x in sums.values():
-            x /= len(given)
+            np.divide(x, len(given), out=x)
         return self._to_tensors(sums, gradients[0]), sent
 
     def _to_arrays(self, tensors: Tensors) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Local updates: workers take steps of their own, and exchange how far their parameters moved.
 
 The outer optimizer is that of DiLoCo (Douillard et al., 2023, Algorithm 1): the mean movement is a gradient,
-with Nesterov momentum. Compressed movements have a residual that decays, as in SparseLoCo (Sarfi et al., 2025).
+with Nesterov momentum. Compressed movements have a residual that decays, as in SparseLoCo (Sarfi et al.,
+2025).
 """
 
 from __future__ import annotations

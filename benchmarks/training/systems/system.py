@@ -41,7 +41,7 @@ class System(ABC):
         return 1
 
     def optimizer_settings(self, settings: Settings) -> Settings:
-        """Return the settings of the optimizer after the exchange; systems with their own momentum change them."""
+        """Return the settings of the optimizer after the exchange, without momentum if the system has its own."""
         return settings
 
     @abstractmethod

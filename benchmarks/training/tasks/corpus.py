@@ -49,4 +49,4 @@ def draw_windows(
 ) -> npt.NDArray[np.int64]:
     """Return windows (rows, length + 1) at random places; equal keys give equal windows."""
     starts = np.random.default_rng(key).integers(len(sequence) - length, size=rows)
-    return sequence[starts[:, None] + np.arange(length + 1)]
+    return np.take(sequence, starts[:, None] + np.arange(length + 1))

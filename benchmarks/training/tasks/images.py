@@ -18,7 +18,7 @@ PARTS = {"train": (0, 1200), "validation": (1200, 1500), "test": (1500, 1797)}
 """Digits that each part is rendered from."""
 
 
-class _Module(Module):
+class _Module(Module):  # type: ignore[misc]
     """Module of a Net, whose parameters have dots in their names."""
 
     def __init__(self, net: Net) -> None:

@@ -43,7 +43,7 @@ def _draw_pairs(words: npt.NDArray[np.int64], count: int, rng: np.random.Generat
     return words[at], words[at + rng.integers(1, WINDOW + 1, size=count)]
 
 
-class _Model(Module):
+class _Model(Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.word = Embedding(WORDS, WIDTH)
@@ -89,8 +89,8 @@ class _Recommendations(Problem):
 TASK = Task(
     name="recommendations",
     about=(
-        "skip-gram embeddings (2 × 5,000 words × 32) of words that follow each other in the sources; 128 pairs "
-        "with 8 negative samples per worker, so that most of a gradient is zero; SGD"
+        "skip-gram embeddings (2 × 5,000 words × 32) of words that follow each other in the sources; 128 "
+        "pairs with 8 negative samples per worker, so that most of a gradient is zero; SGD"
     ),
     metric="hit rate at 10 of 100, %",
     higher_is_better=True,

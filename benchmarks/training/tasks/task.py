@@ -41,7 +41,7 @@ class Problem(ABC):
 
     @abstractmethod
     def loss(self, step: int, worker: int) -> Any:
-        """Return the training loss of a worker's batch, a torch scalar. Equal arguments give equal batches."""
+        """Return the training loss of a worker's batch of a step, a torch scalar."""
 
     @abstractmethod
     def evaluate(self, split: str) -> float:

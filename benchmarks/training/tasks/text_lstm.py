@@ -21,7 +21,7 @@ ADAM_GRID = tuple(
 )
 
 
-class _Model(Module):
+class _Model(Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.embedding = Embedding(CHARACTERS, EMBEDDING)

@@ -22,7 +22,7 @@ GRID = tuple(
 )
 
 
-class _Model(Module):
+class _Model(Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.embedding = Embedding(CHARACTERS, WIDTH)
@@ -42,8 +42,8 @@ class _Model(Module):
 TASK = Task(
     name="text-transformer",
     about=(
-        "a transformer of four layers (width 144, 4 heads, about a million parameters) on the same characters; "
-        "8 rows of 64 per worker; AdamW, weight decay 0.01"
+        "a transformer of four layers (width 144, 4 heads, about a million parameters) on the same "
+        "characters; 8 rows of 64 per worker; AdamW, weight decay 0.01"
     ),
     metric="perplexity",
     higher_is_better=False,

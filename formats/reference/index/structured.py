@@ -1,11 +1,10 @@
 """Index codec 10, structured: decoding (spec/index/structured.md).
 
-Listed grains are a gap stream, runs or a bitmap.
+Listed grains are a gap stream, runs or a bitmap. All steps are linear in the section's bits and in r.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from formats.reference.errors import Invalid, Malformed
@@ -111,41 +110,48 @@ def decode_structured(section: bytes, r: int, d: int) -> list[int]:
     if m in (0, n):
         if body:
             raise Malformed("structured-length", "the body is not empty although m is 0 or n")
-        grains: Sequence[int] = range(m)
+        runs = [(0, m)]
     else:
-        grains = (_read_gaps, _read_runs, _read_bitmap)[form](body, m, n)
-    elements = [*range(p)] if flags & FIRST else []
-    elements += [i for grain in grains for i in range(p + g * grain, p + g * grain + g)]
-    elements += range(d - rest, d) if flags & LAST else []
+        runs = (_read_gaps, _read_runs, _read_bitmap)[form](body, m, n)
+    ranges = [(0, p)] if flags & FIRST else []
+    ranges += [(p + g * start, p + g * stop) for start, stop in runs]
+    ranges += [(d - rest, d)] if flags & LAST else []
     if flags & COMPLEMENT:
-        absent = set(elements)
-        return [i for i in range(d) if i not in absent]
-    return elements
+        ranges = _complement(ranges, d)
+    return [i for start, stop in ranges for i in range(start, stop)]
 
 
-def _read_gaps(body: bytes, m: int, n: int) -> list[int]:
+_Ranges = list[tuple[int, int]]
+"""Ascending ranges (first, last plus 1). There are at most as many as bits in the section, plus 2."""
+
+
+def _complement(ranges: _Ranges, d: int) -> _Ranges:
+    """Return the ranges of the elements below d that are in none of the ranges."""
+    starts = [0, *(stop for _, stop in ranges)]
+    stops = [*(start for start, _ in ranges), d]
+    return list(zip(starts, stops, strict=True))
+
+
+def _read_gaps(body: bytes, m: int, n: int) -> _Ranges:
     bits = _BitReader(body)
     grains = bits.read_stream(m, n)
     bits.check_end()
-    return grains
+    return [(grain, grain + 1) for grain in grains]
 
 
-def _read_runs(body: bytes, m: int, n: int) -> list[int]:
+def _read_runs(body: bytes, m: int, n: int) -> _Ranges:
     bits = _BitReader(body)
     most = min(m, n - m + 1)
     k = 1 + bits.read_number((most - 1).bit_length())
     if k > most:
         raise Malformed("structured-runs", f"{k} runs for {m} of {n} grains")
     before = bits.read_stream(k, n - m + 1)
-    ends = [*bits.read_stream(k - 1, m - 1), m - 1]
+    ends = [-1, *bits.read_stream(k - 1, m - 1), m - 1]
     bits.check_end()
-    grains: list[int] = []
-    for skipped, end in zip(before, ends, strict=True):
-        grains += range(skipped + len(grains), skipped + end + 1)
-    return grains
+    return [(z + ends[i] + 1, z + ends[i + 1] + 1) for i, z in enumerate(before)]
 
 
-def _read_bitmap(body: bytes, m: int, n: int) -> list[int]:
+def _read_bitmap(body: bytes, m: int, n: int) -> _Ranges:
     if len(body) != -(-n // 8):
         raise Malformed("structured-length", f"{len(body)} bytes for {n} grains")
     if n % 8 and body[-1] >> n % 8:
@@ -153,4 +159,4 @@ def _read_bitmap(body: bytes, m: int, n: int) -> list[int]:
     grains = [8 * at + bit for at, byte in enumerate(body) for bit in range(8) if byte >> bit & 1]
     if len(grains) != m:
         raise Invalid("structured-count", f"the number of set bits is not {m}")
-    return grains
+    return [(grain, grain + 1) for grain in grains]

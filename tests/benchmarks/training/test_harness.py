@@ -65,7 +65,7 @@ def test_results_are_read_as_they_were_saved(tmp_path: Path) -> None:
     save_result(diverged, tmp_path)
     found = find_result(run, tmp_path)
     assert found is not None
-    assert found.run == run and found.losses == diverged.losses and found.diverged
+    assert (found.run, found.losses, found.diverged) == (run, diverged.losses, True)
     assert len(load_results(tmp_path)) == 1
 
 
@@ -103,7 +103,7 @@ def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
     save_result(make_result(plan.repeat(TASK, DENSE)[1], 3.1, 3.2), tmp_path)
     save_result(make_result(plan.tune(TASK, OURS)[2], 3.0, 3.1, bits=0.246), tmp_path)
     dense, ours = collect_rows(plan, TASK, [DENSE, OURS, later])
-    assert dense.tests == (3.0, 3.2) and not dense.at_edge and ours.at_edge
+    assert (dense.tests, dense.at_edge, ours.at_edge) == ((3.0, 3.2), False, True)
     text = report.format_page(plan, [TASK], [DENSE, OURS, later])
     assert "| budget 0.25 | 0.246 | 3.1 | +0.0% | (1) | rate 0.3, momentum 0.9 * | 1 of 3 |" in text
     assert "yes, provisional: grid incomplete" in text

@@ -52,6 +52,36 @@ def test_hamming_is_the_definition(several: World) -> None:
         assert np.isnan(found["w"].cosine_distance)
 
 
+def test_contraction_is_the_definition(several: World) -> None:
+    """Energies and histograms equal NumPy's; the paper's bound holds on average over the ranks."""
+    grads = [smooth(rank) for rank in range(several.n)]
+    mean = (rank_ordered_sum(grads) / np.float32(several.n)).astype(np.float64)
+    own, best = [top(g, 100) for g in grads], top(mean.astype(np.float32), 100)
+
+    def lost(indices: Any) -> float:
+        return 1 - float(np.sum(mean[indices] ** 2) / np.sum(mean**2))
+
+    def count(magnitudes: Any) -> list[int]:
+        relative = np.maximum(np.abs(magnitudes) / np.abs(mean).max(), 1e-12)
+        edges = 10 ** (np.arange(-48, 1) / 4)
+        edges[-1] = 2
+        counts: list[int] = np.histogram(relative, edges)[0].tolist()
+        return counts
+
+    for found in several.run(lambda comm: co.similarity(comm, co.CLTk(RATIO), grads[comm.rank])):
+        assert isinstance(found, co.Similarity)
+        assert found.contraction == pytest.approx([lost(each) for each in own], rel=1e-6)
+        assert found.top_contraction == pytest.approx(lost(best), rel=1e-6)
+        assert found.bounds == pytest.approx([h + (1 - h) * lost(best) for h in found.hamming])
+        assert min(found.contraction) >= found.top_contraction
+        assert np.mean(found.contraction) <= np.mean(found.bounds)
+        histogram = found.histogram
+        assert histogram is not None
+        assert list(histogram.all) == count(mean)
+        assert list(histogram.top) == count(mean[best])
+        assert [list(each) for each in histogram.selected] == [count(mean[each]) for each in own]
+
+
 def test_measuring_changes_nothing(several: World) -> None:
     """A step after a measurement equals a step without it."""
 

@@ -88,19 +88,21 @@ def wrap(bad=1.0, scheme="topk(0.1) | rice | raw", compressor=None, names=str, o
     return ddp
 
 class Sometimes(wc.Compressor):
-    # Fails on rank 1 in every other call.
+    # Fails in every other step, at one of the buckets.
     calls = 0
-    def prepare(self, *args, **options):
-        self.calls += 1
-        if self.calls % 2:
-            raise MemoryError("no memory") if rank else wc.EncodeError("no")
-        return super().prepare(*args, **options)
+    def prepare(self, gradients, **options):
+        if "b" in gradients:
+            self.calls += 1
+            if self.calls % 2:
+                raise MemoryError("no memory") if rank else wc.EncodeError("no")
+        return super().prepare(gradients, **options)
 
 strict = {"options": {"nonfinite": "raise"}}
 results = {
     "raise": attempt(wrap(float("nan"), **strict)),
     "raise, CLT-k": attempt(wrap(float("inf"), compressor=co.CLTk(0.1), **strict)),
     "static graph": attempt(wrap(float("nan"), **strict, find_unused_parameters=False, static_graph=True)),
+    "after backward": attempt(wrap(float("nan"), options={"nonfinite": "raise", "overlap": False})),
     "views": attempt(wrap(float("nan"), **strict, gradient_as_bucket_view=True)),
     "an error of any type": attempt(wrap(compressor=Sometimes("topk(0.1) | rice | raw"))),
     "no such scheme": attempt(wrap(scheme={"a": "topk(0.1) | rice | raw"})),
@@ -117,6 +119,7 @@ def test_the_step_after_an_error_works() -> None:
             "raise": once,
             "raise, CLT-k": once,
             "static graph": once,
+            "after backward": once,
             "views": once,
             "an error of any type": ["CollectiveError encode", "ok"] * 2,
             "no such scheme": ["CollectiveError encode"] * 4,

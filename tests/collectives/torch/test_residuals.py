@@ -27,13 +27,15 @@ def gradients(names, seed):
     return {name: torch.randint(-50, 50, (40,), generator=rng).float() * size for name in names}
 
 class Ledger:
-    def __init__(self, make):
+    def __init__(self, make, **settings):
+        self.settings = settings
         self.compressor, self.came_in = make(), defaultdict(lambda: torch.zeros(40))
         self.delivered = defaultdict(lambda: torch.zeros(40))
 
     def wrap(self, model, **options):
         ddp = DDP(model, bucket_cap_mb=0.0001, **options)
-        ddp.register_comm_hook(None, co.torch_hook(self.compressor, comm, model.named_parameters()))
+        hook = co.torch_hook(self.compressor, comm, model.named_parameters(), **self.settings)
+        ddp.register_comm_hook(None, hook)
         return ddp
 
     def enter(self, gradients):
@@ -56,9 +58,9 @@ class Ledger:
             lost = max(lost, float((left - self.delivered[name]).abs().max()))
         return lost
 
-def steps(make, uses, unused=True, no_sync=(), freeze=None, **options):
+def steps(make, uses, unused=True, no_sync=(), freeze=None, overlap=True, **options):
     # uses(step) returns the names that this rank uses.
-    ledger, model = Ledger(make), Model("abcd")
+    ledger, model = Ledger(make, overlap=overlap), Model("abcd")
     ddp = ledger.wrap(model, find_unused_parameters=unused, **options)
     for step in range(6):
         if freeze and step == 3:
@@ -87,6 +89,8 @@ SCENARIOS = {
     "views of buckets": "steps(topk, lambda step: 'ab' if step % 2 else 'abc', gradient_as_bucket_view=True)",
     "a static graph": "steps(topk, lambda step: 'ab', unused=False, static_graph=True)",
     "no_sync": "steps(topk, lambda step: 'ab' if step % 2 else 'abc', no_sync=(0, 2, 3))",
+    "after backward": "steps(topk, lambda step: 'ab' if rank else 'ac', overlap=False)",
+    "CLT-k, after backward": "steps(cltk, lambda step: 'ab' if rank else 'ac', overlap=False)",
     "frozen later": "steps(topk, lambda step: 'abcd', freeze='b')",
 }
 

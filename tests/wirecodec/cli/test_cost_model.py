@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from wirecodec.cli import main
 from wirecodec.cli.cost_model import (
     Gradient,
     Network,
@@ -91,6 +92,17 @@ def test_no_ratio_pays_where_computing_takes_longer() -> None:
     assert compute_min_ratio(Stages(10, 0, 0, 0), gradient, network) == 1
 
 
+def test_clt_k_sends_constant_bytes() -> None:
+    """The indices once, and a dense sum of the values; more ranks only add messages."""
+    stages = Stages(5000, select=0.1, encode=0.2, decode=0.3, index_bytes=1000)
+    for ranks in (2, 8, 64):
+        (cost,) = compute_costs(stages, Gradient(M, add=0.04, finish=0.08), ranks)
+        fraction = (ranks - 1) / ranks
+        assert cost.nbytes == pytest.approx(1000 + 2 * fraction * 4000)
+        assert cost.computing == pytest.approx(0.6 + fraction * 0.04 * 4000 / M)
+        assert cost.messages == 3 * (ranks - 1)
+
+
 def test_two_ranks_are_the_published_formula() -> None:
     """Its compression, once, and its decompression, of two encodings here, each half as dear."""
     rates = {"conversion": 200e9, "transform": 60e9, "packing": 34e9, "selection": 12e9}
@@ -170,3 +182,14 @@ def test_decoded_vectors_never_pay(stages: Stages, gradient: Gradient, network: 
 def test_networks_that_are_none(arguments: tuple[float, ...], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Network(*arguments)
+
+
+def test_min_ratio_is_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = ["--conversion", "200GB/s", "--transform", "120GB/s", "--packing", "34GB/s"]
+    assert main(["min-ratio", "--bandwidth", "10Gbit", *rates, "--selection", "12GB/s"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    per_byte = 2 / 200 + 1 / 120 + 1 / 34 + 1 / 12
+    assert lines[0] == f"compression pays at 10 Gbit/s from a ratio of {1 / (1 - 2.5 * per_byte):.4g} on"
+    assert lines[1].startswith(f"no ratio pays from {8 / (2 * per_byte):.3g}")
+    assert main(["min-ratio", "--bandwidth", "100Gbit", *rates]) == 0
+    assert capsys.readouterr().out.startswith("no ratio pays at 100 Gbit/s\n")

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from wirecodec.cli import main
+from wirecodec.cli.gradient_stats import compute_stats
+from wirecodec.cli.sidco_stats import compute_sidco_stats
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -38,7 +40,7 @@ def test_stats_tell_what_top_k_loses(tmp_path: Path, capsys: pytest.CaptureFixtu
     page = capsys.readouterr().out
     assert "SIDCo" not in page
     assert "M = 4" not in page
-    rows = [line.split() for line in page.splitlines()[3:6]]
+    rows = [line.split() for line in page.splitlines()[4:7]]
     order = np.sort(np.abs(x.astype(float)))[::-1]
     for (density, k, threshold, error), count in zip(rows, (100, 10, 1), strict=True):
         assert (float(density), k) == (count / 1000, str(count))
@@ -77,7 +79,7 @@ def test_picture_explains_its_band_and_has_plain_ticks(
     figures: list[Any] = []
     monkeypatch.setattr("wirecodec.cli.stats_picture.save_png", lambda figure, _: figures.append(figure))
     np.save(tmp_path / "x.npy", np.random.default_rng(1).laplace(size=5000).astype(np.float32))
-    for options, panels in (([], 2), (["--sidco"], 4)):
+    for options, panels in (([], 2), (["--sidco"], 6)):
         assert main(["stats", str(tmp_path / "x.npy"), "--png", "x.png", *options]) == 0
         assert len(figures[-1].axes) == panels
     figures[-1].canvas.draw()
@@ -86,3 +88,29 @@ def test_picture_explains_its_band_and_has_plain_ticks(
     labels = [label.get_text() for label in last.get_yticklabels(which="both") if label.get_text()]
     assert labels
     assert all(re.fullmatch(r"[\d.]+", label) for label in labels)
+
+
+def test_constants_of_the_definition_are_bounds() -> None:
+    """Both bounds hold for every rank, and one of them with equality somewhere."""
+    x = np.random.default_rng(2).standard_t(3, 5000)
+    stats = compute_stats(x)
+    order = np.sort(np.abs(x))[::-1]
+    ranks = np.arange(1, 5001)
+    errors = np.sqrt(np.cumsum(order[::-1] ** 2)[::-1][1:])  # of the elements after rank 1, 2, ...
+    for measured, factor, power in (
+        (order, stats.magnitude_factor, -stats.decay),
+        (errors, stats.error_factor, 0.5 - stats.decay),
+    ):
+        bound = factor * ranks[: measured.size] ** power
+        assert (measured <= bound * (1 + 1e-9)).all()
+        assert (measured / bound).max() == pytest.approx(1)
+
+
+def test_densities_integrate_to_the_distribution() -> None:
+    x = np.random.default_rng(3).laplace(size=100_000)
+    stats = compute_sidco_stats(x, np.array([1, 2]))
+    width = np.diff(stats.edges)
+    assert np.sum(stats.density * width) == pytest.approx(0.995, abs=1e-3)
+    exponential = stats.quality[0]
+    assert np.sum(exponential.density * width) == pytest.approx(0.995, abs=2e-3)
+    assert exponential.density[:20] == pytest.approx(np.exp(-stats.edges[:20] - width[0] / 2), rel=0.02)

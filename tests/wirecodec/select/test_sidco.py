@@ -89,17 +89,20 @@ def test_faithful_stages_are_the_papers(sid: str, rng: np.random.Generator, dtyp
     st.sampled_from([0.5, 0.1, 0.01, 0.001]),
     st.integers(1, 6),
     st.integers(1, 12),
+    st.sampled_from([(0.2, 0.2), (0.5, 0.1)]),
 )
-def test_controller_is_the_papers(ratios: list[float], ratio: float, window: int, begin: int) -> None:
-    most = sidco_controller.max_stages(ratio)
+def test_controller_is_the_papers(
+    ratios: list[float], ratio: float, window: int, begin: int, tolerances: tuple[float, float]
+) -> None:
+    most, (high, low) = sidco_controller.max_stages(ratio), tolerances
     assert most == math.ceil(math.log2(1 / ratio))
     begin = min(begin, most)
     control, taken = sidco_controller.restore(None, begin), []
     for kept in ratios:
         taken.append(control.stages)
         control = sidco_controller.restore(sidco_controller.save(control), 99)
-        control = sidco_controller.update(control, kept, ratio, window=window, tolerance=0.2)
-    assert taken == oracles.sidco_stages(ratios, most, begin=begin, window=window)
+        control = sidco_controller.update(control, kept, most=most, window=window, bounds=(1 - low, 1 + high))
+    assert taken == oracles.sidco_stages(ratios, most, begin=begin, window=window, high=high, low=low)
 
 
 def test_controller_leaves_one_stage_on_heavy_tails(rng: np.random.Generator) -> None:
@@ -142,6 +145,55 @@ def test_faithful_state_is_a_compressors(rng: np.random.Generator) -> None:
 def test_invalid_states_raise(state: Any) -> None:
     with pytest.raises(wc.EncodeError, match="state"):
         wc.SIDCo(0.1, mode="faithful").select(np.ones(10, np.float32), state=state)
+    with pytest.raises(wc.EncodeError, match="state"):
+        wc.SIDCo(0.1, mode="adaptive").select(np.ones(10, np.float32), state=state)
+
+
+@pytest.mark.parametrize("name", ["tolerance_high", "tolerance_low", "max_stages"])
+def test_each_bound_is_its_own(name: str, rng: np.random.Generator) -> None:
+    """One stage keeps several times k of a heavy tail, and half of k of a light one."""
+    heavy, normal = rng.standard_t(3, 50_000), rng.normal(size=50_000)
+    light = np.sign(normal) * np.abs(normal) ** 1.4
+
+    def stages_after_a_window(x: Any, **given: Any) -> int:
+        selector = wc.SIDCo(0.001, mode="faithful", window=1, **given)
+        return int(selector.select(x.astype("f4")).state[0])
+
+    assert (stages_after_a_window(heavy), stages_after_a_window(light)) == (2, 2)
+    value, expected = {
+        "tolerance_high": (100, (1, 2)),
+        "tolerance_low": (0.999, (2, 1)),
+        "max_stages": (1, (1, 1)),
+    }[name]
+    found = stages_after_a_window(heavy, **{name: value}), stages_after_a_window(light, **{name: value})
+    assert found == expected
+
+
+# Adaptive mode.
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("ratio", DENSITIES)
+@pytest.mark.parametrize("sid", SIDS)
+def test_adaptive_settles(gradient: Any, sid: str, ratio: float) -> None:
+    """Each window of the last 20 is within the tolerance, under feedback, and so is the first call."""
+    rng, selector = np.random.default_rng(6), wc.SIDCo(ratio, sid, mode="adaptive")
+    residual, state, kept = np.zeros_like(gradient), None, []
+    for step in range(150):
+        noise = rng.laplace(size=gradient.size) if step % 2 else rng.normal(size=gradient.size)
+        x = (residual + gradient * (0.7**step + 0.3 * noise)).astype(np.float32)
+        selection = selector.select(x, state=state)
+        state, residual = selection.state, x
+        kept.append(selection.indices.size / oracles.selected_count(repr(ratio), x.size))
+        residual[selection.indices] = 0
+    assert abs(kept[0] - 1) <= 0.2
+    assert np.abs(np.reshape(kept, (-1, 5)).mean(1)[-20:] - 1).max() <= 0.2
+
+
+def test_the_preset_is_near_k_without_a_compressor(rng: np.random.Generator) -> None:
+    for x in (rng.standard_t(3, 100_000), rng.normal(size=100_000), rng.laplace(size=100_000)):
+        stored = wc.decode(wc.encode(x.astype(np.float32), wc.preset("sidco"))).nnz
+        assert abs(stored / 100 - 1) <= 0.2
 
 
 # Retargeted mode.
@@ -321,6 +373,11 @@ def test_parameters_are_checked_and_printed() -> None:
         {"tolerance": -0.1},
         {"tolerance": 1},
         {"tolerance": "x"},
+        {"tolerance_high": -0.1},
+        {"tolerance_high": math.inf},
+        {"tolerance_low": 1},
+        {"max_stages": 0},
+        {"max_stages": 65},
     ):
         with pytest.raises(wc.EncodeError, match="sidco"):
             wc.SIDCo(**{"ratio": 0.1, **wrong})

@@ -32,10 +32,10 @@ PUBLISHED = {
     "3lc": (wc.All(), wc.RawIndex(), wc.ThreeLC(sparsity=1.0)),
     "qsgd": (wc.All(), wc.RawIndex(), wc.QSGD(bits=4, bucket=512, norm="max")),
     "terngrad": (wc.All(), wc.RawIndex(), wc.TernGrad(clip=2.5)),
-    "fft": (wc.TopK(0.15), wc.Bitmap(), wc.OffsetFloat(bits=10, min=-1.0, max=1.0), wc.RFFT()),
+    "fft": (wc.TopK(0.15), wc.Bitmap(), wc.OffsetFloat(bits=10), wc.RFFT()),
     "adacomp": (wc.AdaComp(bin=50, factor=2.0), wc.Binned(bin=50), wc.SignScale()),
     "sidco": (
-        wc.SIDCo(0.001, sid="exponential", mode="faithful", first=0.25, window=5, tolerance=0.2),
+        wc.SIDCo(0.001, sid="exponential", mode="adaptive", first=0.25, window=5, tolerance=0.2),
         wc.RawIndex(),
         wc.Raw(),
     ),
@@ -102,9 +102,9 @@ def test_text_that_is_no_scheme_names_what_to_write(text: str, says: list[str]) 
         (
             "fft",
             {"transform": "dct", "bits": 8},
-            "dct | topk(0.15) | bitmap | offset-float(min=-1.0, max=1.0)",
+            "dct | topk(0.15) | bitmap | offset-float",
         ),
-        ("fft", {"transform": None}, "topk(0.15) | bitmap | offset-float(bits=10, min=-1.0, max=1.0)"),
+        ("fft", {"transform": None}, "topk(0.15) | bitmap | offset-float(bits=10)"),
         ("3lc", {"transform": wc.DCT()}, "dct | all | raw-index | 3lc"),
     ],
 )

@@ -188,6 +188,20 @@ def test_scheme_string_round_trip(scheme: str) -> None:
     assert str(wc.Scheme.parse(scheme)) == scheme
 
 
+@pytest.mark.parametrize(
+    ("limits", "value"), [({"max": 1.0}, "1.5, and max is 1"), ({"min": -1.0}, "-2, and min is -1")]
+)
+def test_values_out_of_the_range_can_raise(limits: dict[str, float], value: str) -> None:
+    x = np.array([0.5, 1.5, -2.0, 1.0], np.float32)
+    assert wc.OffsetFloat(8, **limits).encode(x, 0).size
+    with pytest.raises(wc.EncodeError, match=value):
+        wc.OffsetFloat(8, **limits, overflow="raise").encode(x, 0)
+    inside = np.clip(x, -1, 1)
+    clamped = wc.OffsetFloat(8, min=-1.0, max=1.0)
+    checked = wc.OffsetFloat(8, min=-1.0, max=1.0, overflow="raise")
+    assert checked.encode(inside, 0).tobytes() == clamped.encode(inside, 0).tobytes()
+
+
 def test_float64_beyond_float32_raises() -> None:
     with pytest.raises(wc.EncodeError, match="element 2: 1e"):
         wc.encode(np.array([1, 0, 1e39]), "all | raw-index | offset-float")

@@ -9,6 +9,7 @@ from typing import Any
 
 from wirecodec.gpu.value import offset_float, qsgd, raw, sign_scale
 from wirecodec.gpu.value.base import GpuValueCodec, ValueDecoder
+from wirecodec.value.offset_float import OffsetFloat
 
 __all__ = ["GPU_VALUE_CODECS", "find_value_codec", "find_value_decoder"]
 
@@ -24,6 +25,8 @@ _DECODERS = {wire_id: decode for each in GPU_VALUE_CODECS for wire_id, decode in
 
 def find_value_codec(codec: Any) -> GpuValueCodec | None:
     """Return the record of a scheme's value codec, or None if it has no kernels."""
+    if isinstance(codec, OffsetFloat) and codec.overflow == "raise":
+        return None  # the host reports the value
     return _BY_TYPE.get(type(codec))
 
 

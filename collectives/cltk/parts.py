@@ -1,0 +1,41 @@
+"""CLT-k of one step that is exchanged in parts, as buckets of gradients are ready."""
+
+from __future__ import annotations
+
+from collectives.cltk.allreduce import CLTk
+
+__all__ = ["CLTkInParts"]
+
+
+class CLTkInParts:
+    """One step of a CLTk, in parts, which all have the same leader.
+
+    Args:
+        whole: the CLTk whose step this is. It takes no other step meanwhile, and changes with ``commit``.
+
+    Attributes:
+        compressor: exchanges the parts.
+    """
+
+    def __init__(self, whole: CLTk) -> None:
+        self._whole = whole
+        self.compressor = type(whole).__new__(type(whole))
+        self.compressor.__dict__.update(vars(whole))
+        self.compressor._residuals = whole._residuals.fork()
+
+    def next_part(self) -> CLTk:
+        """Return the CLTk for the next part; a tensor is in one part only."""
+        self.compressor._step = self._whole._step
+        return self.compressor
+
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether the latest part was exchanged."""
+        return self.compressor._step > self._whole._step
+
+    def commit(self) -> None:
+        """Take the step: replace residuals and step by those after all parts."""
+        self._whole._residuals, self._whole._step = self.compressor._residuals, self._whole._step + 1
+
+    def keep_attributes(self) -> None:
+        """Do nothing: a CLTk has no attributes that change in a step that fails."""

@@ -1,0 +1,178 @@
+"""This rank's side of an exchange: its tensors, described and encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import wirecodec as wc
+from collectives.agreement.agree import Failure
+from collectives.agreement.header import Flag, Header, Operand, Status
+from collectives.agreement.nonfinite import check_gradients
+from collectives.channel import ByteArray, Channel
+from collectives.device import GpuDevice, find_gpu, stage_on_host
+from collectives.exchange.specs import (
+    ONLY,
+    SchemeArgument,
+    Tensors,
+    TensorSpec,
+    failure_of_encoding,
+    get_limits,
+    get_spec,
+)
+from collectives.exchange.targets import Targets
+from collectives.transport.allgather import allgather_ragged
+from wirecodec.interop import as_bytes, as_scheme
+
+__all__ = ["Encoding", "encode_tensors"]
+
+
+SPARSE = "; sparse results"
+"""Suffix of the scheme's text, so that ranks that want sparse and dense results do not exchange payloads."""
+
+
+@dataclass
+class Encoding:
+    """This rank's side of an exchange. It is filled step by step; a failure keeps the earlier steps.
+
+    Attributes:
+        blob: this rank's container.
+        specs: {name: (shape, dtype)} of the tensors, the same on all ranks.
+        bare: whether the caller passed one tensor without a name.
+        named: whether the container has named tensors, as a Compressor's always has.
+        operand: description of the tensors and the scheme, the same on all ranks.
+        table: every rank's header, after the agreement.
+        prepared: a Compressor's step.
+        decoded: the tensors in this rank's own container, after a call of ``decode_own``.
+        sparse: whether the results are SparseTensors.
+        targets: memory of the caller for the results.
+        gpu: the GPU that holds all tensors, or None.
+        blob_on_gpu: the container on that GPU; ``blob`` is its copy on the host.
+    """
+
+    blob: ByteArray = field(default_factory=lambda: np.empty(0, np.uint8))
+    specs: dict[str, TensorSpec] = field(default_factory=dict)
+    bare: bool = True
+    named: bool = False
+    operand: Operand = field(default_factory=Operand)
+    table: list[Header] = field(default_factory=list)
+    prepared: wc.Prepared | None = None
+    decoded: Mapping[str, wc.SparseTensor] | None = None
+    sparse: bool = False
+    targets: Targets = field(default_factory=Targets)
+    gpu: GpuDevice | None = None
+    blob_on_gpu: Any = None
+
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Names of the tensors' element types."""
+        return frozenset(dtype.name for _, dtype in self.specs.values())
+
+    def gather(self, channel: Channel) -> list[ByteArray]:
+        """Gather every rank's container, in rank order; on this rank's GPU if MPI writes device memory."""
+        counts = [header.payload_len for header in self.table]
+        direct = all(header.flags & Flag.TAKES_DEVICE for header in self.table)
+        channel.call.is_final_transfer = True
+        if self.gpu is not None and direct:
+            with self.gpu.current():
+                blobs = allgather_ragged(channel, self.blob_on_gpu, counts, self.gpu.allocate)
+        else:
+            blobs = allgather_ragged(channel, self.blob, counts)
+        channel.call.is_delivered = True
+        return blobs
+
+    def set_blob(self, blob: Any, on_host: ByteArray | None = None) -> None:
+        """Set this rank's container; ``on_host`` is its copy on the host, if there already is one."""
+        if self.gpu is not None:
+            self.blob_on_gpu = blob
+            with self.gpu.current():
+                on_host = stage_on_host(blob) if on_host is None else on_host
+        self.blob = as_bytes(blob if on_host is None else on_host)
+
+    def get_limits(self, blobs: Sequence[ByteArray]) -> wc.DecodeLimits:
+        """Return the limits for decoding one of the containers."""
+        return get_limits(self.specs, blobs)
+
+    def decode_own(self) -> Mapping[str, wc.SparseTensor]:
+        """Decode this rank's own container on the host, by name."""
+        if self.decoded is None:
+            limits = self.get_limits([self.blob])
+            if self.prepared is not None and self.gpu is None:
+                self.decoded = self.prepared.sent
+            elif self.named:
+                self.decoded = wc.decode_many(self.blob, limits=limits, schema=self.specs)
+            else:
+                self.decoded = {ONLY: wc.decode(self.blob, limits=limits, schema=self.specs[ONLY])}
+        return self.decoded
+
+
+def encode_tensors(
+    local: Encoding,
+    tensor: Tensors,
+    scheme: SchemeArgument,
+    seed: int,
+    channel: Channel,
+    *,
+    out: Any,
+    hold_zeros: bool,
+    finite: bool,
+) -> Failure | None:
+    """Describe and encode tensors; return an exception as a Failure, which is reported to all ranks.
+
+    Args:
+        local: the Encoding to fill.
+        tensor, scheme, seed: the caller's arguments.
+        channel: its rank is mixed into a Compressor's seed, and its size into the bound of clipping.
+        out, hold_zeros, finite: as for ``open_exchange``.
+    """
+    try:
+        local.bare, given = not isinstance(tensor, Mapping), tensor
+        local.gpu = find_gpu(tensor)
+        if local.gpu is None:
+            tensor = stage_on_host(tensor)
+        else:
+            local.gpu.synchronize()  # the stream that writes the tensor is unknown
+        tensors = {ONLY: tensor} if local.bare else dict(tensor)
+        local.specs = {name: get_spec(one) for name, one in tensors.items()}
+        shapes = {name: (shape, dtype.name) for name, (shape, dtype) in local.specs.items()}
+        if not isinstance(scheme, wc.Compressor | Mapping):
+            scheme = as_scheme(scheme)
+        local.operand = Operand.of(
+            shapes, bare=local.bare, scheme=_normalize_scheme(scheme) + local.sparse * SPARSE
+        )
+        try:
+            placed = {ONLY: given} if local.bare else given
+            local.targets = Targets.of(out, placed, local.specs, bare=local.bare)
+        except (TypeError, ValueError) as error:
+            return Failure(Status.ARGUMENT, error)
+        if finite and not (isinstance(scheme, wc.Compressor) and scheme.keeps_all):
+            check_gradients(tensors)
+        if isinstance(scheme, wc.Compressor):
+            local.prepared = scheme.prepare(
+                tensors, rank=channel.rank, ranks=channel.size, hold_zeros=hold_zeros
+            )
+            local.named = True
+            local.set_blob(local.prepared.blob, local.prepared.blob_on_host)
+        elif local.bare:
+            if isinstance(scheme, Mapping):
+                raise TypeError("a mapping of globs to schemes needs named tensors; pass {name: tensor}")
+            local.set_blob(wc.encode(tensor, scheme, seed=seed))
+        else:
+            local.named = True
+            # The headers have agreed on the names by their hash, so the container omits them.
+            local.set_blob(wc.encode_many(tensors, scheme, seed=seed, names=False))
+    except Exception as error:
+        return failure_of_encoding(error)
+    return None
+
+
+def _normalize_scheme(scheme: SchemeArgument) -> str:
+    """Normalize a scheme to a text that is equal for equal schemes."""
+    if isinstance(scheme, wc.Compressor):
+        return f"compressor {scheme.signature}; step {scheme.step}"
+    if isinstance(scheme, Mapping):
+        return ", ".join(f"{glob!r}: {as_scheme(one)}" for glob, one in scheme.items())
+    return str(scheme)

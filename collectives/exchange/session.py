@@ -1,0 +1,127 @@
+"""Common steps of allgather and allreduce: encode, agree, gather, and commit or roll back.
+
+Encoding happens between the call and the agreement, so that a rank that cannot encode still takes part and
+all ranks learn of it. Tensors are encoded on the host or on their GPU. A Compressor is committed if every
+rank has all containers and can decode them. All ranks decide this alike, because they have the same bytes or
+have exchanged their results. An error on one rank after that point does not roll back its Compressor, because
+the other ranks already hold its contribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import wirecodec as wc
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.compilation import rehearse, run_announced
+from collectives.agreement.header import NO_DETAIL, Algorithm, Header
+from collectives.channel import Channel
+from collectives.communicator import Communicator
+from collectives.errors import CollectiveError
+from collectives.exchange.encoding import Encoding, encode_tensors
+from collectives.exchange.specs import (
+    SchemeArgument,
+    Tensors,
+    count_stored,
+    failure_of_decoding,
+    failure_of_encoding,
+)
+from collectives.exchange.targets import Targets
+
+__all__ = ["open_exchange"]
+
+
+@contextmanager
+def open_exchange(
+    comm: Communicator | Channel,
+    tensor: Tensors,
+    scheme: SchemeArgument,
+    seed: int,
+    proposal: Header,
+    failure: Failure | None = None,
+    *,
+    out: Any = None,
+    sparse: bool = False,
+    hold_zeros: bool = False,
+    finite: bool = False,
+    rehearsal: Callable[[Channel, Encoding], object] | None = None,
+) -> Iterator[tuple[Channel, Encoding]]:
+    """Encode a rank's tensors and agree with the others; yield the channel and this rank's Encoding.
+
+    The whole block is one ``Channel.collective``. A Compressor is committed if ``call.is_delivered``. It
+    is rolled back otherwise, and if the block raises CollectiveError, which it must do on all ranks or none.
+
+    Args:
+        comm, tensor, scheme, seed: as for allgather.
+        proposal: operation, reduction and algorithm.
+        failure: the reason why this rank cannot contribute, if it is known already.
+        out: memory of the caller for dense results, or None; ``Encoding.targets`` has it after the checks.
+        sparse: whether the results are SparseTensors, on which all ranks agree.
+        hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
+        finite: whether NaN or Inf is an error even if the scheme carries or drops it.
+        rehearsal: calls the kernels that the block needs, with this rank's Encoding.
+
+    Raises:
+        CollectiveError: a rank failed or ranks differ; the same on all ranks.
+        Timeout: a rank does not take part.
+    """
+    channel = Channel.of(comm)
+    local = Encoding(sparse=sparse)
+
+    def contribute() -> Failure | None:
+        failure = encode_tensors(
+            local, tensor, scheme, seed, channel, out=out, hold_zeros=hold_zeros, finite=finite
+        )
+        if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it needs its own tensors decoded
+            failure = _try_decode_own(local, channel.rank)
+        if failure is None and rehearsal is not None and local.gpu is None:
+            settings = scheme.signature if isinstance(scheme, wc.Compressor) else local.operand.scheme_text
+            key = proposal.operation, proposal.algorithm, settings, sparse, local.dtypes
+            # A rehearsal must not write into the caller's memory.
+            rehearse(channel, key, lambda: rehearsal(channel, replace(local, targets=Targets())))
+        return failure
+
+    with channel.collective() as call:
+        try:
+            if failure is None:
+                failure = run_announced(channel, contribute, lambda: (proposal, local.operand))
+            stored = NO_DETAIL
+            if failure is None:
+                stored, failure = _try_count_stored(local)
+            proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
+            local.table = agree(channel, proposal, local.operand, failure)
+            yield channel, local
+        except CollectiveError:
+            call.is_delivered = False
+            raise
+        finally:
+            if local.prepared is not None:
+                resolve = local.prepared.commit if call.is_delivered else local.prepared.rollback
+                try:
+                    resolve()
+                except RuntimeError:  # it was resolved by another call
+                    raise
+                except BaseException:  # an interrupt must not leave the step open: other ranks have decided
+                    with suppress(RuntimeError):  # it was resolved before the interrupt
+                        resolve()
+                    raise
+
+
+def _try_count_stored(local: Encoding) -> tuple[int, Failure | None]:
+    """Count the elements in this rank's container; return NO_DETAIL and a Failure if it cannot be read."""
+    try:
+        return count_stored(local.blob), None
+    except Exception as error:
+        return NO_DETAIL, failure_of_encoding(error)
+
+
+def _try_decode_own(local: Encoding, rank: int) -> Failure | None:
+    """Decode this rank's own container; return a Failure if that is impossible."""
+    try:
+        local.decode_own()
+    except Exception as error:
+        return failure_of_decoding(error, rank)
+    return None

@@ -1,0 +1,89 @@
+"""Descriptions of tensors, limits of their containers, and failures of a rank that cannot contribute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import wirecodec as wc
+from collectives.agreement.agree import Failure
+from collectives.agreement.header import Status
+from collectives.channel import ByteArray
+from collectives.errors import CollectiveError
+from wirecodec.interop import CHUNK, SchemeLike, as_flat, dtype_named
+
+__all__ = [
+    "ONLY",
+    "SchemeArgument",
+    "TensorSpec",
+    "Tensors",
+    "count_stored",
+    "error_of_container",
+    "failure_of_decoding",
+    "failure_of_encoding",
+    "get_limits",
+    "get_spec",
+]
+
+Tensors: TypeAlias = Any  # an array, a SparseTensor, or {name: array or SparseTensor}
+SchemeArgument: TypeAlias = "SchemeLike | Mapping[str, SchemeLike] | wc.Compressor"
+TensorSpec: TypeAlias = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and element type
+
+ONLY = "0"  # name of a tensor that was passed without one: the number of its key in the wire format
+
+
+def error_of_container(rank: int, error: wc.WireError) -> CollectiveError:
+    """Return the error for a rank's container that cannot be decoded.
+
+    All ranks have the same bytes and expect the same tensors, so all of them raise it.
+    """
+    text = f"rank {rank}: its container cannot be decoded: {type(error).__name__} {error}"
+    return CollectiveError(text, ranks=[rank], reason="decode")
+
+
+def count_stored(blob: ByteArray) -> int:
+    """Count the elements that a container stores."""
+    return sum(entry.nnz for entry in wc.inspect(blob).entries)
+
+
+def get_limits(specs: Mapping[str, TensorSpec], blobs: Sequence[ByteArray]) -> wc.DecodeLimits:
+    """Return the limits for decoding containers of tensors with these shapes.
+
+    They allow one entry per chunk, and that every element is stored. A transform has at most twice as many
+    coefficients as elements.
+    """
+    sizes = [2 * prod(shape) for shape, _ in specs.values()]
+    return wc.DecodeLimits(
+        max_bytes=max(len(blob) for blob in blobs),
+        max_entries=sum(max(1, -(-size // CHUNK)) for size in sizes),
+        max_elements=sum(sizes),
+        max_dense=sum(sizes),
+    )
+
+
+def get_spec(tensor: Any) -> TensorSpec:
+    """Return the shape and the element type of an array; raise EncodeError if it is not one."""
+    shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
+    if shape is None or dtype is None:
+        flat = as_flat(tensor)
+        return flat.shape, flat.data.dtype
+    return tuple(int(n) for n in shape), dtype_named(dtype)
+
+
+def failure_of_encoding(error: Exception) -> Failure:
+    """Return the Failure for an exception that this rank raised while it described or encoded tensors."""
+    if isinstance(error, wc.EncodeError):
+        return Failure(Status.ENCODE if error.position is None else Status.VALUE, error, error.position)
+    if isinstance(error, TypeError | AttributeError):
+        return Failure(Status.ARGUMENT, error)
+    return Failure(Status.ENCODE, error)  # of any type, so that the others never wait for this rank
+
+
+def failure_of_decoding(error: Exception, rank: int) -> Failure:
+    """Return the Failure for an exception that this rank, ``rank``, raised while it decoded its own bytes."""
+    if isinstance(error, wc.WireError):
+        return Failure(Status.DECODE, error, rank)
+    return failure_of_encoding(error)

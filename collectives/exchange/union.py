@@ -1,0 +1,78 @@
+"""Sparse sums over the union of the ranks' supports, for ``allreduce(sparse=True)``.
+
+An element is in the union if at least one rank stores it in its container, even if its value or the sum is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import wirecodec as wc
+from collectives.agreement.header import Algorithm
+from collectives.channel import ByteArray
+from collectives.device import GpuDevice
+from collectives.exchange.encoding import Encoding
+from collectives.exchange.specs import ONLY, TensorSpec, error_of_container
+from collectives.transport.reduce import accumulator_dtype, divide_and_round
+from wirecodec.interop import BFLOAT16, decode_many_to, decode_to, make_sparse, sum_sparse
+
+__all__ = ["UNION_ALGORITHMS", "SparseSums", "move_to_gpu", "sum_containers", "unite"]
+
+SparseSums: TypeAlias = dict[str, wc.SparseTensor]
+
+UNION_ALGORITHMS = (Algorithm.ALLGATHER, Algorithm.SPLIT_PAIRS, Algorithm.SPLIT_BITMAP)
+"""Algorithms that move supports; the others move dense vectors."""
+
+
+def sum_containers(local: Encoding, blobs: Sequence[ByteArray], divisor: int) -> SparseSums:
+    """Decode and sum all ranks' containers, in rank order.
+
+    Args:
+        local: this rank's side of the exchange.
+        blobs: every rank's container.
+        divisor: 1, or the number of ranks.
+
+    Raises:
+        CollectiveError: a container cannot be decoded; the same on all ranks.
+    """
+    limits, decoded = local.get_limits(blobs), []
+    for rank, blob in enumerate(blobs):
+        try:
+            if local.named:
+                decoded.append(decode_many_to(False, blob, limits=limits, schema=local.specs))
+            else:
+                decoded.append({ONLY: decode_to(False, blob, limits=limits, schema=local.specs[ONLY])})
+        except wc.WireError as error:
+            raise error_of_container(rank, error) from error
+    return unite(decoded, local.specs, divisor)
+
+
+def unite(
+    tensors: Sequence[Mapping[str, wc.SparseTensor]], specs: Mapping[str, TensorSpec], divisor: int
+) -> SparseSums:
+    """Sum tensors over the union of their supports.
+
+    Args:
+        tensors: {name: tensor} of every rank, in rank order, on the host.
+        specs: {name: (shape, dtype)}.
+        divisor: 1, or the number of ranks.
+    """
+    sums = {}
+    for name, (shape, dtype) in specs.items():
+        indices, total = sum_sparse([each[name] for each in tensors], accumulator_dtype(dtype))
+        sums[name] = make_sparse(indices, divide_and_round(total, divisor, dtype), shape)
+    return sums
+
+
+def move_to_gpu(sums: SparseSums, gpu: GpuDevice) -> SparseSums:
+    """Copy sums to a GPU; bfloat16 ones stay on the host, because CuPy does not have the type."""
+    moved = {}
+    with gpu.current():
+        for name, each in sums.items():
+            if each.dtype == BFLOAT16:
+                moved[name] = each
+                continue
+            indices = None if each.is_full else gpu.cupy.asarray(each.indices)
+            moved[name] = make_sparse(indices, gpu.cupy.asarray(each.values), each.shape)
+    return moved

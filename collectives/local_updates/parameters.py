@@ -1,0 +1,92 @@
+"""Parameters that a program trains, as NumPy arrays: NumPy's own, and torch's on any device.
+
+An array of float32 or float64 on the host is computed with. So parameters of bfloat16 move by small steps,
+too: the outer optimizer keeps more digits than the parameter has.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+import wirecodec as wc
+from collectives.local_updates.outer import Array
+from wirecodec.interop import dtype_named
+
+__all__ = ["name_arrays", "read", "round_to", "write"]
+
+
+def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
+    """Return {name: parameter}, without those of torch that need no gradient.
+
+    Raises TypeError if an item is not a named torch tensor or writable array, ValueError if a name occurs
+    twice, there is no parameter, or one has no float type.
+    """
+    pairs = named_parameters.items() if isinstance(named_parameters, Mapping) else named_parameters
+    named: dict[str, Any] = {}
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise TypeError(
+                f"named_parameters contains a {type(pair).__name__}, not a pair (name, parameter);"
+                " pass model.named_parameters(), or {name: array}"
+            )
+        name, parameter = pair
+        writable = isinstance(parameter, np.ndarray) and parameter.flags.writeable
+        if not (writable or _is_torch(parameter)):
+            raise TypeError(
+                f"parameter {name!r} is a {type(parameter).__name__}; it must be a torch tensor or a writable"
+                " NumPy array, which is changed in place"
+            )
+        if name in named:
+            raise ValueError(f"two parameters have the name {name!r}; each needs a name of its own")
+        named[name] = parameter
+    trained = {name: p for name, p in named.items() if not _is_torch(p) or p.requires_grad}
+    for name, parameter in trained.items():
+        try:
+            dtype_named(parameter.dtype)
+        except wc.EncodeError as error:
+            raise error.of(name) from None
+    if not trained:
+        raise ValueError(
+            "named_parameters has no parameter that needs a gradient; pass model.named_parameters(), which"
+            " can be iterated only once"
+        )
+    return trained
+
+
+def read(parameter: Any) -> Array:
+    """Return a copy of a parameter on the host, as float32 or float64."""
+    if not _is_torch(parameter):
+        return np.array(parameter, _wide(parameter))
+    torch = sys.modules["torch"]
+    wide = torch.float64 if parameter.dtype is torch.float64 else torch.float32
+    copied: Array = parameter.detach().to("cpu", wide, copy=True).contiguous().numpy()
+    return copied
+
+
+def write(parameter: Any, value: Array) -> None:
+    """Set a parameter in place, rounded to its type."""
+    if not _is_torch(parameter):
+        parameter[...] = value
+        return
+    parameter.detach().copy_(sys.modules["torch"].from_numpy(value))
+
+
+def round_to(parameter: Any, value: Array) -> Array:
+    """Return a value as the parameter holds it after ``write``, as float32 or float64."""
+    if not _is_torch(parameter):
+        return value.astype(parameter.dtype, copy=False).astype(value.dtype, copy=False)
+    torch = sys.modules["torch"]
+    rounded: Array = torch.from_numpy(value).to(parameter.dtype).to(torch.from_numpy(value).dtype).numpy()
+    return rounded
+
+
+def _wide(parameter: Any) -> np.dtype[Any]:
+    return np.dtype(np.float64 if dtype_named(parameter.dtype) == np.float64 else np.float32)
+
+
+def _is_torch(parameter: Any) -> bool:
+    return "torch" in sys.modules and isinstance(parameter, sys.modules["torch"].Tensor)

@@ -1,0 +1,1 @@
+"""Sums of all ranks' tensors by algorithms that move whole tensors: containers, or dense vectors."""

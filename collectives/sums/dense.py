@@ -1,0 +1,48 @@
+"""Sums of decoded, dense vectors, computed by ranges."""
+
+from __future__ import annotations
+
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.compilation import run_announced
+from collectives.agreement.header import Algorithm, Header
+from collectives.channel import Channel
+from collectives.exchange.encoding import Encoding
+from collectives.exchange.specs import failure_of_decoding
+from collectives.transport.reduce import Dense, sum_named
+
+__all__ = ["sum_densified"]
+
+
+def sum_densified(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
+    """Decode this rank's container, and sum all ranks' dense vectors by name.
+
+    Args:
+        channel: open; all ranks call this together.
+        local: this rank's side, after the agreement.
+        divisor: 1, or the number of ranks.
+        proposal: the requested operation. With "auto", no rank has tried to decode its own container before
+            the agreement, so the ranks exchange the results here.
+
+    Returns:
+        {name: (size,)}, divided by ``divisor``, in the caller's memory if it holds the only tensor of a type.
+    """
+    flat: dict[str, Dense] = {}
+
+    def densify() -> Failure | None:
+        try:
+            flat.update({name: x.to_dense().reshape(-1) for name, x in local.decode_own().items()})
+        except Exception as error:
+            return failure_of_decoding(error, channel.rank)
+        return None
+
+    if Algorithm(proposal.algorithm) == Algorithm.AUTO:
+        agree(
+            channel,
+            proposal,
+            local.operand,
+            run_announced(channel, densify, lambda: (proposal, local.operand)),
+        )
+    elif (failure := densify()) is not None:
+        raise failure.error  # out of memory: the other ranks will time out
+    ordered = {name: flat[name] for name in sorted(flat, key=str.encode)}
+    return sum_named(channel, ordered, divisor, local.targets.flat)

@@ -1,0 +1,101 @@
+"""Sums of gathered containers, computed by every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import wirecodec as wc
+from collectives.channel import ByteArray, Channel
+from collectives.exchange.encoding import Encoding
+from collectives.exchange.specs import ONLY, error_of_container
+from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round
+from wirecodec.interop import decode_sum, gpu_mean, gpu_zeros
+
+__all__ = ["add_containers", "sum_gathered"]
+
+MAX_DECODED = 16
+"""Containers that are decoded before they are added; it bounds the memory for their values."""
+
+
+def sum_gathered(channel: Channel, local: Encoding, divisor: int) -> dict[str, Any]:
+    """Gather every rank's container and sum them.
+
+    Args:
+        channel: open; all ranks call this together.
+        local: this rank's side, after the agreement.
+        divisor: 1, or the number of ranks.
+
+    Returns:
+        {name: (size,)}, divided by ``divisor``, in the caller's memory if there is any; on a GPU, raw bits.
+
+    Raises:
+        CollectiveError: a container cannot be decoded; the same on all ranks. The caller's memory is
+            unchanged.
+        Timeout: a rank does not take part.
+    """
+    blobs = local.gather(channel)
+    if local.gpu is not None:
+        with local.gpu.current():
+            on_gpu = {
+                name: gpu_zeros(prod(shape), accumulator_dtype(dtype))
+                for name, (shape, dtype) in local.specs.items()
+            }
+            _decode_into(local, blobs, on_gpu, wc.decode_add)
+            return {name: gpu_mean(on_gpu[name], divisor, dtype) for name, (_, dtype) in local.specs.items()}
+    sums = add_containers(local, blobs)
+    return {
+        name: divide_and_round(sums[name], divisor, dtype, local.targets.flat.get(name))
+        for name, (_, dtype) in local.specs.items()
+    }
+
+
+def add_containers(local: Encoding, blobs: Sequence[ByteArray]) -> dict[str, Dense]:
+    """Add containers in rank order to +0, on the host.
+
+    Sums are in the caller's memory if it has their type and if all containers can be checked before the first
+    sum changes.
+
+    Returns:
+        {name: (size,)} in the types of the sums.
+    """
+    direct = local.targets.flat if len(blobs) <= MAX_DECODED else {}
+    sums = {}
+    for name, (shape, dtype) in local.specs.items():
+        wide = accumulator_dtype(dtype)
+        target = direct.get(name)
+        sums[name] = np.empty(prod(shape), wide) if target is None or dtype != wide else target
+    _decode_into(local, blobs[:MAX_DECODED], sums, decode_sum)
+    for first in range(MAX_DECODED, len(blobs), MAX_DECODED):
+        _decode_into(local, blobs[first : first + MAX_DECODED], sums, wc.decode_add, first)
+    return sums
+
+
+def _decode_into(
+    local: Encoding,
+    blobs: Sequence[ByteArray],
+    sums: dict[str, Any],
+    decode: Callable[..., None],
+    first: int = 0,
+) -> None:
+    """Decode some ranks' containers into sums.
+
+    Args:
+        local: this rank's side of the exchange.
+        blobs: of consecutive ranks.
+        sums: {name: (size,)}.
+        decode: ``decode_add``, or ``decode_sum``, which replaces the contents.
+        first: rank of the first container.
+    """
+    limits = local.get_limits(blobs)
+    try:
+        if local.named:
+            decode(blobs, sums, limits=limits, schema=local.specs)
+        else:
+            decode(blobs, sums[ONLY], limits=limits, schema=local.specs[ONLY])
+    except wc.WireError as error:
+        rank, error.container = first + (error.container or 0), None
+        raise error_of_container(rank, error) from error

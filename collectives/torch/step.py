@@ -1,0 +1,183 @@
+"""One training step under DistributedDataParallel: the exchange of its buckets, and its outcome.
+
+    overlapping   each bucket is exchanged by the channel's thread while backward computes the next ones
+    otherwise     all buckets are exchanged at once by the caller, after the last one
+
+In both cases, no bucket is handed back before the last one is exchanged: an error or a NaN in one of them
+makes all gradients of the step NaN, and the compressor takes no step. All ranks exchange the same buckets in
+the same order, and learn of the same errors, so they decide alike.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import wirecodec as wc
+from collectives.channel import Channel
+from collectives.cltk.allreduce import CLTk
+from collectives.cltk.parts import CLTkInParts
+from collectives.errors import CollectiveError
+from collectives.torch.gradients import average, is_dense
+from wirecodec.interop import StepInParts
+
+__all__ = ["Settings", "TrainingStep"]
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """Settings of a hook, as for ``torch_hook``.
+
+    Attributes:
+        names: {id(parameter): name}.
+    """
+
+    compressor: wc.Compressor | CLTk
+    channel: Channel
+    names: Mapping[int, str]
+    algorithm: str
+    nonfinite: Literal["raise", "propagate"]
+
+
+class TrainingStep:
+    """Exchange of one step's buckets.
+
+    Args:
+        settings: of the hook.
+
+    Attributes:
+        error: the exception of the exchange, or None; valid after ``wait``.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.error: BaseException | None = None
+        self._settings = settings
+        self._buckets: list[Any] = []
+        self._futures: list[Any] = []
+        self._parts: StepInParts | CLTkInParts | None = None
+        self._is_exchanged = True  # so far
+        self._sparse: dict[str, Any] = {}  # means of sparse gradients
+        self._finished = threading.Event()
+
+    def add(self, bucket: Any) -> Any:
+        """Add the next bucket; return the future of its buffer."""
+        import torch
+
+        buffer = bucket.buffer()
+        future: Any = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
+        self._buckets.append(bucket)
+        self._futures.append(future)
+        return future
+
+    def exchange_bucket(self, number: int, *, is_last: bool) -> None:
+        """Exchange one bucket, and after the last one finish the step. The channel's thread calls this."""
+        if self._is_exchanged:
+            self._exchange([self._buckets[number]])
+        if is_last:
+            self._finish()
+
+    def exchange_all(self) -> None:
+        """Exchange all buckets at once, and finish the step."""
+        self._exchange(self._buckets)
+        self._finish()
+
+    def wait(self) -> None:
+        """Wait for the end of the exchange. An interrupt is raised after it; a second one at once."""
+        try:
+            self._finished.wait()
+        except BaseException:
+            self._finished.wait()
+            raise
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the channel was closed, so that no further step can be taken."""
+        return self._settings.channel.closed is not None
+
+    def _exchange(self, buckets: Iterable[Any]) -> None:
+        """Average the gradients of buckets in place, as a part of the step.
+
+        After an error on this rank alone, the step goes on if the others have what they need of this part.
+        """
+        settings = self._settings
+        self._is_exchanged = False
+        try:
+            gradients = _name_gradients(buckets, settings.names)
+            if self._parts is None:
+                self._parts = _divide(settings.compressor)
+            part = self._parts.next_part()
+            try:
+                means = average(settings.channel, gradients, part, settings.algorithm, settings.nonfinite)
+            finally:
+                self._is_exchanged = self._parts.is_exchanged
+            self._sparse |= {name: mean for name, mean in means.items() if not is_dense(mean)}
+        except BaseException as error:
+            self.error = self.error or error
+
+    def _finish(self) -> None:
+        """Commit the step, or make all gradients NaN; then hand all buckets back."""
+        results = [bucket.buffer() for bucket in self._buckets]
+        try:
+            if self._parts is not None:
+                self._parts.keep_attributes()
+                if self._is_exchanged:
+                    self._parts.commit()
+            results = self._collect_results()
+        except BaseException as error:
+            self.error = self.error or error
+        if self.error is not None and self.is_closed:
+            self.error = _add_advice(self.error)
+        for result, future in zip(results, self._futures, strict=True):
+            future.set_result(result)
+        self._finished.set()
+
+    def _collect_results(self) -> list[Any]:
+        """Return the averaged buffer of each bucket.
+
+        If the step failed, gradients are NaN, so that no optimizer uses them unnoticed.
+        """
+        failed = self.error is not None or not self._is_exchanged
+        results = []
+        for bucket in self._buckets:
+            result = bucket.buffer()
+            if not is_dense(result):  # a sparse gradient is in a bucket of its own
+                name = self._settings.names.get(id(bucket.parameters()[0]), "")
+                result = self._sparse.get(name, result).clone().coalesce()
+            if failed:
+                (result if is_dense(result) else result.values()).fill_(math.nan)
+            results.append(result)
+        return results
+
+
+def _divide(compressor: wc.Compressor | CLTk) -> StepInParts | CLTkInParts:
+    return CLTkInParts(compressor) if isinstance(compressor, CLTk) else StepInParts(compressor)
+
+
+def _name_gradients(buckets: Iterable[Any], names: Mapping[int, str]) -> dict[str, Any]:
+    """Return the gradients of buckets by name. Raises ValueError for a parameter without a name."""
+    gradients = {}
+    for bucket in buckets:
+        parameters, buffer = bucket.parameters(), bucket.buffer()
+        parts = bucket.gradients() if is_dense(buffer) else [buffer]
+        for parameter, gradient in zip(parameters, parts, strict=True):
+            if id(parameter) not in names:
+                raise ValueError(
+                    f"a parameter of shape {tuple(parameter.shape)} is not in named_parameters;"
+                    " pass those of the module that DistributedDataParallel wraps"
+                )
+            gradients[names[id(parameter)]] = gradient.detach()
+    return gradients
+
+
+def _add_advice(error: BaseException) -> BaseException:
+    """Return an error of a closed channel with the way to continue, if it is a CollectiveError."""
+    if not isinstance(error, CollectiveError):
+        return error
+    text = (
+        f"{error}; DistributedDataParallel cannot continue after this error: delete it, create new process"
+        " groups, wrap the model again, and register a new torch_hook with the same compressor"
+    )
+    return type(error)(text, ranks=error.ranks, reason=error.reason)

@@ -1,0 +1,105 @@
+"""registry.toml against the pages and against the three decoders: ids, profiles, and codes of refusals."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.formats.test_vectors import FORMATS, KINDS, PAGES, documented
+from tests.golden import vectors
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+REGISTRY: dict[str, list[dict[str, Any]]] = tomllib.loads(
+    (FORMATS / "registry.toml").read_text(encoding="utf-8")
+)
+ERRORS = {error["code"]: error["kind"] for error in REGISTRY["error"]}
+WITHOUT_ROW = {"schema-count"}
+"""Codes that the text of a page defines, not a table."""
+LOCAL = {
+    "wirecodec": {"buffer", "codec-failed", "max-norm", "nonfinite"},
+    "formats/reference": set(),
+    "formats/c": {"describe-buffer", "read-buffer"},
+}
+"""Codes about a caller's arguments, memory or own codecs, which the standard leaves to implementations."""
+ROOT = FORMATS.parent
+
+
+def test_every_page_and_code() -> None:
+    pages: dict[str, set[str]] = {code: {"SPEC.md"} for code in WITHOUT_ROW}
+    for page in PAGES:
+        for kind, code in documented(page):
+            assert ERRORS.get(code) == kind, (page, code)
+            pages.setdefault(code, set()).add(page.relative_to(FORMATS).as_posix())
+    assert {error["code"]: set(error["pages"]) for error in REGISTRY["error"]} == pages
+    assert len(ERRORS) == len(REGISTRY["error"])
+    assert set(ERRORS.values()) == KINDS
+
+
+def test_ids_and_pages() -> None:
+    for kind, rows in REGISTRY.items():
+        if kind == "error":
+            continue
+        for row in rows:
+            assert (FORMATS / row["page"]).is_file(), row
+            assert (row["since"], row["status"]) == ("1.0", "stable")
+            assert row["profile"] in ("core", "extended")
+        keys = [row["bit" if kind == "flag" else "id"] for row in rows]
+        assert keys == sorted(set(keys))
+        assert len({row["name"] for row in rows}) == len(rows)
+
+
+def raised(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield (kind, pattern of the code) of each refusal that a Python module can raise."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name = getattr(getattr(node, "func", None), "id", None)
+        if isinstance(node, ast.Call) and name in KINDS and node.args:
+            code = node.args[0]
+            if isinstance(code, ast.Constant) and isinstance(code.value, str):
+                yield name, re.escape(code.value)
+            elif isinstance(code, ast.JoinedStr):
+                parts = [
+                    re.escape(str(p.value)) if isinstance(p, ast.Constant) else "[a-z0-9-]+"
+                    for p in code.values
+                ]
+                yield name, "".join(parts)
+
+
+@pytest.mark.parametrize("package", ["wirecodec", "formats/reference"])
+def test_python_decoders_raise_registered_codes(package: str) -> None:
+    found = [pair for path in sorted((ROOT / package).rglob("*.py")) for pair in raised(path)]
+    assert len(found) > 100
+    for kind, pattern in found:
+        if pattern.replace("\\-", "-") in LOCAL[package]:
+            continue
+        known = [code for code, its in ERRORS.items() if its == kind and re.fullmatch(pattern, code)]
+        assert known, (kind, pattern)
+
+
+def test_the_c_decoder_raises_registered_codes() -> None:
+    text = (FORMATS / "c" / "wirecodec.h").read_text(encoding="utf-8")
+    short = {"malformed": "Malformed", "invalid": "Invalid"}
+    found = {
+        (short[kind], code) for kind, code in re.findall(r'wc_(malformed|invalid)\("([a-z0-9-]+)"\)', text)
+    }
+    names = {kind.upper(): kind for kind in KINDS}
+    for kind, code in re.findall(r'wc_refuse\(WC_([A-Z_]+), "([a-z0-9-]+)"\)', text):
+        if code not in LOCAL["formats/c"]:
+            found.add((names[kind.replace("_", "")], code))
+    assert len(found) > 100
+    assert {(kind, code) for kind, code in found if ERRORS.get(code) != kind} == set()
+
+
+def test_every_code_has_a_vector() -> None:
+    shown = {v.code for v in vectors() if v.code}
+    assert set(ERRORS) - shown == WITHOUT_ROW
+    assert shown <= set(ERRORS)

@@ -1,0 +1,81 @@
+"""Tests of the recipes of published systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+
+GUIDE = Path(__file__).parents[3] / "docs/guides/train.md"
+
+
+def test_every_preset_has_a_recipe_that_takes_steps(rng: np.random.Generator) -> None:
+    grad = {"w": rng.laplace(size=5000).astype(np.float32)}
+    assert wc.PRESETS.keys() <= RECIPES_WITH_A_SCHEME
+    for name in RECIPES_WITH_A_SCHEME:
+        settings = wc.recipe(name)
+        assert settings.keys() == {"scheme", "feedback", "schedule", "clip"}
+        if name in wc.PRESETS:
+            assert settings["scheme"] == wc.preset(name)
+        compressor = wc.Compressor(**settings)
+        for _ in range(2):
+            compressor.decompress(compressor.compress(grad))
+        assert (compressor.residual("w") is None) == (name in ("qsgd", "terngrad", "fft"))
+
+
+RECIPES_WITH_A_SCHEME = wc.RECIPES.keys() - {"clt-k"}
+
+
+def test_dgc_is_that_of_the_paper() -> None:
+    c = wc.Compressor(**wc.recipe("dgc", ratio=0.001, steps=4, clip=0.25))
+    assert c.feedback == wc.MomentumCorrection(0.9, nesterov=False, masking=True)
+    assert c.clip == 0.25
+    sparsity = [1 - c.scheme("w", step=step).select.ratio for step in range(5)]
+    assert sparsity == pytest.approx([0.75, 0.9375, 0.984375, 0.996, 0.999], abs=2e-3)
+    own = wc.recipe(
+        "dgc", momentum=0.5, masking=False, index="rice", feedback=wc.MomentumCorrection(nesterov=True)
+    )
+    assert own["feedback"] == wc.MomentumCorrection(0.5, nesterov=True, masking=False)
+    assert str(own["scheme"]).split(" | ")[1] == "rice"
+
+
+def test_clt_k_has_a_form_of_its_own() -> None:
+    settings = wc.recipe("clt-k", ratio=0.1, beta=0.1, steps=1)
+    assert settings == {"ratio": 0.1, "beta": 0.1, "schedule": wc.WarmUp(1, hold=True)}
+
+    def run(comm: Any) -> list[int]:
+        cltk = co.CLTk(**settings)
+        grad = np.arange(1, 101, dtype=np.float32)
+        return [int(np.count_nonzero(cltk.allreduce(comm, grad))) for _ in range(2)]
+
+    assert co.simulate(2, run)[0] == [100, 10]
+
+
+def test_faults_name_the_nearest() -> None:
+    with pytest.raises(wc.EncodeError, match="unknown recipe 'dcg'; did you mean 'dgc'"):
+        wc.recipe("dcg")
+    with pytest.raises(wc.EncodeError, match="recipe 'dgc': unknown override 'ratoi'"):
+        wc.recipe("dgc", ratoi=0.1)
+    with pytest.raises(wc.EncodeError, match="recipe 'clt-k': unknown override 'index'"):
+        wc.recipe("clt-k", index="rice")
+
+
+def test_the_guide_lists_every_recipe() -> None:
+    assert "\n".join(table_rows()) in GUIDE.read_text()
+
+
+def table_rows() -> list[str]:
+    """Return the rows of the guide's table."""
+
+    def text(setting: object) -> str:
+        return "-" if setting is None else f"`{setting}`"
+
+    return [
+        f"| `{name}` | {text(one.feedback)} | {text(one.schedule)} | {one.optimizer} | {one.source} |"
+        for name, one in wc.RECIPES.items()
+    ]

@@ -1,0 +1,154 @@
+"""Recipes: the settings of published systems from end to end, as arguments of a Compressor.
+
+    wc.Compressor(**wc.recipe("dgc", ratio=0.001))
+
+A recipe has the scheme of the preset with its name, and the feedback, schedule and clipping of its paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from wirecodec.errors import EncodeError
+from wirecodec.registry import suggestion
+from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
+from wirecodec.settings.presets import PRESETS, override
+from wirecodec.settings.schedule import WarmUp
+from wirecodec.settings.scheme import Scheme
+
+__all__ = ["RECIPES", "Recipe", "recipe"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of a published system.
+
+    Attributes:
+        scheme: the stages; None for CLT-k, which has a form of its own.
+        feedback: rule of the residuals, or None if the system keeps none.
+        schedule: its warm-up, or None.
+        source: paper and section of the settings.
+        optimizer: momentum of the optimizer after it.
+        ratio: of CLT-k.
+
+    Examples:
+        >>> import wirecodec as wc
+        >>> wc.RECIPES["dgc"].feedback
+        MomentumCorrection(momentum=0.9, nesterov=False, masking=True)
+    """
+
+    scheme: Scheme | None
+    feedback: Feedback | None
+    schedule: WarmUp | None
+    source: str
+    optimizer: str = "as in dense training"
+    ratio: float | None = None
+
+
+_KEPT = ErrorFeedback()
+_EPOCH = 98
+"""Steps per epoch of CIFAR-10 on 4 workers with 128 samples each; papers give warm-ups in epochs."""
+
+
+def _of_preset(name: str) -> Recipe:
+    """Return the recipe of a preset."""
+    scheme, source = PRESETS[name].scheme, PRESETS[name].source
+    if name == "dgc":
+        warm_up = WarmUp(4 * _EPOCH, start=0.25)
+        source = "Lin et al., Deep Gradient Compression, 2018, sections 3.1 to 3.3; warm-up of 4 epochs"
+        return Recipe(scheme, MomentumCorrection(), warm_up, source, "none: plain SGD")
+    if name == "sidco":
+        source = "Abdelmoniem et al., SIDCo, 2021, sections 2.2 and 4.1; warm-up of 5 epochs"
+        return Recipe(scheme, _KEPT, WarmUp(5 * _EPOCH, start=0.25), source)
+    if name in ("qsgd", "terngrad"):
+        return Recipe(scheme, None, None, source)
+    if name == "fft":
+        return Recipe(scheme, None, None, source)
+    if name == "adacomp":
+        return Recipe(scheme, _KEPT, None, source)
+    return Recipe(scheme, _KEPT, None, source)
+
+
+_OWN = {
+    "sparseloco": Recipe(
+        Scheme.parse("chunk-topk(0.015625, 4096) | rice | qsgd(bits=2, bucket=64)"),
+        ErrorFeedback(decay=0.95),
+        None,
+        "Sarfi et al., SparseLoCo, 2025, section 3: 64 of each 4096, 2 bits, decay 0.95; for local updates",
+        "AdamW inside, none outside",
+    ),
+    "clt-k": Recipe(
+        None,
+        ErrorFeedback(),
+        WarmUp(5 * _EPOCH, hold=True),
+        "Chen et al., ScaleCom, 2020, section 4: beta 1, for large batches 0.1; warm-up of 5 epochs",
+        ratio=0.01,
+    ),
+}
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType({name: _of_preset(name) for name in PRESETS} | _OWN)
+"""All recipes by name."""
+
+
+def recipe(name: str, **overrides: Any) -> dict[str, Any]:
+    """Return the settings of a published system, for ``Compressor(**recipe(name))``.
+
+    Papers give warm-ups in epochs. The default has 98 steps per epoch, as CIFAR-10 on 4 workers with 128
+    samples each: set ``steps`` to those of your data.
+
+    Args:
+        name: a key of ``RECIPES``, which also gives the source and the optimizer's momentum.
+        overrides: ``scheme``, ``feedback``, ``schedule`` or ``clip`` replace a whole setting. A field of the
+            feedback or the schedule sets it (``momentum=0.95``, ``steps=1000``). All others are those of
+            ``preset``: stages, and their parameters (``ratio=0.01``, ``index="rice"``).
+
+    Returns:
+        {"scheme", "feedback", "schedule", "clip"}. For "clt-k": {"ratio", "beta", "schedule"}, for ``co.CLTk``.
+        DGC clips as the dense training of the same model does: ``clip`` is None unless it is given.
+
+    Raises:
+        EncodeError: a name is unknown, or a parameter is out of range; names the nearest known name.
+
+    Examples:
+        >>> import wirecodec as wc
+        >>> compressor = wc.Compressor(**wc.recipe("dgc", ratio=0.01, steps=1000, index="rice"))
+        >>> compressor.feedback.momentum, compressor.schedule.steps
+        (0.9, 1000)
+    """
+    if name not in RECIPES:
+        raise EncodeError(f"unknown recipe {name!r}{suggestion(str(name), RECIPES)}")
+    found = RECIPES[name]
+    settings: dict[str, Any] = {
+        "scheme": found.scheme,
+        "feedback": found.feedback,
+        "schedule": found.schedule,
+    }
+    settings["clip"] = None
+    for key in settings:
+        if key in overrides:
+            settings[key] = overrides.pop(key)
+    for key in ("feedback", "schedule"):
+        settings[key] = _set_fields(settings[key], overrides)
+    if found.scheme is None:
+        ratio = overrides.pop("ratio", found.ratio)
+        if overrides:
+            key, known = next(iter(overrides)), ("ratio", "beta", "schedule", "steps", "start", "hold")
+            raise EncodeError(f"recipe {name!r}: unknown override {key!r}{suggestion(key, known)}")
+        return {"ratio": ratio, "beta": settings["feedback"].beta, "schedule": settings["schedule"]}
+    try:
+        settings["scheme"] = override(settings["scheme"], overrides) if overrides else settings["scheme"]
+    except EncodeError as error:
+        raise EncodeError(f"recipe {name!r}: {error.reason}") from None
+    return settings
+
+
+def _set_fields(setting: Any, overrides: dict[str, Any]) -> Any:
+    """Set the fields of a feedback or a schedule that are among the overrides, and remove them there."""
+    if not dataclasses.is_dataclass(setting) or isinstance(setting, type):
+        return setting
+    names = {field.name for field in dataclasses.fields(setting)} & overrides.keys()
+    return dataclasses.replace(setting, **{name: overrides.pop(name) for name in names}) if names else setting
