@@ -2,7 +2,8 @@
 
 Four workers are simulated in one process. Each has its own batches and its own Compressor, and every
 container is encoded and decoded. Each system tries the same grid of learning rates and momenta. The best
-settings on validation are reported on test. Results are kept in a folder, so an interrupted benchmark can go on.
+settings on validation are reported on test. Results are kept in a folder, so an interrupted benchmark can
+go on.
 
     python -m benchmarks.training [--quick] [--task text-lstm] [--system "dense; budget"] [--minutes 480]
 

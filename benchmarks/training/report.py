@@ -27,10 +27,12 @@ HEADER = [
     "steps to dense's loss + 5 %",
 ]
 
-METHOD = """Four workers in one process, each with its own batches and its own Compressor. Every container is
-encoded and decoded. *Bits* count the real containers (or tensors), per parameter, worker and step.
+METHOD = """Four workers in one process, each with its own batches and its own Compressor. Every container
+is encoded and decoded. *Bits* count the real containers (or tensors), per parameter, worker and
+step.
 
-- *Worse than dense* is relative, negative if better. Accuracies and hit rates compare the distance from 100 %.
+- *Worse than dense* is relative, negative if better. Accuracies and hit rates compare the distance from
+  100 %.
 - Every system tries the same grid of rates and momenta with seed 0, dense first. The settings that are best
   on validation are reported on test. `*` marks a rate at the edge of the grid: a better one may be outside.
 - *Tries* counts grid points with a result. Rows with fewer than all are provisional.

@@ -40,7 +40,7 @@ class _LeaderExchange:
     def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
         """Return the mean of simulated ranks, and the bytes of one container of indices and all values.
 
-        The container of the leader is encoded anew from the mean, which has its indices. The other workers
+        The container of the leader is encoded from the mean, which has its indices. The other workers
         contribute 4 bytes per element.
         """
         given = [{name: x.numpy() for name, x in one.items()} for one in gradients]

@@ -13,7 +13,7 @@ import wirecodec as wc
 from benchmarks.training.systems.system import Exchange, System, Tensors
 from benchmarks.training.tasks.task import Settings
 
-__all__ = ["Codec", "build_compressor"]
+__all__ = ["Codec", "CodecExchange", "build_compressor"]
 
 WHOLE = "model"
 """Name of the vector of all tensors."""
@@ -49,7 +49,7 @@ class Codec(System):
 
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return an Exchange with one Compressor per worker."""
-        return _CodecExchange(
+        return CodecExchange(
             [build_compressor(self, settings, steps) for _ in range(workers)], whole=self.whole
         )
 
@@ -68,7 +68,14 @@ def build_compressor(system: Codec, settings: Settings, steps: int) -> wc.Compre
     return wc.Compressor(scheme, feedback=feedback, schedule=schedule, names=False)
 
 
-class _CodecExchange:
+class CodecExchange:
+    """Exchange of containers.
+
+    Args:
+        compressors: one per worker.
+        whole: whether all tensors are one vector.
+    """
+
     def __init__(self, compressors: Sequence[wc.Compressor], *, whole: bool) -> None:
         self._compressors = compressors
         self._whole = whole

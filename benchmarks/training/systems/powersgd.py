@@ -4,10 +4,10 @@ Vogels et al., 2019, Algorithm 1 and 2. Each step has two sums over the workers,
 Tensors that two factors would not make ``min_rate`` times smaller are averaged as they are, as in
 ``torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook``.
 
-The hook itself runs on gloo only if all gradients are in one bucket. With more, its callbacks start the sums
-of P and Q of several buckets on gloo's threads, in an order that differs between ranks. Gloo matches
-collectives by their order, so a rank receives another sum's bytes. The process then aborts with "Received data
-size doesn't match expected size" (torch 2.13). A ``bucket_cap_mb`` above the model's size avoids it.
+The hook itself runs on gloo only if all gradients are in one bucket. With more, its callbacks start the
+sums of P and Q of several buckets on gloo's threads, in an order that differs between ranks. Gloo matches
+collectives by their order, so a rank receives another sum's bytes. The process then aborts with "Received
+data size doesn't match expected size" (torch 2.13). A ``bucket_cap_mb`` above the model's size avoids it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from benchmarks.training.systems.codec import Codec
 from benchmarks.training.systems.local import LocalUpdates
 from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
 from benchmarks.training.systems.powersgd import PowerSGD
+from benchmarks.training.systems.published import GRADIENT_RECIPES, build_published
 from benchmarks.training.systems.system import System
 
 __all__ = ["DENSE", "SYSTEMS"]
@@ -42,23 +43,13 @@ _DECISIVE: tuple[System, ...] = (
     ),
     PlainTopK("top-k 0.1 % as published", TODAY, ratio=0.001),
     LocalUpdates("local updates, dense", OURS),
+    LocalUpdates("SparseLoCo", PAPERS, scheme=str(wc.recipe("sparseloco")["scheme"])),
     LocalUpdates("local updates, 1 bit per exchange", OURS, scheme=f"budget(bits=1.0) | {CODES}"),
     Leader("CLT-k 1 %, beta 1", PAPERS),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1),
 )
 
-_WITHOUT_FEEDBACK = {"qsgd", "terngrad"}
-"""Published without error feedback."""
-
-
-def _build_paper(name: str) -> Codec:
-    scheme = str(wc.preset(name))
-    if name == "dgc":
-        return Codec("DGC", PAPERS, scheme, "momentum", warm_up=0.05)
-    return Codec(name, PAPERS, scheme, "none" if name in _WITHOUT_FEEDBACK else "error")
-
-
-_PAPERS = tuple(_build_paper(name) for name in wc.PRESETS)
+_PAPERS = tuple(build_published(name, PAPERS) for name in GRADIENT_RECIPES)
 
 _ABLATIONS: tuple[System, ...] = (
     Codec("top-k 10 %, error 0.1", ABLATION, "topk(0.1) | rice | error-bounded(0.1)", whole=True),

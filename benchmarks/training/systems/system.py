@@ -41,7 +41,7 @@ class System(ABC):
         return 1
 
     def optimizer_settings(self, settings: Settings) -> Settings:
-        """Return the settings of the optimizer after the exchange, without momentum if the system has its own."""
+        """Return the optimizer's settings after the exchange, without momentum if the system has its own."""
         return settings
 
     @abstractmethod

@@ -17,6 +17,7 @@ from benchmarks.training.systems.codec import Codec
 from benchmarks.training.systems.local import OuterOptimizer
 from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
 from benchmarks.training.systems.powersgd import PowerSGD
+from benchmarks.training.systems.published import GRADIENT_RECIPES
 from benchmarks.training.systems.registry import SYSTEMS
 from benchmarks.training.tasks.task import Settings
 
@@ -105,7 +106,15 @@ def test_local_updates_without_momentum_average_parameters() -> None:
         torch.testing.assert_close(one["w"], torch.full((5,), 2.0))
 
 
-def test_every_preset_is_a_system() -> None:
-    schemes = {str(system.scheme) for system in SYSTEMS.values() if isinstance(system, Codec)}
-    assert schemes >= {str(preset.scheme) for preset in wc.PRESETS.values()}
+def test_every_recipe_is_a_system() -> None:
+    assert {"SparseLoCo", "CLT-k 1 %, beta 1", *GRADIENT_RECIPES} <= SYSTEMS.keys()
+    assert set(wc.RECIPES) == {*GRADIENT_RECIPES, "sparseloco", "clt-k"}
     assert next(iter(SYSTEMS)) == "dense"
+
+
+def test_recipes_average() -> None:
+    gradients = draw_gradients(2)
+    for name in ("dgc", "qsgd", "fft"):
+        mean, nbytes = SYSTEMS[name].open(2, SETTINGS, 100).mean(gradients)
+        assert {key: x.shape for key, x in mean.items()} == {key: x.shape for key, x in gradients[0].items()}
+        assert nbytes > 0
