@@ -1,38 +1,89 @@
-"""Compression rate of AdaComp on real gradients, with its own error feedback.
+"""Training with compressed gradients: metric and bits of every system, on tasks that every machine can make.
 
-The convolutions of ResNet-20 use ``adacomp`` with bins of 50, as in the paper, and of 500. The matrices of an
-LSTM language model use bins of 500, as in the paper. Each layer is compressed separately and has its own
-residual. Vectors are sent dense and do not count. Rates before 50 steps of feedback are not representative:
-the first gradient has no residual, and AdaComp sends a large part of it.
+Four workers are simulated in one process. Each has its own batches and its own Compressor, and every
+container is encoded and decoded. Each system tries the same grid of learning rates and momenta. The best
+settings on validation are reported on test. Results are kept in a folder, so an interrupted benchmark can
+go on.
 
-    python -m benchmarks.training [--steps N]
+    python -m benchmarks.training [--quick] [--task text-lstm] [--system "dense; budget"] [--minutes 480]
 
-Needs torch and scikit-learn: ``pip install torch scikit-learn``.
+Needs torch: ``pip install torch``.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from benchmarks.common.command import create_parser
-from benchmarks.common.results import write_result
+from benchmarks.common.command import create_parser, create_progress
+from benchmarks.common.results import RESULTS, write_result
+from benchmarks.training.runs import FOLDER
 
 __all__ = ["main"]
 
+QUICK_STEPS = 1 / 12
+QUICK_SYSTEMS = (
+    "dense; budget 0.25; budget 0.03; top-k 1 % as published; PowerSGD, rank 4; local updates, dense"
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, print the page, and write it."""
+    """Run what is missing, and write the page from all that is there."""
     parser = create_parser(__doc__, __package__)
-    parser.add_argument("--steps", type=int, default=200, help="training steps (default: %(default)s)")
+    parser.add_argument(
+        "--quick", action="store_true", help="100 steps of the LSTM, one rate; nothing is written"
+    )
+    parser.add_argument(
+        "--task", default="", help="only these tasks; names, or parts of names, separated by ;"
+    )
+    parser.add_argument("--system", default="", help="only these systems, written as for --task")
+    parser.add_argument(
+        "--seeds", type=int, default=1, help="seeds per system (default: %(default)s; dense has 5)"
+    )
+    parser.add_argument("--tries", type=int, default=0, help="only the first points of the grid; 0 for all")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)"
+    )
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no run after them")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the results (default: %(default)s)")
+    parser.add_argument("--report", action="store_true", help="only write the page from the results")
     options = parser.parse_args(arguments)
     try:
-        from benchmarks.training.adacomp import measure_page
+        from benchmarks.training import report
+        from benchmarks.training.plan import Plan, describe_versions, select_by_name
+        from benchmarks.training.pool import run_missing
+        from benchmarks.training.systems.registry import SYSTEMS
+        from benchmarks.training.tasks.registry import TASKS
     except ImportError as error:
-        sys.exit(f"this benchmark trains models ({error}): pip install torch scikit-learn")
-    text = measure_page(options.steps)
+        sys.exit(f"this benchmark trains models ({error}): pip install torch scikit-learn matplotlib")
+    tasks = select_by_name(list(TASKS.values()), options.task)
+    systems = select_by_name(list(SYSTEMS.values()), options.system)
+    plan = Plan(
+        options.folder, describe_versions(), max(5, options.seeds), options.seeds, tries=options.tries
+    )
+    if options.quick:
+        tasks = tasks if options.task else [TASKS["text-lstm"]]
+        systems = systems if options.system else select_by_name(systems, QUICK_SYSTEMS)
+        plan = Plan(options.folder, describe_versions(), 1, 1, QUICK_STEPS, 1)
+    if not options.report:
+        with create_progress(76) as progress:
+            run_missing(plan, tasks, systems, jobs=options.jobs, minutes=options.minutes, progress=progress)
+    if not options.quick:
+        plan = replace(plan, tries=0)
+    shown = (tasks, systems) if options.quick else (list(TASKS.values()), list(SYSTEMS.values()))
+    text = report.format_page(plan, *shown)
     print(text)
-    print(write_result("adacomp", "AdaComp with its own error feedback", text))
+    if options.quick:
+        print("A quick run is only printed: 100 steps rank systems differently from 1,200.")
+        return
+    print(write_result("training", "Training with compressed gradients", text))
+    from benchmarks.training import plot
+
+    for path in plot.draw(RESULTS, plan, list(TASKS.values()), list(SYSTEMS.values())):
+        print(path)
 
 
 if __name__ == "__main__":

@@ -21,16 +21,20 @@ TOKEN = re.compile(r"[A-Za-z_]+|\d|\n| +|[^\sA-Za-z_\d]")
 FILES = 400
 
 
-def generate_digits(batch: int, side: int, *, seed: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+def generate_digits(
+    batch: int, side: int, *, seed: int = 0, part: tuple[int, int] | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield images (batch, 3, side, side) in about [-2, 2], and their classes.
 
-    The digits of scikit-learn are rotated, scaled, shifted and coloured in front of a pattern.
+    The digits of scikit-learn are rotated, scaled, shifted and coloured in front of a pattern. ``part``
+    limits them to those from its first number to below its second.
     """
     from sklearn.datasets import load_digits
 
     data = load_digits()
-    images = torch.tensor(data.images / 16, dtype=torch.float32)[:, None]
-    labels = torch.tensor(data.target)
+    chosen_digits = slice(*part) if part else slice(None)
+    images = torch.tensor(data.images[chosen_digits] / 16, dtype=torch.float32)[:, None]
+    labels = torch.tensor(data.target[chosen_digits])
     rng = torch.Generator().manual_seed(seed)
 
     def draw_between(low: float, high: float, *shape: int) -> Tensor:

@@ -31,10 +31,12 @@ class Net:
     Attributes:
         parameters: by name, in the order of their gradients in a flat vector.
         loss: computes the loss from inputs and targets.
+        logits: computes the scores of the classes from inputs.
     """
 
     parameters: dict[str, Tensor]
     loss: Callable[[Tensor, Tensor], Tensor]
+    logits: Callable[[Tensor], Tensor]
 
 
 def build_residual_network(widths: tuple[int, ...] = (16, 32, 64)) -> Net:
@@ -55,7 +57,7 @@ def build_residual_network(widths: tuple[int, ...] = (16, 32, 64)) -> Net:
         x = functional.conv2d(x, p[f"{name}.weight"], stride=stride, padding=1)
         return functional.batch_norm(x, None, None, p[f"{name}.scale"], p[f"{name}.shift"], training=True)
 
-    def loss(images: Tensor, labels: Tensor) -> Tensor:
+    def logits(images: Tensor) -> Tensor:
         x = functional.relu(convolve(images, "in", 1))
         for level in range(len(widths)):
             for block in range(BLOCKS):
@@ -67,11 +69,12 @@ def build_residual_network(widths: tuple[int, ...] = (16, 32, 64)) -> Net:
                     x[:, :, ::stride, ::stride], (0, 0, 0, 0, missing // 2, missing - missing // 2)
                 )
                 x = functional.relu(y + short)
-        return functional.cross_entropy(
-            functional.linear(x.mean((2, 3)), p["out.weight"], p["out.bias"]), labels
-        )
+        return functional.linear(x.mean((2, 3)), p["out.weight"], p["out.bias"])
 
-    return Net(p, loss)
+    def loss(images: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(logits(images), labels)
+
+    return Net(p, loss, logits)
 
 
 def _name_convolutions(widths: tuple[int, ...]) -> list[tuple[str, int]]:
@@ -106,8 +109,11 @@ def build_language_model(vocabulary: int = 4000, hidden: int = 400) -> Net:
         for name in ("embedding", "out"):
             parts[name].weight.uniform_(-0.1, 0.1)
 
-    def loss(tokens: Tensor, following: Tensor) -> Tensor:
+    def logits(tokens: Tensor) -> Tensor:
         states, _ = parts["lstm"](parts["embedding"](tokens))
-        return functional.cross_entropy(parts["out"](states).flatten(0, 1), following.flatten())
+        return parts["out"](states)
 
-    return Net(dict(parts.named_parameters()), loss)
+    def loss(tokens: Tensor, following: Tensor) -> Tensor:
+        return functional.cross_entropy(logits(tokens).flatten(0, 1), following.flatten())
+
+    return Net(dict(parts.named_parameters()), loss, logits)

@@ -48,7 +48,7 @@ def test_feedback_keeps_the_unapplied_elements() -> None:
 
     def net() -> Net:
         weights = torch.zeros(4, requires_grad=True)
-        return Net({"w": weights}, lambda inputs, _: (weights * inputs).sum())
+        return Net({"w": weights}, lambda inputs, _: (weights * inputs).sum(), lambda inputs: inputs)
 
     losses: list[float] = []
     recipe = Recipe("", net, lambda: iter([(slopes, None)] * 2), steps=2, rate=0.5)

@@ -1,0 +1,1 @@
+"""Training over shaped links: real ranks, one per emulated host, and seconds until a loss."""

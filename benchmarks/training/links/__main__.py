@@ -1,0 +1,113 @@
+"""Seconds until dense's final loss + 2 %, on four hosts with shaped links; needs torch, and root.
+
+Every method trains the character LSTM with real ranks over gloo. Ranks share this machine's cores, so
+computing takes longer than on four machines.
+
+    python -m benchmarks.training.links [--rate "100 Mbit"] [--steps 1200] [--method "dense; fp16"]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
+from benchmarks.common.command import create_parser
+from benchmarks.common.results import write_result
+from benchmarks.training.links.rank import METHODS
+from benchmarks.training.links.report import format_page
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "benchmarks" / "training" / ".links"
+LEARNING_RATE = 1.6e-2
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what has no record, and print the page; write it if the runs have full length."""
+    parser = create_parser(__doc__, __package__)
+    parser.add_argument("--rate", default="", choices=("", *RATES), help="only this rate")
+    parser.add_argument("--steps", type=int, default=1200, help="steps of a run (default: %(default)s)")
+    parser.add_argument("--method", default="", help="only these methods, separated by ;")
+    parser.add_argument("--ranks", type=int, default=4, help="number of hosts (default: %(default)s)")
+    parser.add_argument("--timeout", type=float, default=7200, help="seconds for a run")
+    options = parser.parse_args(arguments)
+    if reason := find_missing_tools():
+        sys.exit(f"no shaped links: {reason}")
+    wanted = [word.strip() for word in options.method.split(";") if word.strip()]
+    FOLDER.mkdir(exist_ok=True)
+    for rate in [options.rate] if options.rate else ["100 Mbit", "1 Gbit"]:
+        for method in [method for method in METHODS if not wanted or method in wanted]:
+            path = FOLDER / f"{options.steps}-{options.ranks}-{rate}-{method}.json".replace(" ", "_")
+            if path.exists():
+                continue
+            print(f"{rate}, {method} ...", flush=True)
+            plan = {"method": method, "steps": options.steps, "rate": LEARNING_RATE, "link": rate}
+            with Hosts(options.ranks) as hosts:
+                hosts.shape(RATES[rate])
+                record = run_ranks(hosts, plan | {"ranks": options.ranks}, options.timeout)
+            if record is not None:
+                path.write_text(json.dumps(record))
+    records = list(_load(options.steps, options.ranks))
+    text = format_page(records, ranks=options.ranks, steps=options.steps)
+    print(text)
+    if options.steps >= parser.get_default("steps"):
+        print(write_result("training_links", "Training over shaped links", text))
+
+
+def run_ranks(hosts: Hosts, plan: dict[str, Any], timeout: float) -> dict[str, Any] | None:
+    """Run one rank per host; return the record of rank 0, or None, with stderr printed, if a rank fails.
+
+    Args:
+        hosts: the hosts.
+        plan: for ``benchmarks.training.links.rank``.
+        timeout: seconds until all ranks are stopped.
+    """
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "MASTER_ADDR": hosts.names[0],
+        "MASTER_PORT": "29571",
+        "WORLD_SIZE": str(hosts.count),
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "OMP_NUM_THREADS": "1",
+        "NUMBA_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "benchmarks.training.links.rank", json.dumps(plan)]
+    ranks = [
+        subprocess.Popen(
+            ["ip", "netns", "exec", host, *command],
+            env=environment | {"RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        for rank, host in enumerate(hosts.names)
+    ]
+    try:
+        printed = [one.communicate(timeout=timeout)[0] for one in ranks]
+    except subprocess.TimeoutExpired:
+        print(f"stopped after {timeout:.0f} s")
+        return None
+    finally:
+        for one in ranks:
+            if one.poll() is None:
+                one.kill()
+                one.wait()
+    lines = [line for line in printed[0].splitlines() if line.startswith("{")]
+    found: dict[str, Any] | None = json.loads(lines[-1]) if lines else None
+    return found
+
+
+def _load(steps: int, ranks: int) -> Iterator[dict[str, Any]]:
+    for path in sorted(FOLDER.glob(f"{steps}-{ranks}-*.json")):
+        yield json.loads(path.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""One rank that trains the LSTM over gloo, and records the loss and the seconds of each step.
+
+The norm of the mean gradient is limited, not that of each rank, because DDP averages inside backward.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+__all__ = ["METHODS", "main"]
+
+METHODS = (
+    "dense",
+    "fp16",
+    "PowerSGD, rank 4",
+    "budget 0.25, after backward",
+    "budget 0.25, overlapped",
+    "local updates",
+)
+WHOLE_MODEL_MB = 1000
+"""Bucket size for PowerSGD's hook, which needs all gradients in one bucket on gloo."""
+SCHEME = "budget(bits=0.25) | rice | error-bounded"
+MOVEMENTS = "budget(bits=1.0) | rice | error-bounded"
+LOCAL_STEPS = 15
+WARM_UP = 3
+
+
+def main() -> None:
+    """Train as the JSON argument says; rank 0 prints a JSON line."""
+    import torch
+    import torch.distributed as dist
+
+    wanted: dict[str, Any] = json.loads(sys.argv[1])
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=size)
+    record = _train(wanted["method"], wanted["steps"], wanted["rate"], rank)
+    dist.barrier()
+    if rank == 0:
+        print(json.dumps(wanted | record), flush=True)
+    dist.barrier()
+    os._exit(0)  # gloo's threads may outlive the group
+
+
+def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]:
+    """Train, and return losses (mean over ranks) and seconds since the first step, per step."""
+    import torch
+    import torch.distributed as dist
+
+    import collectives as co
+    import wirecodec as wc
+    from benchmarks.training.tasks.registry import TASKS
+    from benchmarks.training.tasks.task import Settings
+    from benchmarks.training.train import build_optimizer, compute_rate
+
+    task = TASKS["text-lstm"]
+    problem = task.build(0)
+    model = problem.model
+    optimizer = build_optimizer(task, model.parameters(), Settings(highest, 0.0, 0.99))
+    local = None
+    if method == "local updates":
+        compressor = wc.Compressor(MOVEMENTS, feedback=wc.ErrorFeedback(decay=0.95))
+        local = co.LocalUpdates(
+            optimizer,
+            model.named_parameters(),
+            compressor,
+            co.TorchComm(),
+            LOCAL_STEPS,
+            1.0,
+            0.5,
+            nesterov=True,
+        )
+        local.synchronize()
+    else:
+        problem.model = _wrap(method, model)
+    losses, seconds = [], []
+    dist.barrier()
+    start = time.perf_counter()
+    for step in range(-WARM_UP, steps):
+        if step == 0:  # hooks and kernels are ready
+            dist.barrier()
+            start = time.perf_counter()
+        loss = problem.loss(max(step, 0), rank)
+        model.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), task.clip)
+        optimizer.param_groups[0]["lr"] = compute_rate(task, highest, max(step, 0), steps)
+        _ = (local or optimizer).step()
+        if step >= 0:
+            seconds.append(time.perf_counter() - start)
+            losses.append(loss.detach())
+    total = torch.stack(losses)
+    dist.all_reduce(total)
+    return {"losses": (total / dist.get_world_size()).tolist(), "seconds": seconds}
+
+
+def _wrap(method: str, model: Any) -> Any:
+    """Wrap a model in DistributedDataParallel with a method's communication hook."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    import collectives as co
+    import wirecodec as wc
+
+    if method == "PowerSGD, rank 4":
+        ddp = DistributedDataParallel(model, bucket_cap_mb=WHOLE_MODEL_MB)
+        state = powerSGD_hook.PowerSGDState(
+            None, matrix_approximation_rank=4, start_powerSGD_iter=2, min_compression_rate=2
+        )
+        ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        return ddp
+    ddp = DistributedDataParallel(model, bucket_cap_mb=1)
+    if method == "fp16":
+        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif method.startswith("budget"):
+        overlap = method.endswith("overlapped")
+        hook = co.torch_hook(wc.Compressor(SCHEME), co.TorchComm(), model.named_parameters(), overlap=overlap)
+        ddp.register_comm_hook(None, hook)
+    return ddp
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Pictures of the training benchmark: metric over bits, and loss over steps, one panel per task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from benchmarks.training.plan import Plan
+from benchmarks.training.rows import Row, collect_rows
+from benchmarks.training.systems.system import System
+from benchmarks.training.tasks.task import Task
+
+__all__ = ["draw"]
+
+CURVES = ("dense", "budget 0.25", "budget 0.1", "budget 0.03", "top-k 1 % as published", "PowerSGD, rank 4")
+MARKS = "osD^vP"
+
+
+def draw(folder: Path, plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) -> list[Path]:
+    """Draw training.png and training_loss.png; return the paths. Tasks without results are left out."""
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    found = [(task, rows) for task in tasks if (rows := collect_rows(plan, task, systems))]
+    if not found:
+        return []
+    paths = []
+    for name, panel in (("training.png", _draw_metric), ("training_loss.png", _draw_losses)):
+        fig, axes = plt.subplots(
+            1, len(found), figsize=(8 * len(found), 5.5), layout="constrained", squeeze=False
+        )
+        for axis, (task, rows) in zip(axes[0], found, strict=True):
+            panel(axis, task, rows)
+        fig.savefig(folder / name, dpi=100)
+        plt.close(fig)
+        paths.append(folder / name)
+    return paths
+
+
+def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
+    groups = list(dict.fromkeys(row.system.group for row in rows))
+    for row in rows:
+        number = groups.index(row.system.group)
+        complete = row.tries == row.grid
+        axis.plot(
+            row.best.bits,
+            row.test,
+            MARKS[number],
+            color=f"C{number}",
+            fillstyle="full" if complete else "none",
+        )
+        axis.annotate(
+            row.system.name, (row.best.bits, row.test), xytext=(4, 3), textcoords="offset points", fontsize=7
+        )
+        if row.system.name == "dense":
+            axis.axhline(row.test, color="grey", linewidth=0.8, linestyle=":")
+    for number, group in enumerate(groups):
+        axis.plot([], [], MARKS[number], color=f"C{number}", label=group)
+    axis.set(xscale="log", xlabel="bits per parameter, worker and step", ylabel=f"test {task.metric}")
+    axis.set_title(f"{task.name} (empty marks: grid incomplete)", fontsize=10)
+    axis.legend(fontsize=8)
+
+
+def _draw_losses(axis: Any, task: Task, rows: Sequence[Row]) -> None:
+    for row in rows:
+        if row.system.name not in CURVES:
+            continue
+        losses = np.array(row.best.losses)
+        window = max(1, len(losses) // 30)
+        smooth = np.convolve(losses, np.ones(window) / window, "valid")
+        axis.plot(
+            np.arange(window, len(losses) + 1), smooth, label=f"{row.system.name}, {row.best.bits:.3g} bits"
+        )
+    axis.set(xlabel="steps", ylabel=f"training loss, mean of the last {max(1, task.steps // 30)} steps")
+    axis.set_title(task.name, fontsize=10)
+    axis.legend(fontsize=8)

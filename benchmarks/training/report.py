@@ -1,0 +1,102 @@
+"""Page of the training benchmark, from the results that are there."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Sequence
+
+from benchmarks.common.results import format_markdown
+from benchmarks.training.plan import Plan
+from benchmarks.training.rows import Row, collect_rows
+from benchmarks.training.systems.system import System
+from benchmarks.training.targets import format_targets
+from benchmarks.training.tasks.task import Task
+
+__all__ = ["format_page"]
+
+HEADER = [
+    "system",
+    "bits",
+    "test",
+    "worse than dense",
+    "± (seeds)",
+    "best settings",
+    "tries",
+    "ms of compression",
+    "steps to dense's loss + 5 %",
+]
+
+METHOD = """Four workers in one process, each with its own batches and its own Compressor. Every container
+is encoded and decoded. *Bits* count the real containers (or tensors), per parameter, worker and
+step.
+
+- *Worse than dense* is relative, negative if better. Accuracies and hit rates compare the distance from
+  100 %.
+- Every system tries the same grid of rates and momenta with seed 0, dense first. The settings that are best
+  on validation are reported on test. `*` marks a rate at the edge of the grid: a better one may be outside.
+- *Tries* counts grid points with a result. Rows with fewer than all are provisional.
+- *ms of compression*: CPU milliseconds per worker and step on one thread, encoding and decoding.
+- *Steps*: until the mean training loss over 1/30 of the run is at most 1.05 × the final loss of dense. The
+  rate rises, then falls as a cosine to 5 %, so runs reach their final loss late.
+- Systems with corrected momentum use the grid's momentum before the exchange, and none after it. Local
+  updates use the grid's rate inside, with momentum 0.9, and two outer settings in place of the two momenta.
+"""
+
+
+def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) -> str:
+    """Format the page as Markdown.
+
+    Args:
+        plan: with the folder of the results.
+        tasks, systems: all of them; what is missing is listed.
+    """
+    parts = [f"`make bench-training`; {plan.versions}, Python {platform.python_version()}.\n\n{METHOD}"]
+    found = {task.name: collect_rows(plan, task, systems) for task in tasks}
+    parts.append(format_targets(found))
+    for task in tasks:
+        parts.append(_format_task(plan, task, systems, found[task.name]))
+    return "\n".join(parts)
+
+
+def compare(task: Task, value: float, dense: float) -> float:
+    """Return how much worse a metric is than dense's: a fraction, negative if better.
+
+    Accuracies and hit rates compare the distance from 100 %.
+    """
+    if task.higher_is_better:
+        return (100 - value) / (100 - dense) - 1 if dense < 100 else math.nan
+    return value / dense - 1
+
+
+def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequence[Row]) -> str:
+    steps = max(1, round(task.steps * plan.steps))
+    text = [
+        f"## {task.name}\n",
+        f"{task.about}; {steps:,} steps, rates warm up in {task.warm_up}. Metric: {task.metric}.\n",
+    ]
+    dense = next((row for row in rows if row.system.name == "dense"), None)
+    for group in dict.fromkeys(system.group for system in systems):
+        chosen = [_format_row(task, row, dense) for row in rows if row.system.group == group]
+        if chosen:
+            text += [f"### {group}\n", format_markdown(HEADER, chosen)]
+    absent = [system.name for system in systems if system.name not in {row.system.name for row in rows}]
+    if absent:
+        text.append(f"Not run yet: {'; '.join(absent)}.\n")
+    return "\n".join(text)
+
+
+def _format_row(task: Task, row: Row, dense: Row | None) -> list[str]:
+    worse = f"{compare(task, row.test, dense.test):+.1%}" if dense else ""
+    deviation = f"{row.deviation:.3f} ({len(row.tests)})" if len(row.tests) > 1 else "(1)"
+    return [
+        row.system.name,
+        f"{row.best.bits:.3g}",
+        f"{row.test:.4g}",
+        worse,
+        deviation,
+        f"{row.best.run.settings}{' *' if row.at_edge else ''}",
+        f"{row.tries} of {row.grid}",
+        f"{1e3 * row.best.compression_seconds:.1f}",
+        "-" if row.steps is None else f"{row.steps:,}",
+    ]

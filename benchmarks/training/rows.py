@@ -1,0 +1,97 @@
+"""Rows of the page: what a system reached at its best settings, beside dense."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.training.plan import Plan, pick_best
+from benchmarks.training.runs import Result
+from benchmarks.training.systems.system import System
+from benchmarks.training.tasks.task import Task
+
+__all__ = ["Row", "collect_rows", "count_steps"]
+
+SLACK = 1.05
+"""Factor of dense's final loss that a run has to reach."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system on one task.
+
+    Attributes:
+        system: the system.
+        best: result at the best settings, seed 0.
+        tries: number of grid points with a result.
+        grid: number of grid points.
+        tests: test metric of each seed at the best settings.
+        at_edge: whether the best rate is the grid's smallest or largest.
+        steps: until dense's final loss + 5 %, of seed 0; None if not reached.
+    """
+
+    system: System
+    best: Result
+    tries: int
+    grid: int
+    tests: tuple[float, ...]
+    at_edge: bool
+    steps: int | None
+
+    @property
+    def test(self) -> float:
+        """Return the mean test metric."""
+        return statistics.fmean(self.tests)
+
+    @property
+    def deviation(self) -> float:
+        """Return the standard deviation over seeds, NaN for one seed."""
+        return statistics.stdev(self.tests) if len(self.tests) > 1 else math.nan
+
+
+def count_steps(losses: Sequence[float], goal: float) -> int | None:
+    """Return after how many steps the mean loss of the last 1/30 of a run reaches a goal, or None.
+
+    Args:
+        losses: of all steps of the run.
+        goal: loss to reach.
+    """
+    window = max(1, len(losses) // 30)
+    total = 0.0
+    for step, loss in enumerate(losses):
+        total += loss - (losses[step - window] if step >= window else 0)
+        if step + 1 >= window and total <= goal * window:
+            return step + 1
+    return None
+
+
+def collect_rows(plan: Plan, task: Task, systems: Sequence[System]) -> list[Row]:
+    """Return a row per system that has results; the grid may be incomplete."""
+    rates = [settings.rate for settings in task.grid]
+    goal = math.nan
+    rows = []
+    for system in systems:
+        tuned = [result for result in plan.find(plan.tune(task, system)) if result]
+        best = pick_best(tuned, higher_is_better=task.higher_is_better)
+        if best is None:
+            continue
+        repeated = [
+            result for result in plan.find(plan.repeat(task, system)) if result and not result.diverged
+        ]
+        if system.name == "dense":
+            goal = SLACK * statistics.fmean(result.final_loss for result in (repeated or [best]))
+        rate = best.run.settings.rate
+        rows.append(
+            Row(
+                system,
+                best,
+                len(tuned),
+                len(plan.tune(task, system)),
+                tuple(result.test for result in repeated) or (best.test,),
+                len(rates) > 1 and rate in (min(rates), max(rates)),
+                count_steps(best.losses, goal),
+            )
+        )
+    return rows

@@ -1,0 +1,1 @@
+"""Systems of the training benchmark: each averages the workers' gradients, and counts the bytes."""

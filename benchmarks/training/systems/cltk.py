@@ -1,0 +1,56 @@
+"""ScaleCom's CLT-k: all workers send the elements that one of them, the leader, selects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+import collectives as co
+import wirecodec as wc
+from benchmarks.training.systems.system import Exchange, System, Tensors
+from benchmarks.training.tasks.task import Settings
+
+__all__ = ["Leader"]
+
+
+@dataclass(frozen=True)
+class Leader(System):
+    """CLT-k with the low-pass filter of ScaleCom.
+
+    Args:
+        ratio: fraction of each tensor's elements that is sent.
+        beta: coefficient of the filter.
+    """
+
+    ratio: float = 0.01
+    beta: float = 1.0
+
+    def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
+        """Return an Exchange without residuals yet."""
+        return _LeaderExchange(self.ratio, self.beta, workers)
+
+
+class _LeaderExchange:
+    def __init__(self, ratio: float, beta: float, workers: int) -> None:
+        self._states = [co.CLTk(ratio, beta) for _ in range(workers)]
+
+    def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
+        """Return the mean of simulated ranks, and the bytes of one container of indices and all values.
+
+        The container of the leader is encoded from the mean, which has its indices. The other workers
+        contribute 4 bytes per element.
+        """
+        given = [{name: x.numpy() for name, x in one.items()} for one in gradients]
+        workers = len(given)
+        found = co.simulate(workers, lambda comm: self._states[comm.rank].allreduce(comm, given[comm.rank]))[
+            0
+        ]
+        container = wc.encode_many(found, "nonzero | rice | raw")
+        sent = sum(np.count_nonzero(x) for x in found.values())
+        return (
+            {name: torch.from_numpy(np.array(x)) for name, x in found.items()},
+            container.nbytes + 4 * sent * (workers - 1),
+        )

@@ -1,0 +1,106 @@
+"""Systems of wirecodec: one Compressor per worker; every container is encoded and decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+import wirecodec as wc
+from benchmarks.training.systems.system import Exchange, System, Tensors
+from benchmarks.training.tasks.task import Settings
+
+__all__ = ["Codec", "CodecExchange", "build_compressor"]
+
+WHOLE = "model"
+"""Name of the vector of all tensors."""
+
+
+@dataclass(frozen=True)
+class Codec(System):
+    """Compressor with its feedback.
+
+    Args:
+        scheme: of all tensors, or of those with ``min_ndim`` dimensions; the others are sent as float32.
+        feedback: "error" for error feedback, "momentum" for momentum correction with the grid's momentum, or
+            "none".
+        beta, decay: of error feedback.
+        masking: of momentum correction.
+        whole: whether all tensors are one vector, for selection and coding.
+        min_ndim: dimensions from which a tensor is compressed; only without ``whole``.
+        warm_up: fraction of the steps in which the density falls from 1 to the scheme's.
+    """
+
+    scheme: str = ""
+    feedback: str = "error"
+    beta: float = 1.0
+    decay: float = 1.0
+    masking: bool = True
+    whole: bool = False
+    min_ndim: int = 0
+    warm_up: float = 0.0
+
+    def optimizer_settings(self, settings: Settings) -> Settings:
+        """Return settings without momentum if the momentum is corrected before the exchange."""
+        return replace(settings, momentum=0.0) if self.feedback == "momentum" else settings
+
+    def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
+        """Return an Exchange with one Compressor per worker."""
+        return CodecExchange(
+            [build_compressor(self, settings, steps) for _ in range(workers)], whole=self.whole
+        )
+
+
+def build_compressor(system: Codec, settings: Settings, steps: int) -> wc.Compressor:
+    """Build a worker's Compressor at a point of the grid."""
+    feedback: Any = None
+    if system.feedback == "error":
+        feedback = wc.ErrorFeedback(system.beta, system.decay)
+    elif system.feedback == "momentum":
+        feedback = wc.MomentumCorrection(settings.momentum, masking=system.masking)
+    scheme: Any = system.scheme
+    if system.min_ndim:
+        scheme = {wc.Rule("*", ndim=tuple(range(system.min_ndim))): "all | raw-index | raw", "*": scheme}
+    schedule = wc.WarmUp(max(1, int(system.warm_up * steps))) if system.warm_up else None
+    return wc.Compressor(scheme, feedback=feedback, schedule=schedule, names=False)
+
+
+class CodecExchange:
+    """Exchange of containers.
+
+    Args:
+        compressors: one per worker.
+        whole: whether all tensors are one vector.
+    """
+
+    def __init__(self, compressors: Sequence[wc.Compressor], *, whole: bool) -> None:
+        self._compressors = compressors
+        self._whole = whole
+
+    def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
+        """Return the mean of the decoded containers, and their bytes."""
+        given = [self._to_arrays(one) for one in gradients]
+        names = sorted(given[0])
+        sums = {name: np.zeros(given[0][name].shape, np.float32) for name in names}
+        sent = 0
+        for rank, (compressor, arrays) in enumerate(zip(self._compressors, given, strict=True)):
+            blob = compressor.compress(arrays, rank=rank, ranks=len(given))
+            sent += len(blob)
+            wc.decode_add(blob, {str(at): sums[name] for at, name in enumerate(names)})
+        for x in sums.values():
+            np.divide(x, len(given), out=x)
+        return self._to_tensors(sums, gradients[0]), sent
+
+    def _to_arrays(self, tensors: Tensors) -> dict[str, Any]:
+        if self._whole:
+            return {WHOLE: torch.cat([x.flatten() for x in tensors.values()]).numpy()}
+        return {name: x.numpy() for name, x in tensors.items()}
+
+    def _to_tensors(self, sums: dict[str, Any], like: Tensors) -> Tensors:
+        if not self._whole:
+            return {name: torch.from_numpy(x) for name, x in sums.items()}
+        parts = torch.from_numpy(sums[WHOLE]).split([x.numel() for x in like.values()])
+        return {name: part.view_as(x) for part, (name, x) in zip(parts, like.items(), strict=True)}

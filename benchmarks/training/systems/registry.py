@@ -1,0 +1,84 @@
+"""All systems, in the order in which the benchmark runs them."""
+
+from __future__ import annotations
+
+import wirecodec as wc
+from benchmarks.training.systems.cltk import Leader
+from benchmarks.training.systems.codec import Codec
+from benchmarks.training.systems.local import LocalUpdates
+from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
+from benchmarks.training.systems.powersgd import PowerSGD
+from benchmarks.training.systems.published import GRADIENT_RECIPES, build_published
+from benchmarks.training.systems.system import System
+
+__all__ = ["DENSE", "SYSTEMS"]
+
+CODES = "rice | error-bounded"
+BUDGETS = (1.0, 0.25, 0.1, 0.03)
+TODAY, OURS, PAPERS, ABLATION = "in use today", "this library", "papers", "ablation"
+
+DENSE = Dense("dense", TODAY)
+
+_DECISIVE: tuple[System, ...] = (
+    DENSE,
+    *(
+        Codec(f"budget {bits:g}", OURS, f"budget(bits={bits}) | {CODES}", whole=True)
+        for bits in (0.25, 0.1, 0.03, 1.0)
+    ),
+    PlainTopK("top-k 1 % as published", TODAY),
+    PowerSGD("PowerSGD, rank 4", TODAY),
+    Codec("budget 0.64", OURS, f"budget(bits=0.64) | {CODES}", whole=True),
+    Cast("fp16", TODAY, "float16"),
+    Cast("bf16", TODAY, "bfloat16"),
+    PowerSGD("PowerSGD, rank 1", TODAY, rank=1),
+    *(
+        Codec(
+            f"budget {bits:g}, corrected momentum",
+            OURS,
+            f"budget(bits={bits}) | {CODES}",
+            "momentum",
+            whole=True,
+        )
+        for bits in (0.25, 0.1, 0.03)
+    ),
+    PlainTopK("top-k 0.1 % as published", TODAY, ratio=0.001),
+    LocalUpdates("local updates, dense", OURS),
+    LocalUpdates("SparseLoCo", PAPERS, scheme=str(wc.recipe("sparseloco")["scheme"])),
+    LocalUpdates("local updates, 1 bit per exchange", OURS, scheme=f"budget(bits=1.0) | {CODES}"),
+    Leader("CLT-k 1 %, beta 1", PAPERS),
+    Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1),
+)
+
+_PAPERS = tuple(build_published(name, PAPERS) for name in GRADIENT_RECIPES)
+
+_ABLATIONS: tuple[System, ...] = (
+    Codec("top-k 10 %, error 0.1", ABLATION, "topk(0.1) | rice | error-bounded(0.1)", whole=True),
+    Codec("top-k 10 %, error 0.1, per tensor", ABLATION, "topk(0.1) | rice | error-bounded(0.1)"),
+    Codec("top-k 1 %, float32", ABLATION, "topk(0.01) | rice | raw", whole=True),
+    Codec("top-k 1 %, qsgd 4 bits", ABLATION, "topk(0.01) | rice | qsgd(bits=4)", whole=True),
+    Codec("top-k 1 %, sign and scale", ABLATION, "topk(0.01) | rice | sign-scale", whole=True),
+    Codec("budget 0.1, per tensor", ABLATION, f"budget(bits=0.1) | {CODES}", min_ndim=2),
+    Codec("budget 0.1, decay 0.95", ABLATION, f"budget(bits=0.1) | {CODES}", decay=0.95, whole=True),
+    Codec("budget 0.1, no feedback", ABLATION, f"budget(bits=0.1) | {CODES}", "none", whole=True),
+    Codec(
+        "budget 0.1, no masking",
+        ABLATION,
+        f"budget(bits=0.1) | {CODES}",
+        "momentum",
+        masking=False,
+        whole=True,
+    ),
+    Codec("top-k 0.1 %", ABLATION, "topk(0.001) | rice | error-bounded(0.3)", whole=True),
+    Codec(
+        "top-k 0.1 %, warm-up", ABLATION, "topk(0.001) | rice | error-bounded(0.3)", whole=True, warm_up=0.05
+    ),
+    Codec(
+        "top-k 0.1 %, corrected momentum",
+        ABLATION,
+        "topk(0.001) | rice | error-bounded(0.3)",
+        "momentum",
+        whole=True,
+    ),
+)
+
+SYSTEMS: dict[str, System] = {one.name: one for one in (*_DECISIVE, *_PAPERS, *_ABLATIONS)}

@@ -1,0 +1,55 @@
+"""System and Exchange: the interface of everything that averages gradients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from benchmarks.training.tasks.task import Settings
+
+__all__ = ["Exchange", "System", "Tensors"]
+
+Tensors = dict[str, Any]
+"""{name: torch tensor} of one worker."""
+
+
+class Exchange(Protocol):
+    """Average of one step's gradients, with the state of all workers."""
+
+    def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
+        """Return the mean that all workers apply, and the bytes that all workers contributed together."""
+        ...
+
+
+@dataclass(frozen=True)
+class System(ABC):
+    """System with its own settings, which are fields of the subclass; they are part of a run's key.
+
+    Attributes:
+        name: in tables.
+        group: heading in tables.
+    """
+
+    name: str
+    group: str
+
+    @property
+    def every(self) -> int:
+        """Steps between two exchanges: more than 1 for local updates."""
+        return 1
+
+    def optimizer_settings(self, settings: Settings) -> Settings:
+        """Return the optimizer's settings after the exchange, without momentum if the system has its own."""
+        return settings
+
+    @abstractmethod
+    def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
+        """Return an Exchange with fresh state.
+
+        Args:
+            workers: number of workers.
+            settings: the point of the grid.
+            steps: of the run, for schedules.
+        """

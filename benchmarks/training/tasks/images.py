@@ -1,0 +1,81 @@
+"""Task images: ResNet-20 on rendered digits; SGD."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import Module, Parameter, ParameterDict
+
+from benchmarks.training.batches import generate_digits
+from benchmarks.training.models import Net, build_residual_network
+from benchmarks.training.tasks.task import Problem, Settings, Task
+
+__all__ = ["TASK"]
+
+SIDE, BATCH, TEST_IMAGES = 16, 16, 2000
+PARTS = {"train": (0, 1200), "validation": (1200, 1500), "test": (1500, 1797)}
+"""Digits that each part is rendered from."""
+
+
+class _Module(Module):  # type: ignore[misc]
+    """Module of a Net, whose parameters have dots in their names."""
+
+    def __init__(self, net: Net) -> None:
+        super().__init__()
+        self.net = net
+        self.held = ParameterDict(
+            {name.replace(".", "/"): Parameter(p) for name, p in net.parameters.items()}
+        )
+        net.parameters.update({name: self.held[name.replace(".", "/")] for name in net.parameters})
+
+
+class _Images(Problem):
+    def __init__(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        self._net = build_residual_network()
+        self.model = _Module(self._net)
+        self._seed = seed
+        self._streams: dict[int, Any] = {}
+
+    def loss(self, step: int, worker: int) -> Any:
+        """Return the cross entropy of a worker's next batch; steps must be taken in order."""
+        if worker not in self._streams:
+            self._streams[worker] = generate_digits(
+                BATCH, SIDE, seed=1000 * self._seed + worker + 10, part=PARTS["train"]
+            )
+        return self._net.loss(*next(self._streams[worker]))
+
+    def evaluate(self, split: str) -> float:
+        """Return the accuracy on 2,000 rendered images, in percent."""
+        stream = generate_digits(250, SIDE, seed=1 + (split == "test"), part=PARTS[split])
+        hits = 0
+        with torch.no_grad():
+            for _ in range(TEST_IMAGES // 250):
+                images, labels = next(stream)
+                hits += int((self._net.logits(images).argmax(1) == labels).sum())
+        return 100 * hits / TEST_IMAGES
+
+
+def _digest() -> str:
+    import sklearn
+
+    return f"digits of scikit-learn {sklearn.__version__}"
+
+
+TASK = Task(
+    name="images",
+    about=(
+        "ResNet-20 (269,722 parameters; batch normalization over each batch) on 16×16×3 images rendered from "
+        "the digits of scikit-learn; 16 images per worker; SGD"
+    ),
+    metric="accuracy, %",
+    higher_is_better=True,
+    optimizer="sgd",
+    steps=800,
+    warm_up=50,
+    clip=None,
+    grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (0.1, 0.03, 0.3)),
+    build=_Images,
+    digest=_digest,
+)

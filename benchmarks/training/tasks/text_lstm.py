@@ -1,0 +1,51 @@
+"""Task text-lstm: an LSTM of 370,816 parameters that predicts characters; Adam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.nn import LSTM, Embedding, Linear, Module
+
+from benchmarks.training.tasks.corpus import CHARACTERS, compute_digest
+from benchmarks.training.tasks.language import CharacterModel
+from benchmarks.training.tasks.task import Settings, Task
+
+__all__ = ["ADAM_GRID", "TASK"]
+
+EMBEDDING, UNITS = 64, 256
+
+ADAM_GRID = tuple(
+    Settings(rate, beta1, beta2)
+    for beta1, beta2 in ((0.0, 0.99), (0.9, 0.999))
+    for rate in (1.6e-2, 8e-3, 3.2e-2)
+)
+
+
+class _Model(Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = Embedding(CHARACTERS, EMBEDDING)
+        self.lstm = LSTM(EMBEDDING, UNITS, batch_first=True)
+        self.out = Linear(UNITS, CHARACTERS)
+
+    def forward(self, characters: Any) -> Any:
+        states, _ = self.lstm(self.embedding(characters))
+        return self.out(states)
+
+
+TASK = Task(
+    name="text-lstm",
+    about=(
+        "a character LSTM (embedding 64, 256 units, 370,816 parameters) on the sources of Python's standard "
+        "library; 8 rows of 64 characters per worker; Adam after averaging"
+    ),
+    metric="perplexity",
+    higher_is_better=False,
+    optimizer="adam",
+    steps=1200,
+    warm_up=50,
+    clip=1.0,
+    grid=ADAM_GRID,
+    build=lambda seed: CharacterModel(_Model, seed),
+    digest=compute_digest,
+)

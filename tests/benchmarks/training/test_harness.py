@@ -1,0 +1,119 @@
+"""Training benchmark without torch: keys, resuming, choice of settings, page and pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
+pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
+
+from benchmarks.training import plot, report
+from benchmarks.training.plan import Plan, pick_best, select_by_name
+from benchmarks.training.rows import collect_rows, count_steps
+from benchmarks.training.runs import Result, Run, find_result, load_results, save_result
+from benchmarks.training.systems.system import Exchange, System
+from benchmarks.training.tasks.task import Settings, Task
+
+GRID = (Settings(0.1, 0.9), Settings(0.2, 0.9), Settings(0.3, 0.9))
+
+
+class Named(System):
+    """System that cannot run."""
+
+    def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
+        """Raise, because these tests train nothing."""
+        raise NotImplementedError
+
+
+def fail(_: int) -> Any:
+    raise NotImplementedError
+
+
+TASK = Task("text-lstm", "nothing", "perplexity", False, "sgd", 30, 5, None, GRID, fail, lambda: "data")
+DENSE, OURS = Named("dense", "in use today"), Named("budget 0.25", "this library")
+
+
+def make_result(run: Run, validation: float, test: float, *, bits: float = 32.0, error: str = "") -> Result:
+    losses = tuple(3.0 - 2.0 * step / run.steps for step in range(run.steps))
+    return Result(run, validation, test, bits, 0.001, 1.0, losses, 100, error)
+
+
+def save_grid(plan: Plan, system: System, metrics: list[tuple[float, float]], bits: float = 32.0) -> None:
+    for run, (validation, test) in zip(plan.tune(TASK, system), metrics, strict=True):
+        save_result(make_result(run, validation, test, bits=bits), plan.folder)
+
+
+def test_every_field_of_a_run_changes_its_key(tmp_path: Path) -> None:
+    run = Plan(tmp_path, "torch 1").tune(TASK, DENSE)[0]
+    changed: dict[str, Any] = {
+        field.name: getattr(run, field.name) + (1 if isinstance(getattr(run, field.name), int) else "x")
+        for field in dataclasses.fields(run)
+        if field.name != "settings"
+    } | {"settings": GRID[1]}
+    keys = {run.key} | {dataclasses.replace(run, **{name: x}).key for name, x in changed.items()}
+    assert len(keys) == 1 + len(dataclasses.fields(run))
+
+
+def test_results_are_read_as_they_were_saved(tmp_path: Path) -> None:
+    run = Plan(tmp_path, "torch 1").tune(TASK, DENSE)[0]
+    diverged = make_result(run, math.nan, math.nan, error="not finite")
+    save_result(diverged, tmp_path)
+    found = find_result(run, tmp_path)
+    assert found is not None
+    assert (found.run, found.losses, found.diverged) == (run, diverged.losses, True)
+    assert len(load_results(tmp_path)) == 1
+
+
+def test_a_benchmark_goes_on_with_what_is_missing(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, "torch 1", dense_seeds=3, seeds=1)
+    assert len(plan.list_missing([TASK], [DENSE, OURS])) == 6
+    assert plan.repeat(TASK, DENSE) == []
+    save_grid(plan, DENSE, [(4.0, 1.0), (3.0, 9.0), (5.0, 0.5)])
+    missing = plan.list_missing([TASK], [DENSE])
+    assert [(run.settings, run.seed) for run in missing] == [(GRID[1], 1), (GRID[1], 2)]  # validation decides
+    save_grid(plan, OURS, [(3.0, 3.0)] * 3)
+    assert plan.list_missing([TASK], [OURS]) == []
+    assert len(dataclasses.replace(plan, versions="torch 2").list_missing([TASK], [OURS])) == 3
+
+
+def test_runs_that_diverged_are_never_the_best(tmp_path: Path) -> None:
+    runs = Plan(tmp_path, "torch 1").tune(TASK, DENSE)
+    diverged, good = make_result(runs[0], math.nan, math.nan), make_result(runs[1], 3.0, 3.0)
+    assert pick_best([diverged, good], higher_is_better=False) is good
+    assert pick_best([diverged], higher_is_better=True) is None
+
+
+def test_steps_until_a_loss() -> None:
+    losses = [4.0] * 30 + [2.0] * 30
+    assert count_steps(losses, 2.0) == 32  # the mean of the last 2 steps
+    assert count_steps(losses, 3.0) == 31
+    assert count_steps(losses, 1.9) is None
+    assert count_steps([], 1.0) is None
+
+
+def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
+    plan = Plan(tmp_path, "torch 1", dense_seeds=2)
+    later = Named("later", "papers")
+    save_grid(plan, DENSE, [(4.0, 4.0), (3.0, 3.0), (5.0, 5.0)])
+    save_result(make_result(plan.repeat(TASK, DENSE)[1], 3.1, 3.2), tmp_path)
+    save_result(make_result(plan.tune(TASK, OURS)[2], 3.0, 3.1, bits=0.246), tmp_path)
+    dense, ours = collect_rows(plan, TASK, [DENSE, OURS, later])
+    assert (dense.tests, dense.at_edge, ours.at_edge) == ((3.0, 3.2), False, True)
+    text = report.format_page(plan, [TASK], [DENSE, OURS, later])
+    assert "| budget 0.25 | 0.246 | 3.1 | +0.0% | (1) | rate 0.3, momentum 0.9 * | 1 of 3 |" in text
+    assert "yes, provisional: grid incomplete" in text
+    assert "Not run yet: later." in text
+    assert all(path.stat().st_size for path in plot.draw(tmp_path, plan, [TASK], [DENSE, OURS, later]))
+    assert plot.draw(tmp_path, Plan(tmp_path / "none", "torch 1"), [TASK], [DENSE]) == []
+
+
+def test_systems_by_name() -> None:
+    assert select_by_name([DENSE, OURS], "dense") == [DENSE]
+    assert select_by_name([DENSE, OURS], "budget; dense") == [DENSE, OURS]
+    with pytest.raises(SystemExit, match="nothing is called 'bugdet'"):
+        select_by_name([DENSE, OURS], "bugdet")

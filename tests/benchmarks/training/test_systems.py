@@ -1,0 +1,120 @@
+"""Training benchmark with torch: exchanges against torch's own and against what they promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="this benchmark needs torch")
+pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
+
+import torch
+
+import wirecodec as wc
+from benchmarks.training.systems.codec import Codec
+from benchmarks.training.systems.local import OuterOptimizer
+from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
+from benchmarks.training.systems.powersgd import PowerSGD
+from benchmarks.training.systems.published import GRADIENT_RECIPES
+from benchmarks.training.systems.registry import SYSTEMS
+from benchmarks.training.tasks.task import Settings
+
+SETTINGS = Settings(0.1, 0.9)
+
+
+def draw_gradients(workers: int, seed: int = 0) -> list[dict[str, Any]]:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {"weight": (40, 30), "bias": (30,), "10": (12, 20)}
+    return [
+        {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+        for _ in range(workers)
+    ]
+
+
+def average(gradients: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: sum(one[name] for one in gradients) / len(gradients) for name in gradients[0]}
+
+
+@pytest.mark.parametrize(
+    ("system", "bits"),
+    [
+        (Dense("dense", ""), 32),
+        (Cast("half", ""), 16),
+        (Codec("all", "", "all | raw-index | raw"), None),
+        (Codec("all", "", "topk(1.0) | raw-index | raw", whole=True), None),
+        (PowerSGD("full rank", "", rank=30, min_rate=0.1, start=0), None),
+    ],
+)
+def test_what_loses_nothing_returns_the_mean(system: Any, bits: int | None) -> None:
+    gradients = draw_gradients(4)
+    mean, nbytes = system.open(4, SETTINGS, 10).mean(gradients)
+    for name, x in average(gradients).items():
+        torch.testing.assert_close(
+            mean[name], x, rtol=1e-2 if bits == 16 else 1e-4, atol=3e-3 if bits == 16 else 1e-5
+        )
+    if bits:
+        assert 8 * nbytes == bits * 4 * (1200 + 30 + 240)
+
+
+@pytest.mark.parametrize("system", [PlainTopK("k", "", ratio=0.1), Codec("k", "", "topk(0.1) | rice | raw")])
+def test_what_is_not_sent_comes_later(system: Any) -> None:
+    gradients = draw_gradients(2)
+    exchange = system.open(2, SETTINGS, 10)
+    zeros = [{name: torch.zeros_like(x) for name, x in one.items()} for one in gradients]
+    total = exchange.mean(gradients)[0]
+    for _ in range(20):
+        more, _ = exchange.mean(zeros)
+        total = {name: x + more[name] for name, x in total.items()}
+    for name, x in average(gradients).items():
+        torch.testing.assert_close(total[name], x)
+
+
+def test_powersgd_is_that_of_torch(tmp_path: Path) -> None:
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as hook
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(40, 30)
+        ddp = torch.nn.parallel.DistributedDataParallel(model)
+        state = hook.PowerSGDState(
+            None, matrix_approximation_rank=4, start_powerSGD_iter=2, min_compression_rate=2
+        )
+        ddp.register_comm_hook(state, hook.powerSGD_hook)
+        ours = PowerSGD("ours", "").open(1, SETTINGS, 10)
+        for _ in range(6):
+            x = torch.randn(8, 40)
+            gradients = torch.autograd.grad(model(x).square().mean(), list(model.parameters()))
+            model.zero_grad()
+            ddp(x).square().mean().backward()
+            mean, nbytes = ours.mean([{"weight": gradients[0], "bias": gradients[1]}])
+            torch.testing.assert_close(mean["weight"], model.weight.grad, rtol=1e-3, atol=1e-6)
+            torch.testing.assert_close(mean["bias"], model.bias.grad)
+        assert nbytes == 4 * (4 * (40 + 30) + 30)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_local_updates_without_momentum_average_parameters() -> None:
+    start = {"w": torch.zeros(5)}
+    outer = OuterOptimizer(start, Dense("dense", "").open(2, SETTINGS, 10), 1.0, 0.0)
+    workers = [{"w": torch.full((5,), 1.0)}, {"w": torch.full((5,), 3.0)}]
+    outer.exchange(workers)
+    for one in workers:
+        torch.testing.assert_close(one["w"], torch.full((5,), 2.0))
+
+
+def test_every_recipe_is_a_system() -> None:
+    assert {"SparseLoCo", "CLT-k 1 %, beta 1", *GRADIENT_RECIPES} <= SYSTEMS.keys()
+    assert set(wc.RECIPES) == {*GRADIENT_RECIPES, "sparseloco", "clt-k"}
+    assert next(iter(SYSTEMS)) == "dense"
+
+
+def test_recipes_average() -> None:
+    gradients = draw_gradients(2)
+    for name in ("dgc", "qsgd", "fft"):
+        mean, nbytes = SYSTEMS[name].open(2, SETTINGS, 100).mean(gradients)
+        assert {key: x.shape for key, x in mean.items()} == {key: x.shape for key, x in gradients[0].items()}
+        assert nbytes > 0
