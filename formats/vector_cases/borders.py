@@ -12,11 +12,11 @@ from formats.reference import Context, Huffman, Mean, Row, assemble, reseal, wri
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_ID
 from formats.reference.table import CHUNK
+from formats.reference.writing.index.structured import pack_bits, write_stream
 from formats.reference.writing.map.packed import write_packed
 from formats.reference.writing.value.qsgd import write_qsgd
 from formats.vector_cases.case import Case, bad, exact, patch, sparse, valid, values_for
 from formats.vector_cases.parts import gapped, of_index, of_values
-from formats.vector_cases.structured import pack_bits, write_stream
 
 ONES = Mean()
 FOLLOWING = Row(1, 0, 2, 2, 1, 1, 1, value_section=b"\xff" * 8)
@@ -102,6 +102,9 @@ def _values() -> Iterator[Case]:
     data = of_values(14, 1, 90, patch(head, 13, "I", 3))
     about = "The section and the container end before the second of two rows."
     yield bad("error-bounded-length-row-end", about, "Malformed", "error-bounded-length", data)
+    data = of_values(14, 1, 90, head + struct.pack("<BI", 0, 0) + bytes(3))
+    about = "The section and the container end within the state."
+    yield bad("error-bounded-length-state-end", about, "Malformed", "error-bounded-length", data)
     about = "The section and the container end before the first block."
     yield bad(
         "error-bounded-length-block-end",
