@@ -139,6 +139,13 @@ def _foreign() -> Iterator[Case]:
     for start in (0, 1, 30, 57):
         section = _section(90, value=ErrorBounded(0.1, start=start))
         yield valid(f"error-bounded-start-{start}", "Another start.", _row(1, 90, section))
+    for id, about, step in (
+        ("offset", "A given step: cells begin at the smallest magnitude.", 0.75),
+        ("centred", "A given step: cells are centred at zero.", 2.0),
+        ("impossible", "A given step that is too small: values as they are.", 2.0**-101),
+    ):
+        section = _section(90, value=ErrorBounded(step=step))
+        yield valid(f"error-bounded-step-{id}", about, _row(1, 90, section))
     section = _section(90, value=ErrorBounded(0.1, refitted=tuple(range(26))))
     yield valid("error-bounded-rows-all", "All rows are given.", _row(1, 90, section))
     for id, first, step, place, dtype in (
