@@ -102,6 +102,9 @@ def _values() -> Iterator[Case]:
     data = of_values(14, 1, 90, patch(head, 13, "I", 3))
     about = "The section and the container end before the second of two rows."
     yield bad("error-bounded-length-row-end", about, "Malformed", "error-bounded-length", data)
+    data = of_values(14, 1, 90, head + struct.pack("<BI", 0, 0) + bytes(3))
+    about = "The section and the container end within the state."
+    yield bad("error-bounded-length-state-end", about, "Malformed", "error-bounded-length", data)
     about = "The section and the container end before the first block."
     yield bad(
         "error-bounded-length-block-end",
