@@ -43,10 +43,7 @@ from collectives.exchange.targets import Targets, fill_with_nan
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
-from wirecodec.interop import (
-    as_bytes,
-    is_zero,
-)
+from wirecodec.interop import as_bytes, is_zero
 
 __all__ = ["CLTk"]
 
