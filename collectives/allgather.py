@@ -90,7 +90,9 @@ def allgather(
     Returns:
         The decoded tensors in rank order, the same on all ranks. Each is a SparseTensor, or
         {name: SparseTensor} if names were passed. If this rank's tensors are all on one GPU, the results are
-        on that GPU, except bfloat16 ones.
+        on that GPU, except bfloat16 ones. To sum them in memory of your own, call
+        ``SparseTensor.add_to(out, scale=…)`` for each. ``allreduce(op="sum", algorithm="allgather", out=…)``
+        computes the plain sum in one pass, without a SparseTensor per rank.
 
     Raises:
         CollectiveError: a rank cannot encode, ranks differ, or a rank's container cannot be decoded; the same

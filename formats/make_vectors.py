@@ -2,13 +2,16 @@
 
     python formats/make_vectors.py             write new vectors, move misplaced ones; fail if one changes
     python formats/make_vectors.py --update    also write changed vectors and remove those without a case
+    python formats/make_vectors.py --release 1.1   also list the hashes of new vectors in vectors/1.1.sha256
 
-A second run changes nothing. No test runs this script; its diff is reviewed.
+A second run changes nothing. No test runs this script; its diff is reviewed. Released vectors, listed in a
+.sha256 file, are never changed or removed.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 import textwrap
@@ -95,12 +98,38 @@ def move_misplaced(texts: dict[str, str]) -> None:
             print(f"moved {path.relative_to(VECTORS)} to {target.relative_to(VECTORS)}")
 
 
+def hash_of(text: str) -> str:
+    """Return the SHA-256 of a file's text, as hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def read_released() -> dict[str, str]:
+    """Return the hash of each released vector by its path under vectors/."""
+    lines = [line for file in sorted(VECTORS.glob("*.sha256")) for line in file.read_text().splitlines()]
+    return {path: digest for digest, path in (line.split("  ") for line in lines)}
+
+
+def release(version: str, texts: dict[str, str]) -> None:
+    """List the hashes of the vectors that no earlier version lists, as ``sha256sum`` does."""
+    earlier = read_released()
+    lines = [f"{hash_of(texts[name])}  {name}\n" for name in sorted(texts) if name not in earlier]
+    (VECTORS / f"{version}.sha256").write_text("".join(lines), encoding="utf-8", newline="\n")
+    print(f"{len(lines)} vectors are released as {version}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 0 if the vectors are up to date afterwards."""
     parser = argparse.ArgumentParser(prog="make_vectors.py", description="Write the golden vectors.")
     parser.add_argument("--update", action="store_true", help="change and remove existing vectors")
-    update = parser.parse_args(arguments).update
+    parser.add_argument("--release", metavar="VERSION", help="list the hashes of all new vectors")
+    options = parser.parse_args(arguments)
+    update = options.update
     texts = render_all()
+    frozen = [name for name, digest in read_released().items() if hash_of(texts.get(name, "")) != digest]
+    if frozen:
+        for name in frozen:
+            print(f"{name} is released and would {'change' if name in texts else 'be removed'}")
+        return 1
     move_misplaced(texts)
     present = {p.relative_to(VECTORS).as_posix(): p for p in VECTORS.rglob("*.json")}
     changed = [name for name, p in present.items() if texts.get(name) != p.read_text(encoding="utf-8")]
@@ -119,6 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="\n")
             print(f"wrote {name}")
+    if options.release:
+        release(options.release, texts)
     valid = sum(name.startswith("valid/") for name in texts)
     print(f"{valid} valid vectors, {len(texts) - valid} bad ones")
     return 0

@@ -6,8 +6,9 @@ The blocks of a document run in its order, in one folder, which has the reposito
 - `python title="name.py"` is written to that file.
 - `console`: lines after `$ ` run in a shell; the lines below show their output. `…` matches any text.
 
-Blocks that need torch run by themselves. Blocks that need mpirun or a C compiler are left out if it is
-missing, and the test then reports a skip. A `py` block needs a GPU; the emulated tests run it without one.
+Blocks that need torch or JAX run by themselves: those that import it, and commands that start such a file.
+Blocks that need mpirun or a C compiler are left out if it is missing, and the test then reports a skip. A
+`py` block needs a GPU; the emulated tests run it without one.
 """
 
 from __future__ import annotations
@@ -48,8 +49,10 @@ class Block:
     title: str
     code: str
 
-    def needs_torch(self) -> bool:
-        return re.search(r"^import torch|\btorchrun\b", self.code, re.MULTILINE) is not None
+    def imports(self) -> str | None:
+        """Return the optional framework that this block imports, or None."""
+        found = re.search(r"^import (torch|jax)\b", self.code, re.MULTILINE)
+        return found[1] if found else None
 
     def missing(self) -> str | None:
         """Return the tool that this block needs and this machine lacks, or None."""
@@ -62,6 +65,18 @@ class Block:
 
 def blocks(name: str) -> list[Block]:
     return [Block(*found) for found in BLOCK.findall((ROOT / name).read_text(encoding="utf-8"))]
+
+
+def framework_of(block: Block, name: str) -> str | None:
+    """Return the optional framework that a block of a document needs, or None."""
+    if block.kind != "console":
+        return block.imports()
+    files = [other for other in blocks(name) if other.title and other.title in block.code]
+    return next((other.imports() for other in files if other.imports()), None)
+
+
+def frameworks(name: str) -> set[str]:
+    return {needed for block in blocks(name) if (needed := framework_of(block, name))}
 
 
 RUNNABLE = [name for name in DOCUMENTS if {block.kind for block in blocks(name)} & {"python", "console"}]
@@ -93,7 +108,7 @@ def test_blocks_run(name: str, folder: Path) -> None:
         missing = block.missing()
         if missing:
             left_out.add(missing)
-        elif block.needs_torch():
+        elif framework_of(block, name):
             continue
         elif block.title:
             (folder / block.title).write_text(block.code, encoding="utf-8")
@@ -105,13 +120,17 @@ def test_blocks_run(name: str, folder: Path) -> None:
         pytest.skip(f"blocks of {name} left out, because this machine lacks {', '.join(sorted(left_out))}")
 
 
-@pytest.mark.parametrize("name", [name for name in RUNNABLE if any(b.needs_torch() for b in blocks(name))])
-def test_blocks_that_need_torch_run(name: str, folder: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
+@pytest.mark.parametrize(
+    ("name", "framework"), [(name, needed) for name in RUNNABLE for needed in sorted(frameworks(name))]
+)
+def test_blocks_that_need_a_framework_run(name: str, framework: str, folder: Path) -> None:
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
     for block in blocks(name):
-        if block.needs_torch() and block.title:
+        if framework_of(block, name) != framework:
+            continue
+        if block.title:
             (folder / block.title).write_text(block.code, encoding="utf-8")
-        elif block.needs_torch():
+        elif block.kind == "console" and not block.missing():
             run_console(block.code, folder)
 
 

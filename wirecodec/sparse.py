@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_flat, bits_of, on_gpu, read_only
+from wirecodec.arrays import Array, as_flat, as_target, bits_of, on_gpu, read_only
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.limits import DEFAULT_LIMITS
 
@@ -188,6 +188,45 @@ class SparseTensor:
             dense[...] = 0
             dense.flat[self.indices] = self._values
         return dense
+
+    def add_to(self, out: Any, *, scale: float = 1.0) -> None:
+        """Add scale * values to a dense array, as ``decode_add`` does, with the same bits.
+
+        Args:
+            out: array of the tensor's size, float32 or float64, writable and C-contiguous: a NumPy array, a
+                torch tensor on the CPU, or a CuPy array if the tensor is on a GPU.
+            scale: the factor.
+
+        Raises:
+            ValueError: ``out`` is not such an array; it is then unchanged.
+
+        Examples:
+            >>> import numpy as np, wirecodec as wc
+            >>> total = np.ones(4, np.float32)
+            >>> wc.SparseTensor([1, 3], np.array([5, 7], "f4"), 4).add_to(total, scale=0.5)
+            >>> total
+            array([1. , 3.5, 1. , 4.5], dtype=float32)
+        """
+        target = as_target(out)
+        kinds = (self._module.ndarray,) if on_gpu(self._values) else (np.ndarray, np.memmap)
+        if type(target) not in kinds or target.dtype not in (np.float32, np.float64):
+            raise ValueError("out is not a float32 or float64 array on the tensor's device")
+        if not (target.flags.c_contiguous and getattr(target.flags, "writeable", True)):
+            raise ValueError("out is not writable and C-contiguous")
+        if target.size != self.size:
+            raise ValueError(f"out has {target.size} elements; the tensor has {self.size}")
+        flat, factor = target.reshape(-1), target.dtype.type(scale)
+        with np.errstate(all="ignore"):  # NaN, Inf and overflow follow IEEE 754
+            values = self._values.astype(target.dtype, copy=False)
+            if self.is_full:
+                flat += factor * values
+            elif on_gpu(self._values):
+                flat[self.indices] += factor * values
+            else:
+                from wirecodec.kernels.cpu import support
+
+                where = self.indices.view(f"u{self.indices.itemsize}")
+                support.add_at(flat, read_only(where), read_only(values), factor)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return the dense tensor as a new array, for ``numpy.asarray``."""

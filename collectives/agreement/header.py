@@ -62,6 +62,7 @@ class Operation(IntEnum):
     ALLGATHER = 2
     ALLREDUCE = 3
     CLTK = 4
+    GTOPK = 5
 
 
 class Reduction(IntEnum):

@@ -19,7 +19,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.device import is_on_gpu, match_devices
 from collectives.errors import CollectiveError
-from wirecodec.interop import as_flat, dtype_named, find_nonfinite, gpu_all_finite
+from wirecodec.interop import as_flat, as_sparse, dtype_named, find_nonfinite, gpu_all_finite
 
 __all__ = ["check_gradients", "check_results", "check_setting", "is_propagated", "make_nan"]
 
@@ -37,7 +37,8 @@ def check_gradients(tensors: Mapping[str, Any]) -> None:
 
     Error feedback finds each one that is not sent. Without feedback, a selector may drop it.
     """
-    for name, tensor in tensors.items():
+    for name, given in tensors.items():
+        tensor = as_sparse(given)
         sparse = isinstance(tensor, wc.SparseTensor)
         at = find_nonfinite(tensor.values if sparse else tensor)
         if at >= 0:

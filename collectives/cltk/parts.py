@@ -21,6 +21,7 @@ class CLTkInParts:
         self._whole = whole
         self.compressor = type(whole).__new__(type(whole))
         self.compressor.__dict__.update(vars(whole))
+        self.compressor._residuals = whole._residuals.fork()
 
     def next_part(self) -> CLTk:
         """Return the CLTk for the next part; a tensor is in one part only."""

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from collectives.channel import Channel
-from collectives.cltk.allreduce import CLTk, on_host
+from collectives.cltk.allreduce import CLTk
+from collectives.cltk.residuals import on_host
 from collectives.communicator import Communicator
 from collectives.exchange.specs import ONLY
 from collectives.transport.alltoall import exchange_counts

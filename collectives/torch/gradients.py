@@ -15,7 +15,7 @@ from collectives.communicator import Communicator
 from collectives.torch.arguments import check_compressor, name_parameters
 from wirecodec.interop import is_zero
 
-__all__ = ["as_tensor", "average", "average_gradients"]
+__all__ = ["average", "average_gradients", "is_dense"]
 
 
 def average_gradients(
@@ -35,6 +35,10 @@ def average_gradients(
     residual does not change. If another rank has a gradient for it, this rank also gets the mean. If the mean
     is zero everywhere, the gradient becomes None on all ranks, so that their optimizers do the same.
 
+    A sparse gradient, as of ``nn.Embedding(sparse=True)``, is replaced by a sparse mean with the rows that
+    any rank has sent. A rank without a gradient for this parameter gets a dense mean. The residual is dense.
+    A scheme with a transform is an error for a sparse gradient.
+
     Args:
         comm: a communicator or its Channel.
         named_parameters: ``model.named_parameters()``, with the same names on all ranks. Parameters that need
@@ -47,7 +51,7 @@ def average_gradients(
     Raises:
         ImportError: torch is missing.
         TypeError: compressor or named_parameters is of another kind; the message names the right one.
-        CollectiveError: as for allreduce. A sparse gradient or a DTensor is an error, too.
+        CollectiveError: as for allreduce. A DTensor is an error, too.
         Timeout: a rank does not take part.
 
     Examples:
@@ -62,16 +66,15 @@ def average_gradients(
     check_compressor(compressor)
     trained = {name: p for name, p in name_parameters(named_parameters).items() if p.requires_grad}
     gradients = {
-        name: torch.zeros_like(p) if p.grad is None else p.grad.detach() for name, p in trained.items()
+        name: torch.zeros_like(p, requires_grad=False) if p.grad is None else p.grad.detach()
+        for name, p in trained.items()
     }
     means = average(comm, gradients, compressor, algorithm, nonfinite)
     for name, parameter in trained.items():
         if is_zero(means[name]):
             parameter.grad = None
-        elif parameter.grad is None:
-            parameter.grad = as_tensor(means[name], gradients[name]).clone()
-        else:
-            parameter.grad.detach().copy_(as_tensor(means[name], gradients[name]))
+        elif parameter.grad is None or not is_dense(parameter.grad):
+            parameter.grad = means[name]
 
 
 def average(
@@ -81,18 +84,40 @@ def average(
     algorithm: str,
     nonfinite: Literal["raise", "propagate"],
 ) -> dict[str, Any]:
-    """Average tensors, and hold those that are zero everywhere. Arguments and errors as for allreduce."""
+    """Average torch tensors, dense ones in place, and hold those that are zero everywhere.
+
+    Arguments and errors are those of allreduce. Means are written into the memory of dense gradients. If one
+    is not contiguous, as that of a channels-last tensor, the means are copied. A sparse gradient is made
+    dense for the exchange, because residuals are.
+
+    Returns:
+        {name: mean}: the dense gradients, and sparse tensors for sparse ones, with the rows that are not 0.
+    """
+    given = {name: each if is_dense(each) else each.to_dense() for name, each in gradients.items()}
+    direct = all(each.is_contiguous() for each in given.values())
+    settings: dict[str, Any] = {"nonfinite": nonfinite, "hold_zeros": True, "out": given if direct else None}
     means: dict[str, Any]
     if isinstance(compressor, CLTk):
-        means = compressor.allreduce(comm, gradients, nonfinite=nonfinite, hold_zeros=True)
+        means = compressor.allreduce(comm, gradients, **settings)
     else:
-        means = allreduce(
-            comm, gradients, compressor, algorithm=algorithm, nonfinite=nonfinite, hold_zeros=True
-        )
-    return means
+        means = allreduce(comm, gradients, compressor, algorithm=algorithm, **settings)
+    if not direct:
+        for name, gradient in given.items():
+            gradient.copy_(_as_tensor(means[name], gradient))
+    return {
+        name: given[name] if is_dense(each) else given[name].to_sparse(each.sparse_dim())
+        for name, each in gradients.items()
+    }
 
 
-def as_tensor(mean: Any, gradient: Any) -> Any:
+def is_dense(tensor: Any) -> bool:
+    """Return whether a torch tensor is dense."""
+    import torch
+
+    return bool(tensor.layout is torch.strided)
+
+
+def _as_tensor(mean: Any, gradient: Any) -> Any:
     """View a mean as a tensor of the gradient's type; it is one already if the gradient is on a GPU."""
     import torch
 

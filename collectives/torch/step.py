@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.cltk.parts import CLTkInParts
 from collectives.errors import CollectiveError
-from collectives.torch.gradients import as_tensor, average
+from collectives.torch.gradients import average, is_dense
 from wirecodec.interop import StepInParts
 
 __all__ = ["Settings", "TrainingStep"]
@@ -59,6 +59,7 @@ class TrainingStep:
         self._futures: list[Any] = []
         self._parts: StepInParts | CLTkInParts | None = None
         self._is_exchanged = True  # so far
+        self._sparse: dict[str, Any] = {}  # means of sparse gradients
         self._finished = threading.Event()
 
     def add(self, bucket: Any) -> Any:
@@ -112,27 +113,43 @@ class TrainingStep:
                 means = average(settings.channel, gradients, part, settings.algorithm, settings.nonfinite)
             finally:
                 self._is_exchanged = self._parts.is_exchanged
-            for name, gradient in gradients.items():
-                gradient.copy_(as_tensor(means[name], gradient))
+            self._sparse |= {name: mean for name, mean in means.items() if not is_dense(mean)}
         except BaseException as error:
             self.error = self.error or error
 
     def _finish(self) -> None:
         """Commit the step, or make all gradients NaN; then hand all buckets back."""
+        results = [bucket.buffer() for bucket in self._buckets]
         try:
             if self._parts is not None:
                 self._parts.keep_attributes()
                 if self._is_exchanged:
                     self._parts.commit()
-            if self.error is not None or not self._is_exchanged:
-                _fill_with_nan(self._buckets)
+            results = self._collect_results()
         except BaseException as error:
             self.error = self.error or error
         if self.error is not None and self.is_closed:
             self.error = _add_advice(self.error)
-        for bucket, future in zip(self._buckets, self._futures, strict=True):
-            future.set_result(bucket.buffer())
+        for result, future in zip(results, self._futures, strict=True):
+            future.set_result(result)
         self._finished.set()
+
+    def _collect_results(self) -> list[Any]:
+        """Return the averaged buffer of each bucket.
+
+        If the step failed, gradients are NaN, so that no optimizer uses them unnoticed.
+        """
+        failed = self.error is not None or not self._is_exchanged
+        results = []
+        for bucket in self._buckets:
+            result = bucket.buffer()
+            if not is_dense(result):  # a sparse gradient is in a bucket of its own
+                name = self._settings.names.get(id(bucket.parameters()[0]), "")
+                result = self._sparse.get(name, result).clone().coalesce()
+            if failed:
+                (result if is_dense(result) else result.values()).fill_(math.nan)
+            results.append(result)
+        return results
 
 
 def _divide(compressor: wc.Compressor | CLTk) -> StepInParts | CLTkInParts:
@@ -144,8 +161,7 @@ def _name_gradients(buckets: Iterable[Any], names: Mapping[int, str]) -> dict[st
     gradients = {}
     for bucket in buckets:
         parameters, buffer = bucket.parameters(), bucket.buffer()
-        # A sparse gradient is in a bucket of its own. The exchange reports it to all ranks.
-        parts = bucket.gradients() if _is_dense(buffer) else [buffer]
+        parts = bucket.gradients() if is_dense(buffer) else [buffer]
         for parameter, gradient in zip(parameters, parts, strict=True):
             if id(parameter) not in names:
                 raise ValueError(
@@ -154,19 +170,6 @@ def _name_gradients(buckets: Iterable[Any], names: Mapping[int, str]) -> dict[st
                 )
             gradients[names[id(parameter)]] = gradient.detach()
     return gradients
-
-
-def _fill_with_nan(buckets: Sequence[Any]) -> None:
-    """Replace gradients that were not averaged, so that no optimizer uses them unnoticed."""
-    for bucket in buckets:
-        if _is_dense(bucket.buffer()):
-            bucket.buffer().fill_(math.nan)
-
-
-def _is_dense(tensor: Any) -> bool:
-    import torch
-
-    return bool(tensor.layout is torch.strided)
 
 
 def _add_advice(error: BaseException) -> BaseException:

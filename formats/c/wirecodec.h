@@ -1,7 +1,8 @@
 /* A reader of the wirecodec container, version 1.0, in C99: one header, no allocation, no recursion.
  *
  * It is written from formats/SPEC.md and its pages. The comment at each function names the section that it
- * implements. formats/c/README.md describes its use and the codecs that it leaves out.
+ * implements. formats/c/README.md describes its use. It supports the core profile (SPEC 1.3) and all extended index
+ * and value codecs except deflate, zstd, polyfit and dexpfit; it has no transforms and no maps.
  *
  *     wc_reader reader;
  *     wc_status status = wc_open(&reader, data, size, NULL, NULL);              rows 1 to 32 of SPEC section 7

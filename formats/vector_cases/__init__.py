@@ -16,6 +16,7 @@ from formats.vector_cases import (
     bad_value_codecs,
     binned,
     bloom,
+    borders,
     containers,
     context,
     curves,
@@ -70,5 +71,6 @@ MODULES: tuple[ModuleType, ...] = (
     transforms,
     transformed_values,
     bad_transforms,
+    borders,
 )
 """The modules of cases; each has a function ``cases``."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import io
+from typing import Any
 
 import numpy as np
 import pytest
 
 import collectives as co
 import wirecodec as wc
+from collectives.communicator import Communicator
+from tests.oracles import Array
 
 
 def test_nested_trees_are_refused_with_advice() -> None:
@@ -62,13 +66,33 @@ def test_decode_add_into_torch_tensors() -> None:
         wc.decode_add(blob, torch.ones(3, dtype=torch.bfloat16))
 
 
-def test_sparse_and_distributed_tensors_are_refused_with_advice() -> None:
+def test_distributed_tensors_are_refused_with_advice() -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(wc.EncodeError, match=r"to_dense\(\).*sparse=False"):
-        wc.encode(torch.ones(3).to_sparse())
 
     class Sharded(torch.Tensor):  # type: ignore[misc, name-defined]
         def to_local(self) -> None: ...
 
     with pytest.raises(wc.EncodeError, match=r"DTensor.*tensor\.to_local\(\)"):
         wc.encode(torch.ones(3).as_subclass(Sharded))
+
+
+@pytest.mark.parametrize("scheme", ["nonzero | rice | raw", wc.Compressor("topk(0.5) | rice | raw"), "clt-k"])
+def test_sparse_tensors_of_torch_are_averaged(scheme: Any) -> None:
+    """So are those of a rank that passes the same tensor dense; NaN on one rank is NaN on all."""
+    torch = pytest.importorskip("torch")
+
+    def step(comm: Communicator, value: float) -> Array:
+        x = torch.zeros(3, 4)
+        x[comm.rank] = torch.tensor([1.0, 0, 3, value])
+        tensor = x if comm.rank else x.to_sparse(1)
+        if scheme == "clt-k":
+            return np.asarray(co.CLTk(1).allreduce(comm, tensor, nonfinite="propagate"))
+        chosen = copy.copy(scheme)
+        return np.asarray(co.allreduce(comm, tensor, chosen, nonfinite="propagate"))
+
+    expected = np.zeros((3, 4))
+    expected[:2] = [0.5, 0, 1.5, 2]
+    for mean in co.simulate(2, lambda comm: step(comm, 4)):
+        np.testing.assert_array_equal(mean, expected)
+    for mean in co.simulate(2, lambda comm: step(comm, float("nan") if comm.rank == 0 else 4)):
+        assert np.isnan(mean).all()

@@ -123,8 +123,8 @@ def test_what_has_no_union_is_refused_on_all_ranks(arguments: dict[str, Any], me
 
 def test_ranks_that_differ_hear_of_it() -> None:
     def step(comm: Communicator) -> str:
+        settings: Any = {"sparse": comm.rank == 1}
         with pytest.raises(co.CollectiveError, match="sparse results") as info:
-            settings: Any = {"sparse": comm.rank == 1}
             co.allreduce(comm, gradient(comm.rank), SCHEME, **settings)
         return info.value.reason
 

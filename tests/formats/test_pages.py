@@ -77,7 +77,9 @@ def test_examples_are_bytes_of_vectors(page: Path) -> None:
 
 def test_the_example_of_a_container() -> None:
     """Section 8 of SPEC.md shows every byte of a container."""
-    text = (FORMATS / "SPEC.md").read_text(encoding="utf-8").split("## 8. An example")[1].split("### Records")[0]
+    text = (
+        (FORMATS / "SPEC.md").read_text(encoding="utf-8").split("## 8. An example")[1].split("### Records")[0]
+    )
     rows = re.findall(r"^ {4,}(\d+)  ((?:[0-9A-F]{2} )*[0-9A-F]{2})(?:  .*)?$", text, re.MULTILINE)
     data = b""
     for offset, digits in rows:

@@ -68,7 +68,8 @@ def raised(path: Path) -> Iterator[tuple[str, str]]:
                 yield name, re.escape(code.value)
             elif isinstance(code, ast.JoinedStr):
                 parts = [
-                    re.escape(str(p.value)) if isinstance(p, ast.Constant) else "[a-z0-9-]+" for p in code.values
+                    re.escape(str(p.value)) if isinstance(p, ast.Constant) else "[a-z0-9-]+"
+                    for p in code.values
                 ]
                 yield name, "".join(parts)
 
@@ -87,7 +88,9 @@ def test_python_decoders_raise_registered_codes(package: str) -> None:
 def test_the_c_decoder_raises_registered_codes() -> None:
     text = (FORMATS / "c" / "wirecodec.h").read_text(encoding="utf-8")
     short = {"malformed": "Malformed", "invalid": "Invalid"}
-    found = {(short[kind], code) for kind, code in re.findall(r'wc_(malformed|invalid)\("([a-z0-9-]+)"\)', text)}
+    found = {
+        (short[kind], code) for kind, code in re.findall(r'wc_(malformed|invalid)\("([a-z0-9-]+)"\)', text)
+    }
     names = {kind.upper(): kind for kind in KINDS}
     for kind, code in re.findall(r'wc_refuse\(WC_([A-Z_]+), "([a-z0-9-]+)"\)', text):
         if code not in LOCAL["formats/c"]:

@@ -137,7 +137,8 @@ def examples() -> list[str]:
                     continue
                 stages: list[Any] = [None, wc.TopK(0.01), wc.Rice(), wc.Raw()]
                 stages[at] = part
-                found.append(str(wc.Scheme(*stages[1:], transform=stages[0])))
+                transform, select, index, coded = stages
+                found.append(str(wc.Scheme(select, index, coded, transform)))
     return found
 
 
@@ -149,7 +150,9 @@ def test_canonical_strings_follow_the_grammar() -> None:
         assert str(wc.Scheme.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["topk(0.01)", "topk(0.01) | rice", "a|b|c|d|e", "Topk|rice|raw", "a|b()c|d"])
+@pytest.mark.parametrize(
+    "text", ["topk(0.01)", "topk(0.01) | rice", "a|b|c|d|e", "Topk|rice|raw", "a|b()c|d"]
+)
 def test_other_texts_do_not(text: str) -> None:
     assert not is_scheme(text)
     with pytest.raises(wc.EncodeError):

@@ -165,6 +165,23 @@ def test_make_vectors_refuses_to_change(
     assert sorted(path.name for path in tmp_path.rglob("*.json")) == ["a.json", "c.json"]
     assert (tmp_path / "valid" / "rice" / "a.json").read_text() == "3\n"
     assert "removed bad/qsgd/b.json" in capsys.readouterr().out
+    assert make_vectors.main(["--release", "1.0"]) == 0
+    assert sorted(make_vectors.read_released()) == ["valid/rice/a.json", "valid/rice/c.json"]
+    added = {"valid/rice/a.json": "3\n", "valid/rice/c.json": "4\n", "valid/rice/d.json": "5\n"}
+    monkeypatch.setattr(make_vectors, "render_all", lambda: added)
+    assert make_vectors.main(["--release", "1.1"]) == 0
+    assert (tmp_path / "1.1.sha256").read_text().endswith("  valid/rice/d.json\n")
+    added["valid/rice/a.json"] = "6\n"
+    assert make_vectors.main(["--update"]) == 1
+    assert (tmp_path / "valid" / "rice" / "a.json").read_text() == "3\n"
+
+
+def test_released_vectors_are_frozen() -> None:
+    """No vector of 1.0 may change or disappear (SPEC section 9). Later versions add files."""
+    released = make_vectors.read_released()
+    assert len((make_vectors.VECTORS / "1.0.sha256").read_text().splitlines()) >= 2480
+    for name, digest in released.items():
+        assert make_vectors.hash_of((make_vectors.VECTORS / name).read_text(encoding="utf-8")) == digest, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)

@@ -93,9 +93,7 @@ class Target:
 
 
 LIBRARY_TARGET = Target(ROOT, "wirecodec", DECODING, library, True)
-REFERENCE_TARGET = Target(
-    REFERENCE, "formats.reference", REFERENCE_DECODING, conformance.reference, False
-)
+REFERENCE_TARGET = Target(REFERENCE, "formats.reference", REFERENCE_DECODING, conformance.reference, False)
 
 
 def list_trials(target: Target = LIBRARY_TARGET) -> Iterator[Trial]:
@@ -147,9 +145,7 @@ def list_functions(module: Any) -> Iterator[FunctionType]:
                 yield function
 
 
-def list_mutants(
-    ran: Container[CodeType] | None = None, target: Target = LIBRARY_TARGET
-) -> Iterator[Mutant]:
+def list_mutants(ran: Container[CodeType] | None = None, target: Target = LIBRARY_TARGET) -> Iterator[Mutant]:
     """Yield every mutant of the functions in ``ran``, or of all functions of the decoding side."""
     for file in sorted(target.root.rglob("*.py")):
         path = file.relative_to(target.root).as_posix()

@@ -66,11 +66,11 @@ def list_mutants(lines: Sequence[str]) -> Iterator[Mutant]:
                 if number >= 0:
                     text = line[: found.start()] + str(number) + line[found.end() :]
                     yield Mutant(at, text, f"{found[0]} -> {number}")
-        if found := REFUSAL.search(line):
-            yield Mutant(at, line[: found.start()] + ";" + line[found.end() :], "no refusal")
-        if found := CONDITION.search(line):
+        if refusal := REFUSAL.search(line):
+            yield Mutant(at, line[: refusal.start()] + ";" + line[refusal.end() :], "no refusal")
+        if condition := CONDITION.search(line):
             for value in "01":
-                text = line[: found.start(1)] + value + line[found.end(1) :]
+                text = line[: condition.start(1)] + value + line[condition.end(1) :]
                 yield Mutant(at, text, f"condition {value}")
 
 

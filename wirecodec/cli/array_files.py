@@ -1,4 +1,4 @@
-"""NumPy's files: the .npy and .npz that the command line reads and writes.
+"""Files of arrays: the command line reads and writes .npy and .npz, and reads .safetensors.
 
 The arrays of an .npz are members of a zip archive: the tensor ``a/b`` is the member ``a/b.npy``. Zip
 archives and ``numpy.load`` confuse some names, and programs that unpack archives use names as paths.
@@ -34,32 +34,36 @@ NAME_RULE = (
 """The rule of ``check_names``, for ``--help``."""
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
+_SAFETENSORS = b"{"
+"""Ninth byte: the first eight are the length of a header, which is a JSON object."""
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
 def load_arrays(file: FileArgument) -> dict[str, Any] | Array:
-    """Read the array of a .npy, or the arrays of an .npz by name.
+    """Read the array of a .npy, or the arrays of an .npz or a .safetensors by name.
 
     Args:
-        file: its first bytes determine which of the two it is.
+        file: its first bytes determine which of them it is. A .safetensors needs the package safetensors.
 
     Returns:
         The array of a .npy, or {name: array}.
 
     Raises:
-        ValueError: the file is neither of the two, is damaged, or has a name that is not allowed.
+        ValueError: the file is none of them, is damaged, or has a name that is not allowed.
         OSError: it cannot be read.
         MemoryError: its arrays do not fit into memory.
     """
     with name_file(file), open_input(file) as stream:
         seekable = stream if stream.seekable() else io.BytesIO(stream.read())
-        magic = seekable.read(6)
+        magic = seekable.read(9)
         seekable.seek(-len(magic), io.SEEK_CUR)
         if magic.startswith(MAGIC):
             raise ValueError("this is a container; wirecodec decode converts it to a .npy or .npz")
-        if not magic.startswith((_NPY, _ZIP)):
-            raise ValueError("the file is neither a .npy nor an .npz")
+        if not magic.startswith((_NPY, _ZIP)) and magic[8:] != _SAFETENSORS:
+            raise ValueError("the file is no .npy, .npz or .safetensors")
         try:
+            if magic[8:] == _SAFETENSORS and not magic.startswith((_NPY, _ZIP)):
+                return _load_safetensors(seekable)
             return _load_npz(seekable) if magic.startswith(_ZIP) else _load_npy(seekable)
         except (OSError, MemoryError):
             raise
@@ -95,6 +99,16 @@ def load_gradient(file: FileArgument) -> dict[str, Any]:
         if not any(tensor.size for tensor in tensors.values()):
             raise ValueError("the file holds no elements; there is nothing to measure")
     return tensors
+
+
+def _load_safetensors(file: BinaryIO) -> dict[str, Any]:
+    """Read all tensors of a .safetensors."""
+    try:
+        from safetensors.numpy import load
+    except ImportError:
+        raise ValueError("a .safetensors needs the package safetensors: pip install safetensors") from None
+    arrays: dict[str, Any] = load(file.read())
+    return arrays
 
 
 def _load_npy(file: BinaryIO) -> Array:

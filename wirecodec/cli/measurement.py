@@ -23,7 +23,7 @@ from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.container.inspect import inspect
 from wirecodec.cpu.encode import encode_selection, select_many
 from wirecodec.limits import UNLIMITED
-from wirecodec.pipeline import decode_add, decode_many
+from wirecodec.pipeline import decode_add, decode_many, sort_names
 from wirecodec.select.all import All
 from wirecodec.settings.scheme import Scheme
 from wirecodec.value.raw import Raw
@@ -143,7 +143,7 @@ class TimedScheme:
         Raises:
             EncodeError: the scheme cannot encode a tensor; names tensor and element.
         """
-        named = len(tensors) > 1
+        named, tensors = len(tensors) > 1, {name: tensors[name] for name in sort_names(tensors)}
         schemes = dict.fromkeys(tensors, scheme)
         selected = select_many(tensors, schemes, seed=0)
         blob = encode_selection(selected, seed=0, names=named)

@@ -21,6 +21,7 @@ from wirecodec.cpu.chunk import decode_chunk, element_type
 from wirecodec.cpu.chunk_store import ChunkStore, DecodedChunks
 from wirecodec.cpu.fuse import split_fused
 from wirecodec.cpu.guard import Guard
+from wirecodec.cpu.stream import clear
 from wirecodec.errors import WireError, number_of_container
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
@@ -171,7 +172,7 @@ def add(
         if chunks is None
     ]
     for target in targets if replace else ():
-        target.fill(0)
+        clear(target.reshape(-1))
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         if len(together) == len(containers) and add_batches(together, targets, scale):
             return

@@ -112,14 +112,17 @@ def concatenate(supports: Sequence[Support]) -> Support:
     starts = np.cumsum([0] + [s.size for s in supports])
     size = int(starts[-1])
     values = np.concatenate([s.values for s in supports])
+    steps = {s.step for s in supports}
+    step = steps.pop() if len(steps) == 1 else None
     if values.size == size:
-        return Support(None, values, size, (size,))
+        return Support(None, values, size, (size,), step=step)
     parts = [
         start + (np.arange(s.size) if s.indices is None else s.indices)
         for start, s in zip(starts[:-1], supports, strict=True)
     ]
     indices = np.concatenate(parts).astype(index_dtype(size))
-    return Support(indices, values, size, (size,), partial(_gather_concatenated, supports, starts))
+    source = partial(_gather_concatenated, supports, starts)
+    return Support(indices, values, size, (size,), source, step=step)
 
 
 def _gather_concatenated(supports: Sequence[Support], starts: Array, where: Array) -> Array:

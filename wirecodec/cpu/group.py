@@ -98,7 +98,12 @@ def select_group(members: Sequence[Member]) -> list[SelectedMember]:
     flat = Flat(read_only(sendable), (x.size,))
     try:
         support, state = choose(
-            flat, first.job.scheme, gradient=gradient, state=first.job.state, seed=first.job.seed
+            flat,
+            first.job.scheme,
+            gradient=gradient,
+            state=first.job.state,
+            seed=first.job.seed,
+            header=first.job.header,
         )
     except EncodeError as error:
         raise _at_member(error, members, starts) from None
@@ -155,10 +160,10 @@ def _split(support: Support, members: Sequence[Member], starts: Array) -> list[S
     for member, start, a, b in zip(members, starts.tolist(), edges, edges[1:], strict=False):
         values, size, shape = support.values[a:b], member.size, member.flat.shape
         if indices is None or b - a == size:
-            parts.append(Support(None, values, size, shape))
+            parts.append(Support(None, values, size, shape, step=support.step))
             continue
         local = (indices[a:b] - indices.dtype.type(start)).astype(index_dtype(size), copy=False)
-        parts.append(Support(local, values, size, shape, partial(_gather, support, start)))
+        parts.append(Support(local, values, size, shape, partial(_gather, support, start), step=support.step))
     return parts
 
 

@@ -17,8 +17,9 @@ import ml_dtypes
 import numpy as np
 
 from wirecodec.arrays import Array, read_only
+from wirecodec.cpu.stream import MIN_STREAMED, add_streamed, scatter_streamed, take
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selector, all_finite, require_finite
+from wirecodec.select.base import Selection, Selector, all_finite, require_finite
 from wirecodec.settings.feedback import ErrorFeedback
 
 __all__ = ["AccumulatedGradient", "SelectedValues"]
@@ -35,6 +36,7 @@ class AccumulatedGradient:
         x: (size,) their sum, float32 or float64; the gradient itself if that is the whole sum.
         finite: True if x is known to be finite.
         sent_dtype: type of the values that are sent, if it is not that of ``gradient``.
+        taken: the selection that was made with the sum, else None; x then has +0 at its elements.
     """
 
     rule: ErrorFeedback
@@ -43,6 +45,7 @@ class AccumulatedGradient:
     x: Array
     finite: bool = False
     sent_dtype: np.dtype[Any] | None = None
+    taken: Selection | None = None
 
     @classmethod
     def of(
@@ -78,17 +81,32 @@ class AccumulatedGradient:
 
     @classmethod
     def finite_of(
-        cls, rule: ErrorFeedback, gradient: Array, residual: Array | None, user: str
+        cls,
+        rule: ErrorFeedback,
+        gradient: Array,
+        residual: Array | None,
+        user: str,
+        out: Array | None = None,
+        selector: Any = None,
     ) -> AccumulatedGradient:
         """Add a residual to a gradient. Raises EncodeError if an element of the sum is not finite.
 
         Args:
             rule, gradient, residual: as for ``of``.
             user: the algorithm that needs finite elements, for the message.
+            out: memory for the sum, from ``arrays.aligned``, in the type of the residual, or None.
+            selector: the one whose ``top`` follows, or None; some select while they add.
         """
         if residual is not None and residual.size != gradient.size:
             raise EncodeError(f"{gradient.size} elements; the residual has {residual.size}")
-        total = cls.of(rule, gradient, residual)
+        if residual is None or out is None or residual.dtype != gradient.dtype:
+            total = cls.of(rule, gradient, residual)
+        elif rule.beta == 1 and (taken := _select_sum(selector, gradient, residual, out)) is not None:
+            return cls(rule, gradient, residual, out, finite=True, taken=taken)
+        elif add_streamed(gradient, residual, out):
+            return cls(rule, gradient, residual, out, finite=True)
+        else:
+            total = cls.of(rule, gradient, residual, out)
         require_finite(total.x, user)
         return cls(rule, gradient, residual, total.x, finite=True)
 
@@ -108,10 +126,16 @@ class AccumulatedGradient:
 
     def top(self, selector: Selector) -> Array | None:
         """Return the selector's indices into x, ascending; None for all."""
-        return selector.select(self.x).indices
+        return selector.select(self.x).indices if self.taken is None else self.taken.indices
 
     def select(self, indices: Array | None) -> SelectedValues:
-        """Select the elements at (k,) indices, or all."""
+        """Select the elements at (k,) indices, or all. Uses up x if that saves a pass."""
+        if self.taken is not None:
+            assert self.taken.values is not None
+            return SelectedValues(self, self.taken.indices, self.taken.values, self.x)
+        apart = self.x.dtype == self.gradient.dtype and not np.may_share_memory(self.x, self.gradient)
+        if indices is not None and apart and self.finite and self.rule.beta == 1:
+            return SelectedValues(self, indices, take(self.x, indices), self.x)  # x - x is +0
         return SelectedValues(self, indices, self.sendable(indices))
 
     def remainder(self, indices: Array | None, sent: Array) -> Array:
@@ -166,14 +190,18 @@ class SelectedValues:
         total: the accumulated gradient.
         indices: (k,) ascending, or None for all.
         values: (k,) or (size,) on the host, in the gradient's type.
+        left: the next residual if it is known already, else None.
     """
 
     total: AccumulatedGradient
     indices: Array | None
     values: Array
+    left: Array | None = None
 
     def remainder(self) -> Array:
         """Return the next residual (size,). Uses up the sum; ``values`` do not change."""
+        if self.left is not None:
+            return self.left
         return self.total.remainder(self.indices, self.values)
 
     def scatter(self, means: Array, out: Array | None = None) -> Array:
@@ -182,10 +210,20 @@ class SelectedValues:
             return means
         if out is None:
             out = np.zeros(self.total.gradient.size, self.total.gradient.dtype)
+        elif out.nbytes >= MIN_STREAMED:
+            scatter_streamed(out, self.indices, means)
+            return out
         else:
             out.fill(0)
         out[self.indices] = means
         return out
+
+
+def _select_sum(selector: Any, gradient: Array, residual: Array, out: Array) -> Selection | None:
+    """Add and select in one pass, if the selector can; return None, with any contents of ``out``, if not."""
+    select = getattr(selector, "select_sum", None)
+    found: Selection | None = select(gradient, residual, out) if select is not None else None
+    return found
 
 
 def _subtract_at(out: Array, indices: Array | None, sent: Array) -> None:

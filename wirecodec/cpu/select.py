@@ -15,6 +15,7 @@ import numpy as np
 from wirecodec.arrays import Array, Flat, as_flat, read_only
 from wirecodec.cpu.costs import CodecCosts, share_header
 from wirecodec.errors import EncodeError, LimitExceeded
+from wirecodec.frameworks import as_sparse
 from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.nonzero import NonZero
@@ -29,23 +30,33 @@ def select(tensor: Any, scheme: Scheme, *, seed: int = 0, header: int = 0, tag: 
     """Select elements of a tensor, or coefficients of its transform, with their values.
 
     Args:
-        tensor: an array or a SparseTensor.
+        tensor: an array, a SparseTensor, or a sparse tensor of a framework.
         scheme: its transform and selector are applied.
         seed: seed of the selection.
         header: bytes of the container's header that count for this tensor; 0 if it is alone in it.
         tag: the container's, if the tensor is alone.
     """
+    tensor = as_sparse(tensor)
     if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero) and not scheme.transform:
         return _select_stored(tensor, scheme.select)
-    flat = dense(tensor)
+    flat = dense(tensor, scheme)
     header = header or share_header({"": flat}, {"": scheme}, tag, names=False)
     return choose(flat, scheme, seed=seed, header=header)[0]
 
 
-def dense(tensor: Any) -> Flat:
-    """Convert an array, or a SparseTensor with its zeros, to a flat array. Raises EncodeError."""
+def dense(tensor: Any, scheme: Scheme | None = None) -> Flat:
+    """Convert an array, or a sparse tensor with its zeros, to a flat array.
+
+    Raises EncodeError, also for a sparse tensor if the scheme has a transform.
+    """
+    tensor = as_sparse(tensor)
     if not isinstance(tensor, SparseTensor):
         return as_flat(tensor)
+    if scheme is not None and scheme.transform is not None and not tensor.is_full:
+        raise EncodeError(
+            f"the tensor is sparse, and {scheme.transform.name} spreads its elements over all coefficients;"
+            " use a scheme without a transform, or pass tensor.to_dense()"
+        )
     try:
         return as_flat(tensor.to_dense())
     except LimitExceeded as error:

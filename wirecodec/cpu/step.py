@@ -123,7 +123,7 @@ def _select_others(
     jobs: dict[int, TensorJob] = {}
     for key in find_others(len(names), [batch.selected for batch in batches]):
         try:
-            flats[key] = flat = dense(arrays[key])
+            flats[key] = flat = dense(arrays[key], wanted.jobs.schemes[names[key]])
             if shapes[key] is not None:
                 flats[key] = flat = Flat(flat.data, shapes[key])
             held = wanted.hold_zeros and is_zero(flat.data)

@@ -37,7 +37,9 @@ class AdaComp:
     With ``factor=1``, H is G, and the maximum of each bin is sent: the paper's baseline Local Selection.
 
     Source: Chen et al., AdaComp, AAAI 2018, Algorithm 2. The paper takes a factor of 1.5 to 3, bins of 50 for
-    convolutions and of 500 for other layers; a Compressor takes one scheme per layer. Two cases that the paper leaves open: a bin of zeros
+    convolutions and of 500 for other layers; a Compressor takes one scheme per layer.
+
+    Two cases that the paper leaves open: a bin of zeros
     sends nothing, and an element with G = 0 is not sent because it has no sign.
 
     Args:

@@ -67,7 +67,7 @@ def _of_preset(name: str) -> Recipe:
     if name in ("qsgd", "terngrad"):
         return Recipe(scheme, None, None, source)
     if name == "fft":
-        return Recipe(scheme, None, None, source + "; without error accumulation")
+        return Recipe(scheme, None, None, source)
     if name == "adacomp":
         return Recipe(scheme, _KEPT, None, source)
     return Recipe(scheme, _KEPT, None, source)

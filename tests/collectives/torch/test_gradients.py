@@ -71,12 +71,38 @@ def test_nan_on_one_rank_is_nan_on_all() -> None:
     assert co.simulate(2, train) == [True, True]
 
 
-def test_a_sparse_gradient_is_an_error_on_all_ranks() -> None:
+@pytest.mark.parametrize("method", ["topk(0.1) | rice | raw", "clt-k"])
+def test_sparse_gradients_stay_sparse_and_nothing_is_lost(method: str) -> None:
+    def train(comm: Communicator) -> tuple[Array, Array, Array]:
+        compressor = co.CLTk(0.1) if method == "clt-k" else wc.Compressor(method)
+        embedding = torch.nn.Embedding(8, 5, sparse=True)
+        came_in, delivered = np.zeros((8, 5)), np.zeros((8, 5))
+        for step in range(5):
+            embedding.zero_grad()
+            values = 2 * torch.randint(-9, 9, (2, 5), generator=torch.Generator().manual_seed(step))
+            (embedding(torch.tensor([step, 2 + comm.rank])) * values).sum().backward()
+            came_in += embedding.weight.grad.to_dense().numpy()
+            co.average_gradients(comm, embedding.named_parameters(), compressor)
+            assert embedding.weight.grad.is_sparse
+            assert len(embedding.weight.grad.coalesce().values()) < 8
+            delivered += 2 * embedding.weight.grad.to_dense().numpy()
+        kept = compressor.residual("weight")
+        assert kept is not None
+        return came_in, kept.reshape(8, 5), delivered
+
+    results = co.simulate(2, train)
+    np.testing.assert_array_equal(results[0][2], results[1][2])
+    np.testing.assert_array_equal(
+        sum(kept for _, kept, _ in results) + results[0][2], sum(came_in for came_in, _, _ in results)
+    )
+
+
+def test_a_sparse_gradient_under_a_transform_is_an_error_on_all_ranks() -> None:
     def train(comm: Communicator) -> str:
         named = parameters()
-        named["used"].grad = torch.ones(4, 5).to_sparse() if comm.rank else torch.ones(4, 5)
-        with pytest.raises(co.CollectiveError, match="create it with sparse=False") as info:
-            co.average_gradients(comm, named.items(), wc.Compressor())
+        named["used"].grad = torch.eye(4, 5).to_sparse() if comm.rank else torch.ones(4, 5)
+        with pytest.raises(co.CollectiveError, match="use a scheme without a transform") as info:
+            co.average_gradients(comm, named.items(), wc.Compressor("dct | topk(0.1) | rice | raw"))
         return str(info.value)
 
     assert len(set(co.simulate(2, train))) == 1
@@ -96,9 +122,18 @@ def advice(call):
         return f"{type(error).__name__}: {error}"
 
 def train_sparse():
+    # The mean of the rows that the ranks used, then an error in them, then the mean again.
     ddp = DDP(embedding)
-    ddp.register_comm_hook(None, co.torch_hook(wc.Compressor(topk), comm, embedding.named_parameters()))
-    ddp(torch.tensor([1, 2])).sum().backward()
+    fifth = wc.Compressor("topk(0.2) | rice | raw")
+    hook = co.torch_hook(fifth, comm, embedding.named_parameters(), nonfinite="raise")
+    ddp.register_comm_hook(None, hook)
+    found = []
+    for value in (2.0, float("nan") if rank else 2.0, 4.0):
+        ddp.zero_grad()
+        text = advice(lambda: (value * ddp(torch.tensor([1, 2 + rank]))).sum().backward())
+        assert embedding.weight.grad.is_sparse
+        found.append(text and "tensor 'weight'" in text or embedding.weight.grad.to_dense()[:, 0].tolist())
+    return found
 
 def train_with_a_group():
     ddp = DDP(model)
@@ -114,7 +149,7 @@ print(json.dumps([
     advice(lambda: co.torch_hook({"*": topk}, comm, named)),
     advice(lambda: co.torch_hook(None, comm, named)),
     advice(lambda: co.torch_hook(compressor, None, named)),
-    advice(train_sparse),
+    train_sparse(),
     train_with_a_group(),
 ]))
 """
@@ -129,8 +164,8 @@ def test_wrong_arguments_say_what_to_write() -> None:
         "pass wc.Compressor(scheme)",
         "pass a wirecodec.Compressor or a collectives.CLTk",
         "TypeError: NoneType is not a communicator",
-        "create it with sparse=False",
     ]
-    for *found, step in run(2, HOOK):
+    for *found, sparse, step in run(2, HOOK):
+        assert sparse == [[0, 2, 1, 1, *[0] * 6], True, [0, 4, 2, 2, *[0] * 6]]
         assert all(part in text for part, text in zip(expected, found, strict=True)), found
         assert step == 1

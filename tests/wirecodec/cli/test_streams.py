@@ -85,7 +85,7 @@ def test_pages_of_standard_input(run: Run) -> None:
 def test_errors_of_standard_input_name_it(run: Run) -> None:
     assert run(b"x" * 99, "inspect", "-")[2].startswith("wirecodec: standard input: magic: ")
     assert run(b"x" * 99, "stats", "-")[2] == (
-        "wirecodec: standard input: the file is neither a .npy nor an .npz\n"
+        "wirecodec: standard input: the file is no .npy, .npz or .safetensors\n"
     )
     assert run(b"x" * 99, "verify", "-")[:2][0] == 1
 

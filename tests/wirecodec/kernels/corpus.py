@@ -24,8 +24,10 @@ import wirecodec as wc
 import wirecodec.kernels.cpu
 from tests.wirecodec.container.long_extensions import LONG, RECORDS, ROWS, with_records, with_rows
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
-from wirecodec.arrays import bits_of, read_only
+from wirecodec.arrays import aligned, bits_of, read_only
+from wirecodec.cpu import stream
 from wirecodec.cpu.tensor_step import MIN_FUSED_SIZE
+from wirecodec.cpu.union import sum_sparse
 from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix
@@ -258,6 +260,31 @@ def run_many(sink: Sink) -> None:
             sink(compressor.residual("w"))
 
 
+def run_streams(sink: Sink) -> None:
+    """Add, take, scatter and clear past the caches, and sum over unions."""
+    rng = np.random.default_rng(8)
+    for dtype in DTYPES[::3]:
+        for size in (1, 63, 64, 65, 1023, 1025, 5000, 2**14 + 3):
+            a, b = (rng.laplace(size=size).astype(dtype) for _ in range(2))
+            total = aligned(size, dtype)
+            sink(str(stream.add_streamed(a, b, total)))
+            where = np.sort(rng.choice(size, 1 + size // 10, replace=False)).astype(np.int32)
+            values = stream.take(total, where)
+            sink(values)
+            sink(total)
+            for first in (0, 1):
+                out = np.ones(size, dtype)[first:]
+                kept = where[where < out.size]
+                stream.scatter_streamed(out, kept, values[: kept.size])
+                sink(out)
+            parts = [wc.SparseTensor(where, values, size), wc.SparseTensor(where[::2], values[::2], size)]
+            for found in sum_sparse(parts, dtype):
+                sink("all" if found is None else found)
+    large = np.ones(stream.MIN_STREAMED + 3, np.uint8)
+    stream.clear(large)
+    sink(large)
+
+
 @contextlib.contextmanager
 def shared_out(count: int) -> Iterator[None]:
     """Share small arrays out among ``count`` threads."""
@@ -278,7 +305,7 @@ def run() -> str:
         digest.update(found.encode() if isinstance(found, str) else np.ascontiguousarray(found).tobytes())
 
     sections = (run_index_codecs, run_value_codecs, run_long_values, run_refusals, run_long_extensions)
-    for part in (*sections, run_selectors, run_transforms, run_steps, run_many):
+    for part in (*sections, run_selectors, run_transforms, run_steps, run_many, run_streams):
         part(sink)
     with shared_out(3):
         for part in (run_selectors, run_steps):

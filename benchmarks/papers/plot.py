@@ -1,0 +1,220 @@
+"""Pictures of the page, one per paper and one of SIDCo's fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from benchmarks.common.inputs import DENSITIES
+from benchmarks.papers import adacomp, deepreduce, fft, scalecom, sidco
+from wirecodec.cli.cost_model import published_min_ratio
+
+__all__ = ["draw_all"]
+
+WINDOW = 50
+"""Steps of the running average in Figure 9."""
+
+
+def draw_all(
+    folder: Path,
+    sidco_result: sidco.Result,
+    deepreduce_result: deepreduce.Result,
+    fft_result: fft.Result,
+    scalecom_result: scalecom.Result,
+    adacomp_result: adacomp.Result,
+) -> None:
+    """Draw every picture into a folder."""
+    mpl.use("Agg")
+    _draw_counts(folder / "papers_sidco.png", sidco_result)
+    _draw_fits(folder / "papers_sidco_fits.png", sidco_result)
+    _draw_deepreduce(folder / "papers_deepreduce.png", deepreduce_result)
+    _draw_fft(folder / "papers_fft.png", fft_result)
+    _draw_scalecom(folder / "papers_scalecom.png", scalecom_result)
+    _draw_adacomp(folder / "papers_adacomp.png", adacomp_result)
+
+
+@contextmanager
+def _figure(path: Path, rows: int, columns: int, title: str, height: float = 4.2) -> Iterator[Any]:
+    """Open a figure with rows × columns panels; save and close it after the block."""
+    import matplotlib.pyplot as plt
+
+    fig, axes = plt.subplots(rows, columns, figsize=(4.6 * columns, height * rows), layout="constrained")
+    fig.suptitle(title)
+    yield np.ravel(axes)
+    for axis in np.ravel(axes):
+        axis.spines[["top", "right"]].set_visible(False)
+    fig.savefig(path, dpi=80)
+    plt.close(fig)
+
+
+def _smooth(x: Any, window: int = WINDOW) -> Any:
+    """Return the running average over the last ``window`` numbers."""
+    total = np.concatenate([[0.0], np.cumsum(x)])
+    end = np.arange(1, len(x) + 1)
+    begin = np.maximum(end - window, 0)
+    return (total[end] - total[begin]) / (end - begin)
+
+
+def _draw_counts(path: Path, found: sidco.Result) -> None:
+    title = "SIDCo, Figures 1c, 3c and 9: k̂/k over a training, mean with 90 % interval and running average"
+    with _figure(path, 2, len(DENSITIES), title) as axes:
+        for panel, density in enumerate(DENSITIES):
+            counts = [count for count in found.counts if count.density == density]
+            bars, lines = axes[panel], axes[panel + len(DENSITIES)]
+            for place, count in enumerate(counts):
+                low, high = np.maximum(count.interval, 1e-2)
+                mean = max(float(count.ratios.mean()), 1e-2)
+                bars.bar(place, mean, color=f"C{place}", width=0.7)
+                bars.plot([place, place], [low, high], color="#333333")
+                lines.plot(np.maximum(_smooth(count.ratios), 1e-2), color=f"C{place}", label=count.name)
+            bars.set_xticks(range(len(counts)), [count.name for count in counts], rotation=60, ha="right")
+            bars.set_title(f"density {density:g}")
+            lines.set_xlabel("step")
+            for axis in (bars, lines):
+                axis.set_yscale("log")
+                axis.axhline(1, color="#999999", linewidth=0.8, zorder=0)
+                axis.set_ylabel("k̂/k")
+        axes[-1].legend(frameon=False, fontsize=7, ncols=2)
+
+
+def _draw_fits(path: Path, found: sidco.Result) -> None:
+    title = "SIDCo, Figures 2, 7 and 8: densities, distribution functions, sorted magnitudes, errors"
+    colours = ("#D55E00", "#009E73", "#0072B2")
+    with _figure(path, 3, 4, title, 3.4) as axes:
+        for column, fit in enumerate(found.fits):
+            density, cdf, decay = axes[column], axes[4 + column], axes[8 + column]
+            stats, middle = fit.stats, (fit.sidco.edges[1:] + fit.sidco.edges[:-1]) / 2
+            density.stairs(fit.sidco.density, fit.sidco.edges, fill=True, color="#BBBBBB", label="measured")
+            cdf.semilogx(stats.magnitudes, 1 - stats.ranks / stats.nonzero, color="#333333", linewidth=2)
+            for colour, quality in zip(colours, fit.sidco.quality, strict=True):
+                density.plot(middle, quality.density, color=colour, label=quality.name)
+                cdf.semilogx(stats.magnitudes, 1 - quality.survival, color=colour)
+            seen = fit.sidco.density[fit.sidco.density > 0]
+            density.set_yscale("log")
+            density.set_ylim(seen.min() / 3, seen.max() * 3)
+            density.set_title(f"{'with' if fit.feedback else 'without'} feedback, step {fit.step}")
+            cdf.set_xlim(left=stats.magnitudes[0] * 1e-5)
+            norm = stats.magnitudes[0]
+            decay.loglog(stats.ranks, stats.magnitudes / norm, color="#333333", label="magnitude of rank")
+            bound = stats.magnitude_factor * stats.ranks**-stats.decay / norm
+            decay.loglog(stats.ranks, bound, "--", color="#999999", label=f"c1·rank^-{stats.decay:.2f}")
+            decay.loglog(
+                stats.ranks, np.maximum(stats.errors, 1e-6), color="#0072B2", label="error after rank"
+            )
+            decay.set_ylim(1e-4, 10)
+            decay.legend(frameon=False, fontsize=7)
+        axes[0].legend(frameon=False, fontsize=7)
+
+
+def _draw_deepreduce(path: Path, found: deepreduce.Result) -> None:
+    with _figure(path, 1, 3, "DeepReduce, Figures 6 and 5") as axes:
+        for colour, policy in zip(("C0", "C1", "C2"), ("P0", "P1", "P2"), strict=True):
+            points = [point for point in found.points if point.policy == policy]
+            rates = [point.rate for point in points]
+            axes[0].semilogx(rates, [p.kept for p in points], color=colour, marker="o", label=policy)
+            axes[1].loglog(rates, [p.volume for p in points], color=colour, marker="o", label=policy)
+            refused = [p for p in points if p.refused]
+            axes[0].plot([p.rate for p in refused], [p.kept for p in refused], "x", color="#333333", zorder=3)
+        axes[0].plot([], [], "x", color="#333333", label="refused by readers")
+        axes[0].set_ylabel("selected elements that arrive")
+        axes[1].set_ylabel("bytes, relative to 8 per selected element")
+        axes[1].axhline(1, color="#999999", linewidth=0.8)
+        axes[2].plot(found.sorted_values, color="#333333", linewidth=3, label="sorted values")
+        axes[2].plot(found.fitted, color="C1", linewidth=1, label="8 pieces")
+        axes[2].set_xlabel("rank")
+        for axis in axes[:2]:
+            axis.set_xlabel("false-positive rate")
+        for axis in axes:
+            axis.legend(frameon=False, fontsize=8)
+
+
+def _draw_fft(path: Path, found: fft.Result) -> None:
+    with _figure(path, 2, 3, "FFT paper, Figures 7, 9, 6, 10 and 12") as axes:
+        for axis, (name, numbers) in zip(axes, found.numbers.items(), strict=False):
+            axis.hist(numbers, bins=61, color="#0072B2")
+            axis.set_title(f"{name}: {numbers.size} numbers of 8 bits")
+            axis.set_xlabel("value")
+        ratios = [1 / (1 - theta) for theta, *_ in found.status]
+        axes[3].semilogx(ratios, [share for _, share, *_ in found.status], marker="o")
+        axes[3].set_xlabel("coefficients per coefficient sent")
+        axes[3].set_ylabel("bitmap's part of the bytes")
+        for throughput in fft.THROUGHPUTS:
+            rates = fft.FIXED | {"packing": 34e9, "selection": throughput * 1e9}
+            least = [published_min_ratio(bandwidth / 8 * 1e9, **rates) for bandwidth in fft.BANDWIDTHS]
+            axes[4].loglog(fft.BANDWIDTHS, least, label=f"T_s = {throughput} GB/s")
+        axes[4].set_ylim(1, 100)
+        axes[4].set_xlabel("T_comm, Gbit/s")
+        axes[4].set_ylabel("least ratio k that pays")
+        axes[4].legend(frameon=False, fontsize=8)
+        axes[5].plot(np.arange(1, len(found.alphas) + 1), found.alphas)
+        axes[5].set_ylim(0, 1.05)
+        axes[5].set_xlabel("step")
+        axes[5].set_ylabel("α of Assumption 3.2")
+
+
+def _draw_scalecom(path: Path, found: scalecom.Result) -> None:
+    with _figure(path, 2, 3, "ScaleCom, Figures 2, 3, 1b and 6") as axes:
+        for run in found.runs:
+            axes[0].plot(run.steps, run.distances, label=run.name)
+            axes[1].plot(run.steps, run.hamming, label=run.name)
+        axes[0].set_ylabel("cosine distance of the residuals")
+        axes[1].set_ylabel("d/k of the next leader")
+        for axis in axes[:2]:
+            axis.set_xlabel("step")
+            axis.legend(frameon=False, fontsize=7)
+        for axis, run in ((axes[2], found.runs[1]), (axes[3], found.runs[-1])):
+            histogram = run.last.histogram
+            assert histogram is not None
+            for counts, colour, label in (
+                (histogram.all, "#BBBBBB", "all"),
+                (histogram.selected[0], "#D55E00", "top k of rank 0"),
+                (histogram.top, "#333333", "true top k"),
+            ):
+                axis.stairs(
+                    np.maximum(counts, 0.5), histogram.edges, color=colour, label=label, linewidth=1.5
+                )
+            axis.set(xscale="log", yscale="log", xlabel="relative magnitude of the mean", title=run.name)
+            axis.set_xlim(left=1e-5)
+            axis.legend(frameon=False, fontsize=7)
+        for method, colour in zip(scalecom.METHODS, ("#999999", "#D55E00", "#0072B2"), strict=True):
+            times = [scalecom.compute_shares(n, 8, 100, method) for n in scalecom.WORKERS]
+            axes[4].loglog(scalecom.WORKERS, [1e3 * t for _, t in times], color=colour, label=method)
+            for panel, minibatch in enumerate(scalecom.MINIBATCHES):
+                place = panel * 4 + scalecom.METHODS.index(method)
+                computing, sending = scalecom.compute_shares(64, minibatch, 100, method)
+                whole = sum(scalecom.compute_shares(64, minibatch, 100, "dense"))
+                axes[5].bar(place, computing / whole, color="#CCCCCC")
+                axes[5].bar(place, sending / whole, bottom=computing / whole, color=colour)
+        axes[4].set(xlabel="workers", ylabel="communication per step, ms", title="8 images per worker")
+        axes[4].legend(frameon=False, fontsize=8)
+        axes[5].set_xticks([0, 1, 2, 4, 5, 6], scalecom.METHODS * 2, rotation=45)
+        axes[5].set_title("64 workers, 8 and 32 images, 100 TFLOPs")
+        axes[5].set_ylabel("time, relative to dense")
+
+
+def _draw_adacomp(path: Path, found: adacomp.Result) -> None:
+    colours = {"AdaComp": "#0072B2", "Local Selection": "#D55E00", "Dryden": "#009E73"}
+    with _figure(path, 1, 3, "AdaComp, Figures 4, 5 and 6") as axes:
+        for method, colour in colours.items():
+            runs = [run for run in found.runs if run.method == method]
+            axes[0].semilogx(
+                [r.rate for r in runs], [r.error for r in runs], "o-", color=colour, label=method
+            )
+            for dash, run in zip((":", "-.", "--", "-"), runs, strict=True):
+                label = f"{method}, {run.bin}" if run is runs[-1] else None
+                axes[1].semilogy(np.maximum(run.residuals, 1e-8), color=colour, linestyle=dash, label=label)
+            if method != "Dryden":
+                reach = np.abs(runs[-1].last_residual)
+                bins = np.geomspace(1e-4, max(float(reach.max()), 1e-3), 60)
+                axes[2].hist(reach, bins, histtype="step", color=colour, label=f"{method}, {runs[-1].bin}")
+        axes[0].axhline(found.baseline, color="#999999", label="dense")
+        axes[0].set(xlabel="compression rate", ylabel="test error")
+        axes[1].set(xlabel="step", ylabel="95th percentile of |residual|")
+        axes[2].set(xscale="log", yscale="log", xlabel="|residual| after the last step", ylabel="elements")
+        for axis in axes:
+            axis.legend(frameon=False, fontsize=7)

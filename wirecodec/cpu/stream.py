@@ -1,0 +1,68 @@
+"""Passes over large arrays on the host that bypass the caches; see ``wirecodec.kernels.cpu.stream``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.select.base import INFINITY_BITS
+
+__all__ = ["MIN_STREAMED", "add_streamed", "clear", "scatter_streamed", "take"]
+
+LINE = 64
+MIN_STREAMED = 2**20
+"""Bytes below which an array stays in the caches, so ordinary stores are faster."""
+
+
+def add_streamed(a: Array, b: Array, out: Array) -> bool:
+    """Compute out = a + b if all sums are finite; else return False, with undefined contents of ``out``.
+
+    Args:
+        a, b: (n,) float32 or float64, of one type.
+        out: (n,) of that type, from ``arrays.aligned``.
+    """
+    from wirecodec.kernels.cpu import stream
+
+    return bool(
+        stream.add_streamed(
+            read_only(bits_of(a)), read_only(bits_of(b)), bits_of(out), INFINITY_BITS[a.dtype]
+        )
+    )
+
+
+def clear(array: Array) -> None:
+    """Set all elements of a flat, contiguous array to +0."""
+    if array.nbytes < MIN_STREAMED:
+        array.fill(0)
+        return
+    from wirecodec.kernels.cpu import stream
+
+    octets = array.view(np.uint8)
+    first = _count_unaligned(array)
+    stop = first + (octets.size - first) // LINE * LINE
+    octets[:first] = 0
+    octets[stop:] = 0
+    stream.clear(octets[first:stop].view(np.uint64))
+
+
+def take(x: Array, indices: Array) -> Array:
+    """Return the elements at (k,) unique indices, and set them to +0."""
+    from wirecodec.kernels.cpu import stream
+
+    values = np.empty(indices.size, x.dtype)
+    stream.take(bits_of(x), read_only(indices.view(f"u{indices.itemsize}")), bits_of(values))
+    return values
+
+
+def scatter_streamed(out: Array, indices: Array, values: Array) -> None:
+    """Set an array to +0, but to (k,) values of its type at ascending, unique indices."""
+    from wirecodec.kernels.cpu import stream
+
+    first = _count_unaligned(out) // out.itemsize
+    where = read_only(indices.view(f"u{indices.itemsize}"))
+    stream.scatter(bits_of(out), first, where, read_only(bits_of(values)))
+
+
+def _count_unaligned(array: Array) -> int:
+    """Return the number of bytes before the first cache line that begins in an array."""
+    return int(-array.__array_interface__["data"][0] % LINE)
