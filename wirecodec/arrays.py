@@ -85,11 +85,14 @@ class DeviceFlat:
 
 
 def dtype_named(dtype: Any) -> np.dtype[Any]:
-    """Return the element type of a dtype or its name, which may be "bfloat16" or a torch dtype.
+    """Return the element type of a dtype or its name, which may be of torch or TensorFlow.
 
     Raises EncodeError for any other type.
     """
-    name = str(dtype).rpartition(".")[2] if type(dtype).__module__ == "torch" else dtype
+    module = type(dtype).__module__.partition(".")[0]
+    name = str(dtype).rpartition(".")[2] if module == "torch" else dtype
+    if module == "tensorflow":
+        name = dtype.name
     if name is None:
         raise EncodeError("dtype is None; it must be float32, float16, bfloat16 or float64")
     try:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, any_on_gpu, on_gpu
+from wirecodec.compressor.budgets import fit_budgets
 from wirecodec.compressor.prepared import Prepared
 from wirecodec.compressor.saved_state import read_state
 from wirecodec.compressor.settings import Settings
@@ -55,6 +56,9 @@ class Compressor:
         schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
             ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
+        bytes_per_step: bytes of a step's container; None for no limit. It scales the bits of all ``budget``
+            selectors by one factor. If ``scheme`` is None, it is ``budget(1) | rice | error-bounded`` for all
+            tensors as a group.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
@@ -78,11 +82,12 @@ class Compressor:
         schedule: Schedule | None = None,
         clip: float | None = None,
         scope: Literal["tensor", "group"] = "tensor",
+        bytes_per_step: int | None = None,
         seed: int = 0,
         names: bool = True,
         fuse: int = 0,
     ) -> None:
-        self._settings = Settings.of(scheme, feedback, schedule, clip, scope)
+        self._settings = Settings.of(scheme, feedback, schedule, clip, scope, bytes_per_step)
         self._seed = as_seed(seed)
         self._names = names
         self._fuse = fuse
@@ -132,6 +137,11 @@ class Compressor:
     def clip(self) -> float | None:
         """Largest norm of all gradients together, or None."""
         return self._settings.clip
+
+    @property
+    def bytes_per_step(self) -> int | None:
+        """Bytes of a step's container, or None."""
+        return self._settings.bytes_per_step
 
     @property
     def signature(self) -> str:
@@ -207,11 +217,13 @@ class Compressor:
     def _make_jobs(self, tensors: Mapping[str, Any], state: State, *, on_device: bool) -> TensorJobs:
         """Collect the settings and the state of all tensors for this step. Raises EncodeError."""
         schemes = self._settings.schemes_at(tensors, state.step)
+        header = share_header(tensors, schemes, b"", names=self._names)
+        if self._settings.bytes_per_step is not None:
+            schemes = fit_budgets(schemes, tensors, self._settings.bytes_per_step, header)
         rules = self._settings.rules_of(tensors, schemes, state.residuals)
         corrects = self._settings.has_momentum
         momenta = state.momenta if corrects else {}
         seed = mix(self._seed, state.step)  # without the rank: random selectors agree on all ranks
-        header = share_header(tensors, schemes, b"", names=self._names)
         jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, header, momenta=momenta)
         groups = self._settings.groups_of(tensors, schemes)
         if on_device:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wirecodec.errors import EncodeError
+from wirecodec.select.budget import Budget
 from wirecodec.settings.feedback import (
     Feedback,
     FeedbackLike,
@@ -19,9 +20,13 @@ from wirecodec.settings.rules import Key, find_matches, key_text
 from wirecodec.settings.schedule import Schedule
 from wirecodec.settings.scheduling import check_schedule, schedule_text, scheme_at
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for, schemes_for, sends_all
-from wirecodec.validation import as_real
+from wirecodec.validation import as_integer, as_real
 
 __all__ = ["Settings"]
+
+
+_SPEND_ALL = "budget(bits=1) | rice | error-bounded"
+"""Scheme of a Compressor that is told only its bytes per step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +39,7 @@ class Settings:
         schedule: function of the step and the tensor's own ratio, or None.
         clip: largest norm of all gradients together, or None.
         scope: "tensor" or "group".
+        bytes_per_step: bytes of a step's container, or None.
     """
 
     schemes: Scheme | Mapping[Key, Scheme]
@@ -41,6 +47,7 @@ class Settings:
     schedule: Schedule | None
     clip: float | None
     scope: str = "tensor"
+    bytes_per_step: int | None = None
 
     @classmethod
     def of(
@@ -50,8 +57,12 @@ class Settings:
         schedule: Schedule | None,
         clip: float | None,
         scope: str,
+        bytes_per_step: int | None,
     ) -> Settings:
         """Check the arguments of a Compressor. Raises EncodeError."""
+        if bytes_per_step is not None:
+            bytes_per_step = as_integer(bytes_per_step, "bytes_per_step")
+            scheme, scope = (_SPEND_ALL, "group") if scheme is None else (scheme, scope)
         schemes: Scheme | Mapping[Key, Scheme] = (
             {key: as_scheme(one) for key, one in scheme.items()}
             if isinstance(scheme, Mapping)
@@ -62,7 +73,12 @@ class Settings:
             raise EncodeError(f"clip is {clip!r}; it must be above 0, or None")
         listed = [schemes] if isinstance(schemes, Scheme) else schemes.values()
         _check_scope(scope, listed)
-        return cls(schemes, as_feedback(feedback), check_schedule(schedule, listed), bound, scope)
+        if bytes_per_step is not None and not any(isinstance(one.select, Budget) for one in listed):
+            raise EncodeError(
+                "bytes_per_step needs a scheme with a budget, such as 'budget(bits=1) | rice | error-bounded'"
+            )
+        checked = check_schedule(schedule, listed)
+        return cls(schemes, as_feedback(feedback), checked, bound, scope, bytes_per_step)
 
     def __str__(self) -> str:
         schemes = "; ".join(f"{key_text(key)}: {scheme}" for key, scheme in self.scheme_map.items())
@@ -70,7 +86,8 @@ class Settings:
         if isinstance(rules, Mapping):
             rules = {key_text(key): one for key, one in rules.items()}
         schedule = schedule_text(self.schedule)
-        return f"{schemes}; feedback {rules}; schedule {schedule}; clip {self.clip}; scope {self.scope}"
+        text = f"{schemes}; feedback {rules}; schedule {schedule}; clip {self.clip}; scope {self.scope}"
+        return text if self.bytes_per_step is None else f"{text}; bytes per step {self.bytes_per_step}"
 
     @property
     def scheme_map(self) -> dict[Key, Scheme]:
@@ -91,7 +108,7 @@ class Settings:
 
     def with_schedule(self, schedule: Schedule | None) -> Settings:
         """Return these settings with another schedule."""
-        return Settings(self.schemes, self.feedback, schedule, self.clip, self.scope)
+        return replace(self, schedule=schedule)
 
     def schemes_at(self, tensors: Mapping[str, Any], step: int) -> dict[str, Scheme]:
         """Return the scheme of each of {name: tensor} at a step, with the schedule's ratio.

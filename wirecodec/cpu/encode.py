@@ -20,6 +20,7 @@ from wirecodec.cpu.costs import share_header
 from wirecodec.cpu.fuse import concatenate, make_entries
 from wirecodec.cpu.select import select
 from wirecodec.errors import EncodeError
+from wirecodec.frameworks import as_sparse
 from wirecodec.prng import mix
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
@@ -112,7 +113,7 @@ def describe_tensors(tensors: Sequence[Any]) -> tuple[list[Any], list[Any], Arra
         return list(tensors), [x.shape for x in tensors], columns
     arrays, shapes = list(tensors), [getattr(x, "shape", None) for x in tensors]
     for key in np.flatnonzero(columns.kinds < 0).tolist():
-        if not isinstance(tensors[key], SparseTensor):
+        if not isinstance(as_sparse(tensors[key]), SparseTensor):
             with contextlib.suppress(EncodeError):
                 flat = as_flat(tensors[key])
                 arrays[key], shapes[key] = flat.data, flat.shape

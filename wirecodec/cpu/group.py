@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from wirecodec.arrays import Array, Flat, aligned, read_only
+from wirecodec.cpu.costs import group_bytes
 from wirecodec.cpu.momentum import Addend
 from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.cpu.select import choose
@@ -103,7 +104,7 @@ def select_group(members: Sequence[Member]) -> list[SelectedMember]:
             gradient=gradient,
             state=first.job.state,
             seed=first.job.seed,
-            header=first.job.header,
+            header=sum(member.job.header for member in members) + group_bytes(len(members)),
         )
     except EncodeError as error:
         raise _at_member(error, members, starts) from None
@@ -163,7 +164,8 @@ def _split(support: Support, members: Sequence[Member], starts: Array) -> list[S
             parts.append(Support(None, values, size, shape, step=support.step))
             continue
         local = (indices[a:b] - indices.dtype.type(start)).astype(index_dtype(size), copy=False)
-        parts.append(Support(local, values, size, shape, partial(_gather, support, start), step=support.step))
+        source = partial(_gather, support, start)
+        parts.append(Support(local, values, size, shape, source, step=support.step))
     return parts
 
 

@@ -124,7 +124,7 @@ def _select_others(
     for key in find_others(len(names), [batch.selected for batch in batches]):
         try:
             flats[key] = flat = dense(arrays[key], wanted.jobs.schemes[names[key]])
-            if shapes[key] is not None:
+            if isinstance(arrays[key], np.ndarray):
                 flats[key] = flat = Flat(flat.data, shapes[key])
             held = wanted.hold_zeros and is_zero(flat.data)
             job = wanted.jobs[names[key]]
