@@ -10,8 +10,8 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.budget.gradients import draw_gradient
-from benchmarks.common.timing import numba_threads
-from benchmarks.select.reads import measure_reads
+from benchmarks.common.timing import measure_in_turns, numba_threads
+from benchmarks.select.reads import sum_magnitudes
 from wirecodec.cpu.select import select
 
 __all__ = ["COST_BITS", "Cost", "measure_costs"]
@@ -27,7 +27,7 @@ class Cost:
         size: elements.
         bits: bits per element that were asked for.
         density: fraction of the elements that were selected.
-        read: seconds of one read.
+        read: processor seconds of one read.
         topk_select, topk_encode: reads.
         budget_select, budget_encode: reads; the selection encodes, and the encoder reuses its sections.
     """
@@ -69,13 +69,14 @@ def _measure_cost(size: int, bits: float, step: Callable[[str], None], seconds: 
     topk = f"topk({sent.nnz / size:.6g}) | rice | error-bounded(error={error:.4f})"
     schemes = [wc.Scheme.parse(topk), wc.Scheme.parse(budget)]
     calls = [partial(call, x, one) for call in (select, wc.encode) for one in schemes]
-    reads = measure_reads(x, calls, budget=seconds, min_calls=5)
-    topk_select, budget_select, topk_encode, budget_encode = reads.times
+    found = measure_in_turns([partial(sum_magnitudes, x), *calls], budget=seconds, min_calls=5)
+    read, *times = [one.processor for one in found]
+    topk_select, budget_select, topk_encode, budget_encode = [time / read for time in times]
     return Cost(
         size,
         bits,
         sent.nnz / size,
-        reads.seconds,
+        read,
         topk_select,
         topk_encode,
         budget_select,

@@ -16,6 +16,7 @@ from benchmarks.budget.schemes import ALL, GRID, SELECTORS
 __all__ = ["draw", "trace_front"]
 
 COLUMNS = 3
+BUDGET_COLORS = {"budget, rice": "C3", "budget, auto-index": "C1", "budget, context": "C0"}
 MIN_BITS, MAX_BITS, MIN_ERROR = 0.02, 4.0, 3e-3
 
 
@@ -85,7 +86,8 @@ def _draw_panel(axis: Any, points: Sequence[Point], families: Sequence[str]) -> 
 def _style(family: str, families: Sequence[str], selectors: set[str]) -> dict[str, Any]:
     """Return the line of a curve: ``budget`` thick, selectors dashed, value codecs thin."""
     if family.startswith("budget"):
-        return {"color": ("C3", "C1", "C0")[len(family) % 3], "lw": 2.2, "marker": "o", "ms": 4, "zorder": 3}
+        color = BUDGET_COLORS.get(family, "C3")
+        return {"color": color, "lw": 2.2, "marker": "o", "ms": 4, "zorder": 3}
     if family == GRID:
         return {"color": "black", "lw": 1.2}
     if family == ALL:

@@ -42,15 +42,15 @@ are neither independent nor exactly of that distribution: codecs that follow lay
 below the bound. The last number in a cell is the squared error of `budget` with `rice` in multiples of
 the bound.
 """
-ALL_NOTE = """`all, error-bounded` sends every element with a coarse step. At 1 bit and more it has less
-error than any selection, because then most elements are not zero after quantization. `budget` does not
-use this form.
+ALL_NOTE = """`all, error-bounded` sends every element with a coarse step: 12 steps, so that the table
+shows the nearest one below. At 2 bits it is about as good as `budget` with `rice`. With fewer bits,
+`budget` is better on most gradients. `budget` does not use this form.
 """
-COST_NOTE = """Laplace values, one thread, medians of calls that take turns. A read is the time to sum
-the magnitudes of the array. `topk` has the same density, and `error-bounded` the error that `budget`
-had on the selected elements. A selection by `budget` encodes the selected elements at least once, and
-the encoder reuses these sections. Compare whole encodes, therefore, not selections. Small arrays are
-read in microseconds, so that each call of Python counts as several reads.
+COST_NOTE = """Laplace values, one thread, least processor time of calls that take turns. A read is the time
+to sum the magnitudes of the array. `topk` has the same density, and `error-bounded` the error that
+`budget` had on the selected elements. A selection by `budget` encodes the selected elements at least
+once, and the encoder reuses these sections. Compare whole encodes, therefore, not selections. Small
+arrays are read in microseconds, so that each call of Python counts as several reads.
 """
 FEEDBACK_NOTE = f"""{FEEDBACK_BITS:g} bits per element, 65,536 elements, Laplace values with different
 scales and a mean that stays. Each ratio of `topk` is set so that its containers take as many bytes.
