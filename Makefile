@@ -28,7 +28,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-model bench-cold bench-papers bench-collectives bench-training gradients docs dist clean
+.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-model bench-cold bench-papers bench-collectives bench-training gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +89,9 @@ bench-select: $(TORCH)  ## time and accuracy of selectors and torch.topk: result
 
 bench-value: $(PEERS)  ## size, error and speed of value codecs, two papers' figures: results/value.md, *.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.value $(ARGS)
+
+bench-budget: $(INSTALLED)  ## error over bits of budget and all schemes, with bounds: results/budget.md, .png; ARGS=--quick
+	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.budget $(ARGS)
 
 bench-model: $(TORCH)  ## time of models of many tensors, torch's top-k and PowerSGD: results/model.md, .png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.model $(ARGS)

@@ -39,6 +39,7 @@ def test_every_selector_is_included() -> None:
     ) - {
         "all",
         "nonzero",
+        "budget",
     }
 
 

@@ -42,12 +42,14 @@ class ErrorBounded:
         error: the promised relative error.
         refitted: rows whose levels are always written.
         start: start of all blocks, instead of the best one.
+        step: width of the cells, instead of the widest that keeps the promise.
     """
 
     id: ClassVar[int] = 14
     error: float = 0.01
     refitted: tuple[int, ...] = ()
     start: int | None = None
+    step: float | None = None
 
     @property
     def scheme(self) -> str:
@@ -57,7 +59,8 @@ class ErrorBounded:
     def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
         """Write cells if that is shorter than the unchanged elements, else the elements."""
         words = unpack_finite(values, dtype)
-        cells = CellSearch(words, dtype, self.error).find_cells()
+        search = CellSearch(words, dtype, self.error)
+        cells = search.find_cells() if self.step is None else search.cells_of(self.step)
         if cells is not None:
             section = self._write_cells(cells)
             if len(section) < 1 + len(values):

@@ -82,6 +82,13 @@ class CellSearch:
             step = round_to_float32(step * min(math.sqrt(self.allowed / error), SHRINK))
         return None
 
+    def cells_of(self, step: float) -> Cells | None:
+        """Return cells of a given width, or None if that is not possible."""
+        width = round_to_float32(step)
+        if math.isinf(self.most) or math.isinf(width) or not self._is_possible(width):
+            return None
+        return self._quantize(width, self._estimate_error(width)[1])
+
     def _decode(self, k: int, sign: int | None, cells: Cells) -> float:
         if sign is None:
             return 0.0

@@ -1,0 +1,1 @@
+"""Benchmark of ``budget``: error over bits, compared with a grid of schemes and with bounds."""

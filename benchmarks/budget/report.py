@@ -1,0 +1,187 @@
+"""Result page of ``budget``: targets, bytes, errors, bounds, times and error feedback."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.budget.bounds import Bound
+from benchmarks.budget.cost import Cost
+from benchmarks.budget.feedback import FEEDBACK_BITS, FeedbackRun
+from benchmarks.budget.measurement import Point, best_error
+from benchmarks.budget.schemes import BITS, GRID
+from benchmarks.budget.targets import check_targets, is_budget
+from benchmarks.common.results import format_markdown, pivot_rows
+from benchmarks.common.targets import format_targets
+
+__all__ = ["Bounds", "format_page"]
+
+Bounds = Mapping[str, tuple[Bound, Bound]]
+"""Bounds of a Laplace source and of the generalized Gaussian that is fitted to a gradient."""
+
+INTRODUCTION = """`budget(bits) | rice | error-bounded` chooses the number of elements and the
+quantizer's step so that a container takes at most a number of bits per element. Bits count the whole
+container. An error is Σ(x - x̂)² / Σx².
+
+The grid is `topk(density) | rice | …` with 12 densities from .001 to .3, each with `error-bounded` at 8
+errors from .01 to .7, and with `qsgd` at 2, 4 and 8 bits. It is a search over 132 schemes for each
+gradient. "At no more bytes" means: no more than the container of `budget` took, which is less than the
+budget by up to 5 %.
+"""
+GRADIENTS = """`…_raw` and `lstm_raw_slice` are gradients of small models, `…_residual` are gradients +
+residuals under error feedback ([tests/data](../../tests/data/README.md)). `laplace`, `student` (t, four
+degrees of freedom) and `pareto` (shape 1/3) are independent values. `layers` has eight layers whose
+scales differ by up to 2^10, and `rows` has rows of 64 values of which nine in ten are zero. If `make
+gradients` was run, its gradients are included.
+"""
+BOUNDS = """Rate-distortion bounds hold for independent values of a known distribution. They are
+computed for a Laplace source and for a generalized Gaussian whose shape p has the gradient's ratio of
+mean magnitude and root mean square. They are lower bounds, within about 1.5 %. Elements of a gradient
+are neither independent nor exactly of that distribution: codecs that follow layers and rows can be
+below the bound. The last number in a cell is the squared error of `budget` with `rice` in multiples of
+the bound.
+"""
+ALL_NOTE = """`all, error-bounded` sends every element with a coarse step. At 1 bit and more it has less
+error than any selection, because then most elements are not zero after quantization. `budget` does not
+use this form.
+"""
+COST_NOTE = """Laplace values, one thread, medians of calls that take turns. A read is the time to sum
+the magnitudes of the array. `topk` has the same density, and `error-bounded` the error that `budget`
+had on the selected elements. A selection by `budget` encodes the selected elements at least once, and
+the encoder reuses these sections. Compare whole encodes, therefore, not selections. Small arrays are
+read in microseconds, so that each call of Python counts as several reads.
+"""
+FEEDBACK_NOTE = f"""{FEEDBACK_BITS:g} bits per element, 65,536 elements, Laplace values with different
+scales and a mean that stays. Each ratio of `topk` is set so that its containers take as many bytes.
+Norms are those of the residual, in norms of a gradient.
+"""
+
+
+def format_page(
+    points: Sequence[Point],
+    bounds: Bounds,
+    costs: Sequence[Cost],
+    runs: Sequence[FeedbackRun],
+    command: str,
+    loads: tuple[float, float] = (0.0, 0.0),
+) -> str:
+    """Format the result page as Markdown.
+
+    Args:
+        points: all measurements.
+        bounds: by gradient.
+        costs: times.
+        runs: steps under error feedback, ``budget`` first.
+        command: the command that made the page.
+        loads: the machine's load averages at the beginning and the end.
+    """
+    budgets = [point for point in points if is_budget(point)]
+    parts = [
+        f"Command: `{command}`. Load average: {loads[0]:.1f} at the start, {loads[1]:.1f} at the end.\n",
+        INTRODUCTION,
+        "## Targets\n",
+        format_targets(check_targets(points, costs, runs)),
+        "## Gradients\n",
+        GRADIENTS,
+        "## Bytes in budgets\n",
+        _format_budgets(budgets, lambda point: f"{point.spent:.3f}"),
+        "## Squared error in multiples of the grid's best at no more bytes\n",
+        _format_budgets(budgets, lambda point: _format_gain(point, points)),
+        "## Distance from the bounds\n",
+        BOUNDS,
+        _format_bounds(points, bounds),
+        "## Time\n",
+        COST_NOTE,
+        _format_costs(costs),
+        "## Error feedback\n",
+        FEEDBACK_NOTE,
+        _format_runs(runs),
+        "## Least squared error of each curve\n",
+        "The least error, in per cent, of a curve's schemes that take at most so many bits per element.\n",
+        ALL_NOTE,
+    ]
+    for gradient in dict.fromkeys(point.gradient for point in points):
+        parts += [f"### {gradient}\n", _format_curves([p for p in points if p.gradient == gradient])]
+    return "\n".join(parts)
+
+
+def _columns() -> list[str]:
+    return [f"{bits:g} bits" for bits in BITS]
+
+
+def _format_budgets(points: Sequence[Point], cell: Callable[[Point], str]) -> str:
+    cells = [(f"{point.gradient}, {point.family[8:]}", point.asked, cell(point)) for point in points]
+    return format_markdown(["gradient, index codec", *_columns()], pivot_rows(cells, BITS, "header"))
+
+
+def _format_gain(point: Point, points: Sequence[Point]) -> str:
+    grid = [one for one in points if (one.gradient, one.family) == (point.gradient, GRID)]
+    best = best_error(grid, point.nbytes)
+    return f"{point.error / best:.3f}" if math.isfinite(best) else "no scheme"
+
+
+def _format_bounds(points: Sequence[Point], bounds: Bounds) -> str:
+    cells = []
+    for gradient, pair in bounds.items():
+        found = [point for point in points if point.gradient == gradient and point.family == "budget, rice"]
+        for bound, name in zip(pair, ("Laplace", f"p = {pair[1].shape:g}"), strict=True):
+            for point in found:
+                limit = bound.at(point.bits)
+                text = "-" if math.isnan(limit) else f"{limit:.3g} · {point.error / limit:.2f}"
+                cells.append((f"{gradient}, {name}", point.asked, text))
+    return format_markdown(["gradient, source", *_columns()], pivot_rows(cells, BITS))
+
+
+def _format_costs(costs: Sequence[Cost]) -> str:
+    header = [
+        "elements, bits",
+        "density",
+        "read",
+        "topk: select",
+        "encode",
+        "budget: select",
+        "encode",
+        "more",
+    ]
+    rows = [
+        [
+            f"{cost.size:,}, {cost.bits:g}",
+            f"{100 * cost.density:.2f} %",
+            f"{1e6 * cost.read:,.0f} µs",
+            *(
+                f"{time:.1f}"
+                for time in (
+                    cost.topk_select,
+                    cost.topk_encode,
+                    cost.budget_select,
+                    cost.budget_encode,
+                    cost.excess,
+                )
+            ),
+        ]
+        for cost in costs
+    ]
+    return format_markdown(header, rows)
+
+
+def _format_runs(runs: Sequence[FeedbackRun]) -> str:
+    rows = []
+    for run in runs:
+        steps = len(run.norms)
+        norms = [run.norms[steps // 10 - 1], run.norms[steps // 2 - 1], run.norms[-1]]
+        spent = (min(run.spent), statistics.mean(run.spent), max(run.spent))
+        rows.append([f"`{run.scheme}`", *(f"{one:.3f}" for one in spent), *(f"{one:.2f}" for one in norms)])
+    steps = len(runs[0].norms) if runs else 0
+    ends = [f"norm after {count}" for count in (steps // 10, steps // 2, steps)]
+    return format_markdown(["scheme", "bytes in budgets: least", "mean", "most", *ends], rows)
+
+
+def _format_curves(points: Sequence[Point]) -> str:
+    cells = []
+    for family in dict.fromkeys(point.family for point in points):
+        found = [point for point in points if point.family == family]
+        for bits in BITS:
+            error = best_error(found, bits * found[0].size / 8)
+            cells.append((family, bits, f"{100 * error:.3g}" if error <= 1 else "-"))
+    return format_markdown(["curve", *_columns()], pivot_rows(cells, BITS))
