@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if reason := find_missing_tools():
         sys.exit(f"no shaped links: {reason}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that hosts are removed
     wanted = [word.strip() for word in options.method.split(";") if word.strip()]
     FOLDER.mkdir(exist_ok=True)
     for rate in [options.rate] if options.rate else ["100 Mbit", "1 Gbit"]:

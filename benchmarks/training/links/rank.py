@@ -63,7 +63,7 @@ def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]
     optimizer = build_optimizer(task, model.parameters(), Settings(highest, 0.0, 0.99))
     local = None
     if method == "local updates":
-        compressor = wc.Compressor(MOVEMENTS, feedback=wc.ErrorFeedback(decay=0.95))
+        compressor = wc.Compressor(MOVEMENTS, feedback=wc.ErrorFeedback(decay=0.95), scope="group")
         local = co.LocalUpdates(
             optimizer,
             model.named_parameters(),
@@ -118,7 +118,9 @@ def _wrap(method: str, model: Any) -> Any:
         ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
     elif method.startswith("budget"):
         overlap = method.endswith("overlapped")
-        hook = co.torch_hook(wc.Compressor(SCHEME), co.TorchComm(), model.named_parameters(), overlap=overlap)
+        hook = co.torch_hook(
+            wc.Compressor(SCHEME, scope="group"), co.TorchComm(), model.named_parameters(), overlap=overlap
+        )
         ddp.register_comm_hook(None, hook)
     return ddp
 
