@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from collectives.attributes import attach, check_mpi, check_not_null, get_attached, is_mpi
 from collectives.call import Call
-from collectives.communicator import Communicator, Request
+from collectives.communicator import Communicator, Request, check_communicator
 from collectives.device import DEVICES, Device, may_take_device
 from collectives.errors import CollectiveError, Timeout
 from collectives.rates import Rates
-from collectives.waiting.backoff import Backoff, wait_all
+from collectives.waiting.backoff import Backoff, check_seconds, wait_all
 from collectives.waiting.roll_call import RollCall
 from collectives.waiting.worker import Worker
 
@@ -95,21 +95,13 @@ class Channel:
         self._mpi = is_mpi(comm)
         if self._mpi:
             check_mpi(comm)
-        if not isinstance(comm, Communicator):
-            raise TypeError(
-                f"{type(comm).__name__} is not a communicator; pass an mpi4py communicator,"
-                " a collectives.TorchComm, or an object that satisfies collectives.communicator.Communicator"
-            )
+        check_communicator(comm)
         if timeout is None:
             timeout = getattr(comm, "timeout", None) or DEFAULT_TIMEOUT
-        for name, seconds in (("timeout", timeout), ("compile_timeout", compile_timeout)):
-            if not seconds > 0:
-                raise ValueError(f"{name} is {seconds!r}; it must be a positive number of seconds")
+        check_seconds(timeout=timeout, compile_timeout=compile_timeout)
         if device not in DEVICES:
             raise ValueError(f"device is {device!r}; the choices are {', '.join(map(repr, DEVICES))}")
-        self.comm = comm
-        self.rank = comm.rank
-        self.size = comm.size
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
         self.timeout = timeout
         self.compile_timeout = compile_timeout
         self.meanwhile = meanwhile

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["Communicator", "Request", "count_equal_ring_bytes", "count_ring_bytes"]
+__all__ = ["Communicator", "Request", "check_communicator", "count_equal_ring_bytes", "count_ring_bytes"]
 
 
 @runtime_checkable
@@ -71,6 +71,15 @@ class Communicator(Protocol):
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
         """Start to gather blocks of any length: recvbuf = [uint8 array, (counts, displacements)]."""
         ...
+
+
+def check_communicator(comm: object) -> None:
+    """Raise TypeError if an object does not satisfy Communicator."""
+    if not isinstance(comm, Communicator):
+        raise TypeError(
+            f"{type(comm).__name__} is not a communicator; pass an mpi4py communicator,"
+            " a collectives.TorchComm, or an object that satisfies collectives.communicator.Communicator"
+        )
 
 
 def count_ring_bytes(counts: Sequence[int], rank: int) -> int:

@@ -5,6 +5,12 @@
 If many ranks select the same elements, the sums take fewer bytes than all ranks' containers. A range covers
 the elements of all tensors in the order of their names, so tensors of any size are divided evenly. The
 messages are containers: of the decoded values, which need no second rounding, and then of the sums.
+
+Ok-Topk (Li and Hoefler, 2022) moves the bounds of the ranges so that each has as many stored elements. Here
+ranges are equal. Computed from the supports of a training with top-k at 1 %, a balanced split would send 13
+to 22 % less than this one. Compared with the best algorithm here, which is all-gather at 4 and 8 ranks, it
+would send 12 % more, 6 % less and 14 % less at 4, 8 and 16 ranks. Against this stands one more message: a
+rank needs the counts of all ranks before it can cut.
 """
 
 from __future__ import annotations

@@ -110,10 +110,15 @@ def read_released() -> dict[str, str]:
 
 
 def release(version: str, texts: dict[str, str]) -> None:
-    """List the hashes of the vectors that no earlier version lists, as ``sha256sum`` does."""
+    """List the hashes of the vectors that no earlier version lists, as ``sha256sum`` does.
+
+    Raises:
+        FileExistsError: this version has a list.
+    """
     earlier = read_released()
     lines = [f"{hash_of(texts[name])}  {name}\n" for name in sorted(texts) if name not in earlier]
-    (VECTORS / f"{version}.sha256").write_text("".join(lines), encoding="utf-8", newline="\n")
+    with (VECTORS / f"{version}.sha256").open("x", encoding="utf-8", newline="\n") as file:
+        file.writelines(lines)
     print(f"{len(lines)} vectors are released as {version}")
 
 

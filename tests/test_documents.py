@@ -7,8 +7,8 @@ The blocks of a document run in its order, in one folder, which has the reposito
 - `console`: lines after `$ ` run in a shell; the lines below show their output. `…` matches any text.
 
 Blocks that need torch or JAX run by themselves: those that import it, and commands that start such a file.
-Blocks that need mpirun or a C compiler are left out if it is missing, and the test then reports a skip. A `py`
-block needs a GPU; the emulated tests run it without one.
+Blocks that need mpirun or a C compiler are left out if it is missing, and the test then reports a skip.
+A `py` block needs a GPU; the emulated tests run it without one.
 """
 
 from __future__ import annotations

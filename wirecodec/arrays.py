@@ -9,7 +9,7 @@ on a GPU becomes the raw bits of a flat CuPy array (``as_device_flat``). Contigu
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -30,6 +30,7 @@ __all__ = [
     "Flat",
     "addresses_of",
     "aligned",
+    "any_on_gpu",
     "as_bytes",
     "as_device_flat",
     "as_flat",
@@ -84,11 +85,14 @@ class DeviceFlat:
 
 
 def dtype_named(dtype: Any) -> np.dtype[Any]:
-    """Return the element type of a dtype or its name, which may be "bfloat16" or a torch dtype.
+    """Return the element type of a dtype or its name, which may be of torch or TensorFlow.
 
     Raises EncodeError for any other type.
     """
-    name = str(dtype).rpartition(".")[2] if type(dtype).__module__ == "torch" else dtype
+    module = type(dtype).__module__.partition(".")[0]
+    name = str(dtype).rpartition(".")[2] if module == "torch" else dtype
+    if module == "tensorflow":
+        name = dtype.name
     if name is None:
         raise EncodeError("dtype is None; it must be float32, float16, bfloat16 or float64")
     try:
@@ -212,6 +216,11 @@ def on_gpu(tensor: Any) -> bool:
     if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
         return bool(tensor.is_cuda)
     return hasattr(tensor, "__cuda_array_interface__") or _dlpack_device(tensor) == _DLPACK_CUDA
+
+
+def any_on_gpu(tensors: Collection[Any]) -> bool:
+    """Tell whether any of several arrays is on a GPU."""
+    return set(map(type, tensors)) != {np.ndarray} and any(map(on_gpu, tensors))
 
 
 def as_device_flat(tensor: Any, cupy: Any) -> DeviceFlat:

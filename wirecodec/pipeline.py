@@ -16,15 +16,22 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from wirecodec.arrays import Array, Bytes, as_bytes, as_target, integers, on_gpu
+from wirecodec.arrays import Array, Bytes, any_on_gpu, as_bytes, as_target, integers, on_gpu
 from wirecodec.container.reader import ContainerHeader, read_header
-from wirecodec.container.schema import TensorSpecs, check_all, check_count, check_names, check_only
+from wirecodec.container.schema import (
+    TensorSpecs,
+    check_all,
+    check_count,
+    check_names,
+    check_only,
+    plain_spec,
+)
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.guard import Guard
 from wirecodec.errors import EncodeError, SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.settings.rules import Key
-from wirecodec.settings.scheme import SchemeLike, as_scheme, scheme_for
+from wirecodec.settings.scheme import SchemeLike, as_scheme, schemes_for
 from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_seed
 
@@ -104,8 +111,8 @@ def encode_many(
         {'b': [0.0, 0.0], 'w': [1.0, 1.0, 1.0]}
     """
     tensors = {name: tensors[name] for name in sort_names(tensors)}
-    schemes = {name: scheme_for(name, scheme, getattr(x, "shape", None)) for name, x in tensors.items()}
-    implementation = _implementation(any(map(on_gpu, tensors.values())))
+    implementation = _implementation(any_on_gpu(tensors.values()))
+    schemes = schemes_for(tensors, scheme)
     blob: Bytes = implementation.encode_many(
         tensors, schemes, as_seed(seed), bytes(memoryview(tag)), names=names, fuse=fuse
     )
@@ -156,6 +163,10 @@ def decode_to(
     """Decode one tensor onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
     data, header = _open(blob, limits, sizes_trusted=schema is not None)
+    spec = None if to_gpu else plain_spec(header)
+    if spec is not None:
+        check_only((spec,), schema)
+        return host.only_tensor_of(data, header, spec, limits)
     check_count(header)
     specs = TensorSpecs(header, None)
     check_only(specs, schema)
@@ -249,7 +260,7 @@ def decode_add(
     limits, scale, guard = limits or DEFAULT_LIMITS, float(scale), Guard(finite, max_norm)
     containers, targets = _open_all(blob if isinstance(blob, list | tuple) else [blob], out, limits, schema)
     if containers:
-        add = _implementation(any(map(on_gpu, targets))).add
+        add = _implementation(any_on_gpu(targets)).add
         add(containers, targets, scale, limits, guard)
 
 
@@ -300,6 +311,13 @@ def _find_targets(
         specs = TensorSpecs(header, None)
         check_only(specs, schema)  # type: ignore[arg-type]
         targets = [as_target(out)]
+    if not host.can_add_all(targets, specs.sizes):
+        _check_targets(targets, specs)
+    return targets
+
+
+def _check_targets(targets: Sequence[Any], specs: TensorSpecs) -> None:
+    """Raise the error of the first array that a tensor's values cannot be added to."""
     for key, (target, size) in enumerate(zip(targets, integers(specs.sizes), strict=True)):
         if not _implementation(on_gpu(target)).can_add(target):
             name = next(islice(specs, key, None)).name
@@ -309,7 +327,6 @@ def _find_targets(
             raise SchemaMismatch(
                 "schema-shape", f"{spec.name!r} has shape {spec.shape}; out has {target.shape}"
             )
-    return targets
 
 
 def _open(blob: Any, limits: DecodeLimits, *, sizes_trusted: bool) -> tuple[Bytes, ContainerHeader]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.index.raw import RawIndex
+from wirecodec.prng import mix
 from wirecodec.select.threshold import Threshold
-from wirecodec.settings.feedback import ErrorFeedback, Feedback
+from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
 from wirecodec.settings.scheme import Scheme, sends_all
 from wirecodec.sparse import SparseTensor
 from wirecodec.value.raw import Raw
 
-__all__ = ["StepInput", "StepResult", "TensorJob"]
+__all__ = ["StepInput", "StepResult", "TensorJob", "TensorJobs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,59 @@ class TensorJob:
         return TensorJob(_NOTHING, None, None, None, self.seed)
 
 
+@dataclass(frozen=True, eq=False)
+class TensorJobs(Mapping[str, TensorJob]):
+    """Settings and state of all tensors in a step, in the order of their keys; each job is made on demand.
+
+    Attributes:
+        schemes: by name.
+        rules: feedback by name; None, or no name, if neither residual nor momentum is kept.
+        residuals, selectors, momenta: state by name; no name without one.
+        seed: of all selections; a tensor's key is mixed in.
+        header: bytes of the container's header that count for each tensor, if a selector asks for them.
+        spares, spare_momenta: memory for the next residuals and momenta by name.
+        groups: {name: number of its group}, for tensors that are selected together.
+        lasts: ends of the last step's searches on a GPU by name.
+    """
+
+    schemes: Mapping[str, Scheme]
+    rules: Mapping[str, Feedback | None]
+    residuals: Mapping[str, Any]
+    selectors: Mapping[str, Any]
+    seed: int
+    header: int = 0
+    spares: Mapping[str, Array | None] = field(default_factory=dict)
+    lasts: Mapping[str, Any] = field(default_factory=dict)
+    momenta: Mapping[str, Any] = field(default_factory=dict)
+    spare_momenta: Mapping[str, Array | None] = field(default_factory=dict)
+    groups: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.schemes)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.schemes)
+
+    @cached_property
+    def _keys(self) -> dict[str, int]:
+        return {name: key for key, name in enumerate(self.schemes)}
+
+    def __getitem__(self, name: str) -> TensorJob:
+        rule = self.rules.get(name)
+        return TensorJob(
+            self.schemes[name],
+            rule,
+            self.residuals.get(name),
+            self.selectors.get(name),
+            mix(self.seed, self._keys[name]),
+            self.spares.get(name),
+            self.lasts.get(name),
+            self.momenta.get(name) if isinstance(rule, MomentumCorrection) else None,
+            self.spare_momenta.get(name),
+            self.header,
+        )
+
+
 _PLAIN = ErrorFeedback()
 _NOTHING = Scheme(Threshold(0), RawIndex(), Raw())
 
@@ -73,7 +128,7 @@ class StepInput:
     """Input of a step: all its tensors' settings and state.
 
     Attributes:
-        jobs: {name: settings and state}, in the order of their keys.
+        jobs: settings and state by name, in the order of their keys.
         seed: seed of the codecs.
         names: True to store the names.
         fuse: number of elements up to which tensors share entries.
@@ -81,7 +136,7 @@ class StepInput:
         clip: largest norm of this rank's gradients together; None for no limit.
     """
 
-    jobs: Mapping[str, TensorJob]
+    jobs: TensorJobs
     seed: int
     names: bool
     fuse: int

@@ -28,6 +28,7 @@ class Support:
         coefficients_of: the tensor's element type if there is a transform.
         step: width of the value codec's cells, if the selector chose it.
         entries: the entries of key 0, if the selector has encoded them.
+        finite: whether the values are known to be finite.
     """
 
     indices: Array | None
@@ -39,6 +40,7 @@ class Support:
     coefficients_of: np.dtype[Any] | None = None
     step: float | None = None
     entries: Sequence[Any] | None = None
+    finite: bool = False
 
     @property
     def dtype(self) -> np.dtype[Any]:

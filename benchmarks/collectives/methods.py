@@ -176,7 +176,7 @@ def build_whole_calls(comm: Any, case: Case, *, dense: bool = True) -> dict[str,
     methods |= {
         "select, encode": Method(lambda: wc.encode(x, scheme)),
         "allgather": Method(lambda: co.allgather(channel, x, scheme)),
-        "CLT-k": Method(lambda: cltk.allreduce(channel, x)),
+        "CLT-k": Method(lambda: cltk.allreduce(channel, x, out=out)),
     }
     for algorithm in (*ALGORITHMS, AUTO):
         methods[f"allreduce {algorithm}"] = Method(

@@ -31,25 +31,19 @@ from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import Header, Operand, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.channel import ByteArray, Channel
-from collectives.cltk.residuals import Residuals
+from collectives.cltk.rehearsal import rehearse_large
+from collectives.cltk.residuals import Residuals, parse_state
 from collectives.cltk.selection import LeaderSelectors
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu
 from collectives.errors import CollectiveError
-from collectives.exchange.specs import ONLY, failure_of_encoding, get_spec
+from collectives.exchange.specs import ONLY, TensorSpec, failure_of_encoding, get_spec
 from collectives.exchange.targets import Targets, fill_with_nan
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
-from wirecodec.interop import (
-    as_bytes,
-    is_zero,
-    saved_residual,
-    saved_schedule,
-    saved_step,
-    schedule_string,
-)
+from wirecodec.interop import as_bytes, is_zero, schedule_string
 
 __all__ = ["CLTk"]
 
@@ -110,8 +104,7 @@ class CLTk:
 
     def residual(self, name: str = ONLY) -> Dense | None:
         """Return a copy of a tensor's residual, (size,) on its device, or None if there is none."""
-        found: Dense | None = self._residuals.copy(name)
-        return found
+        return self._residuals.copy(name)
 
     @overload
     def allreduce(
@@ -196,7 +189,7 @@ class CLTk:
                 )
                 if failure is None and find_gpu(grad) is None:
                     key = Operation.CLTK, self._step < self._selectors.warmup, local.dtypes
-                    rehearse(channel, key, lambda: self._rehearse(grad))
+                    rehearse(channel, key, lambda: self._rehearse(grad, local.specs))
                 return failure
 
             failure = run_announced(channel, prepare, lambda: (proposal, local.operand))
@@ -243,12 +236,7 @@ class CLTk:
         Raises:
             ValueError: a key is wrong; the message names it, and nothing changes.
         """
-        odd = [key for key in state if key not in ("step", "schedule") and not key.startswith("residual/")]
-        if odd or "step" not in state:
-            raise ValueError(f"not a state of CLTk: {f'unknown keys {odd}' if odd else 'step is missing'}")
-        step = saved_step(state)
-        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
-        schedule = saved_schedule(state) if "schedule" in state else None
+        step, residuals, schedule = parse_state(state)
         self._selectors.restore(schedule)
         self._step = step
         self._residuals.replace(residuals)
@@ -302,13 +290,13 @@ class CLTk:
             local.kept = held - set(local.sparse)
             chosen = set(local.sparse) - local.silent
             for name in specs:
-                selects = leads and name in chosen
+                selector = local.selectors[name] if leads and name in chosen else None
                 local.totals[name] = self._residuals.accumulate(
                     name,
                     grads[name],
                     on_gpu=gpu is not None and self._selectors.has_gpu_kernels,
                     held=name in local.kept,
-                    selector=local.selectors[name] if selects else None,
+                    selector=selector,
                 )
             if leads and local.sparse:
                 local.blob = self._encode_indices(local)
@@ -316,11 +304,12 @@ class CLTk:
             return failure_of_encoding(error)
         return None
 
-    def _rehearse(self, grad: Any) -> None:
-        """Take a step alone with a new object, which calls the kernels that follow the headers."""
+    def _rehearse(self, grad: Any, specs: Mapping[str, TensorSpec]) -> None:
+        """Take steps alone with new objects, which call the kernels that follow the headers."""
         alone = CLTk(1.0, self._feedback.beta)
         alone._selectors = self._selectors.rehearsal(warm=self._step < self._selectors.warmup)
         simulate(1, lambda comm: alone.allreduce(comm, grad))
+        rehearse_large(specs, lambda: CLTk(0.001, self._feedback.beta))
 
     def _encode_indices(self, local: LocalStep) -> ByteArray:
         """Select elements of each tensor, and encode their indices as a container."""

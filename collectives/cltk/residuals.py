@@ -22,9 +22,12 @@ from wirecodec.interop import (
     accumulate_on_gpu,
     aligned,
     copy_to_host,
+    saved_residual,
+    saved_schedule,
+    saved_step,
 )
 
-__all__ = ["Residuals", "on_host"]
+__all__ = ["MIN_KEPT", "Residuals", "on_host", "parse_state"]
 
 MIN_KEPT = 2**16
 """Elements below which a new array costs less than its bookkeeping."""
@@ -79,9 +82,9 @@ class Residuals:
         """Return gradient + residual, flat, in new memory on the host. Raises EncodeError."""
         return self._accumulate_on_host(name, grad, on_host(self.current.get(name)), None).x
 
-    def copy(self, name: str) -> Any:
+    def copy(self, name: str) -> Dense | None:
         """Return a copy of a tensor's residual, (size,) on its device, or None if there is none."""
-        found = self.current.get(name)
+        found: Dense | None = self.current.get(name)
         return None if found is None else found.copy()
 
     def to_dict(self) -> dict[str, Dense]:
@@ -120,6 +123,19 @@ class Residuals:
         found: Dense = aligned(residual.size, residual.dtype)
         self._memory[name] = [*kept, found][-2:]
         return found
+
+
+def parse_state(state: Mapping[str, Any]) -> tuple[int, dict[str, Any], Any]:
+    """Return the step, the residuals and the schedule of a state of CLTk; None for no schedule.
+
+    Raises ValueError if a key is wrong; the message names it.
+    """
+    odd = [key for key in state if key not in ("step", "schedule") and not key.startswith("residual/")]
+    if odd or "step" not in state:
+        raise ValueError(f"not a state of CLTk: {f'unknown keys {odd}' if odd else 'step is missing'}")
+    step = saved_step(state)
+    residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
+    return step, residuals, saved_schedule(state) if "schedule" in state else None
 
 
 def on_host(residual: Any) -> Any:

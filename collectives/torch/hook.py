@@ -29,7 +29,7 @@ def torch_hook(
     *,
     algorithm: str = "auto",
     nonfinite: Literal["raise", "propagate"] = "propagate",
-    overlap: bool = True,
+    overlap: bool | None = None,
 ) -> Callable[[object, Any], Any]:
     """Create a communication hook with which DistributedDataParallel averages compressed gradients.
 
@@ -56,9 +56,10 @@ def torch_hook(
         algorithm: as for allreduce; CLT-k ignores it.
         nonfinite: as for allreduce. With "propagate", all gradients are NaN if one is NaN or Inf on any rank.
             ``torch.amp.GradScaler`` then skips the step and lowers its scale, and no residual is lost.
-        overlap: False to exchange all buckets at once, after the last one. A scheme that chooses over several
-            tensors (``fuse``) then has all of them. It also takes fewer messages, which is faster if the
-            exchange is short. The same on all ranks.
+        overlap: whether each bucket is exchanged while backward computes the next ones, the same on all
+            ranks. False exchanges all buckets at once, after the last one. A scheme that chooses over several
+            tensors then has all of them, and there are fewer messages. None for True, unless the compressor
+            limits the norm of all gradients together (``clip``).
 
     Returns:
         The hook, for ``DistributedDataParallel.register_comm_hook``.
@@ -66,7 +67,8 @@ def torch_hook(
     Raises:
         ImportError: torch is missing.
         TypeError: an argument is of another kind; the message names the right one.
-        ValueError: named_parameters is empty, or has a name twice.
+        ValueError: named_parameters is empty, or has a name twice; or overlap is True and the compressor has
+            clip.
 
     Source:
         https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html
@@ -83,7 +85,14 @@ def torch_hook(
     check_compressor(compressor)
     channel = Channel.of(wrap_group(comm))
     names = {id(parameter): name for name, parameter in name_parameters(named_parameters).items()}
-    if overlap:
+    clips = isinstance(compressor, wc.Compressor) and compressor.clip is not None
+    if overlap and clips:
+        raise ValueError(
+            "the compressor has clip, which needs the norm of all gradients before the first exchange;"
+            " pass overlap=False, or clip=None"
+        )
+    overlaps = not clips if overlap is None else overlap
+    if overlaps:
         _isolate(channel)
     settings = Settings(compressor, channel, names, algorithm, nonfinite)
     current = TrainingStep(settings)
@@ -95,7 +104,7 @@ def torch_hook(
             current = TrainingStep(settings)
         step = current
         future = step.add(bucket)
-        if overlap:
+        if overlaps:
             channel.worker.submit(partial(step.exchange_bucket, number, is_last=is_last))
             if is_last:
                 _after_backward(partial(_finish, step))
@@ -129,8 +138,7 @@ def _finish(step: TrainingStep) -> None:
     in a callback that is queued by another callback, and runs last. An error that closes the channel is
     raised at once.
     """
-    step.wait()
-    error = step.error
+    error = step.wait() or step.error
     if error is None:
         return
     if step.is_closed:

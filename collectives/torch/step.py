@@ -84,13 +84,14 @@ class TrainingStep:
         self._exchange(self._buckets)
         self._finish()
 
-    def wait(self) -> None:
-        """Wait for the end of the exchange. An interrupt is raised after it; a second one at once."""
+    def wait(self) -> BaseException | None:
+        """Wait for the end of the exchange; return an interrupt, or raise a second one at once."""
         try:
             self._finished.wait()
-        except BaseException:
+        except BaseException as error:
             self._finished.wait()
-            raise
+            return error
+        return None
 
     @property
     def is_closed(self) -> bool:

@@ -17,7 +17,7 @@ from collectives.communicator import Communicator, Request
 from collectives.errors import name_ranks
 from collectives.waiting.roll_call import RollCall
 
-__all__ = ["Backoff", "wait_all"]
+__all__ = ["Backoff", "check_seconds", "wait_all"]
 
 POLLS_WITHOUT_PAUSE = 50  # about 20 µs
 POLLS_WITH_YIELD = 10
@@ -109,6 +109,13 @@ class Backoff:
 
     def _give_up(self, why: str) -> NoReturn:
         raise self._roll_call.make_timeout(self._what, why, self._timeout)
+
+
+def check_seconds(**seconds: float) -> None:
+    """Raise ValueError if a number of seconds, passed by its name, is not positive."""
+    for name, value in seconds.items():
+        if not value > 0:
+            raise ValueError(f"{name} is {value!r}; it must be a positive number of seconds")
 
 
 def wait_all(backoff: Backoff, requests: Sequence[Request]) -> None:

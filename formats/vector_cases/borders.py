@@ -8,13 +8,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from formats.reference import Context, Mean, Row, assemble, reseal, write
+from formats.reference import Context, Huffman, Mean, Row, assemble, reseal, write
 from formats.reference.bits import pack_stream
 from formats.reference.floats import BY_ID
 from formats.reference.table import CHUNK
+from formats.reference.writing.map.packed import write_packed
 from formats.reference.writing.value.qsgd import write_qsgd
 from formats.vector_cases.case import Case, bad, exact, patch, sparse, valid, values_for
-from formats.vector_cases.parts import of_index, of_values
+from formats.vector_cases.parts import gapped, of_index, of_values
+from formats.vector_cases.structured import pack_bits, write_stream
 
 ONES = Mean()
 FOLLOWING = Row(1, 0, 2, 2, 1, 1, 1, value_section=b"\xff" * 8)
@@ -47,6 +49,26 @@ def _index() -> Iterator[Case]:
         about = f"The highest class of m = {m}: the gap 2^24 - 1."
         yield valid(f"huffman-foreign-top-{m}", about, of_index(6, 1, 2**24, section))
 
+    t = gapped([0] * 4097)
+    about = "Two spans of one symbol without bits: neither has a byte."
+    yield exact("huffman-spans-empty", about, [t], Huffman(), ONES)
+    for d in (63, 64, 127, 191):
+        about = f"The last of {d} bits."
+        section = bytes((d - 1) // 8) + bytes([1 << (d - 1) % 8])
+        yield valid(f"bitmap-last-{d}", about, of_index(2, 1, d, section))
+        yield valid(f"structured-foreign-bitmap-last-{d}", about, of_index(10, 1, d, b"\2" + section))
+        if d % 8:
+            tail = section[:-1] + bytes([section[-1] | 1 << d % 8])
+            about = f"The bit after the last of {d}."
+            kind = "Malformed"
+            yield bad(f"bitmap-tail-{d}", about, kind, "bitmap-tail", of_index(2, 1, d, tail))
+            data = of_index(10, 1, d, b"\2" + tail)
+            yield bad(f"structured-bitmap-tail-{d}", about, kind, "structured-padding", data)
+    for g, width in ((255, 1), (256, 2), (511, 2), (65_535, 2), (65_536, 3), (131_071, 3)):
+        section = bytes([width << 5]) + g.to_bytes(width, "little") + pack_bits(write_stream([1], 0))
+        data = of_index(10, g, 3 * g, section)
+        yield valid(f"structured-foreign-grain-{g}", f"A grain of {g}, in {width} bytes.", data)
+
 
 def _bloom() -> Iterator[Case]:
     header = struct.pack("<QIBBH", 0, 7, 5, 6, 0)
@@ -64,6 +86,10 @@ def _values() -> Iterator[Case]:
     yield bad(
         "offset-float-length-bits", about, "Malformed", "offset-float-length", of_values(8, 1, 3, bytes(11))
     )
+    about = "Heads without coefficients: the degree is checked before the last length."
+    section = struct.pack("<2I", 1, 2 | 9 << 24)
+    row = Row(0, 0, 3, 3, 1, 1, 9, b"", section, write_packed(range(3)), 1)
+    yield bad("polyfit-piece-heads", about, "Malformed", "polyfit-piece", assemble([row]))
     for codec, name, code in ((11, "terngrad", 121), (12, "3lc", 122)):
         section = struct.pack("<f", 1) + bytes([code] * 4 if codec == 11 else [120, 119, 118, 117])
         about = "The section ends with its last byte, and set bits follow."
@@ -73,6 +99,17 @@ def _values() -> Iterator[Case]:
             assemble([Row(0, 0, 20, 20, 1, 1, codec, value_section=section), FOLLOWING]),
         )
     head = struct.pack("<B3fI", 1, 1.0, 1.0, 0.5, 1) + b"\5\xff\1\2\3\4\5"
+    data = of_values(14, 1, 90, patch(head, 13, "I", 3))
+    about = "The section and the container end before the second of two rows."
+    yield bad("error-bounded-length-row-end", about, "Malformed", "error-bounded-length", data)
+    about = "The section and the container end before the first block."
+    yield bad(
+        "error-bounded-length-block-end",
+        about,
+        "Malformed",
+        "error-bounded-length",
+        of_values(14, 1, 90, head),
+    )
     for id, more in (("block-followed", b""), ("state-followed", struct.pack("<BI", 0, 0) + bytes(3))):
         section = head + more
         rows = [Row(0, 0, 90, 90, 1, 1, 14, value_section=section), FOLLOWING]

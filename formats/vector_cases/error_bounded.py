@@ -105,9 +105,9 @@ def _numbers() -> Iterator[Case]:
     yield _of("spike", "One large value among small ones.", spike)
     wild = [math.ldexp(number(n), n % 61 - 30) for n in range(250)]
     yield _of("wild", "Magnitudes far apart.", wild, 1e-4)
-    spikes = [number(n) if n % 150 == 40 else 0.0 for n in range(900)]
+    spikes = [1000.0 + n if n % 90 == 40 else float(n % 7) for n in range(900)]
     about = "Cell numbers above 2^20 - 1, at which the means limit them."
-    yield _of("k-beyond-2-20", about, spikes, 1e-6)
+    yield _of("k-beyond-2-20", about, spikes, 3e-7)
     waves = [number(n) * (1 + 2000 * (n // 40 % 2)) for n in range(300)]
     yield _of("waves", "Stretches of small and of large values: unmodelled bits, escapes.", waves, 1e-3)
     yield _bits("least", "Subnormal magnitudes: as they are.", "float32", [1, 1 << 31, 7, 9] * 20)
@@ -256,8 +256,14 @@ def _bad_lengths() -> Iterator[Case]:
         yield bad(f"error-bounded-length-{id}", f"It ends after {size} bytes.", kind, code, data)
     cut = section[:HEAD] + b"\4\xff\1\2\3"
     yield bad("error-bounded-length-levels-cut", "A row of 4 levels has 3.", kind, code, _row(1, 90, cut))
-    cut = section[:HEAD] + b"\x20\xff" + bytes(31)
-    yield bad("error-bounded-length-levels-most", "A row of 32 levels has 31.", kind, code, _row(1, 90, cut))
+    cut = section[:HEAD] + b"\x20\xff" + bytes(24 - HEAD - 2)
+    yield bad(
+        "error-bounded-length-levels-most",
+        "A row of 32 levels has 5: the others would be beyond the container.",
+        kind,
+        code,
+        _row(1, 90, cut),
+    )
     for id, size in (("block", row + 4), ("state", row + 8), ("words", len(section) - 1)):
         data = _row(1, 90, section[:size])
         yield bad(f"error-bounded-length-{id}", f"It ends after {size} bytes.", kind, code, data)

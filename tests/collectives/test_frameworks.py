@@ -96,3 +96,15 @@ def test_sparse_tensors_of_torch_are_averaged(scheme: Any) -> None:
         np.testing.assert_array_equal(mean, expected)
     for mean in co.simulate(2, lambda comm: step(comm, float("nan") if comm.rank == 0 else 4)):
         assert np.isnan(mean).all()
+
+
+def test_tensors_of_tensorflow() -> None:
+    tf = pytest.importorskip("tensorflow")
+
+    def step(comm: Communicator) -> Array:
+        named = {"a": tf.ones(3, tf.bfloat16), "b": tf.constant([0.0, comm.rank])}
+        means = co.allreduce(comm, named, wc.Compressor("all | raw-index | raw"))
+        return np.concatenate([np.asarray(tf.convert_to_tensor(x), "f4") for x in means.values()])
+
+    for mean in co.simulate(2, step):
+        np.testing.assert_array_equal(mean, [1, 1, 1, 0, 0.5])

@@ -161,12 +161,28 @@ def test_a_bad_out_of_one_rank_is_the_error_of_all(reason: str) -> None:
     assert all(unchanged for _, unchanged in results[0])
 
 
-def test_a_bad_out_under_mpi(several: World) -> None:
-    def one(comm: Communicator) -> None:
-        x = gradient(comm.rank)
-        co.allreduce(comm, x, SCHEME, out=x[::2] if comm.rank == 1 else x)
+def test_a_bad_out_leaves_the_others_unchanged(several: World) -> None:
+    """Under MPI, ranks also rehearse the call, which must not write to ``out``."""
 
-    assert {error.ranks for error in several.errors(one)} == {(1,)}
+    def step(comm: Communicator) -> bool:
+        x = gradient(comm.rank)
+        before = bits(x)
+        with pytest.raises(co.CollectiveError) as info:
+            co.allreduce(comm, x, SCHEME, algorithm="allgather", out=x[::2] if comm.rank == 1 else x)
+        return bits(x) == before and info.value.ranks == (1,)
+
+    assert all(several.run(step))
+
+
+def test_a_whole_gradient_is_averaged_in_place(several: World) -> None:
+    """CLT-k sends views of the gradients that the means replace."""
+
+    def both(comm: Communicator) -> bool:
+        x = gradient(comm.rank, 150_000)
+        want = bits(co.CLTk(1).allreduce(comm, x))
+        return bits(co.CLTk(1).allreduce(comm, x, out=x)) == want
+
+    assert all(several.run(both))
 
 
 @pytest.mark.usefixtures("own_registry")

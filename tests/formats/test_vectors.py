@@ -171,6 +171,8 @@ def test_make_vectors_refuses_to_change(
     monkeypatch.setattr(make_vectors, "render_all", lambda: added)
     assert make_vectors.main(["--release", "1.1"]) == 0
     assert (tmp_path / "1.1.sha256").read_text().endswith("  valid/rice/d.json\n")
+    with pytest.raises(FileExistsError):
+        make_vectors.main(["--release", "1.1"])
     added["valid/rice/a.json"] = "6\n"
     assert make_vectors.main(["--update"]) == 1
     assert (tmp_path / "valid" / "rice" / "a.json").read_text() == "3\n"

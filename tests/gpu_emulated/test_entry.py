@@ -14,7 +14,6 @@ from tests.gpu_emulated.standin import OnGPU, StandInDevice, marked, standin
 from tests.gpu_emulated.test_gpu_encode import STAGED, tensor
 from tests.inputs import Array
 from wirecodec.arrays import BFLOAT16, as_device_flat, bits_of, on_gpu
-from wirecodec.container import extension_writer as ext
 from wirecodec.container import table, writer
 from wirecodec.cpu import chunk
 from wirecodec.cpu.chunk import encode_chunks
@@ -149,7 +148,7 @@ def flip_bit(rng: np.random.Generator, entries: Any) -> Array:
     field = "index_section" if entry.index_section.size and rng.random() < 0.5 else "value_section"
     section = getattr(entry, field).copy()
     section[rng.integers(min(section.size, rng.choice([12, section.size])))] ^= np.uint8(1 << rng.integers(8))
-    return writer.pack([dataclasses.replace(entry, **{field: section})], ext.Extension())
+    return writer.pack([dataclasses.replace(entry, **{field: section})], b"")
 
 
 def test_named_tensors(standin: StandInDevice) -> None:

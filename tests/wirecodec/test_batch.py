@@ -10,8 +10,8 @@ import pytest
 
 import wirecodec as wc
 from formats.reference import reseal
-from wirecodec.arrays import as_flat
-from wirecodec.cpu.batch import decode, encode, step
+from wirecodec.cpu.batch import decode, encode, selection
+from wirecodec.cpu.columns import describe
 from wirecodec.registry import index_codecs, value_codecs
 
 INDEX = [codec.name for codec in index_codecs().values() if hasattr(codec, "encode_batch")]
@@ -42,7 +42,7 @@ def make_model(dtype: Any) -> dict[str, Any]:
 
 
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (encode, decode, step):
+    for module in (encode, decode, selection):
         monkeypatch.setattr(module, "MIN_TENSORS", 10**9)
 
 
@@ -94,11 +94,12 @@ def test_steps_together_are_steps_one_by_one(
 
 def test_batches_are_used() -> None:
     model = make_model(np.float32)
-    schemes = dict.fromkeys(model, wc.Scheme.parse("topk(0.03) | rice | qsgd"))
-    supports = encode.select_batches({name: as_flat(x) for name, x in model.items()}, schemes)
-    assert len(supports) >= 9  # not the empty, the full, the tied and perhaps the largest
-    (entries,) = encode.encode_batches(supports, schemes, seed=0, fuse=0)
-    assert entries.keys.size == len(supports)
+    schemes = [wc.Scheme.parse("topk(0.03) | rice | qsgd")] * len(model)
+    (batch,) = encode.select_batches(describe(list(model.values())), schemes)
+    assert batch.keys.size >= 9  # not the empty, the full, the tied and perhaps the largest
+    entries = encode.encode_selected(batch, seed=0)
+    assert entries is not None
+    assert np.array_equal(entries.keys, batch.keys)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

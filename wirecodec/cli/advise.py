@@ -54,6 +54,9 @@ def add_to(commands: Any) -> None:
     )
     command.add_argument("--ranks", type=int, help="2 or more (default: 8, with a table of 2 to 128)")
     command.add_argument("--latency", default="50us", help="per message (default: %(default)s)")
+    command.add_argument(
+        "--step", metavar="TIME", help="also find the budget whose exchange takes this time: 0.3s, 50ms"
+    )
     group = command.add_mutually_exclusive_group()
     group.add_argument(
         "--scheme",
@@ -87,11 +90,13 @@ def _parse_error(text: str) -> float:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from wirecodec.cli.advise_budget import find_budget, format_budget
     from wirecodec.cli.advise_page import format_advice
     from wirecodec.cli.advise_prediction import advise
 
     ranks = _DEFAULT_RANKS if options.ranks is None else options.ranks
     network = Network(ranks, parse_bandwidth(options.bandwidth), parse_seconds(options.latency))
+    step = None if options.step is None else parse_seconds(options.step)
     schemes: list[Scheme] | None = None
     clt_k: tuple[float, ...] = ()
     if options.scheme:
@@ -118,6 +123,10 @@ def _run(options: argparse.Namespace) -> int:
     other_ranks = _OTHER_RANKS if options.ranks is None else ()
     page = sys.stderr if options.png == STANDARD else sys.stdout
     print(format_advice(advice, name, other_ranks=other_ranks), file=page)
+    if step is not None:
+        with show_progress("finding the budget") as progress:
+            budget = find_budget(gradient, network, step, scale=scale, progress=progress)
+        print("", *format_budget(budget), sep="\n", file=page)
     return 0
 
 

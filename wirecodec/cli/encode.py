@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from wirecodec.arrays import Bytes
 from wirecodec.cli.array_files import NAME_RULE, load_arrays
 from wirecodec.cli.files import FileArgument, name_file, parse_file
-from wirecodec.cli.options import add_command, add_file, add_scheme_options, get_scheme
+from wirecodec.cli.options import add_command, add_file, add_scheme_options, get_scheme, parse_scheme
 from wirecodec.cli.output import open_output
+from wirecodec.cli.units import parse_bytes
+from wirecodec.compressor import Compressor
+from wirecodec.errors import EncodeError
 from wirecodec.pipeline import encode, encode_many
+from wirecodec.select.budget import Budget
 
 __all__ = ["add_to"]
 
@@ -22,6 +28,12 @@ def add_to(commands: Any) -> None:
     command = add_command(commands, "encode", _run, "Encode a .npy or .npz as a container", NAME_RULE)
     add_file(command, ".npy, or .npz, whose arrays all have the same scheme")
     add_scheme_options(command)
+    command.add_argument(
+        "--bytes",
+        metavar="N",
+        help="largest size of the container, such as 400kB or 1.5MB; all arrays share it. The scheme is "
+        "budget(1) | rice | error-bounded, unless --scheme gives another budget",
+    )
     command.add_argument(
         "--seed", type=int, default=0, help="seed of random codecs and selectors (default: 0)"
     )
@@ -48,11 +60,27 @@ def _parse_output(text: str) -> FileArgument:
 def _run(options: argparse.Namespace) -> int:
     scheme = get_scheme(options)
     arrays = load_arrays(options.file)
+    most = None if options.bytes is None else parse_bytes(options.bytes)
     with name_file(options.file):
-        if isinstance(arrays, np.ndarray):
+        if most is not None:
+            blob = _encode_within(arrays, options, most)
+        elif isinstance(arrays, np.ndarray):
             blob = encode(arrays, scheme, seed=options.seed)
         else:
             blob = encode_many(arrays, scheme, seed=options.seed)
     with open_output(options.output) as file:
         file.write(blob.data)
     return 0
+
+
+def _encode_within(arrays: Any, options: argparse.Namespace, most: int) -> Bytes:
+    """Encode arrays as a container of at most ``most`` bytes. Raises EncodeError."""
+    given = options.scheme is not None or options.preset is not None
+    scheme = get_scheme(options) if given else parse_scheme("budget(1) | rice | error-bounded")
+    if not isinstance(arrays, np.ndarray):
+        compressor = Compressor(scheme, feedback=None, scope="group", bytes_per_step=most, seed=options.seed)
+        return compressor.compress(arrays)
+    if not isinstance(scheme.select, Budget):
+        raise EncodeError("--bytes needs a scheme with a budget, such as budget(1) | rice | error-bounded")
+    bits = min(8 * most / max(arrays.size, 1), 64.0)
+    return encode(arrays, dataclasses.replace(scheme, select=Budget(bits)), seed=options.seed)

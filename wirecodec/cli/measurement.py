@@ -21,7 +21,7 @@ from wirecodec.arrays import Array
 from wirecodec.cli.cost_model import Gradient, Stages
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.container.inspect import inspect
-from wirecodec.cpu.encode import encode_supports, select_many
+from wirecodec.cpu.encode import encode_selection, select_many
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_add, decode_many, sort_names
 from wirecodec.select.all import All
@@ -145,8 +145,8 @@ class TimedScheme:
         """
         named, tensors = len(tensors) > 1, {name: tensors[name] for name in sort_names(tensors)}
         schemes = dict.fromkeys(tensors, scheme)
-        supports = select_many(tensors, schemes, seed=0)
-        blob = encode_supports(supports, schemes, seed=0, names=named)
+        selected = select_many(tensors, schemes, seed=0)
+        blob = encode_selection(selected, seed=0, names=named)
         schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}
         decoded = decode_many(blob, limits=UNLIMITED, schema=schema)
         summable = (
@@ -164,7 +164,7 @@ class TimedScheme:
             ),
             (
                 lambda: select_many(tensors, schemes, seed=0),
-                lambda: encode_supports(supports, schemes, seed=0, names=named),
+                lambda: encode_selection(selected, seed=0, names=named),
                 lambda: decode_add(blob, sums, limits=UNLIMITED, schema=schema),
             ),
         )

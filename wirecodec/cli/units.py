@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["format_bandwidth", "format_seconds", "parse_bandwidth", "parse_count", "parse_seconds"]
+__all__ = [
+    "format_bandwidth",
+    "format_seconds",
+    "parse_bandwidth",
+    "parse_bytes",
+    "parse_count",
+    "parse_seconds",
+]
 
 _QUANTITY = re.compile(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(\D+)")
 _PREFIXES = "kMGT"
@@ -56,6 +63,32 @@ def parse_bandwidth(text: str) -> float:
     if not 0 < bandwidth < math.inf:
         raise ValueError(f"bandwidth {text!r} must be above 0 and finite")
     return bandwidth
+
+
+def parse_bytes(text: str) -> int:
+    """Parse a number of bytes.
+
+    Args:
+        text: a number, with or without the unit B; the prefixes k, M and G are powers of 1000, and Ki, Mi and
+            Gi of 1024: "400kB", "1.5MiB", "4096".
+
+    Raises:
+        ValueError: the text is not a number of bytes from 1 to 2^40.
+
+    Examples:
+        >>> parse_bytes("400kB"), parse_bytes("4Ki")
+        (400000, 4096)
+    """
+    plain = text.strip().removesuffix("B")
+    match = _QUANTITY.fullmatch(plain)
+    number, prefix = (match[1], match[2].strip()) if match else (plain, "")
+    try:
+        count = float(number) * _FACTORS[prefix]
+    except (ValueError, KeyError):
+        count = math.nan
+    if not 1 <= count <= 2**40:
+        raise ValueError(f"cannot read bytes {text!r}; write 400kB, 1.5MB or 4096, from 1 to 2^40")
+    return int(count)
 
 
 def parse_seconds(text: str) -> float:

@@ -10,28 +10,30 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, on_gpu
+from wirecodec.arrays import Array, Bytes, any_on_gpu, on_gpu
+from wirecodec.compressor.budgets import fit_budgets
 from wirecodec.compressor.prepared import Prepared
 from wirecodec.compressor.saved_state import read_state
 from wirecodec.compressor.settings import Settings
 from wirecodec.compressor.state import SpareMemory, State
+from wirecodec.container.writer import CHUNK
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.costs import share_header
 from wirecodec.errors import EncodeError
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.pipeline import decode_many, sort_names
 from wirecodec.prng import mix
-from wirecodec.settings.feedback import ErrorFeedback, FeedbackLike, MomentumCorrection, list_feedback
+from wirecodec.settings.feedback import ErrorFeedback, FeedbackLike, list_feedback
 from wirecodec.settings.rules import Key
 from wirecodec.settings.schedule import Schedule, schedule_string
 from wirecodec.settings.scheduling import restore_schedule
-from wirecodec.settings.scheme import Scheme, SchemeLike, sends_all
+from wirecodec.settings.scheme import Scheme, SchemeLike
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult, TensorJob
+from wirecodec.step import StepInput, StepResult, TensorJobs
 from wirecodec.validation import as_integer, as_seed
 
 __all__ = ["Compressor"]
@@ -48,9 +50,15 @@ class Compressor:
         clip: largest norm of all gradients together, on all ranks; None for no limit. Each rank limits the
             norm of its own gradients to clip / √ranks, before anything is accumulated (DGC, section 3.2).
             Gradients on a GPU are copied to the host for it.
+        scope: "tensor" to select from each tensor by itself; "group" to select from all tensors that one key
+            matches as from one vector, such as the top 1 % of the whole model. They share entries of up to
+            2^24 elements. Receivers decode tensors, and residuals are per tensor. Host only.
         schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
             ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
+        bytes_per_step: bytes of a step's container; None for no limit. It scales the bits of all ``budget``
+            selectors by one factor. If ``scheme`` is None, it is ``budget(1) | rice | error-bounded`` for all
+            tensors as a group.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
@@ -73,11 +81,13 @@ class Compressor:
         feedback: FeedbackLike = ErrorFeedback(),  # noqa: B008 - frozen, so shared safely
         schedule: Schedule | None = None,
         clip: float | None = None,
+        scope: Literal["tensor", "group"] = "tensor",
+        bytes_per_step: int | None = None,
         seed: int = 0,
         names: bool = True,
         fuse: int = 0,
     ) -> None:
-        self._settings = Settings.of(scheme, feedback, schedule, clip)
+        self._settings = Settings.of(scheme, feedback, schedule, clip, scope, bytes_per_step)
         self._seed = as_seed(seed)
         self._names = names
         self._fuse = fuse
@@ -127,6 +137,11 @@ class Compressor:
     def clip(self) -> float | None:
         """Largest norm of all gradients together, or None."""
         return self._settings.clip
+
+    @property
+    def bytes_per_step(self) -> int | None:
+        """Bytes of a step's container, or None."""
+        return self._settings.bytes_per_step
 
     @property
     def signature(self) -> str:
@@ -187,61 +202,44 @@ class Compressor:
         """
         before = self._state
         tensors = {name: gradients[name] for name in sort_names(gradients)}
-        on_device = any(map(on_gpu, tensors.values()))
+        on_device = any_on_gpu(tensors.values())
         seed = mix(self._seed, before.step, as_integer(rank, "rank"))
-        selection_seed = mix(self._seed, before.step)  # without the rank: random selectors agree on all ranks
-        jobs: dict[str, TensorJob] = {}
-        self._settings.forget_scheduled()
-        for key, (name, tensor) in enumerate(tensors.items()):
-            try:
-                jobs[name] = self._make_job(
-                    name, tensor, before, mix(selection_seed, key), on_device=on_device
-                )
-            except EncodeError as error:
-                raise error.of(name) from None
-        schemes = {name: job.scheme for name, job in jobs.items()}
-        if header := share_header(tensors, schemes, b"", names=self._names):
-            jobs = {name: dataclasses.replace(job, header=header) for name, job in jobs.items()}
         if ranks < 1:
             raise EncodeError(f"ranks is {ranks!r}; it must be 1 or more")
         clip = None if self.clip is None else self.clip / math.sqrt(ranks)
-        wanted = StepInput(jobs, seed, self._names, self._fuse, hold_zeros, clip)
+        jobs = self._make_jobs(tensors, before, on_device=on_device)
+        fuse = CHUNK if jobs.groups else self._fuse
+        wanted = StepInput(jobs, seed, self._names, fuse, hold_zeros, clip)
         done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
-        for name, job in jobs.items():
-            if job.spare is not None and name not in done.residuals:  # it was held, so the memory is free
-                self._spare.residuals[name] = job.spare
-            if job.spare_momentum is not None and name not in done.momenta:
-                self._spare.momenta[name] = job.spare_momentum
+        self._spare.keep_unused(jobs, done)
         return Prepared(done, self, before, before.next(done.residuals, done.selectors, done.momenta))
 
-    def _make_job(self, name: str, tensor: Any, state: State, seed: int, *, on_device: bool) -> TensorJob:
-        """Collect the settings and the state of one tensor for this step."""
-        shape = getattr(tensor, "shape", None)
-        scheme, residual = self._settings.scheme_at(name, shape, state.step), state.residuals.get(name)
-        rule = self._settings.feedback_of(name, shape)
-        corrects = isinstance(rule, MomentumCorrection)
-        changes = corrects or self.clip is not None  # so the elements' type may not hold the result
-        keeps = rule is not None and (changes or name in state.residuals or not sends_all(scheme))
-        momentum = state.momenta.get(name) if corrects else None
-        spare, spare_momentum, last = None, None, None
+    def _make_jobs(self, tensors: Mapping[str, Any], state: State, *, on_device: bool) -> TensorJobs:
+        """Collect the settings and the state of all tensors for this step. Raises EncodeError."""
+        schemes = self._settings.schemes_at(tensors, state.step)
+        header = share_header(tensors, schemes, b"", names=self._names)
+        if self._settings.bytes_per_step is not None:
+            schemes = fit_budgets(schemes, tensors, self._settings.bytes_per_step, header)
+        rules = self._settings.rules_of(tensors, schemes, state.residuals)
+        corrects = self._settings.has_momentum
+        momenta = state.momenta if corrects else {}
+        seed = mix(self._seed, state.step)  # without the rank: random selectors agree on all ranks
+        jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, header, momenta=momenta)
+        groups = self._settings.groups_of(tensors, schemes)
         if on_device:
+            if groups:
+                raise EncodeError('scope="group" runs on the host; copy the gradients, or use scope="tensor"')
             from wirecodec.gpu.select.warm_topk import LastTop
 
-            last = self._last.setdefault(name, LastTop())
-        else:
-            residual, spare = _to_host(residual), self._spare.residuals.pop(name, None)
-            if corrects:
-                momentum, spare_momentum = _to_host(momentum), self._spare.momenta.pop(name, None)
-        return TensorJob(
-            scheme,
-            rule if keeps else None,
-            residual,
-            state.selectors.get(name),
-            seed,
-            spare,
-            last,
-            momentum,
-            spare_momentum,
+            lasts = {name: self._last.setdefault(name, LastTop()) for name in tensors}
+            return dataclasses.replace(jobs, lasts=lasts)
+        return dataclasses.replace(
+            jobs,
+            residuals=_all_to_host(state.residuals),
+            momenta=_all_to_host(momenta),
+            spares={name: self._spare.residuals.pop(name, None) for name in tensors},
+            spare_momenta={name: self._spare.momenta.pop(name, None) for name in tensors if corrects},
+            groups=groups,
         )
 
     def state_dict(self) -> dict[str, Array]:
@@ -282,6 +280,11 @@ def _step_on_gpu(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     from wirecodec.gpu import entry
 
     return entry.step(tensors, wanted)
+
+
+def _all_to_host(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arrays by name on the host."""
+    return {name: _to_host(x) for name, x in arrays.items()} if any_on_gpu(arrays.values()) else arrays
 
 
 def _to_host(x: Any) -> Any:

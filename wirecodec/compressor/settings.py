@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wirecodec.errors import EncodeError
+from wirecodec.select.budget import Budget
 from wirecodec.settings.feedback import (
     Feedback,
     FeedbackLike,
     MomentumCorrection,
     as_feedback,
-    feedback_for,
+    feedback_for_all,
     list_feedback,
 )
-from wirecodec.settings.rules import Key, key_text
+from wirecodec.settings.rules import Key, find_matches, key_text
 from wirecodec.settings.schedule import Schedule
 from wirecodec.settings.scheduling import check_schedule, schedule_text, scheme_at
-from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for
-from wirecodec.validation import as_real
+from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for, schemes_for, sends_all
+from wirecodec.validation import as_integer, as_real
 
 __all__ = ["Settings"]
+
+
+_SPEND_ALL = "budget(bits=1) | rice | error-bounded"
+"""Scheme of a Compressor that is told only its bytes per step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +38,16 @@ class Settings:
         feedback: one for all tensors, None, or {key: feedback}.
         schedule: function of the step and the tensor's own ratio, or None.
         clip: largest norm of all gradients together, or None.
+        scope: "tensor" or "group".
+        bytes_per_step: bytes of a step's container, or None.
     """
 
     schemes: Scheme | Mapping[Key, Scheme]
     feedback: FeedbackLike
     schedule: Schedule | None
     clip: float | None
-    _scheduled: dict[int, tuple[int, Scheme]] = field(default_factory=dict)
+    scope: str = "tensor"
+    bytes_per_step: int | None = None
 
     @classmethod
     def of(
@@ -48,8 +56,13 @@ class Settings:
         feedback: FeedbackLike,
         schedule: Schedule | None,
         clip: float | None,
+        scope: str,
+        bytes_per_step: int | None,
     ) -> Settings:
         """Check the arguments of a Compressor. Raises EncodeError."""
+        if bytes_per_step is not None:
+            bytes_per_step = as_integer(bytes_per_step, "bytes_per_step")
+            scheme, scope = (_SPEND_ALL, "group") if scheme is None else (scheme, scope)
         schemes: Scheme | Mapping[Key, Scheme] = (
             {key: as_scheme(one) for key, one in scheme.items()}
             if isinstance(scheme, Mapping)
@@ -59,14 +72,22 @@ class Settings:
         if bound is not None and not bound > 0:
             raise EncodeError(f"clip is {clip!r}; it must be above 0, or None")
         listed = [schemes] if isinstance(schemes, Scheme) else schemes.values()
-        return cls(schemes, as_feedback(feedback), check_schedule(schedule, listed), bound)
+        _check_scope(scope, listed)
+        if bytes_per_step is not None and not any(isinstance(one.select, Budget) for one in listed):
+            raise EncodeError(
+                "bytes_per_step needs a scheme with a budget, such as 'budget(bits=1) | rice | error-bounded'"
+            )
+        checked = check_schedule(schedule, listed)
+        return cls(schemes, as_feedback(feedback), checked, bound, scope, bytes_per_step)
 
     def __str__(self) -> str:
         schemes = "; ".join(f"{key_text(key)}: {scheme}" for key, scheme in self.scheme_map.items())
         rules: Any = self.feedback
         if isinstance(rules, Mapping):
             rules = {key_text(key): one for key, one in rules.items()}
-        return f"{schemes}; feedback {rules}; schedule {schedule_text(self.schedule)}; clip {self.clip}"
+        schedule = schedule_text(self.schedule)
+        text = f"{schemes}; feedback {rules}; schedule {schedule}; clip {self.clip}; scope {self.scope}"
+        return text if self.bytes_per_step is None else f"{text}; bytes per step {self.bytes_per_step}"
 
     @property
     def scheme_map(self) -> dict[Key, Scheme]:
@@ -87,28 +108,72 @@ class Settings:
 
     def with_schedule(self, schedule: Schedule | None) -> Settings:
         """Return these settings with another schedule."""
-        return Settings(self.schemes, self.feedback, schedule, self.clip)
+        return replace(self, schedule=schedule)
 
-    def forget_scheduled(self) -> None:
-        """Forget the ratios of this step: a rate that the schedule follows may have changed."""
-        self._scheduled.clear()
+    def schemes_at(self, tensors: Mapping[str, Any], step: int) -> dict[str, Scheme]:
+        """Return the scheme of each of {name: tensor} at a step, with the schedule's ratio.
 
-    def scheme_at(self, name: str, shape: Any, step: int) -> Scheme:
-        """Return a tensor's scheme at a step, with the schedule's ratio. Raises EncodeError."""
-        scheme = scheme_for(name, self.schemes, shape)
+        Raises EncodeError, which names a tensor.
+        """
+        schemes = schemes_for(tensors, self.schemes)
         if self.schedule is None:
-            return scheme
-        done, found = self._scheduled.get(id(scheme), (-1, scheme))
-        if done != step:  # one object per scheme and step, so that tensors with it are selected together
-            found = scheme_at(scheme, self.schedule, step)
-            self._scheduled[id(scheme)] = step, found
-        return found
+            return schemes
+        at_step: dict[int, Scheme] = {}  # one object per scheme, so that its tensors are selected together
+        for name, scheme in schemes.items():
+            if id(scheme) not in at_step:
+                try:
+                    at_step[id(scheme)] = scheme_at(scheme, self.schedule, step)
+                except EncodeError as error:
+                    raise error.of(name) from None
+        return {name: at_step[id(scheme)] for name, scheme in schemes.items()}
+
+    def groups_of(self, tensors: Mapping[str, Any], schemes: Mapping[str, Scheme]) -> dict[str, int]:
+        """Return {name: number of its group}; none with scope "tensor", or if a tensor is sent whole."""
+        if self.scope == "tensor":
+            return {}
+        numbers: Mapping[str, int] = dict.fromkeys(tensors, 0)
+        if isinstance(self.schemes, Mapping):
+            numbers = find_matches(tensors, {key: i for i, key in enumerate(self.schemes)}, "scheme")
+        return {name: number for name, number in numbers.items() if not sends_all(schemes[name])}
 
     def scheme_of(self, name: str, shape: Any, step: int | None) -> Scheme:
         """Return a tensor's scheme at a step of the schedule, or without it. Raises EncodeError."""
         scheme = scheme_for(name, self.schemes, shape)
         return scheme if step is None else scheme_at(scheme, self.schedule, step)
 
-    def feedback_of(self, name: str, shape: Any) -> Feedback | None:
-        """Return a tensor's feedback. Raises EncodeError."""
-        return feedback_for(name, shape, self.feedback)
+    def rules_of(
+        self, tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], residuals: Mapping[str, Any]
+    ) -> dict[str, Feedback | None]:
+        """Return the feedback of each of {name: tensor}; None if neither residual nor momentum is kept.
+
+        Args:
+            tensors: by name; the keys of the feedback may need their shapes.
+            schemes: by name.
+            residuals: the state, by name.
+        """
+        rules = feedback_for_all(tensors, self.feedback)
+        pairs = zip(rules.values(), schemes.values(), strict=True)
+        distinct = {(id(rule), id(scheme)): (rule, scheme) for rule, scheme in pairs}
+        needed = {pair: self._is_needed(*both) for pair, both in distinct.items()}
+        return {
+            name: rule if needed[id(rule), id(schemes[name])] or name in residuals else None
+            for name, rule in rules.items()
+        }
+
+    def _is_needed(self, rule: Feedback | None, scheme: Scheme) -> bool:
+        """Return whether a tensor without a residual needs its feedback."""
+        if isinstance(rule, MomentumCorrection) or self.clip is not None:
+            return True  # the elements' type may not hold the result
+        return not sends_all(scheme)
+
+
+def _check_scope(scope: Any, schemes: Iterable[Scheme]) -> None:
+    """Raise EncodeError for an unknown scope, and for a group with a transform."""
+    if scope not in ("tensor", "group"):
+        raise EncodeError(f'scope is {scope!r}; it must be "tensor" or "group"')
+    transformed = [scheme for scheme in schemes if scheme.transform is not None]
+    if scope == "group" and transformed:
+        raise EncodeError(
+            f"scheme is {transformed[0]}; the wire format has no transform of several tensors: use"
+            ' scope="tensor", or concatenate the gradients'
+        )

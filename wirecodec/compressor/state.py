@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from wirecodec.arrays import Array, on_gpu
+from wirecodec.step import StepResult, TensorJobs
 
 __all__ = ["SpareMemory", "State"]
 
@@ -59,3 +60,11 @@ class SpareMemory:
             for name, array in before.items():
                 if after.get(name) is not array and not on_gpu(array):
                     spare[name] = array
+
+    def keep_unused(self, jobs: TensorJobs, done: StepResult) -> None:
+        """Keep the memory that a step did not need: that of tensors that were held."""
+        for kept, given, made in (
+            (self.residuals, jobs.spares, done.residuals),
+            (self.momenta, jobs.spare_momenta, done.momenta),
+        ):
+            kept |= {name: x for name, x in given.items() if x is not None and name not in made}

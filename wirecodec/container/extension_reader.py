@@ -7,37 +7,36 @@ to objects up front. Iterators yield them one at a time.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wirecodec.arrays import Array, integers
+from wirecodec.container.content import (
+    check_names,
+    check_rows,
+    fit_sizes,
+    is_short,
+    read_names,
+    read_rows,
+    walk_rows,
+)
 from wirecodec.container.extension_writer import (
     FUSED,
     HEAD,
     LENGTH,
-    MAX_NDIM,
     MAX_PRODUCT,
     NAMES,
-    ROW,
     SHAPES,
     TAG,
     TRANSFORM,
-    dimension_bytes,
 )
 from wirecodec.container.records import find_record_bodies
 from wirecodec.errors import Invalid, LimitExceeded, Malformed
 from wirecodec.registry import transform
 
 __all__ = ["ExtensionReader", "Spans", "read"]
-
-_UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
-
-_LONG = 4096
-"""Bytes of rejected rows from which a kernel is faster than Python."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +65,15 @@ class Spans:
 
 @dataclass(frozen=True, eq=False)
 class ExtensionReader:
-    """Reader of a checked extension block: bodies of its known records by type; empty without a block."""
+    """Reader of a checked extension block.
+
+    Attributes:
+        bodies: of its known records by type; empty without a block.
+        is_kept: whether names and shapes are short enough to be kept as objects.
+    """
 
     bodies: Mapping[int, memoryview]
+    is_kept: bool = False
 
     @property
     def tag(self) -> bytes:
@@ -92,11 +97,11 @@ class ExtensionReader:
 
     def names(self) -> Iterator[str]:
         """Yield the tensors' names in the order of their keys."""
-        return map(bytes.decode, _texts(self.bodies[NAMES]))
+        return read_names(self.bodies[NAMES], kept=self.is_kept)
 
     def shapes(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield (key, shape) of the tensors that are not 1-d."""
-        return _rows(self.bodies[SHAPES]) if SHAPES in self.bodies else iter(())
+        return read_rows(self.bodies[SHAPES], kept=self.is_kept) if SHAPES in self.bodies else iter(())
 
     def groups(self) -> Iterator[Array]:
         """Yield each fused entry as (n, 2) u32: (key, size) per member, the entry's key first."""
@@ -146,8 +151,10 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     _check_lengths(found, spans)
+    if not found.is_fused and is_short(found.bodies.get(NAMES), found.bodies.get(SHAPES), keys.size):
+        found = replace(found, is_kept=True)
     if found.is_named:
-        _check_names(found.bodies[NAMES], keys.size)
+        check_names(found.bodies[NAMES], keys.size, kept=found.is_kept)
     if SHAPES in found.bodies:
         _check_shapes(found, spans)
     if TAG in found.bodies and not found.tag:
@@ -237,72 +244,14 @@ def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
             )
 
 
-def _check_names(body: memoryview, n: int) -> None:
-    """Check the names record of n tensors."""
-    count = int.from_bytes(body[:4], "little")
-    first = 4 + 2 * count
-    if count == 0 or first > len(body):
-        raise Malformed("names-record", f"{count} names in {len(body)} bytes")
-    end = first + int(np.frombuffer(body, "<u2", count, 4).sum(dtype=np.int64))
-    if end != len(body):
-        raise Malformed("names-record", f"the names end at byte {end} of {len(body)}")
-    if count != n:
-        raise Invalid("names", f"{count} names for {n} tensors")
-    if any(a >= b for a, b in pairwise(_texts(body))):
-        raise Invalid("names", "the names do not ascend")
-    try:
-        for text in _texts(body):
-            text.decode()
-    except UnicodeDecodeError:
-        raise Invalid("names", "a name is not UTF-8") from None
-
-
-def _texts(body: memoryview) -> Iterator[bytes]:
-    """Yield the UTF-8 bytes of each name of a record with checked lengths."""
-    count = int.from_bytes(body[:4], "little")
-    at = 4 + 2 * count
-    for length in integers(np.frombuffer(body, "<u2", count, 4)):
-        yield bytes(body[at : at + length])
-        at += length
-
-
-def _rows(body: memoryview, at: int = 0) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (key, shape) of each row of a shapes record from byte ``at`` on.
-
-    Raises Malformed if a row is not sound.
-    """
-    while at < len(body) or at == 0:
-        if at + ROW.size > len(body):
-            raise Malformed("shapes-record", "a row runs past the record")
-        key, ndim, width, reserved = ROW.unpack_from(body, at)
-        at += ROW.size
-        letter = _UNSIGNED.get(width)
-        if ndim == 1 or ndim > MAX_NDIM or letter is None or reserved or at + ndim * width > len(body):
-            raise Malformed("shapes-record", f"a row has {ndim} dimensions of {width} bytes")
-        dims = struct.unpack_from(f"<{ndim}{letter}", body, at)
-        if width != dimension_bytes(dims):
-            least = dimension_bytes(dims)
-            raise Malformed("shapes-record", f"{width} bytes per dimension; it must be {least}")
-        yield key, dims
-        at += ndim * width
-
-
-def _check_rows(body: memoryview) -> None:
-    """Check the structure of all rows (row 39 of section 7); there may be very many."""
-    at = 0
-    if len(body) > _LONG:
-        from wirecodec.kernels.cpu import extension
-
-        at = int(extension.skip_rows(np.frombuffer(body, np.uint8), MAX_NDIM))
-    for _ in _rows(body, at):
-        pass
-
-
 def _check_shapes(extension: ExtensionReader, spans: Spans) -> None:
     """Check the shapes record against the tensors' sizes."""
     sizes = extension.sizes(spans)
+    body = extension.bodies[SHAPES]
+    if extension.is_kept and fit_sizes(body, sizes):
+        return
     before = -1
-    for key, dims in extension.shapes():
+    for key, dims in walk_rows(body):
         wrong = ""
         if key <= before:
             wrong = "the rows do not ascend"
@@ -311,6 +260,6 @@ def _check_shapes(extension: ExtensionReader, spans: Spans) -> None:
         elif sizes[key] != math.prod(dims) or math.prod(n for n in dims if n) > MAX_PRODUCT:
             wrong = f"tensor {key} has {sizes[key]} elements; its shape is {dims}"
         if wrong:  # at most as many rows were read as there are tensors
-            _check_rows(extension.bodies[SHAPES])
+            check_rows(extension.bodies[SHAPES])
             raise Invalid("shapes", wrong)
         before = key

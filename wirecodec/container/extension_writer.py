@@ -9,13 +9,14 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
-__all__ = ["Extension", "check_shape", "digits", "dimension_bytes", "pad8", "write"]
+__all__ = ["Extension", "check_shape", "digits", "dimension_bytes", "pad8", "write", "write_model"]
 
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
 FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TRANSFORM: 1, TAG: 0}
@@ -81,6 +82,11 @@ def write(extension: Extension) -> bytes:
         TRANSFORM: _transform_body(extension.lengths),
         TAG: extension.tag,
     }
+    return _write_records(bodies)
+
+
+def _write_records(bodies: Mapping[int, bytes]) -> bytes:
+    """Write a block of the records that are not empty; return no bytes if there is none."""
     records = [
         RECORD.pack(kind, FLAGS[kind], len(body)) + body + bytes(pad8(len(body)))
         for kind, body in bodies.items()
@@ -89,6 +95,46 @@ def write(extension: Extension) -> bytes:
     if not records:
         return b""
     return HEAD.pack(HEAD.size + sum(map(len, records)), len(records)) + b"".join(records)
+
+
+def write_model(
+    names: tuple[str, ...],
+    shapes: tuple[tuple[int, ...], ...],
+    lengths: Mapping[int, int],
+    tag: bytes,
+    *,
+    names_stored: bool,
+) -> bytes:
+    """Write the extension block of a model without fused tensors.
+
+    Args:
+        names: of all tensors, in the order of their keys.
+        shapes: of all tensors.
+        lengths: {key: number of elements} of the tensors stored as coefficients.
+        tag: the application's bytes.
+        names_stored: False to leave the names out.
+
+    Raises EncodeError, which names the tensor, if the format cannot hold a shape or a name.
+    """
+    return _write_records(
+        {
+            NAMES: _names_body(names) if names_stored else b"",
+            SHAPES: _checked_shapes_body(names, shapes),
+            TRANSFORM: _transform_body(lengths),
+            TAG: tag,
+        }
+    )
+
+
+@lru_cache(maxsize=64)
+def _checked_shapes_body(names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> bytes:
+    """Return the body of all tensors' shapes, which are the same in every step of a training."""
+    for name, shape in zip(names, shapes, strict=True):
+        try:
+            check_shape(shape)
+        except EncodeError as error:
+            raise error.of(name) from None
+    return _shapes_body({key: shape for key, shape in enumerate(shapes) if len(shape) != 1})
 
 
 def _fused_body(groups: Sequence[Array]) -> bytes:
@@ -100,7 +146,8 @@ def _fused_body(groups: Sequence[Array]) -> bytes:
     return b"".join(parts)
 
 
-def _names_body(names: Sequence[str] | None) -> bytes:
+@lru_cache(maxsize=64)
+def _names_body(names: tuple[str, ...] | None) -> bytes:
     if not names:
         return b""
     encoded = [name.encode() for name in names]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes
+from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.container.extension_reader import ExtensionReader, Spans, read
 from wirecodec.container.table import check_limits, check_table, count_keys_of_sound
 from wirecodec.container.writer import (
@@ -167,8 +167,11 @@ def read_header(
     if keys is None:
         check_table(table, stop, prefix.total)
         check_limits(table, prefix.total, limits, sizes_trusted)
-    spans = _spans_of_single_chunks(table) if keys == table.size else _spans(table)
-    records = read(memoryview(block), table_stop, spans, limits.max_entries)
+    if keys == table.size == 1 and not block and fields[:4] == _FIRST_KEY:
+        spans, records = _span_of_one(table), _NO_RECORDS
+    else:
+        spans = _spans_of_single_chunks(table) if keys == table.size else _spans(table)
+        records = read(memoryview(block), table_stop, spans, limits.max_entries)
     return ContainerHeader(prefix.minor, prefix.total, table, spans, records, stop)
 
 
@@ -185,6 +188,16 @@ def _spans(table: Array) -> Spans:
     return Spans(key[starts], starts, chunks, sizes, table["dtype"][starts] >> 4)
 
 
+_FIRST_KEY = bytes(4)
+_NO_RECORDS = ExtensionReader({})
+_PLACE, _ONE, _NO_DOMAIN = (read_only(np.array([x], t)) for x, t in ((0, "i8"), (1, "i8"), (0, "u1")))
+
+
+def _span_of_one(table: Array) -> Spans:
+    """Return the span of one key with one chunk and no transform."""
+    return Spans(table["key"], _PLACE, _ONE, table["d"].astype(np.int64), _NO_DOMAIN)
+
+
 def _spans_of_single_chunks(table: Array) -> Spans:
     """Collect the spans of keys with one chunk each and no transform."""
     n = table.size
@@ -193,20 +206,20 @@ def _spans_of_single_chunks(table: Array) -> Spans:
 
 
 def sections(
-    data: Bytes, header: ContainerHeader, done: Array
+    data: Bytes, header: ContainerHeader, done: Array | None = None
 ) -> Iterator[tuple[int, int, Row, list[Bytes]]]:
     """Yield (number, offset, row, [index, value, map section]) of the entries to do; checks rows 45 and 46.
 
     Args:
         data: the container.
         header: its header.
-        done: (n,) bool, whether an entry is skipped.
+        done: (n,) bool, whether an entry is skipped; None if none is.
 
     A container may have very many small entries. So rows are converted to Python integers in batches, at a
     tenth of the cost of single fields, and padding is compared as bytes.
     """
-    raw, at, skip = data.data, header.payload, done.tolist()
-    if all(skip):
+    raw, at, skip = data.data, header.payload, () if done is None else done.tolist()
+    if skip and all(skip):
         return
     for first in range(0, header.table.size, _ROWS):
         for entry, fields in enumerate(header.table[first : first + _ROWS].tolist(), first):
@@ -217,7 +230,7 @@ def sections(
                 parts.append(data[at:stop])
                 at = stop + (-stop & 7)
                 bounds.append((stop, at))
-            if skip[entry]:
+            if skip and skip[entry]:
                 continue
             if zlib.crc32(raw[start:at]) != row.crc:
                 raise ChecksumMismatch(

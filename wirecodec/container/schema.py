@@ -20,6 +20,7 @@ import numpy as np
 from wirecodec.arrays import DTYPES, Array, dtype_named, integers
 from wirecodec.container.extension_writer import digits
 from wirecodec.container.reader import ContainerHeader
+from wirecodec.container.writer import TABLE
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import Schema, TensorSchema
 
@@ -31,8 +32,10 @@ __all__ = [
     "check_names",
     "check_only",
     "dtypes_of",
+    "plain_spec",
 ]
 
+_D, _DTYPE = (list(TABLE.fields or ()).index(name) for name in ("d", "dtype"))
 _NO_MORE: tuple[int, tuple[int, ...]] = -1, ()
 
 
@@ -87,6 +90,20 @@ class TensorSpecs:
             yield TensorSpec(name, shape, DTYPES[dtype])
 
 
+def plain_spec(header: ContainerHeader) -> TensorSpec | None:
+    """Return the spec of the only tensor of a container; None if it is not one chunk without a transform.
+
+    It is that of ``TensorSpecs``, which takes longer for one tensor.
+    """
+    extension = header.extension
+    if header.table.size != 1 or extension.is_fused or extension.is_transformed:
+        return None
+    name = next(extension.names()) if extension.is_named else "0"
+    dims = next(extension.shapes(), None)
+    row = header.table.item()
+    return TensorSpec(name, (row[_D],) if dims is None else dims[1], DTYPES[(row[_DTYPE] & 15) - 1])
+
+
 def dtypes_of(header: ContainerHeader) -> Array:
     """Return the element type of each tensor, (n,) u8 by key, as a position in ``DTYPES``."""
     dtypes = np.empty(header.extension.count(header.spans), np.uint8)
@@ -103,7 +120,7 @@ def check_count(header: ContainerHeader) -> None:
         raise SchemaMismatch("schema-count", f"the container has {count} tensors; decode_many reads them")
 
 
-def check_only(specs: TensorSpecs, schema: TensorSchema | None) -> None:
+def check_only(specs: Iterable[TensorSpec], schema: TensorSchema | None) -> None:
     """Raise SchemaMismatch unless the one tensor matches the schema."""
     if schema is not None:
         _matches((spec, schema) for spec in specs)

@@ -45,6 +45,10 @@ TABLE = np.dtype(
     ]
 )
 LENGTHS = ("index_len", "value_len", "map_len")
+ROW = struct.Struct("<IIQIIIIIBBBB")
+"""A row of the table, for few entries."""
+_DTYPE_CODES = {dtype: code for code, dtype in enumerate(DTYPES, 1)}
+_ZEROS = bytes(7)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,15 +115,14 @@ class EntryBatch:
         self.value_sections.write(words, starts)
 
 
-def pack(entries: Sequence[Entry], extension: ext.Extension, batches: Sequence[EntryBatch] = ()) -> Bytes:
+def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] = ()) -> Bytes:
     """Write a container as a new (n,) uint8 array.
 
     Args:
         entries: ascending by (key, base).
-        extension: content of the extension block.
+        block: the extension block.
         batches: entries of other keys.
     """
-    block = ext.write(extension)
     if not batches:
         return _pack_entries(entries, block)
     table = np.concatenate([rows_of(entries), *(batch.rows() for batch in batches)])
@@ -147,7 +150,7 @@ def pack(entries: Sequence[Entry], extension: ext.Extension, batches: Sequence[E
         zlib.crc32(data[start : start + size])
         for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
     ]
-    blob[:payload] = np.frombuffer(_header_bytes(table[order], block, total), np.uint8)
+    data[:payload] = _header_bytes(table.size, table[order].tobytes(), block, total)
     return blob
 
 
@@ -155,15 +158,16 @@ def _pack_entries(entries: Sequence[Entry], block: bytes) -> Bytes:
     """Write a container without batches; for few entries, plain loops are faster than columns."""
     payload, places, total = layout(entries, block)
     blob = np.empty(total, np.uint8)
-    crcs = []
+    data, crcs = blob.data, []
     for e, (start, stop) in zip(entries, places, strict=True):
         at = start
         for part in e.parts:
-            blob[at : at + part.size] = part
-            blob[at + part.size : at + padded(part.size)] = 0
-            at += padded(part.size)
-        crcs.append(zlib.crc32(blob.data[start:stop]))
-    blob[:payload] = np.frombuffer(header_bytes(entries, crcs, block, total), np.uint8)
+            end = at + part.size
+            blob[at:end] = part
+            at = end + (-end & 7)
+            data[end:at] = _ZEROS[: at - end]
+        crcs.append(zlib.crc32(data[start:stop]))
+    data[:payload] = header_bytes(entries, crcs, block, total)
     return blob
 
 
@@ -183,46 +187,37 @@ def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int,
     payload = at = PREFIX_BYTES + TABLE.itemsize * len(entries) + len(block)
     places = []
     for e in entries:
-        start, at = at, at + sum(padded(part.size) for part in e.parts)
+        start, at = at, at + (e.index_section.size + 7 & -8) + (e.value_section.size + 7 & -8)
+        if e.map_section is not None:
+            at += e.map_section.size + 7 & -8
         places.append((start, at))
     return payload, places, at
 
 
 def header_bytes(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: int) -> bytes:
     """Write prefix, table and extension block of entries whose payloads have these checksums."""
-    table = rows_of(entries)
-    table["crc"] = crcs
-    return _header_bytes(table, block, total)
+    fields = b"".join([ROW.pack(*_row(e, crc)) for e, crc in zip(entries, crcs, strict=True)])
+    return _header_bytes(len(entries), fields, block, total)
 
 
 def rows_of(entries: Sequence[Entry]) -> Array:
     """Return the entries' rows of the table, without checksums."""
-    rows = [
-        (
-            e.key,
-            0,
-            e.base,
-            e.d,
-            e.r,
-            e.index_section.size,
-            e.value_section.size,
-            0 if e.map_section is None else e.map_section.size,
-            e.domain << 4 | (DTYPES.index(e.dtype) + 1),
-            e.index,
-            e.value,
-            0 if e.map_section is None else PACKED,
-        )
-        for e in entries
-    ]
-    return np.array(rows, TABLE)
+    return np.array([_row(e, 0) for e in entries], TABLE)
 
 
-def _header_bytes(table: Array, block: bytes, total: int) -> bytes:
+def _row(e: Entry, crc: int) -> tuple[int, ...]:
+    """Return the fields of an entry's row of the table."""
+    map_length, map_codec = (0, 0) if e.map_section is None else (e.map_section.size, PACKED)
+    dtype = e.domain << 4 | _DTYPE_CODES[e.dtype]
+    lengths = e.index_section.size, e.value_section.size, map_length
+    return (e.key, crc, e.base, e.d, e.r, *lengths, dtype, e.index, e.value, map_codec)
+
+
+def _header_bytes(entries: int, table: bytes, block: bytes, total: int) -> bytes:
     """Write prefix, table and extension block."""
-    prefix = PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, table.size, 0, total)
-    fields = table.tobytes()
-    crc = header_checksum(prefix, fields, block)
-    return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + fields + block
+    prefix = PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, entries, 0, total)
+    crc = header_checksum(prefix, table, block)
+    return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + table + block
 
 
 def padded(n: int) -> int:

@@ -112,7 +112,7 @@ def _encode_chunk(
         if hasattr(value, "choose"):
             value, value_section = value.choose(values, stream)
         else:
-            if not value.carries_nonfinite:
+            if not (value.carries_nonfinite or (support.finite and not is_lossy(scheme.index))):
                 require_finite(values, value.name)
             if is_ordered(value):
                 values, positions = sort_ascending(values)

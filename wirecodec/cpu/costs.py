@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from wirecodec.arrays import Array
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, Entry, padded
@@ -14,7 +16,7 @@ from wirecodec.index.base import is_lossy
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = ["CodecCosts", "share_header"]
+__all__ = ["CodecCosts", "group_bytes", "share_header"]
 
 
 class CodecCosts:
@@ -68,3 +70,9 @@ def share_header(
         tag=tag,
     )
     return -(-(PREFIX_BYTES + len(ext.write(extension))) // len(shapes))
+
+
+def group_bytes(members: int) -> int:
+    """Return the bytes of the extension block that say which tensors share an entry."""
+    group = np.zeros((members, 2), np.int64)
+    return len(ext.write(ext.Extension(groups=(group,)))) if members > 1 else 0

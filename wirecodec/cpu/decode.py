@@ -7,17 +7,18 @@ chunks are kept in shared columns until the whole container has been checked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, integers, nothing, read_only
+from wirecodec.arrays import Array, Bytes, nothing, read_only
 from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
 from wirecodec.cpu.batch.add import DecodedContainer, add_batches
 from wirecodec.cpu.batch.decode import DecodedBatch, decode_batches
-from wirecodec.cpu.chunk import decode_chunk, element_type, stored_type
+from wirecodec.cpu.chunk import decode_chunk, element_type
+from wirecodec.cpu.chunk_store import ChunkStore, DecodedChunks
 from wirecodec.cpu.fuse import split_fused
 from wirecodec.cpu.guard import Guard
 from wirecodec.cpu.stream import clear
@@ -27,16 +28,15 @@ from wirecodec.registry import transform
 from wirecodec.sparse import SparseTensor, index_dtype
 from wirecodec.support import DecodedChunk
 
-__all__ = ["add", "add_chunks", "concatenate_chunks", "decode_chunks", "tensors_of"]
-
-_SMALL = 16
-"""Elements up to which a chunk is smaller than its objects."""
-
-_MAX_OBJECTS = 64
-"""Entries up to which all chunks are kept as objects."""
-
-_MAX_VALUE_BYTES = 16
-"""Bytes of the largest value, a complex coefficient of float64."""
+__all__ = [
+    "DecodedTensors",
+    "add",
+    "add_chunks",
+    "concatenate_chunks",
+    "decode_chunks",
+    "only_tensor_of",
+    "tensors_of",
+]
 
 
 def decode_chunks(
@@ -46,7 +46,7 @@ def decode_chunks(
     read: Callable[[Row, list[Bytes], DecodeLimits], DecodedChunk] = decode_chunk,
     cut: Callable[[DecodedChunk, Array], dict[int, list[DecodedChunk]]] = split_fused,
     batches: Sequence[DecodedBatch] = (),
-) -> dict[int, list[DecodedChunk]]:
+) -> DecodedChunks:
     """Decode all chunks of a container; split fused entries, and invert transforms.
 
     Args:
@@ -60,12 +60,12 @@ def decode_chunks(
     ``read`` and ``cut`` may leave arrays on a GPU if no tensor is transformed.
 
     Returns:
-        {key: the tensor's chunks}.
+        The tensors' chunks by key.
 
     Raises:
         WireError: a section is not valid.
     """
-    kept = _ChunkStore(header.table)
+    kept = ChunkStore(header.table)
     left = limits  # max_work bounds the sum over the entries
     done = np.zeros(header.table.size, np.bool_)
     for batch in batches:
@@ -80,14 +80,14 @@ def decode_chunks(
             left = dataclasses.replace(left, max_work=left.max_work - part.work)
         kept.keep(entry, part)
     spans = header.spans
-    runs = zip(integers(spans.keys), integers(spans.starts), integers(spans.chunks), strict=True)
-    found = {key: [kept[entry] for entry in range(start, start + n)] for key, start, n in runs}
+    found = DecodedChunks(kept, header)
     for row, (key, size) in zip(
         header.table[spans.starts[spans.domains > 0]].tolist(), header.extension.lengths(), strict=True
     ):
-        found[key] = [_invert_transform(found[key], Row(*row), size)]
+        found.replace(key, [_invert_transform(found[key], Row(*row), size)])
     for group in header.extension.groups():
-        found.update(cut(found[int(group[0, 0])][0], group))
+        for key, chunks in cut(found[int(group[0, 0])][0], group).items():
+            found.replace(key, chunks)
     return found
 
 
@@ -97,6 +97,48 @@ def tensors_of(
     """Decode the tensors of a container, in the order of their keys. Raises a WireError."""
     parts = decode_chunks(data, header, limits, batches=decode_batches(data, header))
     return [concatenate_chunks(spec, parts.pop(key), limits) for key, spec in enumerate(specs)]
+
+
+def only_tensor_of(
+    data: Bytes, header: ContainerHeader, spec: TensorSpec, limits: DecodeLimits
+) -> SparseTensor:
+    """Decode the tensor of a container with one plain entry. Raises a WireError."""
+    ((entry, offset, row, parts),) = sections(data, header)
+    try:
+        part = decode_chunk(row, parts, limits)
+    except WireError as error:
+        raise error.at(entry=entry, offset=offset) from error.__cause__
+    return concatenate_chunks(spec, [part], limits)
+
+
+class DecodedTensors(Mapping[str, SparseTensor]):
+    """Decoded tensors by name, each made when it is first used.
+
+    Args:
+        specs: {name: spec}, in the order of the keys.
+        parts: the tensors' chunks.
+        limits: bounds for ``to_dense``.
+    """
+
+    def __init__(self, specs: Mapping[str, TensorSpec], parts: DecodedChunks, limits: DecodeLimits) -> None:
+        self._specs, self._parts, self._limits = specs, parts, limits
+        self._made: dict[str, SparseTensor] = {}
+
+    @cached_property
+    def _keys(self) -> dict[str, int]:
+        return {name: key for key, name in enumerate(self._specs)}
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __getitem__(self, name: str) -> SparseTensor:
+        if name not in self._made:
+            parts = self._parts[self._keys[name]]
+            self._made[name] = concatenate_chunks(self._specs[name], parts, self._limits)
+        return self._made[name]
 
 
 def add(
@@ -154,13 +196,13 @@ def _invert_transform(parts: list[DecodedChunk], row: Row, size: int) -> Decoded
 
 def concatenate_chunks(spec: TensorSpec, parts: list[DecodedChunk], limits: DecodeLimits) -> SparseTensor:
     """Concatenate a tensor's chunks."""
-    values = parts[0].values if len(parts) == 1 else np.concatenate([part.values for part in parts])
+    if len(parts) == 1:
+        indices, values = parts[0].indices, parts[0].values
+        where = None if indices is None else indices.view(np.int32).astype(index_dtype(spec.size), copy=False)
+        return SparseTensor._of(where, values, spec.shape, limits.max_dense)
+    values = np.concatenate([part.values for part in parts])
     if all(part.indices is None for part in parts):
         return SparseTensor._of(None, values, spec.shape, limits.max_dense)
-    if len(parts) == 1:
-        assert parts[0].indices is not None
-        where = parts[0].indices.view(np.int32).astype(index_dtype(spec.size), copy=False)
-        return SparseTensor._of(where, values, spec.shape, limits.max_dense)
     indices = np.empty(values.size, index_dtype(spec.size))
     at = 0
     for part in parts:
@@ -187,58 +229,3 @@ def add_chunks(target: Array, parts: list[DecodedChunk], scale: float) -> None:
             chunk += values if factor == 1 else factor * values
         else:
             support.add_at(chunk, read_only(part.indices), read_only(values), factor)
-
-
-class _ChunkStore:
-    """Store of the decoded chunks of a table's entries; small chunks are columns until they are read."""
-
-    def __init__(self, table: Array) -> None:
-        self._whole: dict[int, DecodedChunk] = {}
-        self._batches: list[DecodedBatch] = []
-        self._batch_of, self._slots = np.full(table.size, -1, np.int32), np.empty(table.size, np.int32)
-        self._table = table
-        self._max_small = _SMALL if table.size > _MAX_OBJECTS else 0
-        if self._max_small:
-            stored = table["r"].astype(np.int64)
-            stored[stored > self._max_small] = 0
-            self._stops = np.cumsum(stored)
-            total = int(self._stops[-1])
-            self._indices = np.empty(total, np.uint32)
-            self._values = np.empty(total * _MAX_VALUE_BYTES, np.uint8)
-
-    def keep(self, entry: int, part: DecodedChunk) -> None:
-        """Store an entry's chunk; arrays on a GPU are kept as objects."""
-        r = part.values.size
-        if r > self._max_small or self._max_small == 0 or not isinstance(part.values, np.ndarray):
-            self._whole[entry] = part
-        elif r:
-            start = int(self._stops[entry]) - r
-            if part.indices is not None:
-                self._indices[start : start + r] = part.indices
-            self._column(start, part.values.dtype, r)[...] = part.values
-
-    def keep_batch(self, batch: DecodedBatch) -> None:
-        """Store the chunks of a batch."""
-        self._batch_of[batch.entries] = len(self._batches)
-        self._slots[batch.entries] = np.arange(batch.entries.size)
-        self._batches.append(batch)
-
-    def __getitem__(self, entry: int) -> DecodedChunk:
-        """Return an entry's chunk."""
-        if self._batches and self._batch_of[entry] >= 0:
-            batch = self._batches[int(self._batch_of[entry])]
-            return batch.get_chunk(int(self._slots[entry]), self._table[entry])
-        if entry in self._whole:
-            return self._whole[entry]
-        row = Row(*self._table[entry].tolist())
-        base, d, r = row.base, row.d, row.r
-        dtype = stored_type(row)
-        start = int(self._stops[entry]) - r
-        if r == d:
-            return DecodedChunk(base, d, None, self._column(start, dtype, r))
-        return DecodedChunk(base, d, self._indices[start : start + r], self._column(start, dtype, r))
-
-    def _column(self, start: int, dtype: np.dtype[Any], r: int) -> Array:
-        """Return the part of the value column for r values of a dtype from ``start`` on."""
-        at = start * _MAX_VALUE_BYTES
-        return self._values[at : at + r * dtype.itemsize].view(dtype)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from wirecodec.cpu.decode import add, tensors_of
+from wirecodec.arrays import DTYPES, Array
+from wirecodec.cpu.batch import MIN_TENSORS
+from wirecodec.cpu.columns import describe
+from wirecodec.cpu.decode import add, only_tensor_of, tensors_of
 from wirecodec.cpu.encode import encode, encode_many
 from wirecodec.cpu.step import step
 
-__all__ = ["add", "can_add", "encode", "encode_many", "step", "tensors_of"]
+__all__ = ["add", "can_add", "can_add_all", "encode", "encode_many", "only_tensor_of", "step", "tensors_of"]
+
+
+_FLOAT32, _FLOAT64 = (DTYPES.index(np.dtype(dtype)) for dtype in (np.float32, np.float64))
 
 
 def can_add(target: Any) -> bool:
@@ -18,3 +25,15 @@ def can_add(target: Any) -> bool:
     if type(target) not in (np.ndarray, np.memmap) or target.dtype not in (np.float32, np.float64):
         return False
     return bool(target.flags.c_contiguous and target.flags.writeable)
+
+
+def can_add_all(targets: Sequence[Any], sizes: Array) -> bool:
+    """Tell whether all targets are arrays that values can be added to, with these numbers of elements.
+
+    It may be False for arrays of a type or alignment that ``can_add`` admits.
+    """
+    if len(targets) < MIN_TENSORS:
+        return all(can_add(x) and x.size == size for x, size in zip(targets, sizes.tolist(), strict=True))
+    columns = describe(targets)
+    added = (columns.kinds == _FLOAT32) | (columns.kinds == _FLOAT64)
+    return bool((added & columns.writeable & (columns.sizes == sizes)).all())

@@ -108,18 +108,19 @@ def make_entries(
 
 
 def concatenate(supports: Sequence[Support]) -> Support:
-    """Concatenate small tensors to one."""
+    """Concatenate small tensors to one; their selector gave all of them one step, or none."""
     starts = np.cumsum([0] + [s.size for s in supports])
     size = int(starts[-1])
     values = np.concatenate([s.values for s in supports])
     if values.size == size:
-        return Support(None, values, size, (size,))
+        return Support(None, values, size, (size,), step=supports[0].step)
     parts = [
         start + (np.arange(s.size) if s.indices is None else s.indices)
         for start, s in zip(starts[:-1], supports, strict=True)
     ]
     indices = np.concatenate(parts).astype(index_dtype(size))
-    return Support(indices, values, size, (size,), partial(_gather_concatenated, supports, starts))
+    source = partial(_gather_concatenated, supports, starts)
+    return Support(indices, values, size, (size,), source, step=supports[0].step)
 
 
 def _gather_concatenated(supports: Sequence[Support], starts: Array, where: Array) -> Array:

@@ -106,10 +106,11 @@ def _take_memory(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
     return spare
 
 
-def make_terms(job: TensorJob, gradient: Array, factor: float) -> Terms | None:
+def make_terms(job: TensorJob, gradient: Array, factor: float, *, plain: bool = False) -> Terms | None:
     """Return the terms of gradient, momentum and residual, for a selector that adds them itself.
 
-    Returns None if there is nothing but gradient and residual, or the arrays differ in type or size.
+    Returns None if the arrays differ in type or size, or there is nothing but gradient and residual, unless
+    ``plain``.
     """
     from wirecodec.kernels.cpu.select import momentum
 
@@ -122,7 +123,7 @@ def make_terms(job: TensorJob, gradient: Array, factor: float) -> Terms | None:
         given.append(before)
     elif isinstance(rule, ErrorFeedback):
         decay = rule.decay
-    if form == momentum.PLAIN and decay == factor == 1:
+    if form == momentum.PLAIN and decay == factor == 1 and not plain:
         return None
     if any(x is None or (x.dtype, x.size) != (gradient.dtype, gradient.size) for x in given):
         return None

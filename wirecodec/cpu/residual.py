@@ -100,7 +100,8 @@ class AccumulatedGradient:
         if residual is not None and residual.size != gradient.size:
             raise EncodeError(f"{gradient.size} elements; the residual has {residual.size}")
         if residual is None or out is None or residual.dtype != gradient.dtype:
-            total = cls.of(rule, gradient, residual)
+            fits = residual is not None and rule.sum_dtype(gradient.dtype, residual.dtype) == residual.dtype
+            total = cls.of(rule, gradient, residual, out if fits else None)
         elif rule.beta == 1 and (taken := _select_sum(selector, gradient, residual, out)) is not None:
             return cls(rule, gradient, residual, out, finite=True, taken=taken)
         elif add_streamed(gradient, residual, out):
@@ -133,7 +134,8 @@ class AccumulatedGradient:
         if self.taken is not None:
             assert self.taken.values is not None
             return SelectedValues(self, self.taken.indices, self.taken.values, self.x)
-        apart = self.x.dtype == self.gradient.dtype and not np.may_share_memory(self.x, self.gradient)
+        dtype = self.sent_dtype or self.gradient.dtype
+        apart = self.x.dtype == dtype and not np.may_share_memory(self.x, self.gradient)
         if indices is not None and apart and self.finite and self.rule.beta == 1:
             return SelectedValues(self, indices, take(self.x, indices), self.x)  # x - x is +0
         return SelectedValues(self, indices, self.sendable(indices))

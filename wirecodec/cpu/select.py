@@ -20,10 +20,10 @@ from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.nonzero import NonZero
 from wirecodec.settings.scheme import Scheme
-from wirecodec.sparse import SparseTensor, ascending_indices, nonzero
+from wirecodec.sparse import SparseTensor, ascending_indices, index_dtype, nonzero
 from wirecodec.support import Support
 
-__all__ = ["choose", "dense", "gather", "magnitude_in", "scaled", "select"]
+__all__ = ["choose", "dense", "gather", "is_own", "magnitude_in", "scaled", "select"]
 
 
 def select(tensor: Any, scheme: Scheme, *, seed: int = 0, header: int = 0, tag: bytes = b"") -> Support:
@@ -90,7 +90,7 @@ def choose(
     if hasattr(scheme.select, "select_within"):
         return _select_within(flat, scheme, header), None
     selection = _call_selector(scheme, flat.data, gradient=gradient, state=state, seed=seed)
-    return gather(flat, selection), selection.state
+    return gather(flat, selection, trusted=is_own(scheme.select)), selection.state
 
 
 def _select_within(flat: Flat, scheme: Scheme, header: int) -> Support:
@@ -148,14 +148,24 @@ def _magnitudes(coefficients: Array) -> Array:
     return read_only(np.minimum(found, np.finfo(found.dtype).max, out=found))
 
 
-def gather(flat: Flat, selection: Selection) -> Support:
+def is_own(part: Any) -> bool:
+    """Tell whether a part of a scheme is the library's, not user-defined."""
+    return type(part).__module__.startswith("wirecodec.")
+
+
+def gather(flat: Flat, selection: Selection, *, trusted: bool = False) -> Support:
     """Gather the values of the selected elements, or their signs times the selection's scale.
+
+    Args:
+        flat: the tensor.
+        selection: its selected elements.
+        trusted: True if the indices are known to ascend within the tensor.
 
     Raises EncodeError if a user-defined selector returned indices that do not ascend within the tensor, which
     kernels rely on, or a scale that the tensor's dtype cannot hold.
     """
     indices, size = selection.indices, flat.data.size
-    if indices is not None:
+    if indices is not None and not (trusted and indices.dtype == index_dtype(size)):
         indices = ascending_indices(indices, size)
     if indices is None or indices.size == size:
         return Support(None, scaled(flat.data, selection.scale), size, flat.shape, step=selection.step)
@@ -169,7 +179,8 @@ def gather(flat: Flat, selection: Selection) -> Support:
     if values.shape != indices.shape or values.dtype != flat.data.dtype:
         raise EncodeError(f"a selector gave {values.size} {values.dtype} values at {indices.size} indices")
     scaled_values = scaled(values, selection.scale)
-    return Support(indices, scaled_values, size, flat.shape, values_at, step=selection.step)
+    finite = selection.finite and selection.scale is None
+    return Support(indices, scaled_values, size, flat.shape, values_at, finite=finite, step=selection.step)
 
 
 def scaled(values: Array, scale: float | None) -> Array:

@@ -10,7 +10,7 @@ from wirecodec.select.base import INFINITY_BITS
 __all__ = ["MIN_STREAMED", "add_streamed", "clear", "scatter_streamed", "take"]
 
 LINE = 64
-MIN_STREAMED = 2**20
+MIN_STREAMED = 2**18
 """Bytes below which an array stays in the caches, so ordinary stores are faster."""
 
 

@@ -264,7 +264,7 @@ def tensors_of(
 
 def _decode_parts(
     device: CupyDevice, data: Bytes, header: ContainerHeader, limits: DecodeLimits
-) -> dict[int, list[DecodedChunk]]:
+) -> Mapping[int, list[DecodedChunk]]:
     """Decode every tensor's chunks onto the device; the host decodes transformed ones."""
     if not header.extension.is_transformed:
         return decode_chunks(

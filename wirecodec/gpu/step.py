@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat, Flat, read_only
+from wirecodec.cpu import momentum as host_momentum
 from wirecodec.cpu import residual as host
 from wirecodec.cpu import select as host_select
-from wirecodec.cpu import step as host_step
+from wirecodec.cpu import tensor_step as host_step
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu.arrays import copy_to_host
@@ -52,7 +53,7 @@ class SelectedTensor:
     job: TensorJob
     support: DeviceSupport | Support
     selector: Any
-    addend: Addend | host_step.Addend | None
+    addend: Addend | host_momentum.Addend | None
     total: AccumulatedGradient | host.AccumulatedGradient | None
 
 

@@ -12,6 +12,7 @@ from wirecodec.errors import EncodeError
 
 __all__ = [
     "INFINITY_BITS",
+    "BatchSelection",
     "Costs",
     "Selection",
     "Selector",
@@ -31,6 +32,7 @@ class Selection:
         state: an ndarray for the tensor's next step, or None.
         scale: one magnitude for all values, if the selector fixes it; else None.
         values: (k,) the elements of x at ``indices``, if the selector has read them; else None.
+        finite: whether the values are known to be finite.
         step: width of the value codec's cells, if the selector chooses it; else None.
 
     Examples:
@@ -44,6 +46,24 @@ class Selection:
     scale: float | None = None
     values: Array | None = None
     step: float | None = None
+    finite: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class BatchSelection:
+    """Elements that a selector chose in each of many arrays of one type.
+
+    Attributes:
+        members: (m,) i64, numbers of the arrays that it took, ascending. The others are selected one by one.
+        cuts: (m + 1,) i64, the place of each member's elements in ``indices`` and ``values``.
+        indices: int32, each member's ascending; at least one and not all of its elements.
+        values: the elements there, all finite.
+    """
+
+    members: Array
+    cuts: Array
+    indices: Array
+    values: Array
 
 
 class Costs(Protocol):
@@ -68,8 +88,8 @@ class Selector(Protocol):
 
     A selector that can select while gradient and residual are added also has ``select_sum``; see ``TopK``.
     One that can select from many tensors in one call has ``select_batch`` and ``select_sum_batch``, with the
-    same results. One whose choice depends on the bytes that its codecs write has ``select_within``; see
-    ``Budget``.
+    same results. They get the arrays' addresses and sizes, and return a ``BatchSelection``. One whose choice
+    depends on the bytes that its codecs write has ``select_within``; see ``Budget``.
 
     Attributes:
         name: how schemes spell it; lower-case letters, digits and hyphens.

@@ -16,10 +16,11 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import INFINITY_BITS, Selection, all_finite, require_finite
+from wirecodec.select.base import BatchSelection, Selection, all_finite, require_finite
 from wirecodec.select.topk_batch import select_top_k_batch, select_top_k_of_sums
 from wirecodec.select.topk_exact import IndicesAndBits, select_top_k
 from wirecodec.select.topk_fused_residual import Terms, select_top_k_of_sum, select_top_k_of_terms
+from wirecodec.select.topk_group import select_top_k_of_group
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
 __all__ = ["TopK", "fraction_count"]
@@ -102,19 +103,19 @@ class TopK:
         values = words.view(x.dtype)
         if not all_finite(values):  # NaN and Inf have the largest keys, so they are among the top k
             require_finite(x, self.name)
-        return Selection(indices, values=values)
+        return Selection(indices, values=values, finite=True)
 
-    def select_batch(self, xs: Sequence[Array]) -> list[Selection | None]:
-        """Select from each of several arrays of one type, as ``select`` does.
+    def select_batch(self, addresses: Array, sizes: Array, dtype: np.dtype[Any]) -> BatchSelection | None:
+        """Select from each of many arrays of one type, as ``select`` does.
 
-        The result is None for an array that must be selected alone.
+        Args:
+            addresses: (n,) i64, of the arrays.
+            sizes: (n,) i64, their elements.
+            dtype: their type.
+
+        Returns None if no array can be selected in a batch.
         """
-        infinity = int(INFINITY_BITS[xs[0].dtype])
-        found = select_top_k_batch([bits_of(x) for x in xs], tuple(self.count(x.size) for x in xs), infinity)
-        return [
-            None if pair is None else Selection(pair[0], values=pair[1].view(x.dtype))
-            for x, pair in zip(xs, found, strict=True)
-        ]
+        return select_top_k_batch(addresses, sizes, dtype, self)
 
     def select_sum(self, gradient: Array, residual: Array, rest: Array) -> Selection | None:
         """Select the top k of gradient + residual while adding the two.
@@ -138,16 +139,26 @@ class TopK:
         found = select_top_k_of_terms(terms, k, rest) if k < rest.size else None
         return _finite_selection(found, rest.dtype)
 
-    def select_sum_batch(
-        self, gradients: Sequence[Array], residuals: Sequence[Array], rests: Sequence[Array]
-    ) -> list[Selection | None]:
-        """Select the top k of each of several sums of one type, as ``select_sum`` does."""
-        counts = tuple(self.count(x.size) for x in gradients)
-        found = select_top_k_of_sums(gradients, residuals, rests, counts)
-        return [
-            None if pair is None else Selection(pair[0], values=pair[1].view(x.dtype))
-            for x, pair in zip(gradients, found, strict=True)
-        ]
+    def select_group(self, group: Sequence[Terms], rests: Sequence[Array]) -> list[Selection] | None:
+        """Select the top k of many sums of terms as of one, as ``select_terms`` does; k is that of all."""
+        size = sum(rest.size for rest in rests)
+        k = self.count(size)
+        found = select_top_k_of_group(group, k, rests) if k < size else None
+        selections = [_finite_selection(pair, rests[0].dtype) for pair in found or ()]
+        known = [selection for selection in selections if selection is not None]
+        return known if known and len(known) == len(selections) else None
+
+    def select_sum_batch(self, addresses: Array, sizes: Array, dtype: np.dtype[Any]) -> BatchSelection | None:
+        """Select the top k of each of many sums of one type, as ``select_sum`` does.
+
+        Args:
+            addresses: (n, 3) i64, of each gradient, residual, and array for the sum.
+            sizes: (n,) i64, elements of each of the three.
+            dtype: float32 or float64.
+
+        Returns None if no sum can be selected in a batch.
+        """
+        return select_top_k_of_sums(addresses, sizes, dtype, self)
 
 
 def _finite_selection(found: IndicesAndBits | None, dtype: np.dtype[Any]) -> Selection | None:

@@ -129,6 +129,8 @@ def _max_key(bits: Array) -> int:
 
 def map_array_parts(size: int, work: Callable[[int, int], T]) -> list[T]:
     """Return [work(start, stop), ...] for the parts of an array, in order, on as many threads as pay off."""
+    if size < 2 * MIN_UNITS_PER_THREAD * ELEMENTS_PER_UNIT:
+        return [work(0, size)]
     from wirecodec.kernels.cpu.threads import map_ranges, thread_count
 
     def run_range(first: int, last: int) -> list[T]:

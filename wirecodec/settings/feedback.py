@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from wirecodec.errors import EncodeError
-from wirecodec.settings.rules import Key, find_match
+from wirecodec.settings.rules import Key, find_matches
 from wirecodec.validation import as_flag, as_ratio, as_real, set_fields
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "FeedbackLike",
     "MomentumCorrection",
     "as_feedback",
-    "feedback_for",
+    "feedback_for_all",
     "list_feedback",
 ]
 
@@ -138,14 +138,14 @@ def _check(feedback: Any) -> Feedback | None:
     )
 
 
-def feedback_for(name: str, shape: tuple[int, ...] | None, feedback: FeedbackLike) -> Feedback | None:
-    """Return the feedback of a tensor: the one for all, or that of the first key that matches.
+def feedback_for_all(tensors: Mapping[str, Any], feedback: FeedbackLike) -> dict[str, Feedback | None]:
+    """Return the feedback of each of {name: tensor}: the one for all, or that of the first key that matches.
 
     Raises EncodeError if none matches.
     """
     if not isinstance(feedback, Mapping):
-        return feedback
-    return find_match(name, shape, feedback, "feedback")
+        return dict.fromkeys(tensors, feedback)
+    return find_matches(tensors, feedback, "feedback")
 
 
 def list_feedback(feedback: FeedbackLike) -> list[Feedback | None]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from math import prod
 from typing import Any, TypeAlias, TypeVar
 
 from wirecodec.errors import EncodeError
 from wirecodec.validation import as_integer, set_fields
 
-__all__ = ["EMBEDDING_GLOBS", "Key", "Rule", "find_key", "find_match", "key_text", "usual"]
+__all__ = ["EMBEDDING_GLOBS", "Key", "Rule", "find_key", "find_match", "find_matches", "key_text", "usual"]
 
 V = TypeVar("V")
 
@@ -135,6 +136,31 @@ def find_key(name: str, shape: tuple[int, ...] | None, mapping: Mapping[Any, Any
             found: Key = key
             return found
     return None
+
+
+def find_matches(tensors: Mapping[str, Any], mapping: Mapping[Any, V], what: str) -> dict[str, V]:
+    """Return the value of the first key that matches, for each of {name: tensor}; see ``find_match``."""
+    keys = tuple(mapping)
+    shapes: tuple[Any, ...] | None = None
+    if any(isinstance(key, Rule) and key.needs_shape for key in keys):
+        shapes = tuple(getattr(x, "shape", None) for x in tensors.values())
+    places = _find_places(tuple(tensors), shapes, keys)
+    if None in places:
+        name = list(tensors)[places.index(None)]
+        find_match(name, getattr(tensors[name], "shape", None), mapping, what)
+    values = [mapping[key] for key in keys]
+    return {name: values[place] for name, place in zip(tensors, places, strict=True) if place is not None}
+
+
+@lru_cache(maxsize=64)
+def _find_places(
+    names: tuple[str, ...], shapes: tuple[Any, ...] | None, keys: tuple[Key, ...]
+) -> tuple[int | None, ...]:
+    """Return the place of the first key that matches each tensor, or None; the same in each step."""
+    places = {key: place for place, key in enumerate(keys)}
+    mapping = dict.fromkeys(keys)
+    found = [find_key(name, None if shapes is None else shapes[i], mapping) for i, name in enumerate(names)]
+    return tuple(None if key is None else places[key] for key in found)
 
 
 def find_match(name: str, shape: tuple[int, ...] | None, mapping: Mapping[Any, V], what: str) -> V:

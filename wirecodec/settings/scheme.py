@@ -26,7 +26,7 @@ from wirecodec.registry import is_preset, named, stages_of, suggestion
 from wirecodec.select.all import All
 from wirecodec.select.base import Selector
 from wirecodec.select.nonzero import NonZero
-from wirecodec.settings.rules import Key, find_match
+from wirecodec.settings.rules import Key, find_match, find_matches
 from wirecodec.transform import Transform
 from wirecodec.value.base import ValueChoice, ValueCodec
 from wirecodec.value.raw import Raw
@@ -42,6 +42,7 @@ __all__ = [
     "parse_stage",
     "read_call",
     "scheme_for",
+    "schemes_for",
     "sends_all",
 ]
 
@@ -194,6 +195,17 @@ def scheme_for(
     if not isinstance(scheme, Mapping):
         return as_scheme(scheme)
     return as_scheme(find_match(name, shape, scheme, "scheme"))
+
+
+def schemes_for(
+    tensors: Mapping[str, Any], scheme: SchemeLike | Mapping[Key, SchemeLike]
+) -> dict[str, Scheme]:
+    """Return the scheme of each of {name: tensor}, as ``scheme_for`` does."""
+    if not isinstance(scheme, Mapping):
+        return dict.fromkeys(tensors, as_scheme(scheme))
+    chosen = find_matches(tensors, scheme, "scheme")
+    parsed = {id(one): as_scheme(one) for one in chosen.values()}
+    return {name: parsed[id(one)] for name, one in chosen.items()}
 
 
 def sends_all(scheme: Scheme) -> bool:

@@ -26,6 +26,15 @@ MIN_BATCH_VALUES = 2**17
 """Values of a batch that justify another thread."""
 
 
+_MAX_SMALL = 2**14
+"""Values up to which one kernel call for the whole section is faster than several."""
+
+
+def _whole(nbytes: int, r: int) -> tuple[Array, Array, Array]:
+    """Return start, length and cuts of a batch of one section."""
+    return np.zeros(1, np.int64), np.array((nbytes,), np.int64), np.array((0, r), np.int64)
+
+
 @dataclass(frozen=True)
 class QSGD:
     """Quantized SGD (QSGD) value codec.
@@ -133,6 +142,10 @@ class QSGD:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Decode codes to multiples of the steps, rounded to ``dtype``."""
+        if r <= _MAX_SMALL and section.size % 4 == 0:
+            found = cls.decode_batch(read_only(section).view("<u4"), *_whole(section.size, r), dtype)
+            if found is not None:
+                return found[0]
         from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import qsgd
 

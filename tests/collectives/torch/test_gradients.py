@@ -141,6 +141,42 @@ def train_with_a_group():
     ddp(torch.ones(1, 3)).sum().backward()
     return compressor.step
 
+import threading
+encoded = threading.Event()
+
+class Early(wc.Compressor):
+    def prepare(self, gradients, **options):
+        encoded.set()
+        return super().prepare(gradients, **options)
+
+class Late(torch.autograd.Function):
+    # Waits in backward until a bucket was encoded.
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * (1 if encoded.wait(20) else float("nan"))
+
+class Stack(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.last(Late.apply(self.first(x))).sum()
+
+def overlaps():
+    stack = Stack()
+    ddp = DDP(stack, bucket_cap_mb=0.00001)
+    ddp.register_comm_hook(None, co.torch_hook(Early(topk), comm, stack.named_parameters()))
+    for _ in range(2):  # the first step has other buckets
+        ddp.zero_grad()
+        encoded.clear()
+        ddp(torch.ones(1, 3)).backward()
+    return all(bool(p.grad.isfinite().all()) for p in stack.parameters())
+
 print(json.dumps([
     advice(lambda: DDP(model).register_comm_hook(compressor, co.torch_hook)),
     advice(lambda: co.torch_hook(compressor, comm, model.parameters())),
@@ -149,8 +185,10 @@ print(json.dumps([
     advice(lambda: co.torch_hook({"*": topk}, comm, named)),
     advice(lambda: co.torch_hook(None, comm, named)),
     advice(lambda: co.torch_hook(compressor, None, named)),
+    advice(lambda: co.torch_hook(wc.Compressor(topk, clip=1.0), comm, named, overlap=True)),
     train_sparse(),
     train_with_a_group(),
+    overlaps(),
 ]))
 """
 
@@ -164,8 +202,10 @@ def test_wrong_arguments_say_what_to_write() -> None:
         "pass wc.Compressor(scheme)",
         "pass a wirecodec.Compressor or a collectives.CLTk",
         "TypeError: NoneType is not a communicator",
+        "pass overlap=False, or clip=None",
     ]
-    for *found, sparse, step in run(2, HOOK):
+    for *found, sparse, step, overlaps in run(2, HOOK):
         assert sparse == [[0, 2, 1, 1, *[0] * 6], True, [0, 4, 2, 2, *[0] * 6]]
         assert all(part in text for part, text in zip(expected, found, strict=True)), found
         assert step == 1
+        assert overlaps

@@ -12,6 +12,7 @@ import pytest
 import wirecodec as wc
 from wirecodec.arrays import BFLOAT16
 from wirecodec.cli import measurement
+from wirecodec.cli.advise_budget import find_budget, format_budget
 from wirecodec.cli.advise_page import format_advice
 from wirecodec.cli.advise_picture import draw_advice, make_title, merge_curves
 from wirecodec.cli.advise_prediction import (
@@ -321,3 +322,23 @@ def test_picture(tmp_path: Path) -> None:
         advice(0.5e9, QUICK, SLOW, make_measurement("large", 2 * M, 0.0, 0.0)), "x", tmp_path / "x.png"
     )
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_budget_of_a_time() -> None:
+    """A slow network carries bandwidth · time / (ranks - 1) bytes per rank, less what computing takes."""
+    tensors = {
+        "a": X.astype(np.float32),
+        "b": np.random.default_rng(0).laplace(size=60_000).astype(np.float32),
+    }
+    network = Network(3, 20_000.0)
+    found = find_budget(tensors, network, 1.0)
+    assert 0.7 * 10_000 <= found.nbytes <= 10_000
+    assert 0.7 <= found.predicted <= 1.0
+    assert 0 < found.error < 1
+    assert f"budget(bits={found.bits:.3g})" in format_budget(found)[0]
+
+
+def test_no_budget_is_short_enough() -> None:
+    found = find_budget({"a": X.astype(np.float32)}, Network(3, 1e9, 1.0), 0.5)
+    assert found.bits == 0
+    assert format_budget(found) == ["No budget is exchanged in 500 ms: computing alone takes longer."]

@@ -50,6 +50,22 @@ def test_encode_inspect_decode(grad: Path, tmp_path: Path, capsys: pytest.Captur
     assert np.array_equal(np.load(tmp_path / "back.npy"), wc.decode(out.read_bytes()).to_dense())
 
 
+def test_encode_within_a_number_of_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    arrays = {
+        "w": rng.laplace(size=(300, 200)).astype(np.float32),
+        "b": rng.laplace(size=200).astype(np.float32),
+    }
+    np.save(tmp_path / "one.npy", arrays["w"])
+    np.savez(tmp_path / "many.npz", **arrays)
+    for name in ("one.npy", "many.npz"):
+        assert main(["encode", str(tmp_path / name), "--bytes", "4kB", "-o", str(tmp_path / "x.wc")]) == 0
+        assert 3800 <= (tmp_path / "x.wc").stat().st_size <= 4000
+    wrong = ["encode", str(tmp_path / "one.npy"), "--bytes", "4kB", "--scheme", "topk(0.1) | rice | raw"]
+    assert main([*wrong, "-o", str(tmp_path / "x.wc")]) == 2
+    assert "--bytes needs a scheme with a budget" in capsys.readouterr().err
+
+
 def test_many_tensors_and_streams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez(tmp_path / "model.npz", a=X, b=X[0].astype(np.float16))
     out = tmp_path / "m.wc"

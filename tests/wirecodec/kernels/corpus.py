@@ -26,7 +26,7 @@ from tests.wirecodec.container.long_extensions import LONG, RECORDS, ROWS, with_
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import aligned, bits_of, read_only
 from wirecodec.cpu import stream
-from wirecodec.cpu.step import MIN_FUSED_SIZE
+from wirecodec.cpu.tensor_step import MIN_FUSED_SIZE
 from wirecodec.cpu.union import sum_sparse
 from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cpu import threads

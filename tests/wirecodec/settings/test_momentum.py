@@ -12,7 +12,7 @@ import collectives as co
 import wirecodec as wc
 from tests.inputs import Array
 from wirecodec.arrays import BFLOAT16
-from wirecodec.cpu import step
+from wirecodec.cpu import tensor_step
 
 
 @dataclass
@@ -191,8 +191,8 @@ def test_fused_kernels_have_the_bits_of_separate_ones(monkeypatch: pytest.Monkey
     for rule in (wc.ErrorFeedback(decay=0.9), wc.MomentumCorrection(), wc.MomentumCorrection(nesterov=True)):
         for dtype in (np.float32, np.float64):
             states = []
-            for least in (step.MIN_FUSED_SIZE, 10**9):
-                monkeypatch.setattr(step, "MIN_FUSED_SIZE", least)
+            for least in (tensor_step.MIN_FUSED_SIZE, 10**9):
+                monkeypatch.setattr(tensor_step, "MIN_FUSED_SIZE", least)
                 c = wc.Compressor("topk(0.001) | rice | qsgd", feedback=rule, clip=1e3)
                 for g in gradients:
                     c.compress({"w": g.astype(dtype)})

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wirecodec.arrays import Array, addresses_of
+from wirecodec.arrays import Array
 from wirecodec.cpu.batch.decode import DecodedBatch
+from wirecodec.cpu.columns import describe
 
 __all__ = ["DecodedContainer", "add_batches"]
 
@@ -46,13 +47,14 @@ def add_batches(containers: Sequence[DecodedContainer], targets: Sequence[Array]
         return True
     dtype = targets[0].dtype
     batches = [batch for each in containers for batch in each.batches]
-    if any(batch.values.dtype != dtype for batch in batches) or any(x.dtype != dtype for x in targets):
+    arrays = describe(targets)
+    if any(batch.values.dtype != dtype for batch in batches) or (arrays.kinds != arrays.kinds[0]).any():
         return False
-    first = addresses_of(targets)
-    nbytes, order = np.array([x.nbytes for x in targets], np.int64), np.argsort(first, kind="stable")
-    if (first[order][1:] < (first + nbytes)[order][:-1]).any() or not batches:
+    first, elements = arrays.addresses, arrays.sizes
+    order = np.argsort(first, kind="stable")
+    stops = first + elements * dtype.itemsize
+    if arrays.kinds[0] < 0 or (first[order][1:] < stops[order][:-1]).any() or not batches:
         return False
-    elements = nbytes // dtype.itemsize
     rows = np.concatenate([each.table[batch.entries] for each in containers for batch in each.batches])
     keys, bases = rows["key"], rows["base"].astype(np.int64)
     if (bases + rows["d"] > elements[keys]).any():

@@ -3,84 +3,148 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Flat, addresses_of, read_only
-from wirecodec.cpu.batch import MIN_TENSORS
-from wirecodec.index.base import is_lossy
-from wirecodec.settings.feedback import ErrorFeedback
-from wirecodec.step import TensorJob
+from wirecodec.arrays import Array, addresses_of, aligned, read_only
+from wirecodec.cpu.batch.decode import DecodedBatch
+from wirecodec.cpu.batch.selection import SelectedBatch, group_tensors
+from wirecodec.cpu.columns import ArrayColumns, describe
+from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = ["select_sums", "subtract_sent_batch"]
+__all__ = ["SumBatch", "find_received", "select_sums", "subtract_sent", "subtract_sent_batch"]
+
+MIN_SELECTED_PER_THREAD = 2**14
+"""Selected elements of a batch that justify another thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class SumBatch:
+    """Selected elements of many sums of gradient and residual.
+
+    Attributes:
+        selected: the elements.
+        rests: {key: sum, with +0 at these elements}.
+        addresses: (n,) i64, of these arrays, in the order of the keys.
+    """
+
+    selected: SelectedBatch
+    rests: Mapping[int, Array]
+    addresses: Array
+
+    def renumber(self, keys: Array) -> SumBatch:
+        """Return the batch of a list of tensors with these keys, whose places it has instead of keys."""
+        selected = replace(self.selected, keys=keys[self.selected.keys])
+        return SumBatch(
+            selected, {int(keys[place]): rest for place, rest in self.rests.items()}, self.addresses
+        )
 
 
 def select_sums(
-    flats: Mapping[str, Flat], jobs: Mapping[str, TensorJob], buffers: Mapping[str, Array]
-) -> dict[str, Support]:
-    """Add residuals and select, for the tensors that a batch can take; return those only.
+    gradients: ArrayColumns,
+    residuals: Sequence[Array | None],
+    spares: Sequence[Array | None],
+    schemes: Sequence[Scheme],
+) -> list[SumBatch]:
+    """Add residuals and select, for the tensors that a batch can take.
 
     Args:
-        flats, jobs: by name.
-        buffers: memory for the next residual of each tensor that has a residual. It receives the sum, with +0
-            at the selected elements; undefined for the other tensors.
+        gradients: columns of all tensors, by key.
+        residuals: by key; None for a tensor that is left out. Their sizes and types may differ from the
+            gradients', too.
+        spares: by key, memory for the sums; None for new memory.
+        schemes: by key.
     """
-    groups: dict[tuple[int, Any], list[str]] = {}
-    for name, buffer in buffers.items():
-        flat, job = flats[name], jobs[name]
-        dtype, scheme = flat.data.dtype, job.scheme
-        if (
-            job.feedback == ErrorFeedback()
-            and dtype == job.residual.dtype == buffer.dtype
-            and scheme.transform is None
-            and not is_lossy(scheme.index)
-            and hasattr(scheme.select, "select_sum_batch")
-        ):
-            groups.setdefault((id(scheme.select), dtype), []).append(name)
-    supports: dict[str, Support] = {}
-    for names in groups.values():
-        if len(names) < MIN_TENSORS:
+    held = describe(residuals)
+    alike = (held.kinds == gradients.kinds) & (held.sizes == gradients.sizes)
+    batches = []
+    for scheme, dtype, keys in group_tensors(schemes, np.where(alike, held.kinds, -1), "select_sum_batch"):
+        if dtype.name not in ("float32", "float64"):
             continue
-        selector: Any = jobs[names[0]].scheme.select
-        found = selector.select_sum_batch(
-            [flats[name].data for name in names],
-            [jobs[name].residual for name in names],
-            [buffers[name] for name in names],
-        )
-        for name, selection in zip(names, found, strict=True):
-            if selection is not None:
-                flat = flats[name]
-                supports[name] = Support(selection.indices, selection.values, flat.data.size, flat.shape)
-    return supports
+        sizes = gradients.sizes[keys]
+        rests, addresses = _take_memory([spares[key] for key in keys.tolist()], sizes, dtype)
+        columns = np.stack([gradients.addresses[keys], held.addresses[keys], addresses], axis=1)
+        selector: Any = scheme.select
+        found = selector.select_sum_batch(columns, sizes, dtype)
+        if found is not None:
+            taken = {int(keys[member]): rests[member] for member in found.members.tolist()}
+            selected = SelectedBatch.of(scheme, keys, sizes, found)
+            batches.append(SumBatch(selected, taken, addresses[found.members]))
+    return batches
 
 
-def subtract_sent_batch(rests: Sequence[Array], supports: Sequence[Support], sent: Sequence[Array]) -> None:
+def _take_memory(spares: list[Array | None], sizes: Array, dtype: np.dtype[Any]) -> tuple[list[Array], Array]:
+    """Return an array per size, aligned to 64 bytes, the spare one if it fits; and their addresses."""
+    columns = describe(spares)
+    fits = (columns.sizes == sizes) & (columns.addresses % 64 == 0) & columns.writeable
+    arrays: list[Any] = list(spares)
+    if not fits.all() or any(x is None or x.dtype != dtype for x in spares):
+        for i, (fit, size) in enumerate(zip(fits.tolist(), sizes.tolist(), strict=True)):
+            if not fit or arrays[i].dtype != dtype:
+                arrays[i] = aligned(size, dtype)
+        columns = describe(arrays)
+    return arrays, columns.addresses
+
+
+def find_received(table: Array, batches: Sequence[DecodedBatch], n: int) -> Array:
+    """Return the address of the values that receivers decode for each of n tensors, (n,) i64 by key.
+
+    It is 0 for a tensor of no batch.
+    """
+    received = np.zeros(n, np.int64)
+    for batch in batches:
+        first = batch.values.__array_interface__["data"][0]
+        received[table["key"][batch.entries]] = first + batch.value_places * batch.values.itemsize
+    return received
+
+
+def subtract_sent_batch(batch: SumBatch, received: Array) -> None:
     """Complete the residuals of finite sums whose selected elements were set to 0, in place.
 
     The bits are those of ``AccumulatedGradient.remainder`` with beta 1.
 
     Args:
-        rests: the sums, +0 at the indices.
-        supports: the selected elements of each.
-        sent: (k,) each, the values that receivers decode.
+        batch: the sums, +0 at the selected elements.
+        received: (n,) i64, addresses of the values that receivers decode.
     """
-    from wirecodec.kernels.cpu.select import feedback_batch
+    some = batch.selected
+    _store_differences(some.values, some.indices, some.cuts, received, batch.addresses, some.sizes)
 
-    selected = np.concatenate([support.values for support in supports])
-    received = np.concatenate(sent)
-    if np.array_equal(selected, received):
-        return
-    indices = np.concatenate([support.indices for support in supports if support.indices is not None])
-    cuts = np.zeros(len(supports) + 1, np.int64)
-    np.cumsum([support.values.size for support in supports], out=cuts[1:])
-    feedback_batch.store_differences(
-        read_only(selected),
-        read_only(received),
-        read_only(indices.view(np.dtype(f"u{indices.itemsize}"))),
-        cuts,
-        addresses_of(rests),
-        np.array([rest.size for rest in rests], np.int64),
-        np.empty(0, rests[0].dtype),
+
+def subtract_sent(rest: Array, support: Support, sent: Array) -> None:
+    """Complete the residual of one finite sum, as ``subtract_sent_batch`` does.
+
+    Args:
+        rest: the sum, +0 at the selected elements.
+        support: these elements.
+        sent: (k,) the values that receivers decode.
+    """
+    assert support.indices is not None
+    sent = np.ascontiguousarray(sent)
+    parts = max(1, support.values.size // MIN_SELECTED_PER_THREAD)
+    cuts = np.linspace(0, support.values.size, parts + 1).astype(np.int64)
+    received = addresses_of([sent]) + cuts[:-1] * sent.itemsize
+    sizes, addresses = np.full(parts, rest.size), np.full(parts, addresses_of([rest]))
+    _store_differences(support.values, support.indices, cuts, received, addresses, sizes)
+
+
+def _store_differences(
+    values: Array, indices: Array, cuts: Array, received: Array, addresses: Array, sizes: Array
+) -> None:
+    """Run the kernel on threads."""
+    from wirecodec.kernels.cpu.select import feedback_batch
+    from wirecodec.kernels.cpu.threads import run_parallel
+
+    given, n = read_only(values), sizes.size
+    places = read_only(indices.view(np.dtype(f"u{indices.itemsize}")))
+    like = np.empty(0, values.dtype)
+    run_parallel(
+        lambda turns: feedback_batch.store_differences(
+            given, received, places, cuts, addresses, sizes, like, turns
+        ),
+        n,
+        max(1, MIN_SELECTED_PER_THREAD * n // max(1, values.size)),
     )

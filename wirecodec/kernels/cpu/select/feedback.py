@@ -8,15 +8,22 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.sample import bracket_sample, choose_run
-from wirecodec.kernels.cpu.select.topk import BLOCK_SIZE, PREFETCH_ELEMENTS, SLACK, key_of, top_mask
+from wirecodec.kernels.cpu.select.sample import PREFETCH_RUNS, bracket_sample, choose_run
+from wirecodec.kernels.cpu.select.topk import (
+    BLOCK_SIZE,
+    PREFETCH_ELEMENTS,
+    PREFETCH_PAGES,
+    SLACK,
+    key_of,
+    top_mask,
+)
 from wirecodec.kernels.cpu.simd.floats import add_floats
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, stream_store
+from wirecodec.kernels.cpu.simd.memory import prefetch, store_fence, stream_store
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
-from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select
+from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select, store
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
 
-__all__ = ["add", "bracket_sum", "restore_unselected", "sweep_sum"]
+__all__ = ["add", "bracket_sum", "restore_unselected", "sweep_sum", "sweep_sum_range"]
 
 U32 = np.uint32
 U64 = np.uint64
@@ -32,15 +39,24 @@ def _add_one(a: Array, b: Array, i: int) -> Any:
 def bracket_sum(
     a: Array, b: Array, run: int, seed: int, samples: int, low_rank: int, high_rank: int
 ) -> tuple[int, int, bool]:
-    """Apply ``sample.bracket_kth`` to the sums of two arrays of floats, given as their bits."""
-    keys = np.empty(samples, a.dtype)
-    magnitude = (U64(1) << U64(bit_width(a) - 1)) - U64(1)
-    strata = samples // run
-    for stratum in range(strata):
-        first = choose_run(stratum, strata, a.size // run, U64(seed)) * run
-        for i in range(run):
-            keys[stratum * run + i] = U64(_add_one(a, b, first + i)) & magnitude
-    return bracket_sample(keys, low_rank, high_rank)
+    """Apply ``sample.bracket_kth`` to the sums of two arrays of floats, given as their bits.
+
+    ``run`` is a multiple of 8.
+    """
+    keys = np.empty(samples + SLACK, a.dtype)
+    strata, runs = samples // run, a.size // run
+    for stratum in range(strata + PREFETCH_RUNS):
+        if stratum < strata:
+            ahead = choose_run(stratum, strata, runs, U64(seed)) * run
+            prefetch(a, ahead, 1)
+            prefetch(b, ahead, 1)
+        if stratum >= PREFETCH_RUNS:
+            first = choose_run(stratum - PREFETCH_RUNS, strata, runs, U64(seed)) * run
+            at = (stratum - PREFETCH_RUNS) * run
+            for i in range(0, run, 8):
+                total = add_floats(load(a, first + i, 8), load(b, first + i, 8))
+                store(keys, at + i, (total << 1) >> 1)
+    return bracket_sample(keys, samples, low_rank, high_rank)
 
 
 @kernel
@@ -57,14 +73,36 @@ def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Ar
 
     Returns the number of positions, or -1 if the buffers are too small.
     """
-    least = U64(low)
-    n = 0
+    n = sweep_sum_range(a, b, U64(low), left, found, words, 0, 0, a.size)
+    store_fence()
+    return n if n <= found.size - 2 * SLACK else -1
+
+
+@inline
+def sweep_sum_range(
+    a: Array,
+    b: Array,
+    least: np.uint64,
+    left: Array,
+    found: Array,
+    words: Array,
+    n: int,
+    start: int,
+    stop: int,
+) -> int:
+    """Continue ``sweep_sum`` with elements start ... stop - 1 after n positions; see ``topk.sweep_range``.
+
+    The caller ends with ``store_fence``.
+    """
     whole = a.size & ~63
-    for block in range(0, whole, BLOCK_SIZE):
+    for block in range(start, min(stop, whole), BLOCK_SIZE):
         if n > found.size - BLOCK_SIZE - SLACK:
-            return -1
+            return found.size
         first = n
-        for at in range(block, min(block + BLOCK_SIZE, whole), 64):
+        prefetch(a, block + PREFETCH_PAGES, 1)
+        prefetch(b, block + PREFETCH_PAGES, 1)
+        prefetch(left, block + PREFETCH_PAGES, 1)
+        for at in range(block, min(block + BLOCK_SIZE, stop, whole), 64):
             prefetch(a, at + PREFETCH_ELEMENTS, 64)
             prefetch(b, at + PREFETCH_ELEMENTS, 64)
             total = add_floats(load(a, at, 64), load(b, at, 64))
@@ -73,16 +111,16 @@ def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Ar
             n += store_set_bits(found, n, mask_to_bits(at_least), U32(at))
         for i in range(first, n):
             words[i] = _add_one(a, b, np.int64(U32(found[i])))
-    store_fence()
-    if n > found.size - 2 * SLACK:
-        return -1
-    for i in range(whole, a.size):
-        left[i] = _add_one(a, b, i)
-        if key_of(left, i) >= least:
-            found[n] = i
-            words[n] = left[i]
-            left[i] = 0
-            n += 1
+    if stop == a.size:
+        if n > found.size - 2 * SLACK:
+            return found.size
+        for i in range(whole, stop):
+            left[i] = _add_one(a, b, i)
+            if key_of(left, i) >= least:
+                found[n] = i
+                words[n] = left[i]
+                left[i] = 0
+                n += 1
     return n
 
 

@@ -9,15 +9,18 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.select.feedback import (
     bracket_sum,
     restore_unselected,
-    sweep_sum,
+    sweep_sum_range,
 )
-from wirecodec.kernels.cpu.select.topk import SWEEP_SLACK, find_top, keep, key_of
-from wirecodec.kernels.cpu.simd.memory import bit_width, view_at
+from wirecodec.kernels.cpu.select.sample import prefetch_sample
+from wirecodec.kernels.cpu.select.topk import SLACK, SWEEP_SLACK, find_top, keep
+from wirecodec.kernels.cpu.select.topk_batch import PART_SIZE, has_nonfinite
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
 __all__ = ["select_sums", "store_differences"]
 
 U64 = np.uint64
+PREFETCH_INDICES = 24
 
 
 @kernel
@@ -28,6 +31,7 @@ def select_sums(
     cuts: Array,
     infinity: int,
     order: Array,
+    ahead: int,
     like: Array,
     like_rest: Array,
     indices: Array,
@@ -40,7 +44,7 @@ def select_sums(
     Args:
         addresses: (n, 3) i64: of the gradient's bits, the residual's, and the sum's, which is aligned to 64
             bytes.
-        sizes, plans, cuts, infinity, order: as for ``topk_batch.select``.
+        sizes, plans, cuts, infinity, order, ahead: as for ``topk_batch.select``.
         like, like_rest: arrays of the types of the inputs and of the sum.
         indices, words, faults, turns: as for ``topk_batch.select``. The sum of an array with a fault is
             undefined.
@@ -52,56 +56,72 @@ def select_sums(
     run = 512 // bit_width(like)
     unit = next_unit(turns, -1)
     while unit >= 0:
-        i = order[unit]
+        i, following = order[unit], order[min(unit + ahead, order.size - 1)]
         start, stop = cuts[i], cuts[i + 1]
         a, b = view_at(addresses[i, 0], sizes[i], like), view_at(addresses[i, 1], sizes[i], like)
+        later_a = view_at(addresses[following, 0], sizes[following], like)
+        later_b = view_at(addresses[following, 1], sizes[following], like)
         rest = view_at(addresses[i, 2], sizes[i], like_rest)
         low, high = U64(0), (U64(1) << U64(bit_width(like) - 1)) - U64(1)
         tied = False
         if plans[i, 0] > 0:
             low, high, tied = bracket_sum(a, b, run, 0, plans[i, 0], plans[i, 1], plans[i, 2])
-        limit = plans[i, 3] + SWEEP_SLACK
-        n = -1 if tied else sweep_sum(a, b, np.int64(low), rest, found[:limit], bits[:limit])
+        here, capacity = found[: plans[i, 3] + SWEEP_SLACK], plans[i, 3] + SWEEP_SLACK - 2 * SLACK
+        n = capacity + 1 if tied else 0
+        parts = (a.size + PART_SIZE - 1) // PART_SIZE
+        for part in range(parts):
+            if n <= capacity:
+                prefetch_sample(later_a, run, plans[following, 0], part, parts)
+                prefetch_sample(later_b, run, plans[following, 0], part, parts)
+                first = part * PART_SIZE
+                n = sweep_sum_range(a, b, low, rest, here, bits, n, first, min(first + PART_SIZE, a.size))
+        store_fence()
         faults[i] = True
-        if n >= stop - start:
+        if stop - start <= n <= capacity:
             threshold, ties = find_top(bits[:n], stop - start, np.int64(low), np.int64(high))
             restore_unselected(rest, found[:n], bits[:n], threshold, ties)
-            keep(found[:n], bits[:n], threshold, ties, 0, indices[start:stop], words[start:stop])
-            faults[i] = _has_nonfinite(words[start:stop], infinity)
+            out = words[start:stop]
+            kept = keep(found[:n], bits[:n], threshold, ties, 0, indices[start:stop], out)
+            faults[i] = kept < stop - start or has_nonfinite(out, infinity)
         unit = next_unit(turns, unit)
-
-
-@inline
-def _has_nonfinite(words: Array, infinity: int) -> bool:
-    """Return whether one of the elements is NaN or Inf."""
-    found = False
-    for j in range(words.size):
-        found |= key_of(words, j) >= U64(infinity)
-    return found
 
 
 @kernel
 def store_differences(
-    values: Array, sent: Array, indices: Array, cuts: Array, addresses: Array, sizes: Array, like: Array
+    values: Array,
+    received: Array,
+    indices: Array,
+    cuts: Array,
+    addresses: Array,
+    sizes: Array,
+    like: Array,
+    turns: Array,
 ) -> None:
-    """Compute rest[index] = value - sent, or 0 if that is not finite, for the elements of many arrays.
+    """Compute rest[index] = value - received, or 0 if that is not finite, for the elements of many arrays.
 
     Args:
-        values, sent, indices: of all arrays.
+        values, indices: of all arrays, finite.
+        received: (n,) i64, addresses of the values to subtract.
         cuts: (n + 1,) i64, the place of each array's elements.
-        addresses: (n,) i64, of the arrays.
+        addresses: (n,) i64, of the arrays, which have +0 at the indices.
         sizes: (n,) i64, their elements.
         like: an array of their type.
+        turns: counters of ``next_unit``; a unit is an array.
     """
-    for i in range(sizes.size):
-        here = slice(cuts[i], cuts[i + 1])
-        rest = view_at(addresses[i], sizes[i], like)
-        _store_differences(values[here], sent[here], indices[here], rest)
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        here = slice(cuts[unit], cuts[unit + 1])
+        sent = view_at(received[unit], cuts[unit + 1] - cuts[unit], like)
+        _store_differences(values[here], sent, indices[here], view_at(addresses[unit], sizes[unit], like))
+        unit = next_unit(turns, unit)
 
 
 @inline
 def _store_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
-    """Compute rest[indices[i]] = values[i] - sent[i], or 0 if that is not finite."""
+    """Store values[i] - sent[i] at indices[i] if it is finite and not 0."""
+    last = indices.size - 1
     for i in range(indices.size):
         difference = values[i] - sent[i]
-        rest[indices[i]] = difference if np.isfinite(difference) else 0
+        if difference != 0 and np.isfinite(difference):
+            prefetch(rest, np.int64(indices[min(i + PREFETCH_INDICES, last)]), 1)
+            rest[indices[i]] = difference

@@ -68,14 +68,14 @@ def bracket_total(
     high_rank: int,
 ) -> tuple[int, int, bool]:
     """Apply ``sample.bracket_kth`` to x; arguments as for ``sweep_total`` and ``bracket_kth``."""
-    keys = np.empty(samples, g.dtype)
+    keys = np.empty(samples + SLACK, g.dtype)
     magnitude = (U64(1) << U64(bit_width(g) - 1)) - U64(1)
     strata = samples // run
     for stratum in range(strata):
         first = choose_run(stratum, strata, g.size // run, U64(seed)) * run
         for i in range(run):
             keys[stratum * run + i] = U64(_total_one(g, u, v, factors, form, first + i)[0]) & magnitude
-    return bracket_sample(keys, low_rank, high_rank)
+    return bracket_sample(keys, samples, low_rank, high_rank)
 
 
 @inline_without_refcounts

@@ -6,13 +6,15 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.radix import select_kth
-from wirecodec.kernels.cpu.simd.memory import bit_width
+from wirecodec.kernels.cpu.select.bisection import find_rank, pad
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
 from wirecodec.kernels.cpu.simd.words import multiply_high
 
-__all__ = ["bracket_kth", "bracket_sample", "choose_run"]
+__all__ = ["PREFETCH_RUNS", "bracket_kth", "bracket_sample", "choose_run", "prefetch_sample"]
 
 U64 = np.uint64
+PREFETCH_RUNS = 24
+SLACK = 64
 
 
 @inline
@@ -44,29 +46,36 @@ def bracket_kth(
         low_rank: rank of the lower key; the key is 0 if the sample has no such rank.
         high_rank: rank of the upper key; the key is the largest of the type if the rank is 0 or less.
     """
-    keys = np.empty(samples, bits.dtype)
+    keys = np.empty(samples + SLACK, bits.dtype)
     magnitude = (U64(1) << U64(bit_width(bits) - 1)) - U64(1)
-    strata = samples // run
-    for stratum in range(strata):
-        first = choose_run(stratum, strata, bits.size // run, U64(seed)) * run
-        for i in range(run):
-            keys[stratum * run + i] = U64(bits[first + i]) & magnitude
-    return bracket_sample(keys, low_rank, high_rank)
+    strata, runs = samples // run, bits.size // run
+    for stratum in range(strata + PREFETCH_RUNS):
+        if stratum < strata:
+            prefetch(bits, choose_run(stratum, strata, runs, U64(seed)) * run, 1)
+        if stratum >= PREFETCH_RUNS:
+            first = choose_run(stratum - PREFETCH_RUNS, strata, runs, U64(seed)) * run
+            at = (stratum - PREFETCH_RUNS) * run
+            for i in range(run):
+                keys[at + i] = U64(bits[first + i]) & magnitude
+    return bracket_sample(keys, samples, low_rank, high_rank)
 
 
 @inline
-def bracket_sample(keys: Array, low_rank: int, high_rank: int) -> tuple[int, int, bool]:
-    """Return the result of ``bracket_kth`` for a sample's ``keys``."""
+def prefetch_sample(bits: Array, run: int, samples: int, part: int, parts: int) -> None:
+    """Prefetch a part of the lines that ``bracket_kth`` reads with seed 0."""
+    strata, runs = samples // run, bits.size // run
+    for stratum in range(strata * part // parts, strata * (part + 1) // parts):
+        prefetch(bits, choose_run(stratum, strata, runs, U64(0)) * run, 1)
+
+
+@inline
+def bracket_sample(keys: Array, n: int, low_rank: int, high_rank: int) -> tuple[int, int, bool]:
+    """Return the result of ``bracket_kth`` for a sample's n ``keys``, with slack."""
     width = bit_width(keys) - 1
     low, high = U64(0), (U64(1) << U64(width)) - U64(1)
-    n = keys.size
+    padded, reached = keys[: pad(keys, n)], n
     if low_rank <= n:
-        low = U64(select_kth(keys.copy(), low_rank, width))
-        n = 0
-        for i in range(keys.size):
-            key = keys[i]
-            keys[n] = key
-            n += U64(key) >= low
+        low, reached = find_rank(padded, low_rank, U64(0), width)
     if high_rank >= 1:
-        high = U64(select_kth(keys[:n], high_rank, width))
-    return low, high, 10 * n > 11 * low_rank
+        high, _ = find_rank(padded, high_rank, U64(0), width)
+    return low, high, 10 * reached > 11 * low_rank

@@ -10,23 +10,36 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.select.bisection import find_rank, pad
 from wirecodec.kernels.cpu.select.radix import find_threshold
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load
-from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount
+from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount, trailing_zeros
 
-__all__ = ["SLACK", "SWEEP_SLACK", "collect", "fill", "find_top", "keep", "keep_top_k", "sweep"]
+__all__ = [
+    "SLACK",
+    "SWEEP_SLACK",
+    "collect",
+    "fill",
+    "find_top",
+    "keep",
+    "keep_top_k",
+    "sweep",
+    "sweep_range",
+]
 
 I32 = np.int32
 U32 = np.uint32
 U64 = np.uint64
 BLOCK_SIZE = 1024
 SLACK = 64
+MAX_BISECTED = 2**15  # keys up to which bisection is faster than counting digits
 SWEEP_SLACK = BLOCK_SIZE + 2 * SLACK
 PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
+PREFETCH_PAGES = 4 * BLOCK_SIZE  # one line ahead of each block, so that its page's address is known in time
 
 
 @inline
@@ -47,25 +60,37 @@ def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
 
     Returns their number, or -1 if the buffers are too small.
     """
-    least = U64(low)
-    n = 0
+    n = sweep_range(bits, U64(low), found, words, 0, 0, bits.size)
+    return n if n <= found.size - 2 * SLACK else -1
+
+
+@inline
+def sweep_range(
+    bits: Array, least: np.uint64, found: Array, words: Array, n: int, start: int, stop: int
+) -> int:
+    """Continue ``sweep`` with bits[start:stop] after n positions; ``start`` is a multiple of 64.
+
+    Returns the number of positions, which is above the capacity if the buffers are too small.
+    """
     whole = bits.size & ~63
-    for block in range(0, whole, BLOCK_SIZE):
+    for block in range(start, min(stop, whole), BLOCK_SIZE):
         if n > found.size - BLOCK_SIZE - SLACK:
-            return -1
+            return found.size
         first = n
-        for at in range(block, min(block + BLOCK_SIZE, whole), 64):
+        prefetch(bits, block + PREFETCH_PAGES, 1)
+        for at in range(block, min(block + BLOCK_SIZE, stop, whole), 64):
             prefetch(bits, at + PREFETCH_ELEMENTS, 64)
             n += store_set_bits(found, n, at_least64(bits, at, least), U32(at))
         for i in range(first, n):
             words[i] = bits[U64(U32(found[i]))]
-    if n > found.size - 2 * SLACK:
-        return -1
-    for i in range(whole, bits.size):
-        if key_of(bits, i) >= least:
-            found[n] = i
-            words[n] = bits[i]
-            n += 1
+    if stop == bits.size:
+        if n > found.size - 2 * SLACK:
+            return found.size
+        for i in range(whole, stop):
+            if key_of(bits, i) >= least:
+                found[n] = i
+                words[n] = bits[i]
+                n += 1
     return n
 
 
@@ -133,11 +158,22 @@ def keep(found: Array, words: Array, least: int, ties: int, start: int, indices:
     n = 0
     whole = words.size & ~63
     at = 0
-    while at < whole and n + 64 <= indices.size:
+    while at < whole and n < indices.size:
         mask, ties = top_mask(words, at, threshold, ties)
-        compress_store(values, n, load(words, at, 64), mask)
-        n += compress_store(indices, n, load(found, at, 64) + start, mask)
+        if n + 64 <= indices.size:
+            compress_store(values, n, load(words, at, 64), mask)
+            n += compress_store(indices, n, load(found, at, 64) + start, mask)
+        else:
+            if n + popcount(mask) > indices.size:  # another thread changed the array
+                return -1
+            while mask != U64(0):
+                i = at + trailing_zeros(mask)
+                indices[n], values[n] = found[i] + start, words[i]
+                n += 1
+                mask &= mask - U64(1)
         at += 64
+    if n == indices.size:
+        return n
     for i in range(at, words.size):
         key = key_of(words, i)
         tie = key == threshold and ties > 0
@@ -178,9 +214,24 @@ def find_top(words: Array, k: int, low: int, high: int) -> tuple[int, int]:
     if certain >= k:
         high = np.int64((U64(1) << U64(bit_width(words) - 1)) - U64(1))
         certain, n = collect(words, low, high, keys)
-    width = 64 - leading_zeros(U64(low) ^ U64(high))
-    threshold, ties = find_threshold(keys[:n], k - certain, width)
-    return np.int64(threshold), ties
+    width, rank = 64 - leading_zeros(U64(low) ^ U64(high)), k - certain
+    if n > MAX_BISECTED or not 1 <= rank <= n:
+        threshold, ties = find_threshold(keys[:n], rank, width)
+        return np.int64(threshold), ties
+    prefix = (U64(low) >> U64(width)) << U64(width)
+    least, reached = find_rank(keys[: pad(keys, n)], rank, prefix, width)
+    if reached == rank and least > U64(0):
+        return np.int64(least) - 1, 0
+    return np.int64(least), rank - _count_above(keys[:n], least)
+
+
+@inline
+def _count_above(keys: Array, threshold: np.uint64) -> int:
+    """Count the keys above a threshold."""
+    more = 0
+    for i in range(keys.size):
+        more += U64(keys[i]) > threshold
+    return more
 
 
 @kernel

@@ -6,14 +6,16 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.sample import bracket_kth
-from wirecodec.kernels.cpu.select.topk import SWEEP_SLACK, keep_top_k, key_of, sweep
+from wirecodec.kernels.cpu.select.sample import bracket_kth, prefetch_sample
+from wirecodec.kernels.cpu.select.topk import SLACK, SWEEP_SLACK, find_top, keep, key_of, sweep_range
 from wirecodec.kernels.cpu.simd.memory import bit_width, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["select"]
+__all__ = ["has_nonfinite", "select"]
 
 U64 = np.uint64
+PART_SIZE = 8192
+"""Elements that are swept between prefetches for the next array."""
 
 
 @kernel
@@ -24,6 +26,7 @@ def select(
     cuts: Array,
     infinity: int,
     order: Array,
+    ahead: int,
     like: Array,
     indices: Array,
     words: Array,
@@ -40,6 +43,7 @@ def select(
         cuts: (n + 1,) i64, the place of each array's k elements in the output; 0 < k < size.
         infinity: key of Inf.
         order: (n,) i64, the order in which threads take the arrays.
+        ahead: places in this order from an array to the next that the same thread probably takes.
         like: an array of the type of the arrays.
         indices: int32, written: positions in their array, ascending.
         words: as many, written: the bits of these elements.
@@ -54,28 +58,37 @@ def select(
     run = 512 // bit_width(like)
     unit = next_unit(turns, -1)
     while unit >= 0:
-        i = order[unit]
-        start, k = cuts[i], cuts[i + 1] - cuts[i]
-        x = view_at(addresses[i], sizes[i], like)
-        samples = plans[i, 0]
+        i, following = order[unit], order[min(unit + ahead, order.size - 1)]
+        start, stop = cuts[i], cuts[i + 1]
+        x, later = (
+            view_at(addresses[i], sizes[i], like),
+            view_at(addresses[following], sizes[following], like),
+        )
         low, high = U64(0), (U64(1) << U64(bit_width(like) - 1)) - U64(1)
         tied = False
-        if samples > 0:
-            low, high, tied = bracket_kth(x, run, 0, samples, plans[i, 1], plans[i, 2])
-        limit = plans[i, 3] + SWEEP_SLACK
-        n = -1 if tied else sweep(x, np.int64(low), found[:limit], bits[:limit])
+        if plans[i, 0] > 0:
+            low, high, tied = bracket_kth(x, run, 0, plans[i, 0], plans[i, 1], plans[i, 2])
+        here, capacity = found[: plans[i, 3] + SWEEP_SLACK], plans[i, 3] + SWEEP_SLACK - 2 * SLACK
+        n = capacity + 1 if tied else 0
+        parts = (x.size + PART_SIZE - 1) // PART_SIZE
+        for part in range(parts):
+            if n <= capacity:
+                prefetch_sample(later, run, plans[following, 0], part, parts)
+                first = part * PART_SIZE
+                n = sweep_range(x, low, here, bits, n, first, min(first + PART_SIZE, x.size))
         faults[i] = True
-        if n >= k and keep_top_k(found[:n], bits[:n], k, np.int64(low), np.int64(high)) == k:
-            faults[i] = _copy(found, bits, infinity, indices[start : start + k], words, start)
+        if stop - start <= n <= capacity:
+            threshold, ties = find_top(bits[:n], stop - start, np.int64(low), np.int64(high))
+            out = words[start:stop]
+            kept = keep(found[:n], bits[:n], threshold, ties, 0, indices[start:stop], out)
+            faults[i] = kept < stop - start or has_nonfinite(out, infinity)
         unit = next_unit(turns, unit)
 
 
 @inline
-def _copy(found: Array, bits: Array, infinity: int, indices: Array, words: Array, start: int) -> bool:
-    """Copy an array's k elements to the output; return whether one of them is NaN or Inf."""
-    nonfinite = False
-    for j in range(indices.size):
-        indices[j] = found[j]
-        words[start + j] = bits[j]
-        nonfinite |= key_of(bits, j) >= U64(infinity)
-    return nonfinite
+def has_nonfinite(words: Array, infinity: int) -> bool:
+    """Return whether one of the elements is NaN or Inf."""
+    found = False
+    for j in range(words.size):
+        found |= key_of(words, j) >= U64(infinity)
+    return found

@@ -1,0 +1,114 @@
+"""Budget for a time: how many bits per element an exchange carries in it, and the error that they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.cli.cost_model import Network, compute_costs
+from wirecodec.cli.measurement import TimedScheme, allocate_sums, measure
+from wirecodec.cli.progress import ProgressCallback, ignore_progress
+from wirecodec.cli.units import format_seconds
+from wirecodec.errors import EncodeError
+from wirecodec.settings.scheme import Scheme
+
+__all__ = ["BudgetAdvice", "find_budget", "format_budget"]
+
+_ROUNDS = 3
+"""Measurements, each of the budget that the last one's times leave."""
+_MAX_BITS = 16.0
+_ALLGATHER = "allgather"
+
+
+@dataclass(frozen=True)
+class BudgetAdvice:
+    """Budget of an exchange.
+
+    Attributes:
+        seconds: of an exchange, as asked for.
+        bits: per element, three significant digits at most; 0 if no budget is short enough.
+        nbytes: of a container.
+        predicted: seconds of an exchange, computing included.
+        error: norm of the part of the gradient that one exchange loses, over the norm of the gradient.
+    """
+
+    seconds: float
+    bits: float
+    nbytes: int = 0
+    predicted: float = 0.0
+    error: float = 1.0
+
+
+def find_budget(
+    tensors: Mapping[str, Array],
+    network: Network,
+    seconds: float,
+    *,
+    scale: float = 1.0,
+    progress: ProgressCallback = ignore_progress,
+) -> BudgetAdvice:
+    """Find the bits per element with which an all-gather takes a number of seconds.
+
+    All tensors are one vector, as with ``scope="group"`` of a Compressor.
+
+    Args:
+        tensors: {name: array}.
+        network: the ranks and the network between them.
+        seconds: of an exchange, with selecting, encoding and decoding.
+        scale: size of the gradient, in sizes of the measured one.
+        progress: called with the completed fraction.
+
+    Returns:
+        The budget. Its bits are at most 16.
+
+    Raises:
+        EncodeError: an element is NaN or Inf.
+    """
+    joined = np.concatenate([np.asarray(x, np.float32).reshape(-1) for x in tensors.values()])
+    vector, sums = {"all": joined}, allocate_sums({"all": joined})
+    elements = joined.size * scale
+    left = seconds - (network.ranks - 1) * network.latency
+    found = BudgetAdvice(seconds, 0.0)
+    for turn in range(_ROUNDS):
+        progress(turn / _ROUNDS)
+        nbytes = network.bandwidth * left / (network.ranks - 1)
+        bits = min(_floor(8 * nbytes / elements), _MAX_BITS) if nbytes > 0 else 0.0
+        if not bits:
+            return BudgetAdvice(seconds, 0.0)
+        try:
+            scheme = Scheme.parse(f"budget(bits={bits!r}) | rice | error-bounded")
+            machine = measure(vector, [TimedScheme.prepare(vector, scheme, sums)], budget=0.1).scaled(scale)
+        except EncodeError:
+            if np.isfinite(joined).all():
+                return BudgetAdvice(seconds, 0.0)  # the header alone takes longer
+            raise
+        measured = machine.measurements[0]
+        cost = compute_costs(measured.stages, machine.gradient, network.ranks)[0]
+        assert cost.algorithm == _ALLGATHER
+        predicted = cost.seconds(network)
+        if predicted <= seconds or turn == 0:
+            found = BudgetAdvice(seconds, bits, measured.stages.nbytes, predicted, measured.error)
+        left = seconds - cost.fixed_seconds(network.latency)
+    return found if found.predicted <= 1.1 * seconds else BudgetAdvice(seconds, 0.0)
+
+
+def _floor(bits: float) -> float:
+    """Round a number of bits down to two significant digits."""
+    digits = f"{bits:.1e}"
+    rounded = float(digits)
+    return rounded if rounded <= bits else rounded - 10.0 ** (int(digits.partition("e")[2]) - 1)
+
+
+def format_budget(advice: BudgetAdvice) -> list[str]:
+    """Format a budget as lines of the page."""
+    if not advice.bits:
+        return [f"No budget is exchanged in {format_seconds(advice.seconds)}: computing alone takes longer."]
+    return [
+        f"An exchange of {format_seconds(advice.seconds)} carries {advice.nbytes:,} bytes per rank: "
+        f"budget(bits={advice.bits:.3g}) | rice | error-bounded,",
+        f'as Compressor(…, scope="group"); predicted {format_seconds(advice.predicted)}, '
+        f"error {advice.error:.3g}.",
+    ]

@@ -1,0 +1,62 @@
+"""Bytes per step of a whole model: the factor that makes its budgets spend them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from wirecodec.container.size_bound import max_encoded_bytes
+from wirecodec.container.writer import PREFIX_BYTES
+from wirecodec.errors import EncodeError
+from wirecodec.select.budget import Budget
+from wirecodec.settings.scheme import Scheme
+
+__all__ = ["fit_budgets"]
+
+_MAX_BITS = 64
+
+
+def fit_budgets(
+    schemes: Mapping[str, Scheme], tensors: Mapping[str, Any], bytes_per_step: int, header: int
+) -> dict[str, Scheme]:
+    """Scale the bits of all budgets by one factor, so that the container takes a number of bytes.
+
+    Args:
+        schemes: by the tensors' names; others than ``budget`` count with the most bytes that they can take.
+        tensors: {name: tensor}.
+        bytes_per_step: of the container.
+        header: bytes of its header that count for each tensor.
+
+    Returns:
+        {name: scheme}, with one object for equal schemes.
+
+    Raises:
+        EncodeError: the bytes do not suffice for the tensors without a budget.
+    """
+    fixed, wanted = 0, 0.0
+    for name, tensor in tensors.items():
+        size = math.prod(tensor.shape)
+        if isinstance(selector := schemes[name].select, Budget):
+            wanted += selector.bits * size / 8
+        else:
+            most = max_encoded_bytes(size, str(tensor.dtype).rpartition(".")[2], schemes[name])
+            fixed += most - PREFIX_BYTES + header
+    if not wanted:
+        return dict(schemes)
+    factor = (bytes_per_step - fixed) / wanted
+    if factor <= 0:
+        raise EncodeError(
+            f"bytes_per_step is {bytes_per_step}; the tensors without a budget may take {fixed} bytes of it"
+        )
+    scaled: dict[Scheme, Scheme] = {}
+    return {name: scaled.setdefault(one, _scale(one, factor)) for name, one in schemes.items()}
+
+
+def _scale(scheme: Scheme, factor: float) -> Scheme:
+    """Return a scheme whose budget is multiplied by a factor."""
+    if not isinstance(scheme.select, Budget):
+        return scheme
+    bits = min(scheme.select.bits * factor, _MAX_BITS)
+    return dataclasses.replace(scheme, select=Budget(bits))

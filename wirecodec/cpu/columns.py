@@ -1,0 +1,108 @@
+"""Addresses, sizes and types of many arrays as columns: one kernel call, where attributes take 2 µs an array.
+
+The kernel reads the arrays' headers, whose layout is a part of NumPy's ABI. It is compared with the public
+attributes of some arrays first. If they differ, the attributes are used.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import DTYPES, Array, addresses_of
+
+__all__ = ["ArrayColumns", "describe"]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayColumns:
+    """Columns that describe n objects. The caller keeps the objects alive.
+
+    Attributes:
+        addresses: (n,) i64, of the first element.
+        sizes: (n,) i64, number of elements.
+        kinds: (n,) i64, the element type's place in ``DTYPES``; -1 for an object that is not a contiguous,
+            aligned ``numpy.ndarray`` of one of these types.
+        writeable: (n,) bool.
+    """
+
+    addresses: Array
+    sizes: Array
+    kinds: Array
+    writeable: Array
+
+
+def describe(objects: Sequence[Any]) -> ArrayColumns:
+    """Describe objects, most of which are arrays."""
+    return _read_headers(objects) if _is_layout_known() else _read_attributes(objects)
+
+
+def _read_headers(objects: Sequence[Any]) -> ArrayColumns:
+    """Describe objects by the headers of arrays."""
+    from wirecodec.kernels.cpu import array_headers
+
+    n = len(objects)
+    found = ArrayColumns(
+        np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.bool_)
+    )
+    array_headers.read(
+        np.fromiter(map(id, objects), np.int64, n),
+        object.__basicsize__ // 8,
+        id(np.ndarray),
+        _type_addresses(),
+        found.addresses,
+        found.sizes,
+        found.kinds,
+        found.writeable,
+    )
+    return found
+
+
+@cache
+def _type_addresses() -> Array:
+    """Return the addresses of the element types."""
+    return np.array([id(dtype) for dtype in DTYPES], np.int64)
+
+
+def _read_attributes(objects: Sequence[Any]) -> ArrayColumns:
+    """Describe objects by their public attributes."""
+    arrays = [x if type(x) is np.ndarray else None for x in objects]
+    plain = [x is not None and x.dtype in DTYPES and x.flags.c_contiguous and x.flags.aligned for x in arrays]
+    known = [x for x in arrays if x is not None]
+    addresses, present = np.zeros(len(arrays), np.int64), np.array([x is not None for x in arrays], bool)
+    addresses[present] = addresses_of(known)
+    return ArrayColumns(
+        addresses,
+        np.array([0 if x is None else x.size for x in arrays], np.int64),
+        np.array(
+            [
+                DTYPES.index(x.dtype) if x is not None and ok else -1
+                for x, ok in zip(arrays, plain, strict=True)
+            ],
+            np.int64,
+        ),
+        np.array([x is not None and x.flags.writeable for x in arrays], bool),
+    )
+
+
+@cache
+def _is_layout_known() -> bool:
+    """Compare headers with attributes, for arrays of different forms and objects of other types."""
+    if sys.implementation.name != "cpython" or sys.maxsize < 2**32 or sys.byteorder != "little":
+        return False
+    kinds = [np.arange(24, dtype=np.float32).astype(dtype) for dtype in (*DTYPES, np.dtype(np.int32))]
+    forms = [x.reshape(2, 3, 4) for x in kinds] + [x[5:] for x in kinds] + [x[::2] for x in kinds]
+    forms += [np.zeros((0, 7), np.float64), np.ones((), np.float32), np.ones((4, 5), np.float32).T]
+    forms += [pickle.loads(pickle.dumps(x)) for x in kinds]
+    forms[0].flags.writeable = False
+    samples = [*forms, object(), [1.0], np.ma.ones(3)]
+    headers, attributes = _read_headers(samples), _read_attributes(samples)
+    return all(
+        np.array_equal(x, y) for x, y in zip(vars(headers).values(), vars(attributes).values(), strict=True)
+    )
