@@ -31,7 +31,7 @@ class Budget:
     If all elements that are not 0 fit, the step shrinks until the bits are spent or the values are exact.
 
     Cost: about one read of the array, and encoding the selected elements once or twice; the encoder reuses
-    the last result. At 26 million elements, encoding takes 0.5 reads more than with ``topk`` at 0.03 bits, and
+    the last result. At 26 million elements it takes 0.5 reads more than ``topk`` at 0.03 bits, and
     2.3 more at 0.25 bits (benchmarks/results/budget.md). A tensor takes half a millisecond or more.
 
     Source: formats/spec/value/error-bounded.md; for the ratio of threshold and step, Sullivan, *Efficient

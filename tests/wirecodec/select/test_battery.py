@@ -171,7 +171,7 @@ def test_ratios_are_fractions_and_follow_schedules(name: str) -> None:
     x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
     scheme = wc.Scheme(example(name), wc.Rice(), wc.Raw())
     assert wc.Scheme.parse(str(scheme)) == scheme
-    c = wc.Compressor(scheme, schedule=lambda step: 1.0 if step == 0 else 0.1)
+    c = wc.Compressor(scheme, schedule=lambda step, own: 1.0 if step == 0 else 0.1)
     first, second = (c.decompress(c.compress({"w": x}))["w"].nnz for _ in range(2))
     assert first == 1000 > second
 
