@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import collectives as co
-from collectives import exchange
 from collectives.agreement import agree
 from collectives.agreement.header import Header
+from collectives.exchange import session
 
 INTERRUPTED = 3  # the step in which rank 1 is interrupted
 TIMEOUT = 1.0
@@ -62,7 +62,7 @@ def test_all_ranks_hear_of_a_rank_that_cannot_read_its_container(monkeypatch: py
     begin = time.monotonic()
     with monkeypatch.context() as patch:
         if world.rank == 1:
-            patch.setattr(exchange, "count_stored", fails)
+            patch.setattr(session, "count_stored", fails)
         with pytest.raises(co.CollectiveError, match="rank 1: encoding failed: MemoryError: no room"):
             co.allreduce(channel, x, "topk(0.1) | rice | raw")
     assert time.monotonic() - begin < 15
