@@ -64,7 +64,7 @@ def _record() -> Iterator[Case]:
     about = "A transform record that is not critical."
     yield bad("extension-record-flags-transform", about, "Malformed", "extension-record", data)
     data = _entries((0, 9), records=[Record(TRANSFORM, 0, good)])
-    about = "A transform record that is not critical, without transformed tensors: the flags of its type are known."
+    about = "A transform record that is not critical, without transformed tensors: readers know its flags."
     yield bad("extension-record-flags-transform-plain", about, "Malformed", "extension-record", data)
     data = _entries((RFFT, 9), records=[Record(TRANSFORM, 1, b""), Record(NAMES, 0, write_names([b"a"]))])
     yield bad("extension-order-transform", "The names after it.", "Invalid", "extension-order", data)
