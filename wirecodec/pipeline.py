@@ -101,7 +101,7 @@ def encode_many(
         The container, (n,) uint8 on the tensors' device.
 
     Raises:
-        EncodeError: a scheme cannot carry its tensor, or a glob matches none; names tensor and element.
+        EncodeError: a scheme cannot carry its tensor, or no key matches a tensor; names tensor and element.
         DeviceError: the tensors are on a GPU that cannot be used.
 
     Examples:

@@ -1,4 +1,4 @@
-"""LocalUpdates: steps of a worker's own optimizer, and every H of them an exchange of compressed movements.
+"""LocalUpdates: steps of a worker's own optimizer, and an exchange of compressed movements every H steps.
 
     DiLoCo       dense, every 500 steps, Nesterov momentum 0.9, rate 0.7
     SparseLoCo   top 64 of each 4096, every 15 to 100 steps, error feedback with decay 0.95, rate 1

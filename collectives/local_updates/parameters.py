@@ -1,7 +1,7 @@
 """Parameters that a program trains, as NumPy arrays: NumPy's own, and torch's on any device.
 
-An array of float32 or float64 on the host is computed with. So parameters of bfloat16 move by small steps,
-too: the outer optimizer keeps more digits than the parameter has.
+The outer optimizer computes with arrays of float32 or float64 on the host, which have more digits than
+parameters of bfloat16. Small steps of such parameters are thus not lost.
 """
 
 from __future__ import annotations

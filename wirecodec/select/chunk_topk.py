@@ -33,7 +33,7 @@ class ChunkTopK:
 
     Cost: one read of the array; a chunk that fits the cache may be counted several times.
 
-    ``collectives.CLTk`` selects the exact top k, which takes about one read of the array, too.
+    By default, ``collectives.CLTk`` selects the exact top k, which takes about one read of the array, too.
 
     Source: Chen et al., ScaleCom, NeurIPS 2020, section 4 (chunk-wise sort).
 

@@ -32,8 +32,8 @@ class Recipe:
         feedback: rule of the residuals, or None if the system keeps none.
         schedule: its warm-up, or None.
         source: paper and section of the settings.
-        optimizer: momentum of the optimizer after it.
-        ratio: of CLT-k.
+        optimizer: momentum of the optimizer that takes the means, as text.
+        ratio: ratio of CLT-k; None for all other systems.
 
     Examples:
         >>> import wirecodec as wc
