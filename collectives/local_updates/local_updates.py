@@ -219,7 +219,7 @@ class LocalUpdates:
             state: arrays or tensors, as saved by this rank.
 
         Raises:
-            ValueError: a key or its array is not valid; names the key. Nothing changes.
+            ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
         odd = [key for key in state if key not in ("round", "inner_step") and not key.startswith(_KEYS)]
         wanted = {"round", "inner_step"} | {f"parameter/{name}" for name in self._parameters}

@@ -198,7 +198,7 @@ class Compressor:
             A Prepared, to be committed or rolled back.
 
         Raises:
-            EncodeError: a scheme cannot carry its tensor; names tensor and element.
+            EncodeError: a scheme cannot carry its tensor; the message names tensor and element.
             DeviceError: the gradients are on a GPU that cannot be used.
         """
         before = self._state
@@ -269,7 +269,7 @@ class Compressor:
                 none masked.
 
         Raises:
-            ValueError: a key or its array is not valid; names the key. The Compressor is unchanged.
+            ValueError: a key or its array is not valid. The message names the key, and nothing changes.
         """
         loaded, seed, schedule = read_state(state, keeps_momentum=self._settings.has_momentum)
         self._settings = self._settings.with_schedule(restore_schedule(schedule, self.schedule))

@@ -109,8 +109,8 @@ def _take_memory(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
 def make_terms(job: TensorJob, gradient: Array, factor: float, *, plain: bool = False) -> Terms | None:
     """Return the terms of gradient, momentum and residual, for a selector that adds them itself.
 
-    Returns None if the arrays differ in type or size. Unless ``plain``, returns None also if there are no terms
-    but gradient and residual.
+    Returns None if the arrays differ in type or size. Unless ``plain``, returns None also if gradient and
+    residual are the only terms.
     """
     from wirecodec.kernels.cpu.select import momentum
 

@@ -197,7 +197,7 @@ class _Trial:
             octaves = (low + high) / 2 if high < math.inf else low + self._missing_octaves()
 
     def _missing_octaves(self) -> float:
-        """Return the octaves by which a smaller step spends the rest of the budget; each takes a bit per value."""
+        """Return by how many octaves to shrink the step; each octave takes a bit per value of the rest."""
         return max(8 * (self.band.aim * self.budget - self.spent) / self.count, 0.01)
 
 

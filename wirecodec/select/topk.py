@@ -140,7 +140,7 @@ class TopK:
         return _finite_selection(found, rest.dtype)
 
     def select_group(self, group: Sequence[Terms], rests: Sequence[Array]) -> list[Selection] | None:
-        """Select the top k of many sums of terms, joined as one vector, which determines k; see ``select_terms``."""
+        """Select the top k of many sums, joined as one vector; see ``select_terms``. Its size determines k."""
         size = sum(rest.size for rest in rests)
         k = self.count(size)
         found = select_top_k_of_group(group, k, rests) if k < size else None

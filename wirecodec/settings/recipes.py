@@ -111,7 +111,7 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
         DGC clips as the dense training of the same model does: ``clip`` is None unless it is given.
 
     Raises:
-        EncodeError: a name is unknown, or a parameter is out of range; names the nearest known name.
+        EncodeError: a name is unknown, or a parameter is out of range. The message has the nearest name.
 
     Examples:
         >>> import wirecodec as wc

@@ -54,8 +54,8 @@ class WarmUp:
     def __post_init__(self) -> None:
         if isinstance(self.steps, float) and 0 < self.steps <= 1:
             raise EncodeError(
-                f"warm-up: steps is {self.steps!r}; it must be a number of steps. The last ratio is set by the"
-                " scheme, as in topk(0.01): a warm-up ends at each tensor's own ratio"
+                f"warm-up: steps is {self.steps!r}; it must be a number of steps. The scheme sets the last"
+                " ratio, as in topk(0.01): a warm-up ends at each tensor's own ratio"
             )
         set_fields(
             self,

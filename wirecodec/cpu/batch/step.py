@@ -36,7 +36,7 @@ class SumBatch:
     addresses: Array
 
     def renumber(self, keys: Array) -> SumBatch:
-        """Return the batch with keys: it was made with places in a list, and ``keys`` has the key of each place."""
+        """Return the batch with keys in place of numbers; ``keys`` has the key of each number."""
         selected = replace(self.selected, keys=keys[self.selected.keys])
         return SumBatch(
             selected, {int(keys[place]): rest for place, rest in self.rests.items()}, self.addresses
