@@ -11,8 +11,8 @@ than 32 KiB over all ranks are gathered, in fewer messages but (n-1) times the b
 elements, so selecting and averaging commute, bit for bit. With beta 1, m' + sent is x, bit for bit.
 
 The selection is a contraction only in expectation, and only if the ranks' residuals are similar, which
-``similarity`` measures. By default, the leader selects the exact top k. The paper's leader sorts chunks, which
-a GPU of its time did faster; ``selector=wc.ChunkTopK(ratio, chunk)`` does the same.
+``similarity`` measures. By default, the leader selects the exact top k. The paper's leader sorts chunks,
+which a GPU of its time did faster; ``selector=wc.ChunkTopK(ratio, chunk)`` does the same.
 
 If all gradients of a rank are on one GPU, x and m stay there. Only the leader's indices and the selected
 values leave it, and only indices and means enter it.
