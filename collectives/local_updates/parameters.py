@@ -22,8 +22,8 @@ __all__ = ["name_arrays", "read", "round_to", "write"]
 def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
     """Return {name: parameter}, without those of torch that need no gradient.
 
-    Raises TypeError if an item is not a named torch tensor or writable array, ValueError if a name occurs
-    twice, there is no parameter, or one has no float type.
+    Raises TypeError if an item is not a named torch tensor or writable array. Raises ValueError if a name
+    occurs twice, there is no parameter, or one has no float type.
     """
     pairs = named_parameters.items() if isinstance(named_parameters, Mapping) else named_parameters
     named: dict[str, Any] = {}

@@ -44,7 +44,7 @@ class Addend:
     Attributes:
         data: (size,) float32 or float64.
         momentum: (size,) the next momentum, of the same type; None without one. It may be ``data``.
-        finite: whether all elements are finite, as far as is known.
+        finite: True if all elements are known to be finite.
     """
 
     data: Array

@@ -1,8 +1,8 @@
 """``chunk-topk``: the top k of each chunk.
 
 It needs no selection over the whole tensor, at the price of energy. A chunk without large elements sends its
-share anyway, so on raw gradients, whose layers differ by orders of magnitude, less of the norm is sent than
-with ``topk`` of the same ratio. ScaleCom compensates with error feedback.
+share, too. The layers of raw gradients differ by orders of magnitude, so less of their norm is sent than with
+``topk`` of the same ratio. ScaleCom compensates with error feedback.
 """
 
 from __future__ import annotations
