@@ -82,8 +82,8 @@ def allgather(
         comm: a communicator or its Channel; all ranks call this together.
         tensor: an array of float32, float16, bfloat16 or float64, a SparseTensor, or {name: tensor}. Names,
             shapes and types must be the same on all ranks.
-        scheme: a Scheme or its string, {glob: scheme} for named tensors, a Compressor, or None for lossless;
-            the same on all ranks.
+        scheme: a Scheme or its string, a Compressor, or None for lossless; the same on all ranks. For named
+            tensors also {key: scheme}; a key is a glob or a Rule, and the first match applies.
         seed: of random codecs. It should differ between ranks and steps. Otherwise all ranks round alike, and
             their errors do not average out. A Compressor mixes rank and step into its own seed.
 

@@ -121,8 +121,8 @@ def allreduce(
         comm: a communicator or its Channel; all ranks call this together.
         tensor: an array of float32, float16, bfloat16 or float64, a SparseTensor, or {name: tensor}. Names,
             shapes and types must be the same on all ranks.
-        scheme: a Scheme or its string, {glob: scheme} for named tensors, a Compressor, or None for lossless;
-            the same on all ranks.
+        scheme: a Scheme or its string, a Compressor, or None for lossless; the same on all ranks. For named
+            tensors also {key: scheme}; a key is a glob or a Rule, and the first match applies.
         algorithm: "auto", "allgather", "dense", "split-pairs", "split-bitmap" or "split-dense", the same on
             all ranks. It changes the traffic and the time, never the result.
         op: "sum", or "mean", which divides the sum by the number of ranks.

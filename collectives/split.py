@@ -8,9 +8,9 @@ messages are containers: of the decoded values, which need no second rounding, a
 
 Ok-Topk (Li and Hoefler, 2022) moves the bounds of the ranges so that each has as many stored elements. Here
 ranges are equal. Computed from the supports of a training with top-k at 1 %, a balanced split would send 13
-to 22 % less than this one. Compared with the best algorithm here, which is all-gather at 4 and 8 ranks, it
-would send 12 % more, 6 % less and 14 % less at 4, 8 and 16 ranks. Against this stands one more message: a
-rank needs the counts of all ranks before it can cut.
+to 22 % less than this one. The best algorithm here is all-gather at 4 and 8 ranks. A balanced split would
+send 12 % more than the best one at 4 ranks, 6 % less at 8, and 14 % less at 16. It takes one more message,
+because a rank needs the counts of all ranks before it can cut.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
         The container, (n,) uint8 on the tensor's device.
 
     Raises:
-        EncodeError: the scheme cannot carry the tensor; names the first such element.
+        EncodeError: the scheme cannot carry the tensor; the message names the first such element.
         DeviceError: the tensor is on a GPU that cannot be used.
 
     Examples:
@@ -101,7 +101,8 @@ def encode_many(
         The container, (n,) uint8 on the tensors' device.
 
     Raises:
-        EncodeError: a scheme cannot carry its tensor, or a glob matches none; names tensor and element.
+        EncodeError: a scheme cannot carry its tensor, or no key matches a tensor. The message names the
+            tensor and the element.
         DeviceError: the tensors are on a GPU that cannot be used.
 
     Examples:

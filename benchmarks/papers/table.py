@@ -1,4 +1,4 @@
-"""Rows of the page: what a paper reports, what we measure, and why they differ."""
+"""Rows of the page: a paper's result, ours, and the reason for the difference."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def pick_best(results: Sequence[Result], *, higher_is_better: bool) -> Result | 
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs of a benchmark, and what is known of them.
+    """Runs of a benchmark, and their results.
 
     Attributes:
         folder: of the results.

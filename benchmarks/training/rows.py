@@ -1,4 +1,4 @@
-"""Rows of the page: what a system reached at its best settings, beside dense."""
+"""Rows of the page: results of a system at its best settings, beside those of dense."""
 
 from __future__ import annotations
 

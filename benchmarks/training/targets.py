@@ -1,4 +1,4 @@
-"""Targets of the training benchmark, each with what holds."""
+"""Targets of the training benchmark, and whether they are met."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ LOWEST = 0.05
 
 @dataclass
 class _Progress:
-    """What a run has so far.
+    """Progress of a run.
 
     Attributes:
         losses: of each step.

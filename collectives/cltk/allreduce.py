@@ -6,12 +6,13 @@ indices. The values are summed in rank order, and the rest stays in each rank's 
 
     x = m + g        sent = x at the leader's indices        m' = (1 - beta) * m + beta * (x - sent)
 
-The bytes that a rank sends do not grow with the number of ranks, except for small selections: values of less
-than 32 KiB over all ranks are gathered, in fewer messages but (n-1) times the bytes. All ranks send the same
-elements, so selecting and averaging commute, bit for bit.
-With beta 1, m' + sent is x, bit for bit. The selection is a
-contraction only in expectation, and only if the ranks' residuals are similar (``similarity`` measures this).
-The leader's selection is the exact top k; the paper's sorts chunks, which a GPU of its time did faster.
+The bytes that a rank sends do not grow with the number of ranks, except for small selections. Values of less
+than 32 KiB over all ranks are gathered, which takes fewer messages and (n-1) times the bytes. All ranks send
+the same elements, so selecting and averaging commute, bit for bit. With beta 1, m' + sent is x, bit for bit.
+
+The selection is a contraction only in expectation, and only if the ranks' residuals are similar, which
+``similarity`` measures. By default, the leader selects the exact top k. The paper's leader sorts chunks,
+which a GPU of its time did faster; ``selector=wc.ChunkTopK(ratio, chunk)`` does the same.
 
 If all gradients of a rank are on one GPU, x and m stay there. Only the leader's indices and the selected
 values leave it, and only indices and means enter it.

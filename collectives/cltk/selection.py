@@ -30,7 +30,7 @@ class LeaderSelectors:
         if getattr(base, "ratio", None) is None:
             raise wc.EncodeError(
                 f"selector is {selector!r}, which has no ratio; use one that has, such as wc.TopK(0.01) or"
-                " wc.ChunkTopK(0.01)"
+                " wc.ChunkTopK(0.01, 4096)"
             )
         given = ratio if isinstance(ratio, Mapping) else {"*": ratio}
         self._base = base

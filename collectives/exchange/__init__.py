@@ -1,1 +1,1 @@
-"""What all exchanges of tensors share: descriptions, encoding, memory for results, and the agreement."""
+"""Shared parts of all exchanges of tensors: descriptions, encoding, memory for results, and the agreement."""

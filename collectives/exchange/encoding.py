@@ -31,7 +31,7 @@ __all__ = ["Encoding", "encode_tensors"]
 
 
 SPARSE = "; sparse results"
-"""Suffix of the scheme's text, so that ranks that want sparse and dense results do not exchange payloads."""
+"""Suffix of the scheme's text, so that ranks agree on sparse or dense results before payloads are sent."""
 
 
 @dataclass

@@ -37,8 +37,8 @@ Array = Any
 class GTopK:
     """gTop-k all-reduce of one rank over the steps of a training, with its residuals.
 
-    For comparison with the papers: ``allreduce`` of ``topk`` with ``rice`` sends fewer bytes for few ranks,
-    ``CLTk`` for many. Arrays on a GPU are copied to the host.
+    It is here to be compared with other methods. For few ranks, ``allreduce`` with ``topk`` and ``rice``
+    sends fewer bytes. For many ranks, ``CLTk`` does. Arrays on a GPU are copied to the host.
 
     Args:
         ratio: k/d of each tensor, above 0 and at most 1.

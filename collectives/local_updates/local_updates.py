@@ -1,4 +1,4 @@
-"""LocalUpdates: steps of a worker's own optimizer, and every H of them an exchange of compressed movements.
+"""LocalUpdates: steps of a worker's own optimizer, and an exchange of compressed movements every H steps.
 
     DiLoCo       dense, every 500 steps, Nesterov momentum 0.9, rate 0.7
     SparseLoCo   top 64 of each 4096, every 15 to 100 steps, error feedback with decay 0.95, rate 1
@@ -219,7 +219,7 @@ class LocalUpdates:
             state: arrays or tensors, as saved by this rank.
 
         Raises:
-            ValueError: a key or its array is not valid; names the key. Nothing changes.
+            ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
         odd = [key for key in state if key not in ("round", "inner_step") and not key.startswith(_KEYS)]
         wanted = {"round", "inner_step"} | {f"parameter/{name}" for name in self._parameters}

@@ -1,7 +1,7 @@
 """Parameters that a program trains, as NumPy arrays: NumPy's own, and torch's on any device.
 
-An array of float32 or float64 on the host is computed with. So parameters of bfloat16 move by small steps,
-too: the outer optimizer keeps more digits than the parameter has.
+The outer optimizer computes with arrays of float32 or float64 on the host, which have more digits than
+parameters of bfloat16. Small steps of such parameters are thus not lost.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["name_arrays", "read", "round_to", "write"]
 def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
     """Return {name: parameter}, without those of torch that need no gradient.
 
-    Raises TypeError if an item is not a named torch tensor or writable array, ValueError if a name occurs
-    twice, there is no parameter, or one has no float type.
+    Raises TypeError if an item is not a named torch tensor or writable array. Raises ValueError if a name
+    occurs twice, there is no parameter, or one has no float type.
     """
     pairs = named_parameters.items() if isinstance(named_parameters, Mapping) else named_parameters
     named: dict[str, Any] = {}

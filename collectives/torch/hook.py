@@ -57,8 +57,9 @@ def torch_hook(
         nonfinite: as for allreduce. With "propagate", all gradients are NaN if one is NaN or Inf on any rank.
             ``torch.amp.GradScaler`` then skips the step and lowers its scale, and no residual is lost.
         overlap: whether each bucket is exchanged while backward computes the next ones, the same on all
-            ranks. False exchanges all buckets at once, after the last one. A scheme that chooses over several
-            tensors then has all of them, and there are fewer messages. None for True, unless the compressor
+            ranks. False exchanges all buckets at once, after the last one, in fewer messages. Only then does
+            ``scope="group"`` select from all tensors, and ``bytes_per_step`` limit the whole step: with
+            overlap, both apply to each bucket. None for True, unless the compressor
             limits the norm of all gradients together (``clip``).
 
     Returns:

@@ -3,8 +3,8 @@
     overlapping   each bucket is exchanged by the channel's thread while backward computes the next ones
     otherwise     all buckets are exchanged at once by the caller, after the last one
 
-In both cases, no bucket is handed back before the last one is exchanged: an error or a NaN in one of them
-makes all gradients of the step NaN, and the compressor takes no step. All ranks exchange the same buckets in
+In both cases, no bucket is handed back before the last one is exchanged. If one has an error or a NaN, all
+gradients of the step become NaN, and the compressor takes no step. All ranks exchange the same buckets in
 the same order, and learn of the same errors, so they decide alike.
 """
 

@@ -1,4 +1,4 @@
-"""Budget for a time: how many bits per element an exchange carries in it, and the error that they leave."""
+"""Budget for a time: the bits per element whose exchange takes that time, and the error of the budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wirecodec.settings.scheme import Scheme
 __all__ = ["BudgetAdvice", "find_budget", "format_budget"]
 
 _ROUNDS = 3
-"""Measurements, each of the budget that the last one's times leave."""
+"""Number of measurements; each measures the budget that follows from the times of the one before."""
 _MAX_BITS = 16.0
 _ALLGATHER = "allgather"
 

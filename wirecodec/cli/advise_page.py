@@ -138,7 +138,7 @@ def _explain_pays(advice: Advice) -> list[str]:
 
 
 def _explain_nearest(advice: Advice) -> str:
-    """Say which ratio the scheme needs that is nearest to paying."""
+    """State the ratio from which the scheme nearest to paying would pay."""
     near = min(advice.predictions, key=lambda p: (p.min_ratio / p.measurement.ratio, p.seconds))
     if near.min_ratio == math.inf:
         return "None would at any ratio: computing alone takes longer than the dense all-reduce."

@@ -72,7 +72,7 @@ def load_arrays(file: FileArgument) -> dict[str, Any] | Array:
 
 
 def load_tensors(file: FileArgument) -> dict[str, Any]:
-    """Read the arrays of an .npz by name, or the array of a .npy by the name of its file.
+    """Read the arrays of an .npz or a .safetensors by name, or that of a .npy by the name of its file.
 
     Raises:
         ValueError, OSError, MemoryError: as ``load_arrays``.

@@ -100,7 +100,7 @@ def measure_model(
         progress: called with the completed fraction.
 
     Raises:
-        EncodeError: the scheme cannot encode a tensor; names tensor and element.
+        EncodeError: the scheme cannot encode a tensor; the message names tensor and element.
     """
     vectors = _concatenate(tensors)
     sums, flat_sums = allocate_sums(tensors), allocate_sums(vectors)

@@ -141,7 +141,7 @@ class TimedScheme:
             clt_k: name of the measurement if the scheme's indices are CLT-k's, or None.
 
         Raises:
-            EncodeError: the scheme cannot encode a tensor; names tensor and element.
+            EncodeError: the scheme cannot encode a tensor; the message names tensor and element.
         """
         named, tensors = len(tensors) > 1, {name: tensors[name] for name in sort_names(tensors)}
         schemes = dict.fromkeys(tensors, scheme)

@@ -94,7 +94,7 @@ def warm(
     kernel that only rare inputs need, such as a tensor whose samples mislead the selector.
 
     Args:
-        scheme: a Scheme, its string, {glob: scheme}, a Compressor, or None for lossless.
+        scheme: a Scheme, its string, {key: scheme}, a Compressor, or None for lossless.
         dtype: float32, float16, bfloat16 or float64.
         feedback: True to include the kernels that update residuals. A Compressor sets this itself.
 
@@ -141,7 +141,7 @@ def is_warm(
 def _list_jobs(
     scheme: SchemeLike | Mapping[Key, SchemeLike] | Compressor, dtype: Any, feedback: bool
 ) -> list[_Job]:
-    """List the jobs of a scheme, one per glob."""
+    """List the jobs of a scheme, or of each scheme of a mapping or a Compressor."""
     rules: list[Feedback | None] = [ErrorFeedback() if feedback else None]
     scheduled = False
     if isinstance(scheme, Compressor):

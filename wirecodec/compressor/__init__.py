@@ -1,7 +1,8 @@
 """Compressor: the state that persists between steps, and its step.
 
-``compressor`` has the class, ``state`` what it keeps, ``prepared`` a step that waits for its exchange, and
-``saved_state`` the checks of a state that is loaded.
+``compressor`` defines the class, ``settings`` its arguments, and ``state`` its residuals and momenta.
+``prepared`` is a step that waits for its exchange, and ``parts`` a step that is exchanged in parts.
+``budgets`` scales budgets to a number of bytes. ``saved_state`` checks a state before it is loaded.
 """
 
 from wirecodec.compressor.compressor import Compressor

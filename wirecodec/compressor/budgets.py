@@ -1,4 +1,4 @@
-"""Bytes per step of a whole model: the factor that makes its budgets spend them."""
+"""Bytes per step of a whole model: all budgets are scaled by one factor to spend them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def fit_budgets(
     """Scale the bits of all budgets by one factor, so that the container takes a number of bytes.
 
     Args:
-        schemes: by the tensors' names; others than ``budget`` count with the most bytes that they can take.
+        schemes: {name: scheme}; one without ``budget`` counts as the most bytes that it can take.
         tensors: {name: tensor}.
-        bytes_per_step: of the container.
+        bytes_per_step: largest size of the container.
         header: bytes of its header that count for each tensor.
 
     Returns:

@@ -56,9 +56,10 @@ class Compressor:
         schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
             ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
-        bytes_per_step: bytes of a step's container; None for no limit. It scales the bits of all ``budget``
-            selectors by one factor. If ``scheme`` is None, it is ``budget(1) | rice | error-bounded`` for all
-            tensors as a group.
+        bytes_per_step: largest size of a step's container; None for no limit. The bits of all ``budget``
+            selectors are scaled by one factor to use it. If ``scheme`` is None, it is ``budget(1) | rice |
+            error-bounded`` for all tensors as a group. A hook of DDP that overlaps sends a container of this
+            size per bucket; pass ``overlap=False`` to it.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
@@ -140,12 +141,12 @@ class Compressor:
 
     @property
     def bytes_per_step(self) -> int | None:
-        """Bytes of a step's container, or None."""
+        """Largest size of a step's container in bytes, or None."""
         return self._settings.bytes_per_step
 
     @property
     def signature(self) -> str:
-        """The settings that must agree between ranks, as text: schemes, feedback, schedule, clip."""
+        """The settings on which ranks must agree, as text: all but seed, names and fuse."""
         return str(self._settings)
 
     def scheme(self, name: str, shape: tuple[int, ...] | None = None, *, step: int | None = None) -> Scheme:
@@ -197,7 +198,7 @@ class Compressor:
             A Prepared, to be committed or rolled back.
 
         Raises:
-            EncodeError: a scheme cannot carry its tensor; names tensor and element.
+            EncodeError: a scheme cannot carry its tensor; the message names tensor and element.
             DeviceError: the gradients are on a GPU that cannot be used.
         """
         before = self._state
@@ -268,7 +269,7 @@ class Compressor:
                 none masked.
 
         Raises:
-            ValueError: a key or its array is not valid; names the key. The Compressor is unchanged.
+            ValueError: a key or its array is not valid. The message names the key, and nothing changes.
         """
         loaded, seed, schedule = read_state(state, keeps_momentum=self._settings.has_momentum)
         self._settings = self._settings.with_schedule(restore_schedule(schedule, self.schedule))

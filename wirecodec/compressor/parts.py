@@ -32,7 +32,7 @@ class StepInParts:
         self._parts = 0
         self.compressor = type(whole).__new__(type(whole))
         self.compressor.__dict__.update(vars(whole))
-        self.compressor._spare = whole._spare.copy()  # what a part frees is in use again if another one fails
+        self.compressor._spare = whole._spare.copy()  # memory that a part frees is used again if a part fails
 
     def next_part(self) -> Compressor:
         """Return the Compressor for the next part; all ranks exchange the same parts in the same order.

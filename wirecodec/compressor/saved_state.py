@@ -26,7 +26,7 @@ def read_state(state: Mapping[str, Any], *, keeps_momentum: bool) -> tuple[State
         state: from ``Compressor.state_dict``.
         keeps_momentum: whether the Compressor that loads it has a feedback with momentum.
 
-    Raises ValueError if a key or its array is not valid; names the key.
+    Raises ValueError if a key or its array is not valid; the message names the key.
     """
     known, kinds = {"step", "seed", "schedule"}, ("residual/", "momentum/", "selector/")
     odd = [key for key in state if key not in known and not key.startswith(kinds)]

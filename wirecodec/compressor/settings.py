@@ -26,12 +26,12 @@ __all__ = ["Settings"]
 
 
 _SPEND_ALL = "budget(bits=1) | rice | error-bounded"
-"""Scheme of a Compressor that is told only its bytes per step."""
+"""Scheme of a Compressor with ``bytes_per_step`` and no scheme."""
 
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """What does not change from step to step; the arguments of a Compressor.
+    """Settings that do not change from step to step: the arguments of a Compressor.
 
     Attributes:
         schemes: one for all tensors, or {key: scheme}.
@@ -39,7 +39,7 @@ class Settings:
         schedule: function of the step and the tensor's own ratio, or None.
         clip: largest norm of all gradients together, or None.
         scope: "tensor" or "group".
-        bytes_per_step: bytes of a step's container, or None.
+        bytes_per_step: largest size of a step's container in bytes, or None.
     """
 
     schemes: Scheme | Mapping[Key, Scheme]

@@ -1,7 +1,7 @@
 """Names and shapes records: their checks and content (formats/SPEC.md, 2.3 and 7).
 
-A block may describe very many tensors, and the payload is checked after it. So long records are read one row
-at a time. The content of short ones is kept, because all steps of a training have the same.
+A block may describe very many tensors, and the payload is checked after it. Long records are therefore
+read one row at a time. The content of short ones is kept, because all steps of a training have the same.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def is_short(names: memoryview | None, shapes: memoryview | None, n: int) -> boo
 
 
 def read_names(body: memoryview, *, kept: bool) -> Iterator[str]:
-    """Yield the names of a checked record; ``kept`` as ``is_short`` told."""
+    """Yield the names of a checked record; ``kept`` is the result of ``is_short``."""
     return iter(_sound_names(bytes(body))) if kept else map(bytes.decode, _texts(body))
 
 
 def read_rows(body: memoryview, *, kept: bool) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (key, shape) of each row of a checked shapes record; ``kept`` as ``is_short`` told."""
+    """Yield (key, shape) of each row of a checked shapes record; ``kept`` is the result of ``is_short``."""
     return iter(_sound_rows(bytes(body)).rows) if kept else walk_rows(body)
 
 

@@ -1,4 +1,4 @@
-"""Addresses, sizes and types of many arrays as columns: one kernel call, where attributes take 2 µs an array.
+"""Addresses, sizes and types of many arrays as columns, by one kernel call; attributes take 2 µs per array.
 
 The kernel reads the arrays' headers, whose layout is a part of NumPy's ABI. It is compared with the public
 attributes of some arrays first. If they differ, the attributes are used.

@@ -73,6 +73,6 @@ def share_header(
 
 
 def group_bytes(members: int) -> int:
-    """Return the bytes of the extension block that say which tensors share an entry."""
+    """Return the bytes of the extension block that list the tensors of a shared entry."""
     group = np.zeros((members, 2), np.int64)
     return len(ext.write(ext.Extension(groups=(group,)))) if members > 1 else 0

@@ -34,7 +34,7 @@ class Member:
 
     Attributes:
         name: the tensor's.
-        flat: what is added to its residual, in the gradient's type.
+        flat: (size,) addend of its residual, in the gradient's type.
         addend: the same in the sum's type.
         job: settings and state; the feedback is the residual's rule, and the residual has decayed.
     """
@@ -52,7 +52,7 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class SelectedMember:
-    """What is selected of a tensor of a group.
+    """Selected elements of a tensor of a group.
 
     Attributes:
         support: the elements to send.
@@ -116,7 +116,7 @@ def select_group(members: Sequence[Member]) -> list[SelectedMember]:
 
 
 def _known(total: AccumulatedGradient | None, *, finite: bool) -> AccumulatedGradient | None:
-    """Return a sum with the knowledge whether it is finite."""
+    """Return a sum, marked as finite if that is known."""
     if total is None or not finite:
         return total
     return AccumulatedGradient(

@@ -1,4 +1,4 @@
-"""What a tensor adds to its residual in a step: its gradient, clipped, with momentum if that is corrected.
+"""Addend of a tensor's residual in a step: the gradient, clipped, with momentum if its feedback has it.
 
     u' = momentum * u + c * g        addend = u'        (momentum * u' + c * g with nesterov)
 
@@ -39,12 +39,12 @@ MIN_ELEMENTS_PER_THREAD = 2**17
 
 @dataclass(frozen=True, eq=False)
 class Addend:
-    """What a tensor adds to its residual.
+    """Addend of a tensor's residual in a step.
 
     Attributes:
         data: (size,) float32 or float64.
         momentum: (size,) the next momentum, of the same type; None without one. It may be ``data``.
-        finite: whether all elements are finite, as far as is known.
+        finite: True if all elements are known to be finite.
     """
 
     data: Array
@@ -109,8 +109,8 @@ def _take_memory(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
 def make_terms(job: TensorJob, gradient: Array, factor: float, *, plain: bool = False) -> Terms | None:
     """Return the terms of gradient, momentum and residual, for a selector that adds them itself.
 
-    Returns None if the arrays differ in type or size, or there is nothing but gradient and residual, unless
-    ``plain``.
+    Returns None if the arrays differ in type or size. Unless ``plain``, returns None also if gradient and
+    residual are the only terms.
     """
     from wirecodec.kernels.cpu.select import momentum
 
@@ -139,9 +139,9 @@ def make_terms(job: TensorJob, gradient: Array, factor: float, *, plain: bool = 
 
 
 def stop_momentum(job: TensorJob, addend: Addend, sent: SparseTensor) -> Array | None:
-    """Return the next momentum: 0 where something was sent if the feedback masks, and where it is not finite.
+    """Return the next momentum, with 0 for each element that is masked or not finite.
 
-    Overwrites the addend's momentum.
+    With masking, the elements that were sent are masked. Overwrites the addend's momentum.
     """
     u = addend.momentum
     if u is None:

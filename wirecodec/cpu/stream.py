@@ -55,7 +55,7 @@ def take(x: Array, indices: Array) -> Array:
 
 
 def scatter_streamed(out: Array, indices: Array, values: Array) -> None:
-    """Set an array to +0, but to (k,) values of its type at ascending, unique indices."""
+    """Set an array to +0, except for (k,) values of its type at ascending, unique indices."""
     from wirecodec.kernels.cpu import stream
 
     first = _count_unaligned(out) // out.itemsize

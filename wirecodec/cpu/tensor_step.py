@@ -27,7 +27,7 @@ __all__ = [
 
 _PLAIN = ErrorFeedback()
 MIN_FUSED_SIZE = 2**16
-"""Elements below which momentum stays in the cache, and tensors are rather selected together."""
+"""Elements below which momentum stays in the cache, so it is faster to select from tensors together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class SelectedTensor:
         job: the tensor's settings and state.
         support: the elements to send.
         selector: the selector's next state, or None.
-        addend: what this step adds to the residual.
+        addend: addend of the residual in this step.
         total: addend + residual; None if no residual is kept.
         rest: the sum with +0 at the selected elements, if the selector cleared them.
     """
@@ -59,8 +59,8 @@ def accumulate(flat: Flat, job: TensorJob, factor: float) -> tuple[Addend, Flat,
         job: its settings and state.
         factor: of clipping.
 
-    Returns what the step adds to the residual; the same in the gradient's type, if that can hold it; and the
-    job that is left: its feedback is the residual's rule, and its residual has decayed.
+    Returns the addend of the residual, the same in the gradient's type if that can hold it, and the remaining
+    job. The feedback of that job is the residual's rule, and its residual has decayed.
     """
     rule = job.feedback
     if factor == 1 and (rule is None or rule == _PLAIN):

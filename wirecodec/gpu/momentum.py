@@ -1,4 +1,4 @@
-"""What a tensor on a GPU adds to its residual in a step: as ``wirecodec.cpu.momentum``, bit for bit.
+"""Addend of a residual on a GPU in a step: the bits of ``wirecodec.cpu.momentum``.
 
 All elements are finite here. A tensor with NaN or Inf raises HostFallback, and the host computes its step.
 """
@@ -26,7 +26,7 @@ __all__ = ["Addend", "add_momentum", "decay_residual", "stop_momentum"]
 
 @dataclass(frozen=True, eq=False)
 class Addend:
-    """What a tensor adds to its residual.
+    """Addend of a tensor's residual in a step.
 
     Attributes:
         flat: float32 or float64.
@@ -68,7 +68,7 @@ def add_momentum(device: Device, job: TensorJob, gradient: DeviceFlat, factor: f
 
 
 def stop_momentum(device: Device, job: TensorJob, momentum: Any, sent: Sequence[DecodedChunk]) -> Any:
-    """Return the next momentum: 0 where something was sent if the feedback masks. Overwrites ``momentum``."""
+    """Return the next momentum, with 0 for each element that was sent if the feedback masks; in place."""
     if host.is_masked(job):
         for part in sent:
             feedback.clear_at(device, momentum[part.base : part.base + part.d], part.indices)

@@ -188,8 +188,8 @@ def accumulate(
 ) -> AccumulatedGradient | None:
     """Add a residual to a gradient on a GPU, or return None if the host has to compute this step.
 
-    The host computes it if an element is not finite, the tensor is too large for the kernels, or the
-    residual has another size or is four times as wide.
+    The host computes it in four cases: an element is not finite, the tensor is too large for the kernels, the
+    residual has another size, or its type is four times as wide.
 
     Args:
         rule: the feedback.

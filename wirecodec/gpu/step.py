@@ -46,7 +46,7 @@ class SelectedTensor:
         job: the tensor's settings and state.
         support: on the device, or on the host.
         selector: the selector's next state, or None.
-        addend: what this step adds to the residual, if it is not the gradient.
+        addend: addend of the residual in this step, if it is not the gradient.
         total: gradient + residual; None if no residual is kept.
     """
 
@@ -94,7 +94,7 @@ def _select(
 
     Args:
         device: of the arrays.
-        flat: what is added to the residual, in the gradient's type.
+        flat: (size,) addend of the residual, in the gradient's type.
         addend: the same in the sum's type; None if it is the gradient.
         wanted: settings and state of the tensor.
         job: the same; the feedback is the residual's rule, and the residual has decayed.

@@ -1,4 +1,4 @@
-"""``budget``: the threshold and the quantizer's step that give the least error for a number of bits."""
+"""``budget``: a threshold and a quantizer's step with a small error for a number of bits."""
 
 from __future__ import annotations
 

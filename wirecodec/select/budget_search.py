@@ -29,7 +29,7 @@ from wirecodec.select.threshold_common import widen
 __all__ = ["search"]
 
 MODEL_VALUES = 1024
-"""Magnitudes, evenly spaced by rank, that the model of the bytes looks at."""
+"""Magnitudes, evenly spaced by rank, of which the model of the bytes is computed."""
 MIN_ROOM = 16
 """Bytes below which a search ends."""
 MAX_TRIES = 8
@@ -40,7 +40,7 @@ JUMPS = 6
 SMALL_BUDGET = 512
 """Bytes up to which these counts are always tried."""
 MARGIN, LARGE_MARGIN, LARGE_COUNT = 1.5, 1.2, 2**18
-"""Candidates per element of the first count; the second applies from the third number of elements."""
+"""Candidates per element of the first count: MARGIN, or LARGE_MARGIN from LARGE_COUNT elements on."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class _Band:
     """Parts of the budget that a search spends.
 
     Attributes:
-        aim: at which it aims.
-        least: which it accepts.
+        aim: part that is aimed at.
+        least: smallest part that is accepted.
     """
 
     aim: float
@@ -197,7 +197,7 @@ class _Trial:
             octaves = (low + high) / 2 if high < math.inf else low + self._missing_octaves()
 
     def _missing_octaves(self) -> float:
-        """Return by how many octaves a smaller step spends the rest of the budget: a bit per value each."""
+        """Return by how many octaves to shrink the step; each octave takes a bit per value of the rest."""
         return max(8 * (self.band.aim * self.budget - self.spent) / self.count, 0.01)
 
 

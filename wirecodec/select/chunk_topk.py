@@ -1,8 +1,8 @@
 """``chunk-topk``: the top k of each chunk.
 
 It needs no selection over the whole tensor, at the price of energy. A chunk without large elements sends its
-share anyway, so on raw gradients, whose layers differ by orders of magnitude, less of the norm is sent than
-with ``topk`` of the same ratio. ScaleCom compensates with error feedback.
+share, too. The layers of raw gradients differ by orders of magnitude, so less of their norm is sent than with
+``topk`` of the same ratio. ScaleCom compensates with error feedback.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ChunkTopK:
 
     Cost: one read of the array; a chunk that fits the cache may be counted several times.
 
-    ``collectives.CLTk`` selects the exact top k, which takes about one read of the array, too.
+    By default, ``collectives.CLTk`` selects the exact top k, which takes about one read of the array, too.
 
     Source: Chen et al., ScaleCom, NeurIPS 2020, section 4 (chunk-wise sort).
 

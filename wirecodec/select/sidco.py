@@ -11,7 +11,7 @@ tolerance/4 of k. If that fails, as with equal magnitudes, the k largest are sel
 chosen on the first tensor, so that a call without a state is near k, too.
 
 *Faithful*: the paper's stages, its closed form of the gamma distribution's threshold, and its controller of
-the number of stages. Its Algorithm 1 is corrected in five places that cannot be meant: signs; zeros; σ for
+the number of stages. Its Algorithm 1 is corrected in five places that are evident errors: signs; zeros; σ for
 σ²; an average over Q counts that drops one; a number of stages that never leaves 1 if one stage keeps too
 much. The shape of the generalised Pareto distribution is clamped to ±½, the range in which its moments exist.
 A call without a state is the first step of the paper's algorithm: one stage, often several times k elements.

@@ -4,8 +4,8 @@ The paper's controller changes the number of stages alone. Often no number keeps
 alternates between two. Here the stages also have a correction c: they aim at c · k elements.
 
 - Without a state, ``begin`` tries 1 ... M_max stages on the tensor itself and takes the first whose count is
-  within the bounds. If none is, it takes the best one and corrects c, at most ``_MAX_CORRECTIONS`` times.
-- The same if the ratio has changed, as in a warm-up.
+  within the bounds. If none is, the best one is taken, and c is corrected at most ``_MAX_CORRECTIONS`` times.
+- If the ratio has changed, as in a warm-up, ``begin`` is called again.
 - With a state, the number of stages stays. If the mean of k̂/k over a window is out of bounds, c is divided by
   mean^gain. The gain halves if the error changes its sign, because c then went too far; it doubles, up to 1,
   if the error keeps its sign. A step of c is at most a factor of 4.

@@ -18,7 +18,7 @@ DISTRIBUTIONS: dict[str, tuple[Callable[[Moments], Fit], Callable[[Moments], Fit
     "gamma-gp": (sidco_fits.fit_gamma, sidco_fits.fit_pareto),
     "gp": (sidco_fits.fit_pareto, sidco_fits.fit_pareto),
 }
-"""How stage 1 fits and how later stages do, by name."""
+"""Fit of stage 1, and fit of later stages, by name."""
 PUBLISHED: dict[str, tuple[Callable[[Moments], Fit], Callable[[Moments], Fit]]] = DISTRIBUTIONS | {
     "gamma-gp": (sidco_fits.fit_published_gamma, sidco_fits.fit_pareto)
 }

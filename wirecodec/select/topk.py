@@ -140,7 +140,10 @@ class TopK:
         return _finite_selection(found, rest.dtype)
 
     def select_group(self, group: Sequence[Terms], rests: Sequence[Array]) -> list[Selection] | None:
-        """Select the top k of many sums of terms as of one, as ``select_terms`` does; k is that of all."""
+        """Select the top k of many sums, joined as one vector, whose size determines k.
+
+        Otherwise as ``select_terms``.
+        """
         size = sum(rest.size for rest in rests)
         k = self.count(size)
         found = select_top_k_of_group(group, k, rests) if k < size else None

@@ -1,4 +1,4 @@
-"""Exact top k of many arrays as of one, found while gradient, momentum and residual of each are added."""
+"""Exact top k of many arrays, joined as one, found while gradient, momentum and residual are added."""
 
 from __future__ import annotations
 

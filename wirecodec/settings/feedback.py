@@ -1,4 +1,4 @@
-"""Feedback: what was not sent is kept and added to a later gradient, as it is or with momentum.
+"""Feedback: the part of a gradient that was not sent is added to a later one, plainly or with momentum.
 
 The arithmetic is in ``residual`` and ``momentum`` of ``wirecodec.cpu`` and ``wirecodec.gpu``.
 """
@@ -77,8 +77,8 @@ class MomentumCorrection:
     sent. The mean of what all ranks sent is the step's direction: the optimizer after it must have no
     momentum of its own, or the momentum counts twice.
 
-    Nothing is masked in a tensor whose scheme sends every element losslessly, so it trains with ordinary
-    momentum; nor under a transform, which sends coefficients, not elements.
+    Nothing is masked if a tensor's scheme sends every element losslessly. Such a tensor trains with ordinary
+    momentum. Nothing is masked under a transform either, because coefficients are sent, not elements.
 
     Args:
         momentum: factor of the old momentum, from 0 to below 1.

@@ -32,8 +32,8 @@ class Recipe:
         feedback: rule of the residuals, or None if the system keeps none.
         schedule: its warm-up, or None.
         source: paper and section of the settings.
-        optimizer: momentum of the optimizer after it.
-        ratio: of CLT-k.
+        optimizer: momentum of the optimizer that takes the means, as text.
+        ratio: ratio of CLT-k; None for all other systems.
 
     Examples:
         >>> import wirecodec as wc
@@ -111,7 +111,7 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
         DGC clips as the dense training of the same model does: ``clip`` is None unless it is given.
 
     Raises:
-        EncodeError: a name is unknown, or a parameter is out of range; names the nearest known name.
+        EncodeError: a name is unknown, or a parameter is out of range. The message has the nearest name.
 
     Examples:
         >>> import wirecodec as wc

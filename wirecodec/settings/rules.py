@@ -1,4 +1,4 @@
-"""Rules: which setting belongs to which tensor, by name, number of axes and size.
+"""Rules that assign settings to tensors by name, number of axes and size.
 
 The keys of a mapping of schemes, feedbacks or ratios are globs on names, or Rules. The first match applies.
 """
@@ -63,7 +63,7 @@ class Rule:
 
     @property
     def needs_shape(self) -> bool:
-        """Whether a name alone does not decide."""
+        """Whether a match depends on the tensor's shape."""
         return (self.ndim, self.min_size, self.max_size) != (None, None, None)
 
     def matches(self, name: str, shape: tuple[int, ...] | None) -> bool:
@@ -84,7 +84,7 @@ class Rule:
 
 
 Key: TypeAlias = Any
-"""A glob or a Rule. Type checkers take no {str: …} for a mapping of their union."""
+"""A glob or a Rule; Any, because type checkers reject a dict with str keys as a Mapping of their union."""
 
 
 EMBEDDING_GLOBS = ("*embed*", "*emb.*", "*wte*", "*wpe*")

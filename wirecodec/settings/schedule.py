@@ -54,8 +54,8 @@ class WarmUp:
     def __post_init__(self) -> None:
         if isinstance(self.steps, float) and 0 < self.steps <= 1:
             raise EncodeError(
-                f"warm-up: steps is {self.steps!r}; a warm-up ends at each tensor's own ratio, so write that"
-                " in the scheme, as in topk(0.01), and here the number of steps"
+                f"warm-up: steps is {self.steps!r}; it must be a number of steps. The scheme sets the last"
+                " ratio, as in topk(0.01): a warm-up ends at each tensor's own ratio"
             )
         set_fields(
             self,
@@ -84,7 +84,7 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Steps:
-    """Schedule with a new value from given steps on.
+    """Schedule whose value changes at given steps.
 
     Args:
         values: {step: value}, or the same as text: "0:0.1 3000:0.01".
@@ -197,14 +197,14 @@ class Follow:
     The ratio is 1 - min(theta, √(lipschitz · learning rate)), as ``Diminishing``, with the rate of this step.
     All ranks must have the same rate.
 
+    A saved state has theta, lipschitz and the last rate. If it is loaded into a Compressor that has a Follow,
+    the function of that Follow is kept. Otherwise the saved rate is used.
+
     Args:
         learning_rate: function without arguments that returns the rate, such as
             ``lambda: optimizer.param_groups[0]["lr"]``; or a number.
         theta: largest fraction of elements that is dropped, 0 to below 1; None for 1 - the tensor's ratio.
         lipschitz: Lipschitz constant of the gradient, above 0.
-
-    A saved state has theta, lipschitz and the last rate. If it is loaded into a Compressor that has a Follow,
-    the function stays; otherwise the last rate does.
 
     Raises:
         EncodeError: a parameter is out of range, or the rate is not a number of 0 or more.

@@ -1,4 +1,4 @@
-"""A scheme at a step of a schedule."""
+"""Scheme of a tensor at a step of a schedule, and checks of schedules."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Scheme:
             text: ``[transform |] selector | index codec | value codec``, at most 4096 characters.
 
         Raises:
-            EncodeError: the text is not a scheme; names the fault and the nearest valid name.
+            EncodeError: the text is not a scheme; the message names the fault and the nearest valid name.
 
         Examples:
             >>> import wirecodec as wc

@@ -17,7 +17,7 @@ from wirecodec.value.error_bounded_section import CellSection, read_section, wri
 __all__ = ["ErrorBounded"]
 
 DEFAULT_ERROR = 0.01
-"""Relative l2 error if neither the scheme nor the selector says one."""
+"""Relative l2 error if neither the scheme nor the selector gives one."""
 _EXACT = 0
 """Form of unchanged elements."""
 

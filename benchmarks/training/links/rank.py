@@ -30,7 +30,7 @@ WARM_UP = 3
 
 
 def main() -> None:
-    """Train as the JSON argument says; rank 0 prints a JSON line."""
+    """Train with the settings of the JSON argument; rank 0 prints a JSON line."""
     import torch
     import torch.distributed as dist
 

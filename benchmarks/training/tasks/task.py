@@ -1,4 +1,4 @@
-"""Task and Problem: what a run trains, and how it is judged."""
+"""Task and Problem: the data, model and metric of a run."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class SumBatch:
     addresses: Array
 
     def renumber(self, keys: Array) -> SumBatch:
-        """Return the batch of a list of tensors with these keys, whose places it has instead of keys."""
+        """Return the batch with keys in place of numbers; ``keys`` has the key of each number."""
         selected = replace(self.selected, keys=keys[self.selected.keys])
         return SumBatch(
             selected, {int(keys[place]): rest for place, rest in self.rests.items()}, self.addresses

@@ -1,4 +1,4 @@
-"""What selectors on the device share: the context of a selection, thresholds and the top k."""
+"""Shared parts of selectors on the device: the context of a selection, thresholds and the top k."""
 
 from __future__ import annotations
 

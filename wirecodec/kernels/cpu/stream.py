@@ -78,7 +78,7 @@ def take(x: Array, indices: Array, values: Array) -> None:
 
 @kernel
 def scatter(out: Array, first: int, indices: Array, values: Array) -> None:
-    """Set an array to 0, but to values at ascending indices.
+    """Set an array to 0, except for values at ascending indices.
 
     Args:
         out: (n,) unsigned integers.
