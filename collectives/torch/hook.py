@@ -58,9 +58,8 @@ def torch_hook(
             ``torch.amp.GradScaler`` then skips the step and lowers its scale, and no residual is lost.
         overlap: whether each bucket is exchanged while backward computes the next ones, the same on all
             ranks. False exchanges all buckets at once, after the last one, in fewer messages. Only then does
-            ``scope="group"`` select from all tensors, and ``bytes_per_step`` limit the whole step: with
-            overlap, both apply to each bucket. None for True, unless the compressor
-            limits the norm of all gradients together (``clip``).
+            ``scope="group"`` select from all tensors; with overlap, it selects from each bucket. None for
+            True, unless the compressor has ``clip`` or ``bytes_per_step``, which need all gradients.
 
     Returns:
         The hook, for ``DistributedDataParallel.register_comm_hook``.
@@ -69,7 +68,7 @@ def torch_hook(
         ImportError: torch is missing.
         TypeError: an argument is of another kind; the message names the right one.
         ValueError: named_parameters is empty, or has a name twice; or overlap is True and the compressor has
-            clip.
+            clip or bytes_per_step.
 
     Source:
         https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html
@@ -86,13 +85,14 @@ def torch_hook(
     check_compressor(compressor)
     channel = Channel.of(wrap_group(comm))
     names = {id(parameter): name for name, parameter in name_parameters(named_parameters).items()}
-    clips = isinstance(compressor, wc.Compressor) and compressor.clip is not None
-    if overlap and clips:
+    limits = ("clip", "bytes_per_step") if isinstance(compressor, wc.Compressor) else ()
+    whole = [name for name in limits if getattr(compressor, name) is not None]
+    if overlap and whole:
         raise ValueError(
-            "the compressor has clip, which needs the norm of all gradients before the first exchange;"
-            " pass overlap=False, or clip=None"
+            f"the compressor has {whole[0]}, which needs all gradients before the first exchange;"
+            f" pass overlap=False, or {whole[0]}=None"
         )
-    overlaps = not clips if overlap is None else overlap
+    overlaps = not whole if overlap is None else overlap
     if overlaps:
         _isolate(channel)
     settings = Settings(compressor, channel, names, algorithm, nonfinite)

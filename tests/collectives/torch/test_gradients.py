@@ -186,6 +186,7 @@ print(json.dumps([
     advice(lambda: co.torch_hook(None, comm, named)),
     advice(lambda: co.torch_hook(compressor, None, named)),
     advice(lambda: co.torch_hook(wc.Compressor(topk, clip=1.0), comm, named, overlap=True)),
+    advice(lambda: co.torch_hook(wc.Compressor(bytes_per_step=9000), comm, named, overlap=True)),
     train_sparse(),
     train_with_a_group(),
     overlaps(),
@@ -203,6 +204,7 @@ def test_wrong_arguments_say_what_to_write() -> None:
         "pass a wirecodec.Compressor or a collectives.CLTk",
         "TypeError: NoneType is not a communicator",
         "pass overlap=False, or clip=None",
+        "pass overlap=False, or bytes_per_step=None",
     ]
     for *found, sparse, step, overlaps in run(2, HOOK):
         assert sparse == [[0, 2, 1, 1, *[0] * 6], True, [0, 4, 2, 2, *[0] * 6]]
