@@ -42,6 +42,7 @@ STAGED = [
     "adacomp | bloom(naive, 0.1) | raw",
     "topk(0.05) | auto-index | zstd",
     "topk(0.05) | rice | 3lc",
+    "budget(2) | rice | error-bounded",
     "dct | topk(0.1) | rice | raw",
     "rfft | topk(0.1) | bitmap | offset-float(bits=10)",
 ]

@@ -49,7 +49,7 @@ STAGED += [
     "topk(0.1) | rice | polyfit",
     "sidco(0.01, sid=gamma-gp) | rice | raw",
 ]
-STAGED += ["rfft | topk(0.1) | bitmap | offset-float(bits=10)"]
+STAGED += ["rfft | topk(0.1) | bitmap | offset-float(bits=10)", "budget(2) | rice | error-bounded"]
 
 
 def tensor(dtype: Any, size: int = 9001) -> Array:
