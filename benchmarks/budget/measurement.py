@@ -77,5 +77,5 @@ def measure_families(
 
 
 def best_error(points: Iterable[Point], max_bytes: float) -> float:
-    """Return the least error of the points of at most some bytes; infinite if there is none."""
+    """Return the least error of the points within a number of bytes; inf if no point is."""
     return min((point.error for point in points if point.nbytes <= max_bytes), default=float("inf"))

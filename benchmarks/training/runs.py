@@ -102,7 +102,7 @@ def save_result(result: Result, folder: Path) -> Path:
 
 
 def find_result(run: Run, folder: Path) -> Result | None:
-    """Return the result of a run, or None if there is none."""
+    """Return the result of a run, or None if the run has not ended."""
     path = folder / f"{run.key}.json"
     return _read(path) if path.exists() else None
 

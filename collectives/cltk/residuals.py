@@ -80,7 +80,7 @@ class Residuals:
         return self._accumulate_on_host(name, grad, on_host(self.current.get(name)), None).x
 
     def copy(self, name: str) -> Dense | None:
-        """Return a copy of a tensor's residual, (size,) on its device, or None if there is none."""
+        """Return a copy of a tensor's residual, (size,) on its device, or None if it has none."""
         found: Dense | None = self.current.get(name)
         return None if found is None else found.copy()
 

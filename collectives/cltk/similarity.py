@@ -166,7 +166,7 @@ def _select(selector: Any, vector: Dense) -> Any:
 
 
 def _lose(squares: Any, kept: Any, energy: float) -> float:
-    """Return the fraction of the energy that is lost if ``kept`` is sent; 0 if there is none."""
+    """Return the fraction of the energy that is lost if ``kept`` is sent; 0 if the energy is 0."""
     return max(1 - float(np.sum(squares[kept])) / energy, 0.0) if energy > 0 else 0.0
 
 

@@ -37,7 +37,7 @@ class CLTkState:
         return self._step
 
     def residual(self, name: str = ONLY) -> Dense | None:
-        """Return a copy of a tensor's residual, (size,) on its device, or None if there is none."""
+        """Return a copy of a tensor's residual, (size,) on its device, or None if it has none."""
         return self._residuals.copy(name)
 
     def state_dict(self) -> dict[str, Dense]:

@@ -67,7 +67,7 @@ class GTopK:
         return self._step
 
     def residual(self, name: str = ONLY) -> Array | None:
-        """Return a copy of a tensor's residual, (size,), or None if there is none."""
+        """Return a copy of a tensor's residual, (size,), or None if it has no residual."""
         found = self._residuals.get(name)
         return None if found is None else found.copy()
 

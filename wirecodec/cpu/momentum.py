@@ -162,7 +162,7 @@ def is_masked(job: TensorJob) -> bool:
 
 
 def decay_residual(job: TensorJob) -> Array | None:
-    """Return the residual times its decay, or None if there is none."""
+    """Return the decayed residual, or None if the tensor has no residual."""
     residual, rule = job.residual, job.feedback
     if residual is None or not isinstance(rule, ErrorFeedback) or rule.decay == 1:
         return None if residual is None else np.asarray(residual)
