@@ -28,6 +28,7 @@ from formats.vector_cases import (
     maps,
     mean,
     offset_float,
+    order,
     rle_delta,
     sign_scale,
     sketchml,
@@ -72,5 +73,6 @@ MODULES: tuple[ModuleType, ...] = (
     transformed_values,
     bad_transforms,
     borders,
+    order,
 )
 """The modules of cases; each has a function ``cases``."""

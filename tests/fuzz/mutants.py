@@ -4,6 +4,8 @@
 
 A mutant is one function with one comparison, operator, constant or check changed. A forked child replaces the
 function's code. It runs the golden vectors and probes that execute the function until one result differs.
+The library reads each vector through every public function (``ways``). If all results are right, a second
+child tells whether other functions of the decoder run: a change of a shortcut is visible only there.
 ``--write`` writes tests/fuzz/MUTANTS.md and keeps the reasons given there for survivors. ``--again`` tries
 only those survivors, after vectors were added. ``--reference`` changes the reference decoder instead of the
 library, ``--vectors`` runs no probes. tests/fuzz/mutants_c.py does the same with the C decoder.
@@ -33,12 +35,14 @@ import numpy as np
 from formats import conformance
 from tests.fuzz.judge import library
 from tests.fuzz.probes import PROBES
+from tests.fuzz.ways import Ways
 from tests.golden import vectors
 
 PAGE = Path(__file__).parent / "MUTANTS.md"
 ROOT = PAGE.parents[2] / "wirecodec"
 DECODING = re.compile(
-    r"(container/\w+|cpu/(chunk|decode|fuse)|kernels/canonical_huffman|pipeline|(value|index|transform)/\w+)\.py"
+    r"(container/\w+|cpu/(batch/(add|decode)|chunk|chunk_store|decode|entry|fuse)|kernels/canonical_huffman"
+    r"|pipeline|(value|index|transform)/\w+)\.py"
 )
 """The modules of the decoding side, relative to ``ROOT``."""
 REFERENCE = ROOT.parent / "formats" / "reference"
@@ -47,8 +51,8 @@ REFERENCE_DECODING = re.compile(
     r"|(value|index|map|transform)/\w+)\.py"
 )
 """The same of the reference decoder, relative to ``REFERENCE``."""
-SECONDS = 20
-"""Seconds that the trials of one mutant may take together."""
+SECONDS = 60
+"""CPU seconds that the trials of one mutant may take. Wall time would count a slow machine as a detection."""
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},
@@ -79,6 +83,16 @@ class Mutant:
 
 Trial = Callable[[], bool]
 """A check that returns whether a result is the expected one."""
+Place = tuple[str, int, str]
+"""A function: its file, first line and name, which a mutant shares with it."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A trial, and the functions of the decoder that it executes."""
+
+    trial: Trial
+    ran: frozenset[Place]
 
 
 @dataclass(frozen=True)
@@ -97,9 +111,11 @@ REFERENCE_TARGET = Target(REFERENCE, "formats.reference", REFERENCE_DECODING, co
 
 
 def list_trials(target: Target = LIBRARY_TARGET) -> Iterator[Trial]:
-    """Yield the golden vectors and, for the library, the probes."""
+    """Yield the golden vectors and, for the library, all ways of reading them and the probes."""
     for vector in vectors():
         yield partial(conforms, vector, target.decode)
+    if target.root == ROOT:
+        yield from map(Ways, vectors())
     for probe in PROBES.values() if target.probed else ():
         yield partial(_is_unchanged, probe, probe())
 
@@ -112,25 +128,43 @@ def _is_unchanged(probe: Callable[[], list[str]], before: list[str]) -> bool:
     return probe() == before
 
 
-def find_trials(target: Target = LIBRARY_TARGET) -> dict[CodeType, list[Trial]]:
-    """Return the trials that execute each function of the decoding side."""
-    found: dict[CodeType, list[Trial]] = {}
+def find_trials(target: Target = LIBRARY_TARGET) -> dict[Place, list[Known]]:
+    """Return the trials that execute each function of the decoding side.
+
+    ``Ways`` that execute the same functions as an earlier one are left out: they rarely detect more.
+    """
+    found: dict[Place, list[Known]] = {}
+    seen: set[frozenset[Place]] = set()
     for trial in list_trials(target):
-        ran: set[CodeType] = set()
-
-        def note(frame: FrameType, event: str, _: Any, ran: set[CodeType] = ran) -> None:
-            if event == "call" and frame.f_code.co_filename.startswith(str(target.root)):
-                ran.add(frame.f_code)
-
-        sys.setprofile(note)
-        try:
-            right = trial()
-        finally:
-            sys.setprofile(None)
-        assert right, trial
-        for code in ran:
-            found.setdefault(code, []).append(trial)
+        assert trial(), trial  # what runs only once, such as a cached function, is not traced
+        _, ran = run_traced(trial, target)
+        if isinstance(trial, Ways):
+            if ran in seen:
+                continue
+            seen.add(ran)
+        for place in ran:
+            found.setdefault(place, []).append(Known(trial, ran))
     return found
+
+
+def run_traced(trial: Trial, target: Target) -> tuple[bool, frozenset[Place]]:
+    """Run a trial; return its result and the functions of the decoder that it executes."""
+    ran: set[CodeType] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            ran.add(frame.f_code)
+
+    sys.setprofile(note)
+    try:
+        right = trial()
+    finally:
+        sys.setprofile(None)
+    return right, frozenset(place_of(code) for code in ran if code.co_filename.startswith(str(target.root)))
+
+
+def place_of(code: CodeType) -> Place:
+    return code.co_filename, code.co_firstlineno, code.co_name
 
 
 def list_functions(module: Any) -> Iterator[FunctionType]:
@@ -145,7 +179,7 @@ def list_functions(module: Any) -> Iterator[FunctionType]:
                 yield function
 
 
-def list_mutants(ran: Container[CodeType] | None = None, target: Target = LIBRARY_TARGET) -> Iterator[Mutant]:
+def list_mutants(ran: Container[Place] | None = None, target: Target = LIBRARY_TARGET) -> Iterator[Mutant]:
     """Yield every mutant of the functions in ``ran``, or of all functions of the decoding side."""
     for file in sorted(target.root.rglob("*.py")):
         path = file.relative_to(target.root).as_posix()
@@ -155,7 +189,7 @@ def list_mutants(ran: Container[CodeType] | None = None, target: Target = LIBRAR
         module = importlib.import_module(f"{target.package}.{name}")
         tree = ast.parse(inspect.getsource(module))
         for function in list_functions(module):
-            if ran is None or function.__code__ in ran:
+            if ran is None or place_of(function.__code__) in ran:
                 yield from mutate_function(function, path, tree)
 
 
@@ -263,18 +297,37 @@ def _apply(node: Any, change: str) -> None:
 
 def is_killed(mutant: Mutant, noticing: Sequence[Trial]) -> bool:
     """Return whether a trial detects the mutant: by another result, an exception, or a timeout."""
+    return _fails(mutant, lambda: all(trial() for trial in noticing))
+
+
+def takes_another_path(mutant: Mutant, noticing: Sequence[Known], target: Target) -> bool:
+    """Return whether other functions of the decoder run in a trial, although its result is the same."""
+    return _fails(mutant, lambda: all(run_traced(each.trial, target)[1] == each.ran for each in noticing))
+
+
+def _fails(mutant: Mutant, check: Callable[[], bool]) -> bool:
+    """Return whether a check fails in a child with the mutant."""
     code = compile_mutant(mutant)
     child = os.fork()
     if child == 0:
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         mutant.function.__code__ = code
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         try:
-            wrong = not all(trial() for trial in noticing)
+            wrong = not check()
         except BaseException:
             wrong = True
         os._exit(1 if wrong else 0)
     return os.waitpid(child, 0)[1] != 0
+
+
+def order_trials(noticing: Sequence[Known]) -> list[Known]:
+    """Return the trials in an order that detects early: first one of each set of functions executed."""
+    drawn = random.Random(1).sample(noticing, len(noticing))
+    seen: set[frozenset[Place]] = set()
+    first = [each for each in drawn if not (each.ran in seen or seen.add(each.ran))]  # type: ignore[func-returns-value]
+    chosen = set(map(id, first))
+    return first + [each for each in drawn if id(each) not in chosen]
 
 
 REASON = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$")
@@ -357,10 +410,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tried = len(selected)
     survivors = []
     for mutant in selected:
-        noticing = ran[mutant.function.__code__]
-        if not is_killed(mutant, random.Random(1).sample(noticing, len(noticing))):
+        noticing = order_trials(ran[place_of(mutant.function.__code__)])
+        if not is_killed(mutant, [each.trial for each in noticing]):
             survivors.append(rows[mutant])
-            print(f"{mutant.where}, line {mutant.line}: {mutant.change}", flush=True)
+            few = {each.ran: each for each in noticing}.values()
+            path = " (another path)" if takes_another_path(mutant, list(few), target) else ""
+            print(f"{mutant.where}, line {mutant.line}: {mutant.change}{path}", flush=True)
     text = format_page(tried, of, seed, sorted(survivors))
     print(text.split("\n\n")[2])
     if options.write:
