@@ -17,6 +17,7 @@ from formats.vector_cases import (
     binned,
     bloom,
     borders,
+    coder_borders,
     containers,
     context,
     curves,
@@ -74,5 +75,6 @@ MODULES: tuple[ModuleType, ...] = (
     bad_transforms,
     borders,
     order,
+    coder_borders,
 )
 """The modules of cases; each has a function ``cases``."""
