@@ -31,6 +31,7 @@ from formats.vector_cases import (
     offset_float,
     order,
     rle_delta,
+    several,
     sign_scale,
     sketchml,
     structured,
@@ -76,5 +77,6 @@ MODULES: tuple[ModuleType, ...] = (
     borders,
     order,
     coder_borders,
+    several,
 )
 """The modules of cases; each has a function ``cases``."""

@@ -89,10 +89,16 @@ Place = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Known:
-    """A trial, and the functions of the decoder that it executes."""
+    """A trial, the functions of the decoder that it executes, and the outcome of the vector that it reads."""
 
     trial: Trial
     ran: frozenset[Place]
+    outcome: tuple[Any, ...]
+
+    @property
+    def kind(self) -> Any:
+        """Trials of one kind rarely differ in what they detect."""
+        return self.ran, self.outcome
 
 
 @dataclass(frozen=True)
@@ -110,14 +116,14 @@ LIBRARY_TARGET = Target(ROOT, "wirecodec", DECODING, library, True)
 REFERENCE_TARGET = Target(REFERENCE, "formats.reference", REFERENCE_DECODING, conformance.reference, False)
 
 
-def list_trials(target: Target = LIBRARY_TARGET) -> Iterator[Trial]:
+def list_trials(target: Target = LIBRARY_TARGET) -> Iterator[tuple[Trial, conformance.Vector | None]]:
     """Yield the golden vectors and, for the library, all ways of reading them and the probes."""
     for vector in vectors():
-        yield partial(conforms, vector, target.decode)
+        yield partial(conforms, vector, target.decode), vector
     if target.root == ROOT:
-        yield from map(Ways, vectors())
+        yield from ((Ways(vector), vector) for vector in vectors())
     for probe in PROBES.values() if target.probed else ():
-        yield partial(_is_unchanged, probe, probe())
+        yield partial(_is_unchanged, probe, probe()), None
 
 
 def conforms(vector: conformance.Vector, decode: conformance.Decode = library) -> bool:
@@ -131,19 +137,21 @@ def _is_unchanged(probe: Callable[[], list[str]], before: list[str]) -> bool:
 def find_trials(target: Target = LIBRARY_TARGET) -> dict[Place, list[Known]]:
     """Return the trials that execute each function of the decoding side.
 
-    ``Ways`` that execute the same functions as an earlier one are left out: they rarely detect more.
+    Of several ``Ways`` of one kind, only the first is used.
     """
     found: dict[Place, list[Known]] = {}
-    seen: set[frozenset[Place]] = set()
-    for trial in list_trials(target):
+    seen: set[Any] = set()
+    for trial, vector in list_trials(target):
         assert trial(), trial  # what runs only once, such as a cached function, is not traced
         _, ran = run_traced(trial, target)
+        outcome = (vector.result, vector.code, bool(vector.limits), bool(vector.schema)) if vector else ()
+        known = Known(trial, ran, outcome)
+        if isinstance(trial, Ways) and known.kind in seen:
+            continue
         if isinstance(trial, Ways):
-            if ran in seen:
-                continue
-            seen.add(ran)
+            seen.add(known.kind)
         for place in ran:
-            found.setdefault(place, []).append(Known(trial, ran))
+            found.setdefault(place, []).append(known)
     return found
 
 
@@ -322,12 +330,10 @@ def _fails(mutant: Mutant, check: Callable[[], bool]) -> bool:
 
 
 def order_trials(noticing: Sequence[Known]) -> list[Known]:
-    """Return the trials in an order that detects early: first one of each set of functions executed."""
+    """Return the trials in an order that detects early: first one of each kind."""
     drawn = random.Random(1).sample(noticing, len(noticing))
-    seen: set[frozenset[Place]] = set()
-    first = [each for each in drawn if not (each.ran in seen or seen.add(each.ran))]  # type: ignore[func-returns-value]
-    chosen = set(map(id, first))
-    return first + [each for each in drawn if id(each) not in chosen]
+    first = {each.kind: each for each in reversed(drawn)}
+    return [*first.values(), *(each for each in drawn if first[each.kind] is not each)]
 
 
 REASON = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$")
@@ -413,8 +419,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         noticing = order_trials(ran[place_of(mutant.function.__code__)])
         if not is_killed(mutant, [each.trial for each in noticing]):
             survivors.append(rows[mutant])
-            few = {each.ran: each for each in noticing}.values()
-            path = " (another path)" if takes_another_path(mutant, list(few), target) else ""
+            few = list({each.kind: each for each in noticing}.values())
+            path = " (another path)" if takes_another_path(mutant, few, target) else ""
             print(f"{mutant.where}, line {mutant.line}: {mutant.change}{path}", flush=True)
     text = format_page(tried, of, seed, sorted(survivors))
     print(text.split("\n\n")[2])

@@ -101,13 +101,17 @@ class Ways:
             return True
         info = wc.inspect(self.data)
         members = [member for entry in info.entries for member in entry.members]
-        plain = [e for e in info.entries if len(e.members) == 1]
-        shapes = {t[0]: (tuple(t[2]), t[1]) for t in self.vector.tensors}
-        return (
-            info.nbytes == len(self.data)
-            and dict(members) == self.sizes
-            and all((e.shape, e.dtype) == shapes[e.name] for e in plain)
-        )
+        specs = {t[0]: (tuple(t[2]), t[1], len(t[3])) for t in self.vector.tensors}
+        if info.nbytes != len(self.data) or dict(members) != self.sizes or info.tag != self.vector.tag:
+            return False
+        for e in info.entries:
+            shape, dtype, _ = specs[e.members[0][0]]
+            stored = sum(specs[name][2] for name, _ in e.members)
+            if (e.shape, e.dtype) != (shape if len(e.members) == 1 else (e.size,), dtype):
+                return False
+            if not e.transform and e.nnz != stored:
+                return False
+        return True
 
     def _is_in_streams(self) -> bool:
         twice = self.data * 2
