@@ -17,7 +17,7 @@ from formats.vector_cases import (
     binned,
     bloom,
     borders,
-    coder_borders,
+    borders_later,
     containers,
     context,
     curves,
@@ -76,7 +76,7 @@ MODULES: tuple[ModuleType, ...] = (
     bad_transforms,
     borders,
     order,
-    coder_borders,
+    borders_later,
     several,
 )
 """The modules of cases; each has a function ``cases``."""

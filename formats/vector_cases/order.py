@@ -115,7 +115,7 @@ def _records() -> Iterator[Case]:
 
 
 def _bodies() -> Iterator[Case]:
-    """Rows 33 to 44: each record is checked as a whole before the next one."""
+    """Yield pairs of rows 33 to 44: each record is checked as a whole before the next one."""
     gap = [PLAIN, replace(PLAIN, key=3)]
     dct = replace(PLAIN, dtype=0x21)
     body = struct.pack("<IIQ", 0, 0, 2)
@@ -150,7 +150,7 @@ def _bodies() -> Iterator[Case]:
 
 
 def _sections() -> Iterator[Case]:
-    """Rows 45 to 49: each entry as a whole before the next one, and its sections in their order."""
+    """Yield pairs of rows 45 to 49: each entry as a whole before the next one, and its sections in their order."""
     indices, disordered, range_ = b"\2\0\5\0", b"\5\0\2\0", b"\2\0\x0a\0"
     good, wrong = values_for(2, "float32"), values_for(1, "float32")
 
@@ -178,7 +178,7 @@ def _sections() -> Iterator[Case]:
 
 
 def _core_codecs() -> Iterator[Case]:
-    """Checks of the core codecs' pages whose order is visible."""
+    """Yield pairs of checks on the core codecs' pages."""
     for first, second, kind, data in (
         ("raw-index-length", "index-order", "Malformed", of_index(1, 3, 10, b"\5\0\2\0")),
         ("index-order", "index-range", "Invalid", of_index(1, 3, 10, b"\5\0\2\0\x0c\0")),

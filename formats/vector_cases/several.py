@@ -103,9 +103,16 @@ def _damaged() -> Iterator[Case]:
         yield bad(f"several-checksum-{id}", f"A bit of an entry: {id}.", kind, code, data)
     kind, code = "Malformed", "padding"
     index = len(good.index_section)
-    for id, offset in (("index", index), ("index-last", index + 3), ("value", step - 2), ("value-last", step - 1)):
+    for id, offset in (
+        ("index", index),
+        ("index-last", index + 3),
+        ("value", step - 2),
+        ("value-last", step - 1),
+    ):
         data = reseal(patch(whole, AT + step + offset, "B", 0x80))
-        yield bad(f"several-padding-{id}", f"Padding of the second entry is not zero: {id}.", kind, code, data)
+        yield bad(
+            f"several-padding-{id}", f"Padding of the second entry is not zero: {id}.", kind, code, data
+        )
     for r in (1, 2, 3):
         entry = _row(1, RAW, BY_NAME["float16"], r, r)
         rows = [replace(entry, key=key) for key in range(4)]

@@ -320,6 +320,7 @@ def _fails(mutant: Mutant, check: Callable[[], bool]) -> bool:
     if child == 0:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         mutant.function.__code__ = code
+        _clear_caches()
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         try:
             wrong = not check()
@@ -327,6 +328,15 @@ def _fails(mutant: Mutant, check: Callable[[], bool]) -> bool:
             wrong = True
         os._exit(1 if wrong else 0)
     return os.waitpid(child, 0)[1] != 0
+
+
+def _clear_caches() -> None:
+    """Clear the caches of functions: their results are from before the change."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("wirecodec", "formats"):
+            for thing in list(vars(module).values()):
+                if hasattr(thing, "cache_clear"):
+                    thing.cache_clear()
 
 
 def order_trials(noticing: Sequence[Known]) -> list[Known]:

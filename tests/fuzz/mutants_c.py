@@ -91,9 +91,7 @@ def build(folder: Path, text: str) -> Path | None:
 
 def answer(program: Path, requests: bytes) -> bytes | None:
     """Return the answers to all requests, or None if the program crashes or runs too long."""
-    done = subprocess.run(
-        [program], input=requests, capture_output=True, check=False, preexec_fn=_limit_time
-    )
+    done = subprocess.run([program], input=requests, capture_output=True, check=False, preexec_fn=_limit_time)
     return done.stdout if done.returncode == 0 else None
 
 

@@ -136,7 +136,7 @@ def _store_differences(
 ) -> None:
     """Run the kernel on threads."""
     from wirecodec.kernels.cpu.select import feedback_batch
-    from wirecodec.kernels.cpu.threads import run_parallel
+    from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
     given, n = read_only(values), sizes.size
     places = read_only(indices.view(np.dtype(f"u{indices.itemsize}")))
@@ -146,5 +146,5 @@ def _store_differences(
             given, received, places, cuts, addresses, sizes, like, turns
         ),
         n,
-        max(1, MIN_SELECTED_PER_THREAD * n // max(1, values.size)),
+        least_units(MIN_SELECTED_PER_THREAD, n, values.size),
     )
