@@ -33,7 +33,7 @@ ROWS = (
     *("090c211a 0", "1b0d1a0c 0", "1b1c0e0d 1", "1417070d 1", "0e233231 0", "162f080e 0", "1c130f28 1"),
     "2c330f 1",
 )
-"""Levels, and a symbol whose frequency or start changes if one of the 16 weights is one unit more, or less."""
+"""Levels, and a symbol whose frequency or start changes if one of 16 weights is one unit more, or less."""
 SIGN: Op = (2048, 0)
 """A sign that repeats the previous one, at its initial probability."""
 

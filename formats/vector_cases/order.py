@@ -150,7 +150,7 @@ def _bodies() -> Iterator[Case]:
 
 
 def _sections() -> Iterator[Case]:
-    """Yield pairs of rows 45 to 49: each entry as a whole before the next one, and its sections in their order."""
+    """Yield pairs of rows 45 to 49: entry after entry, and its sections in their order."""
     indices, disordered, range_ = b"\2\0\5\0", b"\5\0\2\0", b"\2\0\x0a\0"
     good, wrong = values_for(2, "float32"), values_for(1, "float32")
 

@@ -23,7 +23,7 @@ import random
 import re
 import signal
 import sys
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -354,7 +354,7 @@ def read_reasons() -> dict[tuple[str, str], str]:
     if not PAGE.exists():
         return {}
     rows = map(REASON.match, PAGE.read_text(encoding="utf-8").splitlines())
-    return {(row[1], row[2]): row[3] for row in rows if row}
+    return {(row[1], row[2]): row[3].removeprefix(PATH) for row in rows if row}
 
 
 def identify_mutants(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
@@ -370,28 +370,35 @@ def identify_mutants(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
     return found
 
 
-def format_page(tried: int, of: int, seed: int, survivors: Sequence[tuple[str, str]]) -> str:
-    """Format tests/fuzz/MUTANTS.md."""
+def format_page(tried: int, of: int, seed: int, survivors: Mapping[tuple[str, str], bool]) -> str:
+    """Format tests/fuzz/MUTANTS.md; ``survivors`` tells of each row whether other functions run."""
     known = read_reasons()
-    dead = tried - len(survivors)
+    dead, paths = tried - len(survivors), sum(survivors.values())
     lines = [
         "# Mutants",
         "",
         "Each mutant changes one comparison, operator, constant, condition or raise statement in one",
-        "function of the decoding side of `wirecodec/` (container, extension block, chunks, tensors,",
-        "codecs; the Python around the kernels). A mutant is killed if a golden vector or a probe gives",
-        "another result. Probes (`tests/fuzz/probes.py`) cover what vectors cannot: streams, and codecs",
-        "of experimental ids. `make mutants` writes this page.",
+        "function of the decoding side of `wirecodec/` (container, extension block, chunks, batches, tensors,",
+        "codecs; the Python around the kernels). A mutant is killed if a golden vector or a probe gives another",
+        "result. Vectors are read through every public function (`tests/fuzz/ways.py`). Probes",
+        "(`tests/fuzz/probes.py`) cover what vectors cannot: streams, and codecs of experimental ids.",
+        "`make mutants` writes this page.",
         "",
         f"{tried} of {of} mutants were tried (seed {seed}); {dead} were killed, {100 * dead / tried:.1f} %.",
+        "",
+        f"{paths} of the {len(survivors)} survivors are marked *path*: in all vectors the results are right, but",
+        "other functions of the decoder run. They change a shortcut, or which of two implementations decodes.",
         "",
         "| survivor | change | why |",
         "|---|---|---|",
     ]
-    lines += [f"| `{row[0]}` | `{row[1]}` | {known.get(row, UNKNOWN)} |" for row in survivors]
+    for row, path in sorted(survivors.items()):
+        lines.append(f"| `{row[0]}` | `{row[1]}` | {PATH if path else ''}{known.get(row, UNKNOWN)} |")
     return "\n".join(lines) + "\n"
 
 
+PATH = "*path*: "
+"""Mark of a survivor that changes which functions run."""
 UNKNOWN = "not examined"
 TRIED = re.compile(r"^(\d+) of (\d+) mutants were tried \(seed (\d+)\)", re.MULTILINE)
 
@@ -424,15 +431,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.sample:
         selected = random.Random(seed).sample(every, min(options.sample, len(every)))
         tried = len(selected)
-    survivors = []
+    survivors: dict[tuple[str, str], bool] = {}
     for mutant in selected:
         noticing = order_trials(ran[place_of(mutant.function.__code__)])
         if not is_killed(mutant, [each.trial for each in noticing]):
-            survivors.append(rows[mutant])
             few = list({each.kind: each for each in noticing}.values())
-            path = " (another path)" if takes_another_path(mutant, few, target) else ""
-            print(f"{mutant.where}, line {mutant.line}: {mutant.change}{path}", flush=True)
-    text = format_page(tried, of, seed, sorted(survivors))
+            survivors[rows[mutant]] = takes_another_path(mutant, few, target)
+            print(f"{mutant.where}, line {mutant.line}: {mutant.change}", flush=True)
+    text = format_page(tried, of, seed, survivors)
     print(text.split("\n\n")[2])
     if options.write:
         PAGE.write_text(text, encoding="utf-8")
