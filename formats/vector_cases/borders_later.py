@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from formats.reference import Context, ErrorBounded, Mean, Record, Row, assemble, write
 from formats.reference.floats import BY_NAME
+from formats.reference.index.bloom import element_bits
 from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_fused
 from formats.reference.writing.value.error_bounded import Op, push
-from formats.vector_cases.case import Case, bad, sparse, valid, values_of
+from formats.vector_cases.case import Case, bad, sparse, spread, valid, values_of
 from formats.vector_cases.parts import of_index, of_values, ones
 
 ROWS = (
@@ -85,9 +86,29 @@ def _index() -> Iterator[Case]:
     data = write([ones(d, [100, d - 1])], Context(128), Mean(), names=False)
     about = "The last row ends within a block: the last element is promised, and takes no bit."
     yield valid("context-foreign-row-cut", about, data)
+    about = "33 low bits take two words, so two words have no room for the high bits."
+    data = of_index(7, 33, 99, bytes(8))
+    yield bad("elias-fano-length-33", about, "Malformed", "elias-fano-length", data)
     section = bytes([0b101_00_1_00, 4, 2])
     about = "All grains are listed under complement: the first part and the last part are present."
     yield valid("structured-foreign-complement-whole", about, of_index(10, 3, 11, section))
+
+
+    about = "Policy p2: the lengths of the doubtful lists have the sum 5·300 + 4096, the greatest."
+    yield valid("bloom-conflicts-most", about, _p2(596))
+    about = "Policy p2: the sum is one more than 5·300 + 4096."
+    yield bad("bloom-conflicts-more", about, "Invalid", "bloom-conflicts", _p2(156))
+
+
+def _p2(salt: int) -> bytes:
+    """Return a container with a filter of 300 of 1200 elements; ``salt`` selects them."""
+    r, d, k, length = 300, 1200, 10, 160
+    bits = 0
+    for x in spread(r, d, salt):
+        for bit in element_bits(x, k, length):
+            bits |= 1 << bit
+    header = struct.pack("<QIBBH", 7, r, k, 3, 0)
+    return of_index(9, r, d, header + bits.to_bytes(length, "little"))
 
 
 def _records() -> Iterator[Case]:
