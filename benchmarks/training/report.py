@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Sequence
 
 from benchmarks.common.results import format_markdown
 from benchmarks.training.plan import Plan
 from benchmarks.training.rows import Row, collect_rows
+from benchmarks.training.runs import load_results
 from benchmarks.training.systems.system import System
 from benchmarks.training.targets import format_targets
 from benchmarks.training.tasks.task import Task
@@ -51,7 +51,8 @@ def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) ->
         plan: with the folder of the results.
         tasks, systems: all of them; what is missing is listed.
     """
-    parts = [f"`make bench-training`; {plan.versions}, Python {platform.python_version()}.\n\n{METHOD}"]
+    versions = {result.versions for task in tasks for result in load_results(plan.folder, task.name).values()}
+    parts = [f"`make bench-training`; {'; '.join(sorted(versions))}.\n\n{METHOD}"]
     found = {task.name: collect_rows(plan, task, systems) for task in tasks}
     parts.append(format_targets(found))
     for task in tasks:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import copy
 import math
+import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 import wirecodec as wc
-from benchmarks.training.runs import Result, Run
+from benchmarks.training.runs import Result, Run, average_losses
 from benchmarks.training.systems.local import OUTER, OuterOptimizer
 from benchmarks.training.systems.registry import SYSTEMS
 from benchmarks.training.systems.system import System, Tensors
 from benchmarks.training.tasks.registry import TASKS
 from benchmarks.training.tasks.task import Settings, Task
 
-__all__ = ["compute_rate", "train"]
+__all__ = ["compute_rate", "describe_versions", "train"]
 
 LOWEST = 0.05
 """Fraction of the highest rate at the end."""
@@ -49,6 +51,12 @@ class _Progress:
         self.compression += time.process_time() - before
         self.sent += nbytes
         return mean
+
+
+def describe_versions() -> str:
+    """Return the versions of the libraries that results depend on."""
+    versions = f"wirecodec {wc.__version__}, torch {torch.__version__}, NumPy {np.__version__}"
+    return f"{versions}, Python {platform.python_version()}"
 
 
 def compute_rate(task: Task, highest: float, step: int, steps: int) -> float:
@@ -108,8 +116,9 @@ def train(run: Run, on_step: Callable[[], None] = lambda: None) -> Result:
         bits=8 * progress.sent / (count * elements),
         compression_seconds=progress.compression / count,
         seconds=time.process_time() - start,
-        losses=tuple(round(loss, 5) for loss in losses),
+        losses=average_losses(losses, run.steps),
         parameters=elements,
+        versions=describe_versions(),
         error=progress.error or ("not finite" if diverged else ""),
     )
 
