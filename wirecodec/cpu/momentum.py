@@ -106,11 +106,10 @@ def _take_memory(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
     return spare
 
 
-def make_terms(job: TensorJob, gradient: Array, factor: float, *, plain: bool = False) -> Terms | None:
+def make_terms(job: TensorJob, gradient: Array, factor: float) -> Terms | None:
     """Return the terms of gradient, momentum and residual, for a selector that adds them itself.
 
-    Returns None if the arrays differ in type or size. Unless ``plain``, returns None also if gradient and
-    residual are the only terms.
+    Returns None if the arrays differ in type or size, or if gradient and residual are the only terms.
     """
     from wirecodec.kernels.cpu.select import momentum
 
@@ -123,7 +122,7 @@ def make_terms(job: TensorJob, gradient: Array, factor: float, *, plain: bool = 
         given.append(before)
     elif isinstance(rule, ErrorFeedback):
         decay = rule.decay
-    if form == momentum.PLAIN and decay == factor == 1 and not plain:
+    if form == momentum.PLAIN and decay == factor == 1:
         return None
     if any(x is None or (x.dtype, x.size) != (gradient.dtype, gradient.size) for x in given):
         return None
