@@ -51,7 +51,9 @@ class Bucketed(Codec):
         """Return an Exchange with one Compressor per worker and bucket."""
 
         def make() -> CodecExchange:
-            return CodecExchange([build_compressor(self, settings, steps) for _ in range(workers)], whole=True)
+            return CodecExchange(
+                [build_compressor(self, settings, steps) for _ in range(workers)], whole=True
+            )
 
         return _BucketExchange(make, self.cap_mb)
 
@@ -165,7 +167,9 @@ def main() -> None:
                     if find_result(run, wanted.folder) is None:
                         result = train(run, system=row.system)
                         save_result(result, wanted.folder)
-                        print(f"{row.density:6} {row.about:40} {run.settings}, seed {seed}: {result.test:.3f}")
+                        print(
+                            f"{row.density:6} {row.about:40} {run.settings}, seed {seed}: {result.test:.3f}"
+                        )
     path = write_result("momentum", "Momentum and error feedback", format_page(wanted.folder, wanted.steps))
     print(path)
 

@@ -87,9 +87,7 @@ def compute_gradients(
     return {name: g.contiguous() for name, g in found.items()}, float(loss.detach())
 
 
-def train(
-    run: Run, on_step: Callable[[], None] = lambda: None, system: System | None = None
-) -> Result:
+def train(run: Run, on_step: Callable[[], None] = lambda: None, system: System | None = None) -> Result:
     """Train on one thread, and evaluate.
 
     A loss or gradient that is not finite ends the run; its result is ``diverged``.

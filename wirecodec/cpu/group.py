@@ -19,6 +19,7 @@ from wirecodec.arrays import DTYPES, Array, Flat, addresses_of, aligned, read_on
 from wirecodec.cpu.batch.step import store_differences, take_memory
 from wirecodec.cpu.columns import describe
 from wirecodec.cpu.costs import group_bytes
+from wirecodec.cpu.group_alone import at_member
 from wirecodec.cpu.select import choose
 from wirecodec.cpu.stream import take
 from wirecodec.cpu.terms import TermColumns, clear_selected, is_masking
@@ -212,11 +213,3 @@ def _join(arrays: Sequence[Array | None], sizes: Array, dtype: np.dtype[Any]) ->
         return None
     vector: Array = as_strided(head, (int(sizes.sum()),))
     return vector
-
-
-def at_member(error: EncodeError, names: Sequence[str], starts: Array) -> EncodeError:
-    """Move the error of a group to the tensor that has its element, or to the first tensor."""
-    if error.position is None:
-        return EncodeError(error.reason, tensor=names[0])
-    at = int(np.searchsorted(starts, error.position, side="right")) - 1
-    return EncodeError(error.reason, tensor=names[at], position=error.position - int(starts[at]))

@@ -23,7 +23,7 @@ from wirecodec.sparse import index_dtype
 from wirecodec.step import TensorJob
 from wirecodec.support import Support
 
-__all__ = ["Member", "SelectedMember", "select_group", "sum_dtype"]
+__all__ = ["Member", "SelectedMember", "at_member", "select_group", "split_support", "sum_dtype"]
 
 MIN_ELEMENTS_PER_THREAD = 2**17
 
@@ -107,11 +107,12 @@ def select_group(members: Sequence[Member]) -> list[SelectedMember]:
             header=sum(member.job.header for member in members) + group_bytes(len(members)),
         )
     except EncodeError as error:
-        raise at_group_member(error, members, starts) from None
+        raise at_member(error, [member.name for member in members], starts) from None
+    parts = split_support(support, [m.size for m in members], [m.flat.shape for m in members])
     finite = isinstance(first.job.scheme.select, TopK)  # it has raised an error otherwise
     return [
         SelectedMember(part, None if i else state, _known(total, finite=finite))
-        for i, (part, total) in enumerate(zip(_split(support, members, starts), totals, strict=True))
+        for i, (part, total) in enumerate(zip(parts, totals, strict=True))
     ]
 
 
@@ -154,12 +155,14 @@ def _add(member: Member, out: Array) -> AccumulatedGradient | None:
     return AccumulatedGradient.of(rule, data, residual, out, dtype)
 
 
-def _split(support: Support, members: Sequence[Member], starts: Array) -> list[Support]:
-    """Split what was selected of a group by tensors."""
+def split_support(support: Support, sizes: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> list[Support]:
+    """Split what was selected of a group by tensors, with these sizes and shapes."""
+    starts = np.cumsum([0, *sizes])
     indices, parts = support.indices, []
     edges = starts if indices is None else np.searchsorted(indices, starts)
-    for member, start, a, b in zip(members, starts.tolist(), edges, edges[1:], strict=False):
-        values, size, shape = support.values[a:b], member.size, member.flat.shape
+    rows = zip(sizes, shapes, starts.tolist(), edges, edges[1:], strict=False)
+    for size, shape, start, a, b in rows:
+        values = support.values[a:b]
         if indices is None or b - a == size:
             parts.append(Support(None, values, size, shape, step=support.step))
             continue
@@ -174,9 +177,9 @@ def _gather(support: Support, start: int, where: Array) -> Array:
     return support.at(where.astype(np.int64) + start)
 
 
-def at_group_member(error: EncodeError, members: Sequence[Member], starts: Array) -> EncodeError:
-    """Move an error of the group to its tensor."""
+def at_member(error: EncodeError, names: Sequence[str], starts: Array) -> EncodeError:
+    """Move the error of a group to the tensor that has its element, or to the first tensor."""
     if error.position is None:
-        return EncodeError(error.reason, tensor=members[0].name)
-    i = int(np.searchsorted(starts, error.position, "right")) - 1
-    return EncodeError(error.reason, tensor=members[i].name, position=error.position - int(starts[i]))
+        return EncodeError(error.reason, tensor=names[0])
+    at = int(np.searchsorted(starts, error.position, side="right")) - 1
+    return EncodeError(error.reason, tensor=names[at], position=error.position - int(starts[at]))

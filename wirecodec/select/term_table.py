@@ -69,7 +69,7 @@ class TermTable:
 
 
 def map_pieces(work: Any, sizes: Array) -> list[Any]:
-    """Return [work(pieces), ...] over parts of the pieces of tensors, in order, on as many threads as pay off.
+    """Return [work(pieces), ...] over parts of the pieces of tensors, in order, on threads if that pays off.
 
     A piece is a row (tensor, start, stop) of elements.
     """

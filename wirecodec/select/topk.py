@@ -146,8 +146,8 @@ class TopK:
     def select_group(self, table: TermTable) -> Selection | None:
         """Select the top k of many sums, joined as one vector, whose size determines k.
 
-        The sums of the table are written, with +0 at the selected elements. Otherwise as ``select_terms``, for
-        a group that ``takes_group`` accepts.
+        The table's sums are written, with +0 at the selected elements. ``takes_group`` must accept their
+        number. Otherwise as ``select_terms``.
         """
         return _finite_selection(select_top_k_of_group(table, self.count(table.total)), table.dtype)
 

@@ -80,7 +80,8 @@ def test_many_tensors_have_the_bits_of_one_vector_and_of_each_alone(feedback: An
     alone = {name: wc.Compressor(scheme, **settings) for name in names}
     for turn in range(5):
         g = {
-            name: rng.standard_normal(size).astype(np.float32) for name, size in zip(names, sizes, strict=True)
+            name: rng.standard_normal(size).astype(np.float32)
+            for name, size in zip(names, sizes, strict=True)
         }
         g["t07"][11] = np.float32(3e37 if turn == 3 else 1)
         whole, sent = flat.prepare({"x": join(g)}), group.prepare(g)
