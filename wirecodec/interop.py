@@ -125,13 +125,12 @@ class SelectedValues(Protocol):
 
 
 class AccumulatedGradient(Protocol):
-    """Gradient + residual of one tensor, on the host or on a GPU.
+    """Gradient + residual of one tensor, on the host or on a GPU."""
 
-    Attributes:
-        x: (size,) the sum, float32 or float64.
-    """
-
-    x: Any
+    @property
+    def x(self) -> Any:
+        """The sum, (size,) float32 or float64."""
+        ...
 
     def top(self, selector: Selector) -> Array | None:
         """Return the selector's indices, (k,) ascending, on the host; None for all."""

@@ -13,7 +13,7 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.torch.arguments import check_compressor, name_parameters
-from collectives.torch.optimizer import check_optimizer
+from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from wirecodec.interop import is_zero
 
 __all__ = ["average", "average_gradients", "is_dense"]
@@ -68,7 +68,7 @@ def average_gradients(
 
     check_compressor(compressor)
     if optimizer is not None:
-        check_optimizer(optimizer, compressor)
+        warn_of_momentum("the optimizer", find_momentum(optimizer), compressor, stacklevel=2)
     trained = {name: p for name, p in name_parameters(named_parameters).items() if p.requires_grad}
     gradients = {
         name: torch.zeros_like(p, requires_grad=False) if p.grad is None else p.grad.detach()

@@ -17,7 +17,7 @@ from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.torch.arguments import check_compressor, name_parameters, refuse_as_hook, wrap_group
 from collectives.torch.communicator import TorchComm
-from collectives.torch.optimizer import check_optimizer
+from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.step import Settings, TrainingStep
 
 __all__ = ["torch_hook"]
@@ -87,7 +87,7 @@ def torch_hook(
 
     check_compressor(compressor)
     if optimizer is not None:
-        check_optimizer(optimizer, compressor)
+        warn_of_momentum("the optimizer", find_momentum(optimizer), compressor, stacklevel=2)
     channel = Channel.of(wrap_group(comm))
     names = {id(parameter): name for name, parameter in name_parameters(named_parameters).items()}
     limits = ("clip", "bytes_per_step") if isinstance(compressor, wc.Compressor) else ()

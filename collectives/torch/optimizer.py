@@ -41,7 +41,7 @@ def check_optimizer(optimizer: Any, compressor: wc.Compressor | CLTk) -> bool:
         >>> co.check_optimizer(optimizer, compressor)  # doctest: +SKIP
         True
     """
-    return warn_of_momentum("the optimizer", find_momentum(optimizer), compressor, stacklevel=3)
+    return warn_of_momentum("the optimizer", find_momentum(optimizer), compressor, stacklevel=2)
 
 
 def warn_of_momentum(
@@ -53,7 +53,7 @@ def warn_of_momentum(
         what: has the momentum; for the message.
         momentum: its factor.
         compressor: encodes what is exchanged.
-        stacklevel: of the warning.
+        stacklevel: of the warning; 1 for the line that calls this function.
     """
     text = _find_conflict(what, momentum, compressor) if momentum > 0 else None
     if text is not None:
