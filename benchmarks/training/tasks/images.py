@@ -14,6 +14,8 @@ from benchmarks.training.tasks.task import Problem, Settings, Task
 __all__ = ["TASK"]
 
 SIDE, BATCH, TEST_IMAGES = 16, 16, 2000
+NOISE = 0.7
+"""Standard deviation; with it, dense ends between 90 and 97 %."""
 PARTS = {"train": (0, 1200), "validation": (1200, 1500), "test": (1500, 1797)}
 """Digits that each part is rendered from."""
 
@@ -42,13 +44,13 @@ class _Images(Problem):
         """Return the cross entropy of a worker's next batch; steps must be taken in order."""
         if worker not in self._streams:
             self._streams[worker] = generate_digits(
-                BATCH, SIDE, seed=1000 * self._seed + worker + 10, part=PARTS["train"]
+                BATCH, SIDE, seed=1000 * self._seed + worker + 10, part=PARTS["train"], noise=NOISE
             )
         return self._net.loss(*next(self._streams[worker]))
 
     def evaluate(self, split: str) -> float:
         """Return the accuracy on 2,000 rendered images, in percent."""
-        stream = generate_digits(250, SIDE, seed=1 + (split == "test"), part=PARTS[split])
+        stream = generate_digits(250, SIDE, seed=1 + (split == "test"), part=PARTS[split], noise=NOISE)
         hits = 0
         with torch.no_grad():
             for _ in range(TEST_IMAGES // 250):
@@ -60,7 +62,7 @@ class _Images(Problem):
 def _digest() -> str:
     import sklearn
 
-    return f"digits of scikit-learn {sklearn.__version__}"
+    return f"digits of scikit-learn {sklearn.__version__}, noise {NOISE}"
 
 
 TASK = Task(
@@ -72,7 +74,7 @@ TASK = Task(
     metric="accuracy, %",
     higher_is_better=True,
     optimizer="sgd",
-    steps=800,
+    steps=600,
     warm_up=50,
     clip=None,
     grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (0.1, 0.03, 0.3)),
