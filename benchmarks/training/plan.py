@@ -93,6 +93,6 @@ class Plan:
             settings=task.grid[place],
             seed=seed,
             steps=max(1, round(task.steps * self.steps)),
-            system_text=repr(system),
+            system_text=system.describe_fields(),
             data=task.digest(),
         )

@@ -68,6 +68,15 @@ _ABLATIONS: tuple[System, ...] = (
         masking=False,
         whole=True,
     ),
+    *(
+        Codec(
+            f"budget 0.1, {layer} at 2 bits",
+            ABLATION,
+            f"budget(bits=0.1) | {CODES}",
+            rules=((glob, f"budget(bits=2.0) | {CODES}"),),
+        )
+        for layer, glob in (("embeddings", "*embedding*"), ("output layer", "*out?weight"))
+    ),
     Codec("top-k 0.1 %", ABLATION, "topk(0.001) | rice | error-bounded(0.3)", whole=True),
     Codec(
         "top-k 0.1 %, warm-up", ABLATION, "topk(0.001) | rice | error-bounded(0.3)", whole=True, warm_up=0.05
