@@ -82,7 +82,7 @@ def find_budget(
         try:
             scheme = Scheme.parse(f"budget(bits={bits!r}) | rice | error-bounded")
             machine = measure(
-                vector, [TimedScheme.prepare(vector, Candidate(scheme, str(scheme)), sums)], budget=0.1
+                vector, [TimedScheme.prepare(vector, Candidate.of(scheme), sums)], budget=0.1
             ).scaled(scale)
         except EncodeError:
             if np.isfinite(joined).all():

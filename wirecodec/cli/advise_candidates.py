@@ -58,6 +58,11 @@ class Candidate:
     leads: bool = False
     every: int = 1
 
+    @classmethod
+    def of(cls, scheme: Scheme) -> Candidate:
+        """Return the candidate of a scheme, with its string as name."""
+        return cls(scheme, str(scheme))
+
 
 def parse_candidate(text: str) -> Candidate:
     """Parse a scheme, a preset, ``clt-k(RATIO)`` or ``local-updates(STEPS) | SCHEME``.
@@ -78,8 +83,7 @@ def parse_candidate(text: str) -> Candidate:
         if every < 2:
             raise EncodeError(f"{steps} is {every}; it must be 2 or more")
         return Candidate(scheme, f"local-updates({every}) | {scheme}", every=every)
-    scheme = parse_scheme(text)
-    return Candidate(scheme, str(scheme))
+    return Candidate.of(parse_scheme(text))
 
 
 def _parse_number(text: str, name: str) -> float | int:

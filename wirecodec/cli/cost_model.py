@@ -10,7 +10,7 @@ encode, the algorithms cost each rank
     narrow      c + decode + the computing of dense                   2L           2f·m
     decoded     c + decode + the computing of dense                   2(n-1)       2f·M
     allgather   c + n·decode + finish                                 n-1          (n-1)·m
-    split       c + pairs of k and of U/n; add of k and of U; finish  2(n-1) + 2L  f·(p + u)
+    split       c + pairs of k and of U/n; add of k and of U; scan/n  2(n-1) + 2L  f·(p + u)
     clt-k       c + decode + finish + f·add·v/M                       3(n-1)       i + 2f·v + chain
     every H     (the computing of an exchange + move) / H             1/H          1/H
 
@@ -120,6 +120,7 @@ class Pairs:
         stored: k, of the encoding, 1 or more.
         nbytes: of the pairs.
         encode, decode: seconds to encode them, and to decode and add them.
+        scan: seconds to add up and encode a vector of sums, beyond those per stored element.
     """
 
     elements: int
@@ -127,11 +128,13 @@ class Pairs:
     nbytes: int
     encode: float
     decode: float
+    scan: float
 
     def scaled(self, factor: float) -> Pairs:
         """Return the pairs of a gradient of ``factor`` times the size."""
-        sizes = (round(factor * size) for size in (self.elements, self.stored, self.nbytes))
-        return Pairs(*sizes, factor * self.encode, factor * self.decode)
+        elements, stored, nbytes = (round(factor * n) for n in (self.elements, self.stored, self.nbytes))
+        times = factor * self.encode, factor * self.decode, factor * self.scan
+        return Pairs(elements, stored, nbytes, *times)
 
 
 @dataclass(frozen=True)
@@ -280,7 +283,7 @@ def _compute_split_cost(stages: Stages, pairs: Pairs, gradient: Gradient, ranks:
         + stages.encode
         + pairs.encode * (1 + growth / ranks)
         + pairs.decode * (1 + growth)
-        + gradient.add / ranks
+        + pairs.scan / ranks
         + gradient.finish
     )
     messages = 2 * (ranks - 1) + 2 * (ranks - 1).bit_length()

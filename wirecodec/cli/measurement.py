@@ -166,7 +166,7 @@ class TimedScheme:
         )
         if 0 < stored < elements and not leads:
             sparse = encode_many(decoded, _PAIRS, names=False)
-            pairs = Pairs(elements, stored, sparse.nbytes, 0.0, 0.0)
+            pairs = Pairs(elements, stored, sparse.nbytes, 0.0, 0.0, 0.0)
             calls += [
                 lambda: encode_many(decoded, _PAIRS, names=False),
                 lambda: decode_add(sparse, sums, limits=UNLIMITED, schema=schema),
@@ -184,11 +184,13 @@ class TimedScheme:
             tuple(calls),
         )
 
-    def with_seconds(self, select: float, encode: float, decode: float, *pairs: float) -> Measurement:
-        """Return the measurement with the seconds of its calls."""
+    def with_seconds(
+        self, scan: float, select: float, encode: float, decode: float, *pairs: float
+    ) -> Measurement:
+        """Return the measurement with the seconds of its calls, and of a scan of all sums."""
         stages = dataclasses.replace(self.untimed.stages, select=select, encode=encode, decode=decode)
         if stages.pairs is not None:
-            timed = dataclasses.replace(stages.pairs, encode=pairs[0], decode=pairs[1])
+            timed = dataclasses.replace(stages.pairs, encode=pairs[0], decode=pairs[1], scan=scan)
             stages = dataclasses.replace(stages, pairs=timed)
         return dataclasses.replace(self.untimed, stages=stages)
 
@@ -227,7 +229,7 @@ def measure(
     def move() -> None:
         for now, start in zip(sums, others, strict=True):  # as collectives.LocalUpdates
             movement = start - now
-            zlib.crc32(start.view(np.uint8))
+            zlib.crc32(start.view(np.uint8).data)
             np.copyto(now, start - start.dtype.type(1) * movement)
 
     own = [copy, add, finish, *([move] if any(s.untimed.stages.every > 1 for s in schemes) else [])]
@@ -235,7 +237,8 @@ def measure(
     medians = measure_medians(calls, budget=budget, progress=progress)
     gradient = Gradient(sum(x.nbytes for x in tensors.values()), *medians[1 : len(own)])
     rest = iter(medians[len(own) :])
-    measurements = [scheme.with_seconds(*islice(rest, len(scheme.calls))) for scheme in schemes]
+    scan = gradient.add + gradient.finish
+    measurements = [scheme.with_seconds(scan, *islice(rest, len(scheme.calls))) for scheme in schemes]
     return Machine(medians[0], gradient, tuple(measurements))
 
 

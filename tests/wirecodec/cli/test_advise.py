@@ -42,7 +42,7 @@ TENSORS = {"a": X[:4000].reshape(40, 100), "b": X[4000:]}
 
 
 def trial(tensors: dict[str, np.ndarray], scheme: wc.Scheme) -> TimedScheme:
-    return TimedScheme.prepare(tensors, Candidate(scheme, str(scheme)), allocate_sums(tensors))
+    return TimedScheme.prepare(tensors, Candidate.of(scheme), allocate_sums(tensors))
 
 
 class Clock:
