@@ -56,8 +56,8 @@ class Compressor:
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
             ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
         bytes_per_step: largest size of a step's container; None for no limit. The bits of all ``budget``
-            selectors are scaled by one factor to use it. If ``scheme`` is None, it is ``budget(1) | rice |
-            error-bounded`` for all tensors as a group. A hook of DDP that overlaps sends a container of this
+            selectors are scaled by one factor to use it, so that only their proportions count. If ``scheme``
+            is None, it becomes ``budget(bits=1) | rice | error-bounded``, and ``scope`` becomes "group". A hook of DDP that overlaps sends a container of this
             size per bucket; pass ``overlap=False`` to it.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.

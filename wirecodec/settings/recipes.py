@@ -78,7 +78,7 @@ _OWN = {
         Scheme.parse("chunk-topk(0.015625, 4096) | rice | qsgd(bits=2, bucket=64)"),
         ErrorFeedback(decay=0.95),
         None,
-        "Sarfi et al., SparseLoCo, 2025, section 3: 64 of each 4096, 2 bits, decay 0.95; for local updates",
+        "Sarfi et al., SparseLoCo, 2025, Algorithm 1: 64 of each 4096, 2 bits, decay 0.95; for local updates",
         "AdamW inside, none outside",
     ),
     "clt-k": Recipe(
