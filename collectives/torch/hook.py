@@ -60,7 +60,8 @@ def torch_hook(
             ``torch.amp.GradScaler`` then skips the step and lowers its scale, and no residual is lost.
         overlap: whether each bucket is exchanged while backward computes the next ones, the same on all
             ranks. False exchanges all buckets at once, after the last one, in fewer messages. Only then does
-            ``scope="group"`` select from all tensors; with overlap, it selects from each bucket. None for
+            ``scope="group"`` select from all tensors; with overlap, it selects from each bucket. On an LSTM,
+            that cost nothing at 1 % of the elements, and 4 to 5 % of the perplexity at 0.1 %. None for
             True, unless the compressor has ``clip`` or ``bytes_per_step``, which need all gradients.
         optimizer: the one that applies the means, to be checked by ``check_optimizer``; None for no check.
 
