@@ -11,7 +11,7 @@ import pytest
 import wirecodec as wc
 from tests.inputs import Array
 
-SIZES = {"a": (30, 40), "b": (7,), "c": (5000,), "d": (64,)}
+SIZES = {"a": (30, 40), "b": (301,), "c": (5000,), "d": (64,)}
 RULES = [
     wc.ErrorFeedback(),
     wc.ErrorFeedback(beta=0.5, decay=0.9),
@@ -24,7 +24,7 @@ SCHEMES = [
     "topk(0.05) | bloom(p0, 0.1) | raw",
     "adacomp | rice | sign-scale",
     "all | raw-index | terngrad",
-    "budget(bits=1) | rice | error-bounded",
+    "budget(bits=8) | rice | error-bounded",
 ]
 
 State = dict[str, tuple[Array, Array]]
