@@ -12,10 +12,11 @@ pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 pytest.importorskip("sklearn", reason="benchmarks need the extra [bench]")
 
+from benchmarks.papers.plot import draw_all
+
 import wirecodec as wc
 from benchmarks.papers import adacomp, fft, scalecom
 from benchmarks.papers.__main__ import format_page, measure
-from benchmarks.papers.plot import draw_all
 from benchmarks.papers.training import flatten, run_training, unflatten
 
 
