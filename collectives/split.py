@@ -7,8 +7,8 @@ the elements of all tensors in the order of their names, so tensors of any size 
 messages are containers: of the decoded values, which need no second rounding, and then of the sums.
 
 Ranges are equal in the first call. Later ones of ``split-pairs`` balance them as Ok-Topk does (Li and
-Hoefler, 2022): each range has as many elements of the last union. The counts are those of the last headers, so
-all ranks compute the same bounds, and it takes no more messages. In results/papers.md, calls at 1 Gbit/s are
+Hoefler, 2022): each range has as many elements of the last union. The counts come from the last headers, so
+all ranks compute the same bounds without a message. In results/papers.md, calls at 1 Gbit/s are
 faster than with equal ranges if the stored elements are skewed, and no slower if they are not. A bitmap or
 dense sums take bytes per element of a range, so their ranges stay equal.
 """

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+import wirecodec as wc
+
 __all__ = ["CountSketch", "SketchSGD"]
 
 Array = Any
@@ -63,12 +65,11 @@ class SketchSGD:
         """Average one gradient per rank, {name: array}, and keep what was not applied."""
         flat = [np.concatenate([each.ravel() for each in one.values()]) for one in gradients]
         d, n = flat[0].size, len(flat)
-        k = max(1, int(self._ratio * d))
+        k = wc.TopK(self._ratio).count(d)
         if self._sketch is None:
             self._sketch = CountSketch(d, self._rows, self._columns)
             self._residuals = [np.zeros_like(each) for each in flat]
-        for residual, each in zip(self._residuals, flat, strict=True):
-            residual += each
+        self._residuals = [old + new for old, new in zip(self._residuals, flat, strict=True)]
         table = sum(self._sketch.encode(residual) for residual in self._residuals)
         estimates = np.abs(self._sketch.estimate(table))
         candidates = np.argpartition(estimates, d - min(OVERSAMPLING * k, d))[-OVERSAMPLING * k :]

@@ -4,8 +4,8 @@ Writes results/papers.md and its pictures. Figures about how a selection behaves
 networks: the demo's, ResNet-20, an LSTM and embeddings. Other figures use the gradients of tests/data, or
 refer to the benchmark that has them.
 
-Each measurement is kept in the folder .parts beside the code, so an interrupted run goes on from there, and a run
-after ``--only`` measures the rest. Any change of the library or of the measurements starts from nothing.
+Each measurement is kept in the folder .parts beside the code. So an interrupted run goes on from there, and a
+run after ``--only`` measures the rest. If the library or the measurements change, a run starts from nothing.
 
     python -m benchmarks.papers [--quick] [--only NAME,NAME] [--jobs N] [--fresh] [--output FOLDER]
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,13 +35,13 @@ MISSING = """torch is missing. A CPU build is sufficient:
 `make bench-papers` installs it into the project's virtual environment."""
 JOBS = 2
 
-INTRODUCTION = """Every table and figure of the five papers that this library implements. A row has the paper's
-result, ours, and why they differ. Theirs are from the papers' text; the models, machines and data differ
-throughout, so only the shape of a result can agree. Trainings for accuracy are in [training.md](training.md).
-Nothing here has run on a GPU, so rows about GPUs are not measured.
+INTRODUCTION = """Every table and figure of the five papers that this library implements. A row has the
+paper's result, ours, and why they differ. Theirs are from the papers' text; the models, machines and data
+differ throughout, so only the shape of a result can agree. Trainings for accuracy are in
+[training.md](training.md). Nothing here has run on a GPU, so rows about GPUs are not measured.
 
-Networks without another name are the demo's: 272,586 parameters, handwritten digits. `make bench-papers` writes
-this page from one state of the code; `ARGS=--quick` takes fewer steps.
+Networks without another name are the demo's: 272,586 parameters, handwritten digits. `make bench-papers`
+writes this page from one state of the code; `ARGS=--quick` takes fewer steps.
 
 """
 
@@ -50,13 +49,9 @@ this page from one state of the code; `ARGS=--quick` takes fewer steps.
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is missing; if everything is there, write the page with its pictures."""
     parser = create_parser(__doc__, __package__)
-    parser.add_argument("--quick", action="store_true", help="few steps; only prints the page; keeps nothing")
-    parser.add_argument(
-        "--only", default="", metavar="NAMES", help="measurements whose names contain one of these"
-    )
-    parser.add_argument(
-        "--jobs", type=int, default=JOBS, metavar="N", help="processes (default: %(default)s)"
-    )
+    parser.add_argument("--quick", action="store_true", help="few steps; only prints the page")
+    parser.add_argument("--only", default="", metavar="NAMES", help="only those with such a name")
+    parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="processes, default %(default)s")
     parser.add_argument("--fresh", action="store_true", help="delete all results that are kept")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="write the page and pictures there")
     options = parser.parse_args(arguments)
@@ -65,17 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.fresh:
         shutil.rmtree(FOLDER, ignore_errors=True)
     steps = QUICK if options.quick else Steps()
-    with tempfile.TemporaryDirectory() as temporary:
-        store = Store(repr(steps), Path(temporary)) if options.quick else Store(repr(steps))
-        parts = list_parts(steps)
-        wanted = filter_by_name(parts, options.only, lambda part: part.name)
-        with create_progress(72) as progress:
-            run_missing(wanted, store, options.jobs, progress)
-        left = sum(part.name not in store for part in parts)
-        if left:
-            print(f"{left} of {len(parts)} measurements are missing; the page needs all of them.")
-            return
-        results = collect({part.name: store[part.name] for part in parts}, steps)
+    store = Store(repr(steps))
+    parts = list_parts(steps)
+    wanted = filter_by_name(parts, options.only, lambda part: part.name)
+    with create_progress(72) as progress:
+        run_missing(wanted, store, options.jobs, progress)
+    left = sum(part.name not in store for part in parts)
+    if left:
+        print(f"{left} of {len(parts)} measurements are missing; the page needs all of them.")
+        return
+    results = collect({part.name: store[part.name] for part in parts}, steps)
     folder = options.output or (None if options.quick else RESULTS)
     text = format_page(results)
     print(text)

@@ -204,6 +204,7 @@ def train_learners(learners: int, steps: int) -> Learners:
             _, gradient = network.compute(parameters, step)
             x = residuals[rank] + gradient
             found = selector.select(x, gradient=gradient)
+            assert found.indices is not None
             applied = np.zeros_like(x)
             applied[found.indices] = np.sign(x[found.indices]) * found.scale
             residuals[rank] = x - applied

@@ -28,7 +28,7 @@ CALLS, WARM = 8, 4
 """Measured calls, and those before them, in which the ranges adapt."""
 ELEMENTS = 500_000
 HOT, FACTOR, NOISE = 0.05, 8, 0.5
-"""Skewed gradients: the last part of the elements has this factor; noise of a rank relative to the common part."""
+"""Skewed gradients: the last part of the elements has this factor; the ranks differ by this noise."""
 INPUTS = ("the demo's training", "skewed")
 
 
@@ -121,7 +121,8 @@ def _train(ranks: int, steps: int) -> list[list[Array]]:
     """Train with top-k and feedback; return what every rank sends in the last steps."""
     networks = [build_demo(16, rank, ranks) for rank in range(ranks)]
     rate, parameters = np.float32(NETWORKS["demo"].rate), networks[0].start
-    residuals, calls = [np.zeros_like(parameters) for _ in networks], []
+    residuals = [np.zeros_like(parameters) for _ in networks]
+    calls: list[list[Array]] = []
     for step in range(steps + CALLS + WARM):
         sent = []
         for rank, network in enumerate(networks):

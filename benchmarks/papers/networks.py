@@ -1,4 +1,4 @@
-"""Networks of the figures about training: the demo's in NumPy, and three tasks of the training benchmark in torch.
+"""Networks of the figures about training: the demo's in NumPy, and three of benchmarks/training in torch.
 
 The parameters of a network are one flat vector, and so is its gradient.
 """
@@ -173,8 +173,8 @@ NETWORKS = {
         build_resnet20,
     ),
     "LSTM": NetworkKind(
-        f"a character LSTM, 370,816 parameters, {ROWS} rows of {LENGTH} characters per step, gradient norm at "
-        "most 1",
+        f"a character LSTM, 370,816 parameters, {ROWS} rows of {LENGTH} characters per step, gradient norm "
+        "at most 1",
         4.0,
         _build_lstm,
     ),

@@ -10,6 +10,7 @@ import hashlib
 import multiprocessing
 import os
 import pickle
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -74,6 +75,13 @@ class Store:
         partial.replace(self._path(name))
 
 
+def _measure(part: Part) -> tuple[Any, float]:
+    """Run a part; return its result and CPU seconds."""
+    before = time.process_time()
+    result = part.run(*part.arguments)
+    return result, time.process_time() - before
+
+
 def run_missing(parts: Sequence[Part], store: Store, jobs: int, progress: Progress) -> None:
     """Run the parts without a result, in their order, and keep each result.
 
@@ -95,11 +103,13 @@ def run_missing(parts: Sequence[Part], store: Store, jobs: int, progress: Progre
                 while missing and len(active) < jobs:
                     part = missing.pop(0)
                     shown = progress.add_task(part.name, total=1)
-                    active[pool.submit(part.run, *part.arguments)] = part, shown
+                    active[pool.submit(_measure, part)] = part, shown
                 for future in wait(active, return_when=FIRST_COMPLETED).done:
                     part, shown = active.pop(future)
                     progress.remove_task(shown)
-                    store.save(part.name, future.result())
+                    result, seconds = future.result()
+                    store.save(part.name, result)
                     progress.advance(bar)
+                    progress.console.print(f"{part.name}: {seconds:.1f} s of CPU", highlight=False)
         finally:
             pool.shutdown(cancel_futures=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -52,8 +54,8 @@ def test_skewed_tensors_balance_and_keep_their_bits(sparse: bool) -> None:
             x = (common + 0.3 * np.random.default_rng([comm.rank]).standard_normal(D)).astype(np.float32)
             tensors = {"b": x[:31_000].reshape(31, 1000), "a": x[31_000:], "c": np.zeros(0, np.float32)}
 
-            def reduce(channel: co.Channel, algorithm: str) -> list[bytes]:
-                found = co.allreduce(
+            def reduce(channel: co.Channel, algorithm: str, tensors: Any = tensors) -> list[bytes]:
+                found: Any = co.allreduce(  # type: ignore[call-overload]
                     channel, tensors, "threshold(20.0) | rice | raw", algorithm=algorithm, sparse=sparse
                 )
                 parts = [found[name] for name in sorted(tensors)]

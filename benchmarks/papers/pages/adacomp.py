@@ -35,9 +35,9 @@ def format_section(found: Result) -> str:
 ### Figures 4, 5 and 6: stress tests
 
 All layers compressed alike, momentum 0.9, {found.steps} steps; dense training ends with a test error of
-{found.baselines[BATCH]:.1%}. *Local Selection* is `adacomp(factor=1)`. *Dryden* is top-k with one mean magnitude; the
-original has one mean per sign. The rate counts 8 bits per element that is sent for bins below 64 and 16 bits
-for larger ones. RG and dW are the 95th percentiles of the magnitudes of residual and gradient.
+{found.baselines[BATCH]:.1%}. *Local Selection* is `adacomp(factor=1)`. *Dryden* is top-k with one mean
+magnitude; the original has one mean per sign. The rate counts 8 bits per element that is sent for bins below
+64 and 16 bits for larger ones. RG and dW are the 95th percentiles of the magnitudes of residual and gradient.
 
 {format_markdown(header, rows)}
 ![test error over rate, residuals over steps, histograms, rates over batches](papers_adacomp.png)
@@ -48,7 +48,8 @@ a) The largest rate with a test error of at most 1 % above dense training's at t
 {", ".join(map(str, BINS))}, and its test error; {found.steps} steps of one learner.
 
 {format_markdown(["images per step", "dense", "AdaComp", "Dryden"], _list_batches(found))}
-b) AdaComp with bins of {LEARNER_BIN}, {SUPER_BATCH} images per step over all learners, {found.steps // 2} steps.
+b) AdaComp with bins of {LEARNER_BIN}, {SUPER_BATCH} images per step over all learners, {found.steps // 2}
+steps.
 
 {format_markdown(["learners", "images per learner", "rate", "test error"], _list_learners(found))}"""
 

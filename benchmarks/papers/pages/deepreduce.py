@@ -40,10 +40,10 @@ this bound. [The page of the codec](../../formats/spec/index/bloom.md) shows tha
 {format_markdown(["codec", "error", "bytes per value, without the map"], fits)}
 ### Table 2: an inherently sparse model
 
-Skip-gram embeddings in place of NCF: {format_zeros(found)}. NCF's gradients have about 40 % zeros. *Volume* is
-the mean size of the containers over the training, relative to the dense gradient. One worker, plain gradient
-descent without feedback, because a residual would fill the zeros. Steps are fewer with the larger batch. QSGD and
-SKCompress have 7 bits, as in the paper. The last two rows are this library's.
+Skip-gram embeddings in place of NCF: {format_zeros(found)}. NCF's gradients have about 40 % zeros.
+*Volume* is the mean size of the containers over the training, relative to the dense gradient. One worker,
+plain gradient descent without feedback, because a residual would fill the zeros. Steps are fewer with the
+larger batch. QSGD and SKCompress have 7 bits, as in the paper. The last two rows are this library's.
 
 {format_sparse(found)}"""
 

@@ -233,7 +233,7 @@ def _draw_adacomp(path: Path, found: adacomp.Result) -> None:
         axes[1].set(xlabel="step", ylabel="95th percentile of |residual|")
         axes[2].set(xscale="log", yscale="log", xlabel="|residual| after the last step", ylabel="elements")
         for method in ("AdaComp", "Dryden"):
-            best = [(b, run.rate) for b in adacomp.BATCHES if (run := find_best(found, b, method))]
+            best = [(b, one.rate) for b in adacomp.BATCHES if (one := find_best(found, b, method))]
             axes[3].loglog(
                 [b for b, _ in best],
                 [rate for _, rate in best],

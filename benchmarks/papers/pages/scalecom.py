@@ -188,7 +188,8 @@ def _list_rows(found: Result) -> list[Row]:
             "Section 4: rate by the batch per worker, speech (Tables 2, 3)",
             "400× at 32 per worker, 100× at 128",
             f"{_rate_speech(32):.0f}× and {_rate_speech(128):.0f}×",
-            "`ratios_by_flops(batch=…)`, in proportion. The paper gives no formula; its other models keep 32.",
+            "`ratios_by_flops(batch=…)`, in proportion. The paper gives no formula; "
+            "its other models keep 32.",
         ),
         Row(
             "Table 2: rates of ResNet-18, ResNet-50, MobileNetV2",
@@ -221,9 +222,10 @@ def _format_comparison(found: list[comparators.Comparison], steps: int) -> str:
     header = ["method", "kB per rank and step", "less than dense", "loss", "test error"]
     return f"""### Table 1: the methods that ScaleCom is compared with
 
-{comparators.RANKS} ranks, {comparators.BATCH} images per rank and step, {steps} steps, plain gradient descent, rate {comparators.RATE:g}, one
-ratio for all tensors. All but dense keep what they do not send. Bytes are counted; PowerSGD's and
-SketchSGD's, which are baselines of the benchmarks, are computed for a ring all-reduce.
+{comparators.RANKS} ranks, {comparators.BATCH} images per rank and step, {steps} steps, plain gradient
+descent, rate {comparators.RATE:g}, one ratio for all tensors. All but dense keep what they do not send.
+Bytes are counted; those of PowerSGD and SketchSGD are computed for a ring all-reduce. These two are baselines
+of the benchmarks, not part of the library.
 
 {format_markdown(header, rows)}"""
 
@@ -241,9 +243,9 @@ def _format_splits(found: list[balanced.Point]) -> str:
     return f"""### Ok-Topk's balanced split
 
 Not in the five papers: Li and Hoefler, 2022. Simulated links of {8e-9 / balanced.BETA:g} Gbit/s and
-{balanced.ALPHA * 1e6:g} µs per message; computing takes no time. Time of a call, and bytes of the busiest rank.
-Both last columns are `algorithm="split-pairs"`; equal ranges are those of the first call on a channel. *The
-demo's training*: top-k at 0.01 with feedback. *Skewed*: {balanced.ELEMENTS:,} elements, top-k at 0.01, of which
-most are in the last {balanced.HOT:.0%}.
+{balanced.ALPHA * 1e6:g} µs per message; computing takes no time. Time of a call, and bytes of the busiest
+rank. Both last columns are `algorithm="split-pairs"`; its first call on a channel has equal ranges. *The
+demo's training*: top-k at 0.01 with feedback. *Skewed*: {balanced.ELEMENTS:,} elements, top-k at 0.01, of
+which most are in the last {balanced.HOT:.0%}.
 
 {format_markdown(["", *methods], rows)}"""
