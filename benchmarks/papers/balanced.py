@@ -26,7 +26,7 @@ ALPHA, BETA = 5e-5, 8e-9
 RATIO = 0.01
 CALLS, WARM = 8, 4
 """Measured calls, and those before them, in which the ranges adapt."""
-ELEMENTS = 500_000
+ELEMENTS = 1_000_000
 HOT, FACTOR, NOISE = 0.05, 8, 0.5
 """Skewed gradients: the last part of the elements has this factor; the ranks differ by this noise."""
 INPUTS = ("the demo's training", "skewed")

@@ -17,6 +17,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.registry import suggestion
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, override
+from wirecodec.settings.rules import Rule
 from wirecodec.settings.schedule import WarmUp
 from wirecodec.settings.scheme import Scheme
 
@@ -28,7 +29,7 @@ class Recipe:
     """Settings of a published system.
 
     Attributes:
-        scheme: the stages; None for CLT-k, which has a form of its own.
+        scheme: the stages, or {Rule: stages}; None for CLT-k, which has a form of its own.
         feedback: rule of the residuals, or None if the system keeps none.
         schedule: its warm-up, or None.
         source: paper and section of the settings.
@@ -41,7 +42,7 @@ class Recipe:
         MomentumCorrection(momentum=0.9, nesterov=False, masking=True)
     """
 
-    scheme: Scheme | None
+    scheme: Scheme | Mapping[Rule, Scheme] | None
     feedback: Feedback | None
     schedule: WarmUp | None
     source: str
@@ -69,7 +70,10 @@ def _of_preset(name: str) -> Recipe:
     if name == "fft":
         return Recipe(scheme, None, None, source)
     if name == "adacomp":
-        return Recipe(scheme, _KEPT, None, source)
+        source = "Chen et al., AdaComp, 2018, Table 2: bin 50 for convolutions, 500 for other layers, by shape"
+        other = override(scheme, {"bin": 500})
+        rules = {Rule(ndim=(3, 4, 5)): scheme, Rule(): other}
+        return Recipe(MappingProxyType(rules), _KEPT, None, source)
     return Recipe(scheme, _KEPT, None, source)
 
 
@@ -107,7 +111,7 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
             ``preset``: stages, and their parameters (``ratio=0.01``, ``index="rice"``).
 
     Returns:
-        {"scheme", "feedback", "schedule", "clip"}; for "clt-k" {"ratio", "beta", "schedule"}, for co.CLTk.
+        {"scheme", "feedback", "schedule", "clip"}; the scheme of "adacomp" is {Rule: scheme}. For "clt-k" {"ratio", "beta", "schedule"}, for co.CLTk.
         DGC clips as the dense training of the same model does: ``clip`` is None unless it is given.
 
     Raises:
@@ -140,10 +144,17 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
             raise EncodeError(f"recipe {name!r}: unknown override {key!r}{suggestion(key, known)}")
         return {"ratio": ratio, "beta": settings["feedback"].beta, "schedule": settings["schedule"]}
     try:
-        settings["scheme"] = override(settings["scheme"], overrides) if overrides else settings["scheme"]
+        settings["scheme"] = _override_each(settings["scheme"], overrides)
     except EncodeError as error:
         raise EncodeError(f"recipe {name!r}: {error.reason}") from None
     return settings
+
+
+def _override_each(scheme: Any, overrides: Mapping[str, Any]) -> Any:
+    """Set parameters of a scheme, or of all schemes of a mapping, of which a new dict is returned."""
+    if isinstance(scheme, Mapping):
+        return {key: _override_each(each, overrides) for key, each in scheme.items()}
+    return override(scheme, overrides) if overrides else scheme
 
 
 def _set_fields(setting: Any, overrides: dict[str, Any]) -> Any:
