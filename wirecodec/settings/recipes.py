@@ -70,7 +70,9 @@ def _of_preset(name: str) -> Recipe:
     if name == "fft":
         return Recipe(scheme, None, None, source)
     if name == "adacomp":
-        source = "Chen et al., AdaComp, 2018, Table 2: bin 50 for convolutions, 500 for other layers, by shape"
+        source = (
+            "Chen et al., AdaComp, 2018, Table 2: bin 50 for convolutions, 500 for other layers, by shape"
+        )
         other = override(scheme, {"bin": 500})
         rules = {Rule(ndim=(3, 4, 5)): scheme, Rule(): other}
         return Recipe(MappingProxyType(rules), _KEPT, None, source)
@@ -111,8 +113,9 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
             ``preset``: stages, and their parameters (``ratio=0.01``, ``index="rice"``).
 
     Returns:
-        {"scheme", "feedback", "schedule", "clip"}; the scheme of "adacomp" is {Rule: scheme}. For "clt-k" {"ratio", "beta", "schedule"}, for co.CLTk.
-        DGC clips as the dense training of the same model does: ``clip`` is None unless it is given.
+        {"scheme", "feedback", "schedule", "clip"}; the scheme of "adacomp" is {Rule: scheme}. For "clt-k", it is
+        {"ratio", "beta", "schedule"}, for co.CLTk. DGC clips as the dense training of the same model does:
+        ``clip`` is None unless it is given.
 
     Raises:
         EncodeError: a name is unknown, or a parameter is out of range. The message has the nearest name.

@@ -30,7 +30,7 @@ The largest 1 % of residual + gradient of a ResNet-20. *Kept* is the fraction of
 the bytes of filter and float32 values relative to 8 bytes per element, *error* that of the decoded gradient
 relative to the norm of the 1 %. Values at false positives are the gradient's own, so they reduce the
 residual, too. *Refused*: readers refuse p2 above 2.5 positives per element; the numbers are computed without
-this bound. [The page of the codec](../../formats/spec/index/bloom.md) shows that it costs nothing.
+this bound. [codecs.md](codecs.md) shows that the bound costs nothing.
 
 {format_markdown(header, rows)}
 ![fraction kept and volume over the rate; a fit with 8 pieces](papers_deepreduce.png)

@@ -107,8 +107,8 @@ def _list_rows(found: Result) -> list[Row]:
             "the same, this library's modes",
             "–",
             f"adaptive {spans('adaptive')}; retargeted {spans('retargeted')}",
-            "Retargeted, the default, corrects the target of the last stage. At 0.1, no selector reaches k on "
-            "the embeddings, of whose gradients fewer elements are not zero.",
+            "Retargeted, the default, corrects the target of the last stage. At 0.1, no selector reaches k "
+            "on the embeddings, of whose gradients fewer elements are not zero.",
         ),
         Row(
             "the same: RedSync, GaussianKSGD, DGC",
