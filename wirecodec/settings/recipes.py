@@ -113,7 +113,7 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
             ``preset``: stages, and their parameters (``ratio=0.01``, ``index="rice"``).
 
     Returns:
-        {"scheme", "feedback", "schedule", "clip"}; the scheme of "adacomp" is {Rule: scheme}. For "clt-k", it is
+        {"scheme", "feedback", "schedule", "clip"}; the scheme of "adacomp" is {Rule: scheme}. For "clt-k",
         {"ratio", "beta", "schedule"}, for co.CLTk. DGC clips as the dense training of the same model does:
         ``clip`` is None unless it is given.
 
