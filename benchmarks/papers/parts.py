@@ -23,7 +23,17 @@ __all__ = ["Part", "Store", "run_missing"]
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / ".parts"
-SOURCES = ("benchmarks/papers/*.py", "benchmarks/common/*.py", "collectives/**/*.py", "wirecodec/**/*.py")
+SOURCES = (
+    "benchmarks/papers/*.py",
+    "benchmarks/common/*.py",
+    "benchmarks/demo/*.py",
+    "benchmarks/training/models.py",
+    "benchmarks/training/batches.py",
+    "benchmarks/training/tasks/*.py",
+    "benchmarks/value/papers.py",
+    "collectives/**/*.py",
+    "wirecodec/**/*.py",
+)
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
