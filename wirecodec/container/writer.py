@@ -84,7 +84,7 @@ class EntryBatch:
         d: (n,) u32, elements.
         r: (n,) stored elements, above 0.
         dtype: element type.
-        index: id of the index codec.
+        index: id of the index codec of tensors with all their elements.
         index_sections: None if all elements are stored.
         value_sections: of all values.
     """
@@ -105,7 +105,8 @@ class EntryBatch:
             table["index_len"] = self.index_sections.lengths
         table["value_len"] = self.value_sections.lengths
         table["dtype"] = DTYPES.index(self.dtype) + 1
-        table["index"], table["value"] = self.index, self.value_sections.wire_id
+        table["index"] = self.index if self.index_sections is None else self.index_sections.wire_id
+        table["value"] = self.value_sections.wire_id
         return table
 
     def write(self, words: Array, starts: Array) -> None:

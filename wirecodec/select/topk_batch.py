@@ -62,7 +62,10 @@ def _plan_batch(selector: Any, sizes: bytes, itemsize: int, threads: int) -> _Ba
     largest = min(MAX_SIZE, int(every.sum()) // (2 * threads)) if threads > 1 else MAX_SIZE
     members, plans = [], []
     for i, (size, k) in enumerate(zip(every.tolist(), counts.tolist(), strict=True)):
-        if 0 < k < size <= topk_exact.MAX_UNSAMPLED_SIZE or 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= MAX_UNSAMPLED_BYTES // itemsize:
+        if (
+            0 < k < size <= topk_exact.MAX_UNSAMPLED_SIZE
+            or 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= MAX_UNSAMPLED_BYTES // itemsize
+        ):
             members.append(i)
             plans.append((0, 0, 0, size))
         elif 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= largest:
