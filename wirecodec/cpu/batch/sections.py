@@ -99,7 +99,7 @@ def _join(found: Sequence[tuple[Any, Any]]) -> SectionBatch:
 
 
 def can_decode_together(index: Any, value: Any) -> bool:
-    """Tell whether sections of codecs can be decoded without limits, as batches are; ``index`` may be None."""
+    """Tell whether sections can be decoded without limits, as batches are; ``index`` may be None."""
     own = all(codec is None or codec.wire_id < EXPERIMENTAL for codec in (index, value))
     return own and not hasattr(index, "work") and not is_ordered(value)
 

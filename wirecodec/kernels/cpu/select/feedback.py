@@ -9,7 +9,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.select.bisection import count_groups, rank_of_maxima, update_maxima
-from wirecodec.kernels.cpu.select.sample import PREFETCH_RUNS, bracket_sample, choose_run, plan_strata
+from wirecodec.kernels.cpu.select.sample import PREFETCH_RUNS, bracket_sample, find_run, plan_strata
 from wirecodec.kernels.cpu.select.topk import (
     BLOCK_SIZE,
     PREFETCH_ELEMENTS,
@@ -49,11 +49,11 @@ def bracket_sum(
     plan = plan_strata(a.size // run, strata)
     for stratum in range(strata + PREFETCH_RUNS):
         if stratum < strata:
-            ahead = choose_run(stratum, plan, U64(seed)) * run
+            ahead = find_run(stratum, plan, U64(seed)) * run
             prefetch(a, ahead, 1)
             prefetch(b, ahead, 1)
         if stratum >= PREFETCH_RUNS:
-            first = choose_run(stratum - PREFETCH_RUNS, plan, U64(seed)) * run
+            first = find_run(stratum - PREFETCH_RUNS, plan, U64(seed)) * run
             at = (stratum - PREFETCH_RUNS) * run
             for i in range(0, run, 8):
                 total = add_floats(load(a, first + i, 8), load(b, first + i, 8))

@@ -13,7 +13,15 @@ from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import multiply_high
 
-__all__ = ["PREFETCH_RUNS", "bracket_kth", "bracket_sample", "choose_run", "plan_strata", "prefetch_sample"]
+__all__ = [
+    "PREFETCH_RUNS",
+    "bracket_kth",
+    "bracket_sample",
+    "choose_run",
+    "find_run",
+    "plan_strata",
+    "prefetch_sample",
+]
 
 U64 = np.uint64
 PREFETCH_RUNS = 24
@@ -34,8 +42,14 @@ def plan_strata(runs: int, strata: int) -> tuple[np.uint64, np.uint64]:
 
 
 @inline
-def choose_run(stratum: int, plan: tuple[np.uint64, np.uint64], seed: np.uint64) -> int:
-    """Return the sampled run of a stratum; all strata are equally long."""
+def choose_run(stratum: int, strata: int, runs: int, seed: np.uint64) -> int:
+    """Return the sampled one of ``runs`` for a stratum; all strata are equally long."""
+    return find_run(stratum, plan_strata(runs, strata), seed)
+
+
+@inline
+def find_run(stratum: int, plan: tuple[np.uint64, np.uint64], seed: np.uint64) -> int:
+    """Return the result of ``choose_run`` for strata that ``plan_strata`` has planned."""
     step, length = plan
     first = (U64(stratum) * step) >> U64(20)
     return np.int64(first + multiply_high(_hash(U64(stratum) + seed), length))
@@ -61,9 +75,9 @@ def bracket_kth(
     plan = plan_strata(bits.size // run, strata)
     for stratum in range(strata + PREFETCH_RUNS):
         if stratum < strata:
-            prefetch(bits, choose_run(stratum, plan, U64(seed)) * run, 1)
+            prefetch(bits, find_run(stratum, plan, U64(seed)) * run, 1)
         if stratum >= PREFETCH_RUNS:
-            first = choose_run(stratum - PREFETCH_RUNS, plan, U64(seed)) * run
+            first = find_run(stratum - PREFETCH_RUNS, plan, U64(seed)) * run
             at = (stratum - PREFETCH_RUNS) * run
             for i in range(run):
                 keys[at + i] = U64(bits[first + i]) & magnitude
@@ -80,7 +94,7 @@ def prefetch_sample(bits: Array, run: int, samples: int, part: int, parts: int) 
     strata = samples // run
     plan = plan_strata(bits.size // run, strata)
     for stratum in range(strata * part // parts, strata * (part + 1) // parts):
-        prefetch(bits, choose_run(stratum, plan, U64(0)) * run, 1)
+        prefetch(bits, find_run(stratum, plan, U64(0)) * run, 1)
 
 
 @inline
