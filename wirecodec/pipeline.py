@@ -311,6 +311,12 @@ def _find_targets(
             return targets
         targets = [*map(as_target, targets)]
     else:
+        spec = plain_spec(header)
+        if spec is not None:
+            check_only((spec,), schema)  # type: ignore[arg-type]
+            targets = [as_target(out)]
+            if host.can_add(targets[0]) and targets[0].size == spec.size:
+                return targets
         check_count(header)
         specs = TensorSpecs(header, None)
         check_only(specs, schema)  # type: ignore[arg-type]
