@@ -17,6 +17,8 @@ __all__ = ["select_top_k_batch", "select_top_k_of_sums", "select_top_k_of_totals
 
 MAX_SIZE = 2**23
 """Elements of the largest array of a batch."""
+MAX_UNSAMPLED_BYTES = 2**18
+"""Bytes of an array that is read twice, the second time from the cache; larger ones are sampled."""
 MIN_ELEMENTS_PER_THREAD = 2**20
 """Elements below which another thread costs more than it saves."""
 
@@ -61,7 +63,10 @@ def _plan_batch(selector: Any, sizes: bytes, itemsize: int, threads: int) -> _Ba
     largest = min(MAX_SIZE, int(every.sum()) // (2 * threads)) if threads > 1 else MAX_SIZE
     members, plans = [], []
     for i, (size, k) in enumerate(zip(every.tolist(), counts.tolist(), strict=True)):
-        if size <= topk_exact.MAX_UNSAMPLED_SIZE and 0 < k < size:
+        if (
+            0 < k < size <= topk_exact.MAX_UNSAMPLED_SIZE
+            or 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= MAX_UNSAMPLED_BYTES // itemsize
+        ):
             members.append(i)
             plans.append((0, 0, 0, size))
         elif 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= largest:
