@@ -58,6 +58,8 @@ def _plan_batch(selector: Any, sizes: bytes, itemsize: int, threads: int) -> _Ba
         itemsize: bytes per element.
         threads: number of threads.
     """
+    from wirecodec.kernels.cpu.threads import least_units
+
     every = np.frombuffer(sizes, np.int64)
     counts = np.array([selector.count(size) for size in every.tolist()], np.int64)
     largest = min(MAX_SIZE, int(every.sum()) // (2 * threads)) if threads > 1 else MAX_SIZE
@@ -77,7 +79,7 @@ def _plan_batch(selector: Any, sizes: bytes, itemsize: int, threads: int) -> _Ba
     cuts = np.zeros(taken.size + 1, np.int64)
     np.cumsum(counts[taken], out=cuts[1:])
     elements = int(every[taken].sum())
-    enough = max(1, MIN_ELEMENTS_PER_THREAD * taken.size // max(1, elements))
+    enough = least_units(MIN_ELEMENTS_PER_THREAD, taken.size, elements)
     return _BatchPlan(
         taken,
         every[taken],
