@@ -11,11 +11,14 @@ import numpy as np
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select import topk_exact
 from wirecodec.select.base import INFINITY_BITS, BatchSelection
+from wirecodec.select.term_table import TermTable
 
-__all__ = ["select_top_k_batch", "select_top_k_of_sums"]
+__all__ = ["select_top_k_batch", "select_top_k_of_sums", "select_top_k_of_totals"]
 
 MAX_SIZE = 2**23
 """Elements of the largest array of a batch."""
+MAX_UNSAMPLED_BYTES = 2**18
+"""Bytes of an array that is read twice, the second time from the cache; larger ones are sampled."""
 MIN_ELEMENTS_PER_THREAD = 2**20
 """Elements below which another thread costs more than it saves."""
 
@@ -62,7 +65,10 @@ def _plan_batch(selector: Any, sizes: bytes, itemsize: int, threads: int) -> _Ba
     largest = min(MAX_SIZE, int(every.sum()) // (2 * threads)) if threads > 1 else MAX_SIZE
     members, plans = [], []
     for i, (size, k) in enumerate(zip(every.tolist(), counts.tolist(), strict=True)):
-        if size <= topk_exact.MAX_UNSAMPLED_SIZE and 0 < k < size:
+        if (
+            0 < k < size <= topk_exact.MAX_UNSAMPLED_SIZE
+            or 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= MAX_UNSAMPLED_BYTES // itemsize
+        ):
             members.append(i)
             plans.append((0, 0, 0, size))
         elif 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= largest:
@@ -171,6 +177,45 @@ def select_top_k_of_sums(
         plan.units_per_thread,
     )
     return _without_faults(plan, indices, words.view(dtype), faults)
+
+
+def select_top_k_of_totals(table: TermTable, selector: Any) -> BatchSelection | None:
+    """Select what ``select_top_k_of_terms`` selects from each sum of a table.
+
+    Args:
+        table: of the tensors; the sums are written, with +0 at what is selected, and the momenta.
+        selector: its ``count`` returns k for a size.
+
+    Sum and momentum are undefined if a tensor is not among the members. Returns None if the batch takes none.
+    """
+    from wirecodec.kernels.cpu.select import momentum_batch
+    from wirecodec.kernels.cpu.threads import run_parallel, thread_count
+
+    plan = _plan_batch(selector, table.sizes.tobytes(), table.dtype.itemsize, thread_count())
+    if plan.members.size == 0:
+        return None
+    addresses = table.addresses[plan.members]
+    indices, words, faults = _allocate_output(plan, table.dtype)
+    run_parallel(
+        lambda turns: momentum_batch.select_totals(
+            addresses,
+            plan.sizes,
+            read_only(table.factors),
+            table.form,
+            plan.plans,
+            plan.cuts,
+            int(INFINITY_BITS[table.dtype]),
+            plan.order,
+            *table.samples,
+            indices,
+            words,
+            faults,
+            turns,
+        ),
+        plan.members.size,
+        plan.units_per_thread,
+    )
+    return _without_faults(plan, indices, words.view(table.dtype), faults)
 
 
 def _allocate_output(plan: _BatchPlan, dtype: np.dtype[Any]) -> tuple[Array, Array, Array]:
