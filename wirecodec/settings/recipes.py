@@ -24,6 +24,11 @@ from wirecodec.settings.scheme import Scheme
 __all__ = ["RECIPES", "Recipe", "recipe"]
 
 
+AS_DENSE = "as in dense training"
+LESS = "less than in dense training; the paper: the same"
+"""For error feedback at 1 % and less, which is a momentum of its own."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Settings of a published system.
@@ -33,7 +38,7 @@ class Recipe:
         feedback: rule of the residuals, or None if the system keeps none.
         schedule: its warm-up, or None.
         source: paper and section of the settings.
-        optimizer: momentum of the optimizer that takes the means, as text.
+        optimizer: momentum of the optimizer that takes the means, for the recipe's density, as text.
         ratio: ratio of CLT-k; None for all other systems.
 
     Examples:
@@ -46,7 +51,7 @@ class Recipe:
     feedback: Feedback | None
     schedule: WarmUp | None
     source: str
-    optimizer: str = "as in dense training"
+    optimizer: str = AS_DENSE
     ratio: float | None = None
 
 
@@ -64,7 +69,7 @@ def _of_preset(name: str) -> Recipe:
         return Recipe(scheme, MomentumCorrection(), warm_up, source, "none: plain SGD")
     if name == "sidco":
         source = "Abdelmoniem et al., SIDCo, 2021, sections 2.2 and 4.1; warm-up of 5 epochs"
-        return Recipe(scheme, _KEPT, WarmUp(5 * _EPOCH, start=0.25), source)
+        return Recipe(scheme, _KEPT, WarmUp(5 * _EPOCH, start=0.25), source, LESS)
     if name in ("qsgd", "terngrad"):
         return Recipe(scheme, None, None, source)
     if name == "fft":
@@ -76,7 +81,8 @@ def _of_preset(name: str) -> Recipe:
         other = override(scheme, {"bin": 500})
         rules = {Rule(ndim=(3, 4, 5)): scheme, Rule(): other}
         return Recipe(MappingProxyType(rules), _KEPT, None, source)
-    return Recipe(scheme, _KEPT, None, source)
+    ratio = getattr(scheme.select, "ratio", None)
+    return Recipe(scheme, _KEPT, None, source, AS_DENSE if ratio is None or ratio > 0.01 else LESS)
 
 
 _OWN = {
@@ -84,7 +90,7 @@ _OWN = {
         Scheme.parse("chunk-topk(0.015625, 4096) | rice | qsgd(bits=2, bucket=64)"),
         ErrorFeedback(decay=0.95),
         None,
-        "Sarfi et al., SparseLoCo, 2025, section 3: 64 of each 4096, 2 bits, decay 0.95; for local updates",
+        "Sarfi et al., SparseLoCo, 2025, Algorithm 1: 64 of each 4096, 2 bits, decay 0.95; for local updates",
         "AdamW inside, none outside",
     ),
     "clt-k": Recipe(
@@ -92,6 +98,7 @@ _OWN = {
         ErrorFeedback(),
         WarmUp(5 * _EPOCH, hold=True),
         "Chen et al., ScaleCom, 2020, section 4: beta 1, for large batches 0.1; warm-up of 5 epochs",
+        LESS,
         ratio=0.01,
     ),
 }
