@@ -2,8 +2,8 @@
 
 Four workers are simulated in one process. Each has its own batches and its own Compressor, and every
 container is encoded and decoded. Each system tries the same grid of learning rates and momenta. The best
-settings on validation are reported on test. Results are kept in a folder, so an interrupted benchmark can
-go on.
+settings on validation are reported on test. Results are kept in benchmarks/results/training, so an
+interrupted benchmark can go on.
 
     python -m benchmarks.training [--quick] [--task text-lstm] [--system "dense; budget"] [--minutes 480]
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,8 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--system", default="", help="only these systems, written as for --task")
     parser.add_argument(
-        "--seeds", type=int, default=1, help="seeds per system (default: %(default)s; dense has 5)"
+        "--seeds", type=int, default=1, help="seeds per system other than dense (default: %(default)s)"
     )
+    parser.add_argument("--dense-seeds", type=int, default=5, help="seeds of dense (default: %(default)s)")
     parser.add_argument("--tries", type=int, default=0, help="only the first points of the grid; 0 for all")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)"
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         from benchmarks.training import report
-        from benchmarks.training.plan import Plan, describe_versions, select_by_name
+        from benchmarks.training.plan import Plan, select_by_name
         from benchmarks.training.pool import run_missing
         from benchmarks.training.systems.registry import SYSTEMS
         from benchmarks.training.tasks.registry import TASKS
@@ -61,18 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"this benchmark trains models ({error}): pip install torch scikit-learn matplotlib")
     tasks = select_by_name(list(TASKS.values()), options.task)
     systems = select_by_name(list(SYSTEMS.values()), options.system)
-    plan = Plan(
-        options.folder, describe_versions(), max(5, options.seeds), options.seeds, tries=options.tries
-    )
+    plan = Plan(options.folder, options.dense_seeds, options.seeds, tries=options.tries)
     if options.quick:
         tasks = tasks if options.task else [TASKS["text-lstm"]]
         systems = systems if options.system else select_by_name(systems, QUICK_SYSTEMS)
-        plan = Plan(options.folder, describe_versions(), 1, 1, QUICK_STEPS, 1)
+        plan = Plan(Path(tempfile.mkdtemp(prefix="training-")), 1, 1, QUICK_STEPS, 1)
     if not options.report:
         with create_progress(76) as progress:
             run_missing(plan, tasks, systems, jobs=options.jobs, minutes=options.minutes, progress=progress)
     if not options.quick:
-        plan = replace(plan, tries=0)
+        plan = replace(plan, tries=0, dense_seeds=5)
     shown = (tasks, systems) if options.quick else (list(TASKS.values()), list(SYSTEMS.values()))
     text = report.format_page(plan, *shown)
     print(text)

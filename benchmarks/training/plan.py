@@ -11,7 +11,7 @@ from benchmarks.training.runs import Result, Run, find_result
 from benchmarks.training.systems.system import System
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["Plan", "describe_versions", "pick_best", "select_by_name"]
+__all__ = ["Plan", "pick_best", "select_by_name"]
 
 T = TypeVar("T", Task, System)
 
@@ -34,16 +34,6 @@ def select_by_name(items: Sequence[T], words: str) -> list[T]:
     return [item for item in items if item in found] if words.strip() else list(items)
 
 
-def describe_versions() -> str:
-    """Return the versions of the libraries that results depend on."""
-    import numpy as np
-    import torch
-
-    import wirecodec as wc
-
-    return f"wirecodec {wc.__version__}, torch {torch.__version__}, NumPy {np.__version__}"
-
-
 def pick_best(results: Sequence[Result], *, higher_is_better: bool) -> Result | None:
     """Return the result with the best metric on validation; None if all diverged."""
     found = [result for result in results if not result.diverged]
@@ -57,28 +47,28 @@ class Plan:
 
     Attributes:
         folder: of the results.
-        versions: of libraries.
         dense_seeds, seeds: seeds of dense and of other systems.
         steps: factor of each task's steps.
         tries: points of each task's grid that are tried; 0 for all.
     """
 
     folder: Path
-    versions: str
     dense_seeds: int = 5
     seeds: int = 1
     steps: float = 1.0
     tries: int = 0
 
     def tune(self, task: Task, system: System) -> list[Run]:
-        """Return one run per point of the grid, with seed 0."""
+        """Return one run per point of the grid, with seed 0; none if the task is not for the system."""
+        if not task.includes(system.name):
+            return []
         grid = task.grid[: self.tries] if self.tries else task.grid
         return [self._make(task, system, place, 0) for place in range(len(grid))]
 
     def repeat(self, task: Task, system: System) -> list[Run]:
         """Return the runs of all seeds at the best settings; empty before the grid is complete."""
         found = self.find(self.tune(task, system))
-        if None in found:
+        if not found or None in found:
             return []
         best = pick_best([x for x in found if x], higher_is_better=task.higher_is_better)
         if best is None:
@@ -105,7 +95,6 @@ class Plan:
             settings=task.grid[place],
             seed=seed,
             steps=max(1, round(task.steps * self.steps)),
-            system_text=repr(system),
+            system_text=system.describe_fields(),
             data=task.digest(),
-            versions=self.versions,
         )

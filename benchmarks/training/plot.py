@@ -73,7 +73,9 @@ def _draw_losses(axis: Any, task: Task, rows: Sequence[Row]) -> None:
         window = max(1, len(losses) // 30)
         smooth = np.convolve(losses, np.ones(window) / window, "valid")
         axis.plot(
-            np.arange(window, len(losses) + 1), smooth, label=f"{row.system.name}, {row.best.bits:.3g} bits"
+            np.arange(window, len(losses) + 1) * row.best.run.steps / len(losses),
+            smooth,
+            label=f"{row.system.name}, {row.best.bits:.3g} bits",
         )
     axis.set(xlabel="steps", ylabel=f"training loss, mean of the last {max(1, task.steps // 30)} steps")
     axis.set_title(task.name, fontsize=10)

@@ -12,7 +12,7 @@ from benchmarks.training.runs import Result
 from benchmarks.training.systems.system import System
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["Row", "collect_rows", "count_steps"]
+__all__ = ["Row", "collect_rows", "compare", "count_steps"]
 
 SLACK = 1.05
 """Factor of dense's final loss that a run has to reach."""
@@ -51,20 +51,31 @@ class Row:
         return statistics.stdev(self.tests) if len(self.tests) > 1 else math.nan
 
 
-def count_steps(losses: Sequence[float], goal: float) -> int | None:
+def count_steps(losses: Sequence[float], goal: float, steps: int) -> int | None:
     """Return after how many steps the mean loss of the last 1/30 of a run reaches a goal, or None.
 
     Args:
-        losses: of all steps of the run.
+        losses: curve of the run, at equal distances.
         goal: loss to reach.
+        steps: of the run.
     """
     window = max(1, len(losses) // 30)
     total = 0.0
-    for step, loss in enumerate(losses):
-        total += loss - (losses[step - window] if step >= window else 0)
-        if step + 1 >= window and total <= goal * window:
-            return step + 1
+    for point, loss in enumerate(losses):
+        total += loss - (losses[point - window] if point >= window else 0)
+        if point + 1 >= window and total <= goal * window:
+            return round((point + 1) * steps / len(losses))
     return None
+
+
+def compare(task: Task, value: float, dense: float) -> float:
+    """Return how much worse a metric is than dense's: a fraction, negative if better.
+
+    Accuracies and hit rates compare the distance from 100 %.
+    """
+    if task.higher_is_better:
+        return (100 - value) / (100 - dense) - 1 if dense < 100 else math.nan
+    return value / dense - 1
 
 
 def collect_rows(plan: Plan, task: Task, systems: Sequence[System]) -> list[Row]:
@@ -91,7 +102,7 @@ def collect_rows(plan: Plan, task: Task, systems: Sequence[System]) -> list[Row]
                 len(plan.tune(task, system)),
                 tuple(result.test for result in repeated) or (best.test,),
                 len(rates) > 1 and rate in (min(rates), max(rates)),
-                count_steps(best.losses, goal),
+                count_steps(best.losses, goal, best.run.steps),
             )
         )
     return rows

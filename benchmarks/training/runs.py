@@ -1,23 +1,28 @@
-"""Runs and their results: one small JSON file per run, named by all that determines it."""
+"""Runs and their results: one line of JSON per run, in a file per task."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
-import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from benchmarks.common.results import RESULTS
 from benchmarks.training.tasks.task import Settings
 
-__all__ = ["FOLDER", "Result", "Run", "find_result", "load_results", "save_result"]
+__all__ = ["FOLDER", "Result", "Run", "average_losses", "find_result", "load_results", "save_result"]
 
-FOLDER = Path(__file__).parent / ".runs"
-"""Default folder of results; git ignores it."""
-REVISION = 1
+FOLDER = RESULTS / "training"
+"""Default folder of results. It is part of the repository, so a run need not be repeated elsewhere."""
+REVISION = 2
 """Raise this number if a change of the harness or of unreleased codecs changes results."""
+POINTS = 120
+"""Points of a loss curve; each is the mean of a run's steps in between."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,8 @@ class Run:
         settings: point of the grid.
         seed: of weights and batches.
         steps: number of steps.
-        system_text: all fields of the system.
+        system_text: fields of the system.
         data: digest of the task's data.
-        versions: of Python's libraries that compute.
         workers: number of workers.
         revision: of the harness.
     """
@@ -43,15 +47,14 @@ class Run:
     steps: int
     system_text: str
     data: str
-    versions: str
     workers: int = 4
     revision: int = REVISION
 
     @property
     def key(self) -> str:
-        """Return the name of the run's file without its suffix."""
+        """Return a digest of all fields."""
         text = json.dumps(asdict(self), sort_keys=True)
-        return f"{self.task}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,9 @@ class Result:
         bits: per parameter, worker and step.
         compression_seconds: CPU seconds of the exchange per worker and step.
         seconds: CPU seconds of the run.
-        losses: training loss of each step, mean over the workers.
+        losses: training loss, mean over the workers and over 1/120 of the run's steps per point.
         parameters: number of parameters.
+        versions: of the libraries that computed it.
         error: why the run ended early, or an empty string.
     """
 
@@ -77,6 +81,7 @@ class Result:
     seconds: float
     losses: tuple[float, ...]
     parameters: int
+    versions: str = ""
     error: str = ""
 
     @property
@@ -91,29 +96,49 @@ class Result:
         return sum(last) / len(last) if last else math.nan
 
 
+def average_losses(losses: Sequence[float], steps: int) -> tuple[float, ...]:
+    """Return the means of consecutive blocks of a loss curve.
+
+    Args:
+        losses: of the steps that were taken.
+        steps: of the whole run; a block has 1/120 of them, at least one. An incomplete last block is dropped.
+    """
+    block = max(1, steps // POINTS)
+    return tuple(
+        round(math.fsum(losses[start : start + block]) / block, 5)
+        for start in range(0, len(losses) - block + 1, block)
+    )
+
+
 def save_result(result: Result, folder: Path) -> Path:
-    """Write a result at once, so that an interrupted write leaves no file under its name."""
+    """Append a result to the file of its task, in one write."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{result.run.key}.json"
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps(asdict(result)))
-    draft.replace(path)
+    path = folder / f"{result.run.task}.jsonl"
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(result)) + "\n")
     return path
 
 
 def find_result(run: Run, folder: Path) -> Result | None:
     """Return the result of a run, or None if the run has not ended."""
-    path = folder / f"{run.key}.json"
-    return _read(path) if path.exists() else None
+    return load_results(folder, run.task).get(run.key)
 
 
-def load_results(folder: Path) -> list[Result]:
-    """Return all results in a folder, in the order of their files' names."""
-    return [_read(path) for path in sorted(folder.glob("*.json"))]
+def load_results(folder: Path, task: str) -> Mapping[str, Result]:
+    """Return all results of a task by the keys of their runs; the last of equal keys counts."""
+    path = folder / f"{task}.jsonl"
+    return _read(path, path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else {}
 
 
-def _read(path: Path) -> Result:
-    fields: dict[str, Any] = json.loads(path.read_text())
+@functools.lru_cache(maxsize=16)
+def _read(path: Path, changed: int, size: int) -> Mapping[str, Result]:
+    """Read a file; the time of its last change and its size are part of the cache's key."""
+    found = [_parse(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return MappingProxyType({result.run.key: result for result in found})
+
+
+def _parse(line: str) -> Result:
+    fields: dict[str, Any] = json.loads(line)
     run = fields.pop("run")
     settings = Settings(**run.pop("settings"))
     losses = tuple(fields.pop("losses"))

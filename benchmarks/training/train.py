@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import copy
 import math
+import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 import wirecodec as wc
-from benchmarks.training.runs import Result, Run
+from benchmarks.training.runs import Result, Run, average_losses
 from benchmarks.training.systems.local import OUTER, OuterOptimizer
 from benchmarks.training.systems.registry import SYSTEMS
 from benchmarks.training.systems.system import System, Tensors
 from benchmarks.training.tasks.registry import TASKS
 from benchmarks.training.tasks.task import Settings, Task
 
-__all__ = ["compute_rate", "train"]
+__all__ = ["compute_rate", "describe_versions", "train"]
 
 LOWEST = 0.05
 """Fraction of the highest rate at the end."""
@@ -51,6 +53,12 @@ class _Progress:
         return mean
 
 
+def describe_versions() -> str:
+    """Return the versions of the libraries that results depend on."""
+    versions = f"wirecodec {wc.__version__}, torch {torch.__version__}, NumPy {np.__version__}"
+    return f"{versions}, Python {platform.python_version()}"
+
+
 def compute_rate(task: Task, highest: float, step: int, steps: int) -> float:
     """Return the learning rate of a step: a linear rise from 0, then a cosine to 5 %."""
     rise = min(1.0, (step + 1) / max(1, min(task.warm_up, steps // 4)))
@@ -79,7 +87,7 @@ def compute_gradients(
     return {name: g.contiguous() for name, g in found.items()}, float(loss.detach())
 
 
-def train(run: Run, on_step: Callable[[], None] = lambda: None) -> Result:
+def train(run: Run, on_step: Callable[[], None] = lambda: None, system: System | None = None) -> Result:
     """Train on one thread, and evaluate.
 
     A loss or gradient that is not finite ends the run; its result is ``diverged``.
@@ -87,9 +95,10 @@ def train(run: Run, on_step: Callable[[], None] = lambda: None) -> Result:
     Args:
         run: what to train.
         on_step: called after each step.
+        system: the run's; None for the registered one with its name.
     """
     torch.set_num_threads(1)
-    task, system = TASKS[run.task], SYSTEMS[run.system]
+    task, system = TASKS[run.task], system or SYSTEMS[run.system]
     start = time.process_time()
     loop = _train_locally if system.every > 1 else _train_together
     problem = task.build(run.seed)
@@ -108,8 +117,9 @@ def train(run: Run, on_step: Callable[[], None] = lambda: None) -> Result:
         bits=8 * progress.sent / (count * elements),
         compression_seconds=progress.compression / count,
         seconds=time.process_time() - start,
-        losses=tuple(round(loss, 5) for loss in losses),
+        losses=average_losses(losses, run.steps),
         parameters=elements,
+        versions=describe_versions(),
         error=progress.error or ("not finite" if diverged else ""),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.cli.advise_candidates import Candidate
 from wirecodec.cli.cost_model import Network, compute_costs
 from wirecodec.cli.measurement import TimedScheme, allocate_sums, measure
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
@@ -80,7 +81,9 @@ def find_budget(
             return BudgetAdvice(seconds, 0.0)
         try:
             scheme = Scheme.parse(f"budget(bits={bits!r}) | rice | error-bounded")
-            machine = measure(vector, [TimedScheme.prepare(vector, scheme, sums)], budget=0.1).scaled(scale)
+            machine = measure(
+                vector, [TimedScheme.prepare(vector, Candidate.of(scheme), sums)], budget=0.1
+            ).scaled(scale)
         except EncodeError:
             if np.isfinite(joined).all():
                 return BudgetAdvice(seconds, 0.0)  # the header alone takes longer
@@ -91,7 +94,7 @@ def find_budget(
         predicted = cost.seconds(network)
         if predicted <= seconds or turn == 0:
             found = BudgetAdvice(seconds, bits, measured.stages.nbytes, predicted, measured.error)
-        left = seconds - cost.fixed_seconds(network.latency)
+        left = seconds - cost.fixed_seconds(network)
     return found if found.predicted <= 1.1 * seconds else BudgetAdvice(seconds, 0.0)
 
 

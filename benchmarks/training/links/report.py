@@ -24,7 +24,7 @@ HEADER = [
 
 def find_seconds(record: dict[str, Any], goal: float) -> float | None:
     """Return the seconds until a record's smoothed loss reaches a goal, or None."""
-    step = count_steps(record["losses"], goal)
+    step = count_steps(record["losses"], goal, len(record["losses"]))
     return None if step is None else float(record["seconds"][step - 1])
 
 

@@ -13,6 +13,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 
 from benchmarks.training import plot, report
+from benchmarks.training.claims import Claim, judge
 from benchmarks.training.plan import Plan, pick_best, select_by_name
 from benchmarks.training.rows import collect_rows, count_steps
 from benchmarks.training.runs import Result, Run, find_result, load_results, save_result
@@ -40,7 +41,7 @@ DENSE, OURS = Named("dense", "in use today"), Named("budget 0.25", "this library
 
 def make_result(run: Run, validation: float, test: float, *, bits: float = 32.0, error: str = "") -> Result:
     losses = tuple(3.0 - 2.0 * step / run.steps for step in range(run.steps))
-    return Result(run, validation, test, bits, 0.001, 1.0, losses, 100, error)
+    return Result(run, validation, test, bits, 0.001, 1.0, losses, 100, "torch 1", error)
 
 
 def save_grid(plan: Plan, system: System, metrics: list[tuple[float, float]], bits: float = 32.0) -> None:
@@ -49,7 +50,7 @@ def save_grid(plan: Plan, system: System, metrics: list[tuple[float, float]], bi
 
 
 def test_every_field_of_a_run_changes_its_key(tmp_path: Path) -> None:
-    run = Plan(tmp_path, "torch 1").tune(TASK, DENSE)[0]
+    run = Plan(tmp_path).tune(TASK, DENSE)[0]
     changed: dict[str, Any] = {
         field.name: getattr(run, field.name) + (1 if isinstance(getattr(run, field.name), int) else "x")
         for field in dataclasses.fields(run)
@@ -60,17 +61,17 @@ def test_every_field_of_a_run_changes_its_key(tmp_path: Path) -> None:
 
 
 def test_results_are_read_as_they_were_saved(tmp_path: Path) -> None:
-    run = Plan(tmp_path, "torch 1").tune(TASK, DENSE)[0]
+    run = Plan(tmp_path).tune(TASK, DENSE)[0]
     diverged = make_result(run, math.nan, math.nan, error="not finite")
     save_result(diverged, tmp_path)
     found = find_result(run, tmp_path)
     assert found is not None
     assert (found.run, found.losses, found.diverged) == (run, diverged.losses, True)
-    assert len(load_results(tmp_path)) == 1
+    assert list(load_results(tmp_path, TASK.name)) == [run.key]
 
 
 def test_a_benchmark_goes_on_with_what_is_missing(tmp_path: Path) -> None:
-    plan = Plan(tmp_path, "torch 1", dense_seeds=3, seeds=1)
+    plan = Plan(tmp_path, dense_seeds=3, seeds=1)
     assert len(plan.list_missing([TASK], [DENSE, OURS])) == 6
     assert plan.repeat(TASK, DENSE) == []
     save_grid(plan, DENSE, [(4.0, 1.0), (3.0, 9.0), (5.0, 0.5)])
@@ -78,11 +79,10 @@ def test_a_benchmark_goes_on_with_what_is_missing(tmp_path: Path) -> None:
     assert [(run.settings, run.seed) for run in missing] == [(GRID[1], 1), (GRID[1], 2)]  # validation decides
     save_grid(plan, OURS, [(3.0, 3.0)] * 3)
     assert plan.list_missing([TASK], [OURS]) == []
-    assert len(dataclasses.replace(plan, versions="torch 2").list_missing([TASK], [OURS])) == 3
 
 
 def test_runs_that_diverged_are_never_the_best(tmp_path: Path) -> None:
-    runs = Plan(tmp_path, "torch 1").tune(TASK, DENSE)
+    runs = Plan(tmp_path).tune(TASK, DENSE)
     diverged, good = make_result(runs[0], math.nan, math.nan), make_result(runs[1], 3.0, 3.0)
     assert pick_best([diverged, good], higher_is_better=False) is good
     assert pick_best([diverged], higher_is_better=True) is None
@@ -90,14 +90,15 @@ def test_runs_that_diverged_are_never_the_best(tmp_path: Path) -> None:
 
 def test_steps_until_a_loss() -> None:
     losses = [4.0] * 30 + [2.0] * 30
-    assert count_steps(losses, 2.0) == 32  # the mean of the last 2 steps
-    assert count_steps(losses, 3.0) == 31
-    assert count_steps(losses, 1.9) is None
-    assert count_steps([], 1.0) is None
+    assert count_steps(losses, 2.0, 60) == 32  # the mean of the last 2 steps
+    assert count_steps(losses, 3.0, 60) == 31
+    assert count_steps(losses, 1.9, 60) is None
+    assert count_steps(losses, 3.0, 1200) == 620
+    assert count_steps([], 1.0, 60) is None
 
 
 def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
-    plan = Plan(tmp_path, "torch 1", dense_seeds=2)
+    plan = Plan(tmp_path, dense_seeds=2)
     later = Named("later", "papers")
     save_grid(plan, DENSE, [(4.0, 4.0), (3.0, 3.0), (5.0, 5.0)])
     save_result(make_result(plan.repeat(TASK, DENSE)[1], 3.1, 3.2), tmp_path)
@@ -109,7 +110,7 @@ def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
     assert "yes, provisional: grid incomplete" in text
     assert "Not run yet: later." in text
     assert all(path.stat().st_size for path in plot.draw(tmp_path, plan, [TASK], [DENSE, OURS, later]))
-    assert plot.draw(tmp_path, Plan(tmp_path / "none", "torch 1"), [TASK], [DENSE]) == []
+    assert plot.draw(tmp_path, Plan(tmp_path / "none"), [TASK], [DENSE]) == []
 
 
 def test_systems_by_name() -> None:
@@ -117,3 +118,19 @@ def test_systems_by_name() -> None:
     assert select_by_name([DENSE, OURS], "budget; dense") == [DENSE, OURS]
     with pytest.raises(SystemExit, match="nothing is called 'bugdet'"):
         select_by_name([DENSE, OURS], "bugdet")
+
+
+def test_claims_count_deviations_and_directions() -> None:
+    equal = Claim("paper", "equal", "text-lstm", "a")
+    worse = Claim("paper", "worse", "text-lstm", "a", better=False)
+    assert judge(equal, 0.019, 0.01) == "reproduced"
+    assert judge(equal, 0.021, 0.01) == "not reproduced, +2.1%"
+    assert judge(worse, 0.021, 0.01) == "reproduced"
+    assert judge(worse, 0.009, 0.0) == "no difference, +0.9%"
+    assert judge(dataclasses.replace(worse, better=True), 0.021, 0.0) == "not reproduced, +2.1%"
+
+
+def test_a_task_may_be_for_some_systems(tmp_path: Path) -> None:
+    plan, only = Plan(tmp_path), dataclasses.replace(TASK, systems=("dense",))
+    assert [run.system for run in plan.list_missing([only], [DENSE, OURS])] == ["dense"] * 3
+    assert collect_rows(plan, only, [OURS]) == []

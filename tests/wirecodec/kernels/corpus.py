@@ -260,6 +260,11 @@ def run_many(sink: Sink) -> None:
             for _ in range(2):
                 sink(compressor.compress({"w": rng.laplace(size=MIN_FUSED_SIZE + 65).astype(dtype)}))
             sink(compressor.residual("w"))
+            for scheme in ("topk(0.01) | rice | qsgd", "threshold(2) | rice | raw"):
+                group = wc.Compressor(scheme, feedback=rule, scope="group")
+                for _ in range(3):
+                    sink(group.compress({f"{n}": rng.laplace(size=n).astype(dtype) for n in SIZES}))
+                sink(group.residual("513"))
 
 
 def run_streams(sink: Sink) -> None:
