@@ -41,10 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         if options.quick:
             models = [build_resnet50(), build_transformer(layers=32), build_tiny(1000)]
-            found = measure(models, (1, 4, 16), 300, step, budget=0.05, min_calls=3)
+            found = measure(models, (1, 4, 16), 300, step, budget=0.05, min_calls=3, schemes=True)
         else:
             models = [build_resnet50(), build_transformer(), build_tiny()]
-            found = measure(models, (1, 4, 16, 64), 10_000, step, budget=0.2, min_calls=7, cold=True)
+            found = measure(
+                models, (1, 4, 16, 64), 10_000, step, budget=0.2, min_calls=7, cold=True, schemes=True
+            )
     command = f"python -m {__package__}{' --quick' if options.quick else ''}"
     text = report.format_page(
         found, command=command, versions=peers.describe_torch(), load=load, end=os.getloadavg()[0]
@@ -66,6 +68,7 @@ def measure(
     budget: float,
     min_calls: int,
     cold: bool = False,
+    schemes: bool = False,
 ) -> report.Measurements:
     """Run all measurements.
 
@@ -77,6 +80,7 @@ def measure(
         budget: approximate seconds per call.
         min_calls: runs of each call even if the budget is exceeded.
         cold: True to measure the first calls of processes.
+        schemes: True to measure schemes without targets, on the first model.
     """
     dense, times, others = [], [], []
     for model in models:
@@ -92,6 +96,7 @@ def measure(
         others,
         measure_long_run(steps, step) if steps else None,
         measure_first_calls(step) if cold else (),
+        stages.measure_schemes(models[0], step, budget=budget, min_calls=min_calls) if schemes else (),
     )
 
 

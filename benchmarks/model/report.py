@@ -10,7 +10,7 @@ from benchmarks.common.targets import format_targets
 from benchmarks.common.timing import CallTime
 from benchmarks.model.peers import SMALLER, PeerTime
 from benchmarks.model.processes import FirstCall, LongRun
-from benchmarks.model.stages import DenseTime, StageTime, format_scheme
+from benchmarks.model.stages import DenseTime, SchemeTime, StageTime, format_scheme
 from benchmarks.model.sums import SMALL, SmallCall, SumTime
 from benchmarks.model.targets import check_targets, find_limit, pair_threads
 
@@ -41,6 +41,9 @@ STAGE_HEADER = [
 THREAD_CAPTION = """Two threads take turns with one. If other programs use the second core, two threads
 take as long as one, and their elapsed time is not below their processor time.
 """
+SCHEME_CAPTION = """Rice, raw and qsgd process all tensors in one call. Other codecs are called once per
+tensor, and the rest of the work is done for all tensors together.
+"""
 SUM_CAPTION = """`decode_add` runs once per container. The ratio is to the time of one flat container, times
 their number; the last column is the ratio to as many flat containers. Scheme: `{scheme}`.
 """
@@ -69,6 +72,7 @@ class Measurements:
         peers: torch; empty without it.
         long_run: None if not measured.
         first_calls: empty if not measured.
+        schemes: whole calls with schemes without targets.
     """
 
     dense: Sequence[DenseTime]
@@ -78,6 +82,7 @@ class Measurements:
     peers: Sequence[PeerTime]
     long_run: LongRun | None = None
     first_calls: Sequence[FirstCall] = ()
+    schemes: Sequence[SchemeTime] = ()
 
 
 def format_page(found: Measurements, *, command: str, versions: str, load: float, end: float) -> str:
@@ -99,6 +104,8 @@ def format_page(found: Measurements, *, command: str, versions: str, load: float
         _format_models(found.dense),
         "## Stages, one thread\n",
         _format_stages(found),
+        "## Other schemes, one thread\n",
+        *_format_schemes(found.schemes),
         "## Two threads\n",
         THREAD_CAPTION,
         _format_threads(found.stages),
@@ -158,6 +165,20 @@ def _format_stages(found: Measurements) -> str:
             ]
         )
     return format_markdown(STAGE_HEADER, rows)
+
+
+def _format_schemes(schemes: Sequence[SchemeTime]) -> list[str]:
+    rows = [
+        [
+            f"{s.model}, {_format_code(s.scheme)}",
+            s.stage,
+            *map(_format_time, (s.many, s.flat)),
+            f"{s.many.processor / s.flat.processor:.2f}",
+        ]
+        for s in schemes
+    ]
+    table = format_markdown(["model, scheme", "stage", "model, ms", "flat, ms", "model / flat"], rows)
+    return [SCHEME_CAPTION, table] if rows else ["Not measured.\n"]
 
 
 def _format_threads(stages: Sequence[StageTime]) -> str:

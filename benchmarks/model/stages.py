@@ -14,20 +14,32 @@ from benchmarks.common.timing import CallTime, measure_in_turns, numba_threads
 from benchmarks.model.models import Model, draw_gradient
 
 __all__ = [
+    "OTHER_SCHEMES",
     "RATES",
     "STAGES",
     "THREADS",
     "VALUES",
     "DenseTime",
+    "SchemeTime",
     "StageTime",
     "format_scheme",
     "measure_dense",
+    "measure_schemes",
     "measure_stages",
 ]
 
 RATES = (0.01, 0.001)
 VALUES = ("qsgd(bits=4)", "raw")
 THREADS = (1, 2)
+OTHER_SCHEMES = (
+    "topk(0.01) | rice | raw(bfloat16)",
+    "topk(0.01) | auto-index | error-bounded(0.01)",
+    "topk(0.01) | auto-index | raw",
+    "topk(0.01) | bitmap | raw",
+    "topk(0.01) | delta | raw",
+    "all | raw-index | qsgd(bits=8)",
+)
+"""Schemes whose times have no target; some of their codecs are called per tensor."""
 STAGES = ("encode_many", "decode_add", "decode_many", "Compressor step")
 
 
@@ -76,6 +88,25 @@ class StageTime:
         return self.many.processor / self.flat.processor
 
 
+@dataclass(frozen=True)
+class SchemeTime:
+    """Times of one whole call with a scheme without targets, on one thread.
+
+    Attributes:
+        model: name of the model.
+        scheme: the scheme.
+        stage: one of STAGES.
+        many: the call on the model's tensors.
+        flat: the call on one vector of as many elements.
+    """
+
+    model: str
+    scheme: str
+    stage: str
+    many: CallTime
+    flat: CallTime
+
+
 def format_scheme(rate: float, values: str) -> str:
     """Return the scheme of one density and value codec."""
     return f"topk({rate:g}) | rice | {values}"
@@ -120,6 +151,27 @@ def measure_stages(
             for (stage, count, _, _), many, one in zip(cases, times[::2], times[1::2], strict=True):
                 found.append(StageTime(model.name, model.targeted, rate, values, stage, count, many, one))
     return dense, found
+
+
+def measure_schemes(
+    model: Model, step: Callable[[str], None], *, budget: float, min_calls: int
+) -> list[SchemeTime]:
+    """Measure every stage of a model with other schemes, on one thread; arguments as ``measure_stages``."""
+    tensors, flat = draw_gradient(model.shapes)
+    sums, flat_sum = {name: np.zeros_like(x) for name, x in tensors.items()}, np.zeros_like(flat)
+    found = []
+    for scheme in OTHER_SCHEMES:
+        step(f"{model.name}: {scheme}")
+        pairs = zip(
+            _build_calls(tensors, sums, scheme), _build_calls({"flat": flat}, flat_sum, scheme), strict=True
+        )
+        with numba_threads(1):
+            times = measure_in_turns(
+                [call for pair in pairs for call in pair], budget=budget, min_calls=min_calls
+            )
+        columns = zip(STAGES, times[::2], times[1::2], strict=True)
+        found += [SchemeTime(model.name, scheme, stage, many, one) for stage, many, one in columns]
+    return found
 
 
 def _build_calls(tensors: dict[str, Any], sums: Any, scheme: str) -> list[Callable[[], Any]]:
