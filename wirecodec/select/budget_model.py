@@ -21,8 +21,8 @@ SAMPLE_LINES, MAX_SAMPLE_LINES, LINE = 1024, 8192, 16
 """Least and largest number of cache lines of a sample, and elements of each."""
 ELEMENTS_PER_LINE = 4096
 """Elements of a tensor for which a sample has one line."""
-SECTION_BYTES = 26
-"""Bytes of ``error-bounded`` that do not depend on the values."""
+SECTION_BYTES = 33
+"""Bytes of ``error-bounded`` that do not depend on the values, and of padding."""
 
 
 def step_ratio(density: float) -> float:

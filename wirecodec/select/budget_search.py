@@ -26,15 +26,18 @@ from wirecodec.select.budget_model import Histogram
 
 __all__ = ["search"]
 
-MIN_ROOM = 16
+MIN_ROOM = 12
 """Bytes below which a search ends."""
 MAX_TRIES = 8
 POWER = 0.85
 """Typical power of the count with which the bytes grow."""
-JUMPS = 6
-"""Counts that are tried above the largest one found, up to half as many again."""
-SMALL_BUDGET = 512
-"""Bytes up to which these counts are always tried."""
+JUMPS, SMALL_JUMPS = 3, 2
+"""Counts that are tried above the largest one found, up to half as many again: if that leaves room, and
+always if the budget is small."""
+NARROW = 0.01
+"""Distance of two counts, in counts, below which the step is refined instead: bytes jump between them."""
+SMALL_BUDGET = 128
+"""Bytes of a small budget."""
 MARGIN, DENSE_MARGIN, DENSE = 2.0, 1.5, 0.1
 """Candidates per element of the first count: MARGIN, or DENSE_MARGIN from a density of DENSE on."""
 LARGE_COUNT = 2**17
@@ -54,6 +57,10 @@ class _Band:
 
     aim: float
     least: float
+
+    def aim_of(self, budget: float) -> float:
+        """Return the bytes that are aimed at: at most those in the middle of ``MIN_ROOM``."""
+        return min(self.aim * budget, budget - MIN_ROOM / 2)
 
 
 SMALL_BAND, LARGE_BAND = _Band(0.99, 0.98), _Band(0.98, 0.955)
@@ -75,7 +82,7 @@ def search(x: Array, capacity: int, costs: Costs, what: str) -> Selection:
     model = Histogram.of_sample(x)
     if not model.finite:
         require_finite(x, what)
-    guess = model.find_count(SMALL_BAND.aim * budget)
+    guess = model.find_count(SMALL_BAND.aim_of(budget))
     if guess >= LARGE_COUNT:
         found = _search_large(x, budget, costs, model, guess, what)
         if isinstance(found, Chosen):
@@ -126,7 +133,7 @@ def _fit(
     if trial.has_room and trial.count == trial.most and not candidates.complete:
         return 2 * guess
     if trial.count < trial.most and (trial.has_room or budget <= SMALL_BUDGET):
-        trial.search_beyond()
+        trial.search_beyond(JUMPS if trial.has_room else SMALL_JUMPS)
     if trial.has_room and trial.count and costs.takes_step:
         trial.refine_step()
     return trial.best
@@ -147,7 +154,7 @@ class _Trial:
         self, candidates: Candidates, costs: Costs, model: Histogram, budget: float, band: _Band
     ) -> None:
         self.candidates, self.costs, self.model = candidates, costs, model
-        self.budget, self.band = budget, band
+        self.budget, self.band, self.aim = budget, band, band.aim_of(budget)
         self.most = candidates.nonzero
         self.best, self.spent = candidates.top(0, False), 0
 
@@ -171,13 +178,13 @@ class _Trial:
 
     def correct(self, count: int, spent: int) -> float:
         """Return the count at which to aim: the model's, in proportion to the bytes of a measurement."""
-        ratio = spent / self.model.predict_bytes(count)
-        wanted = self.model.find_count(self.band.aim * self.budget / ratio)
+        ratio = max(spent, 1) / self.model.predict_bytes(count)
+        wanted = self.model.find_count(self.aim / ratio)
         return min(max(wanted, count / 8), count * 4.0)
 
     def predict_count(self, guess: float) -> float:
         """Return the count at which the search aims, from a few measurements; it may exceed ``most``."""
-        aim = self.band.aim * self.budget
+        aim = self.aim
         return self._search(guess, 4, lambda spent: abs(spent - aim) <= 0.02 * aim)
 
     def search_count(self, guess: float) -> None:
@@ -197,22 +204,23 @@ class _Trial:
             else:
                 high = k, spent
             if low[0] and high[1]:
-                ratio = (self.band.aim * self.budget / max(spent, 1)) ** (1 / _power(low, high))
+                ratio = (self.aim / max(spent, 1)) ** (1 / _power(low, high))
                 wanted = k * min(max(ratio, 0.125), 4.0)
             else:
                 wanted = self.correct(k, spent)
-            if is_good(spent) or high[0] - low[0] < 2:
+            narrow = high[0] - low[0] < 2 or (self.costs.takes_step and high[0] - low[0] <= NARROW * low[0])
+            if is_good(spent) or narrow:
                 break
         return wanted
 
-    def search_beyond(self) -> None:
+    def search_beyond(self, jumps: int) -> None:
         """Search larger counts that fit the budget.
 
         An index codec's parameter changes with the count, so more elements may take fewer bytes.
         """
         count, tried = self.count, 0
-        for part in range(JUMPS, 0, -1):
-            k = min(self.most, count + max(part, count * part // (2 * JUMPS)))
+        for part in range(jumps, 0, -1):
+            k = min(self.most, count + max(part, count * part // (2 * jumps)))
             if k != tried and self.measure(k) <= self.budget:
                 break
             tried = k
@@ -234,7 +242,7 @@ class _Trial:
 
     def _missing_octaves(self) -> float:
         """Return by how many octaves to shrink the step; each octave takes a bit per value of the rest."""
-        return max(8 * (self.band.aim * self.budget - self.spent) / self.count, 0.01)
+        return max(8 * (self.aim - self.spent) / self.count, 0.01)
 
 
 def _power(one: tuple[int, int], other: tuple[int, int]) -> float:
