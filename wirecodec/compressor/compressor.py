@@ -55,11 +55,14 @@ class Compressor:
             2^24 elements. Receivers decode tensors, and residuals are per tensor. Host only.
         schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
-            ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
+            ratio of selectors that have one, and scales the factor of adacomp. A budget's ratio is bits / 32;
+            that of ``bytes_per_step`` is the fraction of the raw bytes. At 1, tensors are sent whole.
         bytes_per_step: largest size of a step's container; None for no limit. The bits of all ``budget``
             selectors are scaled by one factor to use it. If ``scheme`` is None, it is ``budget(1) | rice |
             error-bounded`` for all tensors as a group. A hook of DDP that overlaps sends a container of this
             size per bucket; pass ``overlap=False`` to it.
+        weights: {key: factor}; in a group with a budget, squared errors of the tensors that a key matches count
+            so many times. 0.5 sends fewer bits of them, 2 more; 1 for tensors without a key.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
@@ -84,11 +87,12 @@ class Compressor:
         clip: float | None = None,
         scope: Literal["tensor", "group"] = "tensor",
         bytes_per_step: int | None = None,
+        weights: Mapping[Key, float] | None = None,
         seed: int = 0,
         names: bool = True,
         fuse: int = 0,
     ) -> None:
-        self._settings = Settings.of(scheme, feedback, schedule, clip, scope, bytes_per_step)
+        self._settings = Settings.of(scheme, feedback, schedule, clip, scope, bytes_per_step, weights)
         self._seed = as_seed(seed)
         self._names = names
         self._fuse = fuse
@@ -143,6 +147,11 @@ class Compressor:
     def bytes_per_step(self) -> int | None:
         """Largest size of a step's container in bytes, or None."""
         return self._settings.bytes_per_step
+
+    @property
+    def weights(self) -> Mapping[Key, float]:
+        """{key: factor of the squared errors in a group's budget}; 1 for tensors without a key."""
+        return dict(self._settings.weights)
 
     @property
     def signature(self) -> str:
@@ -219,8 +228,9 @@ class Compressor:
         """Collect the settings and the state of all tensors for this step. Raises EncodeError."""
         schemes = self._settings.schemes_at(tensors, state.step)
         header = share_header(tensors, schemes, b"", names=self._names)
-        if self._settings.bytes_per_step is not None:
-            schemes = fit_budgets(schemes, tensors, self._settings.bytes_per_step, header)
+        nbytes = self._settings.bytes_at(tensors, state.step)
+        if nbytes is not None:
+            schemes = fit_budgets(schemes, tensors, nbytes, header)
         rules = self._settings.rules_of(tensors, schemes, state.residuals)
         corrects = self._settings.has_momentum
         momenta = state.momenta if corrects else {}
@@ -241,6 +251,7 @@ class Compressor:
             spares={name: self._spare.residuals.pop(name, None) for name in tensors},
             spare_momenta={name: self._spare.momenta.pop(name, None) for name in tensors if corrects},
             groups=groups,
+            weights=self._settings.weights_of(tensors) if groups else {},
         )
 
     def state_dict(self) -> dict[str, Array]:

@@ -41,16 +41,17 @@ def _group_small(
 ) -> dict[int, list[int]]:
     """Group small tensors that share an entry, as {first key: keys}.
 
-    Members have no transform, one dtype and one scheme. Each has at most ``fuse`` elements, and all together
+    Members have no transform, one dtype and one scheme. If they were encoded as groups, they are of one group.
+    Each has at most ``fuse`` elements, and all together
     have at most one chunk.
     """
-    filling: dict[tuple[Any, Scheme], list[int]] = {}
-    capacity: dict[tuple[Any, Scheme], int] = {}
+    filling: dict[Any, list[int]] = {}
+    capacity: dict[Any, int] = {}
     groups = []
     for key, (name, support) in enumerate(supports.items()):
         if not 0 < support.size <= min(fuse, CHUNK) or support.domain:
             continue
-        kind = (support.dtype, schemes[name])
+        kind = (support.dtype, schemes[name], getattr(support, "shared", None))
         if capacity.get(kind, 0) < support.size:
             filling[kind], capacity[kind] = [], CHUNK
             groups.append(filling[kind])
@@ -110,17 +111,25 @@ def make_entries(
 def concatenate(supports: Sequence[Support]) -> Support:
     """Concatenate small tensors to one; their selector gave all of them one step, or none."""
     starts = np.cumsum([0] + [s.size for s in supports])
-    size = int(starts[-1])
+    size, step, entries = int(starts[-1]), supports[0].step, _find_entries(supports)
     values = np.concatenate([s.values for s in supports])
     if values.size == size:
-        return Support(None, values, size, (size,), step=supports[0].step)
+        return Support(None, values, size, (size,), step=step, entries=entries)
     parts = [
         start + (np.arange(s.size) if s.indices is None else s.indices)
         for start, s in zip(starts[:-1], supports, strict=True)
     ]
     indices = np.concatenate(parts).astype(index_dtype(size))
     source = partial(_gather_concatenated, supports, starts)
-    return Support(indices, values, size, (size,), source, step=supports[0].step)
+    return Support(indices, values, size, (size,), source, step=step, entries=entries)
+
+
+def _find_entries(supports: Sequence[Support]) -> Sequence[Entry] | None:
+    """Return the entries of tensors end to end, if the selector has encoded exactly these together."""
+    shared = supports[0].shared
+    if shared is None or shared.count != len(supports) or any(s.shared is not shared for s in supports):
+        return None
+    return shared.entries
 
 
 def _gather_concatenated(supports: Sequence[Support], starts: Array, where: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,11 +19,12 @@ from wirecodec.errors import EncodeError
 from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.topk import TopK
 from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import index_dtype
 from wirecodec.step import TensorJob
-from wirecodec.support import Support
+from wirecodec.support import SharedEntries, Support
 
-__all__ = ["Member", "SelectedMember", "select_group", "sum_dtype"]
+__all__ = ["Group", "Member", "SelectedMember", "add_group", "select_group", "sum_dtype"]
 
 MIN_ELEMENTS_PER_THREAD = 2**17
 
@@ -72,11 +73,30 @@ def sum_dtype(member: Member) -> np.dtype[Any]:
     return np.result_type(*types)
 
 
-def select_group(members: Sequence[Member]) -> list[SelectedMember]:
-    """Add residuals, and select from all tensors as from one.
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Sums of a group's tensors in one array.
 
-    Args:
-        members: with one scheme, one element type and one type of sums.
+    Attributes:
+        members: the tensors.
+        starts: (m + 1,) i64, the first element of each tensor, and the end.
+        x: (n,) addends + residuals, in the type of the gradients.
+        totals: the tensors' sums, within one array; None if no residual is kept.
+    """
+
+    members: Sequence[Member]
+    starts: Array
+    x: Array
+    totals: list[AccumulatedGradient | None]
+
+    @property
+    def header(self) -> int:
+        """Bytes of the container's header that count for the group."""
+        return sum(member.job.header for member in self.members) + group_bytes(len(self.members))
+
+
+def add_group(members: Sequence[Member]) -> Group:
+    """Add the residuals of tensors with one scheme, one element type and one type of sums.
 
     Raises EncodeError, which names the tensor.
     """
@@ -93,25 +113,33 @@ def select_group(members: Sequence[Member]) -> list[SelectedMember]:
     cuts = list(zip(starts.tolist(), starts[1:].tolist(), strict=False))
     totals = [_add(member, x[a:b]) for member, (a, b) in zip(members, cuts, strict=True)]
     sendable = AccumulatedGradient(ErrorFeedback(), x, None, x, sent_dtype=dtype).sendable()
+    return Group(members, starts, read_only(sendable), totals)
+
+
+def select_group(group: Group, scheme: Scheme) -> list[SelectedMember]:
+    """Select from all tensors of a group as from one.
+
+    Raises EncodeError, which names the tensor.
+    """
+    members, starts, first = group.members, group.starts, group.members[0]
     gradient = None
-    if isinstance(first.job.scheme.select, AdaComp):
+    if isinstance(scheme.select, AdaComp):
         gradient = np.concatenate([member.flat.data for member in members])
-    flat = Flat(read_only(sendable), (x.size,))
     try:
         support, state = choose(
-            flat,
-            first.job.scheme,
+            Flat(group.x, (group.x.size,)),
+            scheme,
             gradient=gradient,
             state=first.job.state,
             seed=first.job.seed,
-            header=sum(member.job.header for member in members) + group_bytes(len(members)),
+            header=group.header,
         )
     except EncodeError as error:
         raise _at_member(error, members, starts) from None
-    finite = isinstance(first.job.scheme.select, TopK)  # it has raised an error otherwise
+    finite = isinstance(scheme.select, TopK)  # it has raised an error otherwise
     return [
         SelectedMember(part, None if i else state, _known(total, finite=finite))
-        for i, (part, total) in enumerate(zip(_split(support, members, starts), totals, strict=True))
+        for i, (part, total) in enumerate(zip(_split(support, members, starts), group.totals, strict=True))
     ]
 
 
@@ -157,15 +185,18 @@ def _add(member: Member, out: Array) -> AccumulatedGradient | None:
 def _split(support: Support, members: Sequence[Member], starts: Array) -> list[Support]:
     """Split what was selected of a group by tensors."""
     indices, parts = support.indices, []
+    if len(members) == 1:
+        return [replace(support, shape=members[0].flat.shape)]
+    shared = None if support.entries is None else SharedEntries(support.entries, len(members))
     edges = starts if indices is None else np.searchsorted(indices, starts)
     for member, start, a, b in zip(members, starts.tolist(), edges, edges[1:], strict=False):
         values, size, shape = support.values[a:b], member.size, member.flat.shape
         if indices is None or b - a == size:
-            parts.append(Support(None, values, size, shape, step=support.step))
+            parts.append(Support(None, values, size, shape, step=support.step, shared=shared))
             continue
         local = (indices[a:b] - indices.dtype.type(start)).astype(index_dtype(size), copy=False)
         source = partial(_gather, support, start)
-        parts.append(Support(local, values, size, shape, source, step=support.step))
+        parts.append(Support(local, values, size, shape, source, step=support.step, shared=shared))
     return parts
 
 

@@ -14,9 +14,6 @@ from wirecodec.validation import as_real, set_fields
 
 __all__ = ["Budget"]
 
-_MAX_BITS = 64
-
-
 @dataclass(frozen=True)
 class Budget:
     """Selector that spends a number of bits per element so that the squared error is small.
@@ -53,12 +50,13 @@ class Budget:
     """
 
     name: ClassVar[str] = "budget"
+    MAX_BITS: ClassVar[int] = 64
     bits: float
 
     def __post_init__(self) -> None:
         set_fields(self, bits=as_real(self.bits, "budget: bits"))
-        if not 0 < self.bits <= _MAX_BITS:
-            raise EncodeError(f"budget: bits is {self.bits!r}; it must be above 0 and at most {_MAX_BITS}")
+        if not 0 < self.bits <= self.MAX_BITS:
+            raise EncodeError(f"budget: bits is {self.bits!r}; it must be above 0 and at most {self.MAX_BITS}")
 
     def max_bytes(self, size: int) -> int:
         """Return the maximum number of bytes of a container with ``size`` elements."""

@@ -92,10 +92,27 @@ class Histogram:
         """Predict the bytes of the ``count`` largest elements."""
         from wirecodec.kernels.cpu.select import budget
 
-        bits = budget.predict_bits(
-            self.counts, self.scale, self.size, float(count), LOW_RATIO, HIGH_RATIO
-        )
+        bits = budget.predict_bits(self.counts, self.scale, self.size, float(count), LOW_RATIO, HIGH_RATIO)
         return float(bits) / 8 + SECTION_BYTES
+
+    def predict_curve(self, thresholds: Array, unit: int) -> tuple[Array, Array, Array]:
+        """Predict for several thresholds, (m,) f64 in units of 2^(exponent of the bin ``unit``).
+
+        Returns bytes, number of elements, and by how much they lower the squared error, each (m,) f64.
+        """
+        from wirecodec.kernels.cpu.select import budget
+
+        found = np.empty((thresholds.size, 3))
+        budget.predict_curve(
+            self.counts, self.scale, self.size, unit, LOW_RATIO, HIGH_RATIO, thresholds, found
+        )
+        return found[:, 0] / 8 + SECTION_BYTES, found[:, 1], found[:, 2]
+
+    @property
+    def top(self) -> int:
+        """Number of the last bin that is not empty, or 0."""
+        used = np.flatnonzero(self.counts)
+        return int(used[-1]) if used.size else 0
 
 
 def _count(x: Array, starts: Array, length: int) -> Array:

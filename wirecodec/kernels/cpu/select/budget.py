@@ -15,7 +15,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
 
-__all__ = ["BINS_PER_OCTAVE", "count_bins", "find_count", "find_smallest_key", "predict_bits"]
+__all__ = ["BINS_PER_OCTAVE", "count_bins", "find_count", "find_smallest_key", "predict_bits", "predict_curve"]
 
 U64 = np.uint64
 BINS_PER_OCTAVE = 8
@@ -62,11 +62,11 @@ def count_bins(bits: Array, starts: Array, length: int, shift: int, counts: Arra
 
 
 @inline_without_refcounts
-def _find_edge(number: int, top: int) -> float:
-    """Return the lower edge of a bin in units of the exponent of bin ``top``."""
+def _find_edge(number: int, unit: int) -> float:
+    """Return the lower edge of a bin in units of 2^(exponent of bin ``unit``)."""
     exponent, part = number // BINS_PER_OCTAVE, number % BINS_PER_OCTAVE
     base = part / BINS_PER_OCTAVE * 2 if exponent == 0 else 1 + part / BINS_PER_OCTAVE
-    return base * math.ldexp(1.0, exponent - top // BINS_PER_OCTAVE)
+    return base * math.ldexp(1.0, exponent - unit // BINS_PER_OCTAVE)
 
 
 @inline_without_refcounts
@@ -120,19 +120,35 @@ def _predict_bits(
 
 
 @inline_without_refcounts
-def _sum_bins(counts: Array, edges: Array, sums: Array) -> int:
-    """Fill the edges of the bins from the largest magnitude down, and the counts above them; return the bins."""
+def _find_top(counts: Array) -> int:
+    """Return the number of the last bin that is not empty, or 0."""
     top = counts.size - 1
     while top > 0 and counts[top] == 0:
         top -= 1
+    return top
+
+
+@inline_without_refcounts
+def _sum_bins(counts: Array, top: int, unit: int, edges: Array, sums: Array) -> int:
+    """Fill the edges of the bins from the largest magnitude down, and the counts above them; return the bins."""
     bins = min(top + 1, MAX_EDGES)
-    edges[0], sums[0] = _find_edge(top + 1, top), 0.0
+    edges[0], sums[0] = _find_edge(top + 1, unit), 0.0
     for i in range(bins):
-        edges[i + 1] = _find_edge(top - i, top)
+        edges[i + 1] = _find_edge(top - i, unit)
         sums[i + 1] = sums[i] + counts[top - i]
     if edges[bins] == 0:
         edges[bins] = edges[bins - 1] / 2
     return bins
+
+
+@inline_without_refcounts
+def _find_threshold(number: float, edges: Array, sums: Array, bins: int) -> float:
+    """Return the magnitude that ``number`` magnitudes reach, interpolated."""
+    i = 0
+    while i < bins - 1 and sums[i + 1] < number:
+        i += 1
+    part = (number - sums[i]) / max(sums[i + 1] - sums[i], 1.0)
+    return edges[i] - min(part, 1.0) * (edges[i] - edges[i + 1])
 
 
 @kernel
@@ -141,14 +157,49 @@ def predict_bits(
 ) -> float:
     """Predict the bits of the ``count`` largest magnitudes; other arguments as for ``find_count``."""
     edges, sums = np.empty(MAX_EDGES + 1), np.empty(MAX_EDGES + 1)
-    bins = _sum_bins(counts, edges, sums)
-    number = count / scale
-    i = 0
-    while i < bins - 1 and sums[i + 1] < number:
-        i += 1
-    part = (number - sums[i]) / max(sums[i + 1] - sums[i], 1.0)
-    threshold = edges[i] - min(part, 1.0) * (edges[i] - edges[i + 1])
+    top = _find_top(counts)
+    bins = _sum_bins(counts, top, top, edges, sums)
+    threshold = _find_threshold(count / scale, edges, sums, bins)
     return _predict_bits(threshold, scale, size, (low_ratio, high_ratio), edges, sums, bins)
+
+
+@kernel
+def predict_curve(
+    counts: Array,
+    scale: float,
+    size: float,
+    unit: int,
+    low_ratio: float,
+    high_ratio: float,
+    thresholds: Array,
+    out: Array,
+) -> None:
+    """Predict bytes and squared error for several thresholds.
+
+    Args:
+        counts, scale, size, low_ratio, high_ratio: as for ``find_count``.
+        unit: number of a bin; magnitudes are in units of 2^(its exponent).
+        thresholds: (m,) f64.
+        out: (m, 3) f64, written: bits, number of elements, and by how much they lower the squared error.
+    """
+    edges, sums = np.empty(MAX_EDGES + 1), np.empty(MAX_EDGES + 1)
+    bins = _sum_bins(counts, _find_top(counts), unit, edges, sums)
+    ratios = low_ratio, high_ratio
+    for j in range(thresholds.size):
+        threshold = thresholds[j]
+        count = _count_from(threshold, edges, sums, bins)
+        energy = 0.0
+        for i in range(bins):
+            n = min(sums[i + 1], count) - sums[i]
+            if n > 0:
+                middle = (edges[i] + max(edges[i + 1], threshold)) / 2
+                energy += n * middle * middle
+            if sums[i + 1] >= count:
+                break
+        step = threshold * min(low_ratio + min(count * scale / size, 1.0), high_ratio)
+        out[j, 0] = _predict_bits(threshold, scale, size, ratios, edges, sums, bins)
+        out[j, 1] = count * scale
+        out[j, 2] = scale * (energy - count * step * step / 12)
 
 
 @kernel
@@ -169,7 +220,8 @@ def find_count(
         The number; that of all magnitudes above 0 if their prediction is within the budget.
     """
     edges, sums = np.empty(MAX_EDGES + 1), np.empty(MAX_EDGES + 1)
-    bins = _sum_bins(counts, edges, sums)
+    top = _find_top(counts)
+    bins = _sum_bins(counts, top, top, edges, sums)
     ratios = low_ratio, high_ratio
     low, high = 0, bins  # bins that fit, and that do not
     if _predict_bits(edges[bins], scale, size, ratios, edges, sums, bins) <= budget:
