@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,10 @@ ELEMENTS_PER_LINE = 4096
 """Elements of a tensor for which a sample has one line."""
 SECTION_BYTES = 33
 """Bytes of ``error-bounded`` that do not depend on the values, and of padding."""
+
+
+FINENESS, MIN_GAIN = (0.7, 0.5, 0.35), 0.995
+"""Factors of the step that are tried in turn while they lower the predicted error, and by how much."""
 
 
 def step_ratio(density: float) -> float:
@@ -51,11 +55,13 @@ class Histogram:
         counts: (bins,) i64 magnitudes above 0; a bin is an exponent and three bits of the mantissa.
         scale: elements of the tensor per element that was counted.
         size: elements of the tensor.
+        fineness: factor of the quantizer's step, of ``FINENESS``.
     """
 
     counts: Array
     scale: float
     size: float
+    fineness: float = 1.0
 
     @classmethod
     def of_sample(cls, x: Array) -> Histogram:
@@ -67,9 +73,9 @@ class Histogram:
         return cls(_count(x, starts, length), x.size / (length * starts.size), x.size)
 
     @classmethod
-    def of_largest(cls, values: Array, size: int) -> Histogram:
+    def of_largest(cls, values: Array, size: int, fineness: float = 1.0) -> Histogram:
         """Count the largest elements of a tensor of ``size``."""
-        return cls(_count(values, np.zeros(1, np.int64), values.size), 1.0, size)
+        return cls(_count(values, np.zeros(1, np.int64), values.size), 1.0, size, fineness)
 
     @property
     def finite(self) -> bool:
@@ -78,21 +84,41 @@ class Histogram:
 
     def scaled(self, fraction: float) -> Histogram:
         """Return the histogram of a fraction of the tensor."""
-        return Histogram(self.counts, self.scale * fraction, self.size * fraction)
+        return replace(self, scale=self.scale * fraction, size=self.size * fraction)
+
+    def refine(self, nbytes: float) -> Histogram:
+        """Choose the fineness that has the least squared error for a number of bytes."""
+        best, least = self, self._search(nbytes)[1]
+        for fineness in FINENESS:
+            finer = replace(self, fineness=fineness)
+            error = finer._search(nbytes)[1]
+            if error > MIN_GAIN * least:
+                break
+            best, least = finer, error
+        return best
 
     def find_count(self, nbytes: float) -> float:
         """Return how many elements are predicted to take a number of bytes, at least one half."""
+        return max(self._search(nbytes)[0], 0.5)
+
+    def _search(self, nbytes: float) -> tuple[float, float]:
+        """Return the number of elements for a number of bytes, and their squared error."""
         from wirecodec.kernels.cpu.select import budget
 
         bits = 8 * (nbytes - SECTION_BYTES)
-        found = budget.find_count(self.counts, self.scale, self.size, bits, LOW_RATIO, HIGH_RATIO)
-        return max(float(found), 0.5)
+        count, error = budget.find_count(self.counts, self.scale, self.size, bits, *self._ratios)
+        return float(count), float(error)
+
+    @property
+    def _ratios(self) -> tuple[float, float]:
+        """Least and largest Δ/T."""
+        return self.fineness * LOW_RATIO, self.fineness * HIGH_RATIO
 
     def predict_bytes(self, count: float) -> float:
         """Predict the bytes of the ``count`` largest elements."""
         from wirecodec.kernels.cpu.select import budget
 
-        bits = budget.predict_bits(self.counts, self.scale, self.size, float(count), LOW_RATIO, HIGH_RATIO)
+        bits = budget.predict_bits(self.counts, self.scale, self.size, float(count), *self._ratios)
         return float(bits) / 8 + SECTION_BYTES
 
     def predict_curve(self, thresholds: Array, unit: int) -> tuple[Array, Array, Array]:
@@ -103,9 +129,7 @@ class Histogram:
         from wirecodec.kernels.cpu.select import budget
 
         found = np.empty((thresholds.size, 3))
-        budget.predict_curve(
-            self.counts, self.scale, self.size, unit, LOW_RATIO, HIGH_RATIO, thresholds, found
-        )
+        budget.predict_curve(self.counts, self.scale, self.size, unit, *self._ratios, thresholds, found)
         return found[:, 0] / 8 + SECTION_BYTES, found[:, 1], found[:, 2]
 
     @property

@@ -82,6 +82,8 @@ def search(x: Array, capacity: int, costs: Costs, what: str) -> Selection:
     model = Histogram.of_sample(x)
     if not model.finite:
         require_finite(x, what)
+    if costs.takes_step:
+        model = model.refine(SMALL_BAND.aim_of(budget))
     guess = model.find_count(SMALL_BAND.aim_of(budget))
     if guess >= LARGE_COUNT:
         found = _search_large(x, budget, costs, model, guess, what)
@@ -92,7 +94,7 @@ def search(x: Array, capacity: int, costs: Costs, what: str) -> Selection:
         margin = MARGIN if guess < DENSE * x.size else DENSE_MARGIN
         candidates = collect(x, min(x.size, int(guess * margin) + 256), what)
         if candidates.values.size <= MAX_COUNTED_CANDIDATES and candidates.indices is not None:
-            model = Histogram.of_largest(candidates.values, x.size)
+            model = Histogram.of_largest(candidates.values, x.size, model.fineness)
         found = _fit(candidates, budget, costs, model, guess)
         if isinstance(found, Chosen):
             return found.selection()
@@ -170,7 +172,7 @@ class _Trial:
 
     def measure(self, count: int, shrink: float = 1.0) -> int:
         """Measure the ``count`` largest elements; keep them if they fit the budget."""
-        chosen = self.candidates.top(count, self.costs.takes_step, shrink)
+        chosen = self.candidates.top(count, self.costs.takes_step, shrink * self.model.fineness)
         spent = self.costs.measure(chosen.indices, chosen.values, chosen.size, chosen.step)
         if spent <= self.budget:
             self.best, self.spent = chosen, spent

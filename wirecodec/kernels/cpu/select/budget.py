@@ -151,6 +151,34 @@ def _find_threshold(number: float, edges: Array, sums: Array, bins: int) -> floa
     return edges[i] - min(part, 1.0) * (edges[i] - edges[i + 1])
 
 
+@inline_without_refcounts
+def _measure_gain(
+    threshold: float, scale: float, size: float, ratios: tuple[float, float], edges: Array, sums: Array, bins: int
+) -> float:
+    """Predict by how much the magnitudes from ``threshold`` on lower the squared error.
+
+    Each is replaced by a number at the mean place in its cell.
+    """
+    count = _count_from(threshold, edges, sums, bins)
+    step = threshold * min(ratios[0] + min(count * scale / size, 1.0), ratios[1])
+    energy = fractions = squares = 0.0
+    for i in range(bins):
+        n = min(sums[i + 1], count) - sums[i]
+        if n > 0:
+            begin = max(edges[i + 1], threshold)
+            middle, width = (edges[i] + begin) / 2, edges[i] - begin
+            energy += n * middle * middle
+            place = (middle - threshold) / step if step > 0 else 0.0
+            place = 0.5 if width >= step else place - math.floor(place)
+            part = min(width / step, 1.0) if step > 0 else 0.0
+            fractions += n * place
+            squares += n * (place * place + part * part / 12)
+        if sums[i + 1] >= count:
+            break
+    variance = squares - fractions * fractions / max(count, 1e-300)  # of the place in a cell, in cells
+    return scale * (energy - variance * step * step)
+
+
 @kernel
 def predict_bits(
     counts: Array, scale: float, size: float, count: float, low_ratio: float, high_ratio: float
@@ -187,25 +215,15 @@ def predict_curve(
     ratios = low_ratio, high_ratio
     for j in range(thresholds.size):
         threshold = thresholds[j]
-        count = _count_from(threshold, edges, sums, bins)
-        energy = 0.0
-        for i in range(bins):
-            n = min(sums[i + 1], count) - sums[i]
-            if n > 0:
-                middle = (edges[i] + max(edges[i + 1], threshold)) / 2
-                energy += n * middle * middle
-            if sums[i + 1] >= count:
-                break
-        step = threshold * min(low_ratio + min(count * scale / size, 1.0), high_ratio)
         out[j, 0] = _predict_bits(threshold, scale, size, ratios, edges, sums, bins)
-        out[j, 1] = count * scale
-        out[j, 2] = scale * (energy - count * step * step / 12)
+        out[j, 1] = _count_from(threshold, edges, sums, bins) * scale
+        out[j, 2] = _measure_gain(threshold, scale, size, ratios, edges, sums, bins)
 
 
 @kernel
 def find_count(
     counts: Array, scale: float, size: float, budget: float, low_ratio: float, high_ratio: float
-) -> float:
+) -> tuple[float, float]:
     """Return how many elements, from the largest on, have the predicted bits of a budget.
 
     Args:
@@ -217,7 +235,8 @@ def find_count(
         high_ratio: the largest Δ/T.
 
     Returns:
-        The number; that of all magnitudes above 0 if their prediction is within the budget.
+        The number; that of all magnitudes above 0 if their prediction is within the budget. Then the predicted
+        squared error, in squared magnitudes of the tensor's largest exponent.
     """
     edges, sums = np.empty(MAX_EDGES + 1), np.empty(MAX_EDGES + 1)
     top = _find_top(counts)
@@ -225,7 +244,7 @@ def find_count(
     ratios = low_ratio, high_ratio
     low, high = 0, bins  # bins that fit, and that do not
     if _predict_bits(edges[bins], scale, size, ratios, edges, sums, bins) <= budget:
-        return sums[bins] * scale
+        return sums[bins] * scale, 0.0
     while high - low > 1:
         middle = (low + high) >> 1
         if _predict_bits(edges[middle], scale, size, ratios, edges, sums, bins) <= budget:
@@ -239,7 +258,9 @@ def find_count(
             fits = threshold
         else:
             exceeds = threshold
-    return _count_from(fits, edges, sums, bins) * scale
+    total = _measure_gain(edges[bins], scale, size, (0.0, 0.0), edges, sums, bins)
+    error = total - _measure_gain(fits, scale, size, ratios, edges, sums, bins)
+    return _count_from(fits, edges, sums, bins) * scale, error
 
 
 @kernel
