@@ -112,7 +112,8 @@ def _floor(bits: float) -> float:
     if bits < 1e-3:
         return 0.0
     places = 1 - math.floor(math.log10(bits))
-    return round(math.floor(bits * 10**places + 1e-9) / 10**places, max(places, 0))
+    unit = 10.0**places
+    return round(math.floor(bits * unit + 1e-9) / unit, max(places, 0))
 
 
 def format_budget(advice: BudgetAdvice) -> list[str]:

@@ -41,9 +41,8 @@ def _group_small(
 ) -> dict[int, list[int]]:
     """Group small tensors that share an entry, as {first key: keys}.
 
-    Members have no transform, one dtype and one scheme. If they were encoded as groups, they are of one group.
-    Each has at most ``fuse`` elements, and all together
-    have at most one chunk.
+    Members have no transform, one dtype and one scheme. If they were encoded as groups, they are of one.
+    Each has at most ``fuse`` elements, and all together have at most one chunk.
     """
     filling: dict[Any, list[int]] = {}
     capacity: dict[Any, int] = {}

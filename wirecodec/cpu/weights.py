@@ -16,8 +16,8 @@ from wirecodec.cpu.costs import CodecCosts
 from wirecodec.cpu.group import Group
 from wirecodec.errors import EncodeError
 from wirecodec.select.budget import Budget
-from wirecodec.select.budget_candidates import collect
 from wirecodec.select.budget_model import Histogram
+from wirecodec.select.budget_source import HostSource
 from wirecodec.settings.scheme import Scheme
 
 __all__ = ["split_budget"]
@@ -52,7 +52,7 @@ def split_budget(groups: Sequence[Group], weights: Sequence[float], scheme: Sche
             f"{selector.name}: the group may take {capacity} bytes, and the container's header takes"
             f" {capacity - left}; raise bits"
         )
-    models = [Histogram.of_sample(group.x) for group in groups]
+    models = [HostSource(group.x, selector.name).sample() for group in groups]
     unit = max(model.top for model in models)
     curves = [
         _Curve(*model.predict_curve(_THRESHOLDS, unit), weight)
@@ -126,7 +126,7 @@ def _measure(group: Group, costs: CodecCosts, model: Histogram, count: float) ->
     wanted = min(round(count), group.x.size)
     if wanted < 1:
         return 1.0
-    candidates = collect(group.x, wanted, costs.scheme.select.name)
+    candidates = HostSource(group.x, costs.scheme.select.name).collect(wanted)
     if not candidates.nonzero:
         return 1.0
     chosen = candidates.top(candidates.nonzero, costs.takes_step)

@@ -8,11 +8,14 @@ from typing import Any, ClassVar
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Costs, Selection
+from wirecodec.select.budget_candidates import Source
 from wirecodec.select.budget_model import ModelCosts
 from wirecodec.select.budget_search import search
+from wirecodec.select.budget_source import HostSource
 from wirecodec.validation import as_real, set_fields
 
 __all__ = ["Budget"]
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -56,7 +59,9 @@ class Budget:
     def __post_init__(self) -> None:
         set_fields(self, bits=as_real(self.bits, "budget: bits"))
         if not 0 < self.bits <= self.MAX_BITS:
-            raise EncodeError(f"budget: bits is {self.bits!r}; it must be above 0 and at most {self.MAX_BITS}")
+            raise EncodeError(
+                f"budget: bits is {self.bits!r}; it must be above 0 and at most {self.MAX_BITS}"
+            )
 
     def max_bytes(self, size: int) -> int:
         """Return the maximum number of bytes of a container with ``size`` elements."""
@@ -83,10 +88,14 @@ class Budget:
         """Select elements; bytes are measured by ``costs``. Raises EncodeError as ``select`` does."""
         if x.size == 0:
             return Selection(None)
+        return self.select_from(HostSource(x, self.name), costs)
+
+    def select_from(self, x: Source, costs: Costs) -> Selection:
+        """Select elements of a tensor on the host or on a GPU, as ``select_within``."""
         capacity = self.max_bytes(x.size)
         if capacity < costs.overhead:
             raise EncodeError(
                 f"{self.name}: {x.size} elements may take {capacity} bytes, and the container's header takes "
                 f"{costs.overhead}; raise bits, or send small tensors with another scheme or as a group"
             )
-        return search(x, capacity, costs, self.name)
+        return search(x, capacity, costs)

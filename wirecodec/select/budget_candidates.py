@@ -3,26 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from wirecodec.arrays import Array, bits_of, read_only
-from wirecodec.select.base import Selection, all_finite, require_finite
-from wirecodec.select.budget_model import spread_starts, step_ratio
-from wirecodec.select.topk_exact import map_array_parts, select_top_k
+from wirecodec.select.base import Selection
+from wirecodec.select.budget_model import Histogram, spread_starts, step_ratio
+from wirecodec.select.topk_exact import select_top_k
 from wirecodec.sparse import index_dtype
 
-__all__ = ["Candidates", "Chosen", "collect", "collect_from", "cut_segments"]
+__all__ = ["Candidates", "Chosen", "Source", "cut_segments"]
 
 VALUES_PER_SEGMENT = 256
 """Selected elements of a segment."""
 MIN_SEGMENT_VALUES, MAX_SEGMENT_VALUES, SEGMENT_DIVISOR = 2**15, 2**17, 64
 """Selected elements of all segments: a part of those of the tensor, within limits."""
-EXCESS = 1.06
-"""Memory of a sweep, in elements that are expected."""
 MIN_STEP = 2.0**-96
 """Smallest step that is not 0; ``error-bounded`` allows 2^-100."""
+
+
+class Source(Protocol):
+    """Protocol of a tensor's elements, on the host or on a GPU. All results are on the host."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        ...
+
+    def sample(self) -> Histogram:
+        """Count elements from spread cache lines, or all if they are few."""
+        ...
+
+    def read_runs(self, starts: Array, length: int) -> Array:
+        """Return the elements of runs that begin at (m,) i64 ``starts``, end to end."""
+        ...
+
+    def collect(self, count: int) -> Candidates:
+        """Collect the ``count`` largest elements; all if count is the size. The first of ties go first."""
+        ...
+
+    def collect_from(self, least: int, expected: float) -> Candidates | None:
+        """Collect all elements whose key is ``least`` or more; None if they are many more than expected."""
+        ...
+
+    def require_finite(self) -> None:
+        """Raise EncodeError at the first NaN or Inf."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,53 +115,10 @@ def _smallest(bits: Array) -> int:
     return int(budget.find_smallest_key(read_only(bits)))
 
 
-def collect(x: Array, count: int, what: str) -> Candidates:
-    """Collect the ``count`` largest elements. Raises EncodeError at the first NaN or Inf."""
-    if count >= x.size:
-        require_finite(x, what)
-        return Candidates(x.size, None, x)
-    indices, words = select_top_k(bits_of(x), count)
-    values = words.view(x.dtype)
-    if not all_finite(values):
-        require_finite(x, what)
-    return Candidates(x.size, indices, values)
-
-
-def collect_from(x: Array, least: int, expected: float, what: str) -> Candidates | None:
-    """Collect all elements whose key is ``least`` or more; None if they are many more than expected.
-
-    Raises EncodeError at the first NaN or Inf.
-    """
-    from wirecodec.kernels.cpu.select import topk
-
-    bits = read_only(bits_of(x))
-
-    def sweep(start: int, stop: int) -> tuple[int, int, Array, Array]:
-        capacity = min(int(EXCESS * expected / x.size * (stop - start)), stop - start) + topk.SWEEP_SLACK
-        found, words = np.empty(capacity, np.int32), np.empty(capacity, bits.dtype)
-        return start, topk.sweep(bits[start:stop], least, found, words), found, words
-
-    parts = map_array_parts(x.size, sweep)
-    if any(n < 0 for _, n, _, _ in parts):
-        return None
-    dtype = index_dtype(x.size)
-    if len(parts) == 1:
-        ((_, n, indices, words),) = parts
-        indices, words = indices[:n], words[:n]
-    else:
-        indices = np.concatenate([found[:n].astype(dtype) + dtype.type(start) for start, n, found, _ in parts])
-        words = np.concatenate([words[:n] for _, n, _, words in parts])
-    values = words.view(x.dtype)
-    if not all_finite(values):
-        require_finite(x, what)
-    return Candidates(x.size, indices, values)
-
-
-def cut_segments(x: Array, count: float) -> Candidates:
-    """Return segments of ``x`` as a tensor of its own, with a part of the ``count`` largest elements."""
+def cut_segments(source: Source, count: float) -> Candidates:
+    """Return segments of a tensor as a tensor of its own, with a part of the ``count`` largest elements."""
     wanted = min(max(count / SEGMENT_DIVISOR, MIN_SEGMENT_VALUES), MAX_SEGMENT_VALUES)
     number = int(wanted) // VALUES_PER_SEGMENT
-    length = max(1, min(int(VALUES_PER_SEGMENT * x.size / count), x.size // number))
-    windows = as_strided(bits_of(x), (x.size - length + 1, length), (x.itemsize, x.itemsize), writeable=False)
-    words = windows[spread_starts(x.size, length, number)].reshape(-1)
-    return Candidates(words.size, None, read_only(words.view(x.dtype)))
+    length = max(1, min(int(VALUES_PER_SEGMENT * source.size / count), source.size // number))
+    values = source.read_runs(spread_starts(source.size, length, number), length)
+    return Candidates(values.size, None, values)

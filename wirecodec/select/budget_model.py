@@ -10,7 +10,7 @@ import numpy as np
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select.base import INFINITY_BITS
 
-__all__ = ["Histogram", "ModelCosts", "spread_starts", "step_ratio"]
+__all__ = ["Histogram", "ModelCosts", "sample_starts", "spread_starts", "step_ratio"]
 
 MANTISSA_BITS = 3
 BINS_PER_OCTAVE = 1 << MANTISSA_BITS
@@ -47,6 +47,14 @@ def spread_starts(size: int, length: int, count: int) -> Array:
     return starts
 
 
+def sample_starts(size: int) -> tuple[Array, int]:
+    """Return the first elements of a sample's cache lines, and their length; few elements are one run."""
+    if size <= 2 * SAMPLE_LINES * LINE:
+        return np.zeros(1, np.int64), size
+    lines = min(max(size // ELEMENTS_PER_LINE, SAMPLE_LINES), MAX_SAMPLE_LINES)
+    return spread_starts(size // LINE, 1, lines) * LINE, LINE
+
+
 @dataclass(frozen=True, eq=False)
 class Histogram:
     """Histogram of magnitudes, with the prediction of the bytes of the largest ones.
@@ -64,18 +72,16 @@ class Histogram:
     fineness: float = 1.0
 
     @classmethod
-    def of_sample(cls, x: Array) -> Histogram:
-        """Count elements of ``x`` from spread cache lines, or all if they are few."""
-        length, starts = x.size, np.zeros(1, np.int64)
-        if x.size > 2 * SAMPLE_LINES * LINE:
-            lines = min(max(x.size // ELEMENTS_PER_LINE, SAMPLE_LINES), MAX_SAMPLE_LINES)
-            length, starts = LINE, spread_starts(x.size // LINE, 1, lines) * LINE
-        return cls(_count(x, starts, length), x.size / (length * starts.size), x.size)
+    def of_runs(cls, x: Array, starts: Array, length: int, size: int) -> Histogram:
+        """Count the elements of runs of ``x``, a sample of a tensor of ``size``."""
+        return cls(_count(x, starts, length), size / (length * starts.size), size)
 
     @classmethod
     def of_largest(cls, values: Array, size: int, fineness: float = 1.0) -> Histogram:
         """Count the largest elements of a tensor of ``size``."""
-        return cls(_count(values, np.zeros(1, np.int64), values.size), 1.0, size, fineness)
+        return replace(
+            cls.of_runs(values, np.zeros(1, np.int64), values.size, values.size), size=size, fineness=fineness
+        )
 
     @property
     def finite(self) -> bool:

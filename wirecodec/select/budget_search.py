@@ -13,15 +13,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from wirecodec.arrays import Array
-from wirecodec.select.base import Costs, Selection, require_finite
-from wirecodec.select.budget_candidates import (
-    Candidates,
-    Chosen,
-    collect,
-    collect_from,
-    cut_segments,
-)
+from wirecodec.select.base import Costs, Selection
+from wirecodec.select.budget_candidates import Candidates, Chosen, Source, cut_segments
 from wirecodec.select.budget_model import Histogram
 
 __all__ = ["search"]
@@ -67,34 +60,33 @@ SMALL_BAND, LARGE_BAND = _Band(0.99, 0.98), _Band(0.98, 0.955)
 """Bands of tensors of few selected elements, and of those for which a second measurement takes long."""
 
 
-def search(x: Array, capacity: int, costs: Costs, what: str) -> Selection:
-    """Select elements of ``x`` whose container takes at most ``capacity`` bytes, and nearly as many.
+def search(source: Source, capacity: int, costs: Costs) -> Selection:
+    """Select elements of a tensor whose container takes at most ``capacity`` bytes, and nearly as many.
 
     Args:
-        x: (n,) any element type, n > 0.
+        source: the elements.
         capacity: bytes.
         costs: measures the bytes of a selection.
-        what: the selector's name, for messages.
 
     Raises EncodeError at the first NaN or Inf.
     """
     budget = capacity - costs.overhead
-    model = Histogram.of_sample(x)
+    model = source.sample()
     if not model.finite:
-        require_finite(x, what)
+        source.require_finite()
     if costs.takes_step:
         model = model.refine(SMALL_BAND.aim_of(budget))
     guess = model.find_count(SMALL_BAND.aim_of(budget))
     if guess >= LARGE_COUNT:
-        found = _search_large(x, budget, costs, model, guess, what)
+        found = _search_large(source, budget, costs, model, guess)
         if isinstance(found, Chosen):
             return found.selection()
         guess = found
     while True:
-        margin = MARGIN if guess < DENSE * x.size else DENSE_MARGIN
-        candidates = collect(x, min(x.size, int(guess * margin) + 256), what)
+        margin = MARGIN if guess < DENSE * source.size else DENSE_MARGIN
+        candidates = source.collect(min(source.size, int(guess * margin) + 256))
         if candidates.values.size <= MAX_COUNTED_CANDIDATES and candidates.indices is not None:
-            model = Histogram.of_largest(candidates.values, x.size, model.fineness)
+            model = Histogram.of_largest(candidates.values, source.size, model.fineness)
         found = _fit(candidates, budget, costs, model, guess)
         if isinstance(found, Chosen):
             return found.selection()
@@ -102,17 +94,17 @@ def search(x: Array, capacity: int, costs: Costs, what: str) -> Selection:
 
 
 def _search_large(
-    x: Array, budget: float, costs: Costs, model: Histogram, guess: float, what: str
+    source: Source, budget: float, costs: Costs, model: Histogram, guess: float
 ) -> Chosen | float:
     """Search a threshold in segments, and measure what reaches it; return a better guess if that fails."""
-    part = cut_segments(x, guess)
-    fraction = part.size / x.size
+    part = cut_segments(source, guess)
+    fraction = part.size / source.size
     trial = _Trial(part, costs, model.scaled(fraction), budget * fraction, LARGE_BAND)
     count = trial.predict_count(guess * fraction)
     for _ in range(2):
         if not 1 <= count < part.nonzero:
             break
-        candidates = collect_from(x, part.find_key(round(count)), count / fraction, what)
+        candidates = source.collect_from(part.find_key(round(count)), count / fraction)
         if candidates is None:
             break
         trial = _Trial(candidates, costs, model, budget, LARGE_BAND)

@@ -35,7 +35,8 @@ def check_schedule(schedule: Any, schemes: Iterable[Scheme]) -> Schedule | None:
     ):
         raise EncodeError(
             f"schedule is {schedule_text(schedule)}, and no scheme has a ratio that it could change:"
-            f" {', '.join(map(str, schemes))}; use a selector with a ratio, as in topk(0.01), a budget, or no schedule"
+            f" {', '.join(map(str, schemes))}; use a selector with a ratio, as in topk(0.01), a budget, or no"
+            " schedule"
         )
     found: Schedule = schedule
     return found
@@ -72,8 +73,8 @@ def own_ratio(scheme: Scheme) -> float | None:
 def scheme_at(scheme: Scheme, schedule: Schedule | None, step: int) -> Scheme:
     """Return a scheme at a step, with the schedule's ratio; at ratio 1, the tensor is sent whole, losslessly.
 
-    adacomp has no ratio. Its factor is multiplied by (the schedule's ratio · bin), and is at least 1. The bits
-    of budget become 32 times the ratio.
+    adacomp has no ratio. Its factor is multiplied by (the schedule's ratio · bin), and is at least 1. The
+    bits of budget become 32 times the ratio.
 
     Raises EncodeError if the schedule's ratio is out of range.
     """

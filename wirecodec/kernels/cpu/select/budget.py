@@ -15,7 +15,14 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
 
-__all__ = ["BINS_PER_OCTAVE", "count_bins", "find_count", "find_smallest_key", "predict_bits", "predict_curve"]
+__all__ = [
+    "BINS_PER_OCTAVE",
+    "count_bins",
+    "find_count",
+    "find_smallest_key",
+    "predict_bits",
+    "predict_curve",
+]
 
 U64 = np.uint64
 BINS_PER_OCTAVE = 8
@@ -88,7 +95,13 @@ def _count_from(a: float, edges: Array, sums: Array, bins: int) -> float:
 
 @inline_without_refcounts
 def _predict_bits(
-    threshold: float, scale: float, size: float, ratios: tuple[float, float], edges: Array, sums: Array, bins: int
+    threshold: float,
+    scale: float,
+    size: float,
+    ratios: tuple[float, float],
+    edges: Array,
+    sums: Array,
+    bins: int,
 ) -> float:
     """Predict the bits of all magnitudes from ``threshold`` on."""
     count = _count_from(threshold, edges, sums, bins)
@@ -130,7 +143,7 @@ def _find_top(counts: Array) -> int:
 
 @inline_without_refcounts
 def _sum_bins(counts: Array, top: int, unit: int, edges: Array, sums: Array) -> int:
-    """Fill the edges of the bins from the largest magnitude down, and the counts above them; return the bins."""
+    """Fill the bins' edges from the largest magnitude down, and the counts above them; return the bins."""
     bins = min(top + 1, MAX_EDGES)
     edges[0], sums[0] = _find_edge(top + 1, unit), 0.0
     for i in range(bins):
@@ -153,7 +166,13 @@ def _find_threshold(number: float, edges: Array, sums: Array, bins: int) -> floa
 
 @inline_without_refcounts
 def _measure_gain(
-    threshold: float, scale: float, size: float, ratios: tuple[float, float], edges: Array, sums: Array, bins: int
+    threshold: float,
+    scale: float,
+    size: float,
+    ratios: tuple[float, float],
+    edges: Array,
+    sums: Array,
+    bins: int,
 ) -> float:
     """Predict by how much the magnitudes from ``threshold`` on lower the squared error.
 
@@ -235,8 +254,8 @@ def find_count(
         high_ratio: the largest Δ/T.
 
     Returns:
-        The number; that of all magnitudes above 0 if their prediction is within the budget. Then the predicted
-        squared error, in squared magnitudes of the tensor's largest exponent.
+        The number; that of all magnitudes above 0 if their prediction is within the budget. Second, the
+        predicted squared error, in squared magnitudes of the tensor's largest exponent.
     """
     edges, sums = np.empty(MAX_EDGES + 1), np.empty(MAX_EDGES + 1)
     top = _find_top(counts)
