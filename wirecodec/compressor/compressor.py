@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, any_on_gpu, on_gpu
+from wirecodec.arrays import Array, Bytes, any_on_gpu
 from wirecodec.compressor.budgets import fit_budgets
 from wirecodec.compressor.prepared import Prepared
 from wirecodec.compressor.saved_state import read_state
 from wirecodec.compressor.settings import Settings
-from wirecodec.compressor.state import SpareMemory, State
+from wirecodec.compressor.state import SpareMemory, State, all_to_host, to_host
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.costs import share_header
@@ -246,8 +246,8 @@ class Compressor:
             return dataclasses.replace(jobs, lasts=lasts)
         return dataclasses.replace(
             jobs,
-            residuals=_all_to_host(state.residuals),
-            momenta=_all_to_host(momenta),
+            residuals=all_to_host(state.residuals),
+            momenta=all_to_host(momenta),
             spares={name: self._spare.residuals.pop(name, None) for name in tensors},
             spare_momenta={name: self._spare.momenta.pop(name, None) for name in tensors if corrects},
             groups=groups,
@@ -264,8 +264,8 @@ class Compressor:
             "seed": np.array(self._seed, np.uint64),
             "schedule": np.frombuffer(schedule_string(self.schedule).encode(), np.uint8).copy(),
         }
-        state |= {f"residual/{name}": np.array(_to_host(x)) for name, x in self._state.residuals.items()}
-        state |= {f"momentum/{name}": np.array(_to_host(x)) for name, x in self._state.momenta.items()}
+        state |= {f"residual/{name}": np.array(to_host(x)) for name, x in self._state.residuals.items()}
+        state |= {f"momentum/{name}": np.array(to_host(x)) for name, x in self._state.momenta.items()}
         state |= {f"selector/{name}": np.array(x) for name, x in self._state.selectors.items()}
         return state
 
@@ -292,17 +292,3 @@ def _step_on_gpu(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     from wirecodec.gpu import entry
 
     return entry.step(tensors, wanted)
-
-
-def _all_to_host(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return arrays by name on the host."""
-    return {name: _to_host(x) for name, x in arrays.items()} if any_on_gpu(arrays.values()) else arrays
-
-
-def _to_host(x: Any) -> Any:
-    """Return an array on the host, copied if it is on a GPU; None for None."""
-    if x is None or not on_gpu(x):
-        return x
-    from wirecodec.gpu import entry
-
-    return entry.copy_to_host(x)
