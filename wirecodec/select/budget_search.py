@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from wirecodec.kernels.layout import RICE_BLOCK
 from wirecodec.select.base import Costs, Selection
 from wirecodec.select.budget_candidates import Candidates, Chosen, Source, cut_segments
 from wirecodec.select.budget_model import Histogram
@@ -24,13 +25,13 @@ MIN_ROOM = 12
 MAX_TRIES = 8
 POWER = 0.85
 """Typical power of the count with which the bytes grow."""
-JUMPS, SMALL_JUMPS = 3, 2
-"""Counts that are tried above the largest one found, up to half as many again: if that leaves room, and
-always if the budget is small."""
+JUMPS = 3
+"""Counts that are tried above the largest one found if that leaves room, up to half as many again."""
+NEXT_BLOCK, FAR, MANY = 32, 1.4, 1024
+"""Indices in a further block of an index codec that is tried, the largest count for that, in counts, and the
+elements from which on a block matters little."""
 NARROW = 0.01
 """Distance of two counts, in counts, below which the step is refined instead: bytes jump between them."""
-SMALL_BUDGET = 128
-"""Bytes of a small budget."""
 MARGIN, DENSE_MARGIN, DENSE = 2.0, 1.5, 0.1
 """Candidates per element of the first count: MARGIN, or DENSE_MARGIN from a density of DENSE on."""
 LARGE_COUNT = 2**17
@@ -126,8 +127,8 @@ def _fit(
     trial.search_count(guess)
     if trial.has_room and trial.count == trial.most and not candidates.complete:
         return 2 * guess
-    if trial.count < trial.most and (trial.has_room or budget <= SMALL_BUDGET):
-        trial.search_beyond(JUMPS if trial.has_room else SMALL_JUMPS)
+    if trial.count < trial.most:
+        trial.search_beyond()
     if trial.has_room and trial.count and costs.takes_step:
         trial.refine_step()
     return trial.best
@@ -207,14 +208,18 @@ class _Trial:
                 break
         return wanted
 
-    def search_beyond(self, jumps: int) -> None:
+    def search_beyond(self) -> None:
         """Search larger counts that fit the budget.
 
-        An index codec's parameter changes with the count, so more elements may take fewer bytes.
+        An index codec's parameters change with the count, so more elements may take fewer bytes. Most of all
+        they do if few blocks of indices become one more.
         """
         count, tried = self.count, 0
-        for part in range(jumps, 0, -1):
-            k = min(self.most, count + max(part, count * part // (2 * jumps)))
+        block = (count // RICE_BLOCK + 1) * RICE_BLOCK + NEXT_BLOCK
+        if block <= min(self.most, FAR * count) and count < MANY and self.measure(block) <= self.budget:
+            return
+        for part in range(JUMPS if self.has_room else 0, 0, -1):
+            k = min(self.most, count + max(part, count * part // (2 * JUMPS)))
             if k != tried and self.measure(k) <= self.budget:
                 break
             tried = k
