@@ -24,15 +24,17 @@ class Budget:
     A container of an n-element tensor has at most bits · n / 8 bytes, its header included. Elements are
     selected from the largest magnitude down, as by ``topk``. The value codec ``error-bounded`` without an
     argument takes the quantizer's step from the selection. Threshold T and step Δ are tied by a ratio Δ/T
-    from 1.2 to 1.55, which is within 1 % of the least squared error on gradients and Laplace values. A search
-    finds the T that spends the bits. It measures a sample of the tensor, and then all of it, with the
-    scheme's own codecs. With another value codec, only the number of elements is searched.
+    from 1.2 to 1.55, which is within 1 % of the least squared error on gradients and Laplace values. A finer
+    step is taken if a histogram of magnitudes predicts less error with it. The histogram also predicts the
+    number of elements that spends the bits. The scheme's own codecs then measure the bytes: of a part first if
+    the tensor is large, and then of all selected elements. With another value codec, only the number of
+    elements is searched.
 
     If all elements that are not 0 fit, the step shrinks until the bits are spent or the values are exact.
 
-    Cost: about one read of the array, and encoding the selected elements once or twice; the encoder reuses
-    the last result. At 26 million elements it takes 0.5 reads more than ``topk`` at 0.03 bits, and
-    2.3 more at 0.25 bits (benchmarks/results/budget.md). A tensor takes half a millisecond or more.
+    Cost: about one read of the array, and encoding the selected elements once, or a few times if they are
+    few; the encoder reuses the last result. At 26 million elements, that is at most a read more than ``topk``
+    and ``error-bounded`` (benchmarks/results/budget.md). A small tensor takes some 0.2 ms more.
 
     Source: formats/spec/value/error-bounded.md; for the ratio of threshold and step, Sullivan, *Efficient
     Scalar Quantization of Exponential and Laplacian Random Variables*, 1996, whose optimal dead zone it
