@@ -12,6 +12,7 @@ same. Names that take arrays on a GPU import CuPy when they are called.
     compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     sparse sums             sum_sparse, make_sparse
+    sizes of supports       estimate_index_bytes, estimate_union
     error feedback          accumulate, accumulate_on_gpu, HostGradient
     steps                   StepInParts, which exchanges one step of a Compressor in parts
     memory                  aligned: an array whose sums bypass the caches
@@ -44,6 +45,7 @@ from wirecodec.settings.schedule import schedule_string
 from wirecodec.settings.scheduling import restore_schedule, schedule_text
 from wirecodec.settings.scheme import SchemeLike, as_scheme, parse_stage
 from wirecodec.sparse import SparseTensor
+from wirecodec.support import estimate_index_bytes, estimate_union
 from wirecodec.validation import as_integer
 
 __all__ = [
@@ -70,6 +72,8 @@ __all__ = [
     "decode_sum",
     "decode_to",
     "dtype_named",
+    "estimate_index_bytes",
+    "estimate_union",
     "find_match",
     "find_nonfinite",
     "gpu_all_finite",

@@ -1,7 +1,8 @@
-"""Selected elements of one tensor, decoded chunks of one tensor, and planned sections of many tensors."""
+"""Selected elements of a tensor, decoded chunks, planned sections of many tensors, and sizes of supports."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,14 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["DecodedChunk", "SectionBatch", "SharedEntries", "Support"]
+__all__ = [
+    "DecodedChunk",
+    "SectionBatch",
+    "SharedEntries",
+    "Support",
+    "estimate_index_bytes",
+    "estimate_union",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,3 +123,30 @@ class DecodedChunk:
     indices: Array | None
     values: Array
     work: int = 0
+
+
+def estimate_index_bytes(stored: float, elements: float) -> float:
+    """Estimate the bytes per index: the entropy of uniformly random indices plus 2 %.
+
+    Args:
+        stored: number of indices.
+        elements: number of elements that they are drawn from.
+    """
+    density = min(stored / elements, 1.0) if elements else 0.0
+    if not 0 < density < 1:
+        return 0.0
+    entropy = -(density * math.log2(density) + (1 - density) * math.log2(1 - density))
+    return 1.02 * entropy / density / 8
+
+
+def estimate_union(elements: float, stored: Sequence[float]) -> float:
+    """Estimate the size of the union of independent random sets.
+
+    Args:
+        elements: number of elements to draw from.
+        stored: size of each set.
+    """
+    missed = 1.0  # probability that no set has an element
+    for count in stored:
+        missed *= 1 - count / elements if elements else 1.0
+    return elements * (1 - missed)

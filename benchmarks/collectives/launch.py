@@ -10,13 +10,15 @@ from typing import Any
 
 from benchmarks.collectives.hosts import Hosts
 
-__all__ = ["find_mpi", "launch_ranks"]
+__all__ = ["ENVIRONMENT", "find_mpi", "launch_ranks"]
 
 _ROOT = Path(__file__).parents[2]
 # Ranks keep the memory that they free. A virtual machine may return free memory to its host within seconds.
 # To allocate 100 MB again then takes 0.2 s, which is not a property of the collectives.
 _KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "NUMBA")}
+ENVIRONMENT = _ONE_THREAD | _KEEP_MEMORY | {"PYTHONPATH": str(_ROOT)}
+"""Variables of each rank."""
 
 
 def find_mpi(python: str) -> str:
@@ -28,23 +30,28 @@ def find_mpi(python: str) -> str:
 
 
 def launch_ranks(
-    hosts: Hosts, python: str, plan: Mapping[str, Any], timeout: float
+    hosts: Hosts,
+    python: str,
+    plan: Mapping[str, Any],
+    timeout: float,
+    module: str = "benchmarks.collectives.rank",
 ) -> Iterator[dict[str, Any]]:
     """Launch the ranks and yield the records of rank 0 as they arrive.
 
     Args:
         hosts: one rank runs on each.
         python: interpreter of the environment that has the MPI.
-        plan: plan for ``benchmarks.collectives.rank``.
+        plan: the program's argument, for JSON.
         timeout: seconds for the whole run.
+        module: program of a rank.
     """
     launcher = (
         _build_mpich_command(hosts, python)
         if find_mpi(python) == "MPICH"
         else _build_open_mpi_command(hosts, python)
     )
-    command = [*launcher, python, "-m", "benchmarks.collectives.rank", json.dumps(dict(plan))]
-    environment = os.environ | _ONE_THREAD | _KEEP_MEMORY | {"PYTHONPATH": str(_ROOT)}
+    command = [*launcher, python, "-m", module, json.dumps(dict(plan))]
+    environment = os.environ | ENVIRONMENT
     environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     for line in hosts.run(command, environment, timeout):
         if line.startswith("{"):

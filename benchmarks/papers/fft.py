@@ -16,7 +16,7 @@ from benchmarks.demo import data, model
 from benchmarks.papers.table import Row, format_rows
 from benchmarks.papers.training import BATCH, RATE, flatten, unflatten
 from benchmarks.value.papers import Reproductions
-from wirecodec.cli.cost_model import published_min_ratio
+from wirecodec.cli.break_even import published_min_ratio
 
 __all__ = ["BANDWIDTHS", "FORMATS", "THROUGHPUTS", "Result", "format_section", "measure"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.common.inputs import DENSITIES
 from benchmarks.papers import adacomp, deepreduce, fft, scalecom, sidco
-from wirecodec.cli.cost_model import published_min_ratio
+from wirecodec.cli.break_even import published_min_ratio
 
 __all__ = ["draw_all"]
 

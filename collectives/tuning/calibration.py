@@ -23,7 +23,7 @@ from collectives.communicator import count_equal_ring_bytes
 from collectives.rates import Rates
 from collectives.transport.segments import MAX_IN_FLIGHT, MAX_SEGMENT, SegmentList, transfer
 
-__all__ = ["calibrate", "get_rates", "rehearse_calibration"]
+__all__ = ["calibrate", "get_rates", "pass_right", "rehearse_calibration"]
 
 SHORT_MESSAGES = 8
 FIRST_BLOCK = MAX_SEGMENT  # bytes
@@ -52,15 +52,15 @@ def calibrate(channel: Channel) -> Rates:
     if channel.size == 1:
         gamma = _measure_element(now, *_make_dense_sum())
         return Rates(0.0, 0.0, gamma, _measure_element(now, *_make_sparse_sum()))
-    _pass_right(channel, 1)  # the first message opens the connection
+    pass_right(channel, 1)  # the first message opens the connection
     begin = now()
     for _ in range(SHORT_MESSAGES):
-        _pass_right(channel, 1)
+        pass_right(channel, 1)
     alpha = _max_over_ranks(channel, (now() - begin) / SHORT_MESSAGES)
     size = FIRST_BLOCK
     while True:
         begin = now()
-        _pass_right(channel, size)
+        pass_right(channel, size)
         elapsed = _max_over_ranks(channel, now() - begin)
         if elapsed >= MIN_BLOCK_SECONDS or size >= MAX_BLOCK:
             break
@@ -83,7 +83,7 @@ def _get_clock(comm: Any) -> Callable[[], float]:
     return (lambda: float(comm.clock)) if hasattr(comm, "clock") else time.perf_counter
 
 
-def _pass_right(channel: Channel, nbytes: int) -> None:
+def pass_right(channel: Channel, nbytes: int) -> None:
     """Send a block to the right neighbour while receiving one from the left."""
     n, rank = channel.size, channel.rank
     block, buffer = np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8)

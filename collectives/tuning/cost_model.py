@@ -27,6 +27,7 @@ from collectives.channel import Channel
 from collectives.exchange.specs import TensorSpec
 from collectives.rates import Rates
 from collectives.tuning.calibration import get_rates
+from wirecodec.interop import estimate_index_bytes, estimate_union
 
 __all__ = [
     "Cost",
@@ -137,25 +138,3 @@ def estimate_costs(work: Workload) -> dict[Algorithm, Cost]:
         Algorithm.SPLIT_BITMAP: split(work.union * width + d / 8, work.union),
         Algorithm.SPLIT_DENSE: split(work.nbytes, d),
     }
-
-
-def estimate_index_bytes(stored: float, elements: int) -> float:
-    """Estimate the bytes per index: the entropy of uniformly random indices plus 2 %."""
-    density = min(stored / elements, 1.0) if elements else 0.0
-    if not 0 < density < 1:
-        return 0.0
-    entropy = -(density * math.log2(density) + (1 - density) * math.log2(1 - density))
-    return 1.02 * entropy / density / 8
-
-
-def estimate_union(elements: int, stored: Sequence[int]) -> float:
-    """Estimate the size of the union of independent random sets.
-
-    Args:
-        elements: number of elements to draw from.
-        stored: size of each set.
-    """
-    missed = 1.0  # probability that no set has an element
-    for count in stored:
-        missed *= 1 - count / elements if elements else 1.0
-    return elements * (1 - missed)

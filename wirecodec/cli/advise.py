@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from contextlib import nullcontext
 from typing import Any
@@ -11,24 +10,22 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.cli.advise_candidates import parse_candidate
 from wirecodec.cli.array_files import load_gradient
 from wirecodec.cli.cost_model import Network
 from wirecodec.cli.files import STANDARD, FileArgument, name_file, name_of
 from wirecodec.cli.formatting import escape
-from wirecodec.cli.options import add_command, add_file, add_picture, parse_scheme
+from wirecodec.cli.options import add_command, add_file, add_picture
 from wirecodec.cli.progress import show_progress
 from wirecodec.cli.units import parse_bandwidth, parse_count, parse_seconds
-from wirecodec.settings.scheme import Scheme
-from wirecodec.validation import as_ratio
 
 __all__ = ["add_to"]
 
 _DEFAULT_RANKS = 8
-_OTHER_RANKS = (2, 4, 8, 16, 32, 64, 128)
+_OTHER_RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Numbers of ranks that are compared if none is given."""
 _MAX_ERROR = 0.95
 """An exchange with this error sends 1 - 0.95², a tenth, of the gradient's squared norm."""
-_CLT_K = re.compile(r"\s*clt-k\(([^)]*)\)\s*")
 _MAX_SYNTHETIC = 2**22
 """Synthetic elements that are measured; times and bytes of more elements are computed from these."""
 
@@ -52,7 +49,7 @@ def add_to(commands: Any) -> None:
     command.add_argument(
         "--bandwidth", required=True, help="of one rank, in both directions at once: 10Gbit, 1.25GB/s"
     )
-    command.add_argument("--ranks", type=int, help="2 or more (default: 8, with a table of 2 to 128)")
+    command.add_argument("--ranks", type=int, help="2 or more (default: 8, with a table of 2 to 1,024)")
     command.add_argument("--latency", default="50us", help="per message (default: %(default)s)")
     command.add_argument(
         "--step", metavar="TIME", help="also find the budget whose exchange takes this time: 0.3s, 50ms"
@@ -61,8 +58,9 @@ def add_to(commands: Any) -> None:
     group.add_argument(
         "--scheme",
         action="append",
-        help="a scheme or preset to compare, or clt-k(RATIO), the method of collectives.CLTk; repeat for "
-        "several (default: ten common schemes)",
+        help="a scheme or preset to compare; clt-k(RATIO), the method of collectives.CLTk; or "
+        "'local-updates(STEPS) | SCHEME', that of collectives.LocalUpdates; repeat for several (default: ten "
+        "common schemes, clt-k(0.01), and local updates every 15 steps)",
     )
     group.add_argument(
         "--all", action="store_true", help="compare further schemes; takes several times as long"
@@ -97,20 +95,14 @@ def _run(options: argparse.Namespace) -> int:
     ranks = _DEFAULT_RANKS if options.ranks is None else options.ranks
     network = Network(ranks, parse_bandwidth(options.bandwidth), parse_seconds(options.latency))
     step = None if options.step is None else parse_seconds(options.step)
-    schemes: list[Scheme] | None = None
-    clt_k: tuple[float, ...] = ()
-    if options.scheme:
-        matches = [_CLT_K.fullmatch(text) for text in options.scheme]
-        schemes = [parse_scheme(t) for t, match in zip(options.scheme, matches, strict=True) if not match]
-        clt_k = tuple(as_ratio(float(match[1]), "clt-k: ratio") for match in matches if match)
+    candidates = [parse_candidate(text) for text in options.scheme] if options.scheme else None
     gradient, name, scale = _load(options.file, options.elements)
     named = nullcontext() if options.file is None else name_file(options.file)
     with named, show_progress("measuring") as progress:
         advice = advise(
             gradient,
             network,
-            schemes,
-            clt_k=clt_k,
+            candidates,
             more=options.all,
             max_error=options.max_error,
             scale=scale,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.cli.advise_candidates import Candidate
 from wirecodec.cli.cost_model import Network, compute_costs
 from wirecodec.cli.measurement import TimedScheme, allocate_sums, measure
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
@@ -86,7 +87,9 @@ def find_budget(
             break
         try:
             scheme = Scheme.parse(f"budget(bits={bits!r}) | rice | error-bounded")
-            machine = measure(vector, [TimedScheme.prepare(vector, scheme, sums)], budget=0.1).scaled(scale)
+            machine = measure(
+                vector, [TimedScheme.prepare(vector, Candidate.of(scheme), sums)], budget=0.1
+            ).scaled(scale)
         except EncodeError:
             if np.isfinite(joined).all():
                 break  # the header alone takes longer
@@ -102,7 +105,7 @@ def find_budget(
             left *= seconds / predicted
         else:
             too_many = bits
-            free = seconds - cost.fixed_seconds(network.latency)
+            free = seconds - cost.fixed_seconds(network)
             left = free if free > 0 else math.inf
     return best
 

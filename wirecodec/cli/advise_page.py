@@ -17,8 +17,12 @@ _ALGORITHMS = {
     "allgather": "all-gather of the encodings; every rank decodes and sums them",
     "narrow": "all-reduce of the values in their shorter type",
     "clt-k": "one rank's indices for all (collectives.CLTk); the error is that rank's, the others' is larger",
+    "split": "each rank sums one range of the stored elements, and sends the sums to the others",
     "decoded": "encode and decode, then a dense all-reduce",
 }
+
+
+_LOCAL = "~ changes the training: an exchange every few steps (collectives.LocalUpdates), in time per step."
 
 
 def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ()) -> str:
@@ -49,7 +53,7 @@ def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ())
         *_ranks_table(advice, other_ranks),
         *([f"left out, like one of the above: {'; '.join(advice.alike)}"] if advice.alike else []),
         *(f"excluded: {scheme}: {reason}" for scheme, reason in advice.excluded),
-        *_legend({prediction.cost.algorithm for prediction in predictions}),
+        *_legend({prediction.cost.algorithm.partition(",")[0] for prediction in predictions}),
         "error: the norm of the part of a gradient that one exchange loses, over the norm of the gradient.",
         f"Assumes that every rank is a machine like this one, with {_threads()} and no other load, and",
         "that it sends and receives at once. 'decode' covers all encodings that a rank decodes, 'rest' the",
@@ -62,6 +66,8 @@ def _mark(advice: Advice, prediction: Prediction) -> str:
     """Return the mark of a row: "*" for the pick, ">" for an error above the bound."""
     if prediction is advice.pick:
         return "*"
+    if prediction.changes_training:
+        return "~"
     return "" if advice.accepts(prediction) else ">"
 
 
@@ -83,13 +89,14 @@ def _outcome(prediction: Prediction, *, mark: str) -> list[str]:
 def _parts(prediction: Prediction, network: Network) -> list[str]:
     """Format the row of a scheme: the parts of the exchange."""
     stages, cost = prediction.measurement.stages, prediction.cost
-    decode = stages.decode * (network.ranks if cost.algorithm == "allgather" else 1)
-    rest = cost.fixed_seconds(network.latency) - stages.select - stages.encode - decode
+    decode = stages.decode * (network.ranks if cost.algorithm.startswith("allgather") else 1)
+    select, encode, decode = (part / stages.every for part in (stages.select, stages.encode, decode))
+    rest = cost.fixed_seconds(network) - select - encode - decode
     return [
         prediction.measurement.scheme,
         f"{stages.nbytes:,}",
-        format_seconds(stages.select),
-        format_seconds(stages.encode),
+        format_seconds(select),
+        format_seconds(encode),
         format_seconds(decode),
         format_seconds(max(rest, 0.0)),
         format_seconds(cost.nbytes / network.bandwidth),
@@ -111,7 +118,12 @@ def _conclusion(advice: Advice) -> list[str]:
 
 def _explain_pick(advice: Advice) -> list[str]:
     pick, bound = advice.pick, advice.max_error
-    above = [f"> has an error above {bound:g}."] if not all(map(advice.accepts, advice.predictions)) else []
+    same = [p for p in advice.predictions if not p.changes_training]
+    above = [f"> has an error above {bound:g}."] if not all(map(advice.accepts, same)) else []
+    if len(same) < len(advice.predictions):
+        above.append(_LOCAL)
+    if not same:
+        return above
     if pick is None:
         return [f"No scheme has an error of at most {bound:g}; --max-error sets the bound.", *above]
     limit = "" if bound == math.inf else f" with an error of at most {bound:g}"

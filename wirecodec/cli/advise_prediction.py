@@ -1,8 +1,9 @@
 """Comparison of schemes over a network: which of them make an exchange faster than a dense all-reduce.
 
-Each scheme is measured on the gradient (``measurement``), and the seconds of an exchange are computed
+Each candidate is measured on the gradient (``measurement``), and the seconds of an exchange are computed
 (``cost_model``). The comparison is about time alone. It does not consider accuracy, error feedback, or
-exchanges that overlap with the computation of the next gradient.
+exchanges that overlap with the computation of the next gradient. Local updates are compared by the seconds of
+an exchange per step, and are never the pick, because they change the training.
 """
 
 from __future__ import annotations
@@ -13,25 +14,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wirecodec.arrays import Array
+from wirecodec.cli.advise_candidates import COMMON, MORE, Candidate, parse_candidate
+from wirecodec.cli.break_even import compute_min_ratio, find_paying_bandwidths
 from wirecodec.cli.cost_model import (
     Cost,
     Gradient,
     Network,
     compute_costs,
     compute_dense_cost,
-    compute_min_ratio,
     find_fastest,
-    find_paying_bandwidths,
 )
 from wirecodec.cli.measurement import Measurement, TimedScheme, allocate_sums, measure
-from wirecodec.cli.options import parse_scheme
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.errors import EncodeError
-from wirecodec.settings.scheme import Scheme
 
 __all__ = [
-    "COMMON_SCHEMES",
-    "MORE_SCHEMES",
     "Advice",
     "Prediction",
     "advise",
@@ -39,30 +36,6 @@ __all__ = [
     "leave_out_alike",
     "predict",
 ]
-
-COMMON_SCHEMES = (
-    "all | raw-index | raw(bfloat16)",
-    "all | raw-index | qsgd(bits=8)",
-    "all | raw-index | qsgd",
-    *(
-        f"topk({ratio}) | rice | {value}"
-        for ratio in (0.1, 0.01, 0.001)
-        for value in ("raw(bfloat16)", "qsgd")
-    ),
-    "topk(0.01) | rice | sign-scale",
-)
-"""Schemes that are compared if none is given. They have few kernels, which are compiled on first use."""
-
-MORE_SCHEMES = (
-    "all | raw-index | offset-float",
-    "all | raw-index | 3lc",
-    *(f"topk({ratio}) | auto-index | raw" for ratio in (0.1, 0.01, 0.001)),
-    "topk(0.01) | auto-index | error-bounded",
-    "sidco(0.01) | rice | qsgd",
-    "rfft | topk(0.15) | auto-index | offset-float(bits=10)",
-    *("sketchml", "skcompress", "deepreduce-qsgd-bf-p0"),
-)
-"""Further schemes and presets, for ``--all``."""
 
 _ALIKE = 0.03
 """Relative difference in time and in error below which two schemes are alike."""
@@ -93,6 +66,11 @@ class Prediction:
     intervals: tuple[tuple[float, float], ...]
 
     @property
+    def changes_training(self) -> bool:
+        """Return whether the exchange is not one of every step's gradients, as for local updates."""
+        return self.measurement.stages.every > 1
+
+    @property
     def pays(self) -> bool:
         """Return whether the exchange takes less time than the dense all-reduce."""
         return self.speed_up > 1
@@ -106,7 +84,7 @@ class Advice:
         gradient: its size and the seconds of summing it.
         network: that the predictions are for.
         predictions: one per scheme. Those with an error within the bound are first; the fastest of them is
-            the first one.
+            the first one. Local updates are last.
         max_error: the bound.
         excluded: (scheme, reason) of the default schemes that cannot encode the gradient.
         alike: default schemes that are left out, because they are like one of ``predictions``.
@@ -129,7 +107,7 @@ class Advice:
     def pick(self) -> Prediction | None:
         """Return the fastest scheme with an error within the bound; None if none has one."""
         first = self.predictions[0]
-        return first if self.accepts(first) else None
+        return first if self.accepts(first) and not first.changes_training else None
 
     def accepts(self, prediction: Prediction) -> bool:
         """Return whether the error of a scheme is within the bound; an unknown error (nan) is not."""
@@ -172,7 +150,7 @@ def compare(
     """Compare schemes from their measurements."""
     predictions = tuple(predict(measurement, gradient, network) for measurement in measurements)
     advice = Advice(gradient, network, predictions, max_error)
-    ordered = sorted(predictions, key=lambda p: (not advice.accepts(p), p.seconds))
+    ordered = sorted(predictions, key=lambda p: (p.changes_training, not advice.accepts(p), p.seconds))
     return dataclasses.replace(advice, predictions=tuple(ordered))
 
 
@@ -189,32 +167,32 @@ def leave_out_alike(advice: Advice) -> Advice:
 
 
 def _are_alike(one: Prediction, other: Prediction) -> bool:
-    return math.isclose(one.seconds, other.seconds, rel_tol=_ALIKE) and math.isclose(
-        one.measurement.error, other.measurement.error, rel_tol=_ALIKE
+    return (
+        one.changes_training == other.changes_training
+        and math.isclose(one.seconds, other.seconds, rel_tol=_ALIKE)
+        and math.isclose(one.measurement.error, other.measurement.error, rel_tol=_ALIKE)
     )
 
 
 def advise(
     tensors: Mapping[str, Array],
     network: Network,
-    schemes: Sequence[Scheme] | None = None,
+    candidates: Sequence[Candidate] | None = None,
     *,
-    clt_k: Sequence[float] = (),
     more: bool = False,
     max_error: float = math.inf,
     scale: float = 1.0,
     budget: float = 0.06,
     progress: ProgressCallback = ignore_progress,
 ) -> Advice:
-    """Measure schemes on a gradient, and compare them over a network.
+    """Measure candidates on a gradient, and compare them over a network.
 
     Args:
         tensors: {name: array}, exchanged together.
         network: the ranks and the network between them.
-        schemes: to measure; None for those of ``COMMON_SCHEMES`` that can encode the gradient, without those
-            that are alike.
-        clt_k: ratios of CLT-k to compare as well.
-        more: whether None also means ``MORE_SCHEMES``.
+        candidates: to measure; None for those of ``COMMON`` that can encode the gradient, without those that
+            are alike.
+        more: whether None also means ``MORE``.
         max_error: bound on the error of the pick.
         scale: size of the gradient to compare for, in sizes of the measured one.
         budget: seconds per timed call, approximately.
@@ -224,28 +202,26 @@ def advise(
         The comparison.
 
     Raises:
-        EncodeError: one of ``schemes``, or every default scheme, cannot encode the gradient.
+        EncodeError: one of ``candidates``, or every default one, cannot encode the gradient.
 
     Examples:
         >>> import numpy as np
-        >>> advice = advise({"w": np.ones(64, np.float32)}, Network(2, 1e6), [parse_scheme("dgc(ratio=0.5)")])
+        >>> dgc = parse_candidate("dgc(ratio=0.5)")
+        >>> advice = advise({"w": np.ones(64, np.float32)}, Network(2, 1e6), [dgc])
         >>> advice.predictions[0].measurement.scheme
         'dgc(0.5) | raw-index | raw'
     """
-    defaults = map(parse_scheme, COMMON_SCHEMES + (MORE_SCHEMES if more else ()))
-    tried = list(defaults if schemes is None else schemes)
+    defaults = map(parse_candidate, COMMON + (MORE if more else ()))
+    tried = list(defaults if candidates is None else candidates)
     prepared, failures, sums = [], [], allocate_sums(tensors)
-    for number, scheme in enumerate(tried):
+    for number, candidate in enumerate(tried):
         progress(_PREPARING * number / len(tried))
         try:
-            prepared.append(TimedScheme.prepare(tensors, scheme, sums))
+            prepared.append(TimedScheme.prepare(tensors, candidate, sums))
         except EncodeError as error:
-            if schemes is not None:
+            if candidates is not None:
                 raise
-            failures.append((str(scheme), error))
-    for ratio in clt_k:
-        scheme = parse_scheme(f"topk({ratio!r}) | rice | raw")
-        prepared.append(TimedScheme.prepare(tensors, scheme, sums, clt_k=f"clt-k({ratio:g})"))
+            failures.append((candidate.name, error))
     if not prepared:
         raise failures[0][1] if failures else EncodeError("there is no scheme to measure")
     machine = measure(
@@ -255,6 +231,6 @@ def advise(
         progress=lambda fraction: progress(_PREPARING + (1 - _PREPARING) * fraction),
     ).scaled(scale)
     advice = compare(machine.gradient, network, machine.measurements, max_error=max_error)
-    excluded = tuple((scheme, str(error)) for scheme, error in failures)
+    excluded = tuple((name, str(error)) for name, error in failures)
     advice = dataclasses.replace(advice, excluded=excluded)
-    return leave_out_alike(advice) if schemes is None else advice
+    return leave_out_alike(advice) if candidates is None else advice

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wirecodec.arrays import Array
+from wirecodec.cli.advise_candidates import Candidate
 from wirecodec.cli.array_files import load_gradient
 from wirecodec.cli.bench_model import format_model, measure_model
 from wirecodec.cli.files import name_file, name_of
@@ -50,7 +51,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _measure_tensor(tensors: Mapping[str, Array], scheme: Scheme, progress: ProgressCallback) -> Machine:
     """Measure one tensor by the stages of its encoding."""
-    prepared = TimedScheme.prepare(tensors, scheme, allocate_sums(tensors))
+    prepared = TimedScheme.prepare(tensors, Candidate.of(scheme), allocate_sums(tensors))
     return measure(tensors, [prepared], progress=progress)
 
 

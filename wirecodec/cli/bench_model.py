@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.cli.advise_candidates import Candidate
 from wirecodec.cli.formatting import format_table
 from wirecodec.cli.measurement import Measurement, TimedScheme, allocate_sums, measure_medians
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
@@ -104,7 +105,7 @@ def measure_model(
     """
     vectors = _concatenate(tensors)
     sums, flat_sums = allocate_sums(tensors), allocate_sums(vectors)
-    encoding = TimedScheme.prepare(tensors, scheme, sums).untimed
+    encoding = TimedScheme.prepare(tensors, Candidate.of(scheme), sums).untimed
     on_tensors, _ = _build_calls(tensors, sums, scheme)
     on_vectors, flat_bytes = _build_calls(vectors, flat_sums, scheme)
     cases = [

@@ -1,24 +1,29 @@
 """Cost model of an exchange: seconds computed from a machine's times and a network's bandwidth.
 
 Every rank sends and receives at once, each at the full bandwidth, and every message adds its latency. For n
-ranks, f = (n-1)/n, M bytes of a gradient and m bytes of its encoding, the algorithms cost each rank
+ranks, f = (n-1)/n, L = ⌈log2 n⌉, M bytes of a gradient, m bytes of its encoding and c = accumulate + select +
+encode, the algorithms cost each rank
 
-    algorithm   computing                                             messages   bytes sent
-    dense       f·add + finish/n                                      2(n-1)     2f·M
-    allgather   select + encode + n·decode + finish                   n-1        (n-1)·m
-    decoded     select + encode + decode + the computing of dense     2(n-1)     2f·M
-    narrow      the same as decoded                                   2(n-1)     2f·m
-    clt-k       select + encode + decode + f·add·v/M                  3(n-1)     i + 2f·v
+    algorithm   computing                                             messages     bytes sent
+    dense       f·add + finish/n                                      2L           2f·M
+    factors     its arithmetic + the computing of dense for m         2L per sum   2f·m
+    narrow      c + decode + the computing of dense                   2L           2f·m
+    decoded     c + decode + the computing of dense                   2(n-1)       2f·M
+    allgather   c + n·decode + finish                                 n-1          (n-1)·m
+    split       c + pairs of k and of U/n; add of k and of U; scan/n  2(n-1) + 2L  f·(p + u)
+    clt-k       c + decode + finish + f·add·v/M                       3(n-1)       i + 2f·v + chain
+    every H     (the computing of an exchange + move) / H             1/H          1/H
 
-``dense`` sums the gradient without compression; the others sum encodings. In ``allgather`` each rank receives
-all encodings and adds up n of them, its own included. ``decoded`` sums decoded vectors: it never takes less
-time than ``dense``, but less than ``allgather`` if there are many ranks. ``narrow`` is for schemes that round
-every element to a shorter float: such values can be summed during the exchange. ``clt-k`` is ScaleCom's
-method (``collectives.CLTk``): one rank broadcasts its i bytes of indices along a chain, and every rank's
-values at these indices, v bytes, are summed like a dense vector.
-
-Compression pays if an algorithm takes less time than ``dense``. On two ranks without latency this is the
-condition of the FFT paper (section 3.3, equation 4), which ``published_min_ratio`` computes.
+``dense`` sums the gradient without compression, in the fewest messages that send no more bytes (recursive
+halving and doubling, as in MPI). ``factors`` is PowerSGD, whose factors are summed in the same way.
+``narrow`` is for schemes that round every element to a shorter float: such values can be summed during the
+exchange. The others are the algorithms of ``collectives``. In ``allgather`` each rank receives all encodings
+and adds up n of them, its own included. ``decoded`` sums decoded vectors. In ``split``, each rank adds up one
+range of the elements: p bytes of pairs for its k elements, and u for the union U of all ranks' elements, as
+pairs, with a bitmap, or dense. U is that of independent supports. ``clt-k`` is ScaleCom's method: one rank
+selects while the others wait, and broadcasts its i bytes of indices along a chain of ranks. Every rank's
+values at these indices, v bytes, are summed like a dense vector. ``every H`` are local updates: an exchange
+every H steps, which also computes and applies the movement of the parameters.
 """
 
 from __future__ import annotations
@@ -28,28 +33,33 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wirecodec.support import estimate_index_bytes, estimate_union
+
 __all__ = [
     "Cost",
     "Gradient",
     "Network",
+    "Pairs",
     "Stages",
     "compute_costs",
     "compute_dense_cost",
-    "compute_min_ratio",
+    "compute_sum_cost",
     "find_fastest",
-    "find_paying_bandwidths",
-    "published_min_ratio",
 ]
+
+_MIN_SEGMENT, _MAX_SEGMENT, _SEGMENTS = 4096, 60 * 1024, 32
+"""Bytes of a segment of CLT-k's broadcast, and their number."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Network between ranks.
+    """Ranks, and the network between them.
 
     Args:
         ranks: 2 to 2^31 - 1.
         bandwidth: bytes per second that a rank can send while it receives as many.
         latency: seconds per message.
+        ranks_per_core: number of ranks that share one core; their computing takes that many times as long.
 
     Raises:
         ValueError: an argument is out of range.
@@ -62,6 +72,7 @@ class Network:
     ranks: int
     bandwidth: float
     latency: float = 0.0
+    ranks_per_core: float = 1.0
 
     def __post_init__(self) -> None:
         if self.ranks < 2:
@@ -72,6 +83,8 @@ class Network:
             raise ValueError(f"bandwidth is {self.bandwidth!r}; it must be above 0 and finite")
         if not 0 <= self.latency < math.inf:
             raise ValueError(f"latency is {self.latency!r}; it must be 0 or more and finite")
+        if not 1 <= self.ranks_per_core < math.inf:
+            raise ValueError(f"ranks_per_core is {self.ranks_per_core!r}; it must be 1 or more")
 
 
 @dataclass(frozen=True)
@@ -82,11 +95,46 @@ class Gradient:
         nbytes: M, bytes of all its elements.
         add: seconds to add one such vector to another.
         finish: seconds to allocate a vector of zeros for the sum, and to divide the sum.
+        move: seconds of local updates beside the exchange: to compute the movement of the parameters, to
+            compare the ranks' states, and to apply the mean.
     """
 
     nbytes: int
     add: float = 0.0
     finish: float = 0.0
+    move: float = 0.0
+
+    def scaled(self, factor: float) -> Gradient:
+        """Return the sizes and times of a gradient of ``factor`` times the size."""
+        return Gradient(
+            round(factor * self.nbytes), factor * self.add, factor * self.finish, factor * self.move
+        )
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Elements of an encoding as pairs of index and value, which the split algorithms send.
+
+    Attributes:
+        elements: d, of the gradient.
+        stored: k, of the encoding, 1 or more.
+        nbytes: of the pairs.
+        encode, decode: seconds to encode them, and to decode and add them.
+        scan: seconds to add up and encode a vector of sums, beyond those per stored element.
+    """
+
+    elements: int
+    stored: int
+    nbytes: int
+    encode: float
+    decode: float
+    scan: float
+
+    def scaled(self, factor: float) -> Pairs:
+        """Return the pairs of a gradient of ``factor`` times the size."""
+        elements, stored, nbytes = (round(factor * n) for n in (self.elements, self.stored, self.nbytes))
+        times = factor * self.encode, factor * self.decode, factor * self.scan
+        return Pairs(elements, stored, nbytes, *times)
 
 
 @dataclass(frozen=True)
@@ -100,6 +148,9 @@ class Stages:
         decode: seconds to decode one encoding and add it to a dense vector.
         summable: whether the encoding holds every element as a plain float, so that encodings can be summed.
         index_bytes: i, the part of m that CLT-k broadcasts; None for schemes.
+        accumulate: seconds to add the residual and to compute the next one; 0 without feedback.
+        pairs: for the split algorithms; None if they are not compared.
+        every: H, steps between two exchanges; 1 except for local updates.
     """
 
     nbytes: int
@@ -108,6 +159,9 @@ class Stages:
     decode: float
     summable: bool = False
     index_bytes: int | None = None
+    accumulate: float = 0.0
+    pairs: Pairs | None = None
+    every: int = 1
 
 
 @dataclass(frozen=True)
@@ -120,49 +174,92 @@ class Cost:
         messages: number of messages, one after the other.
         nbytes: bytes sent.
         compressed: whether ``nbytes`` is proportional to the bytes of the encoding.
+        alone: seconds that one rank computes while the others wait.
     """
 
     algorithm: str
     computing: float
-    messages: int
+    messages: float
     nbytes: float
     compressed: bool = True
+    alone: float = 0.0
 
     def seconds(self, network: Network) -> float:
         """Return the seconds of an exchange over a network with as many ranks."""
-        return self.fixed_seconds(network.latency) + self.nbytes / network.bandwidth
+        return self.fixed_seconds(network) + self.nbytes / network.bandwidth
 
-    def fixed_seconds(self, latency: float) -> float:
+    def fixed_seconds(self, network: Network) -> float:
         """Return the seconds that no bandwidth shortens: computing, and the latency of all messages."""
-        return self.computing + self.messages * latency
+        return self.computing * network.ranks_per_core + self.alone + self.messages * network.latency
+
+    def spread(self, every: int, move: float) -> Cost:
+        """Return the cost per step if this exchange, and ``move`` seconds, happen every few steps."""
+        return dataclasses.replace(
+            self,
+            algorithm=f"{self.algorithm}, every {every}",
+            computing=(self.computing + move) / every,
+            messages=self.messages / every,
+            nbytes=self.nbytes / every,
+            alone=self.alone / every,
+        )
+
+
+def compute_sum_cost(
+    algorithm: str,
+    nbytes: float,
+    ranks: int,
+    *,
+    computing: float = 0.0,
+    add: float = 0.0,
+    finish: float = 0.0,
+    sums: int = 1,
+    compressed: bool = True,
+) -> Cost:
+    """Compute the cost of summing vectors: reduce-scatter and all-gather.
+
+    Args:
+        algorithm: its name.
+        nbytes: of the vectors.
+        ranks: n.
+        computing: seconds before and after the sum.
+        add, finish: seconds, as of ``Gradient``, for vectors of this size.
+        sums: number of sums, one after the other.
+        compressed: whether they encode a gradient.
+    """
+    fraction, rounds = (ranks - 1) / ranks, (ranks - 1).bit_length()  # ⌈log2 n⌉
+    computing += fraction * add + finish / ranks
+    return Cost(algorithm, computing, 2 * sums * rounds, 2 * fraction * nbytes, compressed)
 
 
 def compute_dense_cost(gradient: Gradient, ranks: int) -> Cost:
-    """Compute the cost of summing the gradient without compression: reduce-scatter and all-gather."""
-    fraction = (ranks - 1) / ranks
-    computing = fraction * gradient.add + gradient.finish / ranks
-    return Cost("dense", computing, 2 * (ranks - 1), 2 * fraction * gradient.nbytes, compressed=False)
+    """Compute the cost of summing the gradient without compression."""
+    return compute_sum_cost(
+        "dense", gradient.nbytes, ranks, add=gradient.add, finish=gradient.finish, compressed=False
+    )
 
 
 def compute_costs(stages: Stages, gradient: Gradient, ranks: int) -> tuple[Cost, ...]:
     """Compute the costs of the algorithms that can sum the encodings of a scheme."""
-    dense = compute_dense_cost(gradient, ranks)
-    once = stages.select + stages.encode
+    if stages.every > 1:
+        costs = compute_costs(dataclasses.replace(stages, every=1), gradient, ranks)
+        return tuple(cost.spread(stages.every, gradient.move) for cost in costs)
     if stages.index_bytes is not None:
-        values, fraction = stages.nbytes - stages.index_bytes, (ranks - 1) / ranks
-        computing = once + stages.decode + fraction * gradient.add * values / gradient.nbytes
-        return (Cost("clt-k", computing, 3 * (ranks - 1), stages.index_bytes + 2 * fraction * values),)
+        return (_compute_cltk_cost(stages, stages.index_bytes, gradient, ranks),)
+    dense = compute_dense_cost(gradient, ranks)
+    once = stages.accumulate + stages.select + stages.encode
     allgather = Cost(
         "allgather",
         once + ranks * stages.decode + gradient.finish,
         ranks - 1,
         (ranks - 1) * stages.nbytes,
     )
+    split = () if stages.pairs is None else (_compute_split_cost(stages, stages.pairs, gradient, ranks),)
     computing = once + stages.decode + dense.computing
     if stages.summable:
         fraction = (ranks - 1) / ranks
-        return allgather, Cost("narrow", computing, dense.messages, 2 * fraction * stages.nbytes)
-    return allgather, Cost("decoded", computing, dense.messages, dense.nbytes, compressed=False)
+        return allgather, *split, Cost("narrow", computing, dense.messages, 2 * fraction * stages.nbytes)
+    decoded = Cost("decoded", computing, 2 * (ranks - 1), dense.nbytes, compressed=False)
+    return allgather, *split, decoded
 
 
 def find_fastest(costs: Sequence[Cost], network: Network) -> Cost:
@@ -170,76 +267,38 @@ def find_fastest(costs: Sequence[Cost], network: Network) -> Cost:
     return min(costs, key=lambda cost: cost.seconds(network))
 
 
-def find_paying_bandwidths(
-    costs: Sequence[Cost], dense: Cost, latency: float = 0.0
-) -> tuple[tuple[float, float], ...]:
-    """Find the bandwidths at which an algorithm takes less time than the dense sum.
-
-    Args:
-        costs: of the algorithms of a scheme.
-        dense: the cost of the dense sum.
-        latency: seconds per message.
-
-    Returns:
-        Intervals (low, high) in bytes per second, ends excluded, within 0 to inf. They ascend and do not
-        overlap. Usually there is one, from 0.
-    """
-    intervals = sorted(found for cost in costs if (found := _find_interval(cost, dense, latency)))
-    union: list[tuple[float, float]] = []
-    for low, high in intervals:
-        if union and low < union[-1][1]:
-            union[-1] = union[-1][0], max(high, union[-1][1])
-        else:
-            union.append((low, high))
-    return tuple(union)
-
-
-def _find_interval(cost: Cost, dense: Cost, latency: float) -> tuple[float, float] | None:
-    """Return the bandwidths at which the gain over ``dense`` is positive; it is linear in 1 / bandwidth."""
-    seconds_saved = dense.fixed_seconds(latency) - cost.fixed_seconds(latency)
-    bytes_saved = dense.nbytes - cost.nbytes
-    if bytes_saved > 0:
-        return 0.0, bytes_saved / -seconds_saved if seconds_saved < 0 else math.inf
-    if seconds_saved > 0:  # more bytes, but less of everything else
-        return -bytes_saved / seconds_saved, math.inf
-    return None
+def _compute_split_cost(stages: Stages, pairs: Pairs, gradient: Gradient, ranks: int) -> Cost:
+    """Compute the cost of the split algorithm that sends the fewest bytes in its second phase."""
+    fraction, elements = (ranks - 1) / ranks, pairs.elements
+    union = estimate_union(elements, [pairs.stored] * ranks)
+    growth, width = union / pairs.stored, gradient.nbytes / elements
+    second = min(
+        union * (width + estimate_index_bytes(union, elements)),
+        union * width + elements / 8,
+        gradient.nbytes,
+    )
+    computing = (
+        stages.accumulate
+        + stages.select
+        + stages.encode
+        + pairs.encode * (1 + growth / ranks)
+        + pairs.decode * (1 + growth)
+        + pairs.scan / ranks
+        + gradient.finish
+    )
+    messages = 2 * (ranks - 1) + 2 * (ranks - 1).bit_length()
+    return Cost("split", computing, messages, fraction * (pairs.nbytes + second), compressed=False)
 
 
-def compute_min_ratio(stages: Stages, gradient: Gradient, network: Network) -> float:
-    """Compute the ratio M/m above which a scheme with these times pays; inf if it never does."""
-    available = compute_dense_cost(gradient, network.ranks).seconds(network)
-    ratio = math.inf
-    index_bytes = stages.index_bytes and stages.index_bytes * gradient.nbytes // stages.nbytes
-    whole = dataclasses.replace(stages, nbytes=gradient.nbytes, index_bytes=index_bytes)
-    for cost in compute_costs(whole, gradient, network.ranks):
-        seconds = available - cost.fixed_seconds(network.latency)  # that remain for sending
-        if cost.compressed and seconds > 0:
-            ratio = min(ratio, cost.nbytes / network.bandwidth / seconds)
-    return ratio
-
-
-def published_min_ratio(
-    bandwidth: float, *, conversion: float, transform: float, packing: float, selection: float
-) -> float:
-    """Compute the ratio above which the pipeline of the FFT paper pays (equation 4).
-
-    All arguments have the same unit, such as bytes per second, and count uncompressed bytes. The paper
-    assumes that decompression takes as long as compression.
-
-    Args:
-        bandwidth: T_comm, of one message between two ranks.
-        conversion: T_m, to a shorter float, which is done twice.
-        transform: T_f.
-        packing: T_p.
-        selection: T_s.
-
-    Returns:
-        The ratio; inf if no ratio pays.
-
-    Examples:
-        >>> published_min_ratio(1, conversion=float("inf"), transform=8, packing=8, selection=float("inf"))
-        2.0
-    """
-    compressing = 2 / conversion + 1 / transform + 1 / packing + 1 / selection
-    remaining = 1 - 2 * bandwidth * compressing
-    return 1 / remaining if remaining > 0 else math.inf
+def _compute_cltk_cost(stages: Stages, index_bytes: int, gradient: Gradient, ranks: int) -> Cost:
+    """Compute the cost of CLT-k, whose broadcast takes one segment longer per further rank."""
+    fraction, values = (ranks - 1) / ranks, stages.nbytes - index_bytes
+    segment = min(index_bytes, max(_MIN_SEGMENT, min(_MAX_SEGMENT, index_bytes // _SEGMENTS)))
+    computing = stages.accumulate + stages.decode + gradient.finish
+    return Cost(
+        "clt-k",
+        computing + fraction * gradient.add * values / gradient.nbytes,
+        3 * (ranks - 1),
+        index_bytes + 2 * fraction * values + (ranks - 2) * segment,
+        alone=stages.select + stages.encode,
+    )

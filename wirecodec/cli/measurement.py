@@ -11,21 +11,23 @@ import dataclasses
 import math
 import statistics
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.cli.cost_model import Gradient, Stages
+from wirecodec.cli.advise_candidates import Candidate
+from wirecodec.cli.cost_model import Gradient, Pairs, Stages
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.container.inspect import inspect
 from wirecodec.cpu.encode import encode_selection, select_many
 from wirecodec.limits import UNLIMITED
-from wirecodec.pipeline import decode_add, decode_many, sort_names
+from wirecodec.pipeline import decode_add, decode_many, encode_many, sort_names
 from wirecodec.select.all import All
-from wirecodec.settings.scheme import Scheme
 from wirecodec.value.raw import Raw
 
 __all__ = [
@@ -40,6 +42,9 @@ __all__ = [
 Call: TypeAlias = Callable[[], object]
 
 ROUNDS = 7
+
+_PAIRS = "nonzero | rice | raw"
+"""Scheme of the pairs that the split algorithms of ``collectives`` send."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +105,12 @@ class Machine:
                     select=factor * one.stages.select,
                     encode=factor * one.stages.encode,
                     decode=factor * one.stages.decode,
+                    pairs=one.stages.pairs and one.stages.pairs.scaled(factor),
                 ),
             )
             for one in self.measurements
         )
-        return Machine(
-            factor * self.copy,
-            Gradient(round(factor * gradient.nbytes), factor * gradient.add, factor * gradient.finish),
-            tuple(measurements),
-        )
+        return Machine(factor * self.copy, gradient.scaled(factor), tuple(measurements))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +119,8 @@ class TimedScheme:
 
     Attributes:
         untimed: the measurement without its seconds.
-        calls: the functions to time: select, encode, and decode.
+        calls: the functions to time: select, encode, decode; and to encode and decode pairs, if there are
+            any.
     """
 
     untimed: Measurement
@@ -127,22 +130,20 @@ class TimedScheme:
     def prepare(
         cls,
         tensors: Mapping[str, Array],
-        scheme: Scheme,
+        candidate: Candidate,
         sums: Mapping[str, Array],
-        *,
-        clt_k: str | None = None,
     ) -> TimedScheme:
         """Encode and decode the tensors once, in one container.
 
         Args:
             tensors: {name: array}.
-            scheme: for all tensors.
+            candidate: with the scheme for all tensors.
             sums: vectors that decoded values are added to, from ``allocate_sums``; schemes may share them.
-            clt_k: name of the measurement if the scheme's indices are CLT-k's, or None.
 
         Raises:
             EncodeError: the scheme cannot encode a tensor; the message names tensor and element.
         """
+        scheme = candidate.scheme
         named, tensors = len(tensors) > 1, {name: tensors[name] for name in sort_names(tensors)}
         schemes = dict.fromkeys(tensors, scheme)
         selected = select_many(tensors, schemes, seed=0)
@@ -152,26 +153,45 @@ class TimedScheme:
         summable = (
             isinstance(scheme.select, All) and isinstance(scheme.value, Raw) and scheme.transform is None
         )
-        index_bytes = sum(entry.index_bytes for entry in inspect(blob).entries) if clt_k else None
-        return cls(
-            Measurement(
-                clt_k or str(scheme),
-                sum(x.size for x in tensors.values()),
-                sum(x.nbytes for x in tensors.values()),
-                sum(tensor.nnz for tensor in decoded.values()),
-                Stages(blob.nbytes, 0.0, 0.0, 0.0, summable=summable, index_bytes=index_bytes),
-                _compute_error(tensors, {name: tensor.to_dense() for name, tensor in decoded.items()}),
-            ),
-            (
+        leads = candidate.leads
+        index_bytes = sum(entry.index_bytes for entry in inspect(blob).entries) if leads else None
+        elements, stored = (sum(x) for x in zip(*((t.size, t.nnz) for t in decoded.values()), strict=True))
+        pairs, calls = (
+            None,
+            [
                 lambda: select_many(tensors, schemes, seed=0),
                 lambda: encode_selection(selected, seed=0, names=named),
                 lambda: decode_add(blob, sums, limits=UNLIMITED, schema=schema),
+            ],
+        )
+        if 0 < stored < elements and not leads:
+            sparse = encode_many(decoded, _PAIRS, names=False)
+            pairs = Pairs(elements, stored, sparse.nbytes, 0.0, 0.0, 0.0)
+            calls += [
+                lambda: encode_many(decoded, _PAIRS, names=False),
+                lambda: decode_add(sparse, sums, limits=UNLIMITED, schema=schema),
+            ]
+        stages = Stages(blob.nbytes, 0.0, 0.0, 0.0, summable, index_bytes, 0.0, pairs, candidate.every)
+        return cls(
+            Measurement(
+                candidate.name,
+                elements,
+                sum(x.nbytes for x in tensors.values()),
+                stored,
+                stages,
+                _compute_error(tensors, {name: tensor.to_dense() for name, tensor in decoded.items()}),
             ),
+            tuple(calls),
         )
 
-    def with_seconds(self, select: float, encode: float, decode: float) -> Measurement:
-        """Return the measurement with the seconds of its calls."""
+    def with_seconds(
+        self, scan: float, select: float, encode: float, decode: float, *pairs: float
+    ) -> Measurement:
+        """Return the measurement with the seconds of its calls, and of a scan of all sums."""
         stages = dataclasses.replace(self.untimed.stages, select=select, encode=encode, decode=decode)
+        if stages.pairs is not None:
+            timed = dataclasses.replace(stages.pairs, encode=pairs[0], decode=pairs[1], scan=scan)
+            stages = dataclasses.replace(stages, pairs=timed)
         return dataclasses.replace(self.untimed, stages=stages)
 
 
@@ -182,7 +202,7 @@ def measure(
     budget: float = 0.15,
     progress: ProgressCallback = ignore_progress,
 ) -> Machine:
-    """Time schemes on a gradient, and a copy and a sum of the gradient.
+    """Time schemes on a gradient, and copies, sums and movements of the gradient's size.
 
     Args:
         tensors: {name: array}.
@@ -206,12 +226,20 @@ def measure(
             mean = np.zeros(total.size, total.dtype)
             np.divide(mean, 2, out=mean)
 
-    calls = [copy, add, finish, *(call for scheme in schemes for call in scheme.calls)]
-    medians = iter(measure_medians(calls, budget=budget, progress=progress))
-    copy_seconds = next(medians)
-    gradient = Gradient(sum(x.nbytes for x in tensors.values()), next(medians), next(medians))
-    measurements = [scheme.with_seconds(next(medians), next(medians), next(medians)) for scheme in schemes]
-    return Machine(copy_seconds, gradient, tuple(measurements))
+    def move() -> None:
+        for now, start in zip(sums, others, strict=True):  # as collectives.LocalUpdates
+            movement = start - now
+            zlib.crc32(start.view(np.uint8).data)
+            np.copyto(now, start - start.dtype.type(1) * movement)
+
+    own = [copy, add, finish, *([move] if any(s.untimed.stages.every > 1 for s in schemes) else [])]
+    calls = [*own, *(call for scheme in schemes for call in scheme.calls)]
+    medians = measure_medians(calls, budget=budget, progress=progress)
+    gradient = Gradient(sum(x.nbytes for x in tensors.values()), *medians[1 : len(own)])
+    rest = iter(medians[len(own) :])
+    scan = gradient.add + gradient.finish
+    measurements = [scheme.with_seconds(scan, *islice(rest, len(scheme.calls))) for scheme in schemes]
+    return Machine(medians[0], gradient, tuple(measurements))
 
 
 def measure_medians(

@@ -12,7 +12,7 @@ import argparse
 import math
 from typing import Any
 
-from wirecodec.cli.cost_model import published_min_ratio
+from wirecodec.cli.break_even import published_min_ratio
 from wirecodec.cli.options import add_command
 from wirecodec.cli.units import format_bandwidth, parse_bandwidth
 

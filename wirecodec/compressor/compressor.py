@@ -49,10 +49,9 @@ class Compressor:
             None drops that part; or {key: feedback}.
         clip: largest norm of all gradients together, on all ranks; None for no limit. Each rank limits the
             norm of its own gradients to clip / √ranks, before anything is accumulated (DGC, section 3.2).
-            Gradients on a GPU are copied to the host for it.
         scope: "tensor" to select from each tensor by itself; "group" to select from all tensors that one key
             matches as from one vector, such as the top 1 % of the whole model. They share entries of up to
-            2^24 elements. Receivers decode tensors, and residuals are per tensor. Host only.
+            2^24 elements. Receivers decode tensors, and residuals are per tensor.
         schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
             ratio of selectors that have one, and scales the factor of adacomp. A budget's ratio is bits / 32;
@@ -62,7 +61,7 @@ class Compressor:
             error-bounded`` for all tensors as a group. A hook of DDP that overlaps sends a container of this
             size per bucket; pass ``overlap=False`` to it.
         weights: {key: factor}; in a group with a budget, the squared errors of tensors that a key matches
-            are multiplied by it. They get fewer bytes below 1, and more above. It is 1 without a key.
+            are multiplied by it. They get fewer bytes below 1, and more above. It is 1 without a key. Host only.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
@@ -238,12 +237,12 @@ class Compressor:
         jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, header, momenta=momenta)
         groups = self._settings.groups_of(tensors, schemes)
         if on_device:
-            if groups:
-                raise EncodeError('scope="group" runs on the host; copy the gradients, or use scope="tensor"')
             from wirecodec.gpu.select.warm_topk import LastTop
 
             lasts = {name: self._last.setdefault(name, LastTop()) for name in tensors}
-            return dataclasses.replace(jobs, lasts=lasts)
+            if groups and self._settings.weights:
+                raise EncodeError("weights are applied on the host; copy the gradients")
+            return dataclasses.replace(jobs, lasts=lasts, groups=groups)
         return dataclasses.replace(
             jobs,
             residuals=all_to_host(state.residuals),

@@ -13,7 +13,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.cpu.costs import CodecCosts
-from wirecodec.cpu.group import Group
+from wirecodec.cpu.group_alone import Group
 from wirecodec.errors import EncodeError
 from wirecodec.select.budget import Budget
 from wirecodec.select.budget_model import Histogram

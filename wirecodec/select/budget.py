@@ -26,8 +26,8 @@ class Budget:
     argument takes the quantizer's step from the selection. Threshold T and step Δ are tied by a ratio Δ/T
     from 1.2 to 1.55, which is within 1 % of the least squared error on gradients and Laplace values. A finer
     step is taken if a histogram of magnitudes predicts less error with it. The histogram also predicts the
-    number of elements that spends the bits. The scheme's own codecs then measure the bytes: of a part first if
-    the tensor is large, and then of all selected elements. With another value codec, only the number of
+    number of elements that spends the bits. The scheme's own codecs then measure the bytes: of a part first
+    if the tensor is large, and then of all selected elements. With another value codec, only the number of
     elements is searched.
 
     If all elements that are not 0 fit, the step shrinks until the bits are spent or the values are exact.

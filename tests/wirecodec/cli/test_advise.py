@@ -14,11 +14,10 @@ import wirecodec as wc
 from wirecodec.arrays import BFLOAT16
 from wirecodec.cli import advise_budget, measurement
 from wirecodec.cli.advise_budget import find_budget, format_budget
+from wirecodec.cli.advise_candidates import COMMON, MORE, Candidate, parse_candidate
 from wirecodec.cli.advise_page import format_advice
 from wirecodec.cli.advise_picture import draw_advice, make_title, merge_curves
 from wirecodec.cli.advise_prediction import (
-    COMMON_SCHEMES,
-    MORE_SCHEMES,
     Advice,
     advise,
     compare,
@@ -44,7 +43,7 @@ TENSORS = {"a": X[:4000].reshape(40, 100), "b": X[4000:]}
 
 
 def trial(tensors: dict[str, np.ndarray], scheme: wc.Scheme) -> TimedScheme:
-    return TimedScheme.prepare(tensors, scheme, allocate_sums(tensors))
+    return TimedScheme.prepare(tensors, Candidate.of(scheme), allocate_sums(tensors))
 
 
 class Clock:
@@ -238,8 +237,8 @@ def test_bench_page() -> None:
 
 
 def test_default_schemes_are_different_schemes() -> None:
-    defaults = COMMON_SCHEMES + MORE_SCHEMES
-    assert len({str(parse_scheme(text)) for text in defaults}) == len(defaults)
+    defaults = COMMON + MORE
+    assert len({parse_candidate(text).name for text in defaults}) == len(defaults)
 
 
 def test_default_schemes_that_cannot_carry_a_gradient_are_told() -> None:
@@ -247,9 +246,9 @@ def test_default_schemes_that_cannot_carry_a_gradient_are_told() -> None:
     advice = advise({"x": x}, Network(2, 1e9), budget=1e-3)
     assert {s for s, _ in advice.excluded} >= {"all | raw-index | raw(bfloat16)"}
     assert "too large for bfloat16" in dict(advice.excluded)["all | raw-index | raw(bfloat16)"]
-    assert len(advice.predictions) + len(advice.excluded) + len(advice.alike) == len(COMMON_SCHEMES)
+    assert len(advice.predictions) + len(advice.excluded) + len(advice.alike) == len(COMMON)
     with pytest.raises(wc.EncodeError, match="too large"):
-        advise({"x": x}, Network(2, 1e9), [wc.Scheme.parse("all | raw-index | raw(bfloat16)")])
+        advise({"x": x}, Network(2, 1e9), [parse_candidate("all | raw-index | raw(bfloat16)")])
 
 
 EXACT = dataclasses.replace(make_measurement("exact", M // 2, 1e-3, 0.0), error=0.01)
@@ -358,3 +357,29 @@ def test_no_budget_is_short_enough() -> None:
     found = find_budget({"a": X.astype(np.float32)}, Network(3, 1e9, 1.0), 0.5)
     assert found.bits == 0
     assert format_budget(found) == ["No budget is exchanged in 500 ms: computing alone takes longer."]
+
+
+def test_clt_k_and_local_updates_are_compared_by_the_same_model() -> None:
+    """At 10 Mbit/s and many ranks the bytes decide: CLT-k's stay constant, local updates send a fifth."""
+    texts = ["topk(0.1) | rice | raw", "clt-k(0.1)", "local-updates(5) | topk(0.1) | rice | raw"]
+    network = Network(64, 1.25e6)
+    found = advise({"x": X}, network, [parse_candidate(text) for text in texts], budget=1e-3)
+    assert [p.measurement.scheme for p in found.predictions] == ["clt-k(0.1)", texts[0], texts[2]]
+    assert found.pick is found.predictions[0]
+    plain, local = found.predictions[1:]
+    (gathered,) = (cost for cost in plain.costs if cost.algorithm == "allgather")
+    (spread,) = (cost for cost in local.costs if cost.algorithm == "allgather, every 5")
+    assert spread.nbytes == gathered.nbytes / 5
+    assert {cost.algorithm for cost in plain.costs} == {"allgather", "split", "decoded"}
+    page = format_advice(found, "x")
+    assert [line[:1] for line in page.splitlines()[2:5]] == ["*", " ", "~"]
+    assert "~ changes the training" in page
+    assert local.speed_up == pytest.approx(found.dense.seconds(network) / local.seconds)
+    for text, says in (
+        ("local-updates(1) | dgc", "must be 2 or more"),
+        ("local-updates(1.5) | dgc", "must be an integer"),
+        ("clt-k(x)", "must be a number"),
+        ("clt-k(2)", "at most 1"),
+    ):
+        with pytest.raises(wc.EncodeError, match=says):
+            parse_candidate(text)

@@ -10,16 +10,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from wirecodec.cli import main
+from wirecodec.cli.break_even import compute_min_ratio, find_paying_bandwidths, published_min_ratio
 from wirecodec.cli.cost_model import (
     Gradient,
     Network,
+    Pairs,
     Stages,
     compute_costs,
     compute_dense_cost,
-    compute_min_ratio,
+    compute_sum_cost,
     find_fastest,
-    find_paying_bandwidths,
-    published_min_ratio,
 )
 
 M = 1_000_000
@@ -38,12 +38,12 @@ def by_name(stages: Stages, gradient: Gradient, ranks: int) -> dict[str, float]:
 def test_times_of_every_way() -> None:
     gradient = Gradient(M, add=0.04, finish=0.08)
     stages = Stages(1000, select=0.1, encode=0.2, decode=0.3)
-    dense = 0.75 * 0.04 + 0.08 / 4 + 6 * 1e-3 + 2 * 0.75 * M / 1e6
+    dense = 0.75 * 0.04 + 0.08 / 4 + 4 * 1e-3 + 2 * 0.75 * M / 1e6
     assert compute_dense_cost(gradient, 4).seconds(Network(4, 1e6, 1e-3)) == pytest.approx(dense)
     assert by_name(stages, gradient, 4) == pytest.approx(
         {
             "allgather": 0.1 + 0.2 + 4 * 0.3 + 0.08 + 3 * (1e-3 + 1000 / 1e6),
-            "decoded": 0.1 + 0.2 + 0.3 + dense,
+            "decoded": 0.1 + 0.2 + 0.3 + dense + 2 * 1e-3,  # a ring, of more messages
         }
     )
     narrow = by_name(dataclasses.replace(stages, nbytes=M // 2, summable=True), gradient, 4)
@@ -98,9 +98,44 @@ def test_clt_k_sends_constant_bytes() -> None:
     for ranks in (2, 8, 64):
         (cost,) = compute_costs(stages, Gradient(M, add=0.04, finish=0.08), ranks)
         fraction = (ranks - 1) / ranks
-        assert cost.nbytes == pytest.approx(1000 + 2 * fraction * 4000)
-        assert cost.computing == pytest.approx(0.6 + fraction * 0.04 * 4000 / M)
+        chain = (ranks - 2) * 1000  # one segment per further rank
+        assert cost.nbytes == pytest.approx(1000 + 2 * fraction * 4000 + chain)
+        assert cost.computing == pytest.approx(0.3 + 0.08 + fraction * 0.04 * 4000 / M)
+        assert cost.alone == pytest.approx(0.1 + 0.2)
         assert cost.messages == 3 * (ranks - 1)
+        crowded = Network(ranks, 1e12, ranks_per_core=3)
+        alone = Network(ranks, 1e12)
+        assert cost.seconds(crowded) - cost.seconds(alone) == pytest.approx(2 * cost.computing, rel=1e-6)
+
+
+def test_split_sends_the_union() -> None:
+    """On many ranks, the union of random supports is everything: its dense sums, and one rank's pairs."""
+    pairs = Pairs(elements=M // 4, stored=M // 400, nbytes=12_000, encode=1e-3, decode=2e-3, scan=0.7)
+    gradient = Gradient(M, add=0.04, finish=0.08)
+    stages = Stages(5000, select=0.1, encode=0.2, decode=0.3, accumulate=0.5, pairs=pairs)
+    for ranks, second in ((2, 2 * 12_000), (8, None), (4096, M)):
+        cost = next(c for c in compute_costs(stages, gradient, ranks) if c.algorithm == "split")
+        fraction = (ranks - 1) / ranks
+        assert cost.nbytes <= fraction * (12_000 + M)
+        if second:
+            assert cost.nbytes == pytest.approx(fraction * (12_000 + second), rel=0.05)
+    assert cost.computing == pytest.approx(0.5 + 0.1 + 0.2 + 0.08 + 1e-3 + 101 * 2e-3, rel=0.02)
+
+
+def test_local_updates_share_an_exchange_between_their_steps() -> None:
+    gradient, network = Gradient(M, add=0.04, finish=0.08, move=0.6), Network(4, 1e6, 1e-3)
+    stages = Stages(5000, select=0.1, encode=0.2, decode=0.3)
+    once = compute_costs(stages, gradient, 4)
+    spread = compute_costs(dataclasses.replace(stages, every=10), gradient, 4)
+    for one, each in zip(once, spread, strict=True):
+        assert each.algorithm == f"{one.algorithm}, every 10"
+        assert each.seconds(network) == pytest.approx((one.seconds(network) + 0.6) / 10)
+
+
+def test_factors_are_summed_like_dense_vectors() -> None:
+    cost = compute_sum_cost("factors", 1000, 8, computing=0.5, add=0.08, finish=0.16, sums=3)
+    assert (cost.messages, cost.nbytes) == (3 * 2 * 3, pytest.approx(2 * 7 / 8 * 1000))
+    assert cost.computing == pytest.approx(0.5 + 0.08 * 7 / 8 + 0.16 / 8)
 
 
 def test_two_ranks_are_the_published_formula() -> None:
@@ -177,6 +212,7 @@ def test_decoded_vectors_never_pay(stages: Stages, gradient: Gradient, network: 
         ((2, math.nan), "bandwidth"),
         ((2, 1e9, -1e-6), "latency"),
         ((2, 1e9, math.nan), "latency"),
+        ((2, 1e9, 0.0, 0.5), "ranks_per_core"),
     ],
 )
 def test_networks_that_are_none(arguments: tuple[float, ...], says: str) -> None:

@@ -1,0 +1,131 @@
+"""Time of a step for 4 to 1,024 ranks and 10 Mbit/s to 100 Gbit/s: which system is the fastest, as a map.
+
+Measures the rates of this machine on whole models, predicts the time of a step with the cost model of
+`wirecodec advise`, and checks it by real runs of 2, 4 and 8 ranks between emulated hosts. The check needs
+Linux, root, ip and tc. PowerSGD is computed by torch if it is installed.
+
+    python -m benchmarks.scale [--quick] [--compute 0.3 [--overlap]] [--scheme "…"] [--every 15] …
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from benchmarks.collectives.hosts import RATES, find_missing_tools
+from benchmarks.collectives.launch import find_mpi
+from benchmarks.common.command import PARTIAL_RUN, create_parser
+from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.scale import plot, report
+from benchmarks.scale.check import CheckedTime, check_model, run_rates
+from benchmarks.scale.models import MODELS
+from benchmarks.scale.powersgd import describe_library
+from benchmarks.scale.prediction import Step, predict_cells
+from benchmarks.scale.systems import Options
+
+__all__ = ["main"]
+
+CHECKED = "ResNet-50"
+LINKS = ("100 Mbit", "1 Gbit")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark, print the page, and write it if the run is complete."""
+    options = _parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that hosts are removed
+    systems = Options(options.scheme, options.ratio, options.rank, options.every)
+    step, budget = Step(options.compute, options.overlap), 0.3 if options.quick else 1.5
+    reason = "not requested" if options.no_check else find_missing_tools()
+    if not reason and not find_mpi(sys.executable):
+        reason = "mpirun is not beside this Python"
+    load, preferred = os.getloadavg()[0], "" if reason else _prefer_ranks()
+    checked: list[CheckedTime] = []
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as progress:
+        task = progress.add_task("", total=None)
+
+        def show(name: str) -> None:
+            progress.update(task, description=name)
+
+        rates = {}
+        for name in MODELS:
+            show(f"rates of {name}")
+            rates[name] = run_rates(name, systems, budget)
+        if not reason:
+            ranks, links = ((2, 4), LINKS[1:]) if options.quick else ((2, 4, 8), LINKS)
+            run = check_model(
+                CHECKED, rates[CHECKED], systems, ranks=ranks, links=links, budget=budget, step=show
+            )
+            checked += run
+    maps = {name: predict_cells(found, latency=options.latency, step=step) for name, found in rates.items()}
+    settings = report.describe_settings(step, options.latency)
+    text = report.format_page(
+        maps,
+        rates,
+        checked,
+        options=systems,
+        settings=settings,
+        library=describe_library(),
+        cores=len(os.sched_getaffinity(0)),
+        load=f"{load:.1f} and {os.getloadavg()[0]:.1f}{preferred}",
+        skipped=reason,
+    )
+    print(text)
+    if options.output is not None:
+        plot.draw(options.output, maps, settings, systems.every)
+    if _is_partial(options):
+        print(PARTIAL_RUN)
+        return
+    print(write_result("scale", "Time of a step over ranks and bandwidths", text))
+    plot.draw(RESULTS / "scale.png", maps, f"{settings}; {describe_machine()}", systems.every)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = create_parser(__doc__, __package__)
+    add, defaults = parser.add_argument, Options()
+    add("--quick", action="store_true", help="fewer runs: 2 and 4 ranks at 1 Gbit/s")
+    add("--no-check", action="store_true", help="predict only; needs neither root nor MPI")
+    add("--compute", type=float, default=0.0, help="seconds of forward and backward (default: 0)")
+    add("--overlap", action="store_true", help="exchange gradients during the computing")
+    add("--latency", type=float, default=50e-6, help="seconds per message (default: %(default)s)")
+    add("--scheme", default=defaults.scheme, help="of allgather, split and local updates")
+    add("--ratio", type=float, default=defaults.ratio, help="of CLT-k (default: %(default)s)")
+    add("--rank", type=int, default=defaults.rank, help="of PowerSGD (default: %(default)s)")
+    add("--every", type=int, default=defaults.every, help="steps of local updates (default: %(default)s)")
+    add("--output", help="draw the maps here, too")
+    options = parser.parse_args(arguments)
+    if options.every < 2:
+        parser.error(f"--every is {options.every}; it must be 2 or more")
+    if not options.compute >= 0 or not options.latency >= 0:
+        parser.error("--compute and --latency must be 0 or more")
+    return options
+
+
+def _is_partial(options: argparse.Namespace) -> bool:
+    """Return whether any option differs from a complete run."""
+    complete = vars(_parse([]))
+    return any(value != complete[name] for name, value in vars(options).items() if name != "output")
+
+
+def _prefer_ranks() -> str:
+    """Give this process and its ranks real-time priority, so that other programs do not delay them.
+
+    Returns:
+        A remark for the page.
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
+    except (AttributeError, OSError):
+        return ""
+    return "; the ranks have real-time priority"
+
+
+assert set(LINKS) <= set(RATES)
+
+
+if __name__ == "__main__":
+    main()

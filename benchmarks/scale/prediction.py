@@ -1,0 +1,116 @@
+"""Predictions: the cost of each system on a network, from the rates of a machine, and maps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.scale.powersgd import SUMS
+from benchmarks.scale.rates import Rates
+from benchmarks.scale.systems import LOCAL, SYSTEMS
+from wirecodec.cli.cost_model import Cost, Network, compute_costs, compute_dense_cost, compute_sum_cost
+
+__all__ = ["BANDWIDTHS", "RANKS", "Cell", "Step", "compute_cost", "predict_cells"]
+
+RANKS = tuple(2**power for power in range(2, 11))
+BANDWIDTHS = (1e7, 3e7, 1e8, 3e8, 1e9, 3e9, 1e10, 3e10, 1e11)
+"""Bits per second."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step takes beyond its exchange.
+
+    Attributes:
+        compute: seconds of forward and backward.
+        overlap: whether the exchange of gradients happens during them.
+    """
+
+    compute: float = 0.0
+    overlap: bool = False
+
+    def seconds(self, exchange: float, *, local: bool = False) -> float:
+        """Return the seconds of a step; movements are exchanged after it, never during it."""
+        if self.overlap and not local:
+            return max(self.compute, exchange)
+        return self.compute + exchange
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Predictions for one network.
+
+    Attributes:
+        network: ranks, bandwidth and latency.
+        seconds: {system: seconds of a step}.
+    """
+
+    network: Network
+    seconds: dict[str, float]
+
+    @property
+    def winner(self) -> str:
+        """Return the fastest system; local updates are left out, because they change the training."""
+        return min((name for name in self.seconds if name != LOCAL), key=lambda name: self.seconds[name])
+
+    def speed_up(self, name: str) -> float:
+        """Return how many times as fast as dense a system is."""
+        return self.seconds["dense"] / self.seconds[name]
+
+
+def compute_cost(name: str, rates: Rates, ranks: int) -> Cost:
+    """Compute the cost of a system's exchange per step.
+
+    Local updates use the algorithm "allgather", as in the real runs.
+    """
+    gradient = rates.gradient
+    if name == "dense":
+        return compute_dense_cost(gradient, ranks)
+    if name == "fp16":
+        half = rates.half
+        return compute_sum_cost(
+            name, gradient.nbytes / 2, ranks, computing=half.cast, add=half.add, finish=half.finish
+        )
+    if name == "PowerSGD":
+        size = rates.factor_bytes / gradient.nbytes
+        return compute_sum_cost(
+            "factors",
+            rates.factor_bytes,
+            ranks,
+            computing=rates.factor_seconds,
+            add=size * gradient.add,
+            finish=size * gradient.finish,
+            sums=SUMS,
+        )
+    stages = {"CLT-k": rates.leader, LOCAL: rates.local}.get(name, rates.stages)
+    algorithm = {"CLT-k": "clt-k", LOCAL: f"allgather, every {rates.local.every}"}.get(name, name)
+    return next(c for c in compute_costs(stages, gradient, ranks) if c.algorithm == algorithm)
+
+
+def predict_cells(
+    rates: Rates,
+    *,
+    ranks: Sequence[int] = RANKS,
+    bandwidths: Sequence[float] = BANDWIDTHS,
+    latency: float = 50e-6,
+    step: Step = Step(),
+) -> list[Cell]:
+    """Predict all systems for each number of ranks and each bandwidth.
+
+    Args:
+        rates: of the model on this machine.
+        ranks: numbers of ranks.
+        bandwidths: bits per second.
+        latency: seconds per message.
+        step: what a step takes beyond its exchange.
+    """
+    cells = []
+    for bandwidth in bandwidths:
+        for n in ranks:
+            network = Network(n, bandwidth / 8, latency)
+            seconds = {
+                name: step.seconds(compute_cost(name, rates, n).seconds(network), local=name == LOCAL)
+                for name in SYSTEMS
+            }
+            cells.append(Cell(network, seconds))
+    return cells

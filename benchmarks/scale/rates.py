@@ -1,0 +1,275 @@
+"""Rates of this machine: seconds of everything that a rank computes in a step, measured on a whole model.
+
+    python -m benchmarks.scale.rates '{"model": "ResNet-50", "options": {…}, "budget": …}'
+
+prints one line of JSON. Each time is the shortest of several calls on one thread, in the states of a running
+training: with residuals, and with memory that is kept. It is processor time, which other programs affect
+less. Selection and residuals run in one pass, so they are one time. The program is a process of its own,
+because its environment decides about threads and memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import collectives as co
+import wirecodec as wc
+from benchmarks.common.timing import measure_in_turns
+from benchmarks.scale.models import MODELS, Subject
+from benchmarks.scale.powersgd import PowerSGD, count_factor_bytes, limit_threads
+from benchmarks.scale.systems import LOCAL, Options, Worker, build_exchange
+from wirecodec.cli.cost_model import Gradient, Pairs, Stages
+from wirecodec.interop import decode_sum
+
+__all__ = ["Half", "Rates", "measure_rates", "read_rates"]
+
+Array = Any
+CONTAINERS = 4
+"""Containers that are added up, so that the time of one is a difference without the fixed part."""
+FIRST_CALLS, CALLS = 2, 5
+PAIRS = "nonzero | rice | raw"
+"""Scheme of the pairs that the split algorithms send."""
+
+
+@dataclass(frozen=True)
+class Half:
+    """Times of a gradient in float16.
+
+    Attributes:
+        cast: seconds to round the gradient, and to widen the mean.
+        add: seconds to add one such vector to a sum in float32.
+        finish: seconds to set the sum to zero, to divide and to round it.
+    """
+
+    cast: float
+    add: float
+    finish: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Times and sizes of a whole model.
+
+    Attributes:
+        gradient: sizes and times of dense vectors.
+        half: of vectors in float16.
+        factor_bytes: bytes that PowerSGD sums.
+        factor_seconds: seconds of its arithmetic.
+        stages: of the scheme, with its pairs.
+        leader: of CLT-k.
+        local: of local updates, every so many steps.
+    """
+
+    gradient: Gradient
+    half: Half
+    factor_bytes: int
+    factor_seconds: float
+    stages: Stages
+    leader: Stages
+    local: Stages
+
+
+def measure_rates(subject: Subject, options: Options, *, budget: float = 1.0) -> Rates:
+    """Measure all rates, and scale them from the measured part to the whole model.
+
+    Args:
+        subject: the model.
+        options: of the systems.
+        budget: approximate seconds per call.
+    """
+    worker = Worker(subject.measured, seed=0)
+    gradient = _measure_dense(worker, budget)
+    stages, move = _measure_scheme(worker, options, gradient, budget)
+    leader = _measure_leader(worker, options, gradient.finish)
+    half = _measure_half(worker, budget)
+    seconds = _measure_factors(worker, options, budget)
+    factor = subject.scale
+    assert stages.pairs is not None
+    scaled = _scale(stages, factor)
+    return Rates(
+        dataclasses.replace(gradient, move=move).scaled(factor),
+        Half(factor * half.cast, factor * half.add, factor * half.finish),
+        count_factor_bytes(subject.shapes, options.rank),
+        factor * seconds,
+        scaled,
+        _scale(leader, factor),
+        dataclasses.replace(scaled, every=options.every),
+    )
+
+
+def read_rates(text: str) -> Rates:
+    """Read the rates that the program prints."""
+    found = json.loads(text)
+    stages = {
+        name: Stages(
+            **(found[name] | {"pairs": Pairs(**found[name]["pairs"]) if found[name]["pairs"] else None})
+        )
+        for name in ("stages", "leader", "local")
+    }
+    return Rates(
+        **(found | stages | {"gradient": Gradient(**found["gradient"]), "half": Half(**found["half"])})
+    )
+
+
+def _measure_dense(worker: Worker, budget: float) -> Gradient:
+    x, total = worker.flat, worker.out_flat
+
+    def finish() -> None:
+        total.fill(0)
+        np.divide(total, np.float32(3), out=total)
+
+    add, end = _measure([lambda: np.add(total, x, out=total), finish], budget)
+    return Gradient(x.nbytes, add, end)
+
+
+def _measure_half(worker: Worker, budget: float) -> Half:
+    half, total = np.empty(worker.flat.size, np.float16), worker.out_flat
+
+    def cast() -> None:
+        half[:] = worker.flat
+        total[:] = half
+
+    def add() -> None:
+        np.add(total, half, out=total)
+
+    def finish() -> None:
+        total.fill(0)
+        np.divide(total, np.float32(3), out=total)
+        half[:] = total
+
+    return Half(*_measure([cast, add, finish], budget))
+
+
+def _measure_factors(worker: Worker, options: Options, budget: float) -> float:
+    """Measure the arithmetic of PowerSGD: a step whose sums are those of one rank."""
+    power = PowerSGD(worker.shapes, options.rank)
+    return _measure([lambda: power.step(worker.tensors, lambda vector: vector, worker.out)], budget)[0]
+
+
+def _measure_scheme(
+    worker: Worker, options: Options, gradient: Gradient, budget: float
+) -> tuple[Stages, float]:
+    """Measure whole exchanges of one simulated rank, and the parts that are repeated per rank or element.
+
+    Returns:
+        The stages: ``encode`` is everything that an exchange by all-gather computes, without the parts that
+        the model adds. And the seconds that an exchange of local updates computes beyond it.
+    """
+    blobs = _encode_for_ranks(worker, options.scheme)
+    schema = {name: (x.shape, x.dtype) for name, x in worker.tensors.items()}
+    sums = {name: x.reshape(-1) for name, x in worker.out.items()}
+    sent = wc.decode_many(blobs[0], schema=schema)
+    pairs = wc.encode_many(sent, PAIRS, names=False)
+    one, several, encode_pairs, add_pairs = _measure(
+        [
+            lambda: decode_sum(blobs[:1], sums, schema=schema),
+            lambda: decode_sum(blobs, sums, schema=schema),
+            lambda: wc.encode_many(sent, PAIRS, names=False),
+            lambda: wc.decode_add(pairs, sums, schema=schema),
+        ],
+        budget,
+    )
+    decode = (several - one) / (CONTAINERS - 1)
+    gathered, split, local = _measure_exchanges(worker, options, ("allgather", "split", LOCAL))
+    scan = max(0.0, split - gathered + decode - 2 * (encode_pairs + add_pairs))
+    stored = sum(tensor.nnz for tensor in sent.values())
+    found = Pairs(worker.flat.size, stored, pairs.nbytes, encode_pairs, add_pairs, scan)
+    once = max(0.0, gathered - decode - gradient.finish)
+    return Stages(blobs[0].nbytes, 0.0, once, decode, pairs=found), max(0.0, local - gathered)
+
+
+def _encode_for_ranks(worker: Worker, scheme: str) -> list[Array]:
+    """Encode the gradients of several ranks: one gradient, rotated."""
+    blobs = []
+    for rank in range(CONTAINERS):
+        turned, start = {}, 0
+        flat = np.roll(worker.flat, 999_983 * rank)
+        for name, x in worker.tensors.items():
+            turned[name] = flat[start : start + x.size].reshape(x.shape)
+            start += x.size
+        blobs.append(wc.encode_many(turned, scheme, seed=rank, names=False))
+    return blobs
+
+
+def _measure_exchanges(worker: Worker, options: Options, names: Sequence[str]) -> list[float]:
+    """Measure the exchanges of systems by one simulated rank, after the first ones, which allocate memory."""
+
+    def run(comm: Any) -> list[float]:
+        shortest = []
+        for name in names:
+            call, _ = build_exchange(name, worker, co.Channel(comm), options)
+            shortest.append(min(_time_thread(call) for _ in range(FIRST_CALLS + CALLS)))
+        return shortest
+
+    return co.simulate(1, run)[0]
+
+
+def _time_thread(call: Callable[[], Any]) -> float:
+    before = time.thread_time()
+    call()
+    return time.thread_time() - before
+
+
+def _measure_leader(worker: Worker, options: Options, finish: float) -> Stages:
+    """Measure CLT-k on two simulated ranks, which lead in turn; each one is a thread with its own time."""
+
+    def run(comm: Any) -> tuple[float, float, int, int]:
+        mine = worker if comm.rank == 0 else Worker(list(worker.shapes.values()), seed=1)
+        call, _ = build_exchange("CLT-k", mine, co.Channel(comm), options)
+        times = [_time_thread(call) for _ in range(2 * (FIRST_CALLS + CALLS))]
+        support = {}
+        for name, x in mine.out.items():
+            found = np.flatnonzero(x)
+            support[name] = wc.SparseTensor(found, np.ones(found.size, np.float32), (x.size,))
+        indices = wc.encode_many(support, "all | auto-index | mean", names=False).nbytes
+        values = 4 * sum(each.nnz for each in support.values())
+        return min(times[comm.rank :: 2]), min(times[1 - comm.rank :: 2]), indices, values
+
+    leader, follower, indices, values = co.simulate(2, run)[0]
+    return Stages(
+        indices + values,
+        max(0.0, leader - follower),
+        0.0,
+        max(0.0, follower - finish),
+        index_bytes=indices,
+    )
+
+
+def _measure(calls: Sequence[Callable[[], Any]], budget: float) -> list[float]:
+    return [found.processor for found in measure_in_turns(calls, budget=budget, min_calls=CALLS)]
+
+
+def _scale(stages: Stages, factor: float) -> Stages:
+    """Return the sizes and times of a model of ``factor`` times the size."""
+    return dataclasses.replace(
+        stages,
+        nbytes=round(factor * stages.nbytes),
+        select=factor * stages.select,
+        encode=factor * stages.encode,
+        decode=factor * stages.decode,
+        index_bytes=stages.index_bytes and round(factor * stages.index_bytes),
+        pairs=stages.pairs and stages.pairs.scaled(factor),
+    )
+
+
+def main() -> None:
+    """Measure with the settings of the JSON argument, and print the rates."""
+    import numba
+
+    given = json.loads(sys.argv[1])
+    numba.set_num_threads(1)
+    limit_threads()
+    rates = measure_rates(MODELS[given["model"]], Options(**given["options"]), budget=given["budget"])
+    print(json.dumps(dataclasses.asdict(rates)))
+
+
+if __name__ == "__main__":
+    main()

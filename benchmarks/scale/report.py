@@ -1,0 +1,186 @@
+"""Result page of the maps: targets, winners, times of a step, rates, and the check of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.common.results import format_markdown
+from benchmarks.common.targets import TargetResult, check_at_most, format_targets
+from benchmarks.scale.check import CheckedTime
+from benchmarks.scale.models import MODELS
+from benchmarks.scale.plot import format_factor
+from benchmarks.scale.prediction import Cell, Step
+from benchmarks.scale.rates import Rates
+from benchmarks.scale.systems import LOCAL, SYSTEMS, Options
+from wirecodec.cli.units import format_bandwidth, format_seconds
+
+__all__ = ["MAX_ERROR", "check_targets", "describe_settings", "format_page"]
+
+MAX_ERROR = 0.15
+"""Largest relative error of a prediction."""
+MODEL = """The cost model is that of `wirecodec advise` (`wirecodec/cli/cost_model.py`): messages, bytes and
+computing, at the rates below. A step is the slowest rank's. Dense, fp16 and PowerSGD are summed in the fewest
+messages that send no more bytes, as by MPI's recursive halving and doubling. The others are the algorithms of
+`collectives`. Ranks' supports are independent, which is the worst case for split: its sums cover the union.
+Each rank computes on one core like one of this machine, so faster processors favour compression more.
+"""
+LOCAL_NOTE = """Local updates are shown apart. They change the training: workers take {every} steps of their
+own between two exchanges. The time is that of an exchange over {every} steps.
+"""
+CHECK = """Real exchanges of ResNet-50's gradient between network namespaces with shaped links, one rank each,
+over MPI. Each time is the slowest rank's, the shortest of several turns. All ranks share {cores} cores, so
+the model computes with n/{cores} ranks per core. Latency and bandwidth are those of blocks between
+neighbours, measured in the same run while all ranks send. Load of the machine before and after: {load}.
+"""
+
+
+def describe_settings(step: Step, latency: float) -> str:
+    """Describe the step and the latency in one line."""
+    if not step.compute:
+        return f"communication and compression alone, {format_seconds(latency)} per message"
+    how = "during which gradients are exchanged" if step.overlap else "before the exchange"
+    return f"{format_seconds(step.compute)} of computing {how}, {format_seconds(latency)} per message"
+
+
+def check_targets(checked: Sequence[CheckedTime]) -> list[TargetResult]:
+    """Check the errors of all predictions."""
+    errors = [(f"{c.rate}, n = {c.network.ranks}, {c.system}", abs(c.error)) for c in checked]
+    return [check_at_most("prediction within 15 % of the real run", MAX_ERROR, errors, "{:.1%}")]
+
+
+def format_page(
+    maps: Mapping[str, Sequence[Cell]],
+    rates: Mapping[str, Rates],
+    checked: Sequence[CheckedTime],
+    *,
+    options: Options,
+    settings: str,
+    library: str,
+    cores: int,
+    load: str,
+    skipped: str = "",
+) -> str:
+    """Format the page as Markdown.
+
+    Args:
+        maps: {model: cells}.
+        rates: {model: rates}.
+        checked: of the check.
+        options: of the systems.
+        settings: from ``describe_settings``.
+        library: that computes PowerSGD.
+        cores: of this machine.
+        load: of this machine, as text.
+        skipped: why there is no check; empty if there is one.
+    """
+    about = (
+        f"A step: {settings}. allgather, split and local updates: `{options.scheme}` with error feedback. "
+        f"CLT-k: {options.ratio:.1%} of the elements, in 32 bits. PowerSGD: rank {options.rank}; {library}.\n"
+    )
+    parts = ["## Targets\n", format_targets(check_targets(checked))] if checked else []
+    parts += ["## Which system is the fastest\n", about, MODEL, "![maps](scale.png)\n"]
+    for model, cells in maps.items():
+        parts += [f"### {model}, {MODELS[model].elements:,} parameters\n", _format_winners(cells)]
+    parts += ["## Local updates\n", LOCAL_NOTE.format(every=options.every)]
+    parts += ["Times as fast as dense, and as the fastest other system.\n"]
+    for model, cells in maps.items():
+        parts += [f"### {model}\n", _format_local(cells)]
+    parts += ["## Time of a step\n"]
+    for model, cells in maps.items():
+        parts += [f"### {model}\n", _format_times(cells)]
+    parts += ["## Rates\n", "Processor time of one thread.\n", _format_rates(rates)]
+    parts += ["## Real runs\n"]
+    parts += (
+        [f"Skipped: {skipped}.\n"]
+        if skipped
+        else [CHECK.format(cores=cores, load=load), _format_check(checked)]
+    )
+    return "\n".join(parts)
+
+
+def _pivot(cells: Sequence[Cell], texts: Sequence[str]) -> str:
+    """Format a table with a row per bandwidth and a column per number of ranks."""
+    ranks = list(dict.fromkeys(cell.network.ranks for cell in cells))
+    rows: dict[str, list[str]] = {}
+    for cell, text in zip(cells, texts, strict=True):
+        rows.setdefault(format_bandwidth(cell.network.bandwidth), []).append(text)
+    return format_markdown(
+        ["ranks", *(f"{n:,}" for n in ranks)], [[name, *row] for name, row in rows.items()]
+    )
+
+
+def _format_winners(cells: Sequence[Cell]) -> str:
+    return _pivot(cells, [f"{c.winner} {format_factor(c.speed_up(c.winner))}×" for c in cells])
+
+
+def _format_local(cells: Sequence[Cell]) -> str:
+    return _pivot(
+        cells,
+        [
+            f"{format_factor(c.speed_up(LOCAL))}×, {format_factor(c.seconds[c.winner] / c.seconds[LOCAL])}×"
+            for c in cells
+        ],
+    )
+
+
+def _format_times(cells: Sequence[Cell]) -> str:
+    """Format the times of all systems at some of the networks."""
+    ranks = list(dict.fromkeys(cell.network.ranks for cell in cells))
+    chosen = {ranks[0], ranks[len(ranks) // 2], ranks[-1]}
+    rows = [
+        [
+            f"{format_bandwidth(cell.network.bandwidth)}, {cell.network.ranks:,} ranks",
+            *(format_seconds(cell.seconds[name]) for name in SYSTEMS),
+        ]
+        for cell in cells
+        if cell.network.ranks in chosen
+    ]
+    return format_markdown(["network", *SYSTEMS], rows)
+
+
+def _format_rates(rates: Mapping[str, Rates]) -> str:
+    def row(name: str, *values: str) -> list[str]:
+        return [name, *values]
+
+    found = list(rates.values())
+    nbytes = [
+        ("dense", [r.gradient.nbytes for r in found]),
+        ("PowerSGD's factors", [r.factor_bytes for r in found]),
+        ("container", [r.stages.nbytes for r in found]),
+        ("CLT-k's indices and values", [r.leader.nbytes for r in found]),
+    ]
+    seconds = [
+        ("add a dense vector", [r.gradient.add for r in found]),
+        ("fill, divide", [r.gradient.finish for r in found]),
+        ("fp16: round and widen", [r.half.cast for r in found]),
+        ("PowerSGD's arithmetic", [r.factor_seconds for r in found]),
+        ("accumulate, select, encode", [r.stages.encode for r in found]),
+        ("decode and add one container", [r.stages.decode for r in found]),
+        (
+            "split: encode the stored elements as pairs",
+            [r.stages.pairs.encode for r in found if r.stages.pairs],
+        ),
+        ("split: decode and add them", [r.stages.pairs.decode for r in found if r.stages.pairs]),
+        ("CLT-k: on every rank", [r.leader.decode for r in found]),
+        ("CLT-k: on the leader alone", [r.leader.select for r in found]),
+        ("local updates: movement, checksum, outer step", [r.gradient.move for r in found]),
+    ]
+    rows = [row(f"bytes, {name}", *(f"{value:,}" for value in values)) for name, values in nbytes]
+    rows += [row(name, *map(format_seconds, values)) for name, values in seconds]
+    return format_markdown(["", *rates], rows)
+
+
+def _format_check(checked: Sequence[CheckedTime]) -> str:
+    rows = [
+        [
+            f"{c.rate}, n = {c.network.ranks}, {c.system}",
+            f"{c.network.bandwidth * 8e-6:.0f} Mbit/s, {c.network.latency * 1e6:.0f} µs",
+            f"{1e3 * c.predicted:.1f}",
+            f"{1e3 * c.sending:.1f}",
+            f"{1e3 * c.measured:.1f}",
+            f"{c.error:+.1%}",
+        ]
+        for c in checked
+    ]
+    header = ["run", "measured link", "predicted, ms", "of it sending", "measured, ms", "error"]
+    return format_markdown(header, rows)

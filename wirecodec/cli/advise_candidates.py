@@ -1,0 +1,94 @@
+"""Candidates of ``wirecodec advise``: schemes, CLT-k, and local updates."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from wirecodec.cli.options import parse_scheme
+from wirecodec.errors import EncodeError
+from wirecodec.settings.scheme import Scheme
+from wirecodec.validation import as_integer, as_ratio
+
+__all__ = ["COMMON", "MORE", "Candidate", "parse_candidate"]
+
+_CLT_K = re.compile(r"\s*clt-k\(([^)]*)\)\s*")
+_LOCAL = re.compile(r"\s*local-updates\(([^)]*)\)\s*\|(.*)", re.DOTALL)
+
+COMMON = (
+    "all | raw-index | raw(bfloat16)",
+    "all | raw-index | qsgd(bits=8)",
+    "all | raw-index | qsgd",
+    *(
+        f"topk({ratio}) | rice | {value}"
+        for ratio in (0.1, 0.01, 0.001)
+        for value in ("raw(bfloat16)", "qsgd")
+    ),
+    "topk(0.01) | rice | sign-scale",
+    "clt-k(0.01)",
+    "local-updates(15) | topk(0.01) | rice | qsgd",
+)
+"""Candidates that are compared if none is given. They have few kernels, which are compiled on first use."""
+
+MORE = (
+    "all | raw-index | offset-float",
+    "all | raw-index | 3lc",
+    *(f"topk({ratio}) | auto-index | raw" for ratio in (0.1, 0.01, 0.001)),
+    "topk(0.01) | auto-index | error-bounded",
+    "sidco(0.01) | rice | qsgd",
+    "rfft | topk(0.15) | auto-index | offset-float(bits=10)",
+    *("sketchml", "skcompress", "deepreduce-qsgd-bf-p0"),
+)
+"""Further schemes and presets, for ``--all``."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Way to exchange gradients.
+
+    Attributes:
+        scheme: of an encoding; for CLT-k, of the leader's elements.
+        name: in the tables.
+        leads: whether one rank selects for all (CLT-k).
+        every: steps between two exchanges; more than 1 for local updates.
+    """
+
+    scheme: Scheme
+    name: str
+    leads: bool = False
+    every: int = 1
+
+    @classmethod
+    def of(cls, scheme: Scheme) -> Candidate:
+        """Return the candidate of a scheme, with its string as name."""
+        return cls(scheme, str(scheme))
+
+
+def parse_candidate(text: str) -> Candidate:
+    """Parse a scheme, a preset, ``clt-k(RATIO)`` or ``local-updates(STEPS) | SCHEME``.
+
+    Raises:
+        EncodeError: the text is none of these, or a number is out of range.
+
+    Examples:
+        >>> parse_candidate("local-updates(15) | dgc").every
+        15
+    """
+    if match := _CLT_K.fullmatch(text):
+        ratio = as_ratio(_parse_number(match[1], "clt-k: ratio"), "clt-k: ratio")
+        return Candidate(parse_scheme(f"topk({ratio!r}) | rice | raw"), f"clt-k({ratio:g})", leads=True)
+    if match := _LOCAL.fullmatch(text):
+        scheme, steps = parse_scheme(match[2].strip()), "local-updates: steps"
+        every = as_integer(_parse_number(match[1], steps), steps)
+        if every < 2:
+            raise EncodeError(f"{steps} is {every}; it must be 2 or more")
+        return Candidate(scheme, f"local-updates({every}) | {scheme}", every=every)
+    return Candidate.of(parse_scheme(text))
+
+
+def _parse_number(text: str, name: str) -> float | int:
+    try:
+        number = float(text)
+    except ValueError:
+        raise EncodeError(f"{name} is {text!r}; it must be a number") from None
+    return int(number) if number.is_integer() else number
