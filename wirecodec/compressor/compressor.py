@@ -61,7 +61,8 @@ class Compressor:
             error-bounded`` for all tensors as a group. A hook of DDP that overlaps sends a container of this
             size per bucket; pass ``overlap=False`` to it.
         weights: {key: factor}; in a group with a budget, the squared errors of tensors that a key matches
-            are multiplied by it. They get fewer bytes below 1, and more above. It is 1 without a key. Host only.
+            are multiplied by it. They get fewer bytes below 1, and more above. It is 1 without a key. Host
+            only.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
