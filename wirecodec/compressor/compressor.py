@@ -57,9 +57,9 @@ class Compressor:
             ratio of selectors that have one, and scales the factor of adacomp. A budget's ratio is bits / 32;
             that of ``bytes_per_step`` is the fraction of the raw bytes. At 1, tensors are sent whole.
         bytes_per_step: largest size of a step's container; None for no limit. The bits of all ``budget``
-            selectors are scaled by one factor to use it. If ``scheme`` is None, it is ``budget(1) | rice |
-            error-bounded`` for all tensors as a group. A hook of DDP that overlaps sends a container of this
-            size per bucket; pass ``overlap=False`` to it.
+            selectors are scaled by one factor to use it, so that only their proportions count. If ``scheme``
+            is None, it becomes ``budget(bits=1) | rice | error-bounded``, and ``scope`` becomes "group". A
+            hook of DDP that overlaps sends a container of this size per bucket; pass ``overlap=False`` to it.
         weights: {key: factor}; in a group with a budget, the squared errors of tensors that a key matches
             are multiplied by it. They get fewer bytes below 1, and more above. It is 1 without a key. Host
             only.
@@ -137,6 +137,11 @@ class Compressor:
     def schedule(self) -> Schedule | None:
         """Function of the step and the tensor's own ratio, or None."""
         return self._settings.schedule
+
+    @property
+    def scope(self) -> str:
+        """Whether each tensor is selected from by itself ("tensor"), or with those of its key ("group")."""
+        return self._settings.scope
 
     @property
     def clip(self) -> float | None:

@@ -56,10 +56,10 @@ def encode_groups(
     )
     entries: list[writer.Entry] = []
     for run in runs:
-        group, at = place_of.get(run[0], (None, 0))
+        place = place_of.get(run[0])
         try:
-            if group is not None and _is_slice(group, at, run):
-                support = group.support_of(at, at + len(run), shapes)
+            if place is not None and _is_slice(*place, run):
+                support = place[0].support_of(place[1], place[1] + len(run), shapes)
             else:
                 members = [_support_of(key, supports, place_of, shapes) for key in run]
                 support = concatenate(members) if len(members) > 1 else members[0]
