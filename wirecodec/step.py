@@ -34,6 +34,7 @@ class TensorJob:
         momentum: (size,), or None.
         spare_momentum: memory for the next momentum, or None.
         header: bytes of the container's header that count for this tensor, if its selector asks for them.
+        weight: factor of its squared error in a group's budget.
     """
 
     scheme: Scheme
@@ -46,6 +47,7 @@ class TensorJob:
     momentum: Any = None
     spare_momentum: Array | None = None
     header: int = 0
+    weight: float = 1.0
 
     def residual_rule(self, *, exact: bool) -> ErrorFeedback | None:
         """Return the rule of the residual, after momentum and decay; None if no residual is kept.
@@ -79,6 +81,7 @@ class TensorJobs(Mapping[str, TensorJob]):
         spares, spare_momenta: memory for the next residuals and momenta by name.
         groups: {name: number of its group}, for tensors that are selected together.
         lasts: ends of the last step's searches on a GPU by name.
+        weights: factors of the squared errors by name; 1 for the others.
     """
 
     schemes: Mapping[str, Scheme]
@@ -92,6 +95,7 @@ class TensorJobs(Mapping[str, TensorJob]):
     momenta: Mapping[str, Any] = field(default_factory=dict)
     spare_momenta: Mapping[str, Array | None] = field(default_factory=dict)
     groups: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.schemes)
@@ -116,6 +120,7 @@ class TensorJobs(Mapping[str, TensorJob]):
             self.momenta.get(name) if isinstance(rule, MomentumCorrection) else None,
             self.spare_momenta.get(name),
             self.header,
+            self.weights.get(name, 1.0),
         )
 
 

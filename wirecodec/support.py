@@ -11,7 +11,27 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["DecodedChunk", "SectionBatch", "Support", "estimate_index_bytes", "estimate_union"]
+__all__ = [
+    "DecodedChunk",
+    "SectionBatch",
+    "SharedEntries",
+    "Support",
+    "estimate_index_bytes",
+    "estimate_union",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class SharedEntries:
+    """Entries that a selector has encoded for several tensors together.
+
+    Attributes:
+        entries: of key 0, for all tensors end to end.
+        count: number of the tensors.
+    """
+
+    entries: Sequence[Any]
+    count: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +50,7 @@ class Support:
         step: width of the value codec's cells, if the selector chose it.
         entries: the entries of key 0, if the selector has encoded them.
         finite: whether the values are known to be finite.
+        shared: the entries of a group of which this tensor is a part, if the selector has encoded them.
     """
 
     indices: Array | None
@@ -42,6 +63,7 @@ class Support:
     step: float | None = None
     entries: Sequence[Any] | None = None
     finite: bool = False
+    shared: SharedEntries | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:

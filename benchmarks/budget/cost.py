@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ import wirecodec as wc
 from benchmarks.budget.gradients import draw_gradient
 from benchmarks.common.timing import measure_in_turns, numba_threads
 from benchmarks.select.reads import sum_magnitudes
+from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.select import select
 
 __all__ = ["COST_BITS", "Cost", "measure_costs"]
@@ -30,6 +32,7 @@ class Cost:
         read: processor seconds of one read.
         topk_select, topk_encode: reads.
         budget_select, budget_encode: reads; the selection encodes, and the encoder reuses its sections.
+        coding: reads to encode what ``budget`` has selected, with its step.
     """
 
     size: int
@@ -40,6 +43,7 @@ class Cost:
     topk_encode: float
     budget_select: float
     budget_encode: float
+    coding: float
 
     @property
     def excess(self) -> float:
@@ -68,10 +72,14 @@ def _measure_cost(size: int, bits: float, step: Callable[[str], None], seconds: 
     error = float(np.linalg.norm(values - np.asarray(sent.values)) / np.linalg.norm(values))
     topk = f"topk({sent.nnz / size:.6g}) | rice | error-bounded(error={error:.4f})"
     schemes = [wc.Scheme.parse(topk), wc.Scheme.parse(budget)]
-    calls = [partial(call, x, one) for call in (select, wc.encode) for one in schemes]
+    calls: list[Callable[[], Any]] = [
+        partial(call, x, one) for call in (select, wc.encode) for one in schemes
+    ]
+    chosen = replace(select(x, schemes[1]), entries=None)
+    calls.append(lambda: list(encode_chunks(0, chosen, schemes[1], 0)))
     found = measure_in_turns([partial(sum_magnitudes, x), *calls], budget=seconds, min_calls=5)
     read, *times = [one.processor for one in found]
-    topk_select, budget_select, topk_encode, budget_encode = [time / read for time in times]
+    topk_select, budget_select, topk_encode, budget_encode, coding = [time / read for time in times]
     return Cost(
         size,
         bits,
@@ -81,4 +89,5 @@ def _measure_cost(size: int, bits: float, step: Callable[[str], None], seconds: 
         topk_encode,
         budget_select,
         budget_encode,
+        coding,
     )

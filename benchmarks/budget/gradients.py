@@ -33,7 +33,8 @@ def build_gradients(elements: int, files: Sequence[Path] = ()) -> Gradients:
         found[name] = partial(draw_gradient, name, elements)
     for name in ("laplace", "student"):
         found[f"{name}_residual"] = partial(_draw_residual, name)
-    return found | {"layers": partial(_draw_layers, elements), "rows": partial(_draw_rows, elements)}
+    drawn = (_draw_layers, _draw_rows, _draw_mixture, _draw_walk, _draw_zipf)
+    return found | {draw.__name__.removeprefix("_draw_"): partial(draw, elements) for draw in drawn}
 
 
 def draw_gradient(name: str, size: int, *, seed: int = 0) -> Floats:
@@ -66,3 +67,23 @@ def _draw_rows(size: int) -> Floats:
     rng = np.random.default_rng(2)
     kept = np.repeat(rng.random(-(-size // 64)) < 0.1, 64)[:size]
     return np.asarray(rng.laplace(size=size) * kept, np.float32)
+
+
+def _draw_mixture(size: int) -> Floats:
+    """Draw normal values, of which one in a hundred is fifty times as large."""
+    rng = np.random.default_rng(3)
+    return np.asarray(rng.normal(size=size) * np.where(rng.random(size) < 0.01, 50, 1), np.float32)
+
+
+def _draw_walk(size: int) -> Floats:
+    """Draw normal values whose scale is a random walk."""
+    rng = np.random.default_rng(4)
+    return np.asarray(rng.normal(size=size) * np.exp(np.cumsum(0.02 * rng.normal(size=size))), np.float32)
+
+
+def _draw_zipf(size: int) -> Floats:
+    """Draw rows of 128 Laplace values whose scales are those of words by frequency."""
+    rng = np.random.default_rng(5)
+    rows = -(-size // 128)
+    scales = 1 / (1 + rng.permutation(rows))
+    return np.asarray((rng.laplace(size=(rows, 128)) * scales[:, None]).reshape(-1)[:size], np.float32)

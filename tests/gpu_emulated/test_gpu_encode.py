@@ -72,6 +72,32 @@ def test_bytes_equal_the_cpu(select: str, value: str) -> None:
     check_bytes(select, value, np.float32)
 
 
+class CountingEmulator(Emulator):
+    """An Emulator that counts the bytes that are copied to the host."""
+
+    copied = 0
+
+    def get(self, array: Any) -> Array:
+        self.copied += array.nbytes
+        return super().get(array)
+
+
+@pytest.mark.parametrize(("bits", "size"), [(0.06, 40_000), (20, 20_000), (3, 300_000)])
+def test_a_budget_copies_candidates_only(bits: float, size: int) -> None:
+    """Sample, segments and candidates are collected on the device, and give the bytes of the host."""
+    x = np.random.default_rng(size).standard_t(3, size).astype(np.float32)
+    device, scheme = CountingEmulator(), f"budget({bits}) | rice | error-bounded"
+    got = on_device(device, x, scheme)
+    assert bits == 20 or any(name.startswith("gather_u") for name in device.launched)
+    assert bits != 0.06 or device.copied < x.nbytes / 2
+    assert device.get(got).tobytes() == wc.encode(x, scheme, seed=5).tobytes()
+
+
+def test_budgets_of_every_element_type(dtype: Any) -> None:
+    x, scheme, device = tensor(dtype), "budget(0.5) | auto-index | error-bounded", Emulator()
+    assert device.get(on_device(device, x, scheme)).tobytes() == wc.encode(x, scheme, seed=5).tobytes()
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("value", VALUES)
 def test_every_element_type(value: str, dtype: Any) -> None:

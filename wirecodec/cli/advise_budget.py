@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,8 +19,10 @@ from wirecodec.settings.scheme import Scheme
 
 __all__ = ["BudgetAdvice", "find_budget", "format_budget"]
 
-_ROUNDS = 3
-"""Number of measurements; each measures the budget that follows from the times of the one before."""
+_ROUNDS = 6
+"""Most measurements; each measures the budget that follows from the times of the one before."""
+_NEARLY = 0.9
+"""Part of the time that a budget uses at which the search ends."""
 _MAX_BITS = 16.0
 _ALLGATHER = "allgather"
 
@@ -63,7 +66,7 @@ def find_budget(
         progress: called with the completed fraction.
 
     Returns:
-        The budget. Its bits are at most 16.
+        The budget, whose predicted time is at most ``seconds``. Its bits are at most 16.
 
     Raises:
         EncodeError: an element is NaN or Inf.
@@ -71,14 +74,17 @@ def find_budget(
     joined = np.concatenate([np.asarray(x, np.float32).reshape(-1) for x in tensors.values()])
     vector, sums = {"all": joined}, allocate_sums({"all": joined})
     elements = joined.size * scale
+    best, too_many = BudgetAdvice(seconds, 0.0), math.inf
     left = seconds - (network.ranks - 1) * network.latency
-    found = BudgetAdvice(seconds, 0.0)
     for turn in range(_ROUNDS):
         progress(turn / _ROUNDS)
-        nbytes = network.bandwidth * left / (network.ranks - 1)
-        bits = min(_floor(8 * nbytes / elements), _MAX_BITS) if nbytes > 0 else 0.0
-        if not bits:
-            return BudgetAdvice(seconds, 0.0)
+        nbytes = network.bandwidth * max(left, 0.0) / (network.ranks - 1)
+        bits = min(8 * nbytes / elements, _MAX_BITS)
+        if bits >= too_many:  # they take too long, although fewer leave the time for them
+            bits = math.sqrt(best.bits * too_many) if best.bits else too_many / 4
+        bits = _floor(bits)
+        if bits <= best.bits:
+            break
         try:
             scheme = Scheme.parse(f"budget(bits={bits!r}) | rice | error-bounded")
             machine = measure(
@@ -86,23 +92,31 @@ def find_budget(
             ).scaled(scale)
         except EncodeError:
             if np.isfinite(joined).all():
-                return BudgetAdvice(seconds, 0.0)  # the header alone takes longer
+                break  # the header alone takes longer
             raise
         measured = machine.measurements[0]
         cost = compute_costs(measured.stages, machine.gradient, network.ranks)[0]
         assert cost.algorithm == _ALLGATHER
         predicted = cost.seconds(network)
-        if predicted <= seconds or turn == 0:
-            found = BudgetAdvice(seconds, bits, measured.stages.nbytes, predicted, measured.error)
-        left = seconds - cost.fixed_seconds(network)
-    return found if found.predicted <= 1.1 * seconds else BudgetAdvice(seconds, 0.0)
+        if _NEARLY * seconds <= predicted <= seconds:
+            return BudgetAdvice(seconds, bits, measured.stages.nbytes, predicted, measured.error)
+        if predicted <= seconds:
+            best = BudgetAdvice(seconds, bits, measured.stages.nbytes, predicted, measured.error)
+            left *= seconds / predicted
+        else:
+            too_many = bits
+            free = seconds - cost.fixed_seconds(network)
+            left = free if free > 0 else math.inf
+    return best
 
 
 def _floor(bits: float) -> float:
-    """Round a number of bits down to two significant digits."""
-    digits = f"{bits:.1e}"
-    rounded = float(digits)
-    return rounded if rounded <= bits else rounded - 10.0 ** (int(digits.partition("e")[2]) - 1)
+    """Round a number of bits down to two significant digits; return 0 below 0.001."""
+    if bits < 1e-3:
+        return 0.0
+    places = 1 - math.floor(math.log10(bits))
+    unit = 10.0**places
+    return round(math.floor(bits * unit + 1e-9) / unit, max(places, 0))
 
 
 def format_budget(advice: BudgetAdvice) -> list[str]:

@@ -7,19 +7,18 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from wirecodec.arrays import dtype_named
 from wirecodec.container.size_bound import max_encoded_bytes
 from wirecodec.container.writer import PREFIX_BYTES
 from wirecodec.errors import EncodeError
 from wirecodec.select.budget import Budget
 from wirecodec.settings.scheme import Scheme
 
-__all__ = ["fit_budgets"]
-
-_MAX_BITS = 64
+__all__ = ["fit_budgets", "raw_bytes"]
 
 
 def fit_budgets(
-    schemes: Mapping[str, Scheme], tensors: Mapping[str, Any], bytes_per_step: int, header: int
+    schemes: Mapping[str, Scheme], tensors: Mapping[str, Any], bytes_per_step: float, header: int
 ) -> dict[str, Scheme]:
     """Scale the bits of all budgets by one factor, so that the container takes a number of bytes.
 
@@ -41,7 +40,7 @@ def fit_budgets(
         if isinstance(selector := schemes[name].select, Budget):
             wanted += selector.bits * size / 8
         else:
-            most = max_encoded_bytes(size, str(tensor.dtype).rpartition(".")[2], schemes[name])
+            most = max_encoded_bytes(size, _type_name(tensor), schemes[name])
             fixed += most - PREFIX_BYTES + header
     if not wanted:
         return dict(schemes)
@@ -54,9 +53,20 @@ def fit_budgets(
     return {name: scaled.setdefault(one, _scale(one, factor)) for name, one in schemes.items()}
 
 
+def raw_bytes(tensor: Any) -> int:
+    """Return the bytes of a tensor's elements."""
+    size: int = math.prod(tensor.shape) * dtype_named(_type_name(tensor)).itemsize
+    return size
+
+
+def _type_name(tensor: Any) -> str:
+    """Return the name of a tensor's element type, without that of its framework."""
+    return str(tensor.dtype).rpartition(".")[2]
+
+
 def _scale(scheme: Scheme, factor: float) -> Scheme:
     """Return a scheme whose budget is multiplied by a factor."""
     if not isinstance(scheme.select, Budget):
         return scheme
-    bits = min(scheme.select.bits * factor, _MAX_BITS)
+    bits = min(scheme.select.bits * factor, Budget.MAX_BITS)
     return dataclasses.replace(scheme, select=Budget(bits))

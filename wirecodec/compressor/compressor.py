@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, any_on_gpu, on_gpu
+from wirecodec.arrays import Array, Bytes, any_on_gpu
 from wirecodec.compressor.budgets import fit_budgets
 from wirecodec.compressor.prepared import Prepared
 from wirecodec.compressor.saved_state import read_state
 from wirecodec.compressor.settings import Settings
-from wirecodec.compressor.state import SpareMemory, State
+from wirecodec.compressor.state import SpareMemory, State, all_to_host, to_host
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.costs import share_header
@@ -54,11 +54,15 @@ class Compressor:
             2^24 elements. Receivers decode tensors, and residuals are per tensor.
         schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
-            ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
+            ratio of selectors that have one, and scales the factor of adacomp. A budget's ratio is bits / 32;
+            that of ``bytes_per_step`` is the fraction of the raw bytes. At 1, tensors are sent whole.
         bytes_per_step: largest size of a step's container; None for no limit. The bits of all ``budget``
             selectors are scaled by one factor to use it, so that only their proportions count. If ``scheme``
             is None, it becomes ``budget(bits=1) | rice | error-bounded``, and ``scope`` becomes "group". A
             hook of DDP that overlaps sends a container of this size per bucket; pass ``overlap=False`` to it.
+        weights: {key: factor}; in a group with a budget, the squared errors of tensors that a key matches
+            are multiplied by it. They get fewer bytes below 1, and more above. It is 1 without a key. Host
+            only.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
@@ -83,11 +87,12 @@ class Compressor:
         clip: float | None = None,
         scope: Literal["tensor", "group"] = "tensor",
         bytes_per_step: int | None = None,
+        weights: Mapping[Key, float] | None = None,
         seed: int = 0,
         names: bool = True,
         fuse: int = 0,
     ) -> None:
-        self._settings = Settings.of(scheme, feedback, schedule, clip, scope, bytes_per_step)
+        self._settings = Settings.of(scheme, feedback, schedule, clip, scope, bytes_per_step, weights)
         self._seed = as_seed(seed)
         self._names = names
         self._fuse = fuse
@@ -147,6 +152,11 @@ class Compressor:
     def bytes_per_step(self) -> int | None:
         """Largest size of a step's container in bytes, or None."""
         return self._settings.bytes_per_step
+
+    @property
+    def weights(self) -> Mapping[Key, float]:
+        """{key: factor of the squared errors in a group's budget}; 1 for tensors without a key."""
+        return dict(self._settings.weights)
 
     @property
     def signature(self) -> str:
@@ -223,8 +233,9 @@ class Compressor:
         """Collect the settings and the state of all tensors for this step. Raises EncodeError."""
         schemes = self._settings.schemes_at(tensors, state.step)
         header = share_header(tensors, schemes, b"", names=self._names)
-        if self._settings.bytes_per_step is not None:
-            schemes = fit_budgets(schemes, tensors, self._settings.bytes_per_step, header)
+        nbytes = self._settings.bytes_at(tensors, state.step)
+        if nbytes is not None:
+            schemes = fit_budgets(schemes, tensors, nbytes, header)
         rules = self._settings.rules_of(tensors, schemes, state.residuals)
         corrects = self._settings.has_momentum
         momenta = state.momenta if corrects else {}
@@ -235,14 +246,17 @@ class Compressor:
             from wirecodec.gpu.select.warm_topk import LastTop
 
             lasts = {name: self._last.setdefault(name, LastTop()) for name in tensors}
+            if groups and self._settings.weights:
+                raise EncodeError("weights are applied on the host; copy the gradients")
             return dataclasses.replace(jobs, lasts=lasts, groups=groups)
         return dataclasses.replace(
             jobs,
-            residuals=_all_to_host(state.residuals),
-            momenta=_all_to_host(momenta),
+            residuals=all_to_host(state.residuals),
+            momenta=all_to_host(momenta),
             spares={name: self._spare.residuals.pop(name, None) for name in tensors},
             spare_momenta={name: self._spare.momenta.pop(name, None) for name in tensors if corrects},
             groups=groups,
+            weights=self._settings.weights_of(tensors) if groups else {},
         )
 
     def state_dict(self) -> dict[str, Array]:
@@ -255,8 +269,8 @@ class Compressor:
             "seed": np.array(self._seed, np.uint64),
             "schedule": np.frombuffer(schedule_string(self.schedule).encode(), np.uint8).copy(),
         }
-        state |= {f"residual/{name}": np.array(_to_host(x)) for name, x in self._state.residuals.items()}
-        state |= {f"momentum/{name}": np.array(_to_host(x)) for name, x in self._state.momenta.items()}
+        state |= {f"residual/{name}": np.array(to_host(x)) for name, x in self._state.residuals.items()}
+        state |= {f"momentum/{name}": np.array(to_host(x)) for name, x in self._state.momenta.items()}
         state |= {f"selector/{name}": np.array(x) for name, x in self._state.selectors.items()}
         return state
 
@@ -283,17 +297,3 @@ def _step_on_gpu(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     from wirecodec.gpu import entry
 
     return entry.step(tensors, wanted)
-
-
-def _all_to_host(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return arrays by name on the host."""
-    return {name: _to_host(x) for name, x in arrays.items()} if any_on_gpu(arrays.values()) else arrays
-
-
-def _to_host(x: Any) -> Any:
-    """Return an array on the host, copied if it is on a GPU; None for None."""
-    if x is None or not on_gpu(x):
-        return x
-    from wirecodec.gpu import entry
-
-    return entry.copy_to_host(x)

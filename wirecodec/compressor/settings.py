@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wirecodec.compressor.budgets import raw_bytes
 from wirecodec.errors import EncodeError
 from wirecodec.select.budget import Budget
 from wirecodec.settings.feedback import (
@@ -17,9 +19,17 @@ from wirecodec.settings.feedback import (
     list_feedback,
 )
 from wirecodec.settings.rules import Key, find_matches, key_text
-from wirecodec.settings.schedule import Schedule
-from wirecodec.settings.scheduling import check_schedule, schedule_text, scheme_at
-from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, scheme_for, schemes_for, sends_all
+from wirecodec.settings.schedule import Schedule, WarmUp
+from wirecodec.settings.scheduling import check_schedule, ratio_at, schedule_text, scheme_at
+from wirecodec.settings.scheme import (
+    WHOLE,
+    Scheme,
+    SchemeLike,
+    as_scheme,
+    scheme_for,
+    schemes_for,
+    sends_all,
+)
 from wirecodec.validation import as_integer, as_real
 
 __all__ = ["Settings"]
@@ -40,6 +50,7 @@ class Settings:
         clip: largest norm of all gradients together, or None.
         scope: "tensor" or "group".
         bytes_per_step: largest size of a step's container in bytes, or None.
+        weights: {key: factor of the squared errors}; 1 for tensors that match none.
     """
 
     schemes: Scheme | Mapping[Key, Scheme]
@@ -48,6 +59,7 @@ class Settings:
     clip: float | None
     scope: str = "tensor"
     bytes_per_step: int | None = None
+    weights: Mapping[Key, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -58,6 +70,7 @@ class Settings:
         clip: float | None,
         scope: str,
         bytes_per_step: int | None,
+        weights: Mapping[Key, float] | None = None,
     ) -> Settings:
         """Check the arguments of a Compressor. Raises EncodeError."""
         if bytes_per_step is not None:
@@ -78,7 +91,8 @@ class Settings:
                 "bytes_per_step needs a scheme with a budget, such as 'budget(bits=1) | rice | error-bounded'"
             )
         checked = check_schedule(schedule, listed)
-        return cls(schemes, as_feedback(feedback), checked, bound, scope, bytes_per_step)
+        factors = _check_weights(weights, scope, listed)
+        return cls(schemes, as_feedback(feedback), checked, bound, scope, bytes_per_step, factors)
 
     def __str__(self) -> str:
         schemes = "; ".join(f"{key_text(key)}: {scheme}" for key, scheme in self.scheme_map.items())
@@ -87,7 +101,10 @@ class Settings:
             rules = {key_text(key): one for key, one in rules.items()}
         schedule = schedule_text(self.schedule)
         text = f"{schemes}; feedback {rules}; schedule {schedule}; clip {self.clip}; scope {self.scope}"
-        return text if self.bytes_per_step is None else f"{text}; bytes per step {self.bytes_per_step}"
+        if self.bytes_per_step is not None:
+            text += f"; bytes per step {self.bytes_per_step}"
+        weights = {key_text(key): one for key, one in self.weights.items()}
+        return f"{text}; weights {weights}" if weights else text
 
     @property
     def scheme_map(self) -> dict[Key, Scheme]:
@@ -118,14 +135,39 @@ class Settings:
         schemes = schemes_for(tensors, self.schemes)
         if self.schedule is None:
             return schemes
+        whole = self.bytes_at(tensors, step) == math.inf
         at_step: dict[int, Scheme] = {}  # one object per scheme, so that its tensors are selected together
         for name, scheme in schemes.items():
             if id(scheme) not in at_step:
                 try:
-                    at_step[id(scheme)] = scheme_at(scheme, self.schedule, step)
+                    at_step[id(scheme)] = self._scheme_at(scheme, step, whole=whole)
                 except EncodeError as error:
                     raise error.of(name) from None
         return {name: at_step[id(scheme)] for name, scheme in schemes.items()}
+
+    def _scheme_at(self, scheme: Scheme, step: int, *, whole: bool = False) -> Scheme:
+        """Return a scheme at a step; the schedule changes the bytes of the step instead of budgets' bits."""
+        if self.bytes_per_step is not None and isinstance(scheme.select, Budget):
+            return WHOLE if whole else scheme
+        return scheme_at(scheme, self.schedule, step)
+
+    def bytes_at(self, tensors: Mapping[str, Any], step: int) -> float | None:
+        """Return the bytes of a step: infinite if the schedule sends all tensors whole, None for no limit.
+
+        The schedule gets the part of the raw bytes of all tensors as their own ratio.
+
+        Raises EncodeError if the schedule's ratio is out of range.
+        """
+        if self.bytes_per_step is None or self.schedule is None:
+            return self.bytes_per_step
+        if isinstance(self.schedule, WarmUp) and self.schedule.sends_raw(step):
+            return math.inf
+        raw = sum(raw_bytes(tensor) for tensor in tensors.values())
+        own = min(self.bytes_per_step / max(raw, 1), 1.0)
+        ratio = ratio_at(self.schedule, step, own)
+        if ratio == own:
+            return self.bytes_per_step
+        return math.inf if ratio == 1 else int(ratio * raw)
 
     def groups_of(self, tensors: Mapping[str, Any], schemes: Mapping[str, Scheme]) -> dict[str, int]:
         """Return {name: number of its group}; none with scope "tensor", or if a tensor is sent whole."""
@@ -136,10 +178,16 @@ class Settings:
             numbers = find_matches(tensors, {key: i for i, key in enumerate(self.schemes)}, "scheme")
         return {name: number for name, number in numbers.items() if not sends_all(schemes[name])}
 
+    def weights_of(self, tensors: Mapping[str, Any]) -> Mapping[str, float]:
+        """Return {name: factor of the squared error}, for a mapping of weights."""
+        if not self.weights:
+            return {}
+        return find_matches(tensors, {**self.weights, "*": self.weights.get("*", 1.0)}, "weight")
+
     def scheme_of(self, name: str, shape: Any, step: int | None) -> Scheme:
         """Return a tensor's scheme at a step of the schedule, or without it. Raises EncodeError."""
         scheme = scheme_for(name, self.schemes, shape)
-        return scheme if step is None else scheme_at(scheme, self.schedule, step)
+        return scheme if step is None else self._scheme_at(scheme, step)
 
     def rules_of(
         self, tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], residuals: Mapping[str, Any]
@@ -177,3 +225,21 @@ def _check_scope(scope: Any, schemes: Iterable[Scheme]) -> None:
             f"scheme is {transformed[0]}; the wire format has no transform of several tensors: use"
             ' scope="tensor", or concatenate the gradients'
         )
+
+
+def _check_weights(
+    weights: Mapping[Key, float] | None, scope: str, schemes: Iterable[Scheme]
+) -> Mapping[Key, float]:
+    """Return the weights of errors. Raises EncodeError if they are not numbers above 0, or have no effect."""
+    if not weights:
+        return {}
+    checked = {key: as_real(one, f"weights: {key_text(key)}") for key, one in weights.items()}
+    for key, one in checked.items():
+        if not 0 < one < math.inf:
+            raise EncodeError(f"weights: {key_text(key)} is {one!r}; it must be above 0")
+    if scope != "group" or not any(isinstance(scheme.select, Budget) for scheme in schemes):
+        raise EncodeError(
+            'weights divide the bytes of a group: use scope="group" and a budget, such as'
+            " 'budget(0.25) | rice | error-bounded', or bytes_per_step without a scheme"
+        )
+    return checked

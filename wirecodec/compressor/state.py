@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from wirecodec.arrays import Array, on_gpu
+from wirecodec.arrays import Array, any_on_gpu, on_gpu
 from wirecodec.step import StepResult, TensorJobs
 
-__all__ = ["SpareMemory", "State"]
+__all__ = ["SpareMemory", "State", "all_to_host", "to_host"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,3 +69,17 @@ class SpareMemory:
             (self.momenta, jobs.spare_momenta, done.momenta),
         ):
             kept |= {name: x for name, x in given.items() if x is not None and name not in made}
+
+
+def all_to_host(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arrays by name on the host."""
+    return {name: to_host(x) for name, x in arrays.items()} if any_on_gpu(arrays.values()) else arrays
+
+
+def to_host(x: Any) -> Any:
+    """Return an array on the host, copied if it is on a GPU; None for None."""
+    if x is None or not on_gpu(x):
+        return x
+    from wirecodec.gpu import entry
+
+    return entry.copy_to_host(x)

@@ -40,9 +40,13 @@ def _group_small(
     supports: Mapping[str, Selected], schemes: Mapping[str, Scheme], fuse: int
 ) -> dict[int, list[int]]:
     """Group small tensors that share an entry, as {first key: keys}, of those with two or more."""
-    numbers: dict[tuple[Any, Scheme], int] = {}
+    numbers: dict[Any, int] = {}
     kinds = tuple(
-        -1 if support.domain else numbers.setdefault((support.dtype, schemes[name]), len(numbers))
+        -1
+        if support.domain
+        else numbers.setdefault(
+            (support.dtype, schemes[name], getattr(support, "shared", None)), len(numbers)
+        )
         for name, support in supports.items()
     )
     runs = plan_runs(tuple(support.size for support in supports.values()), kinds, fuse)
@@ -55,11 +59,11 @@ def plan_runs(sizes: tuple[int, ...], kinds: tuple[int, ...], fuse: int) -> tupl
 
     Args:
         sizes: elements, by key.
-        kinds: numbers of dtype and scheme, by key; -1 for tensors with a transform.
+        kinds: numbers of dtype, scheme and group, by key; -1 for tensors with a transform.
         fuse: number of elements up to which tensors share entries.
 
-    Members have no transform, one dtype and one scheme. Each has at most ``fuse`` elements, and all together
-    have at most one chunk.
+    Members have no transform, one dtype and one scheme. If they were encoded as groups, they are of one.
+    Each has at most ``fuse`` elements, and all together have at most one chunk.
     """
     filling: dict[int, list[int]] = {}
     capacity: dict[int, int] = {}
@@ -127,17 +131,25 @@ def make_entries(
 def concatenate(supports: Sequence[Support]) -> Support:
     """Concatenate small tensors to one; their selector gave all of them one step, or none."""
     starts = np.cumsum([0] + [s.size for s in supports])
-    size = int(starts[-1])
+    size, step, entries = int(starts[-1]), supports[0].step, _find_entries(supports)
     values = np.concatenate([s.values for s in supports])
     if values.size == size:
-        return Support(None, values, size, (size,), step=supports[0].step)
+        return Support(None, values, size, (size,), step=step, entries=entries)
     parts = [
         start + (np.arange(s.size) if s.indices is None else s.indices)
         for start, s in zip(starts[:-1], supports, strict=True)
     ]
     indices = np.concatenate(parts).astype(index_dtype(size))
     source = partial(_gather_concatenated, supports, starts)
-    return Support(indices, values, size, (size,), source, step=supports[0].step)
+    return Support(indices, values, size, (size,), source, step=step, entries=entries)
+
+
+def _find_entries(supports: Sequence[Support]) -> Sequence[Entry] | None:
+    """Return the entries of tensors end to end, if the selector has encoded exactly these together."""
+    shared = supports[0].shared
+    if shared is None or shared.count != len(supports) or any(s.shared is not shared for s in supports):
+        return None
+    return shared.entries
 
 
 def _gather_concatenated(supports: Sequence[Support], starts: Array, where: Array) -> Array:

@@ -2,8 +2,8 @@
 
 The sums are written tensor by tensor while the top k is selected, or into one vector for any other selector.
 What is selected keeps its positions in the group until it is encoded: a fused entry has the same ones.
-``cpu.group_alone`` has the groups that a table cannot have: those without residuals yet, or with lossy index
-codecs.
+``cpu.group_alone`` has the groups that a table cannot have: those without residuals yet, with lossy index
+codecs, or with several weights.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ def select_groups(columns: TermColumns) -> list[GroupSelection]:
         keys = np.array(listed, np.int64)
         scheme = jobs.schemes[columns.names[listed[0]]]
         rules = list(columns.split(keys))
-        if len(rules) == 1 and rules[0][1].size == keys.size and _is_plain(scheme):
+        weights = {jobs.weights.get(columns.names[key], 1.0) for key in listed}
+        alike = len(weights) == 1 and len(rules) == 1 and rules[0][1].size == keys.size
+        if alike and _is_plain(scheme):
             selection = _select(columns, scheme, rules[0][0], keys)
             if selection is not None:
                 found.append(selection)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,11 +19,21 @@ from wirecodec.errors import EncodeError
 from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.topk import TopK
 from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import index_dtype
 from wirecodec.step import TensorJob
-from wirecodec.support import Support
+from wirecodec.support import SharedEntries, Support
 
-__all__ = ["Member", "SelectedMember", "at_member", "select_group", "split_support", "sum_dtype"]
+__all__ = [
+    "Group",
+    "Member",
+    "SelectedMember",
+    "add_group",
+    "at_member",
+    "select_group",
+    "split_support",
+    "sum_dtype",
+]
 
 MIN_ELEMENTS_PER_THREAD = 2**17
 
@@ -72,11 +82,30 @@ def sum_dtype(member: Member) -> np.dtype[Any]:
     return np.result_type(*types)
 
 
-def select_group(members: Sequence[Member]) -> list[SelectedMember]:
-    """Add residuals, and select from all tensors as from one.
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Sums of a group's tensors in one array.
 
-    Args:
-        members: with one scheme, one element type and one type of sums.
+    Attributes:
+        members: the tensors.
+        starts: (m + 1,) i64, the first element of each tensor, and the end.
+        x: (n,) addends + residuals, in the type of the gradients.
+        totals: the tensors' sums, within one array; None if no residual is kept.
+    """
+
+    members: Sequence[Member]
+    starts: Array
+    x: Array
+    totals: list[AccumulatedGradient | None]
+
+    @property
+    def header(self) -> int:
+        """Bytes of the container's header that count for the group."""
+        return sum(member.job.header for member in self.members) + group_bytes(len(self.members))
+
+
+def add_group(members: Sequence[Member]) -> Group:
+    """Add the residuals of tensors with one scheme, one element type and one type of sums.
 
     Raises EncodeError, which names the tensor.
     """
@@ -93,26 +122,34 @@ def select_group(members: Sequence[Member]) -> list[SelectedMember]:
     cuts = list(zip(starts.tolist(), starts[1:].tolist(), strict=False))
     totals = [_add(member, x[a:b]) for member, (a, b) in zip(members, cuts, strict=True)]
     sendable = AccumulatedGradient(ErrorFeedback(), x, None, x, sent_dtype=dtype).sendable()
+    return Group(members, starts, read_only(sendable), totals)
+
+
+def select_group(group: Group, scheme: Scheme) -> list[SelectedMember]:
+    """Select from all tensors of a group as from one.
+
+    Raises EncodeError, which names the tensor.
+    """
+    members, starts, first = group.members, group.starts, group.members[0]
     gradient = None
-    if isinstance(first.job.scheme.select, AdaComp):
+    if isinstance(scheme.select, AdaComp):
         gradient = np.concatenate([member.flat.data for member in members])
-    flat = Flat(read_only(sendable), (x.size,))
     try:
         support, state = choose(
-            flat,
-            first.job.scheme,
+            Flat(group.x, (group.x.size,)),
+            scheme,
             gradient=gradient,
             state=first.job.state,
             seed=first.job.seed,
-            header=sum(member.job.header for member in members) + group_bytes(len(members)),
+            header=group.header,
         )
     except EncodeError as error:
         raise at_member(error, [member.name for member in members], starts) from None
     parts = split_support(support, [m.size for m in members], [m.flat.shape for m in members])
-    finite = isinstance(first.job.scheme.select, TopK)  # it has raised an error otherwise
+    finite = isinstance(scheme.select, TopK)  # it has raised an error otherwise
     return [
         SelectedMember(part, None if i else state, _known(total, finite=finite))
-        for i, (part, total) in enumerate(zip(parts, totals, strict=True))
+        for i, (part, total) in enumerate(zip(parts, group.totals, strict=True))
     ]
 
 
@@ -157,6 +194,9 @@ def _add(member: Member, out: Array) -> AccumulatedGradient | None:
 
 def split_support(support: Support, sizes: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> list[Support]:
     """Split what was selected of a group by tensors, with these sizes and shapes."""
+    if len(sizes) == 1:
+        return [replace(support, shape=shapes[0])]
+    shared = None if support.entries is None else SharedEntries(support.entries, len(sizes))
     starts = np.cumsum([0, *sizes])
     indices, parts = support.indices, []
     edges = starts if indices is None else np.searchsorted(indices, starts)
@@ -164,11 +204,11 @@ def split_support(support: Support, sizes: Sequence[int], shapes: Sequence[tuple
     for size, shape, start, a, b in rows:
         values = support.values[a:b]
         if indices is None or b - a == size:
-            parts.append(Support(None, values, size, shape, step=support.step))
+            parts.append(Support(None, values, size, shape, step=support.step, shared=shared))
             continue
         local = (indices[a:b] - indices.dtype.type(start)).astype(index_dtype(size), copy=False)
         source = partial(_gather, support, start)
-        parts.append(Support(local, values, size, shape, source, step=support.step))
+        parts.append(Support(local, values, size, shape, source, step=support.step, shared=shared))
     return parts
 
 

@@ -19,7 +19,6 @@ from wirecodec.cpu.fuse import concatenate, move_error, plan_runs, split_fused
 from wirecodec.cpu.group import GroupSelection
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
-from wirecodec.settings.scheme import Scheme
 from wirecodec.support import DecodedChunk, Support
 
 __all__ = ["SplitChunks", "decode_groups", "encode_groups", "subtract_received"]
@@ -42,13 +41,14 @@ def encode_groups(
     supports, shapes, schemes = selected.all_supports(), selected.shapes, selected.schemes
     place_of = {key: (group, at) for group in groups for at, key in enumerate(group.keys.tolist())}
     sizes, kinds = [0] * len(schemes), [0] * len(schemes)
-    numbers: dict[tuple[np.dtype[Any], Scheme], int] = {}
+    numbers: dict[Any, int] = {}
     for group in groups:
-        number = numbers.setdefault((group.table.dtype, group.scheme), len(numbers))
+        alone = None if group.support.step is None else group  # its step is not that of others
+        number = numbers.setdefault((group.table.dtype, group.scheme, alone), len(numbers))
         for key, size in zip(group.keys.tolist(), group.table.sizes.tolist(), strict=True):
             sizes[key], kinds[key] = size, number
     for key, support in supports.items():
-        kind = support.dtype, schemes[key]
+        kind = support.dtype, schemes[key], support.shared
         sizes[key], kinds[key] = support.size, numbers.setdefault(kind, len(numbers))
     runs = plan_runs(tuple(sizes), tuple(kinds), fuse)
     block = _write_block(

@@ -97,7 +97,11 @@ def _select_within(flat: Flat, scheme: Scheme, header: int) -> Support:
     """Select as many elements as a number of bytes holds; keep the entries that the search has encoded."""
     selector: Any = scheme.select
     costs = CodecCosts(scheme, flat.data.size, header)
-    selection = selector.select_within(flat.data, costs)
+    return keep_entries(flat, selector.select_within(flat.data, costs), costs)
+
+
+def keep_entries(flat: Flat, selection: Selection, costs: CodecCosts) -> Support:
+    """Gather the selected elements, with the entries that a search has encoded."""
     values = flat.data if selection.indices is None else selection.values
     return dataclasses.replace(gather(flat, selection), entries=costs.entries_of(values, selection.step))
 

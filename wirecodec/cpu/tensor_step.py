@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wirecodec.arrays import Array, Flat, aligned, read_only
-from wirecodec.cpu.group_alone import Member, select_group, sum_dtype
+from wirecodec.cpu.group_alone import Member, add_group, select_group, sum_dtype
 from wirecodec.cpu.momentum import Addend, add_momentum, decay_residual, make_terms
 from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.cpu.select import choose
+from wirecodec.cpu.weights import split_budget
 from wirecodec.errors import EncodeError
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import TensorJob
@@ -131,7 +132,7 @@ def select_in_terms(flat: Flat, job: TensorJob, factor: float) -> SelectedTensor
 
 def select_as_one(given: Sequence[tuple[str, Flat, TensorJob]], factor: float) -> list[SelectedTensor]:
     """Select from tensors, given as (name, gradient, job), as from one. Raises EncodeError, naming one."""
-    kinds: dict[Any, list[Member]] = {}
+    kinds: dict[Any, dict[float, list[Member]]] = {}
     done: dict[str, SelectedTensor] = {}
     for name, flat, job in given:
         try:
@@ -139,11 +140,16 @@ def select_as_one(given: Sequence[tuple[str, Flat, TensorJob]], factor: float) -
         except EncodeError as error:
             raise error.of(name) from None
         member = Member(name, seen, addend, left)
-        kinds.setdefault(sum_dtype(member), []).append(member)
-    for members in kinds.values():
-        for member, each in zip(members, select_group(members), strict=True):
-            addend = member.addend
-            done[member.name] = SelectedTensor(member.job, each.support, each.selector, addend, each.total)
+        kinds.setdefault(sum_dtype(member), {}).setdefault(job.weight, []).append(member)
+    for parts in kinds.values():
+        groups = [add_group(members) for members in parts.values()]
+        schemes = [given[0][2].scheme]
+        if len(groups) > 1:
+            schemes = split_budget(groups, list(parts), schemes[0])
+        for group, scheme in zip(groups, schemes, strict=True):
+            for member, each in zip(group.members, select_group(group, scheme), strict=True):
+                job, addend = replace(member.job, scheme=scheme), member.addend
+                done[member.name] = SelectedTensor(job, each.support, each.selector, addend, each.total)
     return [done[name] for name, _, _ in given]
 
 

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Costs, Selection
+from wirecodec.select.budget_candidates import Source
 from wirecodec.select.budget_model import ModelCosts
 from wirecodec.select.budget_search import search
+from wirecodec.select.budget_source import HostSource
 from wirecodec.validation import as_real, set_fields
 
 __all__ = ["Budget"]
-
-_MAX_BITS = 64
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,17 @@ class Budget:
     A container of an n-element tensor has at most bits · n / 8 bytes, its header included. Elements are
     selected from the largest magnitude down, as by ``topk``. The value codec ``error-bounded`` without an
     argument takes the quantizer's step from the selection. Threshold T and step Δ are tied by a ratio Δ/T
-    from 1.2 to 1.55, which is within 1 % of the least squared error on gradients and Laplace values. A search
-    finds the T that spends the bits. It measures a sample of the tensor, and then all of it, with the
-    scheme's own codecs. With another value codec, only the number of elements is searched.
+    from 1.2 to 1.55, which is within 1 % of the least squared error on gradients and Laplace values. A finer
+    step is taken if a histogram of magnitudes predicts less error with it. The histogram also predicts the
+    number of elements that spends the bits. The scheme's own codecs then measure the bytes: of a part first
+    if the tensor is large, and then of all selected elements. With another value codec, only the number of
+    elements is searched.
 
     If all elements that are not 0 fit, the step shrinks until the bits are spent or the values are exact.
 
-    Cost: about one read of the array, and encoding the selected elements once or twice; the encoder reuses
-    the last result. At 26 million elements it takes 0.5 reads more than ``topk`` at 0.03 bits, and
-    2.3 more at 0.25 bits (benchmarks/results/budget.md). A tensor takes half a millisecond or more.
+    Cost: about one read of the array, and encoding the selected elements once, or a few times if they are
+    few; the encoder reuses the last result. At 26 million elements, that is at most a read more than ``topk``
+    and ``error-bounded`` (benchmarks/results/budget.md). A small tensor takes some 0.2 ms more.
 
     Source: formats/spec/value/error-bounded.md; for the ratio of threshold and step, Sullivan, *Efficient
     Scalar Quantization of Exponential and Laplacian Random Variables*, 1996, whose optimal dead zone it
@@ -53,12 +55,15 @@ class Budget:
     """
 
     name: ClassVar[str] = "budget"
+    MAX_BITS: ClassVar[int] = 64
     bits: float
 
     def __post_init__(self) -> None:
         set_fields(self, bits=as_real(self.bits, "budget: bits"))
-        if not 0 < self.bits <= _MAX_BITS:
-            raise EncodeError(f"budget: bits is {self.bits!r}; it must be above 0 and at most {_MAX_BITS}")
+        if not 0 < self.bits <= self.MAX_BITS:
+            raise EncodeError(
+                f"budget: bits is {self.bits!r}; it must be above 0 and at most {self.MAX_BITS}"
+            )
 
     def max_bytes(self, size: int) -> int:
         """Return the maximum number of bytes of a container with ``size`` elements."""
@@ -85,10 +90,14 @@ class Budget:
         """Select elements; bytes are measured by ``costs``. Raises EncodeError as ``select`` does."""
         if x.size == 0:
             return Selection(None)
+        return self.select_from(HostSource(x, self.name), costs)
+
+    def select_from(self, x: Source, costs: Costs) -> Selection:
+        """Select elements of a tensor on the host or on a GPU, as ``select_within``."""
         capacity = self.max_bytes(x.size)
         if capacity < costs.overhead:
             raise EncodeError(
                 f"{self.name}: {x.size} elements may take {capacity} bytes, and the container's header takes "
                 f"{costs.overhead}; raise bits, or send small tensors with another scheme or as a group"
             )
-        return search(x, capacity, costs, self.name)
+        return search(x, capacity, costs)

@@ -1,27 +1,55 @@
-"""Candidates of ``budget``: a sample of a tensor, its largest elements, and those of its segments."""
+"""Candidates of ``budget``: the largest elements of a tensor, and segments of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
-from wirecodec.select.base import Selection, all_finite, require_finite
-from wirecodec.select.budget_model import step_ratio
+from wirecodec.select.base import Selection
+from wirecodec.select.budget_model import Histogram, spread_starts, step_ratio
 from wirecodec.select.topk_exact import select_top_k
 from wirecodec.sparse import index_dtype
 
-__all__ = ["SEGMENT_CANDIDATES", "Candidates", "Chosen", "collect", "draw_sample"]
+__all__ = ["Candidates", "Chosen", "Source", "cut_segments"]
 
-SAMPLE_LINES, MAX_SAMPLE_LINES, LINE = 1024, 8192, 16
-"""Least and largest number of cache lines of a sample, and elements of each."""
-ELEMENTS_PER_LINE = 4096
-"""Elements of a tensor for which a sample has one line."""
-SEGMENTS, SEGMENT_CANDIDATES, SEGMENT_DIVISOR = 128, 32_768, 8
-"""Segments that are encoded for a prediction, and the candidates in all of them: a number, or a fraction."""
+VALUES_PER_SEGMENT = 256
+"""Selected elements of a segment."""
+MIN_SEGMENT_VALUES, MAX_SEGMENT_VALUES, SEGMENT_DIVISOR = 2**15, 2**17, 64
+"""Selected elements of all segments: a part of those of the tensor, within limits."""
 MIN_STEP = 2.0**-96
 """Smallest step that is not 0; ``error-bounded`` allows 2^-100."""
+
+
+class Source(Protocol):
+    """Protocol of a tensor's elements, on the host or on a GPU. All results are on the host."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        ...
+
+    def sample(self) -> Histogram:
+        """Count elements from spread cache lines, or all if they are few."""
+        ...
+
+    def read_runs(self, starts: Array, length: int) -> Array:
+        """Return the elements of runs that begin at (m,) i64 ``starts``, end to end."""
+        ...
+
+    def collect(self, count: int) -> Candidates:
+        """Collect the ``count`` largest elements; all if count is the size. The first of ties go first."""
+        ...
+
+    def collect_from(self, least: int, expected: float) -> Candidates | None:
+        """Collect all elements whose key is ``least`` or more; None if they are many more than expected."""
+        ...
+
+    def require_finite(self) -> None:
+        """Raise EncodeError at the first NaN or Inf."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +78,11 @@ class Candidates:
 
     def __init__(self, size: int, indices: Array | None, values: Array) -> None:
         self.size, self.indices, self.values = size, indices, values
-        self.keys = bits_of(values)
-        self.mask = self.keys.dtype.type((1 << (8 * self.keys.itemsize - 1)) - 1)
-        self.nonzero = int(np.count_nonzero(self.keys & self.mask))
+        self.keys = read_only(bits_of(values))
+        self.least = _smallest(self.keys) if values.size else 1
+        self.nonzero = values.size
+        if not self.least:
+            self.nonzero = int(np.count_nonzero(self.keys << self.keys.dtype.type(1)))  # without the sign
 
     @property
     def complete(self) -> bool:
@@ -63,55 +93,32 @@ class Candidates:
         """Return the k largest; ``shrink`` multiplies the step."""
         if k == 0:
             return Chosen(np.empty(0, index_dtype(self.size)), self.values[:0], self.size, None)
-        indices, values = self.indices, self.values
+        indices, values, least = self.indices, self.values, self.least
         if k < values.size:
             places, words = select_top_k(self.keys, k)
             indices = places.astype(index_dtype(self.size)) if indices is None else indices[places]
-            values = read_only(words.view(values.dtype))
-        threshold = np.array([(bits_of(values) & self.mask).min()], self.keys.dtype).view(values.dtype)
+            values, least = read_only(words.view(values.dtype)), _smallest(words)
+        threshold = np.array([least], self.keys.dtype).view(values.dtype)
         step = float(threshold[0]) * step_ratio(k / self.size) * shrink
         step = step if step >= MIN_STEP else 0.0  # exact values
         return Chosen(indices, values, self.size, step if takes_step else None)
 
-    def segments(self) -> tuple[Candidates, float]:
-        """Return the candidates in a part of the tensor as a tensor of its own, and their fraction of all."""
-        wanted = max(SEGMENT_CANDIDATES, self.values.size // SEGMENT_DIVISOR)
-        length = max(1, int(self.size * wanted / self.values.size / SEGMENTS))
-        starts = np.arange(SEGMENTS) * (self.size - length) // (SEGMENTS - 1)
-        size = SEGMENTS * length
-        if self.indices is None:
-            values = np.concatenate([self.values[start : start + length] for start in starts.tolist()])
-            part = Candidates(size, None, values)
-            return part, part.nonzero / self.nonzero
-        edges = np.stack([starts, starts + length]).astype(self.indices.dtype)
-        begins, ends = np.searchsorted(self.indices, edges).tolist()
-        shifts = (starts - np.arange(SEGMENTS) * length).tolist()
-        indices = [self.indices[a:b] - shift for a, b, shift in zip(begins, ends, shifts, strict=True)]
-        values = np.concatenate([self.values[a:b] for a, b in zip(begins, ends, strict=True)])
-        part = Candidates(size, np.concatenate(indices).astype(index_dtype(size)), values)
-        return part, part.nonzero / self.nonzero
+    def find_key(self, k: int) -> int:
+        """Return the key of the k-th largest element."""
+        return self.least if k >= self.values.size else _smallest(select_top_k(self.keys, k)[1])
 
 
-def collect(x: Array, count: int, what: str) -> Candidates:
-    """Collect the ``count`` largest elements. Raises EncodeError at the first NaN or Inf."""
-    if count >= x.size:
-        require_finite(x, what)
-        return Candidates(x.size, None, x)
-    indices, words = select_top_k(bits_of(x), count)
-    values = words.view(x.dtype)
-    if not all_finite(values):
-        require_finite(x, what)
-    return Candidates(x.size, indices, values)
+def _smallest(bits: Array) -> int:
+    """Return the smallest key of some elements."""
+    from wirecodec.kernels.cpu.select import budget
+
+    return int(budget.find_smallest_key(read_only(bits)))
 
 
-def draw_sample(x: Array) -> Array:
-    """Return elements of ``x`` from evenly spread cache lines, or all if they are few."""
-    if x.size <= 2 * SAMPLE_LINES * LINE:
-        return x
-    count = min(max(x.size // ELEMENTS_PER_LINE, SAMPLE_LINES), MAX_SAMPLE_LINES)
-    stratum = x.size // LINE // count
-    number = np.arange(count, dtype=np.uint64)
-    offsets = (number * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(33)) % np.uint64(stratum)
-    lines = x[: x.size // LINE * LINE].reshape(-1, LINE)
-    sample: Array = lines[(number * np.uint64(stratum) + offsets).astype(np.int64)].reshape(-1)
-    return sample
+def cut_segments(source: Source, count: float) -> Candidates:
+    """Return segments of a tensor as a tensor of its own, with a part of the ``count`` largest elements."""
+    wanted = min(max(count / SEGMENT_DIVISOR, MIN_SEGMENT_VALUES), MAX_SEGMENT_VALUES)
+    number = int(wanted) // VALUES_PER_SEGMENT
+    length = max(1, min(int(VALUES_PER_SEGMENT * source.size / count), source.size // number))
+    values = source.read_runs(spread_starts(source.size, length, number), length)
+    return Candidates(values.size, None, values)

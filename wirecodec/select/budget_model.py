@@ -1,18 +1,32 @@
-"""Model of the bytes of a selection, for the first guess of ``budget`` and for a search without codecs."""
+"""Model of the bytes of a selection: a histogram of magnitudes, whose bits the kernels predict."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wirecodec.arrays import Array
-from wirecodec.select.threshold_common import widen
+from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.select.base import INFINITY_BITS
 
-__all__ = ["ModelCosts", "bits_per_value", "index_bits", "step_ratio"]
+__all__ = ["Histogram", "ModelCosts", "sample_starts", "spread_starts", "step_ratio"]
 
-_MAX_CELL = 1023
-_LOG2_E = math.log2(math.e)
+MANTISSA_BITS = 3
+BINS_PER_OCTAVE = 1 << MANTISSA_BITS
+"""Bits of the mantissa that number a bin, and bins per octave."""
+LOW_RATIO, HIGH_RATIO = 1.2, 1.55
+"""Step in thresholds, Δ/T: at density 0, and the largest. In between, it grows by the density."""
+SAMPLE_LINES, MAX_SAMPLE_LINES, LINE = 1024, 8192, 16
+"""Least and largest number of cache lines of a sample, and elements of each."""
+ELEMENTS_PER_LINE = 4096
+"""Elements of a tensor for which a sample has one line."""
+SECTION_BYTES = 33
+"""Bytes of ``error-bounded`` that do not depend on the values, and of padding."""
+
+
+FINENESS, MIN_GAIN = (0.7, 0.5, 0.35), 0.995
+"""Factors of the step that are tried in turn while they lower the predicted error, and by how much."""
 
 
 def step_ratio(density: float) -> float:
@@ -21,27 +35,125 @@ def step_ratio(density: float) -> float:
     Measured on gradients and Laplace values from 0.03 to 2 bits per element; the error changes by less than
     1 % between 0.85 and 1.5. Above 1.6, ``error-bounded`` centres its cells at zero.
     """
-    return min(1.2 + density, 1.55)
+    return min(LOW_RATIO + density, HIGH_RATIO)
 
 
-def index_bits(density: float) -> float:
-    """Return bits per element that the positions take at a density: about 2 % above entropy, as ``rice``."""
-    if density >= 1:
-        return 0.0
-    if density <= 0:
-        return 0.0
-    entropy = -density * math.log2(density) - (1 - density) * math.log2(1 - density)
-    return min(1.0, 1.02 * entropy)
+def spread_starts(size: int, length: int, count: int) -> Array:
+    """Return the first elements of ``count`` segments, one in each equal part, at irregular places."""
+    part = size // count
+    number = np.arange(count, dtype=np.uint64)
+    offsets = (number * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(33)) % np.uint64(part - length + 1)
+    starts: Array = (number * np.uint64(part) + offsets).astype(np.int64)
+    return starts
 
 
-def bits_per_value(magnitudes: Array, threshold: float, step: float) -> float:
-    """Return the entropy of sign and cell of magnitudes at or above a threshold, in bits per value."""
-    if magnitudes.size == 0 or not step > 0:
-        return 1.0
-    cells = np.minimum((magnitudes - threshold) / step, _MAX_CELL).astype(np.int64)
-    counts = np.bincount(np.maximum(cells, 0))
-    p = counts[counts > 0] / magnitudes.size
-    return 1.0 + float(-(p * np.log2(p)).sum())
+def sample_starts(size: int) -> tuple[Array, int]:
+    """Return the first elements of a sample's cache lines, and their length; few elements are one run."""
+    if size <= 2 * SAMPLE_LINES * LINE:
+        return np.zeros(1, np.int64), size
+    lines = min(max(size // ELEMENTS_PER_LINE, SAMPLE_LINES), MAX_SAMPLE_LINES)
+    return spread_starts(size // LINE, 1, lines) * LINE, LINE
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Histogram of magnitudes, with the prediction of the bytes of the largest ones.
+
+    Attributes:
+        counts: (bins,) i64 magnitudes above 0; a bin is an exponent and three bits of the mantissa.
+        scale: elements of the tensor per element that was counted.
+        size: elements of the tensor.
+        fineness: factor of the quantizer's step, of ``FINENESS``.
+    """
+
+    counts: Array
+    scale: float
+    size: float
+    fineness: float = 1.0
+
+    @classmethod
+    def of_runs(cls, x: Array, starts: Array, length: int, size: int) -> Histogram:
+        """Count the elements of runs of ``x``, a sample of a tensor of ``size``."""
+        return cls(_count(x, starts, length), size / (length * starts.size), size)
+
+    @classmethod
+    def of_largest(cls, values: Array, size: int, fineness: float = 1.0) -> Histogram:
+        """Count the largest elements of a tensor of ``size``."""
+        return replace(
+            cls.of_runs(values, np.zeros(1, np.int64), values.size, values.size), size=size, fineness=fineness
+        )
+
+    @property
+    def finite(self) -> bool:
+        """Whether no NaN and no Inf was counted."""
+        return not self.counts[-BINS_PER_OCTAVE:].any()
+
+    def scaled(self, fraction: float) -> Histogram:
+        """Return the histogram of a fraction of the tensor."""
+        return replace(self, scale=self.scale * fraction, size=self.size * fraction)
+
+    def refine(self, nbytes: float) -> Histogram:
+        """Choose the fineness that has the least squared error for a number of bytes."""
+        best, least = self, self._search(nbytes)[1]
+        for fineness in FINENESS:
+            finer = replace(self, fineness=fineness)
+            error = finer._search(nbytes)[1]
+            if error > MIN_GAIN * least:
+                break
+            best, least = finer, error
+        return best
+
+    def find_count(self, nbytes: float) -> float:
+        """Return how many elements are predicted to take a number of bytes, at least one half."""
+        return max(self._search(nbytes)[0], 0.5)
+
+    def _search(self, nbytes: float) -> tuple[float, float]:
+        """Return the number of elements for a number of bytes, and their squared error."""
+        from wirecodec.kernels.cpu.select import budget
+
+        bits = 8 * (nbytes - SECTION_BYTES)
+        count, error = budget.find_count(self.counts, self.scale, self.size, bits, *self._ratios)
+        return float(count), float(error)
+
+    @property
+    def _ratios(self) -> tuple[float, float]:
+        """Least and largest Δ/T."""
+        return self.fineness * LOW_RATIO, self.fineness * HIGH_RATIO
+
+    def predict_bytes(self, count: float) -> float:
+        """Predict the bytes of the ``count`` largest elements."""
+        from wirecodec.kernels.cpu.select import budget
+
+        bits = budget.predict_bits(self.counts, self.scale, self.size, float(count), *self._ratios)
+        return float(bits) / 8 + SECTION_BYTES
+
+    def predict_curve(self, thresholds: Array, unit: int) -> tuple[Array, Array, Array]:
+        """Predict for several thresholds, (m,) f64 in units of 2^(exponent of the bin ``unit``).
+
+        Returns bytes, number of elements, and by how much they lower the squared error, each (m,) f64.
+        """
+        from wirecodec.kernels.cpu.select import budget
+
+        found = np.empty((thresholds.size, 3))
+        budget.predict_curve(self.counts, self.scale, self.size, unit, *self._ratios, thresholds, found)
+        return found[:, 0] / 8 + SECTION_BYTES, found[:, 1], found[:, 2]
+
+    @property
+    def top(self) -> int:
+        """Number of the last bin that is not empty, or 0."""
+        used = np.flatnonzero(self.counts)
+        return int(used[-1]) if used.size else 0
+
+
+def _count(x: Array, starts: Array, length: int) -> Array:
+    """Count the magnitudes of segments; NaN and Inf are in the last bins."""
+    from wirecodec.kernels.cpu.select import budget
+
+    infinity = int(INFINITY_BITS[x.dtype])
+    shift = (infinity & -infinity).bit_length() - MANTISSA_BITS - 1
+    counts = np.zeros((infinity >> shift) + BINS_PER_OCTAVE, np.int64)
+    budget.count_bins(read_only(bits_of(x)), starts, length, shift, counts)
+    return counts
 
 
 class ModelCosts:
@@ -54,7 +166,4 @@ class ModelCosts:
         """Predict the bytes of the sections of ``values`` at ``indices`` of ``size`` elements."""
         if values.size == 0:
             return 0
-        magnitudes = np.abs(widen(values).astype(np.float64))
-        each = bits_per_value(magnitudes, float(magnitudes.min()), step or 0.0)
-        positions = 0.0 if indices is None else size * index_bits(values.size / size)
-        return math.ceil((positions + each * values.size) / 8) + 26
+        return math.ceil(Histogram.of_largest(values, size).predict_bytes(values.size))

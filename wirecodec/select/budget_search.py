@@ -1,8 +1,9 @@
 """Search of ``budget``: how many elements, and which step, spend a number of bytes.
 
 sample      magnitudes from everywhere give a first count by a model of the bytes
-candidates  one read collects the largest elements, half as many again as that count
-segments    runs of the tensor are encoded as its codecs do, which gives the count within a few per cent
+large       of many elements, segments are encoded as the tensor would be, which gives a threshold within
+            about a per cent; one sweep collects the elements that reach it
+others      one sweep collects the largest elements, up to twice as many as that count
 tensor      the selection is encoded; the count is corrected until the bytes are within the band
 """
 
@@ -12,35 +13,31 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
-from wirecodec.arrays import Array
-from wirecodec.select.base import Costs, Selection, all_finite, require_finite
-from wirecodec.select.budget_candidates import (
-    SEGMENT_CANDIDATES,
-    Candidates,
-    Chosen,
-    collect,
-    draw_sample,
-)
-from wirecodec.select.budget_model import bits_per_value, index_bits, step_ratio
-from wirecodec.select.threshold_common import widen
+from wirecodec.kernels.layout import RICE_BLOCK
+from wirecodec.select.base import Costs, Selection
+from wirecodec.select.budget_candidates import Candidates, Chosen, Source, cut_segments
+from wirecodec.select.budget_model import Histogram
 
 __all__ = ["search"]
 
-MODEL_VALUES = 1024
-"""Magnitudes, evenly spaced by rank, of which the model of the bytes is computed."""
-MIN_ROOM = 16
+MIN_ROOM = 12
 """Bytes below which a search ends."""
 MAX_TRIES = 8
 POWER = 0.85
 """Typical power of the count with which the bytes grow."""
-JUMPS = 6
-"""Counts that are tried above the largest one found, up to half as many again."""
-SMALL_BUDGET = 512
-"""Bytes up to which these counts are always tried."""
-MARGIN, LARGE_MARGIN, LARGE_COUNT = 1.5, 1.2, 2**18
-"""Candidates per element of the first count: MARGIN, or LARGE_MARGIN from LARGE_COUNT elements on."""
+JUMPS = 3
+"""Counts that are tried above the largest one found if that leaves room, up to half as many again."""
+NEXT_BLOCK, FAR, MANY = 32, 1.4, 1024
+"""Indices in a further block of an index codec that is tried, the largest count for that, in counts, and the
+elements from which on a block matters little."""
+NARROW = 0.01
+"""Distance of two counts, in counts, below which the step is refined instead: bytes jump between them."""
+MARGIN, DENSE_MARGIN, DENSE = 2.0, 1.5, 0.1
+"""Candidates per element of the first count: MARGIN, or DENSE_MARGIN from a density of DENSE on."""
+LARGE_COUNT = 2**17
+"""Elements from which on a threshold is searched in segments."""
+MAX_COUNTED_CANDIDATES = 2**15
+"""Candidates up to which they replace the sample in the model: their counts are exact."""
 
 
 @dataclass(frozen=True)
@@ -55,53 +52,82 @@ class _Band:
     aim: float
     least: float
 
+    def aim_of(self, budget: float) -> float:
+        """Return the bytes that are aimed at: at most those in the middle of ``MIN_ROOM``."""
+        return min(self.aim * budget, budget - MIN_ROOM / 2)
 
-SMALL_BAND, LARGE_BAND = _Band(0.99, 0.98), _Band(0.984, 0.952)
-"""Bands of tensors of few candidates, and of those for which a second measurement takes long."""
+
+SMALL_BAND, LARGE_BAND = _Band(0.99, 0.98), _Band(0.98, 0.955)
+"""Bands of tensors of few selected elements, and of those for which a second measurement takes long."""
 
 
-def search(x: Array, capacity: int, costs: Costs, what: str) -> Selection:
-    """Select elements of ``x`` whose container takes at most ``capacity`` bytes, and nearly as many.
+def search(source: Source, capacity: int, costs: Costs) -> Selection:
+    """Select elements of a tensor whose container takes at most ``capacity`` bytes, and nearly as many.
 
     Args:
-        x: (n,) any element type, n > 0.
+        source: the elements.
         capacity: bytes.
         costs: measures the bytes of a selection.
-        what: the selector's name, for messages.
 
     Raises EncodeError at the first NaN or Inf.
     """
     budget = capacity - costs.overhead
-    sample = draw_sample(x)
-    if not all_finite(sample):
-        require_finite(x, what)
-    guess = _guess_count(sample, x.size, budget)
+    model = source.sample()
+    if not model.finite:
+        source.require_finite()
+    if costs.takes_step:
+        model = model.refine(SMALL_BAND.aim_of(budget))
+    guess = model.find_count(SMALL_BAND.aim_of(budget))
+    if guess >= LARGE_COUNT:
+        found = _search_large(source, budget, costs, model, guess)
+        if isinstance(found, Chosen):
+            return found.selection()
+        guess = found
     while True:
-        margin = MARGIN if guess < LARGE_COUNT else LARGE_MARGIN
-        candidates = collect(x, min(x.size, int(guess * margin) + 256), what)
-        found = _fit(candidates, budget, costs, guess)
+        margin = MARGIN if guess < DENSE * source.size else DENSE_MARGIN
+        candidates = source.collect(min(source.size, int(guess * margin) + 256))
+        if candidates.values.size <= MAX_COUNTED_CANDIDATES and candidates.indices is not None:
+            model = Histogram.of_largest(candidates.values, source.size, model.fineness)
+        found = _fit(candidates, budget, costs, model, guess)
         if isinstance(found, Chosen):
             return found.selection()
         guess = found
 
 
-def _fit(candidates: Candidates, budget: int, costs: Costs, guess: float) -> Chosen | float:
+def _search_large(
+    source: Source, budget: float, costs: Costs, model: Histogram, guess: float
+) -> Chosen | float:
+    """Search a threshold in segments, and measure what reaches it; return a better guess if that fails."""
+    part = cut_segments(source, guess)
+    fraction = part.size / source.size
+    trial = _Trial(part, costs, model.scaled(fraction), budget * fraction, LARGE_BAND)
+    count = trial.predict_count(guess * fraction)
+    for _ in range(2):
+        if not 1 <= count < part.nonzero:
+            break
+        candidates = source.collect_from(part.find_key(round(count)), count / fraction)
+        if candidates is None:
+            break
+        trial = _Trial(candidates, costs, model, budget, LARGE_BAND)
+        spent = trial.measure(trial.most)
+        if spent > budget:
+            trial.search_count(trial.correct(trial.most, spent))
+        if not trial.has_room:
+            return trial.best
+        count *= trial.correct(trial.most, spent) / trial.most
+    return count / fraction
+
+
+def _fit(
+    candidates: Candidates, budget: float, costs: Costs, model: Histogram, guess: float
+) -> Chosen | float:
     """Return the selection that spends the budget; return another guess if that needs more candidates."""
-    band = SMALL_BAND
-    if candidates.values.size >= 2 * SEGMENT_CANDIDATES:
-        band = LARGE_BAND
-        part, fraction = candidates.segments()
-        if part.nonzero:
-            trial = _Trial(part, costs, budget * fraction, band)
-            predicted = trial.predict_count(guess * fraction) / fraction
-            if predicted > candidates.nonzero and not candidates.complete:
-                return max(predicted, guess * 1.25)
-            guess = predicted
-    trial = _Trial(candidates, costs, budget, band)
+    band = SMALL_BAND if guess < LARGE_COUNT else LARGE_BAND
+    trial = _Trial(candidates, costs, model, budget, band)
     trial.search_count(guess)
     if trial.has_room and trial.count == trial.most and not candidates.complete:
         return 2 * guess
-    if trial.count < trial.most and (trial.has_room or budget <= SMALL_BUDGET):
+    if trial.count < trial.most:
         trial.search_beyond()
     if trial.has_room and trial.count and costs.takes_step:
         trial.refine_step()
@@ -114,12 +140,16 @@ class _Trial:
     Args:
         candidates: among which elements are selected.
         costs: measure the selections.
+        model: predicts their bytes.
         budget: bytes.
         band: parts of the budget to spend.
     """
 
-    def __init__(self, candidates: Candidates, costs: Costs, budget: float, band: _Band) -> None:
-        self.candidates, self.costs, self.budget, self.band = candidates, costs, budget, band
+    def __init__(
+        self, candidates: Candidates, costs: Costs, model: Histogram, budget: float, band: _Band
+    ) -> None:
+        self.candidates, self.costs, self.model = candidates, costs, model
+        self.budget, self.band, self.aim = budget, band, band.aim_of(budget)
         self.most = candidates.nonzero
         self.best, self.spent = candidates.top(0, False), 0
 
@@ -135,16 +165,22 @@ class _Trial:
 
     def measure(self, count: int, shrink: float = 1.0) -> int:
         """Measure the ``count`` largest elements; keep them if they fit the budget."""
-        chosen = self.candidates.top(count, self.costs.takes_step, shrink)
+        chosen = self.candidates.top(count, self.costs.takes_step, shrink * self.model.fineness)
         spent = self.costs.measure(chosen.indices, chosen.values, chosen.size, chosen.step)
         if spent <= self.budget:
             self.best, self.spent = chosen, spent
         return spent
 
+    def correct(self, count: int, spent: int) -> float:
+        """Return the count at which to aim: the model's, in proportion to the bytes of a measurement."""
+        ratio = max(spent, 1) / self.model.predict_bytes(count)
+        wanted = self.model.find_count(self.aim / ratio)
+        return min(max(wanted, count / 8), count * 4.0)
+
     def predict_count(self, guess: float) -> float:
         """Return the count at which the search aims, from a few measurements; it may exceed ``most``."""
-        aim = self.band.aim * self.budget
-        return self._search(guess, 5, lambda spent: abs(spent - aim) <= 0.02 * aim)
+        aim = self.aim
+        return self._search(guess, 4, lambda spent: abs(spent - aim) <= 0.02 * aim)
 
     def search_count(self, guess: float) -> None:
         """Search the largest number of elements that fits the budget, from a guess."""
@@ -162,20 +198,27 @@ class _Trial:
                 low = k, spent
             else:
                 high = k, spent
-            power = _power(low, high) if low[0] and high[1] else POWER
-            ratio = (self.band.aim * self.budget / max(spent, 1)) ** (1 / power)
-            wanted = k * min(max(ratio, 0.125), 4.0)
-            if is_good(spent) or high[0] - low[0] < 2:
+            if low[0] and high[1]:
+                ratio = (self.aim / max(spent, 1)) ** (1 / _power(low, high))
+                wanted = k * min(max(ratio, 0.125), 4.0)
+            else:
+                wanted = self.correct(k, spent)
+            narrow = high[0] - low[0] < 2 or (self.costs.takes_step and high[0] - low[0] <= NARROW * low[0])
+            if is_good(spent) or narrow:
                 break
         return wanted
 
     def search_beyond(self) -> None:
         """Search larger counts that fit the budget.
 
-        An index codec's parameter changes with the count, so more elements may take fewer bytes.
+        An index codec's parameters change with the count, so more elements may take fewer bytes. Most of all
+        they do if few blocks of indices become one more.
         """
         count, tried = self.count, 0
-        for part in range(JUMPS, 0, -1):
+        block = (count // RICE_BLOCK + 1) * RICE_BLOCK + NEXT_BLOCK
+        if block <= min(self.most, FAR * count) and count < MANY and self.measure(block) <= self.budget:
+            return
+        for part in range(JUMPS if self.has_room else 0, 0, -1):
             k = min(self.most, count + max(part, count * part // (2 * JUMPS)))
             if k != tried and self.measure(k) <= self.budget:
                 break
@@ -198,7 +241,7 @@ class _Trial:
 
     def _missing_octaves(self) -> float:
         """Return by how many octaves to shrink the step; each octave takes a bit per value of the rest."""
-        return max(8 * (self.band.aim * self.budget - self.spent) / self.count, 0.01)
+        return max(8 * (self.aim - self.spent) / self.count, 0.01)
 
 
 def _power(one: tuple[int, int], other: tuple[int, int]) -> float:
@@ -207,20 +250,3 @@ def _power(one: tuple[int, int], other: tuple[int, int]) -> float:
     if k == m or min(spent, more) < 1:
         return POWER
     return min(max(math.log(more / spent) / math.log(m / k), 0.4), 2.0)
-
-
-def _guess_count(sample: Array, size: int, budget: int) -> float:
-    """Return how many of a tensor's ``size`` elements fit the budget, by a model of a sample."""
-    magnitudes = np.sort(np.abs(widen(sample)))[::-1]
-    n, scale = magnitudes.size, size / magnitudes.size
-    low, high = 0, n
-    while high - low > max(1, low // 64):
-        k = (low + high + 1) // 2
-        threshold, density = float(magnitudes[k - 1]), k / n
-        some = magnitudes[: k : max(1, k // MODEL_VALUES)].astype(np.float64)
-        each = bits_per_value(some, threshold, threshold * step_ratio(density))
-        if size * index_bits(density) + each * k * scale <= 8 * budget:
-            low = k
-        else:
-            high = k - 1
-    return max(low, 0.5) * scale

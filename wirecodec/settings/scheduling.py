@@ -9,10 +9,14 @@ from typing import Any
 
 from wirecodec.errors import EncodeError
 from wirecodec.select.adacomp import AdaComp
+from wirecodec.select.budget import Budget
 from wirecodec.settings.schedule import Diminishing, Follow, Schedule, Steps, WarmUp, schedule_string
 from wirecodec.settings.scheme import WHOLE, Scheme, sends_all
 
-__all__ = ["check_schedule", "restore_schedule", "schedule_text", "scheme_at"]
+__all__ = ["check_schedule", "ratio_at", "restore_schedule", "schedule_text", "scheme_at"]
+
+_RAW_BITS = 32
+"""Bits of an element, of which a budget's ratio is the fraction."""
 
 
 def check_schedule(schedule: Any, schemes: Iterable[Scheme]) -> Schedule | None:
@@ -31,7 +35,8 @@ def check_schedule(schedule: Any, schemes: Iterable[Scheme]) -> Schedule | None:
     ):
         raise EncodeError(
             f"schedule is {schedule_text(schedule)}, and no scheme has a ratio that it could change:"
-            f" {', '.join(map(str, schemes))}; use a selector with a ratio, as in topk(0.01), or no schedule"
+            f" {', '.join(map(str, schemes))}; use a selector with a ratio, as in topk(0.01), a budget, or no"
+            " schedule"
         )
     found: Schedule = schedule
     return found
@@ -53,9 +58,14 @@ def _check_arguments(schedule: Any) -> None:
 
 
 def own_ratio(scheme: Scheme) -> float | None:
-    """Return the ratio of a scheme's selector, or None. For adacomp, it is one element per bin."""
+    """Return the ratio of a scheme's selector, or None.
+
+    For adacomp, it is one element per bin. For budget, it is the part of the 32 bits of a float32 element.
+    """
     if isinstance(scheme.select, AdaComp):
         return 1 / scheme.select.bin
+    if isinstance(scheme.select, Budget):
+        return min(scheme.select.bits / _RAW_BITS, 1.0)
     ratio = getattr(scheme.select, "ratio", None)
     return None if ratio is None else float(ratio)
 
@@ -63,7 +73,8 @@ def own_ratio(scheme: Scheme) -> float | None:
 def scheme_at(scheme: Scheme, schedule: Schedule | None, step: int) -> Scheme:
     """Return a scheme at a step, with the schedule's ratio; at ratio 1, the tensor is sent whole, losslessly.
 
-    adacomp has no ratio. Its factor is multiplied by (the schedule's ratio · bin), and is at least 1.
+    adacomp has no ratio. Its factor is multiplied by (the schedule's ratio · bin), and is at least 1. The
+    bits of budget become 32 times the ratio.
 
     Raises EncodeError if the schedule's ratio is out of range.
     """
@@ -74,11 +85,7 @@ def scheme_at(scheme: Scheme, schedule: Schedule | None, step: int) -> Scheme:
     own, selector = own_ratio(scheme), scheme.select
     if own is None:
         return scheme
-    ratio = float(schedule(step, own))
-    if not 0 < ratio <= 1:
-        raise EncodeError(
-            f"ratio is {ratio!r} at step {step} of the schedule; it must be above 0 and at most 1"
-        )
+    ratio = ratio_at(schedule, step, own)
     if ratio == own:
         return scheme
     if ratio == 1:
@@ -86,8 +93,20 @@ def scheme_at(scheme: Scheme, schedule: Schedule | None, step: int) -> Scheme:
     if isinstance(selector, AdaComp):
         factor = max(1.0, selector.factor * ratio / own)
         return dataclasses.replace(scheme, select=dataclasses.replace(selector, factor=factor))
+    if isinstance(selector, Budget):
+        return dataclasses.replace(scheme, select=Budget(_RAW_BITS * ratio))
     changed: Any = selector
     return dataclasses.replace(scheme, select=dataclasses.replace(changed, ratio=ratio))
+
+
+def ratio_at(schedule: Schedule, step: int, own: float) -> float:
+    """Return the schedule's ratio for an own ratio. Raises EncodeError if it is out of range."""
+    ratio = float(schedule(step, own))
+    if not 0 < ratio <= 1:
+        raise EncodeError(
+            f"ratio is {ratio!r} at step {step} of the schedule; it must be above 0 and at most 1"
+        )
+    return ratio
 
 
 def schedule_text(schedule: Any) -> str:

@@ -52,7 +52,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert [point.asked for point in points[:2]] == [0.25, 1.0]
     assert all(0.95 <= point.spent <= 1 for point in points[:2])
     assert all(limits["laplace"][0].at(point.bits) <= point.error for point in points)
-    costs = [Cost(1000, 0.25, 0.03, 1e-6, 2.0, 4.0, 6.0, 6.5)]
+    costs = [Cost(1000, 0.25, 0.03, 1e-6, 2.0, 4.0, 6.0, 6.5, 2.0)]
     runs = [FeedbackRun("budget(0.25)", [0.99] * 10, [2.0] * 10), FeedbackRun("topk", [1.0] * 10, [3.0] * 10)]
     results = check_targets(points, costs, runs)
     assert [one.met for one in results] == [True, True, True, results[3].met, False, True, True, True]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import wirecodec as wc
 from wirecodec.arrays import BFLOAT16
-from wirecodec.cli import measurement
+from wirecodec.cli import advise_budget, measurement
 from wirecodec.cli.advise_budget import find_budget, format_budget
 from wirecodec.cli.advise_candidates import COMMON, MORE, Candidate, parse_candidate
 from wirecodec.cli.advise_page import format_advice
@@ -335,6 +336,21 @@ def test_budget_of_a_time() -> None:
     assert 0.7 <= found.predicted <= 1.0
     assert 0 < found.error < 1
     assert f"budget(bits={found.bits:.3g})" in format_budget(found)[0]
+
+
+def test_a_budget_never_takes_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Computing that takes most of the time with many bits, and little with few, leaves a smaller budget."""
+
+    def slow_per_byte(*arguments: Any, **options: Any) -> Machine:
+        found = measure(*arguments, **options)
+        one = found.measurements[0]
+        stages = dataclasses.replace(one.stages, select=0.0, encode=one.stages.nbytes / 10_000)
+        return dataclasses.replace(found, measurements=(dataclasses.replace(one, stages=stages),))
+
+    monkeypatch.setattr(advise_budget, "measure", slow_per_byte)
+    x = np.random.default_rng(0).laplace(size=60_000).astype(np.float32)
+    found = find_budget({"a": x}, Network(3, 20_000.0), 1.0)
+    assert 0.75 <= found.predicted <= 1.0
 
 
 def test_no_budget_is_short_enough() -> None:

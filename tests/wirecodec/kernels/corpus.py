@@ -205,6 +205,19 @@ def run_selectors(sink: Sink) -> None:
                 sink(np.array(radix.find_threshold_by_digits(bits, gradient.size // 2)))
 
 
+def run_budgets(sink: Sink) -> None:
+    """Encode gradients of every type within a budget, alone and as groups with weights."""
+    for dtype in DTYPES:
+        rng = np.random.default_rng(8)
+        for gradient in gradients(rng, dtype):
+            for bits in (0.5, 6):
+                if bits * gradient.size > 1200:  # otherwise the header takes more
+                    sink(wc.encode(gradient, f"budget({bits}) | rice | error-bounded"))
+        group = wc.Compressor("budget(1) | rice | error-bounded", scope="group", weights={"a*": 0.5})
+        for _ in range(2):
+            sink(group.compress({name: rng.laplace(size=5001).astype(dtype) for name in ("a", "ab", "b")}))
+
+
 def run_transforms(sink: Sink) -> None:
     """Encode and decode coefficients."""
     for dtype in DTYPES:
@@ -312,7 +325,7 @@ def run() -> str:
         digest.update(found.encode() if isinstance(found, str) else np.ascontiguousarray(found).tobytes())
 
     sections = (run_index_codecs, run_value_codecs, run_long_values, run_refusals, run_long_extensions)
-    for part in (*sections, run_selectors, run_transforms, run_steps, run_many, run_streams):
+    for part in (*sections, run_selectors, run_budgets, run_transforms, run_steps, run_many, run_streams):
         part(sink)
     with shared_out(3):
         for part in (run_selectors, run_steps):

@@ -1,6 +1,7 @@
 """Selection on the device (``wirecodec.cpu.select``), by the selectors that have kernels.
 
 all  nonzero  threshold  topk  dgc  adacomp  sidco (except gamma-gp, which needs logarithms)
+budget, whose candidates are collected on the device; the result is on the host, which encodes them
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from wirecodec.cpu import select as cpu
 from wirecodec.gpu.arrays import copy_to_host
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.adacomp import adacomp, adacomp_of_sum
+from wirecodec.gpu.select.budget import select_within
 from wirecodec.gpu.select.common import Context, select_all_finite, select_from, to_support
 from wirecodec.gpu.select.dgc import DGCSearch
 from wirecodec.gpu.select.sidco import sidco
@@ -24,6 +26,7 @@ from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
 from wirecodec.prng import mix
 from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.all import All
+from wirecodec.select.budget import Budget
 from wirecodec.select.dgc import DGC
 from wirecodec.select.nonzero import NonZero
 from wirecodec.select.sidco import SIDCo
@@ -44,13 +47,19 @@ def choose(
 ) -> tuple[DeviceSupport | Support, Any]:
     """Select the elements of a tensor; return them and the selector's state for the next step.
 
-    The result is on the host if the scheme has a transform, or its selector no kernels for this tensor.
+    The result is on the host if the scheme has a transform or a budget, or its selector no kernels for this
+    tensor.
     Raises EncodeError.
     """
     if scheme.transform is None and has_kernels(scheme.select, flat.raw_bits.size):
         try:
             support = select(device, flat, scheme.select, context)
             return support, support.state
+        except HostFallback:
+            pass
+    if scheme.transform is None and isinstance(scheme.select, Budget) and 0 < flat.raw_bits.size < SIZE_LIMIT:
+        try:
+            return select_within(device, flat, scheme, context.header), None
         except HostFallback:
             pass
     host, gradient = copy_to_host(device, flat), None

@@ -1,0 +1,134 @@
+"""Budgets of parts of a group whose errors have weights.
+
+The sum of weight · error is least if a further byte lowers it by the same amount in every part. A model gives
+bytes and error of each part at some thresholds, after one measurement of each part has calibrated its bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.cpu.costs import CodecCosts
+from wirecodec.cpu.group_alone import Group
+from wirecodec.errors import EncodeError
+from wirecodec.select.budget import Budget
+from wirecodec.select.budget_model import Histogram
+from wirecodec.select.budget_source import HostSource
+from wirecodec.settings.scheme import Scheme
+
+__all__ = ["split_budget"]
+
+_THRESHOLDS = 2.0 ** -(np.arange(-16, 40 * 16) / 16)
+"""Thresholds of the model: 40 octaves below the largest magnitude of the group."""
+_STEPS = 60
+"""Bisections of the error that a byte is worth."""
+
+
+def split_budget(groups: Sequence[Group], weights: Sequence[float], scheme: Scheme) -> list[Scheme]:
+    """Divide the bytes of a budget so that the weighted squared error is small.
+
+    Args:
+        groups: the parts, of one element type.
+        weights: factor of the squared error in each part, above 0.
+        scheme: of the whole group, with a budget.
+
+    Returns:
+        The scheme of each part: the same with other bits, which together take as many bytes.
+
+    Raises:
+        EncodeError: an element is NaN or Inf, or the bytes do not suffice for the parts' headers.
+    """
+    selector = scheme.select
+    assert isinstance(selector, Budget)
+    costs = [CodecCosts(scheme, group.x.size, group.header) for group in groups]
+    capacity = selector.max_bytes(sum(group.x.size for group in groups))
+    left = capacity - sum(one.overhead for one in costs)
+    if left < 0:
+        raise EncodeError(
+            f"{selector.name}: the group may take {capacity} bytes, and the container's header takes"
+            f" {capacity - left}; raise bits"
+        )
+    models = [HostSource(group.x, selector.name).sample() for group in groups]
+    unit = max(model.top for model in models)
+    curves = [
+        _Curve(*model.predict_curve(_THRESHOLDS, unit), weight)
+        for model, weight in zip(models, weights, strict=True)
+    ]
+    curves = [
+        curve.scale_bytes(_measure(group, cost, model, np.interp(nbytes, curve.nbytes, curve.counts)))
+        for curve, group, cost, model, nbytes in zip(
+            curves, groups, costs, models, _divide(curves, left), strict=True
+        )
+    ]
+    parts = _divide(curves, left)
+    schemes = []
+    for group, cost, nbytes in zip(groups, costs, parts, strict=True):
+        allowed = cost.overhead + int(left * nbytes / sum(parts))
+        bits = (8 * allowed + 0.5) / group.x.size
+        schemes.append(dataclasses.replace(scheme, select=Budget(min(bits, selector.MAX_BITS))))
+    return schemes
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Curve:
+    """Predictions for one part, each (m,), for falling thresholds.
+
+    Attributes:
+        nbytes: of the sections.
+        counts: number of elements.
+        gains: by how much they lower the squared error.
+        weight: factor of the squared error.
+    """
+
+    nbytes: Array
+    counts: Array
+    gains: Array
+    weight: float
+
+    def scale_bytes(self, ratio: float) -> _Curve:
+        """Multiply the bytes by a ratio."""
+        return dataclasses.replace(self, nbytes=ratio * self.nbytes)
+
+    def find_best(self, price: float) -> int:
+        """Return the number of the threshold with the least weighted error + price · bytes."""
+        return int(np.argmax(self.weight * self.gains - price * self.nbytes))
+
+
+def _divide(curves: Sequence[_Curve], left: float) -> list[float]:
+    """Return the bytes of each part, together ``left`` or less, for one price of a byte.
+
+    If they jump at that price, they are interpolated.
+    """
+    low, high = -1000.0, 1000.0  # log2 of a price that is too low, and of one that keeps the budget
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if _sum_bytes(curves, middle)[1] <= left:
+            high = middle
+        else:
+            low = middle
+    (most, sum_most), (fits, sum_fits) = _sum_bytes(curves, low), _sum_bytes(curves, high)
+    part = 0.0 if sum_most <= sum_fits else min((left - sum_fits) / (sum_most - sum_fits), 1.0)
+    return [b + part * (a - b) for a, b in zip(most, fits, strict=True)]
+
+
+def _sum_bytes(curves: Sequence[_Curve], price: float) -> tuple[list[float], float]:
+    """Return the bytes of each part at log2 of a price, and their sum."""
+    parts = [float(curve.nbytes[curve.find_best(2.0**price)]) for curve in curves]
+    return parts, sum(parts)
+
+
+def _measure(group: Group, costs: CodecCosts, model: Histogram, count: float) -> float:
+    """Measure the bytes of a part's largest elements, in predicted bytes."""
+    wanted = min(round(count), group.x.size)
+    if wanted < 1:
+        return 1.0
+    candidates = HostSource(group.x, costs.scheme.select.name).collect(wanted)
+    if not candidates.nonzero:
+        return 1.0
+    chosen = candidates.top(candidates.nonzero, costs.takes_step)
+    spent = costs.measure(chosen.indices, chosen.values, chosen.size, chosen.step)
+    return max(spent, 1) / model.predict_bytes(chosen.values.size)
