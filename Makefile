@@ -2,6 +2,7 @@
 #
 #   make PYTHON=python3.12      another Python, with a virtual environment of its own
 #   make demo RANKS=2 ARGS="--steps 100 --json demo.json"
+#   make demo ARGS="--budget 0.25", or ARGS="--recipe dgc"
 #   make fuzz SECONDS=3600 SEED=7      another sequence
 
 PYTHON ?= python3
