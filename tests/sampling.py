@@ -3,8 +3,9 @@
     @pytest.mark.sampled          every value of every parameter occurs in a case of the sample
     @pytest.mark.sampled(10)      10 cases, with as many values as 10 cases can show
 
-The other cases get the marker ``sweep``, which plain ``pytest`` leaves out. The sample depends on the order
-of the cases alone, so every process and every run picks the same one.
+Of the other cases, 100 per test get the marker ``sweep`` and the rest ``nightly``; plain ``pytest`` leaves
+both out. The sample depends on the order of the cases alone, so every process and every run picks the same
+one.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ __all__ = ["mark_sweeps", "sample_cases"]
 
 Labels = frozenset[tuple[str, int]]
 
+MAX_SWEEP = 100
+"""Cases per test that are a sweep."""
+
 
 def mark_sweeps(items: Sequence[pytest.Item]) -> None:
-    """Give the marker ``sweep`` to cases of sampled tests that are not in the sample.
+    """Give the marker ``sweep`` or ``nightly`` to cases of sampled tests that are not in the sample.
 
     Cases under mpirun have a sample of their own. Cases on a GPU are in none, nor are other sweeps.
     """
@@ -33,10 +37,11 @@ def mark_sweeps(items: Sequence[pytest.Item]) -> None:
     for cases in tests.values():
         mark = cases[0].get_closest_marker("sampled")
         assert mark is not None
-        sample = sample_cases(labels_of(cases), *mark.args)
-        for position, case in enumerate(cases):
-            if position not in sample:
-                case.add_marker("sweep")
+        labels = labels_of(cases)
+        sample = sample_cases(labels, *mark.args)
+        left = sorted(set(range(len(cases))) - sample, key=lambda n: _hash(labels[n]))
+        for number, position in enumerate(left):
+            cases[position].add_marker("sweep" if number < MAX_SWEEP else "nightly")
 
 
 def labels_of(cases: Sequence[pytest.Function]) -> list[Labels]:
@@ -56,7 +61,7 @@ def sample_cases(cases: Sequence[Labels], size: int | None = None) -> set[int]:
 
     Greedy: the case with the most labels that no earlier one has; among equals the least checksum.
     """
-    order = sorted(range(len(cases)), key=lambda n: zlib.crc32(repr(sorted(cases[n])).encode()))
+    order = sorted(range(len(cases)), key=lambda n: _hash(cases[n]))
     missing: set[tuple[str, int]] = set().union(*cases)
     sample: set[int] = set()
     while order and (missing if size is None else len(sample) < size):
@@ -65,3 +70,7 @@ def sample_cases(cases: Sequence[Labels], size: int | None = None) -> set[int]:
         sample.add(best)
         order.remove(best)
     return sample
+
+
+def _hash(labels: Labels) -> int:
+    return zlib.crc32(repr(sorted(labels)).encode())

@@ -22,12 +22,13 @@ FILES = 400
 
 
 def generate_digits(
-    batch: int, side: int, *, seed: int = 0, part: tuple[int, int] | None = None
+    batch: int, side: int, *, seed: int = 0, part: tuple[int, int] | None = None, noise: float = 0.2
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield images (batch, 3, side, side) in about [-2, 2], and their classes.
 
     The digits of scikit-learn are rotated, scaled, shifted and coloured in front of a pattern. ``part``
-    limits them to those from its first number to below its second.
+    limits them to those from its first number to below its second. ``noise`` is the standard deviation of
+    the noise that is added.
     """
     from sklearn.datasets import load_digits
 
@@ -52,7 +53,7 @@ def generate_digits(
         )
         background = (pattern + draw_between(0, 1, batch, 3, 1, 1)) / 4
         image = ink * draw_between(0.5, 1, batch, 3, 1, 1) + (1 - ink) * background
-        yield 4 * image - 2 + 0.2 * torch.randn(image.shape, generator=rng), labels[chosen]
+        yield 4 * image - 2 + noise * torch.randn(image.shape, generator=rng), labels[chosen]
 
 
 def generate_source_tokens(batch: int, length: int, vocabulary: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -59,14 +59,16 @@ class Plan:
     tries: int = 0
 
     def tune(self, task: Task, system: System) -> list[Run]:
-        """Return one run per point of the grid, with seed 0."""
+        """Return one run per point of the grid, with seed 0; none if the task is not for the system."""
+        if not task.includes(system.name):
+            return []
         grid = task.grid[: self.tries] if self.tries else task.grid
         return [self._make(task, system, place, 0) for place in range(len(grid))]
 
     def repeat(self, task: Task, system: System) -> list[Run]:
         """Return the runs of all seeds at the best settings; empty before the grid is complete."""
         found = self.find(self.tune(task, system))
-        if None in found:
+        if not found or None in found:
             return []
         best = pick_best([x for x in found if x], higher_is_better=task.higher_is_better)
         if best is None:
@@ -93,6 +95,6 @@ class Plan:
             settings=task.grid[place],
             seed=seed,
             steps=max(1, round(task.steps * self.steps)),
-            system_text=repr(system),
+            system_text=system.describe_fields(),
             data=task.digest(),
         )

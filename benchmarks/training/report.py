@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from benchmarks.common.results import format_markdown
+from benchmarks.training.claims import format_claims
 from benchmarks.training.plan import Plan
-from benchmarks.training.rows import Row, collect_rows
+from benchmarks.training.rows import Row, collect_rows, compare
 from benchmarks.training.runs import load_results
 from benchmarks.training.systems.system import System
 from benchmarks.training.targets import format_targets
@@ -54,20 +54,10 @@ def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) ->
     versions = {result.versions for task in tasks for result in load_results(plan.folder, task.name).values()}
     parts = [f"`make bench-training`; {'; '.join(sorted(versions))}.\n\n{METHOD}"]
     found = {task.name: collect_rows(plan, task, systems) for task in tasks}
-    parts.append(format_targets(found))
+    parts += [format_targets(found, tasks), format_claims(found, tasks)]
     for task in tasks:
         parts.append(_format_task(plan, task, systems, found[task.name]))
     return "\n".join(parts)
-
-
-def compare(task: Task, value: float, dense: float) -> float:
-    """Return how much worse a metric is than dense's: a fraction, negative if better.
-
-    Accuracies and hit rates compare the distance from 100 %.
-    """
-    if task.higher_is_better:
-        return (100 - value) / (100 - dense) - 1 if dense < 100 else math.nan
-    return value / dense - 1
 
 
 def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequence[Row]) -> str:
@@ -81,7 +71,8 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
         chosen = [_format_row(task, row, dense) for row in rows if row.system.group == group]
         if chosen:
             text += [f"### {group}\n", format_markdown(HEADER, chosen)]
-    absent = [system.name for system in systems if system.name not in {row.system.name for row in rows}]
+    done = {row.system.name for row in rows}
+    absent = [one.name for one in systems if task.includes(one.name) and one.name not in done]
     if absent:
         text.append(f"Not run yet: {'; '.join(absent)}.\n")
     return "\n".join(text)

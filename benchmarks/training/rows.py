@@ -12,7 +12,7 @@ from benchmarks.training.runs import Result
 from benchmarks.training.systems.system import System
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["Row", "collect_rows", "count_steps"]
+__all__ = ["Row", "collect_rows", "compare", "count_steps"]
 
 SLACK = 1.05
 """Factor of dense's final loss that a run has to reach."""
@@ -66,6 +66,16 @@ def count_steps(losses: Sequence[float], goal: float, steps: int) -> int | None:
         if point + 1 >= window and total <= goal * window:
             return round((point + 1) * steps / len(losses))
     return None
+
+
+def compare(task: Task, value: float, dense: float) -> float:
+    """Return how much worse a metric is than dense's: a fraction, negative if better.
+
+    Accuracies and hit rates compare the distance from 100 %.
+    """
+    if task.higher_is_better:
+        return (100 - value) / (100 - dense) - 1 if dense < 100 else math.nan
+    return value / dense - 1
 
 
 def collect_rows(plan: Plan, task: Task, systems: Sequence[System]) -> list[Row]:

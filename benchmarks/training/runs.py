@@ -34,7 +34,7 @@ class Run:
         settings: point of the grid.
         seed: of weights and batches.
         steps: number of steps.
-        system_text: all fields of the system.
+        system_text: fields of the system.
         data: digest of the task's data.
         workers: number of workers.
         revision: of the harness.

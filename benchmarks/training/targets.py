@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.common.results import format_markdown
-from benchmarks.training.rows import Row
+from benchmarks.training.rows import Row, compare
+from benchmarks.training.tasks.task import Task
 
 __all__ = ["format_targets"]
 
@@ -37,32 +38,32 @@ POWER_SHARE = 8
 ROUNDING = 1.005
 
 
-def format_targets(found: Mapping[str, Sequence[Row]]) -> str:
+def format_targets(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> str:
     """Format a table of the targets: the best system within each target's bits, and whether it is met.
 
     Args:
-        found: rows by task. Perplexities compare by ratio; the other metrics by the ratio of what is
-            missing to 100 %.
+        found: rows by task.
+        tasks: all tasks.
     """
     lines = []
-    for task, rows in found.items():
+    for task in tasks:
+        rows = found.get(task.name, ())
         dense = next((row for row in rows if row.system.name == "dense"), None)
         if dense is None:
             continue
-        percent = dense.best.run.task not in ("text-lstm", "text-transformer")
 
-        def measure(row: Row, percent: bool = percent, dense: Row = dense) -> float:
-            return (100 - row.test) / (100 - dense.test) - 1 if percent else row.test / dense.test - 1
+        def measure(row: Row, task: Task = task, dense: Row = dense) -> float:
+            return compare(task, row.test, dense.test)
 
         for target in TARGETS:
-            if target.tasks and task not in target.tasks:
+            if target.tasks and task.name not in target.tasks:
                 continue
             fitting = [row for row in rows if row.best.bits <= target.bits * ROUNDING]
-            name = f"{task}: at most {target.bits:g} bits, at most {target.worse:+.0%}"
+            name = f"{task.name}: at most {target.bits:g} bits, at most {target.worse:+.0%}"
             lines.append(
                 [name, *_describe_best(fitting, measure, target.worse, complete=dense.tries == dense.grid)]
             )
-        lines += _compare_powersgd(task, rows, measure)
+        lines += _compare_powersgd(task.name, rows, measure)
     if not lines:
         return ""
     return "## Targets\n\n" + format_markdown(

@@ -87,7 +87,7 @@ def compute_gradients(
     return {name: g.contiguous() for name, g in found.items()}, float(loss.detach())
 
 
-def train(run: Run, on_step: Callable[[], None] = lambda: None) -> Result:
+def train(run: Run, on_step: Callable[[], None] = lambda: None, system: System | None = None) -> Result:
     """Train on one thread, and evaluate.
 
     A loss or gradient that is not finite ends the run; its result is ``diverged``.
@@ -95,9 +95,10 @@ def train(run: Run, on_step: Callable[[], None] = lambda: None) -> Result:
     Args:
         run: what to train.
         on_step: called after each step.
+        system: the run's; None for the registered one with its name.
     """
     torch.set_num_threads(1)
-    task, system = TASKS[run.task], SYSTEMS[run.system]
+    task, system = TASKS[run.task], system or SYSTEMS[run.system]
     start = time.process_time()
     loop = _train_locally if system.every > 1 else _train_together
     problem = task.build(run.seed)

@@ -9,7 +9,7 @@ import pytest
 
 import wirecodec as wc
 from tests.gpu_emulated.compressor_pair import SIZE, make_pair, step_both
-from tests.gpu_emulated.standin import StandInDevice, standin
+from tests.gpu_emulated.standin import StandInDevice, marked, standin
 from wirecodec.arrays import BFLOAT16
 
 __all__ = ["standin"]
@@ -51,3 +51,28 @@ def test_nonfinite_gradients(standin: StandInDevice) -> None:
             x = rng.standard_normal(300).astype(np.float32)
             x[[3, 7, 11]] = np.nan, np.inf, -np.inf
             step_both(there, here, {"w": x})
+
+
+@pytest.mark.parametrize("clip", [None, 2.0])
+@pytest.mark.parametrize("scheme", [SCHEMES[1], SCHEMES[2], "topk(0.02) | bloom(p0, 0.1) | raw", "budget(1)"])
+def test_groups(standin: StandInDevice, scheme: str, clip: float | None) -> None:
+    """Tensors of two types, one that is sent whole, and one with zeros in a step; then NaN."""
+    rng = np.random.default_rng(10)
+    rule = wc.MomentumCorrection() if clip else wc.ErrorFeedback(decay=0.9)
+    scheme = f"{scheme} | rice | error-bounded" if scheme.startswith("budget") else scheme
+    schemes = {"whole": "all | raw-index | raw", "*": scheme}
+    there, here = make_pair(schemes, feedback=rule, clip=clip, scope="group")
+    for turn in range(4):
+        x = {name: rng.standard_normal(70_000 // (i + 1)).astype("f4") for i, name in enumerate("abc")}
+        x |= {"half": rng.standard_normal(500).astype("f2"), "whole": rng.standard_normal(30)}
+        x["matrix"] = rng.standard_normal((30, 40)).astype("f4") * (turn != 2)
+        for compressor in (there, here):
+            compressor._names = turn < 3
+        step_both(there, here, x)
+    x["b"][9] = np.nan
+    errors = []
+    for compressor, given in ((here, x), (there, {name: marked(each) for name, each in x.items()})):
+        with pytest.raises(wc.EncodeError, match="tensor 'b', element 9") as caught:
+            compressor.prepare(given)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]

@@ -49,10 +49,9 @@ class Compressor:
             None drops that part; or {key: feedback}.
         clip: largest norm of all gradients together, on all ranks; None for no limit. Each rank limits the
             norm of its own gradients to clip / √ranks, before anything is accumulated (DGC, section 3.2).
-            Gradients on a GPU are copied to the host for it.
         scope: "tensor" to select from each tensor by itself; "group" to select from all tensors that one key
             matches as from one vector, such as the top 1 % of the whole model. They share entries of up to
-            2^24 elements. Receivers decode tensors, and residuals are per tensor. Host only.
+            2^24 elements. Receivers decode tensors, and residuals are per tensor.
         schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
             ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
@@ -228,12 +227,10 @@ class Compressor:
         jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, header, momenta=momenta)
         groups = self._settings.groups_of(tensors, schemes)
         if on_device:
-            if groups:
-                raise EncodeError('scope="group" runs on the host; copy the gradients, or use scope="tensor"')
             from wirecodec.gpu.select.warm_topk import LastTop
 
             lasts = {name: self._last.setdefault(name, LastTop()) for name in tensors}
-            return dataclasses.replace(jobs, lasts=lasts)
+            return dataclasses.replace(jobs, lasts=lasts, groups=groups)
         return dataclasses.replace(
             jobs,
             residuals=_all_to_host(state.residuals),

@@ -120,7 +120,12 @@ class DecodedTensors(Mapping[str, SparseTensor]):
         limits: bounds for ``to_dense``.
     """
 
-    def __init__(self, specs: Mapping[str, TensorSpec], parts: DecodedChunks, limits: DecodeLimits) -> None:
+    def __init__(
+        self,
+        specs: Mapping[str, TensorSpec],
+        parts: Mapping[int, list[DecodedChunk]],
+        limits: DecodeLimits,
+    ) -> None:
         self._specs, self._parts, self._limits = specs, parts, limits
         self._made: dict[str, SparseTensor] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import index_dtype
 from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["concatenate", "make_entries", "split_fused"]
+__all__ = ["concatenate", "make_entries", "move_error", "plan_runs", "split_fused"]
 
 
 class Selected(Protocol):
@@ -39,24 +39,41 @@ S = TypeVar("S", bound=Selected)
 def _group_small(
     supports: Mapping[str, Selected], schemes: Mapping[str, Scheme], fuse: int
 ) -> dict[int, list[int]]:
-    """Group small tensors that share an entry, as {first key: keys}.
+    """Group small tensors that share an entry, as {first key: keys}, of those with two or more."""
+    numbers: dict[tuple[Any, Scheme], int] = {}
+    kinds = tuple(
+        -1 if support.domain else numbers.setdefault((support.dtype, schemes[name]), len(numbers))
+        for name, support in supports.items()
+    )
+    runs = plan_runs(tuple(support.size for support in supports.values()), kinds, fuse)
+    return {run[0]: list(run) for run in runs if len(run) > 1}
+
+
+@lru_cache(maxsize=64)
+def plan_runs(sizes: tuple[int, ...], kinds: tuple[int, ...], fuse: int) -> tuple[tuple[int, ...], ...]:
+    """Group small tensors that share an entry; return the keys of each entry or tensor, by their first key.
+
+    Args:
+        sizes: elements, by key.
+        kinds: numbers of dtype and scheme, by key; -1 for tensors with a transform.
+        fuse: number of elements up to which tensors share entries.
 
     Members have no transform, one dtype and one scheme. Each has at most ``fuse`` elements, and all together
     have at most one chunk.
     """
-    filling: dict[tuple[Any, Scheme], list[int]] = {}
-    capacity: dict[tuple[Any, Scheme], int] = {}
-    groups = []
-    for key, (name, support) in enumerate(supports.items()):
-        if not 0 < support.size <= min(fuse, CHUNK) or support.domain:
+    filling: dict[int, list[int]] = {}
+    capacity: dict[int, int] = {}
+    runs: list[list[int]] = []
+    for key, (size, kind) in enumerate(zip(sizes, kinds, strict=True)):
+        if not 0 < size <= min(fuse, CHUNK) or kind < 0:
+            runs.append([key])
             continue
-        kind = (support.dtype, schemes[name])
-        if capacity.get(kind, 0) < support.size:
+        if capacity.get(kind, 0) < size:
             filling[kind], capacity[kind] = [], CHUNK
-            groups.append(filling[kind])
+            runs.append(filling[kind])
         filling[kind].append(key)
-        capacity[kind] -= support.size
-    return {group[0]: group for group in groups if len(group) > 1}
+        capacity[kind] -= size
+    return tuple(map(tuple, runs))
 
 
 def make_entries(
@@ -94,7 +111,7 @@ def make_entries(
             entries += encode(key, [supports[member] for member in members], schemes[name])
         except EncodeError as error:
             if len(members) > 1:
-                error = _at_member(error, [(member, supports[member].size) for member in members])
+                error = move_error(error, [(member, supports[member].size) for member in members])
             raise error.of(name) from None
     return entries, ext.Extension(
         names=tuple(order) if names else None,
@@ -130,7 +147,7 @@ def _gather_concatenated(supports: Sequence[Support], starts: Array, where: Arra
     return np.concatenate([support.at(where[a:b] - start) for support, start, a, b in parts if a < b])
 
 
-def _at_member(error: EncodeError, members: list[tuple[str, int]]) -> EncodeError:
+def move_error(error: EncodeError, members: list[tuple[str, int]]) -> EncodeError:
     """Move a fused entry's error to its member; ``members`` are (name, size)."""
     if error.position is None:
         return error

@@ -1,182 +1,215 @@
-"""Selection from a group of tensors as one vector: their sums are written into one array, one by one."""
+"""Selection from groups of tensors as from one vector each, and the residuals that are left.
+
+The sums are written tensor by tensor while the top k is selected, or into one vector for any other selector.
+What is selected keeps its positions in the group until it is encoded: a fused entry has the same ones.
+``cpu.group_alone`` has the groups that a table cannot have: those without residuals yet, or with lossy index
+codecs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from wirecodec.arrays import Array, Flat, aligned, read_only
+from wirecodec.arrays import DTYPES, Array, Flat, addresses_of, aligned, read_only
+from wirecodec.cpu.batch.step import store_differences, take_memory
+from wirecodec.cpu.columns import describe
 from wirecodec.cpu.costs import group_bytes
-from wirecodec.cpu.momentum import Addend
-from wirecodec.cpu.residual import AccumulatedGradient
+from wirecodec.cpu.group_alone import at_member
 from wirecodec.cpu.select import choose
+from wirecodec.cpu.stream import take
+from wirecodec.cpu.terms import TermColumns, clear_selected, is_masking
 from wirecodec.errors import EncodeError
+from wirecodec.index.base import is_lossy
 from wirecodec.select.adacomp import AdaComp
-from wirecodec.select.topk import TopK
-from wirecodec.settings.feedback import ErrorFeedback
-from wirecodec.sparse import index_dtype
-from wirecodec.step import TensorJob
+from wirecodec.select.term_table import TermTable
+from wirecodec.settings.feedback import Feedback
+from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = ["Member", "SelectedMember", "select_group", "sum_dtype"]
-
-MIN_ELEMENTS_PER_THREAD = 2**17
+__all__ = ["GroupSelection", "select_groups"]
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
-    """Tensor of a group.
+class GroupSelection:
+    """Selected elements of a group of tensors.
 
     Attributes:
-        name: the tensor's.
-        flat: (size,) addend of its residual, in the gradient's type.
-        addend: the same in the sum's type.
-        job: settings and state; the feedback is the residual's rule, and the residual has decayed.
+        scheme: of all of them.
+        keys: (n,) i64, ascending.
+        table: of their terms, whose sums and momenta are written.
+        support: the elements to send; positions are those in the vector of all tensors.
+        cuts: (n + 1,) i64, the place of each tensor's elements.
+        selector: the selector's next state, which the first tensor keeps; or None.
+        rests: sum of each tensor.
+        momenta: next momentum of each tensor, or empty.
+        vector: all sums as one vector; None if each has +0 at its selected elements.
     """
 
-    name: str
-    flat: Flat
-    addend: Addend
-    job: TensorJob
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return int(self.flat.data.size)
-
-
-@dataclass(frozen=True, eq=False)
-class SelectedMember:
-    """Selected elements of a tensor of a group.
-
-    Attributes:
-        support: the elements to send.
-        selector: the selector's next state, which the first tensor of a group keeps; or None.
-        total: addend + residual, within the group's array; None if no residual is kept.
-    """
-
+    scheme: Scheme
+    keys: Array
+    table: TermTable
     support: Support
+    cuts: Array
     selector: Any
-    total: AccumulatedGradient | None
+    rests: Sequence[Array]
+    momenta: Sequence[Array]
+    vector: Array | None
+
+    def support_of(self, first: int, stop: int, shapes: Sequence[tuple[int, ...]]) -> Support:
+        """Return the elements of tensors first ... stop - 1, as of one vector.
+
+        Args:
+            first, stop: places in ``keys``.
+            shapes: of all tensors of the model, by key; for one tensor alone.
+        """
+        if stop - first == self.keys.size > 1:
+            return self.support
+        base, size = int(self.table.starts[first]), int(self.table.starts[stop] - self.table.starts[first])
+        shape = shapes[int(self.keys[first])] if stop - first == 1 else (size,)
+        here, whole = slice(self.cuts[first], self.cuts[stop]), self.support
+        values, indices = whole.values[here], whole.indices
+        if indices is not None and values.size < size:
+            indices = indices[here] - indices.dtype.type(base) if base else indices[here]
+        else:
+            indices = None
+        return Support(indices, values, size, shape, step=whole.step, finite=whole.finite)
+
+    def subtract(self, first: int, stop: int, sent: Array) -> None:
+        """Complete the residuals of tensors first ... stop - 1, in place.
+
+        Args:
+            first, stop: places in ``keys``.
+            sent: (k,) the values that receivers decode at their selected elements.
+        """
+        here, indices = slice(self.cuts[first], self.cuts[stop]), self.support.indices
+        if self.vector is None:
+            assert indices is not None
+            cuts, sizes = self.cuts[first : stop + 1] - self.cuts[first], self.table.sizes[first:stop]
+            bases = self.table.starts[first:stop]
+            places = self.table.addresses[first:stop, 4] - bases * self.table.dtype.itemsize
+            sent = np.ascontiguousarray(sent)
+            received = addresses_of([sent]) + cuts[:-1] * sent.itemsize
+            store_differences(self.support.values[here], indices[here], cuts, received, places, sizes + bases)
+            return
+        part = self.vector[self.table.starts[first] : self.table.starts[stop]]
+        with np.errstate(over="ignore"):
+            if indices is None:
+                part -= sent
+                part[~np.isfinite(part)] = 0
+                return
+            places = indices[here] - indices.dtype.type(self.table.starts[first])
+            left = take(part, places) - sent
+        left[~np.isfinite(left)] = 0
+        part[places] = left
 
 
-def sum_dtype(member: Member) -> np.dtype[Any]:
-    """Return the type of a tensor's addend + residual, which all tensors of a group share."""
-    residual = member.job.residual
-    types = [member.addend.data.dtype, np.dtype(np.float32)] + ([] if residual is None else [residual.dtype])
-    return np.result_type(*types)
+def select_groups(columns: TermColumns) -> list[GroupSelection]:
+    """Add all terms and select, for the groups whose tensors have the same form of terms.
+
+    Raises EncodeError, which names a tensor.
+    """
+    jobs = columns.wanted.jobs
+    members: dict[tuple[Any, int], list[int]] = {}
+    kinds = columns.gradients.kinds.tolist()
+    free = columns.free.tolist()
+    for key, name in enumerate(columns.names):
+        if name in jobs.groups and free[key]:
+            members.setdefault((jobs.groups[name], kinds[key]), []).append(key)
+    found = []
+    for listed in members.values():
+        keys = np.array(listed, np.int64)
+        scheme = jobs.schemes[columns.names[listed[0]]]
+        rules = list(columns.split(keys))
+        if len(rules) == 1 and rules[0][1].size == keys.size and _is_plain(scheme):
+            selection = _select(columns, scheme, rules[0][0], keys)
+            if selection is not None:
+                found.append(selection)
+    return found
 
 
-def select_group(members: Sequence[Member]) -> list[SelectedMember]:
-    """Add residuals, and select from all tensors as from one.
+def _is_plain(scheme: Scheme) -> bool:
+    """Tell whether a scheme selects from sums alone and sends what was selected."""
+    return not (is_lossy(scheme.index) or isinstance(scheme.select, AdaComp) or scheme.transform)
+
+
+def _select(columns: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> GroupSelection | None:
+    """Select from one group; return None if its sums are not finite."""
+    sizes, dtype = columns.gradients.sizes[keys], DTYPES[int(columns.gradients.kinds[keys[0]])]
+    spares = columns.spares(keys)
+    selector: Any = scheme.select
+    if hasattr(selector, "select_group") and selector.takes_group(int(sizes.sum())):
+        rests, outputs = take_memory(spares, sizes, dtype)
+        table, momenta = columns.table(rule, keys, outputs)
+        selection = selector.select_group(table)
+        if selection is not None:
+            indices, values = selection.indices, selection.values
+            support = Support(indices, values, table.total, (table.total,), finite=True)
+            return _complete(columns, rule, scheme, keys, table, support, None, rests, momenta)
+    x = _join(spares, sizes, dtype)
+    x = aligned(int(sizes.sum()), dtype) if x is None else x
+    starts = np.cumsum(sizes) - sizes
+    table, momenta = columns.table(rule, keys, x.ctypes.data + starts * dtype.itemsize)
+    if not table.add():
+        return None
+    first = columns.wanted.jobs[columns.names[int(keys[0])]]
+    header = keys.size * first.header + group_bytes(keys.size)
+    try:
+        flat = Flat(read_only(x), (x.size,))
+        support, state = choose(flat, scheme, state=first.state, seed=first.seed, header=header)
+    except EncodeError as error:
+        raise at_member(error, [columns.names[key] for key in keys.tolist()], table.starts) from None
+    parts = zip(table.starts.tolist(), table.starts[1:].tolist(), strict=False)
+    rests = [x[a:b] for a, b in parts]
+    return _complete(columns, rule, scheme, keys, table, support, state, rests, momenta, x)
+
+
+def _complete(
+    columns: TermColumns,
+    rule: Feedback,
+    scheme: Scheme,
+    keys: Array,
+    table: TermTable,
+    support: Support,
+    state: Any,
+    rests: Sequence[Array],
+    momenta: Sequence[Array],
+    vector: Array | None = None,
+) -> GroupSelection:
+    """Stop the momentum of the selected elements, and return the group."""
+    indices, starts = support.indices, table.starts
+    cuts = starts
+    if indices is not None:
+        cuts = np.searchsorted(indices, starts.astype(indices.dtype))
+    if is_masking(rule):
+        if indices is None:
+            for x in momenta:
+                x[:] = 0
+        else:
+            clear_selected(table, indices, cuts, starts[:-1])
+    return GroupSelection(scheme, keys, table, support, cuts, state, rests, momenta, vector)
+
+
+def _join(arrays: Sequence[Array | None], sizes: Array, dtype: np.dtype[Any]) -> Array | None:
+    """Return the memory of arrays as one vector if they follow each other in one array, else None.
 
     Args:
-        members: with one scheme, one element type and one type of sums.
-
-    Raises EncodeError, which names the tensor.
+        arrays: any; None for a missing one.
+        sizes: (n,) that they must have.
+        dtype: that they must have.
     """
-    first = members[0]
-    dtype, starts = first.flat.data.dtype, np.cumsum([0] + [member.size for member in members])
-    for member in members:
-        residual = member.job.residual
-        if residual is not None and residual.size != member.size:
-            raise EncodeError(
-                f"the gradient has {member.size} elements; its residual has {residual.size}",
-                tensor=member.name,
-            )
-    x = _allocate(members, int(starts[-1]), sum_dtype(first))
-    cuts = list(zip(starts.tolist(), starts[1:].tolist(), strict=False))
-    totals = [_add(member, x[a:b]) for member, (a, b) in zip(members, cuts, strict=True)]
-    sendable = AccumulatedGradient(ErrorFeedback(), x, None, x, sent_dtype=dtype).sendable()
-    gradient = None
-    if isinstance(first.job.scheme.select, AdaComp):
-        gradient = np.concatenate([member.flat.data for member in members])
-    flat = Flat(read_only(sendable), (x.size,))
-    try:
-        support, state = choose(
-            flat,
-            first.job.scheme,
-            gradient=gradient,
-            state=first.job.state,
-            seed=first.job.seed,
-            header=sum(member.job.header for member in members) + group_bytes(len(members)),
-        )
-    except EncodeError as error:
-        raise _at_member(error, members, starts) from None
-    finite = isinstance(first.job.scheme.select, TopK)  # it has raised an error otherwise
-    return [
-        SelectedMember(part, None if i else state, _known(total, finite=finite))
-        for i, (part, total) in enumerate(zip(_split(support, members, starts), totals, strict=True))
-    ]
-
-
-def _known(total: AccumulatedGradient | None, *, finite: bool) -> AccumulatedGradient | None:
-    """Return a sum, marked as finite if that is known."""
-    if total is None or not finite:
-        return total
-    return AccumulatedGradient(
-        total.rule, total.gradient, total.residual, total.x, finite=True, sent_dtype=total.sent_dtype
-    )
-
-
-def _allocate(members: Sequence[Member], size: int, dtype: np.dtype[Any]) -> Array:
-    """Return memory for the sums: that of spare arrays, if they follow each other in one array."""
-    spares = [member.job.spare for member in members]
-    head = spares[0]
-    if head is None or head.base is None:
-        return aligned(size, dtype)
-    address = head.ctypes.data
-    for member, spare in zip(members, spares, strict=True):
-        if spare is None or spare.base is not head.base or spare.size != member.size:
-            return aligned(size, dtype)
-        if spare.dtype != dtype or spare.ctypes.data != address:
-            return aligned(size, dtype)
-        address += spare.nbytes
-    return as_strided(head, (size,))
-
-
-def _add(member: Member, out: Array) -> AccumulatedGradient | None:
-    """Write a tensor's sum, and return it if a residual is kept."""
-    rule, residual, data = member.job.feedback, member.job.residual, member.addend.data
-    if residual is None:
-        out[:] = data
-    if rule is None:
+    head = arrays[0]
+    if head is None or head.base is None or any(x is None or x.base is not head.base for x in arrays):
         return None
-    assert isinstance(rule, ErrorFeedback)
-    dtype = member.flat.data.dtype
-    if residual is None:
-        return AccumulatedGradient(rule, data, None, out, sent_dtype=dtype)
-    return AccumulatedGradient.of(rule, data, residual, out, dtype)
-
-
-def _split(support: Support, members: Sequence[Member], starts: Array) -> list[Support]:
-    """Split what was selected of a group by tensors."""
-    indices, parts = support.indices, []
-    edges = starts if indices is None else np.searchsorted(indices, starts)
-    for member, start, a, b in zip(members, starts.tolist(), edges, edges[1:], strict=False):
-        values, size, shape = support.values[a:b], member.size, member.flat.shape
-        if indices is None or b - a == size:
-            parts.append(Support(None, values, size, shape, step=support.step))
-            continue
-        local = (indices[a:b] - indices.dtype.type(start)).astype(index_dtype(size), copy=False)
-        source = partial(_gather, support, start)
-        parts.append(Support(local, values, size, shape, source, step=support.step))
-    return parts
-
-
-def _gather(support: Support, start: int, where: Array) -> Array:
-    """Gather the values of a tensor of a group at ascending element numbers."""
-    return support.at(where.astype(np.int64) + start)
-
-
-def _at_member(error: EncodeError, members: Sequence[Member], starts: Array) -> EncodeError:
-    """Move an error of the group to its tensor."""
-    if error.position is None:
-        return EncodeError(error.reason, tensor=members[0].name)
-    i = int(np.searchsorted(starts, error.position, "right")) - 1
-    return EncodeError(error.reason, tensor=members[i].name, position=error.position - int(starts[i]))
+    known = describe(arrays)
+    ends = known.addresses + sizes * dtype.itemsize
+    if (known.kinds != DTYPES.index(dtype)).any() or (known.sizes != sizes).any():
+        return None
+    if not known.writeable.all() or (ends[:-1] != known.addresses[1:]).any():
+        return None
+    vector: Array = as_strided(head, (int(sizes.sum()),))
+    return vector

@@ -26,6 +26,7 @@ from wirecodec.step import TensorJob
 __all__ = [
     "Addend",
     "add_momentum",
+    "add_rows",
     "clip_factor",
     "decay_residual",
     "is_masked",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 MIN_ELEMENTS_PER_THREAD = 2**17
+SQUARES_ROW = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +108,10 @@ def _take_memory(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
     return spare
 
 
-def make_terms(job: TensorJob, gradient: Array, factor: float, *, plain: bool = False) -> Terms | None:
+def make_terms(job: TensorJob, gradient: Array, factor: float) -> Terms | None:
     """Return the terms of gradient, momentum and residual, for a selector that adds them itself.
 
-    Returns None if the arrays differ in type or size. Unless ``plain``, returns None also if gradient and
-    residual are the only terms.
+    Returns None if the arrays differ in type or size, or if gradient and residual are the only terms.
     """
     from wirecodec.kernels.cpu.select import momentum
 
@@ -123,7 +124,7 @@ def make_terms(job: TensorJob, gradient: Array, factor: float, *, plain: bool = 
         given.append(before)
     elif isinstance(rule, ErrorFeedback):
         decay = rule.decay
-    if form == momentum.PLAIN and decay == factor == 1 and not plain:
+    if form == momentum.PLAIN and decay == factor == 1:
         return None
     if any(x is None or (x.dtype, x.size) != (gradient.dtype, gradient.size) for x in given):
         return None
@@ -171,11 +172,24 @@ def decay_residual(job: TensorJob) -> Array | None:
 
 
 def sum_squares(x: Array) -> float:
-    """Return Σ x² of a flat array, in binary64 and in the fixed order of ``kernels.cpu.select.sums``."""
+    """Return Σ x² of a flat array, in binary64, row by row, as a GPU computes it, too.
+
+    A row has 65,536 elements, which ``kernels.cpu.select.sums`` adds in its order.
+    """
     from wirecodec.kernels.cpu.select import sums
 
-    wide = x.astype(np.result_type(x.dtype, np.float32), copy=False)
-    return float(sums.sum_and_squares(read_only(bits_of(wide)))[1]) if x.size else 0.0
+    wide = read_only(bits_of(x.astype(np.result_type(x.dtype, np.float32), copy=False)))
+    return add_rows(
+        sums.sum_and_squares(wide[at : at + SQUARES_ROW])[1] for at in range(0, x.size, SQUARES_ROW)
+    )
+
+
+def add_rows(rows: Iterable[float]) -> float:
+    """Return the sum of the rows' sums, in order."""
+    total = 0.0
+    for row in rows:
+        total += row
+    return total
 
 
 def clip_factor(squares: Iterable[float], bound: float | None) -> float:
@@ -189,8 +203,6 @@ def clip_factor(squares: Iterable[float], bound: float | None) -> float:
     """
     if bound is None:
         return 1.0
-    total = 0.0
-    for one in squares:
-        total += one
+    total = add_rows(squares)
     norm = math.sqrt(total) if math.isfinite(total) else math.inf
     return bound / norm if math.isfinite(norm) and norm > bound else 1.0

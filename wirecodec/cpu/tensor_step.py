@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wirecodec.arrays import Array, Flat, aligned, read_only
-from wirecodec.cpu.group import Member, select_group, sum_dtype
+from wirecodec.cpu.group_alone import Member, select_group, sum_dtype
 from wirecodec.cpu.momentum import Addend, add_momentum, decay_residual, make_terms
 from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.cpu.select import choose
@@ -131,8 +131,6 @@ def select_in_terms(flat: Flat, job: TensorJob, factor: float) -> SelectedTensor
 
 def select_as_one(given: Sequence[tuple[str, Flat, TensorJob]], factor: float) -> list[SelectedTensor]:
     """Select from tensors, given as (name, gradient, job), as from one. Raises EncodeError, naming one."""
-    if (found := _select_group_in_terms(given, factor)) is not None:
-        return found
     kinds: dict[Any, list[Member]] = {}
     done: dict[str, SelectedTensor] = {}
     for name, flat, job in given:
@@ -147,39 +145,6 @@ def select_as_one(given: Sequence[tuple[str, Flat, TensorJob]], factor: float) -
             addend = member.addend
             done[member.name] = SelectedTensor(member.job, each.support, each.selector, addend, each.total)
     return [done[name] for name, _, _ in given]
-
-
-def _select_group_in_terms(
-    given: Sequence[tuple[str, Flat, TensorJob]], factor: float
-) -> list[SelectedTensor] | None:
-    """Select as ``select_as_one`` while the terms of all sums are added, if the selector can and it pays."""
-    scheme = given[0][2].scheme
-    select: Any = getattr(scheme.select, "select_group", None)
-    if select is None or getattr(scheme.index, "lossy", False):
-        return None
-    group, rests = [], []
-    for name, flat, job in given:
-        rule = job.residual_rule(exact=True)
-        terms = None
-        if job.residual is not None and rule == _PLAIN:
-            terms = make_terms(job, flat.data, factor, plain=True)
-        if terms is None:
-            return None
-        try:
-            rests.append(residual_buffer(replace(job, feedback=rule), flat.data))
-        except EncodeError as error:
-            raise error.of(name) from None
-        group.append(terms)
-    selections = select(group, rests)
-    if selections is None:
-        return None
-    done = []
-    for (_, flat, job), terms, rest, selection in zip(given, group, rests, selections, strict=True):
-        indices = selection.indices
-        support = Support(indices, selection.values, flat.data.size, flat.shape)
-        addend = Addend(flat.data, terms.after if terms.after.size else None, finite=True)
-        done.append(SelectedTensor(job, support, None, addend, None, rest=rest))
-    return done
 
 
 def residual_buffer(job: TensorJob, gradient: Array) -> Array:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat, Flat, read_only
-from wirecodec.kernels.cuda import bits, elements
+from wirecodec.cpu.momentum import add_rows
+from wirecodec.kernels.cuda import bits, elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
 
@@ -19,6 +21,7 @@ __all__ = [
     "find_nonfinite",
     "has_nonfinite",
     "mean",
+    "sum_squares",
     "zeros",
 ]
 
@@ -49,6 +52,21 @@ def find_nonfinite(device: Device, raw: Any, dtype: np.dtype[Any]) -> int:
     """Return the position of the first NaN or Inf among raw bits, or -1; waits for the device."""
     first = int(device.get(bits.find_nonfinite(device, raw, infinity_of(dtype)))[0])
     return -1 if first == bits.NOWHERE else first
+
+
+def sum_squares(device: Device, flats: Sequence[DeviceFlat]) -> list[float]:
+    """Return Σ x² of each tensor, with the bits of ``cpu.momentum.sum_squares``; waits for the device once."""
+    rows = [-(-flat.raw_bits.size // moments.SQUARES_ROW) for flat in flats]
+    sums = device.empty(sum(rows), np.float64)
+    at = 0
+    for flat, count in zip(flats, rows, strict=True):
+        if count:
+            wide = np.dtype(np.float64 if flat.dtype.itemsize == 8 else np.float32)
+            raw = elements.convert(device, flat.raw_bits, flat.dtype, wide).view(f"u{wide.itemsize}")
+            moments.sum_squares(device, raw, sums[at : at + count])
+            at += count
+    found = iter(device.get(sums).tolist())
+    return [add_rows(islice(found, count)) for count in rows]
 
 
 def zeros(device: Device, size: int, dtype: np.dtype[Any]) -> Any:

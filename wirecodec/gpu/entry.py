@@ -18,18 +18,19 @@ from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
 from wirecodec.cpu.decode import decode_chunks
 from wirecodec.cpu.guard import Guard
-from wirecodec.cpu.momentum import clip_factor, sum_squares
+from wirecodec.cpu.momentum import clip_factor
 from wirecodec.errors import DeviceError, EncodeError, number_of_container
 from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
 from wirecodec.gpu.fuse import split_part
+from wirecodec.gpu.group import select_group
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult
+from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.support import DecodedChunk
 
 __all__ = [
@@ -97,21 +98,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """
     flats = _as_flats(tensors)
     with device_of(next(iter(flats.values())).raw_bits) as device:
-        selected = {}
-        clipped = () if wanted.clip is None else flats.values()  # their norm is computed on the host
-        squares = (sum_squares(arrays.copy_to_host(device, flat).data) for flat in clipped)
-        factor = clip_factor(squares, wanted.clip)
-        for name, wanted_job in wanted.jobs.items():
-            held = wanted.hold_zeros and _is_zero(device, flats[name].raw_bits)
-            job = wanted_job.hold() if held else wanted_job
-            residual, momentum = (
-                device.put(x) if x is not None and not on_gpu(x) else x for x in (job.residual, job.momentum)
-            )
-            moved = replace(job, residual=residual, momentum=momentum)
-            try:
-                selected[name] = steps.select_tensor(device, flats[name], moved, factor)
-            except EncodeError as error:
-                raise error.of(name) from None
+        selected = _select(device, flats, wanted)
         blob = steps.encode(device, selected, wanted.seed, names=wanted.names, fuse=wanted.fuse)
         blob_on_host = as_bytes(device.get(blob))
         header = read_header(blob_on_host, UNLIMITED, sizes_trusted=True)
@@ -131,6 +118,36 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
             {name: each.selector for name, each in selected.items() if each.selector is not None},
             {name: each for name, each in momenta.items() if each is not None},
         )
+
+
+def _select(
+    device: CupyDevice, flats: Mapping[str, DeviceFlat], wanted: StepInput
+) -> dict[str, steps.SelectedTensor]:
+    """Select from all tensors, in the order of their keys. Raises EncodeError, which names the tensor."""
+    factor = 1.0
+    if wanted.clip is not None:
+        factor = clip_factor(arrays.sum_squares(device, list(flats.values())), wanted.clip)
+    selected: dict[str, steps.SelectedTensor] = {}
+    members: dict[Any, list[tuple[str, DeviceFlat, TensorJob]]] = {}
+    for name, wanted_job in wanted.jobs.items():
+        held = wanted.hold_zeros and _is_zero(device, flats[name].raw_bits)
+        job = wanted_job.hold() if held else wanted_job
+        residual, momentum = (
+            device.put(x) if x is not None and not on_gpu(x) else x for x in (job.residual, job.momentum)
+        )
+        moved = replace(job, residual=residual, momentum=momentum)
+        if name in wanted.jobs.groups and not held:
+            kind = wanted.jobs.groups[name], flats[name].dtype
+            members.setdefault(kind, []).append((name, flats[name], moved))
+            continue
+        try:
+            selected[name] = steps.select_tensor(device, flats[name], moved, factor)
+        except EncodeError as error:
+            raise error.of(name) from None
+    for given in members.values():
+        found = select_group(device, given, factor)
+        selected |= {name: one for (name, _, _), one in zip(given, found, strict=True)}
+    return {name: selected[name] for name in wanted.jobs}
 
 
 def _to_sparse(device: CupyDevice, flat: DeviceFlat, parts: Sequence[DecodedChunk]) -> SparseTensor:

@@ -33,7 +33,7 @@ from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import TensorJob
 from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["SelectedTensor", "encode", "next_momentum", "next_residual", "select_tensor"]
+__all__ = ["SelectedTensor", "add_terms", "encode", "next_momentum", "next_residual", "select_tensor"]
 
 _PLAIN = ErrorFeedback()
 
@@ -71,16 +71,34 @@ def select_tensor(device: Device, flat: DeviceFlat, wanted: TensorJob, factor: f
         raise EncodeError(f"{size} elements; its residual has {residual.size}")
     if size > SIZE_LIMIT:
         raise EncodeError(f"{size} elements; a Compressor on a GPU takes at most 2^31")
-    if factor == 1 and wanted.feedback in (None, _PLAIN):
-        return _select(device, flat, None, wanted, wanted)
     try:
-        addend = add_momentum(device, wanted, flat, factor)
-        rule = wanted.residual_rule(exact=addend.flat.dtype == flat.dtype)
-        job = replace(wanted, feedback=rule, residual=decay_residual(device, wanted))
-        total = AccumulatedGradient.of(device, _PLAIN, addend.flat, None, None, flat.dtype)
-        return _select(device, replace(total.sendable(), shape=flat.shape), addend, wanted, job)
+        addend, seen, job = add_terms(device, flat, wanted, factor)
+        return _select(device, seen, addend, wanted, job)
     except HostFallback:
         return _select_on_host(device, flat, wanted, factor)
+
+
+def add_terms(
+    device: Device, flat: DeviceFlat, wanted: TensorJob, factor: float
+) -> tuple[Addend | None, DeviceFlat, TensorJob]:
+    """Apply clipping, momentum and decay (``cpu.tensor_step.accumulate``).
+
+    Args:
+        device: of the arrays.
+        flat: the gradient.
+        wanted: its settings and state.
+        factor: of clipping.
+
+    Returns the addend of the residual, None if it is the gradient; the same in the gradient's type; and the
+    remaining job. Raises HostFallback.
+    """
+    if factor == 1 and wanted.feedback in (None, _PLAIN):
+        return None, flat, wanted
+    addend = add_momentum(device, wanted, flat, factor)
+    rule = wanted.residual_rule(exact=addend.flat.dtype == flat.dtype)
+    job = replace(wanted, feedback=rule, residual=decay_residual(device, wanted))
+    total = AccumulatedGradient.of(device, _PLAIN, addend.flat, None, None, flat.dtype)
+    return addend, replace(total.sendable(), shape=flat.shape), job
 
 
 def _select(

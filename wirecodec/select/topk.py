@@ -5,7 +5,6 @@ k is ⌊ratio · n⌋, computed from the decimal that was written: 0.29 of 100 i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -17,10 +16,11 @@ import numpy as np
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import BatchSelection, Selection, all_finite, require_finite
-from wirecodec.select.topk_batch import select_top_k_batch, select_top_k_of_sums
+from wirecodec.select.term_table import TermTable
+from wirecodec.select.topk_batch import select_top_k_batch, select_top_k_of_sums, select_top_k_of_totals
 from wirecodec.select.topk_exact import IndicesAndBits, select_top_k
 from wirecodec.select.topk_fused_residual import Terms, select_top_k_of_sum, select_top_k_of_terms
-from wirecodec.select.topk_group import select_top_k_of_group
+from wirecodec.select.topk_group import can_select_group, select_top_k_of_group
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
 __all__ = ["TopK", "fraction_count"]
@@ -139,17 +139,24 @@ class TopK:
         found = select_top_k_of_terms(terms, k, rest) if k < rest.size else None
         return _finite_selection(found, rest.dtype)
 
-    def select_group(self, group: Sequence[Terms], rests: Sequence[Array]) -> list[Selection] | None:
+    def takes_group(self, size: int) -> bool:
+        """Tell whether ``select_group`` can select from a group with so many elements."""
+        return 0 < self.count(size) < size and can_select_group(size, self.count(size))
+
+    def select_group(self, table: TermTable) -> Selection | None:
         """Select the top k of many sums, joined as one vector, whose size determines k.
 
-        Otherwise as ``select_terms``.
+        The table's sums are written, with +0 at the selected elements. ``takes_group`` must accept their
+        number. Otherwise as ``select_terms``.
         """
-        size = sum(rest.size for rest in rests)
-        k = self.count(size)
-        found = select_top_k_of_group(group, k, rests) if k < size else None
-        selections = [_finite_selection(pair, rests[0].dtype) for pair in found or ()]
-        known = [selection for selection in selections if selection is not None]
-        return known if known and len(known) == len(selections) else None
+        return _finite_selection(select_top_k_of_group(table, self.count(table.total)), table.dtype)
+
+    def select_terms_batch(self, table: TermTable) -> BatchSelection | None:
+        """Select the top k of each of many sums, as ``select_terms`` does.
+
+        Returns None if no sum can be selected in a batch.
+        """
+        return select_top_k_of_totals(table, self)
 
     def select_sum_batch(self, addresses: Array, sizes: Array, dtype: np.dtype[Any]) -> BatchSelection | None:
         """Select the top k of each of many sums of one type, as ``select_sum`` does.

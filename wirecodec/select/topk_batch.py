@@ -11,8 +11,9 @@ import numpy as np
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select import topk_exact
 from wirecodec.select.base import INFINITY_BITS, BatchSelection
+from wirecodec.select.term_table import TermTable
 
-__all__ = ["select_top_k_batch", "select_top_k_of_sums"]
+__all__ = ["select_top_k_batch", "select_top_k_of_sums", "select_top_k_of_totals"]
 
 MAX_SIZE = 2**23
 """Elements of the largest array of a batch."""
@@ -169,6 +170,45 @@ def select_top_k_of_sums(
         plan.units_per_thread,
     )
     return _without_faults(plan, indices, words.view(dtype), faults)
+
+
+def select_top_k_of_totals(table: TermTable, selector: Any) -> BatchSelection | None:
+    """Select what ``select_top_k_of_terms`` selects from each sum of a table.
+
+    Args:
+        table: of the tensors; the sums are written, with +0 at what is selected, and the momenta.
+        selector: its ``count`` returns k for a size.
+
+    Sum and momentum are undefined if a tensor is not among the members. Returns None if the batch takes none.
+    """
+    from wirecodec.kernels.cpu.select import momentum_batch
+    from wirecodec.kernels.cpu.threads import run_parallel, thread_count
+
+    plan = _plan_batch(selector, table.sizes.tobytes(), table.dtype.itemsize, thread_count())
+    if plan.members.size == 0:
+        return None
+    addresses = table.addresses[plan.members]
+    indices, words, faults = _allocate_output(plan, table.dtype)
+    run_parallel(
+        lambda turns: momentum_batch.select_totals(
+            addresses,
+            plan.sizes,
+            read_only(table.factors),
+            table.form,
+            plan.plans,
+            plan.cuts,
+            int(INFINITY_BITS[table.dtype]),
+            plan.order,
+            *table.samples,
+            indices,
+            words,
+            faults,
+            turns,
+        ),
+        plan.members.size,
+        plan.units_per_thread,
+    )
+    return _without_faults(plan, indices, words.view(table.dtype), faults)
 
 
 def _allocate_output(plan: _BatchPlan, dtype: np.dtype[Any]) -> tuple[Array, Array, Array]:

@@ -3,101 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.arrays import Array, read_only
 from wirecodec.select import topk_exact
-from wirecodec.select.topk_fused_residual import Terms
+from wirecodec.select.term_table import TermTable, map_pieces
 
-__all__ = ["select_top_k_of_group"]
-
-MIN_PARALLEL_ELEMENTS = 2**20
-"""Elements below which one thread is faster than two."""
-_SAMPLE_SEED = 0x5EED  # any: the sample changes the time, never the result
+__all__ = ["can_select_group", "select_top_k_of_group"]
 
 
-def select_top_k_of_group(
-    group: Sequence[Terms], k: int, lefts: Sequence[Array]
-) -> list[topk_exact.IndicesAndBits] | None:
-    """Return, for each array, the positions and the bits of those of its sums that are among the k largest.
+def can_select_group(total: int, k: int) -> bool:
+    """Tell whether ``select_top_k_of_group`` can be faster than adding first."""
+    return (
+        topk_exact.MAX_UNSAMPLED_SIZE < total <= topk_exact.MAX_PART_SIZE
+        and topk_exact.MIN_SPARSE_RECIPROCAL * k <= total
+    )
 
-    Ties go to the earlier array, and in an array to the lower position.
+
+def select_top_k_of_group(table: TermTable, k: int) -> topk_exact.IndicesAndBits | None:
+    """Return the positions, in the vector of all tensors, of the k largest sums, and their bits.
+
+    Ties go to the lower position. The table's sums are written, with +0 at what is selected.
 
     Args:
-        group: terms of one type.
-        k: 0 < k < number of all elements.
-        lefts: for each array (n,), aligned to 64 bytes; it receives the sums, with +0 at what is selected.
+        table: of the tensors.
+        k: as ``can_select_group`` accepts it, above 0.
 
-    Returns None, with undefined contents of ``lefts``, if another way is faster.
+    Returns None, with undefined sums and momenta, if the sample misleads.
     """
-    from wirecodec.kernels.cpu.select import feedback, momentum, topk
-    from wirecodec.kernels.cpu.threads import map_ranges
+    from wirecodec.kernels.cpu.select import momentum_batch, topk
 
-    sizes = [left.size for left in lefts]
-    total, run = sum(sizes), 64 // lefts[0].itemsize
-    if total <= topk_exact.MAX_UNSAMPLED_SIZE or topk_exact.MIN_SPARSE_RECIPROCAL * k > total:
-        return None
-    if max(sizes) > topk_exact.MAX_PART_SIZE:
-        return None
+    total, run = table.total, 64 // table.dtype.itemsize
     plan = topk_exact.plan_sample(total, k, run)
-    keys = _sample(group, plan.samples, run)
-    ordered = np.sort(keys)[::-1]
-    high = int(ordered[plan.high - 1]) if plan.high >= 1 else (1 << (8 * keys.itemsize - 1)) - 1
-    low = int(ordered[plan.low - 1]) if plan.low <= keys.size else 0
-    if 10 * np.count_nonzero(keys >= low) > 11 * plan.low:
+    like, like_out = table.samples
+    terms = table.addresses, table.sizes, table.starts, read_only(table.factors), table.form
+    low, high, tied = momentum_batch.bracket_group(*terms, like, plan.samples, plan.low, plan.high)
+    if tied:
         return None
-    rests = [bits_of(left) for left in lefts]
 
-    def sweep(i: int) -> topk_exact.Candidates | None:
-        terms = group[i]
-        capacity = min(int(plan.fraction * total), sizes[i]) + topk.SWEEP_SLACK
-        found, words = np.empty(capacity, np.int32), np.empty(capacity, rests[i].dtype)
-        g, u, v = (read_only(bits_of(x)) for x in (terms.gradient, terms.momentum, terms.residual))
-        after, given = bits_of(terms.after), (read_only(terms.factors), terms.form)
-        n = int(momentum.sweep_total(g, u, v, *given, low, after, rests[i], found, words))
+    def sweep(pieces: Array) -> topk_exact.Candidates | None:
+        elements = int((pieces[:, 2] - pieces[:, 1]).sum())
+        capacity = min(int(plan.fraction * total), elements) + topk.SWEEP_SLACK
+        found, words = np.empty(capacity, np.int32), np.empty(capacity, like.dtype)
+        n = int(momentum_batch.sweep_group(*terms, low, pieces, like, like_out, found, words))
         return topk_exact.Candidates.collect(0, found[:n], words[:n], low, high) if n >= 0 else None
 
-    least = 1 if total >= MIN_PARALLEL_ELEMENTS else len(sizes)
-    swept = [
-        part
-        for several in map_ranges(lambda a, b: [sweep(i) for i in range(a, b)], len(sizes), least)
-        for part in several
-    ]
+    swept: Sequence[topk_exact.Candidates | None] = map_pieces(sweep, table.sizes)
     parts = [part for part in swept if part is not None]
     if len(parts) < len(swept) or sum(part.words.size for part in parts) < k:
         return None
-    threshold, ties, kept = topk_exact.find_threshold(parts, k, low, high)
+    threshold, ties, sizes = topk_exact.find_threshold(parts, k, low, high)
 
     def put_back(i: int) -> None:
-        feedback.restore_unselected(rests[i], parts[i].found, parts[i].words, threshold, ties[i])
+        part = parts[i]
+        given = table.addresses, table.sizes, table.starts, like_out
+        momentum_batch.restore_group(*given, part.found, part.words, threshold, ties[i])
 
     topk_exact.map_parts(put_back, len(parts), k)
-    indices, words = topk_exact.keep_top(parts, threshold, ties, kept, np.dtype(np.int32))
-    cuts = np.cumsum([0, *kept]).tolist()
-    return [(indices[a:b], words[a:b]) for a, b in pairwise(cuts)]
-
-
-def _sample(group: Sequence[Terms], samples: int, run: int) -> Array:
-    """Return the keys of about as many sums, in runs of neighbours, from all arrays in proportion."""
-    starts = np.cumsum([0] + [terms.residual.size for terms in group])
-    strata = samples // run
-    first = (np.arange(strata) + np.random.default_rng(_SAMPLE_SEED).random(strata)) * (starts[-1] / strata)
-    cuts = np.searchsorted(first, starts)
-    found = []
-    for i, terms in enumerate(group):
-        local = first[cuts[i] : cuts[i + 1]].astype(np.int64) - starts[i]
-        if not local.size:
-            continue
-        at = np.minimum(local[:, None] + np.arange(run), terms.residual.size - 1).reshape(-1)
-        keep, factor, decay = terms.factors.astype(terms.residual.dtype)
-        with np.errstate(all="ignore"):
-            addend = factor * terms.gradient[at]
-            if terms.momentum.size:
-                addend = keep * terms.momentum[at] + addend
-            found.append(decay * terms.residual[at] + addend)
-    sums = np.concatenate(found)
-    magnitude = (1 << (8 * sums.itemsize - 1)) - 1
-    keys: Array = bits_of(sums) & sums.view(f"u{sums.itemsize}").dtype.type(magnitude)
-    return keys
+    return topk_exact.keep_top(parts, threshold, ties, sizes, np.dtype(np.int32))

@@ -32,6 +32,8 @@ class Codec(System):
         whole: whether all tensors are one vector, for selection and coding.
         min_ndim: dimensions from which a tensor is compressed; only without ``whole``.
         warm_up: fraction of the steps in which the density falls from 1 to the scheme's.
+        rules: (glob, scheme) of tensors with a scheme of their own; only without ``whole``. The others are
+            one group.
     """
 
     scheme: str = ""
@@ -42,6 +44,7 @@ class Codec(System):
     whole: bool = False
     min_ndim: int = 0
     warm_up: float = 0.0
+    rules: tuple[tuple[str, str], ...] = ()
 
     def optimizer_settings(self, settings: Settings) -> Settings:
         """Return settings without momentum if the momentum is corrected before the exchange."""
@@ -64,8 +67,15 @@ def build_compressor(system: Codec, settings: Settings, steps: int) -> wc.Compre
     scheme: Any = system.scheme
     if system.min_ndim:
         scheme = {wc.Rule("*", ndim=tuple(range(system.min_ndim))): "all | raw-index | raw", "*": scheme}
-    schedule = wc.WarmUp(max(1, int(system.warm_up * steps))) if system.warm_up else None
-    return wc.Compressor(scheme, feedback=feedback, schedule=schedule, names=False)
+    if system.rules:
+        scheme = {**dict(system.rules), "*": scheme}
+    return wc.Compressor(
+        scheme,
+        feedback=feedback,
+        schedule=wc.WarmUp(max(1, int(system.warm_up * steps))) if system.warm_up else None,
+        scope="group" if system.rules else "tensor",
+        names=False,
+    )
 
 
 class CodecExchange:

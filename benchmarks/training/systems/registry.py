@@ -49,7 +49,23 @@ _DECISIVE: tuple[System, ...] = (
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1),
 )
 
-_PAPERS = tuple(build_published(name, PAPERS) for name in GRADIENT_RECIPES)
+_PAPERS: tuple[System, ...] = (
+    *(build_published(name, PAPERS) for name in GRADIENT_RECIPES),
+    Codec("RedSync 0.1 %", PAPERS, "redsync(0.001) | raw-index | raw"),
+    Codec("GaussianKSGD 0.1 %", PAPERS, "gaussiank(0.001) | raw-index | raw"),
+    Codec("naive Bloom", PAPERS, "topk(0.01) | bloom(policy=naive) | raw"),
+    Codec("top-k 15 %, no feedback", PAPERS, "topk(0.15) | bitmap | raw", "none", whole=True),
+    *(
+        Codec(
+            f"FFT, {100 - kept} % left out",
+            PAPERS,
+            f"rfft | topk({kept / 100}) | bitmap | offset-float(bits=10)",
+            "none",
+            whole=True,
+        )
+        for kept in (50, 10)
+    ),
+)
 
 _ABLATIONS: tuple[System, ...] = (
     Codec("top-k 10 %, error 0.1", ABLATION, "topk(0.1) | rice | error-bounded(0.1)", whole=True),
@@ -67,6 +83,15 @@ _ABLATIONS: tuple[System, ...] = (
         "momentum",
         masking=False,
         whole=True,
+    ),
+    *(
+        Codec(
+            f"budget 0.1, {layer} at 2 bits",
+            ABLATION,
+            f"budget(bits=0.1) | {CODES}",
+            rules=((glob, f"budget(bits=2.0) | {CODES}"),),
+        )
+        for layer, glob in (("embeddings", "*embedding*"), ("output layer", "*out?weight"))
     ),
     Codec("top-k 0.1 %", ABLATION, "topk(0.001) | rice | error-bounded(0.3)", whole=True),
     Codec(

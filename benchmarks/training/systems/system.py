@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from benchmarks.training.tasks.task import Settings
@@ -25,7 +25,7 @@ class Exchange(Protocol):
 
 @dataclass(frozen=True)
 class System(ABC):
-    """System with its own settings, which are fields of the subclass; they are part of a run's key.
+    """System with its own settings, which are fields of the subclass. They are part of a run's key.
 
     Attributes:
         name: in tables.
@@ -43,6 +43,13 @@ class System(ABC):
     def optimizer_settings(self, settings: Settings) -> Settings:
         """Return the optimizer's settings after the exchange, without momentum if the system has its own."""
         return settings
+
+    def describe_fields(self) -> str:
+        """Return the class and the fields that differ from their defaults, for a run's key."""
+        found = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
+        return (
+            f"{type(self).__name__}({', '.join(f'{name}={x!r}' for name, x, usual in found if x != usual)})"
+        )
 
     @abstractmethod
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:

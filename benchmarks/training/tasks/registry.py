@@ -8,5 +8,6 @@ from benchmarks.training.tasks.task import Task
 __all__ = ["TASKS"]
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in (text_lstm.TASK, images.TASK, text_transformer.TASK, recommendations.TASK)
+    task.name: task
+    for task in (text_lstm.TASK, images.TASK, text_transformer.TASK, recommendations.TASK, images.LARGE)
 }

@@ -64,6 +64,7 @@ class Task:
         grid: the settings that every system tries.
         build: makes the Problem of a seed.
         digest: text that changes when the data does.
+        systems: names of the only systems that this task is for; empty for all.
     """
 
     name: str
@@ -77,3 +78,8 @@ class Task:
     grid: tuple[Settings, ...]
     build: Callable[[int], Problem]
     digest: Callable[[], str]
+    systems: tuple[str, ...] = ()
+
+    def includes(self, system: str) -> bool:
+        """Return whether the task is for a system, by its name."""
+        return not self.systems or system in self.systems

@@ -13,6 +13,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 
 from benchmarks.training import plot, report
+from benchmarks.training.claims import Claim, judge
 from benchmarks.training.plan import Plan, pick_best, select_by_name
 from benchmarks.training.rows import collect_rows, count_steps
 from benchmarks.training.runs import Result, Run, find_result, load_results, save_result
@@ -117,3 +118,19 @@ def test_systems_by_name() -> None:
     assert select_by_name([DENSE, OURS], "budget; dense") == [DENSE, OURS]
     with pytest.raises(SystemExit, match="nothing is called 'bugdet'"):
         select_by_name([DENSE, OURS], "bugdet")
+
+
+def test_claims_count_deviations_and_directions() -> None:
+    equal = Claim("paper", "equal", "text-lstm", "a")
+    worse = Claim("paper", "worse", "text-lstm", "a", better=False)
+    assert judge(equal, 0.019, 0.01) == "reproduced"
+    assert judge(equal, 0.021, 0.01) == "not reproduced, +2.1%"
+    assert judge(worse, 0.021, 0.01) == "reproduced"
+    assert judge(worse, 0.009, 0.0) == "no difference, +0.9%"
+    assert judge(dataclasses.replace(worse, better=True), 0.021, 0.0) == "not reproduced, +2.1%"
+
+
+def test_a_task_may_be_for_some_systems(tmp_path: Path) -> None:
+    plan, only = Plan(tmp_path), dataclasses.replace(TASK, systems=("dense",))
+    assert [run.system for run in plan.list_missing([only], [DENSE, OURS])] == ["dense"] * 3
+    assert collect_rows(plan, only, [OURS]) == []

@@ -60,6 +60,50 @@ def test_a_group_is_one_vector(scheme: str, feedback: Any) -> None:
                 assert np.array_equal(join({name: kept(name) for name in SHAPES}), other("a"))
 
 
+LARGE = [
+    wc.ErrorFeedback(),
+    wc.ErrorFeedback(decay=0.9),
+    wc.MomentumCorrection(),
+    wc.MomentumCorrection(nesterov=True, masking=False),
+]
+
+
+@pytest.mark.parametrize("feedback", LARGE, ids=str)
+def test_many_tensors_have_the_bits_of_one_vector_and_of_each_alone(feedback: Any) -> None:
+    """In batches and groups, with tensors of all sizes, zero gradients and a sum that overflows."""
+    rng = np.random.default_rng(8)
+    sizes = [1, 63, 64, 65, 1024, 4096, 4097, 70_000, *rng.integers(1, 3000, 20).tolist()]
+    names = [f"t{i:02}" for i in range(len(sizes))]
+    scheme, settings = "topk(0.02) | rice | raw", {"feedback": feedback, "clip": 1e38}
+    group = wc.Compressor(scheme, scope="group", **settings)
+    flat, together = (wc.Compressor(scheme, **settings) for _ in range(2))
+    alone = {name: wc.Compressor(scheme, **settings) for name in names}
+    for turn in range(5):
+        g = {
+            name: rng.standard_normal(size).astype(np.float32)
+            for name, size in zip(names, sizes, strict=True)
+        }
+        g["t07"][11] = np.float32(3e37 if turn == 3 else 1)
+        whole, sent = flat.prepare({"x": join(g)}), group.prepare(g)
+        assert join({name: x.to_dense() for name, x in sent.sent.items()}).tobytes() == (
+            whole.sent["x"].to_dense().tobytes()
+        )
+        whole.commit()
+        sent.commit()
+        each = wc.decode_many(together.compress(g))
+        for name, c in alone.items():
+            own = wc.decode_many(c.compress({name: g[name]}))[name]
+            assert each[name].to_dense().tobytes() == own.to_dense().tobytes()
+            for kept in ("residual", "momentum"):
+                a, b = getattr(together, kept)(name), getattr(c, kept)(name)
+                assert (a is None) == (b is None)
+                assert a is None or a.tobytes() == b.tobytes()
+        for kept in ("residual", "momentum"):
+            if getattr(flat, kept)("x") is not None:
+                found = join({name: getattr(group, kept)(name) for name in names})
+                assert found.tobytes() == getattr(flat, kept)("x").tobytes()
+
+
 def test_keys_make_groups() -> None:
     """Each key's tensors of one type are a group; tensors that are sent whole are not; nothing is lost."""
     rng = np.random.default_rng(4)

@@ -15,7 +15,15 @@ from wirecodec.cpu.columns import ArrayColumns, describe
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = ["SumBatch", "find_received", "select_sums", "subtract_sent", "subtract_sent_batch"]
+__all__ = [
+    "SumBatch",
+    "find_received",
+    "select_sums",
+    "store_differences",
+    "subtract_sent",
+    "subtract_sent_batch",
+    "take_memory",
+]
 
 MIN_SELECTED_PER_THREAD = 2**14
 """Selected elements of a batch that justify another thread."""
@@ -65,7 +73,7 @@ def select_sums(
         if dtype.name not in ("float32", "float64"):
             continue
         sizes = gradients.sizes[keys]
-        rests, addresses = _take_memory([spares[key] for key in keys.tolist()], sizes, dtype)
+        rests, addresses = take_memory([spares[key] for key in keys.tolist()], sizes, dtype)
         columns = np.stack([gradients.addresses[keys], held.addresses[keys], addresses], axis=1)
         selector: Any = scheme.select
         found = selector.select_sum_batch(columns, sizes, dtype)
@@ -76,7 +84,7 @@ def select_sums(
     return batches
 
 
-def _take_memory(spares: list[Array | None], sizes: Array, dtype: np.dtype[Any]) -> tuple[list[Array], Array]:
+def take_memory(spares: list[Array | None], sizes: Array, dtype: np.dtype[Any]) -> tuple[list[Array], Array]:
     """Return an array per size, aligned to 64 bytes, the spare one if it fits; and their addresses."""
     columns = describe(spares)
     fits = (columns.sizes == sizes) & (columns.addresses % 64 == 0) & columns.writeable
@@ -111,7 +119,7 @@ def subtract_sent_batch(batch: SumBatch, received: Array) -> None:
         received: (n,) i64, addresses of the values that receivers decode.
     """
     some = batch.selected
-    _store_differences(some.values, some.indices, some.cuts, received, batch.addresses, some.sizes)
+    store_differences(some.values, some.indices, some.cuts, received, batch.addresses, some.sizes)
 
 
 def subtract_sent(rest: Array, support: Support, sent: Array) -> None:
@@ -128,10 +136,10 @@ def subtract_sent(rest: Array, support: Support, sent: Array) -> None:
     cuts = np.linspace(0, support.values.size, parts + 1).astype(np.int64)
     received = addresses_of([sent]) + cuts[:-1] * sent.itemsize
     sizes, addresses = np.full(parts, rest.size), np.full(parts, addresses_of([rest]))
-    _store_differences(support.values, support.indices, cuts, received, addresses, sizes)
+    store_differences(support.values, support.indices, cuts, received, addresses, sizes)
 
 
-def _store_differences(
+def store_differences(
     values: Array, indices: Array, cuts: Array, received: Array, addresses: Array, sizes: Array
 ) -> None:
     """Run the kernel on threads."""

@@ -77,6 +77,39 @@ KERNEL fold_sums(const double* sums, u32 rows, double* out) {
   out[threadIdx.x] = sum;
 }
 
+// Sums x² of the elements of each row of SQUARES_ROW, in binary64 and in the order of the CPU's kernel
+// (kernels/cpu/select/sums.py): 64 lanes, folded in halves. Each 64 threads process a row.
+#define SQUARES_ROW 65536u
+
+template <class F, class W>
+INLINE void square_rows(const W* bits, u64 size, double* sums, double (*folds)[64]) {
+  const u32 quarter = threadIdx.x / 64, lane = threadIdx.x % 64;
+  const u64 row = (u64)blockIdx.x * (THREADS / 64) + quarter, start = row * SQUARES_ROW;
+  const u64 stop = start + SQUARES_ROW < size ? start + SQUARES_ROW : size;
+  double squares = 0;
+  for (u64 i = start + lane; i < stop; i += 64) {
+    const double x = (double)number_of<F, W>(bits[i]);
+    squares = squares + x * x;
+  }
+  folds[quarter][lane] = squares;
+  __syncthreads();
+  for (u32 half = 32; half > 0; half >>= 1) {
+    if (lane < half) folds[quarter][lane] = folds[quarter][lane] + folds[quarter][lane + half];
+    __syncthreads();
+  }
+  if (lane == 0 && start < size) sums[row] = folds[quarter][0];
+}
+
+KERNEL squares_u32(const u32* bits, u64 size, double* sums) {
+  __shared__ double folds[THREADS / 64][64];
+  square_rows<float, u32>(bits, size, sums, folds);
+}
+
+KERNEL squares_u64(const u64* bits, u64 size, double* sums) {
+  __shared__ double folds[THREADS / 64][64];
+  square_rows<double, u64>(bits, size, sums, folds);
+}
+
 // Draws the sample of dgc: one word from each of n stretches of equal length.
 template <class W>
 INLINE void sample_words(const W* words, u64 size, u32 n, u32 low, u32 high, const u64* stream, W* out) {

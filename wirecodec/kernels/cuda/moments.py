@@ -13,7 +13,9 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.prng import stream_words
 
-__all__ = ["sample", "sum_moments"]
+__all__ = ["SQUARES_ROW", "sample", "sum_moments", "sum_squares"]
+
+SQUARES_ROW = 65536
 
 _ROW, _LANES = 4096, 64
 
@@ -57,6 +59,18 @@ def sum_moments(
     out = device.empty(3, np.float64)
     device.launch("moments", "fold_sums", 1, each, np.uint32(rows), out)
     return out, top
+
+
+def sum_squares(device: Device, raw: Any, out: Any) -> None:
+    """Compute Σ x² of each row of ``SQUARES_ROW`` elements, as ``cpu.momentum.sum_squares`` adds them.
+
+    Args:
+        device: where the elements are.
+        raw: (n,) u32 or u64, raw bits of float32 or float64 numbers; n > 0.
+        out: (rows,) float64; written.
+    """
+    name, blocks = f"squares_u{8 * raw.dtype.itemsize}", blocks_for(out.size, THREADS // _LANES)
+    device.launch("moments", name, blocks, raw, np.uint64(raw.size), out)
 
 
 def sample(device: Device, raw: Any, stream: Any, out: Any) -> None:

@@ -18,9 +18,19 @@ from wirecodec.kernels.cpu.select.topk import BLOCK_SIZE, PREFETCH_ELEMENTS, SLA
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, stream_store
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
-from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select
+from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select, store
 
-__all__ = ["HEAVY_BALL", "NESTEROV", "PLAIN", "accumulate", "bracket_total", "sweep_total"]
+__all__ = [
+    "HEAVY_BALL",
+    "NESTEROV",
+    "PLAIN",
+    "accumulate",
+    "add_range",
+    "bracket_total",
+    "sweep_total",
+    "sweep_total_range",
+    "total_one",
+]
 
 U32 = np.uint32
 U64 = np.uint64
@@ -43,7 +53,7 @@ def _advance(u: Any, g: Any, factors: Array) -> Any:
 
 
 @inline_without_refcounts
-def _total_one(g: Array, u: Array, v: Array, factors: Array, form: int, i: int) -> tuple[Any, Any]:
+def total_one(g: Array, u: Array, v: Array, factors: Array, form: int, i: int) -> tuple[Any, Any]:
     """Return the bits of x and u' of one element."""
     after = addend = _scale(load(g, i, 1), factors[FACTOR])
     if form != PLAIN:
@@ -74,7 +84,7 @@ def bracket_total(
     for stratum in range(strata):
         first = choose_run(stratum, strata, g.size // run, U64(seed)) * run
         for i in range(run):
-            keys[stratum * run + i] = U64(_total_one(g, u, v, factors, form, first + i)[0]) & magnitude
+            keys[stratum * run + i] = U64(total_one(g, u, v, factors, form, first + i)[0]) & magnitude
     return bracket_sample(keys, samples, low_rank, high_rank)
 
 
@@ -90,14 +100,22 @@ def _next(g: Array, u: Array, keep: Any, factor: Any, at: int, after: Array) -> 
 
 @inline_without_refcounts
 def _put(
-    v: Array, decay: Any, addend: Any, at: int, least: np.uint64, left: Array, found: Array, n: int
+    v: Array,
+    decay: Any,
+    addend: Any,
+    at: int,
+    least: np.uint64,
+    left: Array,
+    found: Array,
+    n: int,
+    base: int,
 ) -> int:
     """Store 64 elements of x, and the positions of those that reach the threshold; return their number."""
     prefetch(v, at + PREFETCH_ELEMENTS, 64)
     total = add_floats(multiply_floats(decay, load(v, at, 64)), addend)
     at_least = (total << 1) >= (least << U64(1))
     stream_store(left, at, select(at_least, total & 0, total))
-    return n + store_set_bits(found, n, mask_to_bits(at_least), U32(at))
+    return n + store_set_bits(found, n, mask_to_bits(at_least), U32(at + base))
 
 
 @kernel
@@ -128,45 +146,116 @@ def sweep_total(
 
     Returns the number of positions, or -1 if the buffers are too small.
     """
-    least = U64(low)
-    n = 0
+    n = sweep_total_range(g, u, v, factors, form, U64(low), after, left, found, words, 0, 0, 0, g.size)
+    store_fence()
+    return n if n <= found.size - 2 * SLACK else -1
+
+
+@inline
+def sweep_total_range(
+    g: Array,
+    u: Array,
+    v: Array,
+    factors: Array,
+    form: int,
+    least: np.uint64,
+    after: Array,
+    left: Array,
+    found: Array,
+    words: Array,
+    n: int,
+    base: int,
+    start: int,
+    stop: int,
+) -> int:
+    """Continue ``sweep_total`` with elements start ... stop - 1 after n positions; see ``topk.sweep_range``.
+
+    ``base`` is added to each position. The caller ends with ``store_fence``.
+    """
     whole = g.size & ~63
     like = load(np.zeros(64, g.dtype), 0, 64)
     keep, factor = splat_float(factors[KEEP], like), splat_float(factors[FACTOR], like)
     decay = splat_float(factors[DECAY], like)
-    for block in range(0, whole, BLOCK_SIZE):
+    for block in range(start, min(stop, whole), BLOCK_SIZE):
         if n > found.size - BLOCK_SIZE - SLACK:
-            return -1
+            return found.size
         first = n
-        stop = min(block + BLOCK_SIZE, whole)
+        end = min(block + BLOCK_SIZE, stop, whole)
         if form == PLAIN:  # a loop per form: branches within it would spill the vectors
-            for at in range(block, stop, 64):
+            for at in range(block, end, 64):
                 prefetch(g, at + PREFETCH_ELEMENTS, 64)
-                n = _put(v, decay, multiply_floats(factor, load(g, at, 64)), at, least, left, found, n)
+                addend = multiply_floats(factor, load(g, at, 64))
+                n = _put(v, decay, addend, at, least, left, found, n, base)
         elif form == HEAVY_BALL:
-            for at in range(block, stop, 64):
-                n = _put(v, decay, _next(g, u, keep, factor, at, after), at, least, left, found, n)
+            for at in range(block, end, 64):
+                n = _put(v, decay, _next(g, u, keep, factor, at, after), at, least, left, found, n, base)
         else:
-            for at in range(block, stop, 64):
+            for at in range(block, end, 64):
                 ahead = multiply_floats(keep, _next(g, u, keep, factor, at, after))
                 addend = add_floats(ahead, multiply_floats(factor, load(g, at, 64)))
-                n = _put(v, decay, addend, at, least, left, found, n)
+                n = _put(v, decay, addend, at, least, left, found, n, base)
         for i in range(first, n):
-            words[i] = _total_one(g, u, v, factors, form, np.int64(U32(found[i])))[0]
-    store_fence()
-    if n > found.size - 2 * SLACK:
-        return -1
-    for i in range(whole, g.size):
-        total_bits, after_bits = _total_one(g, u, v, factors, form, i)
-        left[i] = total_bits
-        if form != PLAIN:
-            after[i] = after_bits
-        if key_of(left, i) >= least:
-            found[n] = i
-            words[n] = left[i]
-            left[i] = 0
-            n += 1
+            words[i] = total_one(g, u, v, factors, form, np.int64(U32(found[i])) - base)[0]
+    if stop == g.size:
+        if n > found.size - 2 * SLACK:
+            return found.size
+        for i in range(whole, stop):
+            total_bits, after_bits = total_one(g, u, v, factors, form, i)
+            left[i] = total_bits
+            if form != PLAIN:
+                after[i] = after_bits
+            if key_of(left, i) >= least:
+                found[n] = base + i
+                words[n] = left[i]
+                left[i] = 0
+                n += 1
     return n
+
+
+@inline
+def add_range(
+    g: Array,
+    u: Array,
+    v: Array,
+    factors: Array,
+    form: int,
+    after: Array,
+    out: Array,
+    start: int,
+    stop: int,
+) -> None:
+    """Store x and u' of elements start ... stop - 1; ``start`` is a multiple of 64. ``out`` receives x.
+
+    Other arguments as for ``sweep_total``. Stores go through the caches, and need no alignment.
+    """
+    whole = min(stop, g.size & ~63)
+    like = load(np.zeros(64, g.dtype), 0, 64)
+    keep, factor = splat_float(factors[KEEP], like), splat_float(factors[FACTOR], like)
+    decay = splat_float(factors[DECAY], like)
+    if form == PLAIN:
+        for at in range(start, whole, 64):
+            addend = multiply_floats(factor, load(g, at, 64))
+            store(out, at, add_floats(multiply_floats(decay, load(v, at, 64)), addend))
+    elif form == HEAVY_BALL:
+        for at in range(start, whole, 64):
+            addend = add_floats(
+                multiply_floats(keep, load(u, at, 64)), multiply_floats(factor, load(g, at, 64))
+            )
+            store(after, at, addend)
+            store(out, at, add_floats(multiply_floats(decay, load(v, at, 64)), addend))
+    else:
+        for at in range(start, whole, 64):
+            scaled = multiply_floats(factor, load(g, at, 64))
+            following = add_floats(multiply_floats(keep, load(u, at, 64)), scaled)
+            store(after, at, following)
+            addend = add_floats(multiply_floats(keep, following), scaled)
+            store(out, at, add_floats(multiply_floats(decay, load(v, at, 64)), addend))
+    if stop == g.size:
+        for i in range(g.size & ~63, stop):
+            total_bits, after_bits = total_one(g, u, v, factors, form, i)
+            out[i] = total_bits
+            if form != PLAIN:
+                after[i] = after_bits
 
 
 @kernel
