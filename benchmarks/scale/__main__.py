@@ -2,7 +2,7 @@
 
 Measures the rates of this machine on whole models, predicts the time of a step with the cost model of
 `wirecodec advise`, and checks it by real runs of 2, 4 and 8 ranks between emulated hosts. The check needs
-Linux, root, ip and tc. PowerSGD is computed by torch if it is installed.
+Linux, root, ip and tc. fp16 and PowerSGD are computed by torch if it is installed.
 
     python -m benchmarks.scale [--quick] [--compute 0.3 [--overlap]] [--scheme "…"] [--every 15] …
 """
@@ -23,8 +23,8 @@ from benchmarks.common.command import PARTIAL_RUN, create_parser
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.scale import plot, report
 from benchmarks.scale.check import Run, compare, run_rates, run_systems
+from benchmarks.scale.library import describe_library
 from benchmarks.scale.models import MODELS
-from benchmarks.scale.powersgd import describe_library
 from benchmarks.scale.prediction import Step, predict_cells
 from benchmarks.scale.rates import combine
 from benchmarks.scale.systems import Options

@@ -23,8 +23,9 @@ import numpy as np
 
 import collectives as co
 import wirecodec as wc
+from benchmarks.scale.library import copy, limit_threads
 from benchmarks.scale.models import MODELS, Subject
-from benchmarks.scale.powersgd import PowerSGD, count_factor_bytes, limit_threads
+from benchmarks.scale.powersgd import PowerSGD, count_factor_bytes
 from benchmarks.scale.systems import LOCAL, Options, Worker, build_exchange
 from wirecodec.cli.cost_model import Gradient, Pairs, Stages
 from wirecodec.interop import decode_sum
@@ -150,8 +151,8 @@ def _measure_half(worker: Worker, budget: float) -> Half:
     half, total = np.empty(worker.flat.size, np.float16), worker.out_flat
 
     def cast() -> None:
-        half[:] = worker.flat
-        total[:] = half
+        copy(half, worker.flat)
+        copy(total, half)
 
     def add() -> None:
         np.add(total, half, out=total)

@@ -31,7 +31,9 @@ own between two exchanges. The time is that of an exchange over {every} steps.
 CHECK = """Real exchanges of ResNet-50's gradient between network namespaces with shaped links, one rank each,
 over MPI. Each time is the slowest rank's, the shortest of several turns. All ranks share {cores} cores, so
 the model computes with n/{cores} ranks per core. Latency and bandwidth are those of blocks between
-neighbours, measured in the same run while all ranks send. Load of the machine before and after: {load}.
+neighbours, measured in the same run while all ranks send. With many ranks on fast links, copies and the
+network stack take the cores as well, so that large sums are slower than predicted. Load of the machine before
+and after: {load}.
 """
 
 
@@ -76,7 +78,8 @@ def format_page(
     """
     about = (
         f"A step: {settings}. allgather, split and local updates: `{options.scheme}` with error feedback. "
-        f"CLT-k: {options.ratio:.1%} of the elements, in 32 bits. PowerSGD: rank {options.rank}; {library}.\n"
+        f"CLT-k: {options.ratio:.1%} of the elements, in 32 bits. PowerSGD: rank {options.rank}. "
+        f"{library} rounds to fp16 and computes PowerSGD; fp16 is summed by `collectives`, in float32.\n"
     )
     parts = ["## Targets\n", format_targets(check_targets(checked))] if checked else []
     parts += ["## Which system is the fastest\n", about, MODEL, "![maps](scale.png)\n"]
