@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 _MIN_SEGMENT, _MAX_SEGMENT, _SEGMENTS = 4096, 60 * 1024, 32  # of CLT-k's broadcast, in bytes
+_MIN_SPLIT = 2**15  # bytes of all encodings; collectives gathers fewer
 
 
 @dataclass(frozen=True)
@@ -249,11 +250,12 @@ def compute_costs(stages: Stages, gradient: Gradient, ranks: int) -> tuple[Cost,
         ranks - 1,
         (ranks - 1) * stages.nbytes,
     )
-    split = () if stages.pairs is None else (_compute_split_cost(stages, stages.pairs, gradient, ranks),)
+    pairs = stages.pairs if ranks * stages.nbytes >= _MIN_SPLIT else None
+    split = () if pairs is None else (_compute_split_cost(stages, pairs, gradient, ranks),)
     computing = once + stages.decode + dense.computing
     if stages.summable:
-        fraction = (ranks - 1) / ranks
-        return allgather, *split, Cost("narrow", computing, dense.messages, 2 * fraction * stages.nbytes)
+        nbytes = 2 * (ranks - 1) / ranks * stages.nbytes
+        return allgather, *split, Cost("narrow", computing, dense.messages, nbytes)
     decoded = Cost("decoded", computing, 2 * (ranks - 1), dense.nbytes, compressed=False)
     return allgather, *split, decoded
 
