@@ -25,7 +25,7 @@ from wirecodec.cli.cost_model import Network
 
 SHAPES = ((3000, 60), (50,), (60, 4000))
 SMALL = Subject("small", SHAPES, SHAPES)
-OPTIONS = Options(rank=2, every=5)
+OPTIONS = Options("topk(0.02) | rice | qsgd(bits=4)", rank=2, every=5)
 
 
 @pytest.fixture(scope="module")
