@@ -21,6 +21,7 @@ from collectives.simulation.communicator import simulate
 from collectives.torch.communicator import TorchComm
 from collectives.torch.gradients import average_gradients
 from collectives.torch.hook import torch_hook
+from collectives.torch.optimizer import check_optimizer
 from collectives.torch.state import torch_state_dict
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "allgather_bytes",
     "allreduce",
     "average_gradients",
+    "check_optimizer",
     "ratios_by_flops",
     "similarity",
     "simulate",

@@ -13,7 +13,7 @@ same. Names that take arrays on a GPU import CuPy when they are called.
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     sparse sums             sum_sparse, make_sparse
     sizes of supports       estimate_index_bytes, estimate_union
-    error feedback          accumulate, accumulate_on_gpu, HostGradient
+    error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
     steps                   StepInParts, which exchanges one step of a Compressor in parts
     memory                  aligned: an array whose sums bypass the caches
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
@@ -22,11 +22,22 @@ same. Names that take arrays on a GPU import CuPy when they are called.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, aligned, as_bytes, as_flat, as_writable, dtype_named, on_gpu
+from wirecodec.arrays import (
+    BFLOAT16,
+    Array,
+    aligned,
+    as_bytes,
+    as_flat,
+    as_writable,
+    dtype_named,
+    on_gpu,
+    read_only,
+)
 from wirecodec.compilation import is_warm
 from wirecodec.compressor.parts import StepInParts
 from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step
@@ -92,6 +103,7 @@ __all__ = [
     "schedule_string",
     "schedule_text",
     "sum_sparse",
+    "top_of_group",
 ]
 
 
@@ -118,6 +130,11 @@ class SelectedValues(Protocol):
 
 class AccumulatedGradient(Protocol):
     """Gradient + residual of one tensor, on the host or on a GPU."""
+
+    @property
+    def x(self) -> Any:
+        """The sum, (size,) float32 or float64."""
+        ...
 
     def top(self, selector: Selector) -> Array | None:
         """Return the selector's indices, (k,) ascending, on the host; None for all."""
@@ -151,6 +168,31 @@ def accumulate(
         EncodeError: if an element is not finite, or the residual has another size.
     """
     return HostGradient.finite_of(rule, dense(gradient).data, residual, user, out, selector)
+
+
+def top_of_group(totals: Sequence[AccumulatedGradient], selector: Selector) -> list[Array | None]:
+    """Select from several sums of one type as from one vector.
+
+    Args:
+        totals: each on the host or on a GPU, in the order of their keys.
+        selector: as for ``AccumulatedGradient.top``.
+
+    Returns each sum's indices, (k,) ascending, on the host; None for all of its elements.
+    """
+    sizes = np.array([total.x.size for total in totals], np.int64)
+    if all(on_gpu(total.x) for total in totals):
+        from wirecodec.gpu.residual import top_of_group as top_on_gpu
+
+        indices = top_on_gpu(totals, selector)
+    else:
+        sums = [copy_to_host(total.x) if on_gpu(total.x) else total.x for total in totals]
+        indices = selector.select(read_only(np.concatenate(sums))).indices
+    if indices is None:
+        return [None] * len(totals)
+    starts = np.cumsum(sizes) - sizes
+    cuts = np.searchsorted(indices, np.append(starts, sizes.sum()).astype(indices.dtype))
+    rows = zip(cuts, cuts[1:], starts, strict=False)
+    return [indices[a:b] - indices.dtype.type(start) for a, b, start in rows]
 
 
 def accumulate_on_gpu(

@@ -44,7 +44,7 @@ from collectives.exchange.targets import Targets, fill_with_nan
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
-from wirecodec.interop import as_bytes, is_zero
+from wirecodec.interop import as_bytes, is_zero, top_of_group
 
 __all__ = ["CLTk"]
 
@@ -63,6 +63,9 @@ class CLTk(CLTkState):
         selector: selector of the leader, or its string; each tensor's ratio replaces its own. The paper's
             leader sorts chunks, which is ``wc.ChunkTopK``.
         schedule: function (step, ratio) -> ratio, as for a Compressor; at 1, a tensor is sent whole.
+        scope: "tensor" to select from each tensor by itself; "group" to select from all tensors that one key
+            matches as from one vector. Residuals are per tensor. A hook that overlaps selects from each
+            bucket; pass ``overlap=False`` to it.
         feedback: must be None; ``beta`` sets the filter of the residuals that CLT-k keeps itself.
 
     Raises:
@@ -86,6 +89,7 @@ class CLTk(CLTkState):
         *,
         selector: Any = wc.TopK(1.0),  # noqa: B008 - frozen, so shared safely
         schedule: Any = None,
+        scope: Literal["tensor", "group"] = "tensor",
         feedback: None = None,
     ) -> None:
         if feedback is not None:
@@ -93,7 +97,7 @@ class CLTk(CLTkState):
                 f"feedback is {feedback!r}; CLT-k keeps residuals itself: set their filter by beta, and give"
                 " the optimizer its momentum"
             )
-        super().__init__(LeaderSelectors(ratio, selector, schedule, warmup), wc.ErrorFeedback(beta))
+        super().__init__(LeaderSelectors(ratio, selector, schedule, warmup, scope), wc.ErrorFeedback(beta))
 
     @overload
     def allreduce(
@@ -235,7 +239,7 @@ class CLTk(CLTkState):
             local.kept = held - set(local.sparse)
             chosen = set(local.sparse) - local.silent
             for name in specs:
-                selects = leads and name in chosen
+                selects = leads and name in chosen and self._selectors.scope == "tensor"
                 local.totals[name] = self._residuals.accumulate(
                     name,
                     grads[name],
@@ -259,11 +263,28 @@ class CLTk(CLTkState):
     def _encode_indices(self, local: LocalStep) -> ByteArray:
         """Select elements of each tensor, and encode their indices as a container."""
         selected = {}
+        found = self._select(local)
         for name in local.sparse:
-            selector, size = local.selectors[name], prod(local.specs[name][0])
-            indices = _NO_INDICES if name in local.silent else local.totals[name].top(selector)
+            size = prod(local.specs[name][0])
+            indices = found.get(name, _NO_INDICES)
             if indices is None:
                 indices = np.arange(size, dtype=np.int64)
             selected[name] = wc.SparseTensor(indices, np.ones(indices.size, np.float32), (size,))
         local.stored = sum(tensor.nnz for tensor in selected.values())
         return as_bytes(wc.encode_many(selected, INDEX_SCHEME, names=False))
+
+    def _select(self, local: LocalStep) -> dict[str, Dense | None]:
+        """Return the indices that this leader selects of each tensor, None for all; none of silent ones."""
+        names = [name for name in local.sparse if name not in local.silent]
+        if self._selectors.scope == "tensor":
+            return {name: local.totals[name].top(local.selectors[name]) for name in names}
+        groups: dict[Any, list[str]] = {}
+        for name in names:
+            shape, total = local.specs[name][0], local.totals[name]
+            groups.setdefault((self._selectors.group(name, shape), np.dtype(total.x.dtype)), []).append(name)
+        found: dict[str, Dense | None] = {}
+        for members in groups.values():
+            totals = [local.totals[name] for name in members]
+            indices = top_of_group(totals, local.selectors[members[0]])
+            found |= zip(members, indices, strict=True)
+        return found

@@ -20,12 +20,13 @@ class LeaderSelectors:
         selector: a selector with a ratio, or its string; each tensor's ratio replaces its own.
         schedule: function (step, ratio) -> ratio, or None.
         warmup: number of initial steps that send everything.
+        scope: "tensor", or "group" for one selection from all tensors of a key.
 
     Raises:
         EncodeError: an argument is out of range, or the selector has no ratio.
     """
 
-    def __init__(self, ratio: Any, selector: Any, schedule: Any, warmup: int) -> None:
+    def __init__(self, ratio: Any, selector: Any, schedule: Any, warmup: int, scope: str = "tensor") -> None:
         base = parse_stage("selector", selector) if isinstance(selector, str) else selector
         if getattr(base, "ratio", None) is None:
             raise wc.EncodeError(
@@ -33,7 +34,10 @@ class LeaderSelectors:
                 " wc.ChunkTopK(0.01, 4096)"
             )
         given = ratio if isinstance(ratio, Mapping) else {"*": ratio}
+        if scope not in ("tensor", "group"):
+            raise wc.EncodeError(f'scope is {scope!r}; it must be "tensor" or "group"')
         self._base = base
+        self.scope = scope
         self._selectors = {key: dataclasses.replace(base, ratio=share) for key, share in given.items()}
         if schedule is not None:  # the checks are a Compressor's
             wc.Compressor("topk(0.5) | rice | raw", schedule=schedule)
@@ -46,6 +50,11 @@ class LeaderSelectors:
     def has_gpu_kernels(self) -> bool:
         """Whether the selection runs on a GPU."""
         return isinstance(self._base, wc.TopK)
+
+    @property
+    def ratios(self) -> dict[Any, float]:
+        """{key: ratio} without the schedule."""
+        return {key: float(selector.ratio) for key, selector in self._selectors.items()}
 
     def at(self, name: str, shape: tuple[int, ...] | None, step: int) -> Any:
         """Return a tensor's selector at a step, or None if it is sent whole. Raises EncodeError."""
@@ -62,10 +71,14 @@ class LeaderSelectors:
             selector = dataclasses.replace(selector, ratio=ratio)
         return None if ratio == 1 else selector
 
+    def group(self, name: str, shape: tuple[int, ...] | None) -> int:
+        """Return the number of the key that a tensor matches. Raises EncodeError if none does."""
+        found: int = find_match(name, shape, {key: i for i, key in enumerate(self._selectors)}, "ratio")
+        return found
+
     def rehearsal(self, *, warm: bool) -> LeaderSelectors:
         """Return the selectors for a trial step: at the end of the schedule, or sending everything."""
-        ratios = {key: selector.ratio for key, selector in self._selectors.items()}
-        return LeaderSelectors(ratios, self._base, None, int(warm))
+        return LeaderSelectors(self.ratios, self._base, None, int(warm), self.scope)
 
     def restore(self, saved: Any) -> None:
         """Set the schedule of a loaded state, if it has one."""
@@ -75,4 +88,5 @@ class LeaderSelectors:
         ratios = ", ".join(f"{key_text(key)!r}: {one.ratio!r}" for key, one in self._selectors.items())
         base = "" if self.has_gpu_kernels else f", selector={dataclasses.replace(self._base, ratio=1.0)!r}"
         schedule = "" if self.schedule is None else f", schedule={schedule_text(self.schedule)}"
-        return f"{{{ratios}}}, warmup={self.warmup}{base}{schedule}"
+        scope = "" if self.scope == "tensor" else f", scope={self.scope!r}"
+        return f"{{{ratios}}}, warmup={self.warmup}{base}{schedule}{scope}"

@@ -67,6 +67,11 @@ class CLTkState:
         self._residuals.replace(residuals)
 
     @property
+    def ratios(self) -> dict[Any, float]:
+        """{key: ratio} without the schedule; the first match applies."""
+        return self._selectors.ratios
+
+    @property
     def signature(self) -> str:
         """Text of all that ranks must agree on: ratios, beta, warm-up and step."""
         return f"clt-k({self._selectors}, beta={self._feedback.beta!r}); step {self._step}"

@@ -31,6 +31,7 @@ from collectives.local_updates.agreement import (
 from collectives.local_updates.outer import Array, OuterSettings, OuterState, take_outer_step
 from collectives.local_updates.parameters import name_arrays, read, round_to, write
 from collectives.torch.arguments import check_compressor, wrap_group
+from collectives.torch.optimizer import warn_of_momentum
 from wirecodec.interop import as_integer
 
 __all__ = ["LocalUpdates"]
@@ -56,7 +57,9 @@ class LocalUpdates:
             the slowest rank.
         every: steps between two exchanges.
         rate: learning rate of the outer optimizer; 1 moves the parameters by the mean movement.
-        momentum: of the outer optimizer, at least 0 and below 1.
+        momentum: of the outer optimizer, at least 0 and below 1. It follows the exchange: there is a warning
+            if the compressor corrects momentum, or if it has error feedback and sends less than 1 % of the
+            elements. The inner optimizer's momentum is of no concern here.
         nesterov: whether that momentum is Nesterov's.
 
     Attributes:
@@ -102,6 +105,7 @@ class LocalUpdates:
             )
         self._settings = OuterSettings(every, float(rate), float(momentum), bool(nesterov))
         self._compressor = check_compressor(compressor)
+        warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         self._channel = Channel.of(wrap_group(comm))
         self._optimizer = optimizer
         self._parameters = name_arrays(named_parameters)

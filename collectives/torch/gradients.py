@@ -13,6 +13,7 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.torch.arguments import check_compressor, name_parameters
+from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from wirecodec.interop import is_zero
 
 __all__ = ["average", "average_gradients", "is_dense"]
@@ -25,6 +26,7 @@ def average_gradients(
     *,
     algorithm: str = "auto",
     nonfinite: Literal["raise", "propagate"] = "propagate",
+    optimizer: Any = None,
 ) -> None:
     """Replace the gradients of parameters by their means over the ranks, in place, in one exchange.
 
@@ -47,6 +49,7 @@ def average_gradients(
         algorithm: as for allreduce; CLT-k ignores it.
         nonfinite: as for allreduce. With "propagate", all gradients are NaN if one is NaN or Inf on any rank.
             ``torch.amp.GradScaler`` then skips the step.
+        optimizer: the one that applies the means, to be checked by ``check_optimizer``; None for no check.
 
     Raises:
         ImportError: torch is missing.
@@ -64,6 +67,8 @@ def average_gradients(
     import torch
 
     check_compressor(compressor)
+    if optimizer is not None:
+        warn_of_momentum("the optimizer", find_momentum(optimizer), compressor, stacklevel=2)
     trained = {name: p for name, p in name_parameters(named_parameters).items() if p.requires_grad}
     gradients = {
         name: torch.zeros_like(p, requires_grad=False) if p.grad is None else p.grad.detach()

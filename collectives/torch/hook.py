@@ -17,6 +17,7 @@ from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.torch.arguments import check_compressor, name_parameters, refuse_as_hook, wrap_group
 from collectives.torch.communicator import TorchComm
+from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.step import Settings, TrainingStep
 
 __all__ = ["torch_hook"]
@@ -30,6 +31,7 @@ def torch_hook(
     algorithm: str = "auto",
     nonfinite: Literal["raise", "propagate"] = "propagate",
     overlap: bool | None = None,
+    optimizer: Any = None,
 ) -> Callable[[object, Any], Any]:
     """Create a communication hook with which DistributedDataParallel averages compressed gradients.
 
@@ -58,8 +60,10 @@ def torch_hook(
             ``torch.amp.GradScaler`` then skips the step and lowers its scale, and no residual is lost.
         overlap: whether each bucket is exchanged while backward computes the next ones, the same on all
             ranks. False exchanges all buckets at once, after the last one, in fewer messages. Only then does
-            ``scope="group"`` select from all tensors; with overlap, it selects from each bucket. None for
+            ``scope="group"`` select from all tensors; with overlap, it selects from each bucket. On an LSTM,
+            that cost nothing at 1 % of the elements, and 4 to 5 % of the perplexity at 0.1 %. None for
             True, unless the compressor has ``clip`` or ``bytes_per_step``, which need all gradients.
+        optimizer: the one that applies the means, to be checked by ``check_optimizer``; None for no check.
 
     Returns:
         The hook, for ``DistributedDataParallel.register_comm_hook``.
@@ -83,6 +87,8 @@ def torch_hook(
     import torch.distributed as dist
 
     check_compressor(compressor)
+    if optimizer is not None:
+        warn_of_momentum("the optimizer", find_momentum(optimizer), compressor, stacklevel=2)
     channel = Channel.of(wrap_group(comm))
     names = {id(parameter): name for name, parameter in name_parameters(named_parameters).items()}
     limits = ("clip", "bytes_per_step") if isinstance(compressor, wc.Compressor) else ()

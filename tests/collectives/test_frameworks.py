@@ -108,3 +108,37 @@ def test_tensors_of_tensorflow() -> None:
 
     for mean in co.simulate(2, step):
         np.testing.assert_array_equal(mean, [1, 1, 1, 0, 0.5])
+
+
+def test_a_model_of_keras_trains() -> None:
+    """The lines of the guide: variables by path, and the sparse gradient of an embedding made dense."""
+    tf = pytest.importorskip("tensorflow")
+
+    def train(comm: Communicator) -> tuple[list[float], dict[str, Array]]:
+        tf.keras.utils.set_random_seed(1)
+        model = tf.keras.Sequential([tf.keras.layers.Embedding(20, 8), tf.keras.layers.Dense(1)])
+        model.build((None, 5))
+        optimizer = tf.keras.optimizers.SGD(0.5)
+        compressor = wc.Compressor({"*bias*": "all | raw-index | raw", "*": "topk(0.25) | rice | qsgd"})
+        assert co.check_optimizer(optimizer, compressor)
+        words = np.random.default_rng(comm.rank).integers(0, 20, (16, 5))
+        wanted, losses = (words < 10).astype("f4")[..., None], []
+        for _ in range(40):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(words) - wanted) ** 2)
+            grads = tape.gradient(loss, model.trainable_variables)
+            assert isinstance(grads[0], tf.IndexedSlices)
+            named = {
+                v.path: tf.convert_to_tensor(g) for v, g in zip(model.trainable_variables, grads, strict=True)
+            }
+            means = co.allreduce(comm, named, compressor)
+            optimizer.apply(
+                [tf.convert_to_tensor(means[v.path]) for v in model.trainable_variables],
+                model.trainable_variables,
+            )
+            losses.append(float(loss))
+        return losses, {v.path: np.asarray(v) for v in model.trainable_variables}
+
+    (losses, first), (_, second) = co.simulate(2, train)
+    assert losses[-1] < 0.7 * losses[0]
+    assert sorted(x.tobytes() for x in first.values()) == sorted(x.tobytes() for x in second.values())

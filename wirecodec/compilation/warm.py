@@ -18,6 +18,7 @@ import numpy as np
 from wirecodec.arrays import Array, dtype_named
 from wirecodec.compilation.inputs import SAMPLED, make_large_tensor, make_supports, make_tensors
 from wirecodec.compressor import Compressor
+from wirecodec.container.checksum import MIN_KERNEL_BYTES, compute_checksum
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice
@@ -70,12 +71,14 @@ class _Job:
         dtype: the element type.
         feedback: rule of the residual, or None without one.
         scheduled: True if the selector's ratio changes from step to step.
+        grouped: True if tensors are selected as one vector.
     """
 
     scheme: Scheme
     dtype: np.dtype[Any]
     feedback: Feedback | None
     scheduled: bool
+    grouped: bool = False
 
 
 _done: set[_Job] = set()
@@ -143,18 +146,21 @@ def _list_jobs(
 ) -> list[_Job]:
     """List the jobs of a scheme, or of each scheme of a mapping or a Compressor."""
     rules: list[Feedback | None] = [ErrorFeedback() if feedback else None]
-    scheduled = False
+    scheduled = grouped = False
     if isinstance(scheme, Compressor):
+        grouped = scheme.scope == "group"
         rules, scheduled = list_feedback(scheme.feedback), scheme.schedule is not None
         scheme = scheme.schemes
     schemes = list(scheme.values()) if isinstance(scheme, Mapping) else [scheme]
     kind = dtype_named(dtype)
-    return [_Job(as_scheme(one), kind, rule, scheduled) for one in schemes for rule in dict.fromkeys(rules)]
+    pairs = [(as_scheme(one), rule) for one in schemes for rule in dict.fromkeys(rules)]
+    return [_Job(one, kind, rule, scheduled, grouped) for one, rule in pairs]
 
 
 def _run(job: _Job) -> None:
     """Encode, decode and add tensors, and take steps with residuals."""
     tensors = make_tensors(job.dtype)
+    compute_checksum(np.zeros(MIN_KERNEL_BYTES, np.uint8), 0, MIN_KERNEL_BYTES)
     if job.scheme.transform is None:
         _run_stages(job)
     for scheme in _list_schemes(job):
@@ -163,6 +169,8 @@ def _run(job: _Job) -> None:
             _encode_and_decode_many(scheme, {"0": tensor, "1": tensor})
         if job.feedback is not None:
             _take_steps(scheme, tensors, job.feedback)
+        if job.grouped:
+            _take_grouped_steps(scheme, tensors, job.feedback)
     if isinstance(job.scheme.index, IndexChoice):
         for d, indices in make_supports():
             job.scheme.index.choose(indices, d, 0)
@@ -224,6 +232,14 @@ def _take_steps(scheme: Scheme, tensors: Mapping[str, Array], feedback: Feedback
         with suppress(EncodeError):
             for _ in range(3):
                 compressor.compress({name: tensor})
+
+
+def _take_grouped_steps(scheme: Scheme, tensors: Mapping[str, Array], feedback: Feedback | None) -> None:
+    """Take the steps of a Compressor that selects from all tensors as from one vector."""
+    compressor = Compressor(scheme, feedback=feedback, scope="group")
+    with suppress(EncodeError):
+        for _ in range(3):
+            compressor.compress(tensors)
 
 
 def _select_in_threads(job: _Job) -> None:

@@ -56,9 +56,9 @@ class Compressor:
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
             ratio of selectors that have one, and scales the factor of adacomp. At 1, tensors are sent whole.
         bytes_per_step: largest size of a step's container; None for no limit. The bits of all ``budget``
-            selectors are scaled by one factor to use it. If ``scheme`` is None, it is ``budget(1) | rice |
-            error-bounded`` for all tensors as a group. A hook of DDP that overlaps sends a container of this
-            size per bucket; pass ``overlap=False`` to it.
+            selectors are scaled by one factor to use it, so that only their proportions count. If ``scheme``
+            is None, it becomes ``budget(bits=1) | rice | error-bounded``, and ``scope`` becomes "group". A
+            hook of DDP that overlaps sends a container of this size per bucket; pass ``overlap=False`` to it.
         seed: a u64; the step and the rank are mixed in.
         names: True to store the names. Receivers with a schema do not need them.
         fuse: number of elements up to which tensors share entries, as for ``encode_many``.
@@ -132,6 +132,11 @@ class Compressor:
     def schedule(self) -> Schedule | None:
         """Function of the step and the tensor's own ratio, or None."""
         return self._settings.schedule
+
+    @property
+    def scope(self) -> str:
+        """Whether each tensor is selected from by itself ("tensor"), or with those of its key ("group")."""
+        return self._settings.scope
 
     @property
     def clip(self) -> float | None:

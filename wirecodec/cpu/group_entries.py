@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from wirecodec.cpu.fuse import concatenate, move_error, plan_runs, split_fused
 from wirecodec.cpu.group import GroupSelection
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
+from wirecodec.settings.scheme import Scheme
 from wirecodec.support import DecodedChunk, Support
 
 __all__ = ["SplitChunks", "decode_groups", "encode_groups", "subtract_received"]
@@ -39,7 +41,8 @@ def encode_groups(
     """
     supports, shapes, schemes = selected.all_supports(), selected.shapes, selected.schemes
     place_of = {key: (group, at) for group in groups for at, key in enumerate(group.keys.tolist())}
-    sizes, kinds, numbers = [0] * len(schemes), [0] * len(schemes), {}
+    sizes, kinds = [0] * len(schemes), [0] * len(schemes)
+    numbers: dict[tuple[np.dtype[Any], Scheme], int] = {}
     for group in groups:
         number = numbers.setdefault((group.table.dtype, group.scheme), len(numbers))
         for key, size in zip(group.keys.tolist(), group.table.sizes.tolist(), strict=True):
@@ -53,10 +56,10 @@ def encode_groups(
     )
     entries: list[writer.Entry] = []
     for run in runs:
-        group, at = place_of.get(run[0], (None, 0))
+        place = place_of.get(run[0])
         try:
-            if group is not None and _is_slice(group, at, run):
-                support = group.support_of(at, at + len(run), shapes)
+            if place is not None and _is_slice(*place, run):
+                support = place[0].support_of(place[1], place[1] + len(run), shapes)
             else:
                 members = [_support_of(key, supports, place_of, shapes) for key in run]
                 support = concatenate(members) if len(members) > 1 else members[0]

@@ -41,8 +41,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     specs = dict(zip(names, map(TensorSpec, names, shapes, dtypes), strict=True))
     sent: DecodedTensors
     if found.groups:
-        given = {"seed": wanted.seed, "names": wanted.names, "fuse": wanted.fuse}
-        blob, runs = encode_groups(model, found.groups, **given)
+        blob, runs = encode_groups(
+            model, found.groups, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse
+        )
         chunks = decode_groups(blob)
         subtract_received(found.groups, runs, chunks)
         sent, received = DecodedTensors(specs, chunks, UNLIMITED), np.zeros(len(names), np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -100,7 +100,8 @@ class TermColumns:
         addresses = np.zeros((keys.size, 5), np.int64)
         addresses[:, 0], addresses[:, 2] = self.gradients.addresses[keys], self._residuals.addresses[keys]
         addresses[:, 4] = outputs
-        form, keep, decay, after = momentum.PLAIN, 0.0, 1.0, []
+        form, keep, decay = momentum.PLAIN, 0.0, 1.0
+        after: list[Array] = []
         if isinstance(rule, MomentumCorrection):
             form, keep = momentum.NESTEROV if rule.nesterov else momentum.HEAVY_BALL, rule.momentum
             spares = self.wanted.jobs.spare_momenta
@@ -167,7 +168,7 @@ def is_masking(rule: Feedback) -> bool:
     return isinstance(rule, MomentumCorrection) and rule.masking
 
 
-def clear_selected(table: TermTable, indices: Array, cuts: Sequence[int] | Array, bases: Array) -> None:
+def clear_selected(table: TermTable, indices: Array, cuts: Array, bases: Array) -> None:
     """Set the next momentum to 0 at the selected elements.
 
     Args:

@@ -55,7 +55,7 @@ def find_nonfinite(device: Device, raw: Any, dtype: np.dtype[Any]) -> int:
 
 
 def sum_squares(device: Device, flats: Sequence[DeviceFlat]) -> list[float]:
-    """Return Σ x² of each tensor, with the bits of ``cpu.momentum.sum_squares``; waits for the device once."""
+    """Return Σ x² of each tensor, with the bits of ``cpu.momentum.sum_squares``; waits for the device."""
     rows = [-(-flat.raw_bits.size // moments.SQUARES_ROW) for flat in flats]
     sums = device.empty(sum(rows), np.float64)
     at = 0

@@ -103,12 +103,12 @@ def _select(
     except EncodeError as error:
         raise at_member(error, names, starts) from None
     shapes = [each.shape for _, each, _ in given]
-    parts: Sequence[Support | DeviceSupport]
+    parts: list[Support | DeviceSupport]
     if isinstance(support, Support):
-        parts = split_support(support, sizes, shapes)
+        parts = [*split_support(support, sizes, shapes)]
     else:
         flats = [replace(each, shape=own) for each, own in zip(sums, shapes, strict=True)]
-        parts = _split(device, support, flats, starts)
+        parts = [*_split(device, support, flats, starts)]
     rows = zip(given, members, parts, strict=True)
     return [
         SelectedTensor(job, part, None if at else state, addend, total if _keeps(job, own, addend) else None)

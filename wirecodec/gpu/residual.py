@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from wirecodec.arrays import Array, DeviceFlat, as_device_flat, bits_of, on_gpu
-from wirecodec.gpu.arrays import has_nonfinite
+from wirecodec.gpu.arrays import concatenate, has_nonfinite
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import has_kernels, select
@@ -25,7 +25,7 @@ from wirecodec.select.topk import TopK
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.support import DecodedChunk
 
-__all__ = ["AccumulatedGradient", "SelectedValues", "accumulate"]
+__all__ = ["AccumulatedGradient", "SelectedValues", "accumulate", "top_of_group"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,6 +211,15 @@ def accumulate(
             return AccumulatedGradient.of(device, rule, flat, residual, last)
         except HostFallback:
             return None
+
+
+def top_of_group(totals: Sequence[Any], selector: Selector) -> Array | None:
+    """Return the selector's indices into several sums of one type, end to end, as ``top`` does."""
+    with device_of(totals[0].x) as device:
+        x = concatenate(device, [total.x for total in totals])
+        flat = DeviceFlat(_raw_bits(x), np.dtype(x.dtype), (x.size,))
+        indices = select(device, flat, selector, Context(last=totals[0].last)).indices
+        return None if indices is None else device.get(indices)
 
 
 def _raw_bits(x: Any) -> Any:

@@ -53,7 +53,7 @@ class TermTable:
 
     @cached_property
     def samples(self) -> tuple[Array, Array]:
-        """Two empty arrays of the type of the elements' bits, as kernels take them: for inputs and outputs."""
+        """Two empty arrays of the type of the elements' bits, for the inputs and the outputs of kernels."""
         like = bits_of(np.empty(0, self.dtype))
         return read_only(like), like
 

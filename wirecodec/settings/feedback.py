@@ -75,7 +75,10 @@ class MomentumCorrection:
 
     and selects from v. Then v loses what was sent, and with masking u becomes 0 at the elements that were
     sent. The mean of what all ranks sent is the step's direction: the optimizer after it must have no
-    momentum of its own, or the momentum counts twice.
+    momentum of its own, or the momentum counts twice. ``collectives.check_optimizer`` finds that out.
+
+    The authors' code has Nesterov's form as w = momentum * (w + g), v = v + w + g, which is the same with
+    w = momentum * u. Its optimizer keeps a momentum of the weight decay alone, which plain SGD has not.
 
     Nothing is masked if a tensor's scheme sends every element losslessly. Such a tensor trains with ordinary
     momentum. Nothing is masked under a transform either, because coefficients are sent, not elements.
@@ -89,7 +92,7 @@ class MomentumCorrection:
         EncodeError: if a parameter is out of range.
 
     Source:
-        Lin et al., 2018, Deep Gradient Compression, sections 3.2 and 3.3 and appendix B.
+        Lin et al., 2018, Deep Gradient Compression (arXiv 1712.01887), sections 3.2 and 3.3 and appendix B.
 
     Examples:
         >>> import numpy as np, wirecodec as wc

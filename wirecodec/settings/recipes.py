@@ -17,10 +17,16 @@ from wirecodec.errors import EncodeError
 from wirecodec.registry import suggestion
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, override
+from wirecodec.settings.rules import Rule
 from wirecodec.settings.schedule import WarmUp
 from wirecodec.settings.scheme import Scheme
 
 __all__ = ["RECIPES", "Recipe", "recipe"]
+
+
+AS_DENSE = "as in dense training"
+LESS = "less than in dense training; the paper: the same"
+"""For error feedback at 1 % and less, which is a momentum of its own."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +34,11 @@ class Recipe:
     """Settings of a published system.
 
     Attributes:
-        scheme: the stages; None for CLT-k, which has a form of its own.
+        scheme: the stages, or {Rule: stages}; None for CLT-k, which has a form of its own.
         feedback: rule of the residuals, or None if the system keeps none.
         schedule: its warm-up, or None.
         source: paper and section of the settings.
-        optimizer: momentum of the optimizer that takes the means, as text.
+        optimizer: momentum of the optimizer that takes the means, for the recipe's density, as text.
         ratio: ratio of CLT-k; None for all other systems.
 
     Examples:
@@ -41,11 +47,11 @@ class Recipe:
         MomentumCorrection(momentum=0.9, nesterov=False, masking=True)
     """
 
-    scheme: Scheme | None
+    scheme: Scheme | Mapping[Rule, Scheme] | None
     feedback: Feedback | None
     schedule: WarmUp | None
     source: str
-    optimizer: str = "as in dense training"
+    optimizer: str = AS_DENSE
     ratio: float | None = None
 
 
@@ -63,14 +69,20 @@ def _of_preset(name: str) -> Recipe:
         return Recipe(scheme, MomentumCorrection(), warm_up, source, "none: plain SGD")
     if name == "sidco":
         source = "Abdelmoniem et al., SIDCo, 2021, sections 2.2 and 4.1; warm-up of 5 epochs"
-        return Recipe(scheme, _KEPT, WarmUp(5 * _EPOCH, start=0.25), source)
+        return Recipe(scheme, _KEPT, WarmUp(5 * _EPOCH, start=0.25), source, LESS)
     if name in ("qsgd", "terngrad"):
         return Recipe(scheme, None, None, source)
     if name == "fft":
         return Recipe(scheme, None, None, source)
     if name == "adacomp":
-        return Recipe(scheme, _KEPT, None, source)
-    return Recipe(scheme, _KEPT, None, source)
+        source = (
+            "Chen et al., AdaComp, 2018, Table 2: bin 50 for convolutions, 500 for other layers, by shape"
+        )
+        other = override(scheme, {"bin": 500})
+        rules = {Rule(ndim=(3, 4, 5)): scheme, Rule(): other}
+        return Recipe(MappingProxyType(rules), _KEPT, None, source)
+    ratio = getattr(scheme.select, "ratio", None)
+    return Recipe(scheme, _KEPT, None, source, AS_DENSE if ratio is None or ratio > 0.01 else LESS)
 
 
 _OWN = {
@@ -78,7 +90,7 @@ _OWN = {
         Scheme.parse("chunk-topk(0.015625, 4096) | rice | qsgd(bits=2, bucket=64)"),
         ErrorFeedback(decay=0.95),
         None,
-        "Sarfi et al., SparseLoCo, 2025, section 3: 64 of each 4096, 2 bits, decay 0.95; for local updates",
+        "Sarfi et al., SparseLoCo, 2025, Algorithm 1: 64 of each 4096, 2 bits, decay 0.95; for local updates",
         "AdamW inside, none outside",
     ),
     "clt-k": Recipe(
@@ -86,6 +98,7 @@ _OWN = {
         ErrorFeedback(),
         WarmUp(5 * _EPOCH, hold=True),
         "Chen et al., ScaleCom, 2020, section 4: beta 1, for large batches 0.1; warm-up of 5 epochs",
+        LESS,
         ratio=0.01,
     ),
 }
@@ -107,8 +120,9 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
             ``preset``: stages, and their parameters (``ratio=0.01``, ``index="rice"``).
 
     Returns:
-        {"scheme", "feedback", "schedule", "clip"}; for "clt-k" {"ratio", "beta", "schedule"}, for co.CLTk.
-        DGC clips as the dense training of the same model does: ``clip`` is None unless it is given.
+        {"scheme", "feedback", "schedule", "clip"}; the scheme of "adacomp" is {Rule: scheme}. For "clt-k",
+        {"ratio", "beta", "schedule"}, for co.CLTk. DGC clips as the dense training of the same model does:
+        ``clip`` is None unless it is given.
 
     Raises:
         EncodeError: a name is unknown, or a parameter is out of range. The message has the nearest name.
@@ -140,10 +154,17 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
             raise EncodeError(f"recipe {name!r}: unknown override {key!r}{suggestion(key, known)}")
         return {"ratio": ratio, "beta": settings["feedback"].beta, "schedule": settings["schedule"]}
     try:
-        settings["scheme"] = override(settings["scheme"], overrides) if overrides else settings["scheme"]
+        settings["scheme"] = _override_each(settings["scheme"], overrides)
     except EncodeError as error:
         raise EncodeError(f"recipe {name!r}: {error.reason}") from None
     return settings
+
+
+def _override_each(scheme: Any, overrides: Mapping[str, Any]) -> Any:
+    """Set parameters of a scheme, or of all schemes of a mapping, of which a new dict is returned."""
+    if isinstance(scheme, Mapping):
+        return {key: _override_each(each, overrides) for key, each in scheme.items()}
+    return override(scheme, overrides) if overrides else scheme
 
 
 def _set_fields(setting: Any, overrides: dict[str, Any]) -> Any:

@@ -89,8 +89,9 @@ class Steps:
     Args:
         values: {step: value}, or the same as text: "0:0.1 3000:0.01".
             Before the first step, each tensor has its own ratio.
-        factor: False if values are ratios, from 0 to 1; 0 turns sparsification off, as 1 does. True if each
-            tensor's own ratio is multiplied by the value, up to 1.
+        factor: False if values are ratios, from 0 to 1. A value of 0 turns sparsification off, as 1 does: it
+            never means that nothing is sent. True if each tensor's own ratio is multiplied by the value, up
+            to 1; 0 means the same here.
 
     Raises:
         EncodeError: a value is out of range.

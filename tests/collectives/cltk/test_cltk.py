@@ -347,3 +347,43 @@ def test_bad_settings_say_what_to_do() -> None:
         co.CLTk(0.1, feedback=wc.MomentumCorrection())  # type: ignore[arg-type]
     with pytest.raises(wc.EncodeError, match="which has no ratio; use one that has"):
         co.CLTk(0.1, selector="nonzero")
+
+
+def test_a_group_is_one_vector(several: World) -> None:
+    """Elements, means and residuals are those of all tensors of a key end to end, also by parts of a step."""
+    shapes = {"a": (40, 30), "b": (7,), "c": (5000,), "bias": (9,)}
+    ratios = {"bias": 1.0, "*": 0.1}
+
+    def draw(t: int, rank: int) -> dict[str, Array]:
+        rng = np.random.default_rng(10 * t + rank)
+        return {
+            name: (rng.standard_normal(s) * 3.0**i).astype("f4") for i, (name, s) in enumerate(shapes.items())
+        }
+
+    def join(named: Any) -> Array:
+        return np.concatenate([named[name].reshape(-1) for name in "abc"])
+
+    def train(comm: Communicator) -> int:
+        group, flat = co.CLTk(ratios, scope="group"), co.CLTk(0.1)
+        for t in range(2 * several.n + 1):
+            grads = draw(t, comm.rank)
+            if t == 2:
+                grads["c"][:] = 0
+            means = group.allreduce(comm, grads)
+            assert bits(join(means)) == bits(flat.allreduce(comm, join(grads)))
+            kept = {name: group.residual(name) for name in "abc"}
+            left = flat.residual()
+            assert left is not None
+            assert bits(join(kept)) == bits(left)
+        held = group.allreduce(comm, {name: 0 * x for name, x in grads.items()}, hold_zeros=True)
+        return sum(int(np.count_nonzero(x)) for x in held.values())
+
+    assert several.run(train) == [0] * several.n
+    with pytest.raises(wc.EncodeError, match="scope is 'model'; it must be"):
+        co.CLTk(0.1, scope="model")  # type: ignore[arg-type]
+
+    def disagree(comm: Communicator) -> None:
+        co.CLTk(0.1, scope="group" if comm.rank else "tensor").allreduce(comm, draw(0, 0))
+
+    with pytest.raises(co.CollectiveError, match=r"scheme|parameters|settings"):
+        co.simulate(2, disagree)

@@ -103,6 +103,17 @@ def test_ranks_here_and_there(standin: StandInDevice, ranks: int, beta: float, k
     assert run(either) == run(here)
 
 
+def test_groups(standin: StandInDevice) -> None:
+    """One selection from all tensors of a key, on the host, on GPUs, or on both."""
+
+    def run(places: Places) -> list[list[object]]:
+        return co.simulate(
+            2, lambda comm: train(comm, co.CLTk(RATIOS, scope="group"), places, range(4), "float32")
+        )
+
+    assert run(there) == run(either) == run(here)
+
+
 @pytest.mark.parametrize(("saved", "restored"), [(here, there), (there, here), (there, there)])
 def test_a_state_goes_anywhere(standin: StandInDevice, saved: Places, restored: Places) -> None:
     def run(first: Places, second: Places) -> list[list[object]]:
