@@ -2,6 +2,7 @@
 #
 #   make PYTHON=python3.12      another Python, with a virtual environment of its own
 #   make demo RANKS=2 ARGS="--steps 100 --json demo.json"
+#   make demo ARGS="--budget 0.25", or ARGS="--recipe dgc"
 #   make fuzz SECONDS=3600 SEED=7      another sequence
 
 PYTHON ?= python3
@@ -28,7 +29,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-model bench-cold bench-papers bench-collectives gradients docs dist clean
+.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-collectives gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -107,6 +108,9 @@ bench-collectives: $(INSTALLED)  ## times of collectives between hosts: results/
 
 bench-training: $(TORCH)  ## train with every system: results/training.md, .png; a night, resumable; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.training $(ARGS)
+
+bench-scale: $(TORCH)  ## time of a step for 4 to 1,024 ranks, as a map: results/scale.md, .png; root; minutes; ARGS=--quick
+	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.scale $(ARGS)
 
 bench-gpu: $(CUPY)  ## bandwidth of kernels and times of selectors on a GPU: results/gpu.md, gpu.png; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gpu $(ARGS)

@@ -2,6 +2,6 @@
 
     mpirun -n 4 python -m benchmarks.demo
 
-model.py and data.py define the task, exchange.py the two ways to average gradients, and train.py the common
-training loop. report.py and plot.py show the results.
+model.py and data.py define the task, exchange.py the two ways to average gradients, choices.py the
+compression, and train.py the common training loop. report.py and plot.py show the results.
 """

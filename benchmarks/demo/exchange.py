@@ -3,9 +3,9 @@
 Dense is MPI's Allreduce of the flat float32 gradient. MPI does not report its bytes. The demo counts the
 minimum of any dense all-reduce on n ranks: 2(n-1)/n of the gradient.
 
-Compressed is collectives.allreduce with a Compressor. The demo counts the bytes that the Channel sent:
-payloads and headers. Every rank's container is sent to every other rank. Its bytes grow with n-1, and the
-ratio of dense to compressed falls as 1/n.
+Compressed is collectives.allreduce with a Compressor, or CLT-k. The demo counts the bytes that the Channel
+sent: payloads and headers. Every rank's container is sent to every other rank. Its bytes grow with n-1, and
+the ratio of dense to compressed falls as 1/n. Those of CLT-k stay constant.
 """
 
 from __future__ import annotations
@@ -15,31 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 
 import collectives as co
-import wirecodec as wc
+from benchmarks.demo.choices import DEFAULT, Choice
 from benchmarks.demo.model import Params
 
-__all__ = ["FUSE", "SCHEMES", "Compressed", "Dense", "Exchange", "warm_up"]
-
-_SMALL = "all | raw-index | qsgd(bits=4)"
-SCHEMES = {
-    "*.bias": _SMALL,  # few elements that affect every output: send all, rounded
-    "conv1.*": _SMALL,
-    "dense1.weight": "topk(0.0005) | rice | qsgd(bits=4)",  # nearly all parameters
-    "*": "topk(0.005) | rice | qsgd(bits=4)",
-}
-"""Scheme of each tensor: the first pattern that matches its name.
-
-Measured on 4 ranks, 400 steps, 8 seeds: test accuracy, mean ± standard deviation; bytes of dense relative to
-the scheme; mean step at which the training loss first falls below 0.1.
-
-    dense                                                      97.9 ± 0.3 %      1      35
-    these                                                      98.2 ± 0.6 %    480     100
-    these, but values, biases and conv1 raw                    98.2 ± 0.7 %    129      96
-    topk(0.001) | rice | qsgd(bits=4) for all but biases       97.9 ± 0.5 %    439     157
-    topk(0.01) | rice | qsgd(bits=4), biases raw               98.3 ± 0.3 %     80      78
-"""
-
-FUSE = 65536  # elements; smaller tensors of one scheme share an entry of the container
+__all__ = ["Compressed", "Dense", "Exchange", "warm_up"]
 
 
 class Exchange(Protocol):
@@ -84,22 +63,17 @@ class Dense:
 
 
 class Compressed:
-    """Compressed all-reduce with error feedback.
+    """Compressed all-reduce, with error feedback if the choice has it.
 
     Args:
         comm: an mpi4py communicator.
         seed: seed of the stochastic rounding.
+        choice: the compression.
     """
 
-    def __init__(self, comm: Any, *, seed: int) -> None:
+    def __init__(self, comm: Any, *, seed: int, choice: Choice = DEFAULT) -> None:
         self._channel = co.Channel(comm)
-        self._compressor = wc.Compressor(
-            SCHEMES,
-            feedback=wc.ErrorFeedback(),
-            seed=seed,
-            names=False,  # receivers have gradients with the same names
-            fuse=FUSE,
-        )
+        self._compressor = choice.build(seed)
 
     @property
     def bytes_sent(self) -> float:
@@ -107,15 +81,18 @@ class Compressed:
         return float(self._channel.bytes_sent)
 
     def mean(self, grads: Params) -> Params:
-        """Average the decoded containers of all ranks; the result has the same bits on every rank."""
+        """Average the decoded gradients of all ranks; the result has the same bits on every rank."""
+        if isinstance(self._compressor, co.CLTk):
+            return self._compressor.allreduce(self._channel, grads)
         return co.allreduce(self._channel, grads, self._compressor)
 
 
-def warm_up(comm: Any, params: Params) -> None:
+def warm_up(comm: Any, params: Params, choice: Choice = DEFAULT) -> None:
     """Compress once on this rank alone, to compile or load the kernels before anything is timed.
 
     Args:
         comm: a communicator of this rank only.
         params: arrays with the names and shapes of the gradients.
+        choice: the compression.
     """
-    Compressed(comm, seed=0).mean(params)
+    Compressed(comm, seed=0, choice=choice).mean(params)

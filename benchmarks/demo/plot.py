@@ -20,7 +20,8 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, StrMethod
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
-from benchmarks.demo.report import compute_ratio, describe_run
+from benchmarks.demo.choices import DEFAULT, Choice
+from benchmarks.demo.report import compute_ratio, describe_comparison
 from benchmarks.demo.train import Run
 
 __all__ = ["draw", "smooth_losses", "write_headline"]
@@ -41,13 +42,14 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def draw(path: Path, dense: Run, compressed: Run, parameters: int) -> None:
+def draw(path: Path, dense: Run, compressed: Run, parameters: int, choice: Choice = DEFAULT) -> None:
     """Draw the picture.
 
     Args:
         path: path of the PNG.
         dense, compressed: the two runs.
         parameters: number of parameters of the model.
+        choice: the compression.
     """
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(11.5, 5.4), dpi=150, layout="constrained")
@@ -55,11 +57,11 @@ def draw(path: Path, dense: Run, compressed: Run, parameters: int) -> None:
         panels: list[Axes]
         if compressed.sent[-1]:
             panels = list(figure.subplots(1, 2, sharey=True, width_ratios=[2, 1]))
-            _draw_over_bytes(panels[0], dense, compressed)
+            _draw_over_bytes(panels[0], dense, compressed, choice.name)
             panels[1].text(0, 1.025, "the same losses over steps", transform=panels[1].transAxes, color=_GREY)
         else:
             panels = [figure.add_subplot()]
-        _draw_over_steps(panels[-1], dense, compressed)
+        _draw_over_steps(panels[-1], dense, compressed, choice.name)
         for axes in panels:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -68,9 +70,14 @@ def draw(path: Path, dense: Run, compressed: Run, parameters: int) -> None:
             axes.set_axisbelow(True)
         panels[0].set_ylabel("training loss")
         panels[0].set_title(
-            write_headline(dense, compressed), loc="left", fontsize=15, fontweight="bold", pad=28
+            write_headline(dense, compressed),
+            loc="left",
+            fontsize=15,
+            fontweight="bold",
+            pad=46 if choice.text else 28,
         )
-        panels[0].text(0, 1.025, describe_run(dense, parameters), transform=panels[0].transAxes, color=_GREY)
+        about = describe_comparison(dense, parameters, choice).replace("; ", "\n", 1)
+        panels[0].text(0, 1.025, about, transform=panels[0].transAxes, color=_GREY, linespacing=1.3)
         figure.savefig(path, format="png")
 
 
@@ -79,10 +86,11 @@ def write_headline(dense: Run, compressed: Run) -> str:
     ratio = compute_ratio(dense, compressed)
     if ratio is None:
         return "One rank sends nothing: effect of compression on the loss"
+    part = f"1/{ratio:.0f}" if ratio >= 1.5 else f"{ratio**-1:.1f} times"
     if compressed.test_accuracy >= dense.test_accuracy - 0.01:
-        return f"As accurate with 1/{ratio:.0f} of the bytes"
+        return f"As accurate with {part} of the bytes"
     points = 100 * (dense.test_accuracy - compressed.test_accuracy)
-    return f"1/{ratio:.0f} of the bytes, but {points:.1f} points less accurate"
+    return f"{part} of the bytes, but {points:.1f} points less accurate"
 
 
 def smooth_losses(losses: NDArray[np.float64], window: int = _WINDOW) -> NDArray[np.float64]:
@@ -102,26 +110,28 @@ def _draw_curve(axes: Axes, x: NDArray[np.float64], run: Run, colour: str) -> No
     axes.plot(x[-1:], smoothed[-1:], "o", color=colour, markersize=7)
 
 
-def _draw_over_steps(axes: Axes, dense: Run, compressed: Run) -> None:
+def _draw_over_steps(axes: Axes, dense: Run, compressed: Run, label: str) -> None:
     """Draw the loss over steps: the cost of compression.
 
     Args:
         axes: to draw in.
         dense, compressed: the two runs.
+        label: name of the compression.
     """
     for name, run in (("dense", dense), ("compressed", compressed)):
         _draw_curve(axes, np.arange(1, len(run.losses) + 1).astype(np.float64), run, _COLOURS[name])
-        axes.plot([], [], color=_COLOURS[name], linewidth=2, label=name)
+        axes.plot([], [], color=_COLOURS[name], linewidth=2, label="dense" if run is dense else label)
     axes.legend(frameon=False, loc="upper right")
     axes.set_xlabel("step")
 
 
-def _draw_over_bytes(axes: Axes, dense: Run, compressed: Run) -> None:
+def _draw_over_bytes(axes: Axes, dense: Run, compressed: Run, label: str) -> None:
     """Draw the loss over bytes on a logarithmic axis: the saving by compression.
 
     Args:
         axes: to draw in.
         dense, compressed: the two runs.
+        label: name of the compression.
     """
     low = min(np.min(dense.losses), np.min(compressed.losses))
     high = max(np.max(dense.losses), np.max(compressed.losses))
@@ -138,7 +148,7 @@ def _draw_over_bytes(axes: Axes, dense: Run, compressed: Run) -> None:
         middle, end, smoothed = len(run.losses) // 2, run.sent[-1], smooth_losses(run.losses)
         _annotate(
             axes,
-            f"{name}\n{100 * run.test_accuracy:.1f} % test accuracy",
+            f"{'dense' if run is dense else label}\n{100 * run.test_accuracy:.1f} % test accuracy",
             (run.sent[middle], smoothed[middle]),
             (-22, -14),
             ha="right",
@@ -154,7 +164,8 @@ def _draw_over_bytes(axes: Axes, dense: Run, compressed: Run) -> None:
     arrow = {"arrowstyle": "<->", "color": _INK, "linewidth": 1, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (compressed.sent[-1], floor), xytext=(dense.sent[-1], floor), arrowprops=arrow)
     middle_of_arrow = math.sqrt(compressed.sent[-1] * dense.sent[-1])
-    ratio = f"{dense.sent[-1] / compressed.sent[-1]:.0f} ×"
+    factor = dense.sent[-1] / compressed.sent[-1]
+    ratio = f"{factor:.0f} ×" if factor >= 9.95 else f"{factor:.1f} ×"
     _annotate(axes, ratio, (middle_of_arrow, floor), (0, 5), ha="center", fontweight="bold")
 
 

@@ -9,10 +9,17 @@ from typing import Any
 from rich.filesize import decimal
 from rich.table import Table
 
-from benchmarks.demo.exchange import FUSE, SCHEMES
+from benchmarks.demo.choices import DEFAULT, FUSE, Choice
 from benchmarks.demo.train import Run, Settings
 
-__all__ = ["build_table", "compute_ratio", "describe_run", "describe_weights", "summarise"]
+__all__ = [
+    "build_table",
+    "compute_ratio",
+    "describe_comparison",
+    "describe_run",
+    "describe_weights",
+    "summarise",
+]
 
 _CAPTION = (
     "Bytes: dense counts 2(n-1)/n of the float32 gradient per step on n ranks, the minimum of a dense "
@@ -33,22 +40,34 @@ def describe_run(run: Run, parameters: int) -> str:
     return f"digits on {ranks} rank{'s' * (ranks > 1)}, {len(run.losses)} steps, {parameters:,} parameters"
 
 
-def build_table(dense: Run, compressed: Run, parameters: int) -> Table:
+def describe_comparison(run: Run, parameters: int, choice: Choice) -> str:
+    """Describe a run and the compression in one line; the demo's own schemes are not listed."""
+    text = f"; {choice.name}: {choice.text}" if choice.text else ""
+    return describe_run(run, parameters) + text
+
+
+def build_table(dense: Run, compressed: Run, parameters: int, choice: Choice = DEFAULT) -> Table:
     """Build a table with one row per run.
 
     Args:
         dense, compressed: the two runs.
         parameters: number of parameters of the model.
+        choice: the compression.
     """
     ratio = compute_ratio(dense, compressed)
     grid = Table(
-        title=describe_run(dense, parameters), caption=_CAPTION, caption_justify="left", title_style="bold"
+        title=describe_comparison(dense, parameters, choice),
+        caption=_CAPTION,
+        caption_justify="left",
+        title_style="bold",
     )
     for heading in ("", "test accuracy", "final loss", "bytes sent per rank", "ratio", "time"):
-        grid.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+        grid.add_column(
+            heading, justify="right" if heading else "left", no_wrap=not choice.text or not heading
+        )
     for name, run, factor in (
         ("dense", dense, "1×"),
-        ("compressed", compressed, f"{ratio:.0f}×" if ratio else "-"),
+        (choice.name, compressed, _format_ratio(ratio)),
     ):
         grid.add_row(
             name,
@@ -71,7 +90,14 @@ def describe_weights(run: Run) -> str:
     return f"all {len(shown)} ranks have the same weights, bit for bit (SHA-256 {shown[0]})"
 
 
-def summarise(runs: dict[str, Run], settings: Settings, parameters: int) -> dict[str, Any]:
+def _format_ratio(ratio: float | None) -> str:
+    """Format a ratio with two digits or more; "-" if there is none."""
+    return "-" if ratio is None else f"{ratio:.0f}×" if ratio >= 9.95 else f"{ratio:.1f}×"
+
+
+def summarise(
+    runs: dict[str, Run], settings: Settings, parameters: int, choice: Choice = DEFAULT
+) -> dict[str, Any]:
     """Convert everything to a dictionary for ``json.dump``.
 
     Losses and bytes are lists with one number per step.
@@ -80,12 +106,14 @@ def summarise(runs: dict[str, Run], settings: Settings, parameters: int) -> dict
         runs: by name, dense and compressed.
         settings: of both runs.
         parameters: number of parameters of the model.
+        choice: the compression.
     """
     return {
         "machine": {"platform": platform.platform(), "python": platform.python_version()},
         "settings": asdict(settings),
-        "schemes": SCHEMES,
-        "fuse": FUSE,
+        "system": choice.name,
+        "schemes": choice.settings,
+        "fuse": FUSE if choice is DEFAULT else 0,
         "parameters": parameters,
         "ranks": len(runs["dense"].digests),
         "ratio": compute_ratio(runs["dense"], runs["compressed"]),

@@ -2,7 +2,7 @@
 
 Measures the rates of this machine on whole models, predicts the time of a step with the cost model of
 `wirecodec advise`, and checks it by real runs of 2, 4 and 8 ranks between emulated hosts. The check needs
-Linux, root, ip and tc. PowerSGD is computed by torch if it is installed.
+Linux, root, ip and tc. fp16 and PowerSGD are computed by torch if it is installed.
 
     python -m benchmarks.scale [--quick] [--compute 0.3 [--overlap]] [--scheme "…"] [--every 15] …
 """
@@ -17,15 +17,16 @@ from collections.abc import Sequence
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks.collectives.hosts import RATES, find_missing_tools
+from benchmarks.collectives.hosts import find_missing_tools
 from benchmarks.collectives.launch import find_mpi
 from benchmarks.common.command import PARTIAL_RUN, create_parser
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.scale import plot, report
-from benchmarks.scale.check import CheckedTime, check_model, run_rates
+from benchmarks.scale.check import Run, compare, run_rates, run_systems
+from benchmarks.scale.library import describe_library
 from benchmarks.scale.models import MODELS
-from benchmarks.scale.powersgd import describe_library
 from benchmarks.scale.prediction import Step, predict_cells
+from benchmarks.scale.rates import combine
 from benchmarks.scale.systems import Options
 
 __all__ = ["main"]
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not reason and not find_mpi(sys.executable):
         reason = "mpirun is not beside this Python"
     load, preferred = os.getloadavg()[0], "" if reason else _prefer_ranks()
-    checked: list[CheckedTime] = []
+    runs: list[Run] = []
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as progress:
         task = progress.add_task("", total=None)
 
@@ -57,16 +58,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rates[name] = run_rates(name, systems, budget)
         if not reason:
             ranks, links = ((2, 4), LINKS[1:]) if options.quick else ((2, 4, 8), LINKS)
-            run = check_model(
-                CHECKED, rates[CHECKED], systems, ranks=ranks, links=links, budget=budget, step=show
-            )
-            checked += run
+            runs += run_systems(CHECKED, systems, ranks=ranks, links=links, budget=budget, step=show)
+        for name in MODELS:
+            show(f"rates of {name}, again")
+            rates[name] = combine([rates[name], run_rates(name, systems, budget)], min)
     maps = {name: predict_cells(found, latency=options.latency, step=step) for name, found in rates.items()}
     settings = report.describe_settings(step, options.latency)
     text = report.format_page(
         maps,
         rates,
-        checked,
+        [compare(run, rates[CHECKED]) for run in runs],
         options=systems,
         settings=settings,
         library=describe_library(),
@@ -122,9 +123,6 @@ def _prefer_ranks() -> str:
     except (AttributeError, OSError):
         return ""
     return "; the ranks have real-time priority"
-
-
-assert set(LINKS) <= set(RATES)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,11 +19,28 @@ from typing import Any
 from benchmarks.collectives.hosts import RATES, Hosts
 from benchmarks.collectives.launch import ENVIRONMENT, launch_ranks
 from benchmarks.scale.prediction import compute_cost
-from benchmarks.scale.rates import Rates, read_rates
+from benchmarks.scale.rates import Rates, combine, read_rates
 from benchmarks.scale.systems import SYSTEMS, Options
 from wirecodec.cli.cost_model import Network
 
-__all__ = ["CheckedTime", "check_model", "run_rates"]
+__all__ = ["CheckedTime", "Run", "compare", "run_rates", "run_systems"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Time of a real exchange.
+
+    Attributes:
+        link: rate of the links, as asked for.
+        network: as measured, with the number of ranks per core.
+        system: its name.
+        seconds: of an exchange, per step.
+    """
+
+    link: str
+    network: Network
+    system: str
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -30,29 +48,28 @@ class CheckedTime:
     """Prediction beside a measurement.
 
     Attributes:
-        rate: of the links.
-        network: of the run, as measured.
-        system: its name.
+        run: the measurement.
         predicted: seconds of an exchange, per step.
-        measured: the same.
-        sending: seconds of the prediction that bytes and messages take.
+        sending: the part of it that bytes and messages take.
     """
 
-    rate: str
-    network: Network
-    system: str
+    run: Run
     predicted: float
-    measured: float
     sending: float
 
     @property
     def error(self) -> float:
         """Return the relative error of the prediction."""
-        return self.predicted / self.measured - 1
+        return self.predicted / self.run.seconds - 1
+
+    @property
+    def name(self) -> str:
+        """Return the link, the number of ranks and the system as text."""
+        return f"{self.run.link}, n = {self.run.network.ranks}, {self.run.system}"
 
 
 def run_rates(model: str, options: Options, budget: float) -> Rates:
-    """Measure the rates of a model in a process of its own.
+    """Measure the rates of a model on all cores at once, each in a process of its own, as ranks compute.
 
     Args:
         model: its name.
@@ -61,27 +78,29 @@ def run_rates(model: str, options: Options, budget: float) -> Rates:
     """
     plan = {"model": model, "options": dataclasses.asdict(options), "budget": budget}
     command = [sys.executable, "-m", "benchmarks.scale.rates", json.dumps(plan)]
-    done = subprocess.run(
-        command, env=os.environ | ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True
-    )
-    return read_rates(done.stdout.splitlines()[-1])
+    running = [
+        subprocess.Popen(command, env=os.environ | ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+        for _ in os.sched_getaffinity(0)
+    ]
+    printed = [each.communicate()[0] for each in running]
+    if any(each.returncode for each in running):
+        raise RuntimeError(f"the rates of {model} could not be measured")
+    return combine([read_rates(text.splitlines()[-1]) for text in printed], statistics.fmean)
 
 
-def check_model(
+def run_systems(
     model: str,
-    rates: Rates,
     options: Options,
     *,
     ranks: tuple[int, ...],
     links: tuple[str, ...],
     budget: float,
     step: Callable[[str], None],
-) -> Iterator[CheckedTime]:
-    """Run all systems on emulated hosts, and predict each time.
+) -> Iterator[Run]:
+    """Run all systems on emulated hosts.
 
     Args:
         model: name of a model that is measured as a whole.
-        rates: of this machine.
         options: of the systems.
         ranks: numbers of hosts.
         links: keys of ``benchmarks.collectives.hosts.RATES``.
@@ -101,13 +120,14 @@ def check_model(
                     if record["kind"] == "network":
                         crowd = max(1.0, n / cores)
                         network = Network(n, record["bandwidth"], record["latency"], crowd)
-                    else:
-                        assert network is not None
-                        step(f"{link}, n = {n}: {record['name']}")
-                        yield _compare(link, network, rates, record)
+                        continue
+                    assert network is not None
+                    step(f"{link}, n = {n}: {record['name']}")
+                    yield Run(link, network, record["name"], record["seconds"])
 
 
-def _compare(link: str, network: Network, rates: Rates, record: dict[str, Any]) -> CheckedTime:
-    cost = compute_cost(record["name"], rates, network.ranks)
-    sending = cost.nbytes / network.bandwidth + cost.messages * network.latency
-    return CheckedTime(link, network, record["name"], cost.seconds(network), record["seconds"], sending)
+def compare(run: Run, rates: Rates) -> CheckedTime:
+    """Predict the time of a run from the rates of its model."""
+    cost = compute_cost(run.system, rates, run.network)
+    sending = cost.nbytes / run.network.bandwidth + cost.messages * run.network.latency
+    return CheckedTime(run, cost.seconds(run.network), sending)

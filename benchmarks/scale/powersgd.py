@@ -13,12 +13,9 @@ from typing import Any
 
 import numpy as np
 
-try:
-    import torch
-except ImportError:  # NumPy computes the same
-    torch = None
+from benchmarks.scale.library import multiply, orthogonalise, share
 
-__all__ = ["SUMS", "PowerSGD", "count_factor_bytes", "describe_library", "is_factored", "limit_threads"]
+__all__ = ["SUMS", "PowerSGD", "count_factor_bytes", "is_factored"]
 
 Array = Any
 SUMS = 3
@@ -41,17 +38,6 @@ def count_factor_bytes(shapes: Sequence[Sequence[int]], rank: int) -> int:
     return total
 
 
-def limit_threads() -> None:
-    """Compute on one thread."""
-    if torch:
-        torch.set_num_threads(1)
-
-
-def describe_library() -> str:
-    """Return the name and version of the library that computes."""
-    return f"torch {torch.__version__}" if torch else f"NumPy {np.__version__}"
-
-
 class PowerSGD:
     """PowerSGD of one rank.
 
@@ -66,8 +52,8 @@ class PowerSGD:
         for name, shape in shapes.items():
             if is_factored(shape, rank):
                 rows, columns = shape[0], prod(shape) // shape[0]
-                self._errors[name] = _share(np.zeros((rows, columns), np.float32))
-                self._q[name] = _share(rng.standard_normal((columns, rank)).astype(np.float32))
+                self._errors[name] = share(np.zeros((rows, columns), np.float32))
+                self._q[name] = share(rng.standard_normal((columns, rank)).astype(np.float32))
         self._small = [name for name in shapes if name not in self._errors]
 
     def step(
@@ -88,13 +74,13 @@ class PowerSGD:
             _split_into([out[name] for name in self._small], average(vector))
         matrices = self._errors
         for name, matrix in matrices.items():
-            _add(matrix, _share(gradients[name]).reshape(matrix.shape))
+            _add(matrix, share(gradients[name]).reshape(matrix.shape))
         left = self._average({name: m @ self._q[name] for name, m in matrices.items()}, average)
-        left = {name: _orthogonalise(p) for name, p in left.items()}
+        left = {name: orthogonalise(p) for name, p in left.items()}
         self._q = self._average({name: m.T @ left[name] for name, m in matrices.items()}, average)
         for name, matrix in matrices.items():
-            mean = _share(out[name]).reshape(matrix.shape)
-            _multiply(left[name], self._q[name].T, mean)
+            mean = share(out[name]).reshape(matrix.shape)
+            multiply(left[name], self._q[name].T, mean)
             _subtract(matrix, mean)
 
     def _average(self, factors: Mapping[str, Array], average: Callable[[Array], Array]) -> dict[str, Array]:
@@ -102,12 +88,7 @@ class PowerSGD:
         vector = np.concatenate([np.asarray(each).reshape(-1) for each in factors.values()])
         means = [np.empty(tuple(each.shape), np.float32) for each in factors.values()]
         _split_into(means, average(vector))
-        return {name: _share(mean) for name, mean in zip(factors, means, strict=True)}
-
-
-def _share(x: Array) -> Array:
-    """Return a tensor of torch with the memory of an array, or the array without torch."""
-    return torch.from_numpy(x) if torch else x
+        return {name: share(mean) for name, mean in zip(factors, means, strict=True)}
 
 
 def _add(total: Array, x: Array) -> None:
@@ -118,15 +99,6 @@ def _add(total: Array, x: Array) -> None:
 def _subtract(total: Array, x: Array) -> None:
     """Subtract in place."""
     total -= x
-
-
-def _multiply(left: Array, right: Array, out: Array) -> None:
-    """Write the product of two matrices."""
-    (torch or np).matmul(left, right, out=out)
-
-
-def _orthogonalise(p: Array) -> Array:
-    return torch.linalg.qr(p).Q if torch else np.linalg.qr(p).Q
 
 
 def _split_into(parts: Sequence[Array], vector: Array) -> None:

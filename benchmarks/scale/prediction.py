@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from benchmarks.scale.powersgd import SUMS
 from benchmarks.scale.rates import Rates
 from benchmarks.scale.systems import LOCAL, SYSTEMS
-from wirecodec.cli.cost_model import Cost, Network, compute_costs, compute_dense_cost, compute_sum_cost
+from wirecodec.cli.cost_model import (
+    Cost,
+    Network,
+    compute_costs,
+    compute_dense_cost,
+    compute_sum_cost,
+    find_fastest,
+)
 
 __all__ = ["BANDWIDTHS", "RANKS", "Cell", "Step", "compute_cost", "predict_cells"]
 
@@ -58,12 +65,9 @@ class Cell:
         return self.seconds["dense"] / self.seconds[name]
 
 
-def compute_cost(name: str, rates: Rates, ranks: int) -> Cost:
-    """Compute the cost of a system's exchange per step.
-
-    Local updates use the algorithm "allgather", as in the real runs.
-    """
-    gradient = rates.gradient
+def compute_cost(name: str, rates: Rates, network: Network) -> Cost:
+    """Compute the cost of a system's exchange per step; local updates use the fastest algorithm."""
+    gradient, ranks = rates.gradient, network.ranks
     if name == "dense":
         return compute_dense_cost(gradient, ranks)
     if name == "fp16":
@@ -82,8 +86,9 @@ def compute_cost(name: str, rates: Rates, ranks: int) -> Cost:
             finish=size * gradient.finish,
             sums=SUMS,
         )
-    stages = {"CLT-k": rates.leader, LOCAL: rates.local}.get(name, rates.stages)
-    algorithm = {"CLT-k": "clt-k", LOCAL: f"allgather, every {rates.local.every}"}.get(name, name)
+    if name == LOCAL:
+        return find_fastest(compute_costs(rates.local, gradient, ranks), network)
+    stages, algorithm = (rates.leader, "clt-k") if name == "CLT-k" else (rates.stages, name)
     return next(c for c in compute_costs(stages, gradient, ranks) if c.algorithm == algorithm)
 
 
@@ -109,7 +114,7 @@ def predict_cells(
         for n in ranks:
             network = Network(n, bandwidth / 8, latency)
             seconds = {
-                name: step.seconds(compute_cost(name, rates, n).seconds(network), local=name == LOCAL)
+                name: step.seconds(compute_cost(name, rates, network).seconds(network), local=name == LOCAL)
                 for name in SYSTEMS
             }
             cells.append(Cell(network, seconds))

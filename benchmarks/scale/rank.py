@@ -20,8 +20,8 @@ from mpi4py import MPI
 
 import collectives as co
 from benchmarks.collectives.rank import time_call
+from benchmarks.scale.library import limit_threads
 from benchmarks.scale.models import MODELS
-from benchmarks.scale.powersgd import limit_threads
 from benchmarks.scale.systems import Options, Worker, build_exchange
 from collectives.tuning.calibration import pass_right
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.scale.rates '{"model": "ResNet-50", "options": {…}, "budget": …}'
 
-prints one line of JSON. Each time is the shortest of several calls on one thread, in the states of a running
+prints one line of JSON. Each time is the median of several calls on one thread, in the states of a running
 training: with residuals, and with memory that is kept. It is processor time, which other programs affect
 less. Selection and residuals run in one pass, so they are one time. The program is a process of its own,
 because its environment decides about threads and memory.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -22,19 +23,19 @@ import numpy as np
 
 import collectives as co
 import wirecodec as wc
-from benchmarks.common.timing import measure_in_turns
+from benchmarks.scale.library import copy, limit_threads
 from benchmarks.scale.models import MODELS, Subject
-from benchmarks.scale.powersgd import PowerSGD, count_factor_bytes, limit_threads
+from benchmarks.scale.powersgd import PowerSGD, count_factor_bytes
 from benchmarks.scale.systems import LOCAL, Options, Worker, build_exchange
 from wirecodec.cli.cost_model import Gradient, Pairs, Stages
 from wirecodec.interop import decode_sum
 
-__all__ = ["Half", "Rates", "measure_rates", "read_rates"]
+__all__ = ["Half", "Rates", "combine", "measure_rates", "read_rates"]
 
 Array = Any
 CONTAINERS = 4
 """Containers that are added up, so that the time of one is a difference without the fixed part."""
-FIRST_CALLS, CALLS = 2, 5
+FIRST_CALLS, CALLS = 3, 9
 PAIRS = "nonzero | rice | raw"
 """Scheme of the pairs that the split algorithms send."""
 
@@ -87,7 +88,7 @@ def measure_rates(subject: Subject, options: Options, *, budget: float = 1.0) ->
     """
     worker = Worker(subject.measured, seed=0)
     gradient = _measure_dense(worker, budget)
-    stages, move = _measure_scheme(worker, options, gradient, budget)
+    stages, move = _measure_scheme(worker, options, budget)
     leader = _measure_leader(worker, options, gradient.finish)
     half = _measure_half(worker, budget)
     seconds = _measure_factors(worker, options, budget)
@@ -119,6 +120,22 @@ def read_rates(text: str) -> Rates:
     )
 
 
+def combine(rates: Sequence[Rates], choose: Callable[[Sequence[float]], float]) -> Rates:
+    """Combine several measurements of a model.
+
+    Args:
+        rates: the measurements, with equal sizes.
+        choose: computes a time from the measured ones, such as ``min``.
+    """
+
+    def fold(values: Sequence[Any]) -> Any:
+        if isinstance(values[0], dict):
+            return {name: fold([each[name] for each in values]) for name in values[0]}
+        return choose(values) if isinstance(values[0], float) else values[0]
+
+    return read_rates(json.dumps(fold([dataclasses.asdict(each) for each in rates])))
+
+
 def _measure_dense(worker: Worker, budget: float) -> Gradient:
     x, total = worker.flat, worker.out_flat
 
@@ -134,8 +151,8 @@ def _measure_half(worker: Worker, budget: float) -> Half:
     half, total = np.empty(worker.flat.size, np.float16), worker.out_flat
 
     def cast() -> None:
-        half[:] = worker.flat
-        total[:] = half
+        copy(half, worker.flat)
+        copy(total, half)
 
     def add() -> None:
         np.add(total, half, out=total)
@@ -154,9 +171,7 @@ def _measure_factors(worker: Worker, options: Options, budget: float) -> float:
     return _measure([lambda: power.step(worker.tensors, lambda vector: vector, worker.out)], budget)[0]
 
 
-def _measure_scheme(
-    worker: Worker, options: Options, gradient: Gradient, budget: float
-) -> tuple[Stages, float]:
+def _measure_scheme(worker: Worker, options: Options, budget: float) -> tuple[Stages, float]:
     """Measure whole exchanges of one simulated rank, and the parts that are repeated per rank or element.
 
     Returns:
@@ -182,7 +197,7 @@ def _measure_scheme(
     scan = max(0.0, split - gathered + decode - 2 * (encode_pairs + add_pairs))
     stored = sum(tensor.nnz for tensor in sent.values())
     found = Pairs(worker.flat.size, stored, pairs.nbytes, encode_pairs, add_pairs, scan)
-    once = max(0.0, gathered - decode - gradient.finish)
+    once = max(0.0, gathered - one)  # one rank fills the sums with zeros, and does not divide them
     return Stages(blobs[0].nbytes, 0.0, once, decode, pairs=found), max(0.0, local - gathered)
 
 
@@ -203,11 +218,12 @@ def _measure_exchanges(worker: Worker, options: Options, names: Sequence[str]) -
     """Measure the exchanges of systems by one simulated rank, after the first ones, which allocate memory."""
 
     def run(comm: Any) -> list[float]:
-        shortest = []
+        medians = []
         for name in names:
             call, _ = build_exchange(name, worker, co.Channel(comm), options)
-            shortest.append(min(_time_thread(call) for _ in range(FIRST_CALLS + CALLS)))
-        return shortest
+            times = [_time_thread(call) for _ in range(FIRST_CALLS + CALLS)]
+            medians.append(statistics.median(times[FIRST_CALLS:]))
+        return medians
 
     return co.simulate(1, run)[0]
 
@@ -231,7 +247,8 @@ def _measure_leader(worker: Worker, options: Options, finish: float) -> Stages:
             support[name] = wc.SparseTensor(found, np.ones(found.size, np.float32), (x.size,))
         indices = wc.encode_many(support, "all | auto-index | mean", names=False).nbytes
         values = 4 * sum(each.nnz for each in support.values())
-        return min(times[comm.rank :: 2]), min(times[1 - comm.rank :: 2]), indices, values
+        leading, following = times[comm.rank :: 2][FIRST_CALLS:], times[1 - comm.rank :: 2][FIRST_CALLS:]
+        return statistics.median(leading), statistics.median(following), indices, values
 
     leader, follower, indices, values = co.simulate(2, run)[0]
     return Stages(
@@ -244,7 +261,15 @@ def _measure_leader(worker: Worker, options: Options, finish: float) -> Stages:
 
 
 def _measure(calls: Sequence[Callable[[], Any]], budget: float) -> list[float]:
-    return [found.processor for found in measure_in_turns(calls, budget=budget, min_calls=CALLS)]
+    """Measure the median time of each call, in turns, after one untimed call."""
+    for call in calls:
+        call()
+    times: list[list[float]] = [[] for _ in calls]
+    stop = time.perf_counter() + budget * len(calls)
+    while len(times[0]) < CALLS or time.perf_counter() < stop:
+        for call, found in zip(calls, times, strict=True):
+            found.append(_time_thread(call))
+    return [statistics.median(found) for found in times]
 
 
 def _scale(stages: Stages, factor: float) -> Stages:

@@ -12,6 +12,7 @@ import numpy as np
 import collectives as co
 import wirecodec as wc
 from benchmarks.model.models import Shape, draw_gradient
+from benchmarks.scale.library import copy
 from benchmarks.scale.powersgd import PowerSGD
 from collectives.transport.reduce import sum_dense
 
@@ -87,9 +88,9 @@ def _build_fp16(worker: Worker, channel: co.Channel, options: Options) -> Callab
     half, total = np.empty(worker.flat.size, np.float16), np.empty(worker.flat.size, np.float16)
 
     def call() -> None:
-        half[:] = worker.flat
+        copy(half, worker.flat)
         sum_dense(channel, half, channel.size, total)
-        worker.out_flat[:] = total
+        copy(worker.out_flat, total)
 
     return call
 

@@ -16,14 +16,13 @@ encode, the algorithms cost each rank
 
 ``dense`` sums the gradient without compression, in the fewest messages that send no more bytes (recursive
 halving and doubling, as in MPI). ``factors`` is PowerSGD, whose factors are summed in the same way.
-``narrow`` is for schemes that round every element to a shorter float: such values can be summed during the
-exchange. The others are the algorithms of ``collectives``. In ``allgather`` each rank receives all encodings
-and adds up n of them, its own included. ``decoded`` sums decoded vectors. In ``split``, each rank adds up one
-range of the elements: p bytes of pairs for its k elements, and u for the union U of all ranks' elements, as
-pairs, with a bitmap, or dense. U is that of independent supports. ``clt-k`` is ScaleCom's method: one rank
-selects while the others wait, and broadcasts its i bytes of indices along a chain of ranks. Every rank's
-values at these indices, v bytes, are summed like a dense vector. ``every H`` are local updates: an exchange
-every H steps, which also computes and applies the movement of the parameters.
+``narrow`` is for schemes that round every element to a shorter float, which can be summed directly. The
+others are the algorithms of ``collectives``. In ``allgather`` each rank adds up n encodings, its own too.
+``decoded`` sums decoded vectors. In ``split``, each rank adds up one range of the elements: p bytes of pairs
+for its k elements, and u for the union U of independent supports, as pairs, with a bitmap, or dense.
+``clt-k`` is ScaleCom's method: one rank selects while the others wait, and broadcasts its i bytes of indices
+along a chain of ranks. Every rank's values at these indices, v bytes, are summed like a dense vector.
+``every H`` are local updates: an exchange every H steps, which also moves the parameters.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ __all__ = [
     "find_fastest",
 ]
 
-_MIN_SEGMENT, _MAX_SEGMENT, _SEGMENTS = 4096, 60 * 1024, 32
-"""Bytes of a segment of CLT-k's broadcast, and their number."""
+_MIN_SEGMENT, _MAX_SEGMENT, _SEGMENTS = 4096, 60 * 1024, 32  # of CLT-k's broadcast, in bytes
+_MIN_SPLIT = 2**15  # bytes of all encodings; collectives gathers fewer
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ class Pairs:
     """Elements of an encoding as pairs of index and value, which the split algorithms send.
 
     Attributes:
-        elements: d, of the gradient.
-        stored: k, of the encoding, 1 or more.
+        elements, stored: d of the gradient, and k of the encoding, 1 or more.
         nbytes: of the pairs.
         encode, decode: seconds to encode them, and to decode and add them.
         scan: seconds to add up and encode a vector of sums, beyond those per stored element.
@@ -171,8 +169,7 @@ class Cost:
     Attributes:
         algorithm: its name in the table above.
         computing: seconds.
-        messages: number of messages, one after the other.
-        nbytes: bytes sent.
+        messages, nbytes: number of messages, one after the other, and bytes sent.
         compressed: whether ``nbytes`` is proportional to the bytes of the encoding.
         alone: seconds that one rank computes while the others wait.
     """
@@ -253,11 +250,12 @@ def compute_costs(stages: Stages, gradient: Gradient, ranks: int) -> tuple[Cost,
         ranks - 1,
         (ranks - 1) * stages.nbytes,
     )
-    split = () if stages.pairs is None else (_compute_split_cost(stages, stages.pairs, gradient, ranks),)
+    pairs = stages.pairs if ranks * stages.nbytes >= _MIN_SPLIT else None
+    split = () if pairs is None else (_compute_split_cost(stages, pairs, gradient, ranks),)
     computing = once + stages.decode + dense.computing
     if stages.summable:
-        fraction = (ranks - 1) / ranks
-        return allgather, *split, Cost("narrow", computing, dense.messages, 2 * fraction * stages.nbytes)
+        nbytes = 2 * (ranks - 1) / ranks * stages.nbytes
+        return allgather, *split, Cost("narrow", computing, dense.messages, nbytes)
     decoded = Cost("decoded", computing, 2 * (ranks - 1), dense.nbytes, compressed=False)
     return allgather, *split, decoded
 

@@ -4,10 +4,14 @@ Every method trains the character LSTM with real ranks over gloo. Ranks share th
 computing takes longer than on four machines.
 
     python -m benchmarks.training.links [--rate "100 Mbit"] [--steps 1200] [--method "dense; fp16"]
+
+Each run's losses and seconds are kept in the folder .links beside the code, so that the benchmark goes on
+from there. --report only writes the page and the picture.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -19,7 +23,8 @@ from typing import Any
 
 from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
 from benchmarks.common.command import create_parser
-from benchmarks.common.results import write_result
+from benchmarks.common.results import RESULTS, write_result
+from benchmarks.training.links.plot import draw
 from benchmarks.training.links.rank import METHODS
 from benchmarks.training.links.report import format_page
 
@@ -38,7 +43,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--method", default="", help="only these methods, separated by ;")
     parser.add_argument("--ranks", type=int, default=4, help="number of hosts (default: %(default)s)")
     parser.add_argument("--timeout", type=float, default=7200, help="seconds for a run")
+    parser.add_argument("--report", action="store_true", help="run nothing; format what has been recorded")
+    parser.add_argument("--output", type=Path, help="draw the picture here, too")
     options = parser.parse_args(arguments)
+    if not options.report:
+        _run(options)
+    records = list(_load(options.steps, options.ranks))
+    text = format_page(records, ranks=options.ranks, steps=options.steps)
+    print(text)
+    if options.output is not None and records:
+        draw(options.output, records)
+    if records and options.steps >= parser.get_default("steps"):
+        print(write_result("training_links", "Training over shaped links", text))
+        draw(RESULTS / "training_links.png", records)
+
+
+def _run(options: argparse.Namespace) -> None:
+    """Run all methods that have no record."""
     if reason := find_missing_tools():
         sys.exit(f"no shaped links: {reason}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that hosts are removed
@@ -56,11 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 record = run_ranks(hosts, plan | {"ranks": options.ranks}, options.timeout)
             if record is not None:
                 path.write_text(json.dumps(record))
-    records = list(_load(options.steps, options.ranks))
-    text = format_page(records, ranks=options.ranks, steps=options.steps)
-    print(text)
-    if options.steps >= parser.get_default("steps"):
-        print(write_result("training_links", "Training over shaped links", text))
 
 
 def run_ranks(hosts: Hosts, plan: dict[str, Any], timeout: float) -> dict[str, Any] | None:
@@ -107,8 +123,10 @@ def run_ranks(hosts: Hosts, plan: dict[str, Any], timeout: float) -> dict[str, A
 
 
 def _load(steps: int, ranks: int) -> Iterator[dict[str, Any]]:
-    for path in sorted(FOLDER.glob(f"{steps}-{ranks}-*.json")):
-        yield json.loads(path.read_text())
+    """Yield the records, the slowest link first, in the order of the methods."""
+    found = [json.loads(path.read_text()) for path in FOLDER.glob(f"{steps}-{ranks}-*.json")]
+    order = list(RATES)
+    yield from sorted(found, key=lambda one: (order.index(one["link"]), METHODS.index(one["method"])))
 
 
 if __name__ == "__main__":

@@ -82,6 +82,8 @@ def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]
     start = time.perf_counter()
     for step in range(-WARM_UP, steps):
         if step == 0:  # hooks and kernels are ready
+            if local is not None:
+                local.exchange()
             dist.barrier()
             start = time.perf_counter()
         loss = problem.loss(max(step, 0), rank)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,11 @@ pytest.importorskip("sklearn", reason="the demo needs the extra [bench]")
 pytest.importorskip("matplotlib", reason="the demo needs the extra [bench]")
 pytest.importorskip("rich", reason="the demo needs the extra [bench]")
 
+import collectives as co
+import wirecodec as wc
 from benchmarks.demo import data, exchange, model, plot, report
+from benchmarks.demo.__main__ import parse
+from benchmarks.demo.choices import DEFAULT, choose, choose_budget
 from benchmarks.demo.train import Run, Settings, apply_momentum, compute_digest, train
 from tests.mpi_processes import rank_environment, require_mpirun
 
@@ -175,15 +180,79 @@ def _demo(prefix: list[str], folder: Path, *words: str) -> subprocess.CompletedP
     )
 
 
+RECIPES = tuple(name for name in wc.RECIPES if name != "sparseloco")
+TENSORS = model.initialise(0)
+
+
+@pytest.mark.sampled(0)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_exchanges_gradients(recipe: str) -> None:
+    """Both ranks get the same bits, and fewer bytes leave a rank than a dense all-reduce sends."""
+    choice = choose(recipe, None)
+
+    def run(comm: Any) -> tuple[bytes, float]:
+        rng = np.random.default_rng(comm.rank)
+        compressed = exchange.Compressed(comm, seed=0, choice=choice)
+        for _ in range(2):
+            before = compressed.bytes_sent
+            grads = {name: rng.laplace(size=x.shape).astype(np.float32) for name, x in TENSORS.items()}
+            mean = compressed.mean(grads)
+        assert mean.keys() == TENSORS.keys()
+        return b"".join(x.tobytes() for x in mean.values()), compressed.bytes_sent - before
+
+    (bits, sent), (other, _) = co.simulate(2, run)
+    assert bits == other
+    dense = sum(x.nbytes for x in TENSORS.values())
+    assert sent < (1.02 if recipe in ("clt-k", "dgc", "sidco") else 0.8) * dense  # they warm up
+
+
+def test_a_budget_takes_its_bits() -> None:
+    choice = choose(None, 0.25)
+    grads = {name: np.random.default_rng(1).laplace(size=x.shape).astype("f4") for name, x in TENSORS.items()}
+    compressor = choice.build(0)
+    assert isinstance(compressor, wc.Compressor)
+    bits = 8 * len(compressor.compress(grads)) / sum(x.size for x in TENSORS.values())
+    assert 0.22 <= bits <= 0.26
+
+
+def test_choices_have_their_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert choose(None, None) is DEFAULT
+    assert (choose("dgc", None).momentum, choose("sidco", None).momentum) == (0.0, None)
+    compressor = choose("sidco", None).build(0)
+    assert isinstance(compressor, wc.Compressor)
+    assert compressor.schedule == wc.WarmUp(50, start=0.25)  # five epochs of ten steps
+    for words, says in (
+        (["--recipe", "dcg"], "unknown recipe 'dcg'; did you mean 'dgc'"),
+        (["--recipe", "sparseloco"], "co.LocalUpdates"),
+        (["--budget", "0"], "bits"),
+        (["--budget", "1", "--recipe", "dgc"], "not allowed with"),
+    ):
+        with pytest.raises(SystemExit):
+            parse(words)
+        assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_names_are_in_the_table_and_the_picture(tmp_path: Path) -> None:
+    runs = _run(1e6, 0.98, ("a", "a")), _run(3e5, 0.97, ("b", "b"))
+    table = report.build_table(*runs, 1000, choose_budget(0.25))
+    assert list(table.columns[0].cells) == ["dense", "budget 0.25"]
+    assert "budget 0.25: budget(0.25) | rice" in str(table.title)
+    assert list(table.columns[4].cells) == ["1×", "3.3×"]
+    assert str(report.build_table(*runs, 1000).title) == report.describe_run(runs[0], 1000)
+    plot.draw(tmp_path / "picture.png", *runs, 1000, choose_budget(0.25))
+
+
 @pytest.mark.sweep
-def test_end_to_end_on_two_ranks(tmp_path: Path) -> None:
-    done = _demo([*require_mpirun(), "-n", "2"], tmp_path, "--steps", "12", "--json", "numbers.json")
+@pytest.mark.parametrize("words", [[], ["--budget", "0.25"], ["--recipe", "clt-k"]])
+def test_end_to_end_on_two_ranks(words: list[str], tmp_path: Path) -> None:
+    prefix = [*require_mpirun(), "-n", "2"]
+    done = _demo(prefix, tmp_path, "--steps", "12", "--json", "numbers.json", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     for expected in (
         "test accuracy",
-        "bytes sent per rank",
+        "picture: ",
         "dense",
-        "compressed",
+        " ".join(words).replace("--budget ", "budget ").replace("--recipe ", "") or "compressed",
         "2 ranks have the same",
     ):
         assert expected in done.stdout, done.stdout
@@ -191,7 +260,7 @@ def test_end_to_end_on_two_ranks(tmp_path: Path) -> None:
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     numbers = json.loads((tmp_path / "numbers.json").read_text())
     assert numbers["ranks"] == 2
-    assert numbers["ratio"] > 30
+    assert numbers["ratio"] > {"--budget": 50, "--recipe": 0.9}.get(" ".join(words[:1]), 30)
     for run in numbers["runs"].values():
         assert run["same_weights"]
         assert len(run["losses"]) == len(run["sent"]) == 12

@@ -112,7 +112,7 @@ def test_split_sends_the_union() -> None:
     """On many ranks, the union of random supports is everything: its dense sums, and one rank's pairs."""
     pairs = Pairs(elements=M // 4, stored=M // 400, nbytes=12_000, encode=1e-3, decode=2e-3, scan=0.7)
     gradient = Gradient(M, add=0.04, finish=0.08)
-    stages = Stages(5000, select=0.1, encode=0.2, decode=0.3, accumulate=0.5, pairs=pairs)
+    stages = Stages(20_000, select=0.1, encode=0.2, decode=0.3, accumulate=0.5, pairs=pairs)
     for ranks, second in ((2, 2 * 12_000), (8, None), (4096, M)):
         cost = next(c for c in compute_costs(stages, gradient, ranks) if c.algorithm == "split")
         fraction = (ranks - 1) / ranks

@@ -1,0 +1,59 @@
+"""Training over shaped links: seconds until a loss, targets, page and picture of made-up records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs torch")
+pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
+
+from benchmarks.training.links.plot import draw, smooth
+from benchmarks.training.links.report import check_targets, compute_final_loss, find_seconds, format_page
+
+STEPS = 60
+LOSSES = np.exp(-np.arange(STEPS) / 10).tolist()
+
+
+def _record(method: str, per_step: float, link: str = "100 Mbit") -> dict[str, Any]:
+    seconds = (per_step * np.arange(1, STEPS + 1)).tolist()
+    return {"method": method, "link": link, "losses": LOSSES, "seconds": seconds}
+
+
+RECORDS = [
+    _record("dense", 1.0),
+    _record("fp16", 0.5),
+    _record("PowerSGD, rank 4", 0.15),
+    _record("budget 0.25, overlapped", 0.09),
+    _record("dense", 0.1, "1 Gbit"),
+]
+
+
+def test_seconds_are_those_of_the_step_that_reaches_the_loss() -> None:
+    goal = 1.02 * compute_final_loss(RECORDS[0])
+    assert find_seconds(RECORDS[1], goal) == pytest.approx(
+        0.5 * (found := find_seconds(RECORDS[0], goal) or 0)
+    )
+    assert 50 <= found <= STEPS
+    assert find_seconds(RECORDS[0], 1e-9) is None
+
+
+def test_targets_compare_the_best_of_ours() -> None:
+    results = {result.target: result for result in check_targets(RECORDS)}
+    assert [result.met for result in results.values()] == [True, True, False]
+    assert next(iter(results.values())).worst == "11.11×"
+    assert [result.met for result in check_targets(RECORDS[4:])] == [None] * 3
+
+
+def test_page_and_picture(tmp_path: Path) -> None:
+    page = format_page(RECORDS, ranks=4, steps=STEPS)
+    assert "| 100 Mbit, fp16 | 500 |" in page
+    assert "| 1 Gbit, dense | 100 |" in page
+    assert "2.00 × as long" in page
+    assert smooth([3.0] * 90).tolist() == [3.0] * 90
+    assert smooth([0.0] * 87 + [3.0] * 3)[-1] == 3.0
+    draw(tmp_path / "links.png", RECORDS)
+    assert (tmp_path / "links.png").read_bytes().startswith(b"\x89PNG")
