@@ -117,6 +117,7 @@ class Channel:
         self._takes_device: bool | None = None
         self._abandoned: list[object] = []
         self._union_sizes: dict[int, int] = {}
+        self._bounds: dict[int, list[int]] = {}
         self._buffer: ByteArray = np.empty(0, np.uint8)
 
     @classmethod
@@ -187,6 +188,14 @@ class Channel:
     def get_union(self, signature: int) -> int | None:
         """Return the size that ``remember_union`` stored, the same on all ranks, or None."""
         return self._union_sizes.get(signature)
+
+    def remember_bounds(self, signature: int, bounds: list[int]) -> None:
+        """Store the bounds of the ranks' ranges for tensors with this signature."""
+        self._bounds[signature] = bounds
+
+    def get_bounds(self, signature: int) -> list[int] | None:
+        """Return the bounds that ``remember_bounds`` stored, the same on all ranks, or None."""
+        return self._bounds.get(signature)
 
     def is_union_due(self, signature: int) -> bool:
         """Return whether the ranks should count the union again."""

@@ -98,6 +98,8 @@ BANNED = {
 """Phrases that a reader has to read twice, and what to write instead."""
 
 LITERAL = {"tests/test_prose.py"}
+MAX_WORDS = 25
+"""Words of a sentence in the pages of the standard."""
 
 
 def sources(*folders: str) -> Iterator[Path]:
@@ -127,6 +129,32 @@ def prose_of(path: Path) -> str:
         ):
             found.append(node.value.value)
     return "\n".join(found)
+
+
+def sentences_of(page: str) -> Iterator[str]:
+    """Yield the sentences of a Markdown page, without code blocks and headings.
+
+    In cells of tables and in items of lists, a semicolon ends a sentence, too.
+    """
+    block: list[str] = []
+    listed = False
+    for line in [*re.sub(r"```.*?```", "", page, flags=re.DOTALL).splitlines(), ""]:
+        text = line.strip()
+        item = re.match(r"(?:-|\d+\.) ", text)
+        if item or not text or text.startswith(("|", "#")) or line.startswith("    "):
+            yield from re.split(r"(?<=[.!?;])\W*\s" if listed else r"(?<=[.!?])\W*\s", " ".join(block))
+            block, listed = [], item is not None
+        if text.startswith("|"):
+            for cell in re.split(r"(?<!\\)\|", text):
+                yield from re.split(r"(?<=[.!?;])\s", cell)
+        elif not (text.startswith("#") or line.startswith("    ")):
+            block.append(text)
+
+
+def count_words(sentence: str) -> int:
+    """Count the words of a sentence; code is one word, and numbers and formulas are none."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "code", sentence))
+    return sum(bool(re.search("[A-Za-z]", word)) for word in plain.split())
 
 
 def functions_of(path: Path) -> Iterator[tuple[str, str]]:
@@ -166,6 +194,22 @@ def test_no_banned_phrases() -> None:
             for match in re.finditer(rf"\b{phrase}\b", text, re.IGNORECASE):
                 around = text[max(match.start() - 40, 0) : match.end() + 30].replace("\n", " ")
                 wrong.append(f"{path.relative_to(ROOT)}: {phrase!r} (write {better!r}): …{around}…")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_sentences_of_the_standard_are_short() -> None:
+    assert [count_words(s) for s in sentences_of("One `a b` [two words](x.md) 3. Next; still\n- a; b\n")] == [
+        4,
+        2,
+        1,
+        1,
+    ]
+    wrong = [
+        f"{path.relative_to(ROOT)}: {count_words(sentence)} words: {sentence}"
+        for path in sorted((ROOT / "formats").rglob("*.md"))
+        for sentence in sentences_of(path.read_text(encoding="utf-8"))
+        if count_words(sentence) > MAX_WORDS
+    ]
     assert not wrong, "\n".join(wrong)
 
 

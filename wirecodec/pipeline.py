@@ -306,8 +306,17 @@ def _find_targets(
         specs = TensorSpecs(header, out)
         check_all(specs, schema)  # type: ignore[arg-type]
         check_names(specs, out)
-        targets = [as_target(out[name]) for name in specs.names()]
+        targets = [*map(out.__getitem__, specs.names())]
+        if host.can_add_all(targets, specs.sizes):  # most are; a conversion per array takes as long as adding
+            return targets
+        targets = [*map(as_target, targets)]
     else:
+        spec = plain_spec(header)
+        if spec is not None:
+            check_only((spec,), schema)  # type: ignore[arg-type]
+            targets = [as_target(out)]
+            if host.can_add(targets[0]) and targets[0].size == spec.size:
+                return targets
         check_count(header)
         specs = TensorSpecs(header, None)
         check_only(specs, schema)  # type: ignore[arg-type]

@@ -73,13 +73,13 @@ class SectionBatch:
     """Sections of many tensors that one call writes, after their lengths are known.
 
     Attributes:
-        wire_id: of the codec.
+        wire_id: of the codec, or (n,) u8.
         lengths: (n,) i64 bytes per section.
         write: writes the sections into (m,) u32, a container; its argument ``starts`` is (n,) i64, the first
             word of each section.
     """
 
-    wire_id: int
+    wire_id: int | Array
     lengths: Array
     write: Callable[[Array, Array], None]
 

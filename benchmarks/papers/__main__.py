@@ -1,96 +1,97 @@
-"""Tables and figures of the five papers that are not about training: theirs and ours side by side.
+"""Tables and figures of the five papers: theirs and ours side by side.
 
-Writes results/papers.md and its pictures. Figures about how a selection behaves during training use the
-demo's network (272,586 parameters, handwritten digits), which trains on one core without torch. Other figures
-use the gradients of tests/data, or refer to the benchmark that has them.
+Writes results/papers.md and its pictures. Figures about how a selection behaves during training use small
+networks: the demo's, ResNet-20, an LSTM and embeddings. Other figures use the gradients of tests/data, or
+refer to the benchmark that has them.
 
-    python -m benchmarks.papers [--quick] [--output FOLDER]
+Each measurement is kept in the folder .parts beside the code. So an interrupted run goes on from there, and a
+run after ``--only`` measures the rest. If the library or the measurements change, a run starts from nothing.
+
+    python -m benchmarks.papers [--quick] [--only NAME,NAME] [--jobs N] [--fresh] [--output FOLDER]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib.util
+import shutil
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from benchmarks.common.command import PARTIAL_RUN, create_parser
-from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
+from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
 from benchmarks.common.results import RESULTS, describe_machine
-from benchmarks.papers import adacomp, deepreduce, fft, scalecom, sidco
-from benchmarks.value.papers import reproduce
+from benchmarks.papers.pages import adacomp as adacomp_page
+from benchmarks.papers.pages import deepreduce as deepreduce_page
+from benchmarks.papers.pages import fft as fft_page
+from benchmarks.papers.pages import scalecom as scalecom_page
+from benchmarks.papers.pages import sidco as sidco_page
+from benchmarks.papers.parts import FOLDER, Store, run_missing
+from benchmarks.papers.plan import QUICK, Results, Steps, collect, list_parts
 
-__all__ = ["main", "measure"]
+__all__ = ["format_page", "main"]
 
-STEPS = (1000, 200, 300, 400)
-"""Training steps of SIDCo's, FFT's, ScaleCom's and AdaComp's figures."""
-QUICK_STEPS = (60, 20, 30, 60)
+MISSING = """torch is missing. A CPU build is sufficient:
+    pip install torch
+`make bench-papers` installs it into the project's virtual environment."""
+JOBS = 2
 
-INTRODUCTION = """Every table and figure of the five papers that this library implements, except their
-trainings of large models. A row has the paper's result, ours, and why they differ. Theirs are from the
-papers' text; the models, machines and data differ throughout, so only the shape of a result can agree.
+INTRODUCTION = """Every table and figure of the five papers that this library implements. A row has the
+paper's result, ours, and why they differ. Theirs are from the papers' text; the models, machines and data
+differ throughout, so only the shape of a result can agree. Trainings for accuracy are in
+[training.md](training.md). Nothing here has run on a GPU, so rows about GPUs are not measured.
 
-SIDCo's, FFT's, ScaleCom's and AdaComp's figures about training use the demo's network: 272,586 parameters,
-handwritten digits. `make bench-papers` writes this page; `ARGS=--quick` takes fewer steps.
+Networks without another name are the demo's: 272,586 parameters, handwritten digits. `make bench-papers`
+writes this page from one state of the code; `ARGS=--quick` takes fewer steps.
 
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure everything, print the page, and write it with its pictures."""
+    """Measure what is missing; if everything is there, write the page with its pictures."""
     parser = create_parser(__doc__, __package__)
     parser.add_argument("--quick", action="store_true", help="few steps; only prints the page")
+    parser.add_argument("--only", default="", metavar="NAMES", help="only those with such a name")
+    parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="processes, default %(default)s")
+    parser.add_argument("--fresh", action="store_true", help="delete all results that are kept")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="write the page and pictures there")
     options = parser.parse_args(arguments)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-        task = progress.add_task("", total=None)
-        results = measure(
-            QUICK_STEPS if options.quick else STEPS,
-            lambda name: progress.update(task, description=name),
-        )
+    if importlib.util.find_spec("torch") is None:
+        sys.exit(MISSING)
+    if options.fresh:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    steps = QUICK if options.quick else Steps()
+    store = Store(repr(steps))
+    parts = list_parts(steps)
+    wanted = filter_by_name(parts, options.only, lambda part: part.name)
+    with create_progress(72) as progress:
+        run_missing(wanted, store, options.jobs, progress)
+    left = sum(part.name not in store for part in parts)
+    if left:
+        print(f"{left} of {len(parts)} measurements are missing; the page needs all of them.")
+        return
+    results = collect({part.name: store[part.name] for part in parts}, steps)
+    folder = options.output or (None if options.quick else RESULTS)
     text = format_page(results)
     print(text)
-    folder = options.output or (None if options.quick else RESULTS)
     if folder is None:
         print(PARTIAL_RUN)
         return
-    from benchmarks.papers.plot import draw_all
+    from benchmarks.papers.pages.plot import draw_all
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "papers.md").write_text(text)
-    draw_all(folder, *results)
+    draw_all(folder, results)
     print(folder / "papers.md")
-
-
-Results = tuple[sidco.Result, deepreduce.Result, fft.Result, scalecom.Result, adacomp.Result]
-
-
-def measure(steps: Sequence[int], step: Callable[[str], None]) -> Results:
-    """Run all measurements.
-
-    Args:
-        steps: training steps of SIDCo's, FFT's, ScaleCom's and AdaComp's figures.
-        step: called with the name of each measurement before it starts.
-    """
-    reproductions = reproduce(list_gradient_files(TEST_GRADIENTS), step)
-    return (
-        sidco.measure(steps[0], step),
-        deepreduce.measure(reproductions, step),
-        fft.measure(reproductions, steps[1], step),
-        scalecom.measure(steps[2], step),
-        adacomp.measure(steps[3], step),
-    )
 
 
 def format_page(results: Results) -> str:
     """Format the page."""
     sections = [
-        sidco.format_section(results[0]),
-        deepreduce.format_section(results[1]),
-        fft.format_section(results[2]),
-        scalecom.format_section(results[3]),
-        adacomp.format_section(results[4]),
+        sidco_page.format_section(results.sidco),
+        deepreduce_page.format_section(results.deepreduce),
+        fft_page.format_section(results.fft),
+        scalecom_page.format_section(results.scalecom),
+        adacomp_page.format_section(results.adacomp),
     ]
     head = f"# The papers' tables and figures\n\n{describe_machine()}\n\n{INTRODUCTION}"
     return head + "\n".join(sections)

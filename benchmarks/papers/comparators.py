@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +11,16 @@ import numpy as np
 import collectives as co
 import wirecodec as wc
 from benchmarks.common.powersgd import PowerSGD
-from benchmarks.common.results import format_markdown
-from benchmarks.demo import data, model
-from benchmarks.papers.training import test_error
+from benchmarks.common.sketchsgd import SketchSGD
+from benchmarks.demo import model
+from benchmarks.papers.networks import Network, build_demo, flatten, unflatten
+from benchmarks.papers.parts import Part
 
-__all__ = ["Comparison", "format_comparison", "measure"]
+__all__ = ["BATCH", "RANKS", "RATE", "Comparison", "collect", "list_parts"]
 
 Array = Any
 RANKS, BATCH, RATE = 4, 16, 0.05
 RATIO = 0.01
-POWER_RANKS = (1, 4)
 
 
 @dataclass(frozen=True)
@@ -40,27 +40,18 @@ class Comparison:
     error: float
 
 
-def measure(steps: int, step: Callable[[str], None]) -> list[Comparison]:
-    """Train with each method.
+def list_parts(steps: int) -> list[Part]:
+    """List a training with each method; ``steps``: of each."""
+    return [Part(_name(name), train, (name, steps)) for name in (*EXCHANGES, *BASELINES)]
 
-    Args:
-        steps: of each training.
-        step: called with the name of each measurement before it starts.
-    """
-    found = []
-    for name, build in {
-        "dense all-reduce": lambda: _dense,
-        f"top-k {RATIO:g}, all-gather": lambda: _with_compressor(f"topk({RATIO}) | rice | raw"),
-        f"top-k {RATIO:g}, 4 bits, all-gather": lambda: _with_compressor(f"topk({RATIO}) | rice | qsgd"),
-        f"CLT-k {RATIO:g} (ScaleCom)": lambda: co.CLTk(RATIO).allreduce,
-        f"gTop-k {RATIO:g}": lambda: co.GTopK(RATIO).allreduce,
-    }.items():
-        step(f"comparators: {name}")
-        found.append(_train(name, build, steps))
-    for rank in POWER_RANKS:
-        step(f"comparators: PowerSGD, rank {rank}")
-        found.append(_train_powersgd(rank, steps))
-    return found
+
+def collect(found: Mapping[str, Any]) -> list[Comparison]:
+    """Collect the results of all parts."""
+    return [found[_name(name)] for name in (*EXCHANGES, *BASELINES)]
+
+
+def _name(method: str) -> str:
+    return f"ScaleCom: Table 1, {method}"
 
 
 def _dense(channel: co.Channel, grads: model.Params) -> Any:
@@ -72,63 +63,60 @@ def _with_compressor(scheme: str) -> Callable[..., Any]:
     return lambda channel, grads: co.allreduce(channel, grads, compressor, algorithm="allgather")
 
 
-def _batches(rank: int) -> Any:
-    training, _ = data.load()
-    return data.generate_batches(data.shard(training, rank, RANKS), BATCH, seed=0, rank=rank)
+EXCHANGES: dict[str, Callable[[], Callable[..., Any]]] = {
+    "dense all-reduce": lambda: _dense,
+    f"top-k {RATIO:g}, all-gather": lambda: _with_compressor(f"topk({RATIO}) | rice | raw"),
+    f"top-k {RATIO:g}, 4 bits, all-gather": lambda: _with_compressor(f"topk({RATIO}) | rice | qsgd"),
+    f"CLT-k {RATIO:g} (ScaleCom)": lambda: co.CLTk(RATIO).allreduce,
+    f"gTop-k {RATIO:g}": lambda: co.GTopK(RATIO).allreduce,
+}
+"""This library's methods."""
+BASELINES: dict[str, Callable[[], PowerSGD | SketchSGD]] = {
+    "PowerSGD, rank 1": lambda: PowerSGD(1),
+    "PowerSGD, rank 4": lambda: PowerSGD(4),
+    "SketchSGD 0.001, 5 × 1,000": lambda: SketchSGD(5, 1000, 0.001),
+    f"SketchSGD {RATIO:g}, 5 × 5,000": lambda: SketchSGD(5, 5000, RATIO),
+}
+"""Methods that this library does not have, all ranks in one process."""
 
 
-def _apply(params: model.Params, mean: Any) -> model.Params:
-    return {name: p - np.float32(RATE) * mean[name] for name, p in params.items()}
+def train(name: str, steps: int) -> Comparison:
+    """Train with one method."""
+    run = _train if name in EXCHANGES else _train_baseline
+    nbytes, losses, error = run(name, steps)
+    return Comparison(name, nbytes, float(np.mean(losses[-max(1, steps // 10) :])), error)
 
 
-def _train(name: str, build: Callable[[], Any], steps: int) -> Comparison:
+def _build(rank: int) -> Network:
+    return build_demo(BATCH, rank, RANKS)
+
+
+def _train(name: str, steps: int) -> tuple[float, Array, float]:
+    """Train on simulated ranks; return the bytes per rank and step, the losses, and the test error."""
+
     def run(comm: Any) -> tuple[int, list[float], float]:
-        channel, exchange, batches = co.Channel(comm), build(), _batches(comm.rank)
-        params, losses = model.initialise(0), []
-        for _ in range(steps):
-            batch = next(batches)
-            loss, grads = model.compute_gradients(params, batch.images, batch.labels)
+        channel, exchange, network = co.Channel(comm), EXCHANGES[name](), _build(comm.rank)
+        parameters, losses = network.start, []
+        for step in range(steps):
+            loss, gradient = network.compute(parameters, step)
             losses.append(loss)
-            params = _apply(params, exchange(channel, grads))
-        return channel.bytes_sent, losses, test_error(params) if comm.rank == 0 else 0.0
+            mean = exchange(channel, unflatten(gradient))
+            parameters = parameters - np.float32(RATE) * flatten(mean)
+        return channel.bytes_sent, losses, 1 - network.evaluate(parameters) if comm.rank == 0 else 0.0
 
     results = co.simulate(RANKS, run)
     losses = np.mean([losses for _, losses, _ in results], axis=0)
-    nbytes = float(np.mean([sent for sent, _, _ in results])) / steps
-    return Comparison(name, nbytes, float(losses[-max(1, steps // 10) :].mean()), results[0][2])
+    return float(np.mean([sent for sent, _, _ in results])) / steps, losses, results[0][2]
 
 
-def _train_powersgd(rank: int, steps: int) -> Comparison:
+def _train_baseline(name: str, steps: int) -> tuple[float, Array, float]:
     """Train in one process; a ring all-reduce of b bytes sends 2 (n-1)/n · b per rank."""
-    method, params = PowerSGD(rank), model.initialise(0)
-    batches, losses = [_batches(r) for r in range(RANKS)], []
-    for _ in range(steps):
-        drawn = [next(each) for each in batches]
-        pairs = [model.compute_gradients(params, batch.images, batch.labels) for batch in drawn]
+    method, networks = BASELINES[name](), [_build(rank) for rank in range(RANKS)]
+    parameters, losses = networks[0].start, []
+    for step in range(steps):
+        pairs = [network.compute(parameters, step) for network in networks]
         losses.append(float(np.mean([loss for loss, _ in pairs])))
-        params = _apply(params, method.allreduce([grads for _, grads in pairs]))
+        mean = method.allreduce([unflatten(gradient) for _, gradient in pairs])
+        parameters = parameters - np.float32(RATE) * flatten(mean)
     nbytes = 2 * (RANKS - 1) / RANKS * method.nbytes / steps
-    name = f"PowerSGD, rank {rank}"
-    return Comparison(name, nbytes, float(np.mean(losses[-max(1, steps // 10) :])), test_error(params))
-
-
-def format_comparison(found: list[Comparison], steps: int) -> str:
-    """Format the table of methods."""
-    rows = [
-        [
-            each.method,
-            f"{each.nbytes / 1e3:,.1f}",
-            f"{found[0].nbytes / each.nbytes:.0f}×",
-            f"{each.loss:.3f}",
-            f"{each.error:.1%}",
-        ]
-        for each in found
-    ]
-    header = ["method", "kB per rank and step", "less than dense", "loss", "test error"]
-    return f"""### Table 1: the methods that ScaleCom is compared with
-
-{RANKS} ranks, {BATCH} images per rank and step, {steps} steps, plain gradient descent, rate {RATE:g}, one
-ratio for all tensors. All but dense keep what they do not send. Bytes are counted, PowerSGD's computed for a
-ring all-reduce. SketchSGD is not implemented.
-
-{format_markdown(header, rows)}"""
+    return nbytes, np.array(losses), 1 - networks[0].evaluate(parameters)

@@ -1,8 +1,8 @@
-"""SIDCo's figures: quality of the count over a training, fits of gradients, and compressibility."""
+"""SIDCo's figures: quality of the count over trainings, fits of gradients, and compressibility."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,17 +10,20 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.common.inputs import DENSITIES
-from benchmarks.common.results import format_markdown
-from benchmarks.papers.table import Row, format_rows
+from benchmarks.papers.networks import NETWORKS, build_resnet20
+from benchmarks.papers.parts import Part
 from benchmarks.papers.training import run_training
 from wirecodec.cli.gradient_stats import GradientStats, compute_stats
 from wirecodec.cli.sidco_stats import SIDCoStats, compute_sidco_stats
 
-__all__ = ["Count", "Fitted", "Result", "build_selectors", "format_section", "measure"]
+__all__ = ["FIT_IMAGES", "Count", "Fitted", "Result", "build_selectors", "collect", "list_parts"]
 
 Array = Any
 EARLY = 100
 """The paper's first iteration of Figures 2 and 8."""
+FIT_IMAGES = 32
+"""Images per step of the training whose gradients are fitted."""
+FIT_DENSITY = 0.001
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +31,14 @@ class Count:
     """Counts of one selector over a training that it takes part in.
 
     Attributes:
+        network: its name.
         name: of the selector.
         density: k/d.
         ratios: (steps,) k̂/k.
         loss: mean training loss of the last tenth.
     """
 
+    network: str
     name: str
     density: float
     ratios: Array = field(repr=False)
@@ -69,13 +74,21 @@ class Result:
 
     Attributes:
         steps: of each training.
-        counts: of each selector and density.
+        counts: of each network, selector and density.
         fits: early and late, without and with feedback.
     """
 
     steps: int
     counts: list[Count]
     fits: list[Fitted]
+
+    def of_network(self, network: str) -> dict[str, list[Count]]:
+        """Return {selector: its counts by density} of a network."""
+        found: dict[str, list[Count]] = {}
+        for count in self.counts:
+            if count.network == network:
+                found.setdefault(count.name, []).append(count)
+        return found
 
 
 def build_selectors(density: float) -> dict[str, wc.Selector]:
@@ -92,127 +105,65 @@ def build_selectors(density: float) -> dict[str, wc.Selector]:
     }
 
 
-def measure(steps: int, step: Callable[[str], None]) -> Result:
-    """Train with every selector at every density.
+def list_parts(steps: int) -> list[Part]:
+    """List a training of every network with every selector at every density, and those that are fitted.
 
     Args:
         steps: of each training.
-        step: called with the name of each measurement before it starts.
     """
-    counts = []
-    for density in DENSITIES:
-        for name, selector in build_selectors(density).items():
-            step(f"SIDCo: {name} at {density:g}")
-            counts.append(_count(name, density, selector, steps))
-    fits = []
-    for feedback in (False, True):
-        step(f"SIDCo: fits {'with' if feedback else 'without'} feedback")
-        stops = (min(EARLY, steps // 2), steps)
-        for number, each in enumerate(run_training(wc.TopK(0.001), steps, feedback=feedback), start=1):
-            if number in stops:
-                stats = compute_stats(each.x)
-                fits.append(Fitted(feedback, number, stats, compute_sidco_stats(each.x, stats.ranks)))
-    return Result(steps, counts, fits)
+    fits = [Part(_name_fits(feedback), measure_fits, (feedback, steps)) for feedback in (False, True)]
+    counts = [
+        Part(_name_count(network, density, name), measure_count, (network, name, density, steps))
+        for network in reversed(NETWORKS)  # the slow ones are not last
+        for density in DENSITIES
+        for name in build_selectors(density)
+    ]
+    return fits + counts
 
 
-def _count(name: str, density: float, selector: wc.Selector, steps: int) -> Count:
-    ratios, losses = [], []
+def collect(found: Mapping[str, Any], steps: int) -> Result:
+    """Collect the results of all parts."""
+    counts = [
+        found[_name_count(network, density, name)]
+        for network in NETWORKS
+        for density in DENSITIES
+        for name in build_selectors(density)
+    ]
+    return Result(steps, counts, [*found[_name_fits(False)], *found[_name_fits(True)]])
+
+
+def _name_count(network: str, density: float, selector: str) -> str:
+    return f"SIDCo: {network}, {selector} at {density:g}"
+
+
+def _name_fits(feedback: bool) -> str:
+    return f"SIDCo: fits {'with' if feedback else 'without'} feedback"
+
+
+def measure_count(network: str, name: str, density: float, steps: int) -> Count:
+    """Train a network with a selector."""
+    kind, ratios, losses = NETWORKS[network], [], []
     with np.errstate(all="ignore"):
-        for each in run_training(selector, steps):
+        for each in run_training(kind.build(), build_selectors(density)[name], steps, rate=kind.rate):
             ratios.append(each.count / wc.TopK(density).count(each.x.size))
             losses.append(each.loss)
-    return Count(name, density, np.array(ratios), float(np.mean(losses[-max(1, steps // 10) :])))
+    loss = float(np.mean(losses[-max(1, steps // 10) :]))
+    return Count(network, name, density, np.array(ratios), loss)
 
 
-def format_section(found: Result) -> str:
-    """Format SIDCo's part of the page."""
-    header = ["selector", *(f"{d:g}: mean, 90 % interval, loss" for d in DENSITIES)]
-    rows = []
-    for name in dict.fromkeys(count.name for count in found.counts):
-        cells = []
-        for count in (c for c in found.counts if c.name == name):
-            low, high = count.interval
-            cells.append(f"{count.ratios.mean():.2f}, {low:.2f}-{high:.2f}, {count.loss:.2g}")
-        rows.append([name, *cells])
-    fits = [
-        [
-            f"{'with' if fit.feedback else 'without'} feedback, step {fit.step}",
-            *(f"{quality.distance:.3f}" for quality in fit.sidco.quality),
-            f"{fit.stats.decay:.2f}",
-            f"{fit.stats.magnitude_factor:.3g}, {fit.stats.error_factor:.3g}",
-        ]
-        for fit in found.fits
-    ]
-    names = [quality.name for quality in found.fits[0].sidco.quality]
-    return f"""## SIDCo (Abdelmoniem et al., 2021)
-
-{format_rows(_list_rows(found))}
-### Figures 1c, 3c, 3f, 5b, 6c, 9 and 18: quality of the count
-
-k̂/k, elements selected over elements asked for, over {found.steps:,} steps of real training. Each selector
-trains its own network, with error feedback. The interval holds the central 90 % of the steps. The loss is the
-mean of the last tenth of the steps. *adaptive* and *retargeted* are this library's modes.
-
-{format_markdown(header, rows)}
-![k̂/k over the steps, smoothed](papers_sidco.png)
-
-### Figures 2, 7 and 8: fits and compressibility
-
-Kolmogorov-Smirnov distance of each fit from the gradient of a training with top-k at 0.001; exponent p and
-constants c1, c2 of Definition 1. `wirecodec stats --sidco --png` draws all of this for any gradient.
-
-{format_markdown(["gradient", *(f"KS, {name}" for name in names), "p", "c1, c2"], fits)}
-![densities, distribution functions and errors](papers_sidco_fits.png)
-"""
-
-
-def _list_rows(found: Result) -> list[Row]:
-    by_name: dict[str, list[Count]] = {}
-    for count in found.counts:
-        by_name.setdefault(count.name, []).append(count)
-
-    def span(*names: str) -> str:
-        means = [count.ratios.mean() for name in names for count in by_name[name]]
-        return f"{min(means):.2f}-{max(means):.2f}"
-
-    decays = [fit.stats.decay for fit in found.fits]
-    return [
-        Row(
-            "Figure 1a, 1b, 14-17: speed-up over top-k, latency",
-            "SIDCo faster than top-k on both; DGC fast on GPU only",
-            "[select.md](select.md)",
-            "CPU: our exact top-k is itself faster than SIDCo in most cells. GPU: not measured.",
-        ),
-        Row(
-            "Figure 1c, 3c, 3f, 5b, 6c, 9, 18: quality of SIDCo",
-            "mean k̂/k about 1, within 20 %",
-            f"means {span('SIDCo-E', 'SIDCo-GP', 'SIDCo-P')}; adaptive {span('adaptive')}; "
-            f"retargeted {span('retargeted')}",
-            "The paper's controller changes the number of stages alone. If no number suits, as "
-            "for SIDCo-E at 0.01, the count stays wrong.",
-        ),
-        Row(
-            "the same: RedSync, GaussianKSGD, DGC",
-            "RedSync and GaussianKSGD miss the threshold; DGC is near k",
-            f"{span('RedSync')}, {span('GaussianKSGD')}, {span('DGC')}",
-            "Theirs have other constants; DGC here never sends more than k.",
-        ),
-        Row(
-            "Figures 2, 8: three fits of ResNet-20's gradients",
-            "all three fit without feedback, the tail worse with it",
-            "table below",
-            "Another network. The distance measures the whole distribution, not the tail.",
-        ),
-        Row(
-            "Figure 7: power law of the sorted magnitudes",
-            "p above 0.7",
-            f"p {min(decays):.2f}-{max(decays):.2f}",
-            "Another network; residuals flatten the curve. Definition 1 requires p > 0.5.",
-        ),
-        Row(
-            "Table 1, Figures 3-6, 10-13, 18: training",
-            "speed-up, throughput, accuracy",
-            "–",
-            "Training on their models is not part of this page.",
-        ),
-    ]
+def measure_fits(feedback: bool, steps: int) -> list[Fitted]:
+    """Train ResNet-20 with top-k at 0.001, and fit residual + gradient of two steps."""
+    stops = (min(EARLY, steps // 2), steps)
+    training = run_training(
+        build_resnet20(FIT_IMAGES),
+        wc.TopK(FIT_DENSITY),
+        steps,
+        rate=NETWORKS["ResNet-20"].rate,
+        feedback=feedback,
+    )
+    fits = []
+    for number, each in enumerate(training, start=1):
+        if number in stops:
+            stats = compute_stats(each.x)
+            fits.append(Fitted(feedback, number, stats, compute_sidco_stats(each.x, stats.ranks)))
+    return fits

@@ -17,6 +17,7 @@ from formats.vector_cases import (
     binned,
     bloom,
     borders,
+    borders_later,
     containers,
     context,
     curves,
@@ -28,7 +29,9 @@ from formats.vector_cases import (
     maps,
     mean,
     offset_float,
+    order,
     rle_delta,
+    several,
     sign_scale,
     sketchml,
     structured,
@@ -72,5 +75,8 @@ MODULES: tuple[ModuleType, ...] = (
     transformed_values,
     bad_transforms,
     borders,
+    order,
+    borders_later,
+    several,
 )
 """The modules of cases; each has a function ``cases``."""

@@ -12,10 +12,11 @@ import wirecodec as wc
 from formats.reference import reseal
 from wirecodec.cpu.batch import decode, encode, selection
 from wirecodec.cpu.columns import describe
+from wirecodec.index.base import is_lossy
 from wirecodec.registry import index_codecs, value_codecs
 
-INDEX = [codec.name for codec in index_codecs().values() if hasattr(codec, "encode_batch")]
-VALUE = [codec.name for codec in value_codecs().values() if hasattr(codec, "encode_batch")]
+INDEX = [codec.name for codec in index_codecs().values() if not is_lossy(codec)]
+VALUE = [codec.name for codec in value_codecs().values() if codec.name not in ("raw-float16", "raw-bfloat16")]
 SCHEMES = [
     *(f"topk(0.03) | {name} | raw" for name in INDEX),
     *(f"topk(0.03) | rice | {name}" for name in VALUE),

@@ -9,7 +9,6 @@ checksum, all checks and all later steps use that copy.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, read_only
+from wirecodec.container.checksum import compute_checksum
 from wirecodec.container.extension_reader import ExtensionReader, Spans, read
 from wirecodec.container.table import check_limits, check_table, count_keys_of_sound
 from wirecodec.container.writer import (
@@ -232,7 +232,7 @@ def sections(
                 bounds.append((stop, at))
             if skip and skip[entry]:
                 continue
-            if zlib.crc32(raw[start:at]) != row.crc:
+            if compute_checksum(data, start, at) != row.crc:
                 raise ChecksumMismatch(
                     "entry-checksum", "the entry's checksum does not match", entry=entry, offset=start
                 )

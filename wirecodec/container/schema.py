@@ -139,8 +139,11 @@ def check_names(specs: TensorSpecs, named: Collection[str]) -> None:
     if len(wanted) == len(specs) and all(map(eq, specs.names(), wanted)):
         return
     alike = groupby(merge(specs.names(), wanted))
-    odd = islice((name for name, both in alike if len(list(both)) == 1), 5)
-    raise SchemaMismatch("schema-names", f"tensors of one side only: {', '.join(map(repr, odd))}")
+    raise SchemaMismatch(
+        "schema-names",
+        "tensors of one side only: "
+        + ", ".join(islice((repr(name) for name, both in alike if len(list(both)) == 1), 5)),
+    )
 
 
 def _matches(pairs: Iterable[tuple[TensorSpec, TensorSchema]]) -> None:

@@ -78,8 +78,13 @@ def _refuse_unknown(code: str, ids: Array, known: Iterable[int]) -> None:
     unknown = _unknown(ids, known)
     if unknown.any():
         wire_id = int(ids[np.argmax(unknown)])
-        hint = "; it is user-defined and must be registered here, too" if wire_id >= 0x80 else ""
-        _refuse(Unsupported, code, unknown, f"unknown {code.replace('-', ' ')} 0x{wire_id:02x}{hint}")
+        _refuse(
+            Unsupported,
+            code,
+            unknown,
+            f"unknown {code.replace('-', ' ')} 0x{wire_id:02x}"
+            + ("; it is user-defined and must be registered here, too" if wire_id >= 0x80 else ""),
+        )
 
 
 def check_table(table: Array, payload: int, total: int) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, Bytes
 from wirecodec.container import extension_writer as ext
+from wirecodec.container.checksum import compute_checksum, compute_checksums
 from wirecodec.support import SectionBatch
 from wirecodec.value.sort_permutation import PACKED
 
@@ -83,7 +84,7 @@ class EntryBatch:
         d: (n,) u32, elements.
         r: (n,) stored elements, above 0.
         dtype: element type.
-        index: id of the index codec.
+        index: id of the index codec of tensors with all their elements.
         index_sections: None if all elements are stored.
         value_sections: of all values.
     """
@@ -104,7 +105,8 @@ class EntryBatch:
             table["index_len"] = self.index_sections.lengths
         table["value_len"] = self.value_sections.lengths
         table["dtype"] = DTYPES.index(self.dtype) + 1
-        table["index"], table["value"] = self.index, self.value_sections.wire_id
+        table["index"] = self.index if self.index_sections is None else self.index_sections.wire_id
+        table["value"] = self.value_sections.wire_id
         return table
 
     def write(self, words: Array, starts: Array) -> None:
@@ -145,12 +147,8 @@ def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] =
     for batch in batches:
         batch.write(blob.view(np.uint32), starts[first : first + batch.keys.size] >> 2)
         first += batch.keys.size
-    data = blob.data
-    table["crc"] = [
-        zlib.crc32(data[start : start + size])
-        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
-    ]
-    data[:payload] = _header_bytes(table.size, table[order].tobytes(), block, total)
+    table["crc"] = compute_checksums(blob, starts, starts + sizes)
+    blob.data[:payload] = _header_bytes(table.size, table[order].tobytes(), block, total)
     return blob
 
 
@@ -166,7 +164,7 @@ def _pack_entries(entries: Sequence[Entry], block: bytes) -> Bytes:
             blob[at:end] = part
             at = end + (-end & 7)
             data[end:at] = _ZEROS[: at - end]
-        crcs.append(zlib.crc32(data[start:stop]))
+        crcs.append(compute_checksum(blob, start, stop))
     data[:payload] = header_bytes(entries, crcs, block, total)
     return blob
 

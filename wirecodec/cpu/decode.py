@@ -103,12 +103,16 @@ def only_tensor_of(
     data: Bytes, header: ContainerHeader, spec: TensorSpec, limits: DecodeLimits
 ) -> SparseTensor:
     """Decode the tensor of a container with one plain entry. Raises a WireError."""
+    return concatenate_chunks(spec, [_decode_only_chunk(data, header, limits)], limits)
+
+
+def _decode_only_chunk(data: Bytes, header: ContainerHeader, limits: DecodeLimits) -> DecodedChunk:
+    """Decode a container with one plain entry. Raises a WireError."""
     ((entry, offset, row, parts),) = sections(data, header)
     try:
-        part = decode_chunk(row, parts, limits)
+        return decode_chunk(row, parts, limits)
     except WireError as error:
         raise error.at(entry=entry, offset=offset) from error.__cause__
-    return concatenate_chunks(spec, [part], limits)
 
 
 class DecodedTensors(Mapping[str, SparseTensor]):
@@ -160,16 +164,20 @@ def add(
     All containers are decoded and checked first. A WireError has the number of its container. With
     ``replace``, the arrays are then set to +0 before anything is added.
     """
-    decoded = []
+    decoded: list[tuple[list[DecodedBatch], Mapping[int, list[DecodedChunk]] | None]] = []
     for number, (data, header) in enumerate(containers):
         with number_of_container(number if len(containers) > 1 else None):
+            plain = not (header.extension.is_fused or header.extension.is_transformed or guard.is_active)
+            chunks: Mapping[int, list[DecodedChunk]] | None = None
+            if plain and header.table.size == 1 and len(containers) == 1:
+                decoded.append(([], {0: [_decode_only_chunk(data, header, limits)]}))
+                continue
             batches = decode_batches(data, header)
             stored = sum(batch.entries.size for batch in batches)
-            plain = not (header.extension.is_fused or header.extension.is_transformed or guard.is_active)
-            chunks = None
             if not plain or stored < np.count_nonzero(header.table["r"]):
-                chunks = decode_chunks(data, header, limits, batches=batches)
-                guard.check(chunks, [target.dtype for target in targets], scale)
+                found = decode_chunks(data, header, limits, batches=batches)
+                guard.check(found, [target.dtype for target in targets], scale)
+                chunks = found
             decoded.append((batches, chunks))
     together = [
         DecodedContainer(header.table, batches)

@@ -47,7 +47,8 @@ class Bloom:
     - ``p1``: keep r of the n positives, drawn at random.
     - ``p2``: keep r, preferring those that must have been inserted (DeepReduce, Algorithm 1). Refused if n
       is above 2.5 r, which bounds a reader's memory by r: for a density δ, use an fpr below 1.5 δ/(1 - δ),
-      0.015 at 1 %. The page shows that a higher rate sends more bytes per index that is kept.
+      0.015 at 1 %. A higher rate sends more bytes per index that is kept
+      (benchmarks/results/codecs.md).
     - ``leftmost``, ``middle``, ``rightmost``: keep r consecutive positives.
     - ``naive``: assign the r values to the first r positives, even if others were inserted.
 

@@ -60,9 +60,10 @@ class Rice:
     def encode_batch(self, indices: Array, cuts: Array) -> SectionBatch:
         """Encode the indices of many tensors, each as ``encode`` does; see ``IndexCodec``."""
         from wirecodec.kernels.cpu.index import rice_batch
-        from wirecodec.kernels.cpu.threads import run_parallel
+        from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
-        n, units = cuts.size - 1, max(1, MIN_BATCH_INDICES * (cuts.size - 1) // max(1, indices.size))
+        n = cuts.size - 1
+        units = least_units(MIN_BATCH_INDICES, n, indices.size)
         parameters = np.empty(indices.size // RICE_BLOCK + n, np.uint8)
         span_words = np.empty(indices.size // RICE_SPAN + n, np.int64)
         lengths = np.empty(n, np.int64)
@@ -103,14 +104,14 @@ class Rice:
     ) -> Array | None:
         """Decode the sections of many tensors; see ``IndexCodec``."""
         from wirecodec.kernels.cpu.index import rice_batch
-        from wirecodec.kernels.cpu.threads import run_parallel
+        from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
         n, total = starts.size, int(cuts[-1])
         indices, faults = np.empty(total, np.uint32), np.empty(n, np.bool_)
         run_parallel(
             lambda turns: rice_batch.read(words, starts, lengths, sizes, cuts, indices, faults, turns),
             n,
-            max(1, MIN_BATCH_INDICES * n // max(1, total)),
+            least_units(MIN_BATCH_INDICES, n, total),
         )
         return None if faults.any() else indices
 

@@ -16,8 +16,7 @@ the number of stages. Its Algorithm 1 is corrected in five places that are evide
 much. The shape of the generalised Pareto distribution is clamped to ±½, the range in which its moments exist.
 A call without a state is the first step of the paper's algorithm: one stage, often several times k elements.
 
-A Compressor selects per tensor. To select from a whole model, as some of the paper's runs do, concatenate its
-gradients.
+A Compressor selects per tensor, or from a whole model with ``scope="group"``, as some of the paper's runs do.
 
 The paper's names: ``sid="exponential"`` is SIDCo-E, "gamma-gp" is SIDCo-GP, and "gp" is SIDCo-P.
 """

@@ -17,6 +17,8 @@ __all__ = ["select_top_k_batch", "select_top_k_of_sums", "select_top_k_of_totals
 
 MAX_SIZE = 2**23
 """Elements of the largest array of a batch."""
+MAX_UNSAMPLED_BYTES = 2**18
+"""Bytes of an array that is read twice, the second time from the cache; larger ones are sampled."""
 MIN_ELEMENTS_PER_THREAD = 2**20
 """Elements below which another thread costs more than it saves."""
 
@@ -56,12 +58,17 @@ def _plan_batch(selector: Any, sizes: bytes, itemsize: int, threads: int) -> _Ba
         itemsize: bytes per element.
         threads: number of threads.
     """
+    from wirecodec.kernels.cpu.threads import least_units
+
     every = np.frombuffer(sizes, np.int64)
     counts = np.array([selector.count(size) for size in every.tolist()], np.int64)
     largest = min(MAX_SIZE, int(every.sum()) // (2 * threads)) if threads > 1 else MAX_SIZE
     members, plans = [], []
     for i, (size, k) in enumerate(zip(every.tolist(), counts.tolist(), strict=True)):
-        if size <= topk_exact.MAX_UNSAMPLED_SIZE and 0 < k < size:
+        if (
+            0 < k < size <= topk_exact.MAX_UNSAMPLED_SIZE
+            or 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= MAX_UNSAMPLED_BYTES // itemsize
+        ):
             members.append(i)
             plans.append((0, 0, 0, size))
         elif 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= largest:
@@ -72,7 +79,7 @@ def _plan_batch(selector: Any, sizes: bytes, itemsize: int, threads: int) -> _Ba
     cuts = np.zeros(taken.size + 1, np.int64)
     np.cumsum(counts[taken], out=cuts[1:])
     elements = int(every[taken].sum())
-    enough = max(1, MIN_ELEMENTS_PER_THREAD * taken.size // max(1, elements))
+    enough = least_units(MIN_ELEMENTS_PER_THREAD, taken.size, elements)
     return _BatchPlan(
         taken,
         every[taken],

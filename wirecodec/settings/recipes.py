@@ -17,6 +17,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.registry import suggestion
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, override
+from wirecodec.settings.rules import Rule
 from wirecodec.settings.schedule import WarmUp
 from wirecodec.settings.scheme import Scheme
 
@@ -33,7 +34,7 @@ class Recipe:
     """Settings of a published system.
 
     Attributes:
-        scheme: the stages; None for CLT-k, which has a form of its own.
+        scheme: the stages, or {Rule: stages}; None for CLT-k, which has a form of its own.
         feedback: rule of the residuals, or None if the system keeps none.
         schedule: its warm-up, or None.
         source: paper and section of the settings.
@@ -46,7 +47,7 @@ class Recipe:
         MomentumCorrection(momentum=0.9, nesterov=False, masking=True)
     """
 
-    scheme: Scheme | None
+    scheme: Scheme | Mapping[Rule, Scheme] | None
     feedback: Feedback | None
     schedule: WarmUp | None
     source: str
@@ -74,7 +75,12 @@ def _of_preset(name: str) -> Recipe:
     if name == "fft":
         return Recipe(scheme, None, None, source)
     if name == "adacomp":
-        return Recipe(scheme, _KEPT, None, source)
+        source = (
+            "Chen et al., AdaComp, 2018, Table 2: bin 50 for convolutions, 500 for other layers, by shape"
+        )
+        other = override(scheme, {"bin": 500})
+        rules = {Rule(ndim=(3, 4, 5)): scheme, Rule(): other}
+        return Recipe(MappingProxyType(rules), _KEPT, None, source)
     ratio = getattr(scheme.select, "ratio", None)
     return Recipe(scheme, _KEPT, None, source, AS_DENSE if ratio is None or ratio > 0.01 else LESS)
 
@@ -114,8 +120,9 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
             ``preset``: stages, and their parameters (``ratio=0.01``, ``index="rice"``).
 
     Returns:
-        {"scheme", "feedback", "schedule", "clip"}; for "clt-k" {"ratio", "beta", "schedule"}, for co.CLTk.
-        DGC clips as the dense training of the same model does: ``clip`` is None unless it is given.
+        {"scheme", "feedback", "schedule", "clip"}; the scheme of "adacomp" is {Rule: scheme}. For "clt-k",
+        {"ratio", "beta", "schedule"}, for co.CLTk. DGC clips as the dense training of the same model does:
+        ``clip`` is None unless it is given.
 
     Raises:
         EncodeError: a name is unknown, or a parameter is out of range. The message has the nearest name.
@@ -147,10 +154,17 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
             raise EncodeError(f"recipe {name!r}: unknown override {key!r}{suggestion(key, known)}")
         return {"ratio": ratio, "beta": settings["feedback"].beta, "schedule": settings["schedule"]}
     try:
-        settings["scheme"] = override(settings["scheme"], overrides) if overrides else settings["scheme"]
+        settings["scheme"] = _override_each(settings["scheme"], overrides)
     except EncodeError as error:
         raise EncodeError(f"recipe {name!r}: {error.reason}") from None
     return settings
+
+
+def _override_each(scheme: Any, overrides: Mapping[str, Any]) -> Any:
+    """Set parameters of a scheme, or of all schemes of a mapping, of which a new dict is returned."""
+    if isinstance(scheme, Mapping):
+        return {key: _override_each(each, overrides) for key, each in scheme.items()}
+    return override(scheme, overrides) if overrides else scheme
 
 
 def _set_fields(setting: Any, overrides: dict[str, Any]) -> Any:

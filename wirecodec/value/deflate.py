@@ -77,8 +77,12 @@ class Deflate:
         except zlib.error as error:
             raise Malformed("deflate-stream", str(error)) from None
         if len(content) > size or not decoder.eof:
-            what = "is not terminated" if len(content) <= size else f"continues after {size} bytes"
-            raise Malformed("deflate-stream", f"the stream {what}")
+            raise Malformed(
+                "deflate-stream",
+                f"the stream continues after {size} bytes"
+                if len(content) > size
+                else "the stream does not end",
+            )
         if len(content) < size:
             raise Invalid("deflate-length", f"{len(content)} bytes for {r} values of {dtype.itemsize} bytes")
         if decoder.unused_data:

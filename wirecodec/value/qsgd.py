@@ -114,7 +114,7 @@ class QSGD:
 
     def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
         """Encode the values of many tensors, each as ``encode`` does; see ``ValueCodec``."""
-        from wirecodec.kernels.cpu.threads import run_parallel
+        from wirecodec.kernels.cpu.threads import least_units, run_parallel
         from wirecodec.kernels.cpu.value import qsgd, qsgd_batch
 
         if self.norm != "max" or self.bucket > qsgd.UNIT or values.dtype == np.float64:
@@ -130,7 +130,7 @@ class QSGD:
                     bits, cuts, self.bucket, self.bits, halves, words, starts, lengths >> 2, turns
                 ),
                 n,
-                max(1, MIN_BATCH_VALUES * n // max(1, bits.size)),
+                least_units(MIN_BATCH_VALUES, n, bits.size),
             )
 
         return SectionBatch(self.wire_id, lengths, write)
@@ -169,7 +169,7 @@ class QSGD:
         cls, words: Array, starts: Array, lengths: Array, cuts: Array, dtype: np.dtype[Any]
     ) -> tuple[Array, Array] | None:
         """Decode the sections of many tensors; see ``ValueCodec``."""
-        from wirecodec.kernels.cpu.threads import run_parallel
+        from wirecodec.kernels.cpu.threads import least_units, run_parallel
         from wirecodec.kernels.cpu.value import qsgd_batch
 
         n, total = starts.size, int(cuts[-1])
@@ -180,7 +180,7 @@ class QSGD:
                 words, starts, lengths, _MIN_SCALE, largest, cuts, bits_of(values), faults, turns
             ),
             n,
-            max(1, MIN_BATCH_VALUES * n // max(1, total)),
+            least_units(MIN_BATCH_VALUES, n, total),
         )
         return None if faults.any() else (from_float32(values, dtype), cuts[:-1])
 

@@ -15,7 +15,7 @@ from torch.nn import Embedding, Module, functional
 from benchmarks.training.tasks.corpus import compute_digest, load_text
 from benchmarks.training.tasks.task import Problem, Settings, Task
 
-__all__ = ["TASK"]
+__all__ = ["TASK", "Recommendations"]
 
 WORDS, WIDTH = 5000, 32
 WINDOW = 4
@@ -52,17 +52,20 @@ class _Model(Module):  # type: ignore[misc]
             torch.nn.init.normal_(table.weight, std=0.3)
 
 
-class _Recommendations(Problem):
-    def __init__(self, seed: int) -> None:
+class Recommendations(Problem):
+    """Skip-gram embeddings; ``batch`` pairs per worker and step."""
+
+    def __init__(self, seed: int, batch: int = BATCH) -> None:
         torch.manual_seed(seed)
         self.model = _Model()
         self._seed = seed
+        self._batch = batch
 
     def loss(self, step: int, worker: int) -> Any:
         """Return the loss of skip-gram with negative samples, a sum over a pair's terms."""
         rng = np.random.default_rng((self._seed, step, worker))
-        word, context = _draw_pairs(_load_words("train"), BATCH, rng)
-        wrong = _load_words("train")[rng.integers(len(_load_words("train")), size=(BATCH, NEGATIVES))]
+        word, context = _draw_pairs(_load_words("train"), self._batch, rng)
+        wrong = _load_words("train")[rng.integers(len(_load_words("train")), size=(self._batch, NEGATIVES))]
         contexts = torch.from_numpy(np.concatenate([context[:, None], wrong], 1))
         scores = self._score(torch.from_numpy(word), contexts)
         signs = torch.ones(1 + NEGATIVES).index_fill(0, torch.arange(1, 1 + NEGATIVES), -1.0)
@@ -99,6 +102,6 @@ TASK = Task(
     warm_up=50,
     clip=None,
     grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (3.0, 1.0, 10.0)),
-    build=_Recommendations,
+    build=Recommendations,
     digest=compute_digest,
 )

@@ -31,7 +31,9 @@ class _Coder:
 
     def split(self, context: Key) -> int:
         """Return the width of the part of the interval that codes a 1."""
-        p, _ = self.learned.setdefault(context, (first_probability(context, self.density), 1))
+        if context not in self.learned:
+            self.learned[context] = first_probability(context, self.density), 1
+        p, _ = self.learned[context]
         return (self.width >> 16) * min(max(p >> 6, 1), 65_535)
 
     def learn(self, context: Key, bit: int) -> None:

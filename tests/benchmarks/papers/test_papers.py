@@ -12,21 +12,30 @@ pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 pytest.importorskip("sklearn", reason="benchmarks need the extra [bench]")
 
+from rich.progress import Progress
+
 import wirecodec as wc
+from benchmarks.common.sketchsgd import CountSketch, SketchSGD
 from benchmarks.papers import adacomp, fft, scalecom
-from benchmarks.papers.__main__ import format_page, measure
-from benchmarks.papers.plot import draw_all
-from benchmarks.papers.training import flatten, run_training, unflatten
+from benchmarks.papers.__main__ import format_page
+from benchmarks.papers.networks import build_demo, flatten, unflatten
+from benchmarks.papers.pages.plot import draw_all
+from benchmarks.papers.parts import Part, Store, run_missing
+from benchmarks.papers.plan import Steps, collect, list_parts
+from benchmarks.papers.training import run_training
 
 
 @pytest.mark.nightly
 def test_page_and_pictures(tmp_path: Path) -> None:
-    results = measure((8, 2, 10, 8), lambda name: None)
+    pytest.importorskip("torch", reason="three of the networks are torch's")
+    steps = Steps(8, 4, 2, 10, 8)
+    parts = list_parts(steps)
+    results = collect({part.name: part.run(*part.arguments) for part in parts}, steps)
     text = format_page(results)
     for paper in ("SIDCo", "DeepReduce", "FFT", "ScaleCom", "AdaComp"):
         assert f"\n## {paper}" in text
     assert "nan" not in text
-    draw_all(tmp_path, *results)
+    draw_all(tmp_path, results)
     pictures = re.findall(r"\((papers_\w+\.png)\)", text)
     assert pictures
     assert sorted(pictures) == sorted(path.name for path in tmp_path.iterdir())
@@ -35,14 +44,51 @@ def test_page_and_pictures(tmp_path: Path) -> None:
 def test_training_loses_nothing() -> None:
     """What a step sends and what it keeps is residual + gradient."""
     before = 0.0
-    for step in run_training(wc.TopK(0.01), 3):
+    for step in run_training(build_demo(), wc.TopK(0.01), 3, rate=0.05):
         sent = step.x.copy()
         assert step.sent is not None
         sent[step.sent] = 0
         assert np.array_equal(sent, step.residual)
         assert np.array_equal(step.x, before + step.gradient)
         before = step.residual
-    assert flatten(unflatten(step.x, step.params)).tobytes() == step.x.tobytes()
+    assert flatten(unflatten(step.x)).tobytes() == step.x.tobytes()
+
+
+def test_parts_are_measured_once(tmp_path: Path) -> None:
+    """Results are kept; a run after an error measures only what is missing. Other settings have others."""
+    store, calls = Store("a", tmp_path), [Part("one", len, ("abc",)), Part("bad", int, ("x",))]
+    with Progress(disable=True) as progress:
+        with pytest.raises(ValueError, match="invalid literal"):
+            run_missing(calls, store, 1, progress)
+        assert store["one"] == 3
+        assert "bad" not in store
+        run_missing([Part("one", len, ("other",)), Part("bad", int, ("7",))], store, 1, progress)
+    assert (store["one"], store["bad"]) == (3, 7)
+    assert "one" not in Store("b", tmp_path)
+
+
+def test_names_of_parts_are_unique() -> None:
+    names = [part.name for part in list_parts(Steps())]
+    assert len(set(names)) == len(names)
+
+
+def test_sketch_is_linear_and_finds_what_is_large() -> None:
+    rng = np.random.default_rng(0)
+    sketch = CountSketch(5000, 5, 400)
+    x, y = np.zeros(5000, np.float32), rng.normal(size=5000).astype(np.float32)
+    x[[7, 100, 4999]] = 50, -60, 70
+    total = sketch.encode(x + y)
+    assert total == pytest.approx(sketch.encode(x) + sketch.encode(y), abs=1e-3)
+    assert sketch.estimate(total)[[7, 100, 4999]] == pytest.approx(x[[7, 100, 4999]], abs=15)
+    method = SketchSGD(5, 400, 3 / 5000)
+    sums = np.zeros(5000)
+    for _ in range(2):
+        mean = method.allreduce([{"a": x[:50], "b": x[50:]}, {"a": y[:50], "b": y[50:]}])
+        found = np.concatenate([mean["a"], mean["b"]])
+        assert np.count_nonzero(found) == 3
+        sums += 2 * found
+    assert set(np.flatnonzero(sums)) >= {7, 100, 4999}
+    assert sums + sum(method._residuals) == pytest.approx(2 * (x + y), abs=1e-3)
 
 
 def test_model_of_scalecom_has_its_shape() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import collectives as co
 
 Layers = dict[str, tuple[int, int]]
@@ -85,3 +87,15 @@ def test_the_bounds_of_the_rule() -> None:
     }
     assert co.ratios_by_flops(counts, dense_first=False)["first"] == 1 / 400
     assert co.ratios_by_flops({}) == {}
+
+
+def test_rates_follow_the_batch_as_in_tables_2_and_3() -> None:
+    """Speech: 4 workers with 128 in all at 400x, 12 with 1536 at 100x; language: 4,500 tokens per worker."""
+    lstm = {"lstm": 21.0}
+    rates = [1 / co.ratios_by_flops(lstm, dense_first=False, batch=n)["lstm"] for n in (128 / 4, 1536 / 12)]
+    assert rates == pytest.approx([400, 100])
+    language = [co.ratios_by_flops({"a": 200.0, "b": 1.0}, batch=b, reference=4500) for b in (4500, 9e5)]
+    assert language == [{"a": 1, "b": 1 / 400}, {"a": 1, "b": 0.5}]
+    assert co.ratios_by_flops({"a": 200.0}, dense_first=False, batch=4096) == {"a": 1}
+    with pytest.raises(ValueError, match="batch is 0"):
+        co.ratios_by_flops(lstm, batch=0)

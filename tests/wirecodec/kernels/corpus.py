@@ -238,7 +238,7 @@ def run_many(sink: Sink) -> None:
     for dtype in DTYPES[::3]:
         for value in ("qsgd", "raw"):
             scheme = f"topk(0.1) | rice | {value}"
-            named = {f"{i:03}": rng.laplace(size=200 + 37 * i).astype(dtype) for i in range(30)}
+            named = {f"{i:03}": rng.laplace(size=200 + 37 * i).astype(dtype) for i in range(40)}
             sums = {name: np.zeros(x.size, dtype) for name, x in named.items()}
             blob = wc.encode_many(named, scheme)
             wc.decode_add(blob, sums, scale=0.5)
@@ -249,6 +249,8 @@ def run_many(sink: Sink) -> None:
                 sink(each)
                 sink(np.concatenate([tensor.values for tensor in wc.decode_many(each).values()]))
             sink(np.concatenate(list(sums.values())))
+        narrow = wc.encode_many(named, "topk(0.1) | delta | raw(bfloat16)")
+        sink(np.concatenate([tensor.values for tensor in wc.decode_many(narrow).values()]))
         for rule in (
             wc.ErrorFeedback(decay=0.5),
             wc.MomentumCorrection(),

@@ -20,7 +20,7 @@ def test_every_preset_has_a_recipe_that_takes_steps(rng: np.random.Generator) ->
     for name in RECIPES_WITH_A_SCHEME:
         settings = wc.recipe(name)
         assert settings.keys() == {"scheme", "feedback", "schedule", "clip"}
-        if name in wc.PRESETS:
+        if name in wc.PRESETS and name != "adacomp":
             assert settings["scheme"] == wc.preset(name)
         compressor = wc.Compressor(**settings)
         for _ in range(2):
@@ -42,6 +42,19 @@ def test_dgc_is_that_of_the_paper() -> None:
     )
     assert own["feedback"] == wc.MomentumCorrection(0.5, nesterov=True, masking=False)
     assert str(own["scheme"]).split(" | ")[1] == "rice"
+
+
+def test_adacomp_has_a_bin_per_kind_of_layer(rng: np.random.Generator) -> None:
+    """Table 2: 50 for convolutions, 500 for other layers."""
+    compressor = wc.Compressor(**wc.recipe("adacomp", factor=3.0))
+    shapes = {"conv": (8, 4, 3, 3), "fc": (40, 50), "lstm": (30, 30), "bias": (2000,)}
+    bins = {name: compressor.scheme(name, shape).select.bin for name, shape in shapes.items()}
+    assert bins == {"conv": 50, "fc": 500, "lstm": 500, "bias": 500}
+    assert compressor.scheme("conv", shapes["conv"]) == wc.preset("adacomp", factor=3.0)
+    grad = {name: rng.laplace(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    assert compressor.decompress(compressor.compress(grad)).keys() == grad.keys()
+    with pytest.raises(wc.EncodeError, match="recipe 'adacomp': unknown override 'ratio'"):
+        wc.recipe("adacomp", ratio=0.1)
 
 
 def test_clt_k_has_a_form_of_its_own() -> None:

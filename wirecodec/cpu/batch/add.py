@@ -41,7 +41,7 @@ def add_batches(containers: Sequence[DecodedContainer], targets: Sequence[Array]
     Returns False, with no change, if the arrays overlap or if their types differ from the values'.
     """
     from wirecodec.kernels.cpu import support
-    from wirecodec.kernels.cpu.threads import run_parallel
+    from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
     if not targets:
         return True
@@ -79,7 +79,7 @@ def add_batches(containers: Sequence[DecodedContainer], targets: Sequence[Array]
     run_parallel(
         lambda turns: support.add_parts(addresses, sizes, parts, *columns, dtype.type(scale), like, turns),
         sizes.size,
-        max(1, MIN_ADDED_PER_THREAD * sizes.size // max(1, int(counts.sum()))),
+        least_units(MIN_ADDED_PER_THREAD, sizes.size, int(counts.sum())),
     )
     return True
 

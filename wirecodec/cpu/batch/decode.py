@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes, integers
+from wirecodec.arrays import DTYPES, Array, Bytes
+from wirecodec.container.checksum import compute_checksums
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
 from wirecodec.cpu.batch import MIN_TENSORS
+from wirecodec.cpu.batch.sections import can_decode_together, decode_indices, decode_values
 from wirecodec.registry import index_codec, value_codec
 from wirecodec.support import DecodedChunk
 
@@ -76,16 +77,17 @@ def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
 
 
 def _group_entries(table: Array) -> list[Array]:
-    """Return the numbers of the entries of each batch: plain, not empty, with codecs that decode batches."""
+    """Return the numbers of the entries of each batch: plain, not empty, whose codecs need no limit."""
     r, full = table["r"], table["r"] == table["d"]
     kinds = np.where(full, 0, table["index"]).astype(np.int64) << 16 | table["value"].astype(np.int64) << 8
     kinds |= table["dtype"]
     kinds[(r == 0) | (table["dtype"] >> 4 > 0)] = -1
     groups = []
     for kind in np.unique(kinds).tolist():
-        if kind < 0 or not hasattr(value_codec(kind >> 8 & 0xFF), "decode_batch"):
+        if kind < 0:
             continue
-        if kind >> 16 and not hasattr(index_codec(kind >> 16), "decode_batch"):
+        index = index_codec(kind >> 16) if kind >> 16 else None
+        if not can_decode_together(index, value_codec(kind >> 8 & 0xFF)):
             continue
         entries = np.flatnonzero(kinds == kind)
         if entries.size >= MIN_TENSORS:
@@ -97,10 +99,8 @@ def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array) -> bool:
     """Check the entries' checksums, and that their padding is 0."""
     padded = (lengths + 7) & -8
     stops = starts + padded.sum(axis=1)
-    raw = data.data
-    for start, stop, crc in zip(integers(starts), integers(stops), integers(crcs), strict=True):
-        if zlib.crc32(raw[start:stop]) != crc:
-            return False
+    if (compute_checksums(data, starts, stops) != crcs).any():
+        return False
     ends = starts[:, None] + np.cumsum(padded, axis=1)
     odd = (lengths & 7) > 0
     last = data.view("<u8")[(ends[odd] >> 3) - 1]
@@ -126,13 +126,13 @@ def _decode_batch(
     np.cumsum(counts, out=cuts[1:])
     indices, index_places = None, np.full(counts.size, -1)
     if counts[0] < rows["d"][0]:
-        codec: Any = index_codec(index)
-        indices = codec.decode_batch(words, starts, lengths[:, 0], rows["d"].astype(np.int64), cuts)
+        sizes = rows["d"].astype(np.int64)
+        indices = decode_indices(index_codec(index), words, starts, lengths[:, 0], sizes, cuts)
         index_places = cuts[:-1]
         if indices is None:
             return None
-    codec = value_codec(value)
-    decoded = codec.decode_batch(words, starts + ((lengths[:, 0] + 7) >> 3 << 1), lengths[:, 1], cuts, dtype)
+    starts = starts + ((lengths[:, 0] + 7) >> 3 << 1)
+    decoded = decode_values(value_codec(value), words, starts, lengths[:, 1], cuts, dtype)
     if decoded is None:
         return None
     return DecodedBatch(entries, counts, indices, index_places, *decoded)

@@ -10,6 +10,7 @@ import numpy as np
 from wirecodec.arrays import Array, read_only
 from wirecodec.container.writer import CHUNK, EntryBatch
 from wirecodec.cpu.batch import MIN_TENSORS
+from wirecodec.cpu.batch.sections import can_encode_together, encode_indices, encode_values, full_index_id
 from wirecodec.cpu.batch.selection import SelectedBatch, group_tensors
 from wirecodec.cpu.columns import ArrayColumns
 from wirecodec.prng import mix_each
@@ -41,7 +42,7 @@ def encode_selected(batch: SelectedBatch, *, seed: int) -> EntryBatch | None:
 
     Returns None if a codec of the scheme has no batched form, or cannot encode them.
     """
-    if not _has_batched_codecs(batch.scheme):
+    if not can_encode_together(batch.scheme):
         return None
     indices = batch.indices.view(np.uint32)
     return _encode(batch.keys, batch.sizes, batch.cuts, indices, batch.values, batch.scheme, seed)
@@ -64,7 +65,9 @@ def encode_batches(
             fuse < support.size <= CHUNK
             and count
             and not support.domain
-            and _has_batched_codecs(schemes[key])
+            and support.step is None
+            and support.entries is None
+            and can_encode_together(schemes[key])
         ):
             groups.setdefault((id(schemes[key]), support.dtype, count == support.size), []).append(key)
     batches = [
@@ -75,11 +78,6 @@ def encode_batches(
     return [batch for batch in batches if batch is not None]
 
 
-def _has_batched_codecs(scheme: Scheme) -> bool:
-    """Return whether both codecs of a scheme have a batched form."""
-    return hasattr(scheme.index, "encode_batch") and hasattr(scheme.value, "encode_batch")
-
-
 def _encode_supports(keys: list[int], members: list[Support], scheme: Scheme, seed: int) -> EntryBatch | None:
     """Encode tensors of one scheme and dtype, all full or none; return None if the codecs cannot."""
     full = members[0].values.size == members[0].size
@@ -87,7 +85,7 @@ def _encode_supports(keys: list[int], members: list[Support], scheme: Scheme, se
     np.cumsum([support.values.size for support in members], out=cuts[1:])
     values = np.concatenate([support.values for support in members])
     value: Any = scheme.value
-    if not value.carries_nonfinite and not all_finite(values):
+    if not (hasattr(value, "choose") or value.carries_nonfinite) and not all_finite(values):
         return None
     indices = None if full else np.concatenate([support.indices for support in members])
     if indices is not None:
@@ -100,18 +98,21 @@ def _encode(
     keys: Array, sizes: Array, cuts: Array, indices: Array | None, values: Array, scheme: Scheme, seed: int
 ) -> EntryBatch | None:
     """Encode the values, and the u32 indices unless all tensors are full, of tensors of one type."""
-    index: Any = scheme.index
-    value: Any = scheme.value
-    value_sections = value.encode_batch(read_only(values), cuts, mix_each(seed, keys.astype(np.uint64), 0))
+    streams = mix_each(seed, keys.astype(np.uint64), 0)
+    value_sections = encode_values(scheme.value, read_only(values), cuts, streams)
     if value_sections is None:
         return None
-    index_sections = None if indices is None else index.encode_batch(read_only(indices), cuts)
+    index_sections = None
+    if indices is not None:
+        index_sections = encode_indices(scheme.index, read_only(indices), cuts, sizes, streams)
+        if index_sections is None:
+            return None
     return EntryBatch(
         keys.astype(np.uint32),
         sizes.astype(np.uint32),
         np.diff(cuts),
         values.dtype,
-        index.wire_id,
+        full_index_id(scheme.index),
         index_sections,
         value_sections,
     )

@@ -144,7 +144,7 @@ def store_differences(
 ) -> None:
     """Run the kernel on threads."""
     from wirecodec.kernels.cpu.select import feedback_batch
-    from wirecodec.kernels.cpu.threads import run_parallel
+    from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
     given, n = read_only(values), sizes.size
     places = read_only(indices.view(np.dtype(f"u{indices.itemsize}")))
@@ -154,5 +154,5 @@ def store_differences(
             given, received, places, cuts, addresses, sizes, like, turns
         ),
         n,
-        max(1, MIN_SELECTED_PER_THREAD * n // max(1, values.size)),
+        least_units(MIN_SELECTED_PER_THREAD, n, values.size),
     )

@@ -8,10 +8,10 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.memory import view_at
+from wirecodec.kernels.cpu.simd.memory import copy_elements, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["add_at", "add_parts", "copy_slices", "find_disorder", "find_nonfinite"]
+__all__ = ["add_at", "add_parts", "copy_slices", "find_disorder", "find_nonfinite", "gather_slices"]
 
 ADD_BLOCK = 2**16
 """Elements of an array that stay in the cache while several parts are added."""
@@ -108,6 +108,13 @@ def _add_below(out: Array, indices: Array, values: Array, scale: Any, at: int, s
         out[indices[at]] += scale * values[at]
         at += 1
     return at
+
+
+@kernel
+def gather_slices(source: Array, starts: Array, out: Array, cuts: Array) -> None:
+    """Copy the bytes of ``source`` from starts[i] on to out[cuts[i]:cuts[i + 1]], for each i."""
+    for i in range(starts.size):
+        copy_elements(source, starts[i], cuts[i + 1] - cuts[i], out, cuts[i])
 
 
 @kernel

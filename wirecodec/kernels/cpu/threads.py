@@ -35,7 +35,7 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector_type import llvm_intrinsic
 
-__all__ = ["map_ranges", "next_unit", "run_parallel", "sole_turns", "thread_count"]
+__all__ = ["least_units", "map_ranges", "next_unit", "run_parallel", "sole_turns", "thread_count"]
 
 T = TypeVar("T")
 
@@ -117,6 +117,17 @@ def run_parallel(work: Callable[[Array], object], units: int, least: int) -> Non
         raise
     if job is not None:
         job.finish()
+
+
+def least_units(items_per_thread: int, units: int, items: int) -> int:
+    """Return ``least`` of ``run_parallel`` for units that have ``items`` items together.
+
+    Args:
+        items_per_thread: items that take at least 50 µs.
+        units: number of units.
+        items: number of items of all units.
+    """
+    return max(1, items_per_thread * units // max(1, items))
 
 
 @kernel

@@ -8,7 +8,8 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.sample import PREFETCH_RUNS, bracket_sample, choose_run
+from wirecodec.kernels.cpu.select.bisection import count_groups, rank_of_maxima, update_maxima
+from wirecodec.kernels.cpu.select.sample import PREFETCH_RUNS, bracket_sample, find_run, plan_strata
 from wirecodec.kernels.cpu.select.topk import (
     BLOCK_SIZE,
     PREFETCH_ELEMENTS,
@@ -23,7 +24,7 @@ from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select, store
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
 
-__all__ = ["add", "bracket_sum", "restore_unselected", "sweep_sum", "sweep_sum_range"]
+__all__ = ["add", "bound_rank_of_sum", "bracket_sum", "restore_unselected", "sweep_sum", "sweep_sum_range"]
 
 U32 = np.uint32
 U64 = np.uint64
@@ -44,19 +45,32 @@ def bracket_sum(
     ``run`` is a multiple of 8.
     """
     keys = np.empty(samples + SLACK, a.dtype)
-    strata, runs = samples // run, a.size // run
+    strata = samples // run
+    plan = plan_strata(a.size // run, strata)
     for stratum in range(strata + PREFETCH_RUNS):
         if stratum < strata:
-            ahead = choose_run(stratum, strata, runs, U64(seed)) * run
+            ahead = find_run(stratum, plan, U64(seed)) * run
             prefetch(a, ahead, 1)
             prefetch(b, ahead, 1)
         if stratum >= PREFETCH_RUNS:
-            first = choose_run(stratum - PREFETCH_RUNS, strata, runs, U64(seed)) * run
+            first = find_run(stratum - PREFETCH_RUNS, plan, U64(seed)) * run
             at = (stratum - PREFETCH_RUNS) * run
             for i in range(0, run, 8):
                 total = add_floats(load(a, first + i, 8), load(b, first + i, 8))
                 store(keys, at + i, (total << 1) >> 1)
     return bracket_sample(keys, samples, low_rank, high_rank)
+
+
+@inline
+def bound_rank_of_sum(a: Array, b: Array, rank: int) -> np.uint64:
+    """Apply ``bisection.bound_rank`` to the sums of two arrays of floats, given as their bits."""
+    groups = count_groups(a.size, rank)
+    if groups == 0:
+        return U64(0)
+    maxima = np.zeros(groups, a.dtype)
+    for at in range(0, a.size & ~63, 64):
+        update_maxima(maxima, at, (add_floats(load(a, at, 64), load(b, at, 64)) << 1) >> 1)
+    return rank_of_maxima(maxima, rank)
 
 
 @kernel

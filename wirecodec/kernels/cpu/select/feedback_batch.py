@@ -7,6 +7,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.select.feedback import (
+    bound_rank_of_sum,
     bracket_sum,
     restore_unselected,
     sweep_sum_range,
@@ -66,6 +67,8 @@ def select_sums(
         tied = False
         if plans[i, 0] > 0:
             low, high, tied = bracket_sum(a, b, run, 0, plans[i, 0], plans[i, 1], plans[i, 2])
+        else:
+            low = bound_rank_of_sum(a, b, stop - start)
         here, capacity = found[: plans[i, 3] + SWEEP_SLACK], plans[i, 3] + SWEEP_SLACK - 2 * SLACK
         n = capacity + 1 if tied else 0
         parts = (a.size + PART_SIZE - 1) // PART_SIZE

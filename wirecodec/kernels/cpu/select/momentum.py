@@ -13,7 +13,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
-from wirecodec.kernels.cpu.select.sample import bracket_sample, choose_run
+from wirecodec.kernels.cpu.select.sample import bracket_sample, find_run, plan_strata
 from wirecodec.kernels.cpu.select.topk import BLOCK_SIZE, PREFETCH_ELEMENTS, SLACK, key_of
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, stream_store
@@ -81,8 +81,9 @@ def bracket_total(
     keys = np.empty(samples + SLACK, g.dtype)
     magnitude = (U64(1) << U64(bit_width(g) - 1)) - U64(1)
     strata = samples // run
+    plan = plan_strata(g.size // run, strata)
     for stratum in range(strata):
-        first = choose_run(stratum, strata, g.size // run, U64(seed)) * run
+        first = find_run(stratum, plan, U64(seed)) * run
         for i in range(run):
             keys[stratum * run + i] = U64(total_one(g, u, v, factors, form, first + i)[0]) & magnitude
     return bracket_sample(keys, samples, low_rank, high_rank)

@@ -6,11 +6,22 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.bisection import find_rank, pad
+from wirecodec.kernels.cpu.select.bisection import bound_rank, find_rank, pad
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
+from wirecodec.kernels.cpu.simd.masks64 import at_least64
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import multiply_high
 
-__all__ = ["PREFETCH_RUNS", "bracket_kth", "bracket_sample", "choose_run", "prefetch_sample"]
+__all__ = [
+    "PREFETCH_RUNS",
+    "bracket_kth",
+    "bracket_sample",
+    "choose_run",
+    "find_run",
+    "plan_strata",
+    "prefetch_sample",
+]
 
 U64 = np.uint64
 PREFETCH_RUNS = 24
@@ -25,11 +36,23 @@ def _hash(x: np.uint64) -> np.uint64:
 
 
 @inline
+def plan_strata(runs: int, strata: int) -> tuple[np.uint64, np.uint64]:
+    """Return the length of a stratum in runs / 2^20, and in whole runs; a loop would divide each time."""
+    return (U64(runs) << U64(20)) // U64(strata), U64(runs) // U64(strata)
+
+
+@inline
 def choose_run(stratum: int, strata: int, runs: int, seed: np.uint64) -> int:
     """Return the sampled one of ``runs`` for a stratum; all strata are equally long."""
-    step = (U64(runs) << U64(20)) // U64(strata)
-    first = np.int64((U64(stratum) * step) >> U64(20))
-    return first + np.int64(multiply_high(_hash(U64(stratum) + seed), U64(runs // strata)))
+    return find_run(stratum, plan_strata(runs, strata), seed)
+
+
+@inline
+def find_run(stratum: int, plan: tuple[np.uint64, np.uint64], seed: np.uint64) -> int:
+    """Return the result of ``choose_run`` for strata that ``plan_strata`` has planned."""
+    step, length = plan
+    first = (U64(stratum) * step) >> U64(20)
+    return np.int64(first + multiply_high(_hash(U64(stratum) + seed), length))
 
 
 @kernel
@@ -48,12 +71,13 @@ def bracket_kth(
     """
     keys = np.empty(samples + SLACK, bits.dtype)
     magnitude = (U64(1) << U64(bit_width(bits) - 1)) - U64(1)
-    strata, runs = samples // run, bits.size // run
+    strata = samples // run
+    plan = plan_strata(bits.size // run, strata)
     for stratum in range(strata + PREFETCH_RUNS):
         if stratum < strata:
-            prefetch(bits, choose_run(stratum, strata, runs, U64(seed)) * run, 1)
+            prefetch(bits, find_run(stratum, plan, U64(seed)) * run, 1)
         if stratum >= PREFETCH_RUNS:
-            first = choose_run(stratum - PREFETCH_RUNS, strata, runs, U64(seed)) * run
+            first = find_run(stratum - PREFETCH_RUNS, plan, U64(seed)) * run
             at = (stratum - PREFETCH_RUNS) * run
             for i in range(run):
                 keys[at + i] = U64(bits[first + i]) & magnitude
@@ -62,10 +86,15 @@ def bracket_kth(
 
 @inline
 def prefetch_sample(bits: Array, run: int, samples: int, part: int, parts: int) -> None:
-    """Prefetch a part of the lines that ``bracket_kth`` reads with seed 0."""
-    strata, runs = samples // run, bits.size // run
+    """Prefetch a part of the lines that ``bracket_kth`` reads with seed 0; of all lines without samples."""
+    if samples == 0:
+        for at in range(bits.size * part // parts, bits.size * (part + 1) // parts, run):
+            prefetch(bits, at, 1)
+        return
+    strata = samples // run
+    plan = plan_strata(bits.size // run, strata)
     for stratum in range(strata * part // parts, strata * (part + 1) // parts):
-        prefetch(bits, choose_run(stratum, strata, runs, U64(0)) * run, 1)
+        prefetch(bits, find_run(stratum, plan, U64(0)) * run, 1)
 
 
 @inline
@@ -73,9 +102,24 @@ def bracket_sample(keys: Array, n: int, low_rank: int, high_rank: int) -> tuple[
     """Return the result of ``bracket_kth`` for a sample's n ``keys``, with slack."""
     width = bit_width(keys) - 1
     low, high = U64(0), (U64(1) << U64(width)) - U64(1)
-    padded, reached = keys[: pad(keys, n)], n
+    top, reached = keys[: pad(keys, n)], n
+    least = bound_rank(top, low_rank) if low_rank <= n else U64(0)
+    if least > U64(0):  # both ranks are among these keys
+        top = _collect(top, least)
     if low_rank <= n:
-        low, reached = find_rank(padded, low_rank, U64(0), width)
+        low, reached = find_rank(top, low_rank, U64(0), width)
+        low = max(low, least)
     if high_rank >= 1:
-        high, _ = find_rank(padded, high_rank, U64(0), width)
+        high, _ = find_rank(top, high_rank, U64(0), width)
     return low, high, 10 * reached > 11 * low_rank
+
+
+@inline
+def _collect(keys: Array, least: np.uint64) -> Array:
+    """Return the keys of ``least`` or more, padded by ``pad``."""
+    found, n = np.empty(keys.size + SLACK, keys.dtype), 0
+    for at in range(0, keys.size, 64):
+        mask = at_least64(keys, at, least)
+        if mask != U64(0):
+            n += compress_store(found, n, load(keys, at, 64), mask)
+    return found[: pad(found, n)]

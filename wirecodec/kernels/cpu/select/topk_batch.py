@@ -6,6 +6,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.select.bisection import bound_rank
 from wirecodec.kernels.cpu.select.sample import bracket_kth, prefetch_sample
 from wirecodec.kernels.cpu.select.topk import SLACK, SWEEP_SLACK, find_top, keep, key_of, sweep_range
 from wirecodec.kernels.cpu.simd.memory import bit_width, view_at
@@ -39,7 +40,7 @@ def select(
         addresses: (n,) i64, of the arrays' bits.
         sizes: (n,) i64, fewer than 2^31 elements each.
         plans: (n, 4) i64: samples, rank of the lower key, rank of the upper key, capacity for candidates; 0
-            samples if all elements are candidates.
+            samples for a bound from all elements.
         cuts: (n + 1,) i64, the place of each array's k elements in the output; 0 < k < size.
         infinity: key of Inf.
         order: (n,) i64, the order in which threads take the arrays.
@@ -68,6 +69,8 @@ def select(
         tied = False
         if plans[i, 0] > 0:
             low, high, tied = bracket_kth(x, run, 0, plans[i, 0], plans[i, 1], plans[i, 2])
+        else:
+            low = bound_rank(x, stop - start)
         here, capacity = found[: plans[i, 3] + SWEEP_SLACK], plans[i, 3] + SWEEP_SLACK - 2 * SLACK
         n = capacity + 1 if tied else 0
         parts = (x.size + PART_SIZE - 1) // PART_SIZE

@@ -12,6 +12,9 @@ import numpy as np
 
 from benchmarks.common.inputs import DENSITIES
 from benchmarks.papers import adacomp, deepreduce, fft, scalecom, sidco
+from benchmarks.papers.networks import NETWORKS
+from benchmarks.papers.pages.adacomp import find_best
+from benchmarks.papers.plan import Results
 from wirecodec.cli.break_even import published_min_ratio
 
 __all__ = ["draw_all"]
@@ -20,22 +23,16 @@ WINDOW = 50
 """Steps of the running average in Figure 9."""
 
 
-def draw_all(
-    folder: Path,
-    sidco_result: sidco.Result,
-    deepreduce_result: deepreduce.Result,
-    fft_result: fft.Result,
-    scalecom_result: scalecom.Result,
-    adacomp_result: adacomp.Result,
-) -> None:
+def draw_all(folder: Path, results: Results) -> None:
     """Draw every picture into a folder."""
     mpl.use("Agg")
-    _draw_counts(folder / "papers_sidco.png", sidco_result)
-    _draw_fits(folder / "papers_sidco_fits.png", sidco_result)
-    _draw_deepreduce(folder / "papers_deepreduce.png", deepreduce_result)
-    _draw_fft(folder / "papers_fft.png", fft_result)
-    _draw_scalecom(folder / "papers_scalecom.png", scalecom_result)
-    _draw_adacomp(folder / "papers_adacomp.png", adacomp_result)
+    _draw_quality(folder / "papers_sidco_quality.png", results.sidco)
+    _draw_counts(folder / "papers_sidco.png", results.sidco)
+    _draw_fits(folder / "papers_sidco_fits.png", results.sidco)
+    _draw_deepreduce(folder / "papers_deepreduce.png", results.deepreduce)
+    _draw_fft(folder / "papers_fft.png", results.fft)
+    _draw_scalecom(folder / "papers_scalecom.png", results.scalecom)
+    _draw_adacomp(folder / "papers_adacomp.png", results.adacomp)
 
 
 @contextmanager
@@ -60,26 +57,45 @@ def _smooth(x: Any, window: int = WINDOW) -> Any:
     return (total[end] - total[begin]) / (end - begin)
 
 
-def _draw_counts(path: Path, found: sidco.Result) -> None:
-    title = "SIDCo, Figures 1c, 3c and 9: k̂/k over a training, mean with 90 % interval and running average"
-    with _figure(path, 2, len(DENSITIES), title) as axes:
-        for panel, density in enumerate(DENSITIES):
-            counts = [count for count in found.counts if count.density == density]
-            bars, lines = axes[panel], axes[panel + len(DENSITIES)]
+def _list_panels(found: sidco.Result) -> list[tuple[str, float, list[sidco.Count]]]:
+    """List (network, density, its counts), by network."""
+    return [
+        (network, density, [c for c in found.counts if (c.network, c.density) == (network, density)])
+        for network in NETWORKS
+        for density in DENSITIES
+    ]
+
+
+def _draw_quality(path: Path, found: sidco.Result) -> None:
+    title = "SIDCo, Figures 1c, 3c, 5b and 6c: k̂/k over a training, mean with 90 % interval"
+    with _figure(path, len(NETWORKS), len(DENSITIES), title, 3.2) as axes:
+        for bars, (network, density, counts) in zip(axes, _list_panels(found), strict=True):
             for place, count in enumerate(counts):
                 low, high = np.maximum(count.interval, 1e-2)
-                mean = max(float(count.ratios.mean()), 1e-2)
-                bars.bar(place, mean, color=f"C{place}", width=0.7)
+                bars.bar(place, max(float(count.ratios.mean()), 1e-2), color=f"C{place}", width=0.7)
                 bars.plot([place, place], [low, high], color="#333333")
-                lines.plot(np.maximum(_smooth(count.ratios), 1e-2), color=f"C{place}", label=count.name)
             bars.set_xticks(range(len(counts)), [count.name for count in counts], rotation=60, ha="right")
-            bars.set_title(f"density {density:g}")
+            _set_ratio_axis(bars, network, density)
+
+
+def _draw_counts(path: Path, found: sidco.Result) -> None:
+    title = f"SIDCo, Figure 9: k̂/k over a training, running average over {WINDOW} steps"
+    with _figure(path, len(NETWORKS), len(DENSITIES), title, 3) as axes:
+        for lines, (network, density, counts) in zip(axes, _list_panels(found), strict=True):
+            for place, count in enumerate(counts):
+                smooth = np.maximum(_smooth(count.ratios), 1e-2)
+                lines.plot(smooth, color=f"C{place}", label=count.name, linewidth=1)
             lines.set_xlabel("step")
-            for axis in (bars, lines):
-                axis.set_yscale("log")
-                axis.axhline(1, color="#999999", linewidth=0.8, zorder=0)
-                axis.set_ylabel("k̂/k")
-        axes[-1].legend(frameon=False, fontsize=7, ncols=2)
+            _set_ratio_axis(lines, network, density)
+        axes[0].legend(frameon=False, fontsize=7, ncols=2)
+
+
+def _set_ratio_axis(axis: Any, network: str, density: float) -> None:
+    axis.set_title(f"{network}, density {density:g}")
+    axis.set_yscale("log")
+    axis.set_ylim(1e-2, 1e2)
+    axis.axhline(1, color="#999999", linewidth=0.8, zorder=0)
+    axis.set_ylabel("k̂/k")
 
 
 def _draw_fits(path: Path, found: sidco.Result) -> None:
@@ -199,7 +215,7 @@ def _draw_scalecom(path: Path, found: scalecom.Result) -> None:
 
 def _draw_adacomp(path: Path, found: adacomp.Result) -> None:
     colours = {"AdaComp": "#0072B2", "Local Selection": "#D55E00", "Dryden": "#009E73"}
-    with _figure(path, 1, 3, "AdaComp, Figures 4, 5 and 6") as axes:
+    with _figure(path, 1, 4, "AdaComp, Figures 4, 5, 6 and 7") as axes:
         for method, colour in colours.items():
             runs = [run for run in found.runs if run.method == method]
             axes[0].semilogx(
@@ -212,9 +228,23 @@ def _draw_adacomp(path: Path, found: adacomp.Result) -> None:
                 reach = np.abs(runs[-1].last_residual)
                 bins = np.geomspace(1e-4, max(float(reach.max()), 1e-3), 60)
                 axes[2].hist(reach, bins, histtype="step", color=colour, label=f"{method}, {runs[-1].bin}")
-        axes[0].axhline(found.baseline, color="#999999", label="dense")
+        axes[0].axhline(found.baselines[adacomp.BATCH], color="#999999", label="dense")
         axes[0].set(xlabel="compression rate", ylabel="test error")
         axes[1].set(xlabel="step", ylabel="95th percentile of |residual|")
         axes[2].set(xscale="log", yscale="log", xlabel="|residual| after the last step", ylabel="elements")
+        for method in ("AdaComp", "Dryden"):
+            best = [(b, one.rate) for b in adacomp.BATCHES if (one := find_best(found, b, method))]
+            axes[3].loglog(
+                [b for b, _ in best],
+                [rate for _, rate in best],
+                "o-",
+                color=colours[method],
+                label=f"{method}, 7a",
+            )
+        counts = [adacomp.SUPER_BATCH / each.learners for each in found.learners]
+        axes[3].loglog(
+            counts, [each.rate for each in found.learners], "s--", color="#333333", label="learners, 7b"
+        )
+        axes[3].set(xlabel="images per learner and step", ylabel="compression rate")
         for axis in axes:
             axis.legend(frameon=False, fontsize=7)

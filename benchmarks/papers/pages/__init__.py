@@ -1,0 +1,1 @@
+"""The page: rows, tables and pictures of each paper."""

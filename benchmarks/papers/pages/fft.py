@@ -1,0 +1,149 @@
+"""The FFT paper's part of the page."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import wirecodec as wc
+from benchmarks.common.results import format_markdown
+from benchmarks.papers.fft import FIXED, FORMATS, RANKS, Result
+from benchmarks.papers.pages.table import Row, format_rows
+from wirecodec.cli.break_even import published_min_ratio
+
+__all__ = ["format_section"]
+
+
+def format_section(found: Result) -> str:
+    """Format the FFT paper's part of the page."""
+    status = [[f"{t:g}", f"{s:.1%}", f"{bitmap:.1f}×", f"{rice:.1f}×"] for t, s, bitmap, rice in found.status]
+    numbers = [
+        [
+            name,
+            str(n.size),
+            *(f"{np.mean(np.abs(n) < part * FORMATS[name][1]):.0%}" for part in (0.01, 0.1, 0.5)),
+        ]
+        for name, n in found.numbers.items()
+    ]
+    saturated = [[f"{s:g}", f"{fixed:.3f}", f"{free:.3f}"] for s, fixed, free in found.saturated]
+    return f"""## FFT-based sparsification (Wang et al., 2020)
+
+{format_rows(_list_rows(found))}
+### Figure 6: cost of the status vector
+
+{format_markdown(["θ", "bitmap's part of the bytes", "ratio, bitmap", "ratio, Rice codes"], status)}
+### Figures 7 and 9: representable numbers of 8 bits
+
+{format_markdown(["format", "numbers", "below 1 % of the largest", "below 10 %", "below 50 %"], numbers)}
+![distributions, status vector, cost model, α](papers_fft.png)
+
+### The range of the floats
+
+Error of `rfft | topk(0.15) | bitmap | offset-float(bits=10)` for a ResNet-20 gradient whose largest element
+is scaled. A fixed range of ±1 clamps larger coefficients, unless `overflow=raise` refuses them.
+
+{format_markdown(["scale", "range ±1", "range per chunk"], saturated)}"""
+
+
+def find_limit(selection: float) -> float:
+    """Return the bandwidth in Gbit/s from which no ratio pays, for a selection throughput in GB/s."""
+    low, high = 0.01, 1e5
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        ratio = published_min_ratio(middle / 8 * 1e9, **FIXED, packing=34e9, selection=selection * 1e9)
+        low, high = (low, middle) if ratio == math.inf else (middle, high)
+    return low
+
+
+def _list_rows(found: Result) -> list[Row]:
+    figure_5 = found.reproductions.figure_5["resnet20_raw"]
+    errors = {each.method: each.error for each in figure_5}
+    share = next(s for t, s, _, _ in found.status if t == 0.95)
+    ratio = published_min_ratio(10e9 / 8, **FIXED, packing=34e9, selection=12e9)
+    return [
+        Row(
+            "Figure 5: FFT top-k and direct top-k",
+            "FFT loses less",
+            f"error {errors['FFT, top-k']:.3f} and {errors['top-k']:.3f}",
+            "Our raw gradients contradict it: [value.md](value.md).",
+        ),
+        Row(
+            "Figure 6: status vector",
+            "not negligible from a ratio of 20 on",
+            f"{share:.0%} of the bytes at θ = 0.95",
+            "Rice codes end the effect.",
+        ),
+        Row(
+            "Figures 7, 9: representable numbers",
+            "dense near 0, within the given range",
+            "table and picture",
+            "The same, with codes for 0 and for negative numbers.",
+        ),
+        Row(
+            "Figure 8: 0.256 with m = 3, eps = 0.125",
+            "code 9, 0.25",
+            f"{_decode_example():g}",
+            "The same; a test holds the code.",
+        ),
+        Row(
+            "Figure 10, equations 1-4: least ratio",
+            "2 at 10 Gbit/s; none pays above 22 Gbit/s with T_s = 12 GB/s",
+            f"{ratio:.2f} at 10 Gbit/s; none above {find_limit(12):.0f} Gbit/s",
+            "The paper does not state all throughputs; here T_m = 250, T_f = 120, T_p = 34 GB/s. "
+            "`wirecodec min-ratio` takes any.",
+        ),
+        Row(
+            "Figure 11: latency of the all-gather",
+            "grows with the ranks",
+            "[collectives.md](collectives.md)",
+            "2 to 8 hosts, no InfiniBand.",
+        ),
+        Row(
+            "Figure 12, Assumption 3.2: α",
+            "below 1 throughout",
+            f"{found.alphas.min():.2f}-{found.alphas.max():.2f}, {RANKS} ranks",
+            "θ = 0.85 and 10 bits on the demo's network, without feedback.",
+        ),
+        Row(
+            "Figure 15: distribution of decoded gradients",
+            "FFT is closest",
+            "[value.md](value.md)",
+            "Described there.",
+        ),
+        Row(
+            "Figures 1, 3: schemes of parallelism, steps of the method",
+            "drawings",
+            "–",
+            "Nothing to measure. A parameter server is not part of this library.",
+        ),
+        Row(
+            "Figure 4: distribution of gradients",
+            "most are near 0",
+            "the densities of SIDCo's Figures 2 and 8, above",
+            "The same. `wirecodec stats --png` draws it for any gradient.",
+        ),
+        Row(
+            "Figure 2: layers' communication against their computation",
+            "communication dominates on 16 GPUs",
+            "not measured",
+            "No GPU was at hand.",
+        ),
+        Row(
+            "Figures 13, 14, Table 2: training",
+            "accuracy with θ over epochs; accuracy and wall time on 8 GPUs",
+            "[training.md](training.md)",
+            "Our models; not theirs. Times on GPUs are not measured.",
+        ),
+        Row(
+            "Figure 16: weak scaling",
+            "2 to 32 GPUs",
+            "not measured",
+            "No GPU was at hand.",
+        ),
+    ]
+
+
+def _decode_example() -> float:
+    codec = "offset-float(bits=8, mantissa=3, min=-4.0, max=4.0, eps=0.125)"
+    return float(wc.decode(wc.encode(np.array([0.256], np.float32), f"all | raw-index | {codec}")).values[0])

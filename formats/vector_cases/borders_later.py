@@ -1,0 +1,139 @@
+"""Borders found after the release of version 1.0, by mutants that no vector noticed.
+
+Among them are states, weights and probabilities of the entropy coders that differ by one unit.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from formats.reference import Context, ErrorBounded, Mean, Record, Row, assemble, write
+from formats.reference.floats import BY_NAME
+from formats.reference.index.bloom import element_bits
+from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
+from formats.reference.writing.assembly import write_extension_block
+from formats.reference.writing.records import write_fused
+from formats.reference.writing.value.error_bounded import Op, push
+from formats.vector_cases.case import Case, bad, sparse, spread, valid, values_of
+from formats.vector_cases.parts import of_index, of_values, ones
+
+ROWS = (
+    *(
+        "3d0025 1",
+        "07201c00 1",
+        "012522 0",
+        "25010102 1",
+        "25010102 1",
+        "02311225 0",
+        "3a1503 1",
+        "14033e09 1",
+    ),
+    *("000435 0", "20043c13 1", "1e000505 1", "053a00 1", "3b1e062f 1", "272a06 1", "3c070b 1", "2625073d 0"),
+    *("2c2508 0", "0201082c 1", "08093c24 0", "093625 0", "053f0a 0", "330a1e12 1", "1e3b090b 2", "070b3c 0"),
+    *("090c211a 0", "1b0d1a0c 0", "1b1c0e0d 1", "1417070d 1", "0e233231 0", "162f080e 0", "1c130f28 1"),
+    "2c330f 1",
+)
+"""Levels, and a symbol whose frequency or start changes if one of 16 weights is one unit more, or less."""
+SIGN: Op = (2048, 0)
+"""A sign that repeats the previous one, at its initial probability."""
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases of this module."""
+    yield from _error_bounded()
+    yield from _index()
+    yield from _records()
+
+
+def _error_bounded() -> Iterator[Case]:
+    entries = []
+    for key, row in enumerate(ROWS):
+        text, symbol = row.split()
+        section = _section(1, bytes.fromhex(text), 255, [(int(symbol), True)])
+        entries.append(Row(key, 0, 1, 1, 1, 1, 14, value_section=section))
+    about = "Rows whose frequencies change if one of 16 weights is one unit more, or one less."
+    yield valid("error-bounded-weights", about, assemble(entries))
+
+    weak = bytes([254, *[0] * 7])
+    section = _section(2, weak, 0, [(0, False), (5, True)])
+    assert struct.unpack_from("<I", section, 17 + 2 + 8 + 5) == (STATE,)
+    about = "The state at the start of the block is 2^16, its least value."
+    yield valid("error-bounded-state-least", about, of_values(14, 1, 2, section))
+    at = 17 + 2 + 8 + 5
+    section = section[:at] + struct.pack("<I", STATE - 1) + section[at + 4 :]
+    about = "The same block with a state that is one less."
+    yield bad(
+        "error-bounded-state-below", about, "Invalid", "error-bounded-state", of_values(14, 1, 2, section)
+    )
+
+    form = BY_NAME["float16"]
+    for r, lanes in ((16_383, 4), (16_384, 32)):
+        values = values_of([1.0 + n % 2 for n in range(r)], "float16")
+        section = ErrorBounded(step=0.75).write_section(values, form, 0)
+        about = f"{r} values, in {lanes} lanes."
+        yield valid(f"error-bounded-lanes-{r}", about, of_values(14, form.id, r, section))
+
+
+def _index() -> Iterator[Case]:
+    d = 200_000
+    t = sparse("0", d, [i for i in range(d) if i not in (26, 30, 34)], "float16")
+    t.values = b"\0\x3c" * (d - 3)
+    data = write([t], Context(0), Mean(), names=False)
+    about = "Three elements are absent, so delta is above its upper limit. One unit of it changes the code."
+    yield valid("context-density-most", about, data)
+    d = 3 * 128 + 20
+    data = write([ones(d, [100, d - 1])], Context(128), Mean(), names=False)
+    about = "The last row ends within a block: the last element is promised, and takes no bit."
+    yield valid("context-foreign-row-cut", about, data)
+    about = "33 low bits take two words, so two words have no room for the high bits."
+    data = of_index(7, 33, 99, bytes(8))
+    yield bad("elias-fano-length-33", about, "Malformed", "elias-fano-length", data)
+    section = bytes([0b101_00_1_00, 4, 2])
+    about = "All grains are listed under complement: the first part and the last part are present."
+    yield valid("structured-foreign-complement-whole", about, of_index(10, 3, 11, section))
+
+
+    about = "Policy p2: the lengths of the doubtful lists have the sum 5·300 + 4096, the greatest."
+    yield valid("bloom-conflicts-most", about, _p2(596))
+    about = "Policy p2: the sum is one more than 5·300 + 4096."
+    yield bad("bloom-conflicts-more", about, "Invalid", "bloom-conflicts", _p2(156))
+
+
+def _p2(salt: int) -> bytes:
+    """Return a container with a filter of 300 of 1200 elements; ``salt`` selects them."""
+    r, d, k, length = 300, 1200, 10, 160
+    bits = 0
+    for x in spread(r, d, salt):
+        for bit in element_bits(x, k, length):
+            bits |= 1 << bit
+    header = struct.pack("<QIBBH", 7, r, k, 3, 0)
+    return of_index(9, r, d, header + bits.to_bytes(length, "little"))
+
+
+def _records() -> Iterator[Case]:
+    body = write_fused([[(0, 1), (1, 2)]]) + struct.pack("<II", 2, 2)[:7]
+    block = write_extension_block([Record(1, 1, b"\3" + body[1:])])
+    about = "The second of three groups ends after seven bytes, before its members."
+    data = assemble([Row(0, 0, 3, 0, 1, 1, 1)], block)
+    yield bad("fused-record-cut-7", about, "Malformed", "fused-record", data)
+
+
+def _section(form: int, levels: bytes, escape: int, values: Sequence[tuple[int, bool]]) -> bytes:
+    """Return a section of one lane that always uses row 0.
+
+    Args:
+        form: 1 or 2.
+        levels: levels of the first bins of row 0.
+        escape: level of the escape.
+        values: symbol of each value, below 8, and whether it has a sign, which repeats the previous one.
+    """
+    f = frequencies([*levels, *[NONE] * (BINS - len(levels)), escape])
+    ops = []
+    for symbol, signed in values:
+        ops += [(f[symbol], sum(f[:symbol])), *([SIGN] if signed else [])]
+    states, words = [STATE], list[int]()
+    for op in reversed(ops):
+        push(states, [op], words)
+    head = struct.pack("<B3fI", form, 1.0, 1.0, 0.5, 1) + bytes([len(levels), escape]) + levels
+    return head + struct.pack(f"<BII{len(words)}H", 0, len(words), *states, *words)
