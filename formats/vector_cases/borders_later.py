@@ -93,7 +93,6 @@ def _index() -> Iterator[Case]:
     about = "All grains are listed under complement: the first part and the last part are present."
     yield valid("structured-foreign-complement-whole", about, of_index(10, 3, 11, section))
 
-
     about = "Policy p2: the lengths of the doubtful lists have the sum 5·300 + 4096, the greatest."
     yield valid("bloom-conflicts-most", about, _p2(596))
     about = "Policy p2: the sum is one more than 5·300 + 4096."

@@ -10,6 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.cpu.select.bisection import bound_rank
 from wirecodec.kernels.cpu.select.feedback import restore_unselected
 from wirecodec.kernels.cpu.select.momentum import add_range, bracket_total, sweep_total_range, total_one
 from wirecodec.kernels.cpu.select.sample import PREFETCH_RUNS, bracket_sample
@@ -98,6 +99,7 @@ def select_totals(
             store_fence()
         else:  # the sum stays in the cache
             add_range(g, u, v, factors, form, after, rest, 0, g.size)
+            low = bound_rank(rest, stop - start)
             n = sweep_range(rest, low, here, bits, 0, 0, rest.size)
         faults[i] = True
         if stop - start <= n <= capacity:
