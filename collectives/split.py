@@ -8,9 +8,9 @@ messages are containers: of the decoded values, which need no second rounding, a
 
 Ranges are equal in the first call. Later ones of ``split-pairs`` balance them as Ok-Topk does (Li and
 Hoefler, 2022): each range has as many elements of the last union. The counts come from the last headers, so
-all ranks compute the same bounds without a message. In results/papers.md, calls at 1 Gbit/s are
-faster than with equal ranges if the stored elements are skewed, and no slower if they are not. A bitmap or
-dense sums take bytes per element of a range, so their ranges stay equal.
+all ranks compute the same bounds without a message. In results/papers.md, calls of 8 and 16 ranks at 1 Gbit/s
+take 39 to 48 % less time than with equal ranges if most stored elements are in the last 5 %, and 7 to 10 %
+less in a training. A bitmap or dense sums take bytes per element of a range, so their ranges stay equal.
 """
 
 from __future__ import annotations

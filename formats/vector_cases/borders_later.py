@@ -13,7 +13,7 @@ from formats.reference.floats import BY_NAME
 from formats.reference.index.bloom import element_bits
 from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
 from formats.reference.writing.assembly import write_extension_block
-from formats.reference.writing.records import write_fused
+from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.reference.writing.value.error_bounded import Op, push
 from formats.vector_cases.case import Case, bad, sparse, spread, valid, values_of
 from formats.vector_cases.parts import of_index, of_values, ones
@@ -111,6 +111,20 @@ def _p2(salt: int) -> bytes:
 
 
 def _records() -> Iterator[Case]:
+    shapes = Record(3, 0, write_shape(0, (1,) * 30) + write_shape(1, (1, 3)))
+    rows = [Row(0, 0, 1, 0, 1, 1, 1), Row(1, 0, 3, 0, 1, 1, 1)]
+    for id, what, names in (
+        ("order", "The names do not ascend", [b"b", b"a"]),
+        ("twice", "One name twice", [b"a", b"a"]),
+        ("utf8", "A name is not UTF-8", [b"a", b"\xff"]),
+    ):
+        block = write_extension_block([Record(2, 0, write_names(names)), shapes])
+        data = assemble(rows, block)
+        about = f"{what}, beside a shape of 30 dimensions."
+        yield bad(f"names-{id}-beside-shapes", about, "Invalid", "names", data)
+    block = write_extension_block([Record(2, 0, write_names([b"a", b"b"])), shapes])
+    about = "Two names beside a shape of 30 dimensions."
+    yield valid("names-beside-shapes", about, assemble(rows, block))
     body = write_fused([[(0, 1), (1, 2)]]) + struct.pack("<II", 2, 2)[:7]
     block = write_extension_block([Record(1, 1, b"\3" + body[1:])])
     about = "The second of three groups ends after seven bytes, before its members."

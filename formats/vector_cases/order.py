@@ -140,7 +140,7 @@ def _bodies() -> Iterator[Case]:
         ("shapes", "tag-record", "Invalid", [PLAIN], [shapes_wrong, no_tag]),
     ):
         yield _pair(first, second, kind, _with(rows, *records))
-    schema = {"b": ((9,), "float16")}
+    schema: dict[str, tuple[tuple[int, ...], str]] = {"b": ((9,), "float16")}
     data = _with([PLAIN], Record(NAMES, 0, write_names([b"a"])), no_tag)
     yield _pair("tag-record", "schema-names", "Malformed", data, schema=schema)
     data = _with([PLAIN], Record(NAMES, 0, write_names([b"a"])))

@@ -305,7 +305,12 @@ def _apply(node: Any, change: str) -> None:
 
 def is_killed(mutant: Mutant, noticing: Sequence[Trial]) -> bool:
     """Return whether a trial detects the mutant: by another result, an exception, or a timeout."""
-    return _fails(mutant, lambda: all(trial() for trial in noticing))
+
+    def check() -> bool:
+        _clear_caches()
+        return all(trial() for trial in noticing)
+
+    return _fails(mutant, check)
 
 
 def takes_another_path(mutant: Mutant, noticing: Sequence[Known], target: Target) -> bool:
@@ -320,7 +325,6 @@ def _fails(mutant: Mutant, check: Callable[[], bool]) -> bool:
     if child == 0:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         mutant.function.__code__ = code
-        _clear_caches()
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         try:
             wrong = not check()

@@ -157,7 +157,8 @@ class Ways:
     def _is_not_added(self) -> bool:
         out: Any = {name: np.ones(size) for name, size in self.sizes.items()}
         found = _code(lambda: wc.decode_add([self.data], out, limits=self.limits))
-        same = found == (self.vector.result, self.vector.code)
+        again = _code(lambda: decode_sum([self.data], out, limits=self.limits))
+        same = found == again == (self.vector.result, self.vector.code)
         return bool(same and all((array == 1).all() for array in out.values()))
 
 
