@@ -34,12 +34,11 @@ State = dict[str, tuple[Array, Array]]
 def read(compressor: wc.Compressor) -> State:
     """Return copies of all residuals and momenta; zeros for those that do not exist."""
     state = compressor.state_dict()
-    return {
-        name: tuple(
-            state.get(f"{kind}/{name}", np.zeros(np.prod(shape), "f4")) for kind in ("residual", "momentum")
-        )  # type: ignore[misc]
-        for name, shape in SIZES.items()
-    }
+
+    def find(kind: str, name: str) -> Array:
+        return state.get(f"{kind}/{name}", np.zeros(np.prod(SIZES[name]), "f4"))
+
+    return {name: (find("residual", name), find("momentum", name)) for name in SIZES}
 
 
 def check(rule: Any, before: State, after: State, gradients: dict[str, Array], sent: Any) -> None:

@@ -12,13 +12,8 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.select.bisection import bound_rank
 from wirecodec.kernels.cpu.select.feedback import restore_unselected
-from wirecodec.kernels.cpu.select.momentum import (
-    add_range,
-    bracket_total,
-    sweep_total_range,
-    total_one,
-)
-from wirecodec.kernels.cpu.select.sample import PREFETCH_RUNS, bracket_sample, choose_run
+from wirecodec.kernels.cpu.select.momentum import add_range, bracket_total, sweep_total_range, total_one
+from wirecodec.kernels.cpu.select.sample import PREFETCH_RUNS, bracket_sample
 from wirecodec.kernels.cpu.select.topk import (
     SLACK,
     SWEEP_SLACK,
@@ -143,6 +138,13 @@ def clear_at(
         unit = next_unit(turns, unit)
 
 
+@inline
+def _choose_run(stratum: int, strata: int, runs: int) -> int:
+    """Return one of ``runs`` for a stratum; all strata are equally long."""
+    jitter = (U64(stratum) * U64(0x9E3779B97F4A7C15)) >> U64(40)
+    return stratum * runs // strata + np.int64(jitter % U64(max(1, runs // strata)))
+
+
 @kernel
 def bracket_group(
     addresses: Array,
@@ -167,7 +169,7 @@ def bracket_group(
     here, ahead = 0, 0
     for stratum in range(strata + PREFETCH_RUNS):
         if stratum < strata:
-            first = choose_run(stratum, strata, runs, U64(0)) * run
+            first = _choose_run(stratum, strata, runs) * run
             while starts[ahead + 1] <= first:
                 ahead += 1
             for column in range(3):
@@ -175,7 +177,7 @@ def bracket_group(
                     given = _input(addresses, sizes, ahead, column, like)
                     prefetch(given, first - starts[ahead], 1)
         if stratum >= PREFETCH_RUNS:
-            first = choose_run(stratum - PREFETCH_RUNS, strata, runs, U64(0)) * run
+            first = _choose_run(stratum - PREFETCH_RUNS, strata, runs) * run
             while starts[here + 1] <= first:
                 here += 1
             g, u = _input(addresses, sizes, here, 0, like), _input(addresses, sizes, here, 1, like)
