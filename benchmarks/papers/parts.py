@@ -19,6 +19,8 @@ from typing import Any
 
 from rich.progress import Progress
 
+from benchmarks.common.processes import one_thread
+
 __all__ = ["Part", "Store", "run_missing"]
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +36,6 @@ SOURCES = (
     "collectives/**/*.py",
     "wirecodec/**/*.py",
 )
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,8 @@ def run_missing(parts: Sequence[Part], store: Store, jobs: int, progress: Progre
     """
     missing = [part for part in parts if part.name not in store]
     bar = progress.add_task("all parts", completed=len(parts) - len(missing), total=len(parts))
-    for name in THREADS:
-        os.environ[name] = "1"
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+    with one_thread(), ProcessPoolExecutor(jobs, mp_context=context) as pool:
         active: dict[Future[Any], tuple[Part, Any]] = {}
         try:
             while missing or active:

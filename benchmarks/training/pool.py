@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import queue
 import time
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 from rich.progress import Progress
 
+from benchmarks.common.processes import one_thread
 from benchmarks.training.plan import Plan
 from benchmarks.training.runs import Result, Run, save_result
 from benchmarks.training.systems.system import System
@@ -19,7 +19,6 @@ from benchmarks.training.tasks.task import Task
 
 __all__ = ["run_missing"]
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 STEPS_PER_REPORT = 10
 
 _worker: dict[str, Any] = {}
@@ -28,8 +27,6 @@ _worker: dict[str, Any] = {}
 
 def _start(reports: Any) -> None:
     _worker["reports"] = reports
-    for name in THREADS:
-        os.environ[name] = "1"
 
 
 def _train(run: Run) -> Result:
@@ -71,7 +68,7 @@ def run_missing(
     """
     end = time.monotonic() + 60 * minutes
     context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager:
+    with one_thread(), context.Manager() as manager:
         reports = manager.Queue()
         bar = progress.add_task("all runs", total=None)
         with ProcessPoolExecutor(jobs, mp_context=context, initializer=_start, initargs=(reports,)) as pool:
