@@ -207,7 +207,7 @@ def test_an_array_that_shrinks_is_not_added_to() -> None:
     out = np.zeros(70_000, np.float32)
 
     def shrink(frame: Any, event: str, arg: Any) -> None:
-        if event == "call" and frame.f_code.co_name == "decode_chunks":
+        if event == "call" and frame.f_code.co_name == "decode_chunk":
             sys.setprofile(None)
             out.resize(10, refcheck=False)
 
