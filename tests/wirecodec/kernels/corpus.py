@@ -265,6 +265,7 @@ def run_many(sink: Sink) -> None:
         narrow = wc.encode_many(named, "topk(0.1) | delta | raw(bfloat16)")
         sink(np.concatenate([tensor.values for tensor in wc.decode_many(narrow).values()]))
         for rule in (
+            wc.ErrorFeedback(),
             wc.ErrorFeedback(decay=0.5),
             wc.MomentumCorrection(),
             wc.MomentumCorrection(nesterov=True),
