@@ -59,7 +59,7 @@ test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has 
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
 
 test-bounds: $(INSTALLED)  ## a corpus that reaches every kernel, with bounds checks and with guard pages; minutes
-	$(BIN)/python -m pytest -q -m bounds
+	$(BIN)/python -m pytest -q -m bounds $(PARALLEL)
 
 test-gpu: $(CUPY)  ## the tests that need a GPU, in an environment with CuPy (CUDA=13: for drivers of CUDA 13)
 	REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu $(ARGS)

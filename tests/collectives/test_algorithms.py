@@ -147,7 +147,7 @@ def test_what_is_expected_is_what_is_sent() -> None:
 # ---- the choice ----
 
 
-@pytest.mark.parametrize("ranks", [(4,), pytest.param((2, 4, 8), marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("ranks", [(4,), pytest.param((2, 4, 8), marks=pytest.mark.nightly)])
 def test_it_chooses_the_fastest_of_a_simulated_network(ranks: tuple[int, ...]) -> None:
     """On the simulated clock, it takes at most 1.25 times the time of the best."""
     regrets = []

@@ -87,7 +87,7 @@ def test_sparse_tensors(world: World) -> None:
     assert world.run(check) == [[([r, 50], [1.0, r], (10, 10)) for r in range(world.n)]] * world.n
 
 
-@pytest.mark.sweep
+@pytest.mark.nightly
 def test_as_many_entries_as_the_tensors_need() -> None:
     """They are more than the decoder's default limit of 65,536."""
     count = wc.DecodeLimits().max_entries + 1

@@ -212,7 +212,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert (tmp_path / "value.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.sweep
+@pytest.mark.nightly
 def test_papers(tmp_path: Path) -> None:
     steps: list[str] = []
     found = papers.reproduce(list_gradient_files(DATA), steps.append)

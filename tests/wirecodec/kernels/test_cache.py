@@ -126,7 +126,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "scheme", ["nonzero | bitmap | raw", pytest.param("nonzero | rice | qsgd", marks=pytest.mark.sweep)]
+    "scheme", ["nonzero | bitmap | raw", pytest.param("nonzero | rice | qsgd", marks=pytest.mark.nightly)]
 )
 def test_many_processes_on_a_cold_cache(tmp_path: Path, scheme: str) -> None:
     """Ranks start together and compile at once: all must get the right code, and leave a cache that serves

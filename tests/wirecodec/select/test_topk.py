@@ -267,7 +267,7 @@ for dtype in DTYPES:
         pytest.param(
             "(np.float32, np.float16)",
             {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx2,+bmi,+fma"},
-            marks=pytest.mark.sweep,
+            marks=pytest.mark.nightly,
         ),
         pytest.param("(np.float32, np.float64)", {"NUMBA_BOUNDSCHECK": "1"}, marks=pytest.mark.bounds),
     ],
