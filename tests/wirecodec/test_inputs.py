@@ -113,7 +113,7 @@ def test_torch_without_torch() -> None:
     same(x.to(torch.bfloat16), x.detach().numpy().astype(ml_dtypes.bfloat16))
     same(x.half(), x.detach().numpy().astype(np.float16))
     with pytest.raises(wc.EncodeError, match="layout"):
-        wc.encode(x.detach().to_sparse())
+        wc.encode(x.detach().to_mkldnn())
     blob = torch.from_numpy(np.array(wc.encode(x)))
     assert np.array_equal(wc.decode(blob).to_dense(), x.detach().numpy())
     assert wc.decode(blob, schema=((3, 4), torch.float32)).nnz == 11
