@@ -12,10 +12,8 @@ import json
 import random
 import socket
 import statistics
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from mpi4py import MPI
 
 from benchmarks.collectives.cases import Case
 from benchmarks.collectives.methods import build_exchanges, build_whole_calls
+from benchmarks.common.rank import run_rank
 
 __all__ = ["main"]
 
@@ -34,14 +33,8 @@ _BLOCK = 1 << 18
 
 
 def main() -> int:
-    """Measure the plan in the argument; an exception on one rank aborts all ranks."""
-    try:
-        run(MPI.COMM_WORLD, json.loads(sys.argv[1]))
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
-    return 0
+    """Measure the plan in the argument."""
+    return run_rank(run)
 
 
 def run(comm: Any, plan: Mapping[str, Any]) -> None:

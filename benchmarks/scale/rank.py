@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import gc
 import json
-import sys
 import time
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from mpi4py import MPI
-
 import collectives as co
 from benchmarks.collectives.rank import time_call
+from benchmarks.common.rank import run_rank
 from benchmarks.scale.library import limit_threads
 from benchmarks.scale.models import MODELS
 from benchmarks.scale.systems import Options, Worker, build_exchange
@@ -36,15 +33,9 @@ TURNS, LONGEST = 6, 5
 
 
 def main() -> int:
-    """Measure the plan in the argument; an exception on one rank aborts all ranks."""
-    try:
-        limit_threads()
-        run(MPI.COMM_WORLD, json.loads(sys.argv[1]))
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
-    return 0
+    """Measure the plan in the argument, on one thread."""
+    limit_threads()
+    return run_rank(run)
 
 
 def run(comm: Any, plan: Mapping[str, Any]) -> None:
