@@ -25,6 +25,7 @@ SCHEMES = [
     "topk(0.03) | rice | qsgd(bits=7, bucket=48)",
     "topk(0.03) | rice | qsgd(norm=l2)",
     "topk(0.4) | rice | qsgd",
+    "topk(0.002) | rice | raw",
     "topk(k=1) | rice | raw",
     "all | raw-index | qsgd",
 ]
@@ -38,6 +39,8 @@ def make_model(dtype: Any) -> dict[str, Any]:
         "ties": np.sign(rng.normal(size=9000)),
         "zeros": np.zeros(5000),
         "matrix": rng.normal(size=(90, 70)),
+        "rising": np.linspace(-0.5, 9, 40_000),
+        "falling": np.linspace(9, -0.5, 40_000),
     }
     return {name: x.astype(dtype) for name, x in model.items()}
 
@@ -76,7 +79,7 @@ def test_tensors_together_are_tensors_one_by_one(
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("scheme", ["topk(0.03) | rice | qsgd", "topk(0.03) | rice | raw"])
+@pytest.mark.parametrize("scheme", ["topk(0.03) | rice | qsgd", "topk(0.002) | rice | raw"])
 def test_steps_together_are_steps_one_by_one(
     scheme: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,7 +19,11 @@ __all__ = ["select_top_k_batch", "select_top_k_of_sums", "select_top_k_of_totals
 MAX_SIZE = 2**23
 """Elements of the largest array of a batch."""
 MAX_UNSAMPLED_BYTES = 2**18
-"""Bytes of an array that is read twice, the second time from the cache; larger ones are sampled."""
+"""Bytes of an array whose first elements give a bound, and are read again; larger ones are sampled."""
+HEAD_FACTOR = 4.0
+"""First elements per geometric mean of size and k: where reading them again costs what they save."""
+MIN_HEAD_PER_RANK = 16
+"""First elements per element that is selected; the bound needs groups of them."""
 MIN_ELEMENTS_PER_THREAD = 2**20
 """Elements below which another thread costs more than it saves."""
 
@@ -30,7 +35,7 @@ class _BatchPlan:
     Attributes:
         members: (n,) i64, numbers of the arrays that the batch takes.
         sizes: (n,) i64, their elements.
-        plans: (n, 4) i64, as for the kernel.
+        plans: (n, 4) i64, as for the kernels.
         cuts: (n + 1,) i64, places in the output.
         order: (n,) i64, the members by size, largest first.
         units_per_thread: arrays that justify another thread.
@@ -70,7 +75,7 @@ def _plan_batch(selector: Any, sizes: bytes, itemsize: int, threads: int) -> _Ba
             or 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= MAX_UNSAMPLED_BYTES // itemsize
         ):
             members.append(i)
-            plans.append((0, 0, 0, size))
+            plans.append((0, _choose_head(size, k), 0, size))
         elif 0 < topk_exact.MIN_SPARSE_RECIPROCAL * k <= size <= largest:
             plan = topk_exact.plan_sample(size, k, 64 // itemsize)
             members.append(i)
@@ -89,6 +94,15 @@ def _plan_batch(selector: Any, sizes: bytes, itemsize: int, threads: int) -> _Ba
         enough,
         max(1, min(threads, taken.size // enough)),
     )
+
+
+def _choose_head(size: int, k: int) -> int:
+    """Return how many of an array's first elements give the bound: a multiple of 64, or all.
+
+    At least k of them reach the bound. With more first elements, fewer of the others do.
+    """
+    head = max(int(HEAD_FACTOR * math.sqrt(size * k)), MIN_HEAD_PER_RANK * k) + 63 & ~63
+    return head if 2 * head < size else size
 
 
 def select_top_k_batch(

@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.floats import add_floats
-from wirecodec.kernels.cpu.simd.memory import prefetch, store_fence, stream_store
+from wirecodec.kernels.cpu.simd.memory import prefetch, prefetch_ahead, store_fence, stream_store
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits
 
 __all__ = ["add_streamed", "clear", "scatter", "take"]
@@ -41,8 +41,8 @@ def add_streamed(a: Array, b: Array, out: Array, infinity: Any) -> bool:
     wrong = U64(0)
     whole = a.size & ~(LANES - 1)
     for at in range(0, whole, LANES):
-        prefetch(a, at + PREFETCHED, LANES)
-        prefetch(b, at + PREFETCHED, LANES)
+        prefetch_ahead(a, at + PREFETCHED, LANES)
+        prefetch_ahead(b, at + PREFETCHED, LANES)
         total = add_floats(load(a, at, LANES), load(b, at, LANES))
         wrong |= mask_to_bits((total << 1) >= (U64(infinity) << U64(1)))
         stream_store(out, at, total)

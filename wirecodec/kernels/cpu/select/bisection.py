@@ -20,7 +20,7 @@ from wirecodec.kernels.cpu.simd.words import popcount
 __all__ = ["bound_rank", "count_groups", "find_rank", "pad", "rank_of_maxima", "update_maxima"]
 
 U64 = np.uint64
-GROUPS_PER_RANK = 4
+GROUPS_PER_RANK = 2
 MIN_GROUP_SIZE = 4
 
 

@@ -13,7 +13,7 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64, keys64, max_key64
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import bits_to_mask, load, reduce_max, select
 from wirecodec.kernels.cpu.simd.words import leading_zeros, low_bits_mask, popcount, trailing_zeros
@@ -157,7 +157,7 @@ def _find_max(bits: Array, first: int, stop: int) -> tuple[np.uint64, int]:
     """Return the largest key, and its first position."""
     best, block = U64(0), first
     for start in range(first, stop, 64):
-        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
+        prefetch_ahead(bits, start + PREFETCH_ELEMENTS, 64)
         top = _max_key(bits, start, min(stop, start + 64))
         if top > best:
             best, block = top, start
@@ -169,7 +169,7 @@ def _store_block_maxima(bits: Array, first: int, stop: int, tops: Array) -> np.u
     """Store the largest keys of blocks of 64; return the largest of all."""
     best = U64(0)
     for block, start in enumerate(range(first, stop, 64)):
-        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
+        prefetch_ahead(bits, start + PREFETCH_ELEMENTS, 64)
         top = _max_key(bits, start, min(stop, start + 64))
         tops[block] = top
         best = max(best, top)

@@ -19,7 +19,7 @@ from wirecodec.kernels.cpu.select.topk import (
     top_mask,
 )
 from wirecodec.kernels.cpu.simd.floats import add_floats
-from wirecodec.kernels.cpu.simd.memory import prefetch, store_fence, stream_store
+from wirecodec.kernels.cpu.simd.memory import prefetch, prefetch_ahead, store_fence, stream_store
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select, store
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
@@ -113,12 +113,12 @@ def sweep_sum_range(
         if n > found.size - BLOCK_SIZE - SLACK:
             return found.size
         first = n
-        prefetch(a, block + PREFETCH_PAGES, 1)
-        prefetch(b, block + PREFETCH_PAGES, 1)
-        prefetch(left, block + PREFETCH_PAGES, 1)
+        prefetch_ahead(a, block + PREFETCH_PAGES, 1)
+        prefetch_ahead(b, block + PREFETCH_PAGES, 1)
+        prefetch_ahead(left, block + PREFETCH_PAGES, 1)
         for at in range(block, min(block + BLOCK_SIZE, stop, whole), 64):
-            prefetch(a, at + PREFETCH_ELEMENTS, 64)
-            prefetch(b, at + PREFETCH_ELEMENTS, 64)
+            prefetch_ahead(a, at + PREFETCH_ELEMENTS, 64)
+            prefetch_ahead(b, at + PREFETCH_ELEMENTS, 64)
             total = add_floats(load(a, at, 64), load(b, at, 64))
             at_least = (total << 1) >= (least << U64(1))
             stream_store(left, at, select(at_least, total & 0, total))

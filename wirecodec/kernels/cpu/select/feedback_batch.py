@@ -68,7 +68,8 @@ def select_sums(
         if plans[i, 0] > 0:
             low, high, tied = bracket_sum(a, b, run, 0, plans[i, 0], plans[i, 1], plans[i, 2])
         else:
-            low = bound_rank_of_sum(a, b, stop - start)
+            head = plans[i, 1]
+            low = bound_rank_of_sum(a[:head], b[:head], stop - start)
         here, capacity = found[: plans[i, 3] + SWEEP_SLACK], plans[i, 3] + SWEEP_SLACK - 2 * SLACK
         n = capacity + 1 if tied else 0
         parts = (a.size + PART_SIZE - 1) // PART_SIZE

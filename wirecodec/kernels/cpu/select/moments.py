@@ -24,7 +24,7 @@ from wirecodec.kernels.cpu.simd.floats import (
     to_float64,
 )
 from wirecodec.kernels.cpu.simd.masks64 import at_least64, keys64, load_tail64
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import (
     extract_lane,
@@ -115,7 +115,7 @@ def _sum_block(
     firsts = squares = zeros
     count = 0
     for at in range(start, stop, 64):
-        prefetch(bits, at + PREFETCH_BYTES // (bit_width(bits) >> 3), 64)
+        prefetch_ahead(bits, at + PREFETCH_BYTES // (bit_width(bits) >> 3), 64)
         keys = _load_keys(bits, at)
         inside = (keys - low) < (high - low)
         y = select(inside, subtract_floats(_scale_magnitudes(bits, keys, scale, half), origins), zeros)
@@ -211,7 +211,7 @@ def collect_reaching(
     for at in range(start, whole, 64):
         if n > capacity:
             return at, n
-        prefetch(bits, at + PREFETCH_BYTES // (bit_width(bits) >> 3), 64)
+        prefetch_ahead(bits, at + PREFETCH_BYTES // (bit_width(bits) >> 3), 64)
         mask = at_least64(bits, at, key)
         if kept.size:
             compress_store(kept, n, load(bits, at, 64), mask)

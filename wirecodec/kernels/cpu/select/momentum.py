@@ -16,7 +16,7 @@ from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.select.sample import bracket_sample, find_run, plan_strata
 from wirecodec.kernels.cpu.select.topk import BLOCK_SIZE, PREFETCH_ELEMENTS, SLACK, key_of
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, stream_store
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead, store_fence, stream_store
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select, store
 
@@ -92,8 +92,8 @@ def bracket_total(
 @inline_without_refcounts
 def _next(g: Array, u: Array, keep: Any, factor: Any, at: int, after: Array) -> Any:
     """Compute and store 64 elements of u'."""
-    prefetch(g, at + PREFETCH_ELEMENTS, 64)
-    prefetch(u, at + PREFETCH_ELEMENTS, 64)
+    prefetch_ahead(g, at + PREFETCH_ELEMENTS, 64)
+    prefetch_ahead(u, at + PREFETCH_ELEMENTS, 64)
     result = add_floats(multiply_floats(keep, load(u, at, 64)), multiply_floats(factor, load(g, at, 64)))
     stream_store(after, at, result)
     return result
@@ -112,7 +112,7 @@ def _put(
     base: int,
 ) -> int:
     """Store 64 elements of x, and the positions of those that reach the threshold; return their number."""
-    prefetch(v, at + PREFETCH_ELEMENTS, 64)
+    prefetch_ahead(v, at + PREFETCH_ELEMENTS, 64)
     total = add_floats(multiply_floats(decay, load(v, at, 64)), addend)
     at_least = (total << 1) >= (least << U64(1))
     stream_store(left, at, select(at_least, total & 0, total))
@@ -184,7 +184,7 @@ def sweep_total_range(
         end = min(block + BLOCK_SIZE, stop, whole)
         if form == PLAIN:  # a loop per form: branches within it would spill the vectors
             for at in range(block, end, 64):
-                prefetch(g, at + PREFETCH_ELEMENTS, 64)
+                prefetch_ahead(g, at + PREFETCH_ELEMENTS, 64)
                 addend = multiply_floats(factor, load(g, at, 64))
                 n = _put(v, decay, addend, at, least, left, found, n, base)
         elif form == HEAVY_BALL:

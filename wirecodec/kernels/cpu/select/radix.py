@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, resize, store
 from wirecodec.kernels.cpu.simd.words import popcount, trailing_zeros
 
@@ -159,7 +159,7 @@ def _count_prefixed(
     for start in range(0, whole, BLOCK_SIZE):
         n = 0
         for at in range(start, min(start + BLOCK_SIZE, whole), 64):
-            prefetch(bits, at + PREFETCH_ELEMENTS, 64)
+            prefetch_ahead(bits, at + PREFETCH_ELEMENTS, 64)
             digit = resize((load(bits, at, 64) << upper) >> (upper + U64(shift)), 16)
             sharing = _prefix_mask(bits, at, prefix, left)
             if sharing == ~U64(0):

@@ -86,10 +86,8 @@ def bracket_kth(
 
 @inline
 def prefetch_sample(bits: Array, run: int, samples: int, part: int, parts: int) -> None:
-    """Prefetch a part of the lines that ``bracket_kth`` reads with seed 0; of all lines without samples."""
+    """Prefetch a part of the lines that ``bracket_kth`` reads with seed 0."""
     if samples == 0:
-        for at in range(bits.size * part // parts, bits.size * (part + 1) // parts, run):
-            prefetch(bits, at, 1)
         return
     strata = samples // run
     plan = plan_strata(bits.size // run, strata)

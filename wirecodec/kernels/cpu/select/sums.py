@@ -12,7 +12,7 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float, sum_floats, to_float64
 from wirecodec.kernels.cpu.simd.masks64 import keys64, load_tail64
-from wirecodec.kernels.cpu.simd.memory import prefetch
+from wirecodec.kernels.cpu.simd.memory import prefetch_ahead
 from wirecodec.kernels.cpu.simd.vector import load, reduce_max, select
 
 __all__ = ["sum_and_squares", "sum_magnitudes"]
@@ -27,7 +27,7 @@ def sum_magnitudes(bits: Array) -> tuple[float, Any]:
     last = to_float64(top)
     sums = splat_float(0.0, last)
     for start in range(0, bits.size & ~63, 64):
-        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
+        prefetch_ahead(bits, start + PREFETCH_ELEMENTS, 64)
         keys = keys64(bits, start)
         top = select(keys > top, keys, top)
         sums = add_floats(sums, to_float64(keys))
@@ -40,7 +40,7 @@ def sum_and_squares(bits: Array) -> tuple[float, float]:
     last = to_float64(load(load_tail64(bits), 0, 64))
     sums = squares = splat_float(0.0, last)
     for start in range(0, bits.size & ~63, 64):
-        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
+        prefetch_ahead(bits, start + PREFETCH_ELEMENTS, 64)
         values = to_float64(load(bits, start, 64))
         sums = add_floats(sums, values)
         squares = add_floats(squares, multiply_floats(values, values))

@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.masks64 import at_least64
-from wirecodec.kernels.cpu.simd.memory import prefetch
+from wirecodec.kernels.cpu.simd.memory import prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.words import popcount
 
@@ -32,7 +32,7 @@ def count_three(bits: Array, sign: Any, low: Any, middle: Any, high: Any) -> tup
     at_low = at_middle = at_high = 0
     whole = bits.size & ~63
     for start in range(0, whole, 64):
-        prefetch(bits, start + PREFETCH_ELEMENTS, 64)
+        prefetch_ahead(bits, start + PREFETCH_ELEMENTS, 64)
         at_low += popcount(at_least64(bits, start, low))
         at_middle += popcount(at_least64(bits, start, middle))
         at_high += popcount(at_least64(bits, start, high))
@@ -67,7 +67,7 @@ def fill_at_least(
     for at in range(start, whole, 64):
         if out.size - count < 64:
             return at, count, nonfinite == U64(0)
-        prefetch(bits, at + PREFETCH_ELEMENTS, 64)
+        prefetch_ahead(bits, at + PREFETCH_ELEMENTS, 64)
         nonfinite |= at_least64(bits, at, infinity)
         count += store_set_bits(out, count, at_least64(bits, at, threshold), at)
     if out.size - count < 64:

@@ -14,7 +14,7 @@ from wirecodec.kernels.cpu.select.bisection import find_rank, pad
 from wirecodec.kernels.cpu.select.radix import find_threshold
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
+from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount, trailing_zeros
@@ -77,9 +77,9 @@ def sweep_range(
         if n > found.size - BLOCK_SIZE - SLACK:
             return found.size
         first = n
-        prefetch(bits, block + PREFETCH_PAGES, 1)
+        prefetch_ahead(bits, block + PREFETCH_PAGES, 1)
         for at in range(block, min(block + BLOCK_SIZE, stop, whole), 64):
-            prefetch(bits, at + PREFETCH_ELEMENTS, 64)
+            prefetch_ahead(bits, at + PREFETCH_ELEMENTS, 64)
             n += store_set_bits(found, n, at_least64(bits, at, least), U32(at))
         for i in range(first, n):
             words[i] = bits[U64(U32(found[i]))]
@@ -106,7 +106,7 @@ def collect(bits: Array, low: int, high: int, keys: Array) -> tuple[int, int]:
     for at in range(0, whole, 64):
         if n > keys.size - SLACK:
             return certain, -1
-        prefetch(bits, at + PREFETCH_ELEMENTS, 64)
+        prefetch_ahead(bits, at + PREFETCH_ELEMENTS, 64)
         certain_mask = at_least64(bits, at, upper)
         certain += popcount(certain_mask)
         rest = at_least64(bits, at, least) & ~certain_mask
@@ -248,7 +248,7 @@ def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> t
     for block in range(0, whole, BLOCK_SIZE):
         first = n
         for at in range(block, min(block + BLOCK_SIZE, whole), 64):
-            prefetch(bits, at + PREFETCH_ELEMENTS, 64)
+            prefetch_ahead(bits, at + PREFETCH_ELEMENTS, 64)
             mask, ties = top_mask(bits, at, threshold, ties)
             n += store_set_bits(indices, n, mask, U32(at))
             if n > k:  # another thread changed the array

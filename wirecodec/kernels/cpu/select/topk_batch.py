@@ -39,8 +39,8 @@ def select(
     Args:
         addresses: (n,) i64, of the arrays' bits.
         sizes: (n,) i64, fewer than 2^31 elements each.
-        plans: (n, 4) i64: samples, rank of the lower key, rank of the upper key, capacity for candidates; 0
-            samples for a bound from all elements.
+        plans: (n, 4) i64: samples, rank of the lower key, rank of the upper key, capacity for candidates. Or
+            no samples, the number of first elements that give a bound, 0, capacity.
         cuts: (n + 1,) i64, the place of each array's k elements in the output; 0 < k < size.
         infinity: key of Inf.
         order: (n,) i64, the order in which threads take the arrays.
@@ -70,7 +70,7 @@ def select(
         if plans[i, 0] > 0:
             low, high, tied = bracket_kth(x, run, 0, plans[i, 0], plans[i, 1], plans[i, 2])
         else:
-            low = bound_rank(x, stop - start)
+            low = bound_rank(x[: plans[i, 1]], stop - start)
         here, capacity = found[: plans[i, 3] + SWEEP_SLACK], plans[i, 3] + SWEEP_SLACK - 2 * SLACK
         n = capacity + 1 if tied else 0
         parts = (x.size + PART_SIZE - 1) // PART_SIZE
