@@ -26,7 +26,8 @@ Command: `{command}`{versions}
 MODEL_CAPTION = """Values are drawn from a Laplace distribution with a fixed seed. A layer of the
 transformer has query, key, value and output matrices of 256 × 256, two feed-forward matrices of 256 ×
 1,024, their biases, and two normalisations. Tiny tensors have 100 to 1,000 elements; no target applies to
-them. Copy and add are those of the dense gradient as one vector.
+them. Copy and add are those of the dense gradient as one vector. The last column is the speed-up of two
+threads that copy it, which is what the machine's memory allows.
 """
 STAGE_HEADER = [
     "model, scheme",
@@ -139,10 +140,11 @@ def _format_models(dense: Sequence[DenseTime]) -> str:
             f"{len(d.model.shapes):,}",
             f"{d.model.elements:,}",
             *map(_format_time, (d.copy, d.add)),
+            f"{d.speedup:.2f}",
         ]
         for d in dense
     ]
-    return format_markdown(["model", "tensors", "elements", "copy, ms", "add, ms"], rows)
+    return format_markdown(["model", "tensors", "elements", "copy, ms", "add, ms", "two threads"], rows)
 
 
 def _format_stages(found: Measurements) -> str:

@@ -8,13 +8,15 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.memory import copy_elements, view_at
+from wirecodec.kernels.cpu.simd.memory import copy_elements, prefetch, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
 __all__ = ["add_at", "add_parts", "copy_slices", "find_disorder", "find_nonfinite", "gather_slices"]
 
 ADD_BLOCK = 2**16
 """Elements of an array that stay in the cache while several parts are added."""
+PREFETCHED_TARGETS = 64
+"""Elements of the next array that are prefetched."""
 NO_INDICES = np.empty(0, np.uint32)
 """Gives ``view_at`` the type of indices."""
 
@@ -82,11 +84,18 @@ def add_parts(
         like: an array of the type of the arrays.
         turns: counters of ``next_unit``; a unit is an array.
     """
+    most = np.int64(0)
+    for unit in range(sizes.size):
+        most = max(most, parts[unit + 1] - parts[unit])
+    cursors = np.empty(most, np.int64)
     unit = next_unit(turns, -1)
     while unit >= 0:
         out = view_at(addresses[unit], sizes[unit], like)
         first, n = parts[unit], parts[unit + 1] - parts[unit]
-        cursors = np.zeros(n, np.int64)
+        cursors[:n] = 0
+        if unit + 1 < sizes.size:
+            later = view_at(addresses[unit + 1], sizes[unit + 1], like)
+            _prefetch_targets(later, index_addresses[first + n], counts[first + n])
         block = out.size if n == 1 else ADD_BLOCK
         for start in range(0, out.size, block):
             stop = min(start + block, out.size)
@@ -99,6 +108,15 @@ def add_parts(
                     indices = view_at(index_addresses[first + i], counts[first + i], NO_INDICES)
                     cursors[i] = _add_below(out, indices, values, scale, cursors[i], stop)
         unit = next_unit(turns, unit)
+
+
+@inline
+def _prefetch_targets(out: Array, index_address: int, count: int) -> None:
+    """Prefetch the elements that a part's first indices name, if it has indices."""
+    if index_address != 0:
+        indices = view_at(index_address, min(count, PREFETCHED_TARGETS), NO_INDICES)
+        for i in range(indices.size):
+            prefetch(out, np.int64(indices[i]), 1)
 
 
 @inline
