@@ -131,7 +131,8 @@ def measure_dense(model: Model, flat: Any, *, budget: float, min_calls: int) -> 
             np.copyto(target[:half], flat[:half])
             second.result()
 
-        calls = [partial(np.copyto, target, flat), partial(np.add, target, flat, out=target), copy_halves]
+        copy, add = partial(np.copyto, target, flat), partial(np.add, target, flat, out=target)
+        calls: list[Callable[[], Any]] = [copy, add, copy_halves]
         return DenseTime(model, *measure_in_turns(calls, budget=budget, min_calls=min_calls))
 
 
