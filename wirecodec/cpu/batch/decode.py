@@ -18,7 +18,7 @@ from wirecodec.support import DecodedChunk
 
 __all__ = ["DecodedBatch", "decode_batches"]
 
-MAX_ENTRIES = 2048
+MAX_ENTRIES = 512
 """Entries that are decoded together. It bounds the memory for a container of very many tiny tensors."""
 
 
