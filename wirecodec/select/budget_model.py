@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +24,8 @@ ELEMENTS_PER_LINE = 4096
 SECTION_BYTES = 33
 """Bytes of ``error-bounded`` that do not depend on the values, and of padding."""
 
-
+MIN_COUNT = 0.5
+"""Least number of elements that a model finds."""
 FINENESS, MIN_GAIN = (0.7, 0.5, 0.35), 0.995
 """Factors of the step that are tried in turn while they lower the predicted error, and by how much."""
 
@@ -79,9 +80,7 @@ class Histogram:
     @classmethod
     def of_largest(cls, values: Array, size: int, fineness: float = 1.0) -> Histogram:
         """Count the largest elements of a tensor of ``size``."""
-        return replace(
-            cls.of_runs(values, np.zeros(1, np.int64), values.size, values.size), size=size, fineness=fineness
-        )
+        return cls(_count(values, np.zeros(1, np.int64), values.size), 1.0, size, fineness)
 
     @property
     def finite(self) -> bool:
@@ -90,22 +89,26 @@ class Histogram:
 
     def scaled(self, fraction: float) -> Histogram:
         """Return the histogram of a fraction of the tensor."""
-        return replace(self, scale=self.scale * fraction, size=self.size * fraction)
+        return Histogram(self.counts, self.scale * fraction, self.size * fraction, self.fineness)
 
-    def refine(self, nbytes: float) -> Histogram:
-        """Choose the fineness that has the least squared error for a number of bytes."""
-        best, least = self, self._search(nbytes)[1]
+    def refine(self, nbytes: float) -> tuple[Histogram, float]:
+        """Choose the fineness that has the least squared error for a number of bytes.
+
+        Returns the model and its ``find_count``.
+        """
+        best = self
+        found, least = self._search(nbytes)
         for fineness in FINENESS:
-            finer = replace(self, fineness=fineness)
-            error = finer._search(nbytes)[1]
+            finer = Histogram(self.counts, self.scale, self.size, fineness)
+            count, error = finer._search(nbytes)
             if error > MIN_GAIN * least:
                 break
-            best, least = finer, error
-        return best
+            best, found, least = finer, count, error
+        return best, max(found, MIN_COUNT)
 
     def find_count(self, nbytes: float) -> float:
         """Return how many elements are predicted to take a number of bytes, at least one half."""
-        return max(self._search(nbytes)[0], 0.5)
+        return max(self._search(nbytes)[0], MIN_COUNT)
 
     def _search(self, nbytes: float) -> tuple[float, float]:
         """Return the number of elements for a number of bytes, and their squared error."""

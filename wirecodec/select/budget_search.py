@@ -75,9 +75,11 @@ def search(source: Source, capacity: int, costs: Costs) -> Selection:
     model = source.sample()
     if not model.finite:
         source.require_finite()
+    aim = SMALL_BAND.aim_of(budget)
     if costs.takes_step:
-        model = model.refine(SMALL_BAND.aim_of(budget))
-    guess = model.find_count(SMALL_BAND.aim_of(budget))
+        model, guess = model.refine(aim)
+    else:
+        guess = model.find_count(aim)
     if guess >= LARGE_COUNT:
         found = _search_large(source, budget, costs, model, guess)
         if isinstance(found, Chosen):
