@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -48,6 +49,7 @@ def spread_starts(size: int, length: int, count: int) -> Array:
     return starts
 
 
+@lru_cache(maxsize=64)
 def sample_starts(size: int) -> tuple[Array, int]:
     """Return the first elements of a sample's cache lines, and their length; few elements are one run."""
     if size <= 2 * SAMPLE_LINES * LINE:
@@ -78,14 +80,22 @@ class Histogram:
         return cls(_count(x, starts, length), size / (length * starts.size), size)
 
     @classmethod
-    def of_largest(cls, values: Array, size: int, fineness: float = 1.0) -> Histogram:
+    def of_largest(cls, values: Array, size: int) -> Histogram:
         """Count the largest elements of a tensor of ``size``."""
-        return cls(_count(values, np.zeros(1, np.int64), values.size), 1.0, size, fineness)
+        return cls(_count_all(values), 1.0, size)
 
     @property
     def finite(self) -> bool:
         """Whether no NaN and no Inf was counted."""
         return not self.counts[-BINS_PER_OCTAVE:].any()
+
+    def with_largest(self, values: Array) -> Histogram:
+        """Return the histogram of the tensor whose largest elements are ``values``, which are all counted."""
+        counts, exact = np.rint(self.counts * self.scale).astype(np.int64), _count_all(values)
+        least = int(np.argmax(exact > 0))
+        counts[least] = max(counts[least], exact[least])
+        counts[least + 1 :] = exact[least + 1 :]
+        return Histogram(counts, 1.0, self.size, self.fineness)
 
     def scaled(self, fraction: float) -> Histogram:
         """Return the histogram of a fraction of the tensor."""
@@ -155,8 +165,13 @@ def _count(x: Array, starts: Array, length: int) -> Array:
     infinity = int(INFINITY_BITS[x.dtype])
     shift = (infinity & -infinity).bit_length() - MANTISSA_BITS - 1
     counts = np.zeros((infinity >> shift) + BINS_PER_OCTAVE, np.int64)
-    budget.count_bins(read_only(bits_of(x)), starts, length, shift, counts)
+    budget.count_bins(read_only(bits_of(x)), read_only(starts), length, shift, counts)
     return counts
+
+
+def _count_all(values: Array) -> Array:
+    """Count the magnitudes of (n,) elements."""
+    return _count(values, np.zeros(1, np.int64), values.size)
 
 
 class ModelCosts:

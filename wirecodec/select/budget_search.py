@@ -76,24 +76,32 @@ def search(source: Source, capacity: int, costs: Costs) -> Selection:
     if not model.finite:
         source.require_finite()
     aim = SMALL_BAND.aim_of(budget)
-    if costs.takes_step:
+    guess = model.find_count(aim)
+    counted = _candidates_of(guess, source) <= MAX_COUNTED_CANDIDATES
+    if costs.takes_step and not counted:
         model, guess = model.refine(aim)
-    else:
-        guess = model.find_count(aim)
     if guess >= LARGE_COUNT:
         found = _search_large(source, budget, costs, model, guess)
         if isinstance(found, Chosen):
             return found.selection()
         guess = found
     while True:
-        margin = MARGIN if guess < DENSE * source.size else DENSE_MARGIN
-        candidates = source.collect(min(source.size, int(guess * margin) + 256))
-        if candidates.values.size <= MAX_COUNTED_CANDIDATES and candidates.indices is not None:
-            model = Histogram.of_largest(candidates.values, source.size, model.fineness)
+        candidates = source.collect(_candidates_of(guess, source))
+        if counted and candidates.nonzero:
+            model = model.with_largest(candidates.values)
+            if costs.takes_step:
+                model, guess = model.refine(aim)
+            counted = False
         found = _fit(candidates, budget, costs, model, guess)
         if isinstance(found, Chosen):
             return found.selection()
         guess = found
+
+
+def _candidates_of(guess: float, source: Source) -> int:
+    """Return how many candidates to collect for a first count."""
+    margin = MARGIN if guess < DENSE * source.size else DENSE_MARGIN
+    return min(source.size, int(guess * margin) + 256)
 
 
 def _search_large(

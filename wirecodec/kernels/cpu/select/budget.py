@@ -62,10 +62,18 @@ def count_bins(bits: Array, starts: Array, length: int, shift: int, counts: Arra
         counts: (bins,) i64, incremented.
     """
     ones = (U64(1) << U64(8 * bits.itemsize - 1)) - U64(1)
+    others = np.zeros_like(counts)  # two tables: neighbours often share a bin, whose count would be awaited
     for start in starts:
-        for i in range(start, start + length):
-            key = U64(bits[i]) & ones
+        stop = start + length
+        for i in range(start, stop - 1, 2):
+            key, other = U64(bits[i]) & ones, U64(bits[i + 1]) & ones
             counts[key >> U64(shift)] += np.int64(key != U64(0))
+            others[other >> U64(shift)] += np.int64(other != U64(0))
+        if length % 2:
+            key = U64(bits[stop - 1]) & ones
+            counts[key >> U64(shift)] += np.int64(key != U64(0))
+    for i in range(counts.size):
+        counts[i] += others[i]
 
 
 @inline_without_refcounts
@@ -143,12 +151,21 @@ def _find_top(counts: Array) -> int:
 
 @inline_without_refcounts
 def _sum_bins(counts: Array, top: int, unit: int, edges: Array, sums: Array) -> int:
-    """Fill the bins' edges from the largest magnitude down, and the counts above them; return the bins."""
-    bins = min(top + 1, MAX_EDGES)
+    """Fill the bins' edges from the largest magnitude down, and the counts above them.
+
+    Returns the bins down to the last one that is not empty.
+    """
+    bottom, least = top, max(top + 1 - MAX_EDGES, 0)
+    for number in range(least, top):
+        if counts[number]:
+            bottom = number
+            break
+    bins = top + 1 - bottom
     edges[0], sums[0] = _find_edge(top + 1, unit), 0.0
     for i in range(bins):
-        edges[i + 1] = _find_edge(top - i, unit)
-        sums[i + 1] = sums[i] + counts[top - i]
+        number = top - i
+        edges[i + 1] = _find_edge(number, unit)
+        sums[i + 1] = sums[i] + counts[number]
     if edges[bins] == 0:
         edges[bins] = edges[bins - 1] / 2
     return bins
