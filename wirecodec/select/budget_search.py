@@ -32,8 +32,8 @@ NEXT_BLOCK, FAR, MANY = 32, 1.4, 1024
 elements from which on a block matters little."""
 NARROW = 0.01
 """Distance of two counts, in counts, below which the step is refined instead: bytes jump between them."""
-MARGIN, DENSE_MARGIN, DENSE = 2.0, 1.5, 0.1
-"""Candidates per element of the first count: MARGIN, or DENSE_MARGIN from a density of DENSE on."""
+MARGIN, LOW_MARGIN, LOW_MARGIN_COUNT = 2.0, 1.5, 8192
+"""Candidates per element of the first count: MARGIN, or LOW_MARGIN from a count on, whose sample is large."""
 LARGE_COUNT = 2**17
 """Elements from which on a threshold is searched in segments."""
 MAX_COUNTED_CANDIDATES = 2**15
@@ -100,7 +100,7 @@ def search(source: Source, capacity: int, costs: Costs) -> Selection:
 
 def _candidates_of(guess: float, source: Source) -> int:
     """Return how many candidates to collect for a first count."""
-    margin = MARGIN if guess < DENSE * source.size else DENSE_MARGIN
+    margin = MARGIN if guess < LOW_MARGIN_COUNT else LOW_MARGIN
     return min(source.size, int(guess * margin) + 256)
 
 
