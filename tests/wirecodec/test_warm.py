@@ -47,6 +47,25 @@ def test_nothing_is_compiled_or_loaded_after_warm(dtype: str) -> None:
     run(USE.format(schemes=schemes, dtype=dtype))
 
 
+def test_nothing_is_compiled_or_loaded_after_warm_of_weights() -> None:
+    run("""
+import numpy as np
+import wirecodec as wc
+from wirecodec.kernels.cpu.compile_log import log
+
+def build():
+    scheme = "budget(bits=0.25) | rice | error-bounded"
+    return wc.Compressor(scheme, scope="group", weights={"e*": 0.5})
+
+wc.warm(build())
+before = len(log)
+compressor, rng = build(), np.random.default_rng(1)
+for _ in range(2):
+    compressor.compress({name: rng.laplace(size=50_000).astype(np.float32) for name in ("embedding", "out")})
+assert not log[before:], log[before:]
+""")
+
+
 def test_a_second_call_does_nothing() -> None:
     compressor = wc.Compressor({"b*": "all | raw-index | raw", "*": "topk(0.1) | rice | raw"})
     assert not is_warm(compressor, "float32")

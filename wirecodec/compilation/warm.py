@@ -72,6 +72,7 @@ class _Job:
         feedback: rule of the residual, or None without one.
         scheduled: True if the selector's ratio changes from step to step.
         grouped: True if tensors are selected as one vector.
+        weighted: True if the errors of a group have weights.
     """
 
     scheme: Scheme
@@ -79,6 +80,7 @@ class _Job:
     feedback: Feedback | None
     scheduled: bool
     grouped: bool = False
+    weighted: bool = False
 
 
 _done: set[_Job] = set()
@@ -146,15 +148,15 @@ def _list_jobs(
 ) -> list[_Job]:
     """List the jobs of a scheme, or of each scheme of a mapping or a Compressor."""
     rules: list[Feedback | None] = [ErrorFeedback() if feedback else None]
-    scheduled = grouped = False
+    scheduled = grouped = weighted = False
     if isinstance(scheme, Compressor):
-        grouped = scheme.scope == "group"
+        grouped, weighted = scheme.scope == "group", bool(scheme.weights)
         rules, scheduled = list_feedback(scheme.feedback), scheme.schedule is not None
         scheme = scheme.schemes
     schemes = list(scheme.values()) if isinstance(scheme, Mapping) else [scheme]
     kind = dtype_named(dtype)
     pairs = [(as_scheme(one), rule) for one in schemes for rule in dict.fromkeys(rules)]
-    return [_Job(one, kind, rule, scheduled, grouped) for one, rule in pairs]
+    return [_Job(one, kind, rule, scheduled, grouped, weighted) for one, rule in pairs]
 
 
 def _run(job: _Job) -> None:
@@ -170,7 +172,7 @@ def _run(job: _Job) -> None:
         if job.feedback is not None:
             _take_steps(scheme, tensors, job.feedback)
         if job.grouped:
-            _take_grouped_steps(scheme, tensors, job.feedback)
+            _take_grouped_steps(scheme, tensors, job)
     if isinstance(job.scheme.index, IndexChoice):
         for d, indices in make_supports():
             job.scheme.index.choose(indices, d, 0)
@@ -234,10 +236,11 @@ def _take_steps(scheme: Scheme, tensors: Mapping[str, Array], feedback: Feedback
                 compressor.compress({name: tensor})
 
 
-def _take_grouped_steps(scheme: Scheme, tensors: Mapping[str, Array], feedback: Feedback | None) -> None:
+def _take_grouped_steps(scheme: Scheme, tensors: Mapping[str, Array], job: _Job) -> None:
     """Take the steps of a Compressor that selects from all tensors as from one vector."""
-    compressor = Compressor(scheme, feedback=feedback, scope="group")
-    with suppress(EncodeError):
+    weights = {next(iter(tensors)): 0.5} if job.weighted else None
+    with suppress(EncodeError):  # weights need a budget
+        compressor = Compressor(scheme, feedback=job.feedback, scope="group", weights=weights)
         for _ in range(3):
             compressor.compress(tensors)
 
