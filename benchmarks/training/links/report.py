@@ -10,8 +10,13 @@ from benchmarks.common.results import format_markdown
 from benchmarks.common.targets import TargetResult, check_at_least, format_targets
 from benchmarks.training.rows import count_steps
 
-__all__ = ["OURS", "SLACK", "check_targets", "compute_final_loss", "find_seconds", "format_page"]
+__all__ = ["OURS", "SLACK", "check_targets", "compute_final_loss", "find_seconds", "find_step", "format_page"]
 
+COMPUTING = """
+Most steps of local updates exchange nothing. Their median, {computing:.0f} ms, is the time of computing: all
+ranks share this machine's cores. At {link}, a step without any exchange is {most:.1f} times as fast as
+one of dense.
+"""
 PICTURE = "![training loss over seconds](training_links.png)\n"
 SLACK = 1.02
 """Factor of dense's final loss that a method has to reach."""
@@ -49,20 +54,34 @@ def format_page(records: Sequence[dict[str, Any]], *, ranks: int, steps: int) ->
         baseline = find_seconds(dense, goal) if dense else None
         for record in chosen:
             found = find_seconds(record, goal)
-            times = record["seconds"]
-            step = statistics.median(b - a for a, b in zip([0.0, *times[:-1]], times, strict=True))
             rows.append(
                 [
                     f"{link}, {record['method']}",
-                    f"{1e3 * step:.0f}",
+                    f"{1e3 * find_step(record):.0f}",
                     f"{compute_final_loss(record):.3f}",
                     "-" if found is None else f"{found:.1f}",
                     f"{baseline / found:.2f} × as long" if baseline and found else "",
                 ]
             )
     about = f"The character LSTM, {ranks} ranks over gloo, one per host, {steps:,} steps.\n\n"
-    parts = [about, format_markdown(HEADER, rows), f"\n{PICTURE}\n## Targets\n\n"]
+    parts = [about, format_markdown(HEADER, rows), _format_limit(records), f"\n{PICTURE}\n## Targets\n\n"]
     return "".join([*parts, format_targets(check_targets(records))])
+
+
+def find_step(record: dict[str, Any]) -> float:
+    """Return the median seconds of a record's steps."""
+    times = record["seconds"]
+    return float(statistics.median(b - a for a, b in zip([0.0, *times[:-1]], times, strict=True)))
+
+
+def _format_limit(records: Sequence[dict[str, Any]]) -> str:
+    """Say how long a step computes, and what that allows; nothing if a record is missing."""
+    computing = [find_step(record) for record in records if record["method"] == "local updates"]
+    slowest = [r for r in records if r["method"] == "dense" and r["link"] == SLOWEST]
+    if not computing or not slowest:
+        return ""
+    least = min(computing)
+    return COMPUTING.format(computing=1e3 * least, link=SLOWEST, most=find_step(slowest[0]) / least)
 
 
 def check_targets(records: Sequence[dict[str, Any]]) -> list[TargetResult]:

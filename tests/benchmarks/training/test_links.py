@@ -53,6 +53,10 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert "| 100 Mbit, fp16 | 500 |" in page
     assert "| 1 Gbit, dense | 100 |" in page
     assert "2.00 × as long" in page
+    assert "Their median" not in page
+    page = format_page([*RECORDS, _record("local updates", 0.05)], ranks=4, steps=STEPS)
+    assert "Their median, 50 ms" in page
+    assert "is 20.0 times as fast" in page
     assert smooth([3.0] * 90).tolist() == [3.0] * 90
     assert smooth([0.0] * 87 + [3.0] * 3)[-1] == 3.0
     draw(tmp_path / "links.png", RECORDS)
