@@ -27,6 +27,8 @@ SECTION_BYTES = 33
 
 MIN_COUNT = 0.5
 """Least number of elements that a model finds."""
+MIN_INDEX_COST, MAX_INDEX_COST = 0.1, 2.0
+"""Limits of ``index_cost``."""
 FINENESS, MIN_GAIN = (0.7, 0.5, 0.35), 0.995
 """Factors of the step that are tried in turn while they lower the predicted error, and by how much."""
 
@@ -67,12 +69,14 @@ class Histogram:
         scale: elements of the tensor per element that was counted.
         size: elements of the tensor.
         fineness: factor of the quantizer's step, of ``FINENESS``.
+        index_cost: bytes of the positions, divided by those of independent ones.
     """
 
     counts: Array
     scale: float
     size: float
     fineness: float = 1.0
+    index_cost: float = 1.0
 
     @classmethod
     def of_runs(cls, x: Array, starts: Array, length: int, size: int) -> Histogram:
@@ -95,21 +99,31 @@ class Histogram:
         least = int(np.argmax(exact > 0))
         counts[least] = max(counts[least], exact[least])
         counts[least + 1 :] = exact[least + 1 :]
-        return Histogram(counts, 1.0, self.size, self.fineness)
+        return Histogram(counts, 1.0, self.size, self.fineness, self.index_cost)
 
     def scaled(self, fraction: float) -> Histogram:
         """Return the histogram of a fraction of the tensor."""
-        return Histogram(self.counts, self.scale * fraction, self.size * fraction, self.fineness)
+        scale, size = self.scale * fraction, self.size * fraction
+        return Histogram(self.counts, scale, size, self.fineness, self.index_cost)
+
+    def fit(self, count: float, nbytes: float) -> Histogram:
+        """Return the histogram whose positions take what a measurement of ``count`` elements leaves for them.
+
+        Large elements of a gradient often lie together, which makes their positions cheaper.
+        """
+        values, both = (self._with(self.fineness, cost).predict_bytes(count) for cost in (0.0, 1.0))
+        cost = (nbytes - values) / max(both - values, 1.0)
+        return self._with(self.fineness, min(max(cost, MIN_INDEX_COST), MAX_INDEX_COST))
 
     def refine(self, nbytes: float) -> tuple[Histogram, float]:
         """Choose the fineness that has the least squared error for a number of bytes.
 
         Returns the model and its ``find_count``.
         """
-        best = self
-        found, least = self._search(nbytes)
+        best = self._with(1.0, self.index_cost)
+        found, least = best._search(nbytes)
         for fineness in FINENESS:
-            finer = Histogram(self.counts, self.scale, self.size, fineness)
+            finer = self._with(fineness, self.index_cost)
             count, error = finer._search(nbytes)
             if error > MIN_GAIN * least:
                 break
@@ -125,19 +139,22 @@ class Histogram:
         from wirecodec.kernels.cpu.select import budget
 
         bits = 8 * (nbytes - SECTION_BYTES)
-        count, error = budget.find_count(self.counts, self.scale, self.size, bits, *self._ratios)
+        count, error = budget.find_count(self.counts, self.scale, self.size, bits, *self._factors)
         return float(count), float(error)
 
+    def _with(self, fineness: float, index_cost: float) -> Histogram:
+        return Histogram(self.counts, self.scale, self.size, fineness, index_cost)
+
     @property
-    def _ratios(self) -> tuple[float, float]:
-        """Least and largest Δ/T."""
-        return self.fineness * LOW_RATIO, self.fineness * HIGH_RATIO
+    def _factors(self) -> tuple[float, float, float]:
+        """Cost of the positions; least and largest Δ/T."""
+        return self.index_cost, self.fineness * LOW_RATIO, self.fineness * HIGH_RATIO
 
     def predict_bytes(self, count: float) -> float:
         """Predict the bytes of the ``count`` largest elements."""
         from wirecodec.kernels.cpu.select import budget
 
-        bits = budget.predict_bits(self.counts, self.scale, self.size, float(count), *self._ratios)
+        bits = budget.predict_bits(self.counts, self.scale, self.size, float(count), *self._factors)
         return float(bits) / 8 + SECTION_BYTES
 
     def predict_curve(self, thresholds: Array, unit: int) -> tuple[Array, Array, Array]:
@@ -148,7 +165,7 @@ class Histogram:
         from wirecodec.kernels.cpu.select import budget
 
         found = np.empty((thresholds.size, 3))
-        budget.predict_curve(self.counts, self.scale, self.size, unit, *self._ratios, thresholds, found)
+        budget.predict_curve(self.counts, self.scale, self.size, unit, *self._factors, thresholds, found)
         return found[:, 0] / 8 + SECTION_BYTES, found[:, 1], found[:, 2]
 
     @property

@@ -182,10 +182,19 @@ class _Trial:
         return spent
 
     def correct(self, count: int, spent: int) -> float:
-        """Return the count at which to aim: the model's, in proportion to the bytes of a measurement."""
+        """Fit the model to a measurement; return the count at which to aim."""
+        if self.costs.takes_step:
+            self.model = self.model.fit(count, spent)
         ratio = max(spent, 1) / self.model.predict_bytes(count)
-        wanted = self.model.find_count(self.aim / ratio)
-        return min(max(wanted, count / 8), count * 4.0)
+        return _limit(self.model.find_count(self.aim / ratio), count)
+
+    def correct_step(self, count: int, spent: int) -> float | None:
+        """Choose the step again, by a measurement; return the count at which to aim, or None if it stays."""
+        model, wanted = self.model.fit(count, spent).refine(self.aim)
+        if model.fineness == self.model.fineness:
+            return None
+        self.model = model
+        return _limit(wanted, count)
 
     def predict_count(self, guess: float) -> float:
         """Return the count at which the search aims, from a few measurements; it may exceed ``most``."""
@@ -208,6 +217,11 @@ class _Trial:
                 low = k, spent
             else:
                 high = k, spent
+            if n == 0 and self.costs.takes_step and not is_good(spent):
+                again = self.correct_step(k, spent)
+                if again is not None:
+                    low, high, wanted = (0, 0), (self.most + 1, 0), again
+                    continue
             if low[0] and high[1]:
                 ratio = (self.aim / max(spent, 1)) ** (1 / _power(low, high))
                 wanted = k * min(max(ratio, 0.125), 4.0)
@@ -252,6 +266,11 @@ class _Trial:
     def _missing_octaves(self) -> float:
         """Return by how many octaves to shrink the step; each octave takes a bit per value of the rest."""
         return max(8 * (self.aim - self.spent) / self.count, 0.01)
+
+
+def _limit(wanted: float, count: int) -> float:
+    """Return a count that is not far from one that was measured."""
+    return min(max(wanted, count / 8), count * 4.0)
 
 
 def _power(one: tuple[int, int], other: tuple[int, int]) -> float:

@@ -106,6 +106,7 @@ def _predict_bits(
     threshold: float,
     scale: float,
     size: float,
+    index_cost: float,
     ratios: tuple[float, float],
     edges: Array,
     sums: Array,
@@ -136,7 +137,7 @@ def _predict_bits(
     index = 0.0
     if density < 1:
         entropy_of_density = -density * log2(density) - (1 - density) * log2(1 - density)
-        index = size * min(1.0, INDEX_OVERHEAD * entropy_of_density)
+        index = index_cost * size * min(1.0, INDEX_OVERHEAD * entropy_of_density)
     return index + VALUE_OVERHEAD * scale * (count + entropy)
 
 
@@ -217,14 +218,20 @@ def _measure_gain(
 
 @kernel
 def predict_bits(
-    counts: Array, scale: float, size: float, count: float, low_ratio: float, high_ratio: float
+    counts: Array,
+    scale: float,
+    size: float,
+    count: float,
+    index_cost: float,
+    low_ratio: float,
+    high_ratio: float,
 ) -> float:
     """Predict the bits of the ``count`` largest magnitudes; other arguments as for ``find_count``."""
     edges, sums = np.empty(MAX_EDGES + 1), np.empty(MAX_EDGES + 1)
     top = _find_top(counts)
     bins = _sum_bins(counts, top, top, edges, sums)
     threshold = _find_threshold(count / scale, edges, sums, bins)
-    return _predict_bits(threshold, scale, size, (low_ratio, high_ratio), edges, sums, bins)
+    return _predict_bits(threshold, scale, size, index_cost, (low_ratio, high_ratio), edges, sums, bins)
 
 
 @kernel
@@ -233,6 +240,7 @@ def predict_curve(
     scale: float,
     size: float,
     unit: int,
+    index_cost: float,
     low_ratio: float,
     high_ratio: float,
     thresholds: Array,
@@ -241,7 +249,7 @@ def predict_curve(
     """Predict bytes and squared error for several thresholds.
 
     Args:
-        counts, scale, size, low_ratio, high_ratio: as for ``find_count``.
+        counts, scale, size, index_cost, low_ratio, high_ratio: as for ``find_count``.
         unit: number of a bin; magnitudes are in units of 2^(its exponent).
         thresholds: (m,) f64.
         out: (m, 3) f64, written: bits, number of elements, and by how much they lower the squared error.
@@ -251,14 +259,20 @@ def predict_curve(
     ratios = low_ratio, high_ratio
     for j in range(thresholds.size):
         threshold = thresholds[j]
-        out[j, 0] = _predict_bits(threshold, scale, size, ratios, edges, sums, bins)
+        out[j, 0] = _predict_bits(threshold, scale, size, index_cost, ratios, edges, sums, bins)
         out[j, 1] = _count_from(threshold, edges, sums, bins) * scale
         out[j, 2] = _measure_gain(threshold, scale, size, ratios, edges, sums, bins)
 
 
 @kernel
 def find_count(
-    counts: Array, scale: float, size: float, budget: float, low_ratio: float, high_ratio: float
+    counts: Array,
+    scale: float,
+    size: float,
+    budget: float,
+    index_cost: float,
+    low_ratio: float,
+    high_ratio: float,
 ) -> tuple[float, float]:
     """Return how many elements, from the largest on, have the predicted bits of a budget.
 
@@ -267,6 +281,7 @@ def find_count(
         scale: elements of the tensor per element of the histogram.
         size: elements of the tensor.
         budget: bits.
+        index_cost: bits of the positions, divided by those of independent ones.
         low_ratio: Δ/T at density 0; it grows by the density.
         high_ratio: the largest Δ/T.
 
@@ -279,18 +294,18 @@ def find_count(
     bins = _sum_bins(counts, top, top, edges, sums)
     ratios = low_ratio, high_ratio
     low, high = 0, bins  # bins that fit, and that do not
-    if _predict_bits(edges[bins], scale, size, ratios, edges, sums, bins) <= budget:
+    if _predict_bits(edges[bins], scale, size, index_cost, ratios, edges, sums, bins) <= budget:
         return sums[bins] * scale, 0.0
     while high - low > 1:
         middle = (low + high) >> 1
-        if _predict_bits(edges[middle], scale, size, ratios, edges, sums, bins) <= budget:
+        if _predict_bits(edges[middle], scale, size, index_cost, ratios, edges, sums, bins) <= budget:
             low = middle
         else:
             high = middle
     fits, exceeds = edges[low], edges[high]
     for _ in range(STEPS):
         threshold = (fits + exceeds) / 2
-        if _predict_bits(threshold, scale, size, ratios, edges, sums, bins) <= budget:
+        if _predict_bits(threshold, scale, size, index_cost, ratios, edges, sums, bins) <= budget:
             fits = threshold
         else:
             exceeds = threshold
