@@ -55,9 +55,9 @@ def spread_starts(size: int, length: int, count: int) -> Array:
 def sample_starts(size: int) -> tuple[Array, int]:
     """Return the first elements of a sample's cache lines, and their length; few elements are one run."""
     if size <= 2 * SAMPLE_LINES * LINE:
-        return np.zeros(1, np.int64), size
+        return read_only(np.zeros(1, np.int64)), size
     lines = min(max(size // ELEMENTS_PER_LINE, SAMPLE_LINES), MAX_SAMPLE_LINES)
-    return spread_starts(size // LINE, 1, lines) * LINE, LINE
+    return read_only(spread_starts(size // LINE, 1, lines) * LINE), LINE
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,8 @@ sample      magnitudes from everywhere give a first count by a model of the byte
 large       of many elements, segments are encoded as the tensor would be, which gives a threshold within
             about a per cent; one sweep collects the elements that reach it
 others      one sweep collects the largest elements, up to twice as many as that count
-tensor      the selection is encoded; the count is corrected until the bytes are within the band
+tensor      the selection is encoded; the step is chosen again by its bytes, and the count is corrected
+            until the bytes are within the band
 """
 
 from __future__ import annotations

@@ -41,6 +41,12 @@ def test_seconds_are_those_of_the_step_that_reaches_the_loss() -> None:
     assert find_seconds(RECORDS[0], 1e-9) is None
 
 
+def test_a_loss_that_ends_above_the_goal_does_not_reach_it() -> None:
+    dips = _record("dense", 1.0) | {"losses": [1.0] * 50 + [0.1] * 5 + [1.0] * 5}
+    assert find_seconds(dips, 0.5) is None
+    assert find_seconds(dips, 1.0) is not None
+
+
 def test_targets_compare_the_best_of_ours() -> None:
     results = {result.target: result for result in check_targets(RECORDS)}
     assert [result.met for result in results.values()] == [True, True, False]
