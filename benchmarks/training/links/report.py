@@ -12,8 +12,8 @@ from benchmarks.training.rows import count_steps
 
 __all__ = ["OURS", "SLACK", "check_targets", "compute_final_loss", "find_seconds", "find_step", "format_page"]
 
-ABOUT = """The character LSTM, {ranks} ranks over gloo, one per host, {steps:,} steps. A final loss is the mean
-of the last twentieth of the steps. A method whose final loss is above that of dense + 2 % has no seconds.
+ABOUT = """The character LSTM, {ranks} ranks over gloo, one per host, {steps:,} steps. A final loss is the
+mean of the last twentieth of the steps. If it is above dense's + 2 %, the method has no seconds.
 
 """
 COMPUTING = """
