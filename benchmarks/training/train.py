@@ -16,7 +16,7 @@ import torch
 
 import wirecodec as wc
 from benchmarks.training.runs import Result, Run, average_losses
-from benchmarks.training.systems.local import OUTER, OuterOptimizer
+from benchmarks.training.systems.local import LocalUpdates, OuterOptimizer
 from benchmarks.training.systems.registry import SYSTEMS
 from benchmarks.training.systems.system import System, Tensors
 from benchmarks.training.tasks.registry import TASKS
@@ -100,11 +100,13 @@ def train(run: Run, on_step: Callable[[], None] = lambda: None, system: System |
     torch.set_num_threads(1)
     task, system = TASKS[run.task], system or SYSTEMS[run.system]
     start = time.process_time()
-    loop = _train_locally if system.every > 1 else _train_together
     problem = task.build(run.seed)
     progress = _Progress()
     try:
-        loop(run, task, system, problem, progress, on_step)
+        if isinstance(system, LocalUpdates):
+            _train_locally(run, task, system, problem, progress, on_step)
+        else:
+            _train_together(run, task, system, problem, progress, on_step)
     except wc.EncodeError as error:
         progress.error = str(error)
     losses, diverged = progress.losses, len(progress.losses) < run.steps
@@ -148,7 +150,12 @@ def _train_together(
 
 
 def _train_locally(
-    run: Run, task: Task, system: System, problem: Any, progress: _Progress, on_step: Callable[[], None]
+    run: Run,
+    task: Task,
+    system: LocalUpdates,
+    problem: Any,
+    progress: _Progress,
+    on_step: Callable[[], None],
 ) -> None:
     """Train with one model per worker; the problem's model is worker 0's."""
     settings = system.optimizer_settings(run.settings)
@@ -158,7 +165,7 @@ def _train_locally(
     workers = [dict(one.model.named_parameters()) for one in problems]
     optimizers = [build_optimizer(task, one.values(), settings) for one in workers]
     exchange = system.open(run.workers, run.settings, run.steps)
-    outer = OuterOptimizer(workers[0], exchange, *OUTER[run.settings.momentum])
+    outer = OuterOptimizer(workers[0], exchange, *system.outer_settings(run.settings))
     for step in range(run.steps):
         loss = 0.0
         for worker, (one, parameters, optimizer) in enumerate(
@@ -172,7 +179,7 @@ def _train_locally(
             loss += own / run.workers
         if not math.isfinite(loss) or not all(_are_finite(parameters) for parameters in workers):
             break
-        if (step + 1) % system.every == 0 or step + 1 == run.steps:
+        if (step + 1) % system.every_steps == 0 or step + 1 == run.steps:
             progress.exchange(lambda: (None, outer.exchange(workers)))
         progress.losses.append(loss)
         on_step()

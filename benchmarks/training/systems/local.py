@@ -1,8 +1,8 @@
 """Local updates: workers take steps of their own, and exchange how far their parameters moved.
 
 The outer optimizer is that of DiLoCo (Douillard et al., 2023, Algorithm 1): the mean movement is a gradient,
-with Nesterov momentum. Compressed movements have a residual that decays, as in SparseLoCo (Sarfi et al.,
-2025).
+with Nesterov momentum. As published, the inner optimizer has momentum 0.9, and compressed movements have a
+residual that decays (SparseLoCo; Sarfi et al., 2025).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from benchmarks.training.tasks.task import Settings
 
 __all__ = ["LocalUpdates", "OuterOptimizer"]
 
-OUTER = {0.9: (0.7, 0.9), 0.0: (1.0, 0.5)}
+PUBLISHED_OUTER = {0.9: (0.7, 0.9), 0.0: (1.0, 0.5)}
 """Rate and Nesterov momentum of the outer optimizer, by the grid's momentum: two tries, as for the others.
 
-The inner optimizer keeps momentum 0.9 in both, because it does not see what others send.
+The inner optimizer keeps momentum 0.9 in both.
 """
 
 
@@ -34,20 +34,24 @@ class LocalUpdates(System):
         every_steps: steps between two exchanges.
         scheme: of the movements as one vector, or an empty string for dense.
         decay: of the residual.
+        outer: rate and Nesterov momentum of the outer optimizer; the inner one then has the grid's momentum.
+            None: the published settings.
     """
 
     every_steps: int = 15
     scheme: str = ""
     decay: float = 0.95
-
-    @property
-    def every(self) -> int:
-        """Steps between two exchanges."""
-        return self.every_steps
+    outer: tuple[float, float] | None = None
 
     def optimizer_settings(self, settings: Settings) -> Settings:
-        """Return the inner optimizer's settings: the grid's rate, and momentum 0.9."""
+        """Return the inner optimizer's settings: the grid's, or as published its rate and momentum 0.9."""
+        if self.outer is not None:
+            return settings
         return Settings(settings.rate, 0.9, 0.999 if settings.beta2 else 0.0)
+
+    def outer_settings(self, settings: Settings) -> tuple[float, float]:
+        """Return the rate and the Nesterov momentum of the outer optimizer."""
+        return PUBLISHED_OUTER[settings.momentum] if self.outer is None else self.outer
 
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return the exchange of movements; the caller gives it to an OuterOptimizer."""

@@ -44,6 +44,17 @@ _DECISIVE: tuple[System, ...] = (
     PlainTopK("top-k 0.1 % as published", TODAY, ratio=0.001),
     LocalUpdates("local updates, dense", OURS),
     LocalUpdates("SparseLoCo", PAPERS, scheme=str(wc.recipe("sparseloco")["scheme"])),
+    *(
+        LocalUpdates(
+            f"local updates every {every}, {bits:g} bits per step",
+            OURS,
+            every,
+            f"budget(bits={every * bits:g}) | {CODES}",
+            decay=1.0,
+            outer=(1.0, 0.5),
+        )
+        for every, bits in ((4, 0.25), (8, 0.1), (16, 0.03))
+    ),
     LocalUpdates("local updates, 1 bit per exchange", OURS, scheme=f"budget(bits=1.0) | {CODES}"),
     Leader("CLT-k 1 %, beta 1", PAPERS),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1),

@@ -35,11 +35,6 @@ class System(ABC):
     name: str
     group: str
 
-    @property
-    def every(self) -> int:
-        """Steps between two exchanges: more than 1 for local updates."""
-        return 1
-
     def optimizer_settings(self, settings: Settings) -> Settings:
         """Return the optimizer's settings after the exchange, without momentum if the system has its own."""
         return settings
