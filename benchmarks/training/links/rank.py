@@ -19,13 +19,13 @@ METHODS = (
     "PowerSGD, rank 4",
     "budget 0.25, after backward",
     "budget 0.25, overlapped",
-    "local updates",
+    "local updates every 8",
 )
 WHOLE_MODEL_MB = 1000
 """Bucket size for PowerSGD's hook, which needs all gradients in one bucket on gloo."""
 SCHEME = "budget(bits=0.25) | rice | error-bounded"
-MOVEMENTS = "budget(bits=1.0) | rice | error-bounded"
-LOCAL_STEPS = 15
+LOCAL_SYSTEM = "local updates every 8, 0.1 bits per step"
+"""System of the training benchmark whose settings local updates have here."""
 WARM_UP = 3
 
 
@@ -62,18 +62,8 @@ def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]
     model = problem.model
     optimizer = build_optimizer(task, model.parameters(), Settings(highest, 0.0, 0.99))
     local = None
-    if method == "local updates":
-        compressor = wc.Compressor(MOVEMENTS, feedback=wc.ErrorFeedback(decay=0.95), scope="group")
-        local = co.LocalUpdates(
-            optimizer,
-            model.named_parameters(),
-            compressor,
-            co.TorchComm(),
-            LOCAL_STEPS,
-            1.0,
-            0.5,
-            nesterov=True,
-        )
+    if method.startswith("local updates"):
+        local = _build_local_updates(optimizer, model)
         local.synchronize()
     else:
         problem.model = _wrap(method, model)
@@ -98,6 +88,27 @@ def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]
     total = torch.stack(losses)
     dist.all_reduce(total)
     return {"losses": (total / dist.get_world_size()).tolist(), "seconds": seconds}
+
+
+def _build_local_updates(optimizer: Any, model: Any) -> Any:
+    """Build the exchange of movements over gloo."""
+    import collectives as co
+    import wirecodec as wc
+    from benchmarks.training.systems.registry import SYSTEMS
+
+    system: Any = SYSTEMS[LOCAL_SYSTEM]
+    compressor = wc.Compressor(system.scheme, feedback=wc.ErrorFeedback(decay=system.decay), scope="group")
+    rate, momentum = system.outer
+    return co.LocalUpdates(
+        optimizer,
+        model.named_parameters(),
+        compressor,
+        co.TorchComm(),
+        system.every_steps,
+        rate,
+        momentum,
+        nesterov=True,
+    )
 
 
 def _wrap(method: str, model: Any) -> Any:
