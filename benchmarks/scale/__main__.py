@@ -22,7 +22,7 @@ from benchmarks.collectives.launch import find_mpi
 from benchmarks.common.command import PARTIAL_RUN, create_parser
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.scale import plot, report
-from benchmarks.scale.check import Run, compare, run_rates, run_systems
+from benchmarks.scale.check import CheckedTime, run_rates, run_systems
 from benchmarks.scale.library import describe_library
 from benchmarks.scale.models import MODELS
 from benchmarks.scale.prediction import Step, predict_cells
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not reason and not find_mpi(sys.executable):
         reason = "mpirun is not beside this Python"
     load, preferred = os.getloadavg()[0], "" if reason else _prefer_ranks()
-    runs: list[Run] = []
+    checked: list[CheckedTime] = []
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as progress:
         task = progress.add_task("", total=None)
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rates[name] = run_rates(name, systems, budget)
         if not reason:
             ranks, links = ((2, 4), LINKS[1:]) if options.quick else ((2, 4, 8), LINKS)
-            runs += run_systems(CHECKED, systems, ranks=ranks, links=links, budget=budget, step=show)
+            checked += run_systems(CHECKED, systems, ranks=ranks, links=links, budget=budget, step=show)
         for name in MODELS:
             show(f"rates of {name}, again")
             rates[name] = combine([rates[name], run_rates(name, systems, budget)], min)
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = report.format_page(
         maps,
         rates,
-        [compare(run, rates[CHECKED]) for run in runs],
+        checked,
         options=systems,
         settings=settings,
         library=describe_library(),

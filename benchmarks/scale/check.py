@@ -1,7 +1,8 @@
 """Check of the model: real exchanges between emulated hosts, beside the predictions for their network.
 
 All ranks share this machine's cores. So the model computes with as many ranks per core, and with the latency
-and the bandwidth that blocks between neighbours have in the same run.
+and the bandwidth that blocks between neighbours have in the same run. The speed of a shared machine drifts,
+so its rates are measured before and after each run.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ def run_systems(
     links: tuple[str, ...],
     budget: float,
     step: Callable[[str], None],
-) -> Iterator[Run]:
-    """Run all systems on emulated hosts.
+) -> Iterator[CheckedTime]:
+    """Run all systems on emulated hosts, and predict their times.
 
     Args:
         model: name of a model that is measured as a whole.
@@ -107,23 +108,32 @@ def run_systems(
         budget: seconds per system; slow ones take up to five times as long.
         step: called with the name of each run before it starts.
     """
-    cores = len(os.sched_getaffinity(0))
-    plan: dict[str, Any] = {"model": model, "options": dataclasses.asdict(options)}
-    plan |= {"systems": SYSTEMS, "budget": budget}
+    before = run_rates(model, options, budget)
     for n in ranks:
         with Hosts(n) as hosts:
             for link in links:
                 step(f"{link}, n = {n}")
                 hosts.shape(RATES[link])
-                network = None
-                for record in launch_ranks(hosts, sys.executable, plan, 3600, "benchmarks.scale.rank"):
-                    if record["kind"] == "network":
-                        crowd = max(1.0, n / cores)
-                        network = Network(n, record["bandwidth"], record["latency"], crowd)
-                        continue
-                    assert network is not None
-                    step(f"{link}, n = {n}: {record['name']}")
-                    yield Run(link, network, record["name"], record["seconds"])
+                runs = _run_link(hosts, link, model, options, budget)
+                step(f"{link}, n = {n}: rates")
+                after = run_rates(model, options, budget)
+                rates = combine([before, after], statistics.fmean)
+                yield from (compare(run, rates) for run in runs)
+                before = after
+
+
+def _run_link(hosts: Hosts, link: str, model: str, options: Options, budget: float) -> list[Run]:
+    """Run all systems; the network is the best of those that were measured, like each system's time."""
+    plan: dict[str, Any] = {"model": model, "options": dataclasses.asdict(options)}
+    plan |= {"systems": SYSTEMS, "budget": budget}
+    found = list(launch_ranks(hosts, sys.executable, plan, 3600, "benchmarks.scale.rank"))
+    network = Network(
+        hosts.count,
+        max(record["bandwidth"] for record in found),
+        min(record["latency"] for record in found),
+        max(1.0, hosts.count / len(os.sched_getaffinity(0))),
+    )
+    return [Run(link, network, record["name"], record["seconds"]) for record in found]
 
 
 def compare(run: Run, rates: Rates) -> CheckedTime:

@@ -1,4 +1,4 @@
-"""Program of each rank of a real run: measures the network, and then the exchange of each system.
+"""Program of each rank of a real run: measures the exchange of each system, and the network before each.
 
     mpirun … python -m benchmarks.scale.rank '{"model": "ResNet-50", "options": {…}, "systems": […], …}'
 
@@ -39,17 +39,16 @@ def main() -> int:
 
 
 def run(comm: Any, plan: Mapping[str, Any]) -> None:
-    """Measure the network and all systems.
+    """Measure all systems, and the network before each.
 
     Args:
         comm: communicator of all ranks.
         plan: ``model``, ``options``, ``systems``, and ``budget``: seconds per system.
     """
-    latency, per_byte = measure_network(comm)
-    _print_record(comm, kind="network", latency=latency, bandwidth=1 / per_byte)
     worker = Worker(MODELS[plan["model"]].measured, seed=comm.rank)
     options = Options(**plan["options"])
     for name in plan["systems"]:
+        latency, per_byte = measure_network(comm)
         channel = co.Channel(comm.Dup(), timeout=300)
         call, steps = build_exchange(name, worker, channel, options)
         call()  # loads kernels, and allocates residuals
@@ -58,7 +57,7 @@ def run(comm: Any, plan: Mapping[str, Any]) -> None:
         while spent < plan["budget"] or (len(times) < TURNS and spent < LONGEST * plan["budget"]):
             times.append(time_call(comm, call)[0] / steps)
             spent = comm.bcast(time.perf_counter() - begin)
-        _print_record(comm, kind="system", name=name, seconds=min(times), times=times)
+        _print_record(comm, name=name, seconds=min(times), latency=latency, bandwidth=1 / per_byte)
         del call
         gc.collect()
 

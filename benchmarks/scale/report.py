@@ -30,10 +30,11 @@ own between two exchanges. The time is that of an exchange over {every} steps.
 """
 CHECK = """Real exchanges of ResNet-50's gradient between network namespaces with shaped links, one rank each,
 over MPI. Each time is the slowest rank's, the shortest of several turns. All ranks share {cores} cores, so
-the model computes with n/{cores} ranks per core. Latency and bandwidth are those of blocks between
-neighbours, measured in the same run while all ranks send. With many ranks on fast links, copies and the
-network stack take the cores as well, so that large sums are slower than predicted. Load of the machine before
-and after: {load}.
+the model computes with n/{cores} ranks per core. The speed of this machine drifts, so the rates are measured
+before and after each link and number of ranks. Latency and bandwidth are those of blocks between neighbours,
+the best that were measured between the systems' runs, while all ranks send. With many ranks on fast links,
+copies and the network stack take the cores as well, so that large sums are slower than predicted. Load of the
+machine before and after: {load}.
 """
 
 

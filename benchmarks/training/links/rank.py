@@ -51,8 +51,6 @@ def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]
     import torch
     import torch.distributed as dist
 
-    import collectives as co
-    import wirecodec as wc
     from benchmarks.training.tasks.registry import TASKS
     from benchmarks.training.tasks.task import Settings
     from benchmarks.training.train import build_optimizer, compute_rate
