@@ -12,6 +12,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 import torch
 
+import collectives as co
 import wirecodec as wc
 from benchmarks.training.systems.codec import Codec
 from benchmarks.training.systems.local import OuterOptimizer
@@ -104,6 +105,38 @@ def test_local_updates_without_momentum_average_parameters() -> None:
     outer.exchange(workers)
     for one in workers:
         torch.testing.assert_close(one["w"], torch.full((5,), 2.0))
+
+
+def test_the_outer_optimizer_is_that_of_the_library() -> None:
+    """Three exchanges of random movements end with the parameters of collectives.LocalUpdates."""
+    moves = [draw_gradients(2, seed) for seed in range(3)]
+
+    def run(comm: Any) -> dict[str, Any]:
+        mine = {name: x.numpy().copy() for name, x in draw_gradients(1, seed=9)[0].items()}
+        dense = wc.Compressor("all | raw-index | raw")
+        local = co.LocalUpdates(None, mine, dense, comm, 1, 0.9, 0.5, nesterov=True)
+        for move in moves:
+            for name in mine:
+                mine[name][...] -= move[comm.rank][name].numpy()
+            local.step()
+        return mine
+
+    found = co.simulate(2, run)[0]
+    workers = [draw_gradients(1, seed=9)[0] for _ in range(2)]
+    outer = OuterOptimizer(workers[0], Dense("dense", "").open(2, SETTINGS, 3), 0.9, 0.5)
+    for move in moves:
+        for parameters, moved in zip(workers, move, strict=True):
+            for name in parameters:
+                parameters[name].sub_(moved[name])
+        outer.exchange(workers)
+    for name, x in workers[0].items():
+        torch.testing.assert_close(torch.from_numpy(found[name]), x)
+
+
+def test_local_updates_have_the_settings_of_the_grid_unless_published() -> None:
+    ours, published = SYSTEMS["local updates every 8, 0.1 bits per step"], SYSTEMS["SparseLoCo"]
+    assert ours.optimizer_settings(SETTINGS) == SETTINGS
+    assert published.optimizer_settings(Settings(0.1, 0.0, 0.99)) == Settings(0.1, 0.9, 0.999)
 
 
 def test_every_recipe_is_a_system() -> None:
