@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="this benchmark needs torch")
@@ -116,8 +117,8 @@ def test_the_outer_optimizer_is_that_of_the_library() -> None:
         dense = wc.Compressor("all | raw-index | raw")
         local = co.LocalUpdates(None, mine, dense, comm, 1, 0.9, 0.5, nesterov=True)
         for move in moves:
-            for name in mine:
-                mine[name][...] -= move[comm.rank][name].numpy()
+            for name, x in mine.items():
+                np.subtract(x, move[comm.rank][name].numpy(), out=x)
             local.step()
         return mine
 
@@ -126,8 +127,8 @@ def test_the_outer_optimizer_is_that_of_the_library() -> None:
     outer = OuterOptimizer(workers[0], Dense("dense", "").open(2, SETTINGS, 3), 0.9, 0.5)
     for move in moves:
         for parameters, moved in zip(workers, move, strict=True):
-            for name in parameters:
-                parameters[name].sub_(moved[name])
+            for name, x in parameters.items():
+                x.sub_(moved[name])
         outer.exchange(workers)
     for name, x in workers[0].items():
         torch.testing.assert_close(torch.from_numpy(found[name]), x)
