@@ -19,12 +19,12 @@ METHODS = (
     "PowerSGD, rank 4",
     "budget 0.25, after backward",
     "budget 0.25, overlapped",
-    "local updates every 8",
+    "local updates every 4",
 )
 WHOLE_MODEL_MB = 1000
 """Bucket size for PowerSGD's hook, which needs all gradients in one bucket on gloo."""
 SCHEME = "budget(bits=0.25) | rice | error-bounded"
-LOCAL_SYSTEM = "local updates every 8, 0.1 bits per step"
+LOCAL_SYSTEM = "local updates every 4, 0.25 bits per step"
 """System of the training benchmark whose settings local updates have here."""
 WARM_UP = 3
 

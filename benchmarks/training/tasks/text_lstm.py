@@ -17,7 +17,7 @@ EMBEDDING, UNITS = 64, 256
 ADAM_GRID = tuple(
     Settings(rate, beta1, beta2)
     for beta1, beta2 in ((0.0, 0.99), (0.9, 0.999))
-    for rate in (1.6e-2, 3.2e-2, 6.4e-2)
+    for rate in (1.6e-2, 2.3e-2, 8e-3, 3.2e-2)
 )
 
 
