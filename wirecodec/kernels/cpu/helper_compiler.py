@@ -15,9 +15,10 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import LoweringPass, register_pass
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 
 from wirecodec.kernels.cpu.literals import without_literals
+from wirecodec.kernels.cpu.type_inference import TypeInference
 
 __all__ = ["KernelCompiler", "make_helper"]
 
@@ -123,8 +124,9 @@ class KernelCompiler(Compiler):  # type: ignore[misc]
     def define_pipelines(self) -> list[Any]:
         """Return the pipeline."""
         (pipeline,) = super().define_pipelines()
+        own = {NativeLowering: self.lowering, NopythonTypeInference: TypeInference}
         pipeline.passes = [
-            (self.lowering if step is NativeLowering else step, words)
+            (own.get(step, step), words)
             for step, words in pipeline.passes
             if step.__name__ not in _IDLE_PASSES
         ]
