@@ -27,6 +27,10 @@ HEADER = [
     "steps to dense's loss + 5 %",
 ]
 
+MOST_LISTED = 12
+"""Systems without results whose names are listed."""
+REGISTRY = "../training/systems/registry.py"
+
 METHOD = """Four workers in one process, each with its own batches and its own Compressor. Every container
 is encoded and decoded. *Bits* count the real containers (or tensors), per parameter, worker and
 step.
@@ -39,8 +43,10 @@ step.
 - *ms of compression*: CPU milliseconds per worker and step on one thread, encoding and decoding.
 - *Steps*: until the mean training loss over 1/30 of the run is at most 1.05 × the final loss of dense. The
   rate rises, then falls as a cosine to 5 %, so runs reach their final loss late.
-- Systems with corrected momentum use the grid's momentum before the exchange, and none after it. Local
-  updates use the grid's rate inside, with momentum 0.9, and two outer settings in place of the two momenta.
+- Systems with corrected momentum use the grid's momentum before the exchange, and none after it.
+- Local updates with a budget use the grid's rate and momentum inside. Their outer optimizer has rate 1 and
+  Nesterov momentum 0.5. The others, as published, use the grid's rate and momentum 0.9 inside, and try two
+  outer settings in place of the two momenta.
 """
 
 
@@ -74,8 +80,14 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
     done = {row.system.name for row in rows}
     absent = [one.name for one in systems if task.includes(one.name) and one.name not in done]
     if absent:
-        text.append(f"Not run yet: {'; '.join(absent)}.\n")
+        text.append(f"Not run yet: {_list_systems(absent)}.\n")
     return "\n".join(text)
+
+
+def _list_systems(names: Sequence[str]) -> str:
+    if len(names) <= MOST_LISTED:
+        return "; ".join(names)
+    return f"{len(names)} of the systems in the [registry]({REGISTRY})"
 
 
 def _format_row(task: Task, row: Row, dense: Row | None) -> list[str]:

@@ -55,7 +55,6 @@ _DECISIVE: tuple[System, ...] = (
         )
         for every, bits in ((4, 0.25), (8, 0.1), (16, 0.03))
     ),
-    LocalUpdates("local updates, 1 bit per exchange", OURS, scheme=f"budget(bits=1.0) | {CODES}"),
     Leader("CLT-k 1 %, beta 1", PAPERS),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1),
 )
