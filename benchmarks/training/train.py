@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import platform
 import time
@@ -159,9 +158,7 @@ def _train_locally(
 ) -> None:
     """Train with one model per worker; the problem's model is worker 0's."""
     settings = system.optimizer_settings(run.settings)
-    problems = [problem, *(copy.copy(problem) for _ in range(run.workers - 1))]
-    for other in problems[1:]:
-        other.model = copy.deepcopy(problem.model)
+    problems = [problem, *(task.build(run.seed) for _ in range(run.workers - 1))]
     workers = [dict(one.model.named_parameters()) for one in problems]
     optimizers = [build_optimizer(task, one.values(), settings) for one in workers]
     exchange = system.open(run.workers, run.settings, run.steps)

@@ -15,13 +15,15 @@ import torch
 
 import collectives as co
 import wirecodec as wc
+from benchmarks.training.runs import Run
 from benchmarks.training.systems.codec import Codec
-from benchmarks.training.systems.local import OuterOptimizer
+from benchmarks.training.systems.local import LocalUpdates, OuterOptimizer
 from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
 from benchmarks.training.systems.powersgd import PowerSGD
 from benchmarks.training.systems.published import GRADIENT_RECIPES
 from benchmarks.training.systems.registry import SYSTEMS
 from benchmarks.training.tasks.task import Settings
+from benchmarks.training.train import train
 
 SETTINGS = Settings(0.1, 0.9)
 
@@ -138,6 +140,16 @@ def test_local_updates_have_the_settings_of_the_grid_unless_published() -> None:
     ours, published = SYSTEMS["local updates every 8, 0.1 bits per step"], SYSTEMS["SparseLoCo"]
     assert ours.optimizer_settings(SETTINGS) == SETTINGS
     assert published.optimizer_settings(Settings(0.1, 0.0, 0.99)) == Settings(0.1, 0.9, 0.999)
+
+
+@pytest.mark.parametrize("task", ["images", "recommendations"])
+def test_local_updates_train_a_model_per_worker(task: str) -> None:
+    """With SGD, the mean of the parameters after one step is a step along the mean gradient."""
+    settings, found = Settings(0.1, 0.0), []
+    for system in (Dense("dense", ""), LocalUpdates("local", "", every_steps=1, outer=(1.0, 0.0))):
+        run = Run(task, system.name, settings, seed=0, steps=2, system_text="", data="")
+        found.append(train(run, system=system).losses)
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
 
 
 def test_every_recipe_is_a_system() -> None:
