@@ -80,7 +80,7 @@ TASK = Task(
     steps=600,
     warm_up=50,
     clip=None,
-    grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (0.3, 0.1, 1.0)),
+    grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (1.0, 0.3, 3.0, 0.1)),
     build=lambda seed: _Images(seed, BATCH),
     digest=_digest,
 )

@@ -101,7 +101,7 @@ TASK = Task(
     steps=2000,
     warm_up=50,
     clip=None,
-    grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (10.0, 3.0, 30.0)),
+    grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (10.0, 3.0, 30.0, 1.0)),
     build=Recommendations,
     digest=compute_digest,
 )
