@@ -3,7 +3,7 @@
     @pytest.mark.sampled          every value of every parameter occurs in a case of the sample
     @pytest.mark.sampled(10)      10 cases, with as many values as 10 cases can show
 
-Of the other cases, 20 per test get the marker ``sweep`` and the rest ``nightly``; plain ``pytest`` leaves
+Of the other cases, 12 per test get the marker ``sweep`` and the rest ``nightly``; plain ``pytest`` leaves
 both out. The sample depends on the order of the cases alone, so every process and every run picks the same
 one.
 """
@@ -20,7 +20,7 @@ __all__ = ["mark_sweeps", "sample_cases"]
 
 Labels = frozenset[tuple[str, int]]
 
-MAX_SWEEP = 20
+MAX_SWEEP = 12
 """Cases per test that are a sweep."""
 
 
