@@ -114,7 +114,7 @@ def run_systems(
             for link in links:
                 step(f"{link}, n = {n}")
                 hosts.shape(RATES[link])
-                runs = _run_link(hosts, link, model, options, budget)
+                runs = _run_link(hosts, link, model, options, budget, step)
                 step(f"{link}, n = {n}: rates")
                 after = run_rates(model, options, budget)
                 rates = combine([before, after], statistics.fmean)
@@ -122,11 +122,16 @@ def run_systems(
                 before = after
 
 
-def _run_link(hosts: Hosts, link: str, model: str, options: Options, budget: float) -> list[Run]:
+def _run_link(
+    hosts: Hosts, link: str, model: str, options: Options, budget: float, step: Callable[[str], None]
+) -> list[Run]:
     """Run all systems; the network is the best of those that were measured, like each system's time."""
     plan: dict[str, Any] = {"model": model, "options": dataclasses.asdict(options)}
     plan |= {"systems": SYSTEMS, "budget": budget}
-    found = list(launch_ranks(hosts, sys.executable, plan, 3600, "benchmarks.scale.rank"))
+    found = []
+    for record in launch_ranks(hosts, sys.executable, plan, 3600, "benchmarks.scale.rank"):
+        step(f"{link}, n = {hosts.count}: {record['name']} done")
+        found.append(record)
     network = Network(
         hosts.count,
         max(record["bandwidth"] for record in found),

@@ -1,6 +1,7 @@
 """One rank that trains the LSTM over gloo, and records the loss and the seconds of each step.
 
-The norm of the mean gradient is limited, not that of each rank, because DDP averages inside backward.
+The norm of the mean gradient is limited, because DDP averages inside backward. Local updates limit that of
+each rank.
 """
 
 from __future__ import annotations
@@ -58,10 +59,11 @@ def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]
     task = TASKS["text-lstm"]
     problem = task.build(0)
     model = problem.model
-    optimizer = build_optimizer(task, model.parameters(), Settings(highest, 0.0, 0.99))
+    settings = Settings(highest, 0.0, 0.99)
+    optimizer = build_optimizer(task, model.parameters(), settings)
     local = None
     if method.startswith("local updates"):
-        local = _build_local_updates(optimizer, model)
+        local = _build_local_updates(optimizer, model, settings)
         local.synchronize()
     else:
         problem.model = _wrap(method, model)
@@ -88,7 +90,7 @@ def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]
     return {"losses": (total / dist.get_world_size()).tolist(), "seconds": seconds}
 
 
-def _build_local_updates(optimizer: Any, model: Any) -> Any:
+def _build_local_updates(optimizer: Any, model: Any, settings: Any) -> Any:
     """Build the exchange of movements over gloo."""
     import collectives as co
     import wirecodec as wc
@@ -96,7 +98,7 @@ def _build_local_updates(optimizer: Any, model: Any) -> Any:
 
     system: Any = SYSTEMS[LOCAL_SYSTEM]
     compressor = wc.Compressor(system.scheme, feedback=wc.ErrorFeedback(decay=system.decay), scope="group")
-    rate, momentum = system.outer
+    rate, momentum = system.outer_settings(settings)
     return co.LocalUpdates(
         optimizer,
         model.named_parameters(),

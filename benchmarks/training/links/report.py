@@ -14,6 +14,11 @@ __all__ = ["OURS", "SLACK", "check_targets", "compute_final_loss", "find_seconds
 
 ABOUT = """The character LSTM, {ranks} ranks over gloo, one per host, {steps:,} steps. A final loss is the
 mean of the last twentieth of the steps. If it is above dense's + 2 %, the method has no seconds.
+All methods use the learning rate 0.016.
+
+Local updates differ in two ways. Their loss is the mean of the ranks' own models, not that of the shared one.
+Their norm is limited per rank, not that of the mean gradient. Every 15 steps with 1 bit per exchange, they
+ended 3.1 % above dense in an earlier run; exchanges every 4 steps were chosen after it.
 
 """
 COMPUTING = """

@@ -20,16 +20,22 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("bar", [True, False])
-def test_long_work_shows_how_far_it_got(
-    grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bar: bool
-) -> None:
+def watch(monkeypatch: pytest.MonkeyPatch, bar: bool) -> Terminal:
+    """Make standard error a terminal, with a bar of rich or without."""
     if bar:
         pytest.importorskip("rich")
     else:
         monkeypatch.setitem(sys.modules, "rich.console", None)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
+    return terminal
+
+
+@pytest.mark.parametrize("bar", [True, False])
+def test_long_work_shows_how_far_it_got(
+    grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bar: bool
+) -> None:
+    terminal = watch(monkeypatch, bar)
     assert main(["bench", str(grad)]) == 0
     assert "measuring" in terminal.getvalue()
     if not bar:
@@ -44,12 +50,7 @@ def test_ctrl_c_during_progress_is_one_line(grad: Path, monkeypatch: pytest.Monk
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    if bar:
-        pytest.importorskip("rich")
-    else:
-        monkeypatch.setitem(sys.modules, "rich.console", None)
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
+    terminal = watch(monkeypatch, bar)
     monkeypatch.setattr("wirecodec.cli.bench.measure", interrupt)
     assert main(["bench", str(grad)]) == 130
     assert terminal.getvalue().endswith("wirecodec: interrupted\n")

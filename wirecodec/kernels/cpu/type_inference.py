@@ -32,7 +32,7 @@ class _RememberingContext:
         return getattr(self._context, name)
 
     def resolve_function_type(self, function: Any, args: Any, keywords: Any) -> Any:
-        """Return the signature of a call; kernels and helpers compile their callees each time."""
+        """Return the signature of a call; those of kernels and helpers are not remembered here."""
         if type(function) not in (types.Function, types.NumberClass) or keywords:
             return self._context.resolve_function_type(function, args, keywords)
         key = function, tuple(args)
