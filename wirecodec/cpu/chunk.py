@@ -73,8 +73,9 @@ def _local_indices(indices: Array | None, start: int, stop: int, base: int) -> A
     """Count a chunk's indices from its base, as u32; a chunk at the tensor's start is not copied."""
     assert indices is not None
     part = indices[start:stop]
-    if base == 0 and part.dtype == np.int32 and part.flags.aligned:
-        return read_only(part.view(np.uint32))
+    if part.dtype == np.int32:
+        aligned = base == 0 and part.flags.aligned
+        return read_only((part if aligned else part - np.int32(base)).view(np.uint32))
     return read_only((part - base).astype(np.uint32))
 
 

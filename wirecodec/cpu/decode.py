@@ -220,7 +220,7 @@ def concatenate_chunks(spec: TensorSpec, parts: list[DecodedChunk], limits: Deco
     at = 0
     for part in parts:
         local = np.arange(part.d, dtype=np.uint32) if part.indices is None else part.indices
-        np.add(local, part.base, out=indices[at : at + local.size], dtype=indices.dtype, casting="unsafe")
+        np.add(local.view(np.int32), part.base, out=indices[at : at + local.size], dtype=indices.dtype)
         at += local.size
     return SparseTensor._of(indices, values, spec.shape, limits.max_dense)
 
