@@ -201,8 +201,11 @@ class Settings:
         """
         rules = feedback_for_all(tensors, self.feedback)
         pairs = zip(rules.values(), schemes.values(), strict=True)
-        distinct = {(id(rule), id(scheme)): (rule, scheme) for rule, scheme in pairs}
+        identities = zip(map(id, rules.values()), map(id, schemes.values()), strict=True)
+        distinct = dict(zip(identities, pairs, strict=True))
         needed = {pair: self._is_needed(*both) for pair, both in distinct.items()}
+        if all(needed.values()):
+            return rules
         return {
             name: rule if needed[id(rule), id(schemes[name])] or name in residuals else None
             for name, rule in rules.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -119,34 +120,38 @@ class DecodedTensors(Mapping[str, SparseTensor]):
     """Decoded tensors by name, each made when it is first used.
 
     Args:
-        specs: {name: spec}, in the order of the keys.
-        parts: the tensors' chunks.
+        names, shapes, dtypes: of the tensors, in the order of their keys.
+        parts: the tensors' chunks, by key.
         limits: bounds for ``to_dense``.
     """
 
     def __init__(
         self,
-        specs: Mapping[str, TensorSpec],
+        names: Sequence[str],
+        shapes: Sequence[tuple[int, ...]],
+        dtypes: Sequence[np.dtype[Any]],
         parts: Mapping[int, list[DecodedChunk]],
         limits: DecodeLimits,
     ) -> None:
-        self._specs, self._parts, self._limits = specs, parts, limits
+        self._names, self._shapes, self._dtypes = names, shapes, dtypes
+        self._parts, self._limits = parts, limits
         self._made: dict[str, SparseTensor] = {}
 
     @cached_property
     def _keys(self) -> dict[str, int]:
-        return {name: key for key, name in enumerate(self._specs)}
+        return {name: key for key, name in enumerate(self._names)}
 
     def __len__(self) -> int:
-        return len(self._specs)
+        return len(self._names)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._specs)
+        return iter(self._names)
 
     def __getitem__(self, name: str) -> SparseTensor:
         if name not in self._made:
-            parts = self._parts[self._keys[name]]
-            self._made[name] = concatenate_chunks(self._specs[name], parts, self._limits)
+            key = self._keys[name]
+            spec = TensorSpec(name, self._shapes[key], self._dtypes[key])
+            self._made[name] = concatenate_chunks(spec, self._parts[key], self._limits)
         return self._made[name]
 
 

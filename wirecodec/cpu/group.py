@@ -94,7 +94,8 @@ class GroupSelection:
             places = self.table.addresses[first:stop, 4] - bases * self.table.dtype.itemsize
             sent = np.ascontiguousarray(sent)
             received = addresses_of([sent]) + cuts[:-1] * sent.itemsize
-            store_differences(self.support.values[here], indices[here], cuts, received, places, sizes + bases)
+            values, sizes = self.support.values[here], sizes + bases
+            store_differences(values, indices[here], cuts, received, places, sizes, cleared=True)
             return
         part = self.vector[self.table.starts[first] : self.table.starts[stop]]
         with np.errstate(over="ignore"):

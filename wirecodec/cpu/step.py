@@ -9,7 +9,6 @@ import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, Bytes, addresses_of
 from wirecodec.container.reader import read_header
-from wirecodec.container.schema import TensorSpec
 from wirecodec.cpu.batch.decode import decode_batches
 from wirecodec.cpu.batch.selection import ModelSelection
 from wirecodec.cpu.batch.step import SumBatch, find_received, subtract_sent, subtract_sent_batch
@@ -23,6 +22,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult
+from wirecodec.support import DecodedChunk
 
 __all__ = ["step"]
 
@@ -38,18 +38,18 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         schemes[key], shapes[key], dtypes[key] = each.job.scheme, each.support.shape, each.support.dtype
     supports = {key: each.support for key, each in selected.items()}
     model = ModelSelection(names, schemes, shapes, [batch.selected for batch in batches], supports)
-    specs = dict(zip(names, map(TensorSpec, names, shapes, dtypes), strict=True))
-    sent: DecodedTensors
+    chunks: Mapping[int, list[DecodedChunk]]
     if found.groups:
         blob, runs = encode_groups(
             model, found.groups, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse
         )
-        chunks = decode_groups(blob)
-        subtract_received(found.groups, runs, chunks)
-        sent, received = DecodedTensors(specs, chunks, UNLIMITED), np.zeros(len(names), np.int64)
+        chunks = split = decode_groups(blob)
+        subtract_received(found.groups, runs, split)
+        received = np.zeros(len(names), np.int64)
     else:
         blob = encode_selection(model, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse)
-        sent, received = _decode_own(blob, specs)
+        chunks, received = _decode_own(blob, len(names))
+    sent = DecodedTensors(names, shapes, dtypes, chunks, UNLIMITED)
     residuals = _next_residuals(names, batches, selected, sent, received)
     stopped = {
         names[key]: stop_momentum(jobs[names[key]], each.addend, sent[names[key]])
@@ -66,19 +66,19 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     )
 
 
-def _decode_own(blob: Bytes, specs: Mapping[str, TensorSpec]) -> tuple[DecodedTensors, Array]:
-    """Decode a container as receivers with a schema do.
+def _decode_own(blob: Bytes, n: int) -> tuple[Mapping[int, list[DecodedChunk]], Array]:
+    """Decode a container of n tensors as receivers with a schema do.
 
-    Returns the tensors by name, and the addresses of the values that were decoded in batches, by key; 0 for
-    the others.
+    Returns the tensors' chunks by key, and the addresses of the values that were decoded in batches, (n,) i64
+    by key; 0 for the others.
     """
     header = read_header(blob, UNLIMITED, sizes_trusted=True)
     batches = decode_batches(blob, header)
-    parts = decode_chunks(blob, header, UNLIMITED, batches=batches)
-    received = np.zeros(len(specs), np.int64)
+    chunks = decode_chunks(blob, header, UNLIMITED, batches=batches)
+    received = np.zeros(n, np.int64)
     if not header.extension.is_fused:
-        received = find_received(header.table, batches, len(specs))
-    return DecodedTensors(specs, parts, UNLIMITED), received
+        received = find_received(header.table, batches, n)
+    return chunks, received
 
 
 def _next_residuals(

@@ -162,7 +162,8 @@ class TopK:
         """Select the top k of each of many sums of one type, as ``select_sum`` does.
 
         Args:
-            addresses: (n, 3) i64, of each gradient, residual, and array for the sum.
+            addresses: (n, 3) i64, of each gradient, residual, and array for the sum, which keeps the selected
+                elements.
             sizes: (n,) i64, elements of each of the three.
             dtype: float32 or float64.
 

@@ -154,8 +154,8 @@ def select_top_k_of_sums(
     """Select what ``select_top_k_of_sum`` selects from each gradient + residual, all of one type.
 
     Args:
-        addresses: (n, 3) i64, of each gradient, its residual, and the array that receives the sum, with +0 at
-            what is selected. This array is aligned to 64 bytes.
+        addresses: (n, 3) i64, of each gradient, its residual, and the array that receives the sum. This array
+            is aligned to 64 bytes.
         sizes: (n,) i64, elements of each of the three.
         dtype: float32 or float64.
         selector: its ``count`` returns k for a size.

@@ -35,7 +35,7 @@ class SumBatch:
 
     Attributes:
         selected: the elements.
-        rests: {key: sum, with +0 at these elements}.
+        rests: {key: sum}; the values at the selected elements do not matter.
         addresses: (n,) i64, of these arrays, in the order of the keys.
     """
 
@@ -110,16 +110,18 @@ def find_received(table: Array, batches: Sequence[DecodedBatch], n: int) -> Arra
 
 
 def subtract_sent_batch(batch: SumBatch, received: Array) -> None:
-    """Complete the residuals of finite sums whose selected elements were set to 0, in place.
+    """Complete the residuals of finite sums at their selected elements, in place.
 
     The bits are those of ``AccumulatedGradient.remainder`` with beta 1.
 
     Args:
-        batch: the sums, +0 at the selected elements.
+        batch: the sums.
         received: (n,) i64, addresses of the values that receivers decode.
     """
     some = batch.selected
-    store_differences(some.values, some.indices, some.cuts, received, batch.addresses, some.sizes)
+    store_differences(
+        some.values, some.indices, some.cuts, received, batch.addresses, some.sizes, cleared=False
+    )
 
 
 def subtract_sent(rest: Array, support: Support, sent: Array) -> None:
@@ -136,11 +138,18 @@ def subtract_sent(rest: Array, support: Support, sent: Array) -> None:
     cuts = np.linspace(0, support.values.size, parts + 1).astype(np.int64)
     received = addresses_of([sent]) + cuts[:-1] * sent.itemsize
     sizes, addresses = np.full(parts, rest.size), np.full(parts, addresses_of([rest]))
-    store_differences(support.values, support.indices, cuts, received, addresses, sizes)
+    store_differences(support.values, support.indices, cuts, received, addresses, sizes, cleared=True)
 
 
 def store_differences(
-    values: Array, indices: Array, cuts: Array, received: Array, addresses: Array, sizes: Array
+    values: Array,
+    indices: Array,
+    cuts: Array,
+    received: Array,
+    addresses: Array,
+    sizes: Array,
+    *,
+    cleared: bool,
 ) -> None:
     """Run the kernel on threads."""
     from wirecodec.kernels.cpu.select import feedback_batch
@@ -151,7 +160,7 @@ def store_differences(
     like = np.empty(0, values.dtype)
     run_parallel(
         lambda turns: feedback_batch.store_differences(
-            given, received, places, cuts, addresses, sizes, like, turns
+            given, received, places, cuts, addresses, sizes, cleared, like, turns
         ),
         n,
         least_units(MIN_SELECTED_PER_THREAD, n, values.size),

@@ -87,7 +87,7 @@ def sweep_sum(a: Array, b: Array, low: int, left: Array, found: Array, words: Ar
 
     Returns the number of positions, or -1 if the buffers are too small.
     """
-    n = sweep_sum_range(a, b, U64(low), left, found, words, 0, 0, a.size)
+    n = sweep_sum_range(a, b, U64(low), left, U64(0), found, words, 0, 0, a.size)
     store_fence()
     return n if n <= found.size - 2 * SLACK else -1
 
@@ -98,6 +98,7 @@ def sweep_sum_range(
     b: Array,
     least: np.uint64,
     left: Array,
+    stored: np.uint64,
     found: Array,
     words: Array,
     n: int,
@@ -106,7 +107,8 @@ def sweep_sum_range(
 ) -> int:
     """Continue ``sweep_sum`` with elements start ... stop - 1 after n positions; see ``topk.sweep_range``.
 
-    The caller ends with ``store_fence``.
+    ``stored`` has the bits that ``left`` receives of the sums from the threshold on: none, or all. The caller
+    ends with ``store_fence``.
     """
     whole = a.size & ~63
     for block in range(start, min(stop, whole), BLOCK_SIZE):
@@ -121,7 +123,7 @@ def sweep_sum_range(
             prefetch_ahead(b, at + PREFETCH_ELEMENTS, 64)
             total = add_floats(load(a, at, 64), load(b, at, 64))
             at_least = (total << 1) >= (least << U64(1))
-            stream_store(left, at, select(at_least, total & 0, total))
+            stream_store(left, at, select(at_least, total & stored, total))
             n += store_set_bits(found, n, mask_to_bits(at_least), U32(at))
         for i in range(first, n):
             words[i] = _add_one(a, b, np.int64(U32(found[i])))
@@ -133,7 +135,7 @@ def sweep_sum_range(
             if key_of(left, i) >= least:
                 found[n] = i
                 words[n] = left[i]
-                left[i] = 0
+                left[i] = U64(left[i]) & stored
                 n += 1
     return n
 

@@ -1,4 +1,8 @@
-"""Exact top-k of many sums of gradient and residual in one call, and the residuals that are left."""
+"""Exact top-k of many sums of gradient and residual in one call, and the residuals that are left.
+
+The sweep stores all candidates. Those that are not selected may be ten times as many as the others, so that
+it takes less time to overwrite the others when the received values are known.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,6 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.select.feedback import (
     bound_rank_of_sum,
     bracket_sum,
-    restore_unselected,
     sweep_sum_range,
 )
 from wirecodec.kernels.cpu.select.sample import prefetch_sample
@@ -40,7 +43,7 @@ def select_sums(
     faults: Array,
     turns: Array,
 ) -> None:
-    """Select the top k of each sum, and store the sums with +0 at the selected elements.
+    """Select the top k of each sum, and store the sums; ``store_differences`` completes them.
 
     Args:
         addresses: (n, 3) i64: of the gradient's bits, the residual's, and the sum's, which is aligned to 64
@@ -78,12 +81,13 @@ def select_sums(
                 prefetch_sample(later_a, run, plans[following, 0], part, parts)
                 prefetch_sample(later_b, run, plans[following, 0], part, parts)
                 first = part * PART_SIZE
-                n = sweep_sum_range(a, b, low, rest, here, bits, n, first, min(first + PART_SIZE, a.size))
+                n = sweep_sum_range(
+                    a, b, low, rest, ~U64(0), here, bits, n, first, min(first + PART_SIZE, a.size)
+                )
         store_fence()
         faults[i] = True
         if stop - start <= n <= capacity:
             threshold, ties = find_top(bits[:n], stop - start, np.int64(low), np.int64(high))
-            restore_unselected(rest, found[:n], bits[:n], threshold, ties)
             out = words[start:stop]
             kept = keep(found[:n], bits[:n], threshold, ties, 0, indices[start:stop], out)
             faults[i] = kept < stop - start or has_nonfinite(out, infinity)
@@ -98,17 +102,19 @@ def store_differences(
     cuts: Array,
     addresses: Array,
     sizes: Array,
+    cleared: bool,
     like: Array,
     turns: Array,
 ) -> None:
-    """Compute rest[index] = value - received, or 0 if that is not finite, for the elements of many arrays.
+    """Store rest[index] = value - received, or +0 if that is not finite, for the elements of many arrays.
 
     Args:
         values, indices: of all arrays, finite.
         received: (n,) i64, addresses of the values to subtract.
         cuts: (n + 1,) i64, the place of each array's elements.
-        addresses: (n,) i64, of the arrays, which have +0 at the indices.
+        addresses: (n,) i64, of the arrays.
         sizes: (n,) i64, their elements.
+        cleared: whether the arrays have +0 at the indices.
         like: an array of their type.
         turns: counters of ``next_unit``; a unit is an array.
     """
@@ -116,16 +122,18 @@ def store_differences(
     while unit >= 0:
         here = slice(cuts[unit], cuts[unit + 1])
         sent = view_at(received[unit], cuts[unit + 1] - cuts[unit], like)
-        _store_differences(values[here], sent, indices[here], view_at(addresses[unit], sizes[unit], like))
+        rest = view_at(addresses[unit], sizes[unit], like)
+        _store_differences(values[here], sent, indices[here], rest, cleared)
         unit = next_unit(turns, unit)
 
 
 @inline
-def _store_differences(values: Array, sent: Array, indices: Array, rest: Array) -> None:
-    """Store values[i] - sent[i] at indices[i] if it is finite and not 0."""
+def _store_differences(values: Array, sent: Array, indices: Array, rest: Array, cleared: bool) -> None:
+    """Store values[i] - sent[i] at indices[i], or +0 if it is not finite, or -0."""
     last = indices.size - 1
     for i in range(indices.size):
         difference = values[i] - sent[i]
-        if difference != 0 and np.isfinite(difference):
+        stored = difference != 0 and np.isfinite(difference)
+        if stored or not cleared:
             prefetch(rest, np.int64(indices[min(i + PREFETCH_INDICES, last)]), 1)
-            rest[indices[i]] = difference
+            rest[indices[i]] = difference if stored else 0
