@@ -93,13 +93,12 @@ class CodecExchange:
     def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
         """Return the mean of the decoded containers, and their bytes."""
         given = [self._to_arrays(one) for one in gradients]
-        names = sorted(given[0])
-        sums = {name: np.zeros(given[0][name].shape, np.float32) for name in names}
+        sums = {name: np.zeros(x.shape, np.float32) for name, x in given[0].items()}
         sent = 0
         for rank, (compressor, arrays) in enumerate(zip(self._compressors, given, strict=True)):
             blob = compressor.compress(arrays, rank=rank, ranks=len(given))
             sent += len(blob)
-            wc.decode_add(blob, {str(at): sums[name] for at, name in enumerate(names)})
+            wc.decode_add(blob, sums)
         for x in sums.values():
             np.divide(x, len(given), out=x)
         return self._to_tensors(sums, gradients[0]), sent
