@@ -1,7 +1,8 @@
 """Cells of error-bounded: the largest step whose measured error is within the bound.
 
 A search over a few steps estimates each error from the fractions of the values in their cells. The result is
-then measured by reconstruction, and reduced if rounding exceeds the bound.
+then measured by reconstruction, and reduced if rounding exceeds the bound. ``math.fsum`` adds the sums of
+blocks, because the result of ``sum`` depends on Python's version.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class CellSearch:
         found = self._map_blocks(lambda part: error_bounded.measure_range(self.bits[part], self.wide[part]))
         ends = np.array([min(one[0] for one in found), max(one[1] for one in found)], np.uint32)
         self.least, self.largest = ends.view(np.float32).tolist()
-        return sum(one[2] for one in found)
+        return math.fsum(one[2] for one in found)
 
     def _is_allowed_step(self, step: np.float32) -> bool:
         """Check that a step is large enough for the format."""
@@ -161,13 +162,10 @@ class CellSearch:
 
         _, first = self._place_first_cell(step)
         inverse = np.float32(1) / step
-        sums, seconds, lows, below = 0.0, 0.0, 0.0, 0
-        for found in self._map_blocks(
-            lambda part: error_bounded.estimate_error(self.bits[part], first, inverse)
-        ):
-            sums, seconds, lows = sums + found[0], seconds + found[1], lows + found[2]
-            below += found[3]
-        mean = sums / max(self.bits.size - below, 1)
+        found = self._map_blocks(lambda part: error_bounded.estimate_error(self.bits[part], first, inverse))
+        *columns, below = zip(*found, strict=True)
+        sums, seconds, lows = map(math.fsum, columns)
+        mean = sums / max(self.bits.size - sum(below), 1)
         return lows + float(step) * float(step) * max(seconds - sums * mean, 0.0), mean
 
     def _build_cells(self, step: np.float32, mean: float) -> tuple[Cells, float]:
@@ -192,10 +190,12 @@ class CellSearch:
         found = self._map_blocks(errors)
         for (_, total), part in zip(found, self.blocks, strict=True):
             starts.append(_find_half_octave((total << 10) // (part.stop - part.start)))
-        return cells, sum(error for error, _ in found)
+        return cells, math.fsum(error for error, _ in found)
 
     def _map_blocks(self, work: Callable[[slice], T]) -> list[T]:
         """Apply a function to all blocks, in several threads, and return the results in order."""
+        if len(self.blocks) == 1:
+            return [work(self.blocks[0])]
         from wirecodec.kernels.cpu.threads import map_ranges
 
         found = map_ranges(

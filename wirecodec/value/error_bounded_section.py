@@ -73,8 +73,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
     mask = error_bounded_tables.fit(
         counts.sum((0, 1), np.uint32)[:BOUNDED_ROWS], 1 if keep_all else _MIN_SYMBOLS_TO_FIT, levels
     )
-    table = np.empty((BOUNDED_ROWS, error_bounded_lanes.ROW_STRIDE), np.uint32)
-    error_bounded_tables.fill(levels, _ALL_ROWS, table)
+    table = _build_table(cells.form, levels, mask)
 
     def write(first: int, last: int) -> list[bytes]:
         payload = []
@@ -181,15 +180,23 @@ def _build_default_table(form: int) -> Array:
     return table
 
 
+def _build_table(form: int, levels: Array, mask: int) -> Array:
+    """Build the frequency table of a section that replaces the levels of the rows in ``mask``."""
+    table = _build_default_table(form)
+    if mask:
+        from wirecodec.kernels.cpu.value import error_bounded_tables
+
+        table = table.copy()
+        error_bounded_tables.fill(levels, mask, table)
+    return table
+
+
 def read_section(s: CellSection) -> Array:
     """Decode a section's values; raise Invalid if the words do not end with the last value."""
     from wirecodec.kernels.cpu.threads import map_ranges
-    from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_read, error_bounded_tables
+    from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_read
 
-    table = _build_default_table(s.form)
-    if s.mask:
-        table = table.copy()
-        error_bounded_tables.fill(s.levels, s.mask, table)
+    table = _build_table(s.form, s.levels, s.mask)
     reconstruction = s.cells.reconstruction(s.dtype)
     out = np.empty(s.blocks[-1][0].stop, np.float32)
     bits = bits_of(out)
