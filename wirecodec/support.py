@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, Bytes
 
 __all__ = [
     "DecodedChunk",
@@ -104,6 +104,20 @@ class SectionBatch:
     wire_id: int | Array
     lengths: Array
     write: Callable[[Array, Array], None]
+
+    @classmethod
+    def join(cls, wire_id: int | Array, sections: Sequence[Bytes]) -> SectionBatch:
+        """Join sections, (m,) u8 each, to a batch."""
+        from wirecodec.kernels.cpu import support
+
+        cuts = np.zeros(len(sections) + 1, np.int64)
+        np.cumsum([section.size for section in sections], out=cuts[1:])
+        source = np.concatenate(sections)
+
+        def write(words: Array, starts: Array) -> None:
+            support.copy_slices(source, cuts, words.view(np.uint8), starts * 4)
+
+        return cls(wire_id, np.diff(cuts), write)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

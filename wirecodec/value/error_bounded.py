@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
+from wirecodec.support import SectionBatch
 from wirecodec.validation import as_real, set_fields
-from wirecodec.value.error_bounded_cells import Cells, CellSearch
+from wirecodec.value.error_bounded_cells import Cells, CellSearch, as_float32, find_cells_of_many
 from wirecodec.value.error_bounded_section import CellSection, read_section, write_section
 
 __all__ = ["ErrorBounded"]
@@ -62,13 +64,27 @@ class ErrorBounded:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values as cells, or unchanged if that is smaller."""
-        search = CellSearch(values, DEFAULT_ERROR if self.error is None else self.error)
-        return _write(search, search.find_cells())
+        search = CellSearch(values, self._bound)
+        return _write(search.bits, values, search.find_cells())
+
+    def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
+        """Encode the values of many tensors, each as ``encode`` does; see ``ValueCodec``."""
+        cells = find_cells_of_many(values, cuts, self._bound)
+        if cells is None:
+            return None
+        bits = bits_of(as_float32(values))
+        places = [slice(*place) for place in pairwise(cuts.tolist())]
+        sections = [_write(bits[here], values[here], one) for here, one in zip(places, cells, strict=True)]
+        return SectionBatch.join(self.wire_id, sections)
 
     def encode_with_step(self, values: Array, step: float) -> Bytes:
         """Encode values as cells of a width, or unchanged if that is smaller or the width is not possible."""
         search = CellSearch(values, DEFAULT_ERROR)
-        return _write(search, search.cells_of(step))
+        return _write(search.bits, values, search.cells_of(step))
+
+    @property
+    def _bound(self) -> float:
+        return DEFAULT_ERROR if self.error is None else self.error
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the maximum number of bytes of a section of at most r values of ``dtype``."""
@@ -82,13 +98,16 @@ class ErrorBounded:
         return read_section(CellSection(section, r, dtype))
 
 
-def _write(search: CellSearch, cells: Cells | None) -> Bytes:
-    """Write a section of cells, or of unchanged elements if there are no cells or that is smaller."""
+def _write(bits: Array, values: Array, cells: Cells | None) -> Bytes:
+    """Write a section of cells, or of unchanged elements if there are no cells or that is smaller.
+
+    ``bits`` are float32 bits of the values.
+    """
     if cells is not None:
-        section = write_section(search.bits, cells)
-        if section.size < 1 + search.values.nbytes:
+        section = write_section(bits, cells)
+        if section.size < 1 + values.nbytes:
             return section
-    return np.concatenate([np.array([_EXACT], np.uint8), search.values.view(np.uint8)])
+    return np.concatenate([np.array([_EXACT], np.uint8), values.view(np.uint8)])
 
 
 def _read_exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:

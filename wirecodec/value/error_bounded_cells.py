@@ -14,36 +14,26 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of
+from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.kernels import bounded_step
 from wirecodec.kernels.layout import BOUNDED_BLOCK
 from wirecodec.value.float32_convert import from_float32, max_float32
 from wirecodec.value.raw import widen
 
-__all__ = ["CENTRED", "MAX_START", "OFFSET", "CellSearch", "Cells", "split_blocks"]
+__all__ = ["CENTRED", "OFFSET", "CellSearch", "Cells", "as_float32", "find_cells_of_many", "split_blocks"]
 
 T = TypeVar("T")
 OFFSET, CENTRED = 1, 2
 """Forms of a section: cells begin at the smallest magnitude, or are centred at zero."""
-MAX_START = 57
-"""Largest half octave with which a block may start."""
-_ROUNDING_MARGIN = 1 - 2.0**-20
-"""Factor on the allowed squared error that covers rounding of the sums."""
-_MIN_STEP, _MAX_CELLS = 2.0**-100, 2.0**24 - 2
-"""Smallest step, and largest number of cells."""
-_CENTRED_START = np.float32(0.625)
-"""Lower end of the first cell around zero, in steps."""
+_MIN_BATCH_VALUES = 2**12
+"""Values of many tensors that another thread needs to be worth its start."""
+_CENTRED_START = np.float32(bounded_step.CENTRED_START)
 
 
 def split_blocks(r: int) -> list[slice]:
     """Split r values into the fewest blocks of at most 2^17 values, of equal length."""
     count = -(-r // BOUNDED_BLOCK)
     return [slice(r * n // count, r * (n + 1) // count) for n in range(count)]
-
-
-def _find_half_octave(mean: int) -> int:
-    """Find the number of the largest start that does not exceed a mean, given in units of 1/1024."""
-    octave = (mean + 4).bit_length() - 1
-    return min(2 * (octave - 2) + ((mean + 4) >> (octave - 1) & 1), MAX_START)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +63,43 @@ class Cells:
         return self.form - 1, self.first, np.float32(1) / self.step
 
 
+def as_float32(values: Array) -> Array:
+    """Convert float32 or float64 values to float32; those beyond its range become Inf."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32, copy=False)
+
+
+def find_cells_of_many(values: Array, cuts: Array, error: float) -> list[Cells | None] | None:
+    """Find the cells of the values of many tensors, each as ``CellSearch.find_cells`` does.
+
+    Args:
+        values: (R,) finite values of all tensors.
+        cuts: (n + 1,) i64, the place of each tensor's values.
+        error: relative l2 error.
+
+    Returns None if the values are not float32 or float64, or a tensor has several blocks.
+    """
+    from wirecodec.kernels.cpu.threads import least_units, run_parallel
+    from wirecodec.kernels.cpu.value.error_bounded_search import find_cells
+
+    n = cuts.size - 1
+    if values.dtype.itemsize == 2 or int(np.diff(cuts).max()) > BOUNDED_BLOCK:
+        return None
+    bits = read_only(bits_of(as_float32(values)))
+    most = np.float32(max_float32(values.dtype))
+    forms, numbers, starts = np.empty(n, np.int64), np.empty((n, 3), np.float32), np.empty(n, np.int64)
+    run_parallel(
+        lambda turns: find_cells(bits, read_only(values), cuts, error, most, forms, numbers, starts, turns),
+        n,
+        least_units(_MIN_BATCH_VALUES, n, values.size),
+    )
+    rows = zip(forms.tolist(), numbers, starts.tolist(), strict=True)
+    return [
+        Cells(form, first, step, place, [start]) if form else None
+        for form, (first, step, place), start in rows
+    ]
+
+
 class CellSearch:
     """Search for the largest step whose error is within the bound.
 
@@ -84,11 +111,8 @@ class CellSearch:
     def __init__(self, values: Array, error: float) -> None:
         self.values, self.error = values, error
         self.blocks = split_blocks(values.size)
-        x = self.wide = widen(values)
-        if x.dtype != np.float32:
-            with np.errstate(over="ignore"):
-                x = x.astype(np.float32)
-        self.bits = bits_of(x)
+        self.wide = widen(values)
+        self.bits = bits_of(as_float32(self.wide))
         self.max_square_error = 0.0
 
     def find_cells(self) -> Cells | None:
@@ -98,8 +122,8 @@ class CellSearch:
             return self._build_cells(np.float32(1), 0.0)[0]
         if not (math.isfinite(self.largest) and 2.0**-900 < energy < math.inf):
             return None
-        self.max_square_error = self.error * self.error * energy * _ROUNDING_MARGIN
-        guess = np.float32(min(self.error * math.sqrt(12 * energy / self.values.size), 2.0**120))
+        self.max_square_error = self.error * self.error * energy * bounded_step.ROUNDING_MARGIN
+        guess = np.float32(bounded_step.guess_step(self.error, energy, self.values.size))
         best_step = self._search_step(guess)
         if best_step is None:
             return None
@@ -108,7 +132,7 @@ class CellSearch:
             cells, error = self._build_cells(step, mean)
             if error <= self.max_square_error:
                 return cells
-            step = np.float32(float(step) * min(math.sqrt(self.max_square_error / error), 0.9990234375))
+            step = np.float32(bounded_step.reduce_step(float(step), self.max_square_error, error))
             if not self._is_allowed_step(step):
                 return None
             _, mean = self._estimate_error(step)
@@ -134,21 +158,20 @@ class CellSearch:
 
     def _is_allowed_step(self, step: np.float32) -> bool:
         """Check that a step is large enough for the format."""
-        return float(step) >= _MIN_STEP and self.largest / float(step) < _MAX_CELLS
+        return bounded_step.is_allowed_step(float(step), self.largest)
 
     def _search_step(self, step: np.float32) -> tuple[np.float32, float] | None:
         """Search for the largest step within the bound; return it and its mean fraction of a step."""
         best = None
         for n in range(16):
-            if not self._is_allowed_step(step) or (n >= 8 and best is not None):
+            if not self._is_allowed_step(step) or (n >= bounded_step.FIRST_STEPS and best is not None):
                 break
             error, mean = self._estimate_error(step)
             if error <= self.max_square_error:
                 best = (step, mean) if best is None else max(best, (step, mean))
                 if error >= 0.995 * self.max_square_error or error == 0:
                     break
-            ratio = math.sqrt(self.max_square_error / error) if n < 8 else 0.5
-            step = np.float32(float(step) * min(max(ratio, 0.25), 2.0) * 0.9990234375)
+            step = np.float32(bounded_step.next_step(float(step), n, self.max_square_error, error))
         return best
 
     def _place_first_cell(self, step: np.float32) -> tuple[int, np.float32]:
@@ -189,7 +212,8 @@ class CellSearch:
 
         found = self._map_blocks(errors)
         for (_, total), part in zip(found, self.blocks, strict=True):
-            starts.append(_find_half_octave((total << 10) // (part.stop - part.start)))
+            mean_cell = (total << 10) // (part.stop - part.start)
+            starts.append(bounded_step.find_start(mean_cell, (mean_cell + 4).bit_length() - 1))
         return cells, math.fsum(error for error, _ in found)
 
     def _map_blocks(self, work: Callable[[slice], T]) -> list[T]:

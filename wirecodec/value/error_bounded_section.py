@@ -11,8 +11,9 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.kernels.bounded_step import MAX_START
 from wirecodec.kernels.layout import BOUNDED_ROWS
-from wirecodec.value.error_bounded_cells import CENTRED, MAX_START, OFFSET, Cells, split_blocks
+from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, split_blocks
 from wirecodec.value.error_bounded_levels import default_levels
 from wirecodec.value.float32_convert import from_float32, max_float32
 

@@ -264,6 +264,8 @@ def run_many(sink: Sink) -> None:
             sink(np.concatenate(list(sums.values())))
         narrow = wc.encode_many(named, "topk(0.1) | delta | raw(bfloat16)")
         sink(np.concatenate([tensor.values for tensor in wc.decode_many(narrow).values()]))
+        for error in (0.001, 0.3):
+            sink(wc.encode_many(named, f"topk(0.1) | rice | error-bounded({error})"))
         for rule in (
             wc.ErrorFeedback(),
             wc.ErrorFeedback(decay=0.5),

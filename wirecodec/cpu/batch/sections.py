@@ -73,7 +73,8 @@ def encode_values(value: Any, values: Array, cuts: Array, streams: Array) -> Sec
     """Encode the finite values, or any if the codec carries them, of many tensors; otherwise as above."""
     if hasattr(value, "encode_batch"):
         batch: SectionBatch | None = value.encode_batch(values, cuts, streams)
-        return batch
+        if batch is not None:
+            return batch
     rows = zip(pairwise(cuts.tolist()), streams.tolist(), strict=True)
     try:
         if hasattr(value, "choose"):
@@ -85,17 +86,8 @@ def encode_values(value: Any, values: Array, cuts: Array, streams: Array) -> Sec
 
 def _join(found: Sequence[tuple[Any, Any]]) -> SectionBatch:
     """Join sections, each given with its codec, to one that is written together."""
-    from wirecodec.kernels.cpu import support
-
-    sections = [as_bytes(section) for _, section in found]
-    cuts = np.zeros(len(found) + 1, np.int64)
-    np.cumsum([section.size for section in sections], out=cuts[1:])
-    source = np.concatenate(sections)
-
-    def write(words: Array, starts: Array) -> None:
-        support.copy_slices(source, cuts, words.view(np.uint8), starts * 4)
-
-    return SectionBatch(np.array([codec.wire_id for codec, _ in found], np.uint8), np.diff(cuts), write)
+    wire_ids = np.array([codec.wire_id for codec, _ in found], np.uint8)
+    return SectionBatch.join(wire_ids, [as_bytes(section) for _, section in found])
 
 
 def can_decode_together(index: Any, value: Any) -> bool:

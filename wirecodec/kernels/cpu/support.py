@@ -139,5 +139,4 @@ def gather_slices(source: Array, starts: Array, out: Array, cuts: Array) -> None
 def copy_slices(source: Array, cuts: Array, out: Array, starts: Array) -> None:
     """Copy source[cuts[i]:cuts[i + 1]] to ``out`` from starts[i] on, for each i; all of them are bytes."""
     for i in range(starts.size):
-        n = cuts[i + 1] - cuts[i]
-        out[starts[i] : starts[i] + n] = source[cuts[i] : cuts[i + 1]]
+        copy_elements(source, cuts[i], cuts[i + 1] - cuts[i], out, starts[i])
