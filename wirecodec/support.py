@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes
+from wirecodec.arrays import Array, Bytes, read_only
 
 __all__ = [
     "DecodedChunk",
@@ -108,16 +108,18 @@ class SectionBatch:
     @classmethod
     def join(cls, wire_id: int | Array, sections: Sequence[Bytes]) -> SectionBatch:
         """Join sections, (m,) u8 each, to a batch."""
+        lengths = np.array([section.size for section in sections], np.int64)
+        return cls.of_slices(wire_id, np.concatenate(sections), np.cumsum(lengths) - lengths, lengths)
+
+    @classmethod
+    def of_slices(cls, wire_id: int | Array, source: Bytes, places: Array, lengths: Array) -> SectionBatch:
+        """Return the batch of sections that are parts of ``source``, at (n,) i64 places."""
         from wirecodec.kernels.cpu import support
 
-        cuts = np.zeros(len(sections) + 1, np.int64)
-        np.cumsum([section.size for section in sections], out=cuts[1:])
-        source = np.concatenate(sections)
-
         def write(words: Array, starts: Array) -> None:
-            support.copy_slices(source, cuts, words.view(np.uint8), starts * 4)
+            support.copy_slices(read_only(source), places, lengths, words.view(np.uint8), starts * 4)
 
-        return cls(wire_id, np.diff(cuts), write)
+        return cls(wire_id, lengths, write)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

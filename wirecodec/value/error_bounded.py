@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +12,14 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.support import SectionBatch
 from wirecodec.validation import as_real, set_fields
-from wirecodec.value.error_bounded_cells import Cells, CellSearch, as_float32, find_cells_of_many
-from wirecodec.value.error_bounded_section import CellSection, read_section, write_section
+from wirecodec.value.error_bounded_batch import write_batch
+from wirecodec.value.error_bounded_cells import CellSearch
+from wirecodec.value.error_bounded_section import EXACT, CellSection, read_section, write_smaller
 
 __all__ = ["ErrorBounded"]
 
 DEFAULT_ERROR = 0.01
 """Relative l2 error if neither the scheme nor the selector gives one."""
-_EXACT = 0
-"""Form of unchanged elements."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +63,16 @@ class ErrorBounded:
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values as cells, or unchanged if that is smaller."""
         search = CellSearch(values, self._bound)
-        return _write(search.bits, values, search.find_cells())
+        return write_smaller(search.bits, values, search.find_cells())
 
     def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
         """Encode the values of many tensors, each as ``encode`` does; see ``ValueCodec``."""
-        cells = find_cells_of_many(values, cuts, self._bound)
-        if cells is None:
-            return None
-        bits = bits_of(as_float32(values))
-        places = [slice(*place) for place in pairwise(cuts.tolist())]
-        sections = [_write(bits[here], values[here], one) for here, one in zip(places, cells, strict=True)]
-        return SectionBatch.join(self.wire_id, sections)
+        return write_batch(self.wire_id, values, cuts, self._bound)
 
     def encode_with_step(self, values: Array, step: float) -> Bytes:
         """Encode values as cells of a width, or unchanged if that is smaller or the width is not possible."""
         search = CellSearch(values, DEFAULT_ERROR)
-        return _write(search.bits, values, search.cells_of(step))
+        return write_smaller(search.bits, values, search.cells_of(step))
 
     @property
     def _bound(self) -> float:
@@ -93,21 +85,9 @@ class ErrorBounded:
     @classmethod
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Decode cells to values near their middle."""
-        if section[0] == _EXACT:
+        if section[0] == EXACT:
             return _read_exact(section[1:], r, dtype)
         return read_section(CellSection(section, r, dtype))
-
-
-def _write(bits: Array, values: Array, cells: Cells | None) -> Bytes:
-    """Write a section of cells, or of unchanged elements if there are no cells or that is smaller.
-
-    ``bits`` are float32 bits of the values.
-    """
-    if cells is not None:
-        section = write_section(bits, cells)
-        if section.size < 1 + values.nbytes:
-            return section
-    return np.concatenate([np.array([_EXACT], np.uint8), values.view(np.uint8)])
 
 
 def _read_exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:

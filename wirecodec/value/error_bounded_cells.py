@@ -14,19 +14,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.arrays import Array, bits_of
 from wirecodec.kernels import bounded_step
 from wirecodec.kernels.layout import BOUNDED_BLOCK
 from wirecodec.value.float32_convert import from_float32, max_float32
 from wirecodec.value.raw import widen
 
-__all__ = ["CENTRED", "OFFSET", "CellSearch", "Cells", "as_float32", "find_cells_of_many", "split_blocks"]
+__all__ = ["CENTRED", "OFFSET", "CellSearch", "Cells", "as_float32", "split_blocks"]
 
 T = TypeVar("T")
 OFFSET, CENTRED = 1, 2
 """Forms of a section: cells begin at the smallest magnitude, or are centred at zero."""
-_MIN_BATCH_VALUES = 2**12
-"""Values of many tensors that another thread needs to be worth its start."""
 _CENTRED_START = np.float32(bounded_step.CENTRED_START)
 
 
@@ -67,37 +65,6 @@ def as_float32(values: Array) -> Array:
     """Convert float32 or float64 values to float32; those beyond its range become Inf."""
     with np.errstate(over="ignore"):
         return values.astype(np.float32, copy=False)
-
-
-def find_cells_of_many(values: Array, cuts: Array, error: float) -> list[Cells | None] | None:
-    """Find the cells of the values of many tensors, each as ``CellSearch.find_cells`` does.
-
-    Args:
-        values: (R,) finite values of all tensors.
-        cuts: (n + 1,) i64, the place of each tensor's values.
-        error: relative l2 error.
-
-    Returns None if the values are not float32 or float64, or a tensor has several blocks.
-    """
-    from wirecodec.kernels.cpu.threads import least_units, run_parallel
-    from wirecodec.kernels.cpu.value.error_bounded_search import find_cells
-
-    n = cuts.size - 1
-    if values.dtype.itemsize == 2 or int(np.diff(cuts).max()) > BOUNDED_BLOCK:
-        return None
-    bits = read_only(bits_of(as_float32(values)))
-    most = np.float32(max_float32(values.dtype))
-    forms, numbers, starts = np.empty(n, np.int64), np.empty((n, 3), np.float32), np.empty(n, np.int64)
-    run_parallel(
-        lambda turns: find_cells(bits, read_only(values), cuts, error, most, forms, numbers, starts, turns),
-        n,
-        least_units(_MIN_BATCH_VALUES, n, values.size),
-    )
-    rows = zip(forms.tolist(), numbers, starts.tolist(), strict=True)
-    return [
-        Cells(form, first, step, place, [start]) if form else None
-        for form, (first, step, place), start in rows
-    ]
 
 
 class CellSearch:

@@ -17,8 +17,18 @@ from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, split_bl
 from wirecodec.value.error_bounded_levels import default_levels
 from wirecodec.value.float32_convert import from_float32, max_float32
 
-__all__ = ["CellSection", "read_section", "write_section"]
+__all__ = [
+    "EXACT",
+    "CellSection",
+    "build_default_table",
+    "count_lanes",
+    "read_section",
+    "write_section",
+    "write_smaller",
+]
 
+EXACT = 0
+"""Form of unchanged elements."""
 _HEADER = struct.Struct("<BfffI")
 _BLOCK_HEADER = struct.Struct("<BI")
 _ALL_ROWS = (1 << BOUNDED_ROWS) - 1
@@ -31,7 +41,7 @@ _MIN_SYMBOLS_TO_FIT = 2**12
 """Minimum symbols of a row to fit its levels if not all blocks are counted."""
 
 
-def _count_lanes(m: int) -> int:
+def count_lanes(m: int) -> int:
     """Return the number of lanes of a block of m values."""
     return 32 if m >= 16_384 else 4 if m >= 1024 else 1
 
@@ -61,7 +71,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
     def walk_block(n: int, outputs: Array, counts: Array) -> None:
         x, quantiser = bits[blocks[n]], cells.quantiser()
         error_bounded_write.walk(
-            x, _count_lanes(x.size), quantiser, cells.starts[n], outputs[0], outputs[1], counts.reshape(-1)
+            x, count_lanes(x.size), quantiser, cells.starts[n], outputs[0], outputs[1], counts.reshape(-1)
         )
 
     def walk(first: int, last: int) -> None:
@@ -85,7 +95,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
             if not keep_all:  # writing so many contexts to fresh memory is slower than computing them again
                 walk_block(n, scratch, counts[0, :0])
             m = blocks[n].stop - blocks[n].start
-            lanes = _count_lanes(m)
+            lanes = count_lanes(m)
             count = error_bounded_write.write(m, lanes, codes, records, table.reshape(-1), states, words)
             payload += [states[:lanes].tobytes(), words[:count].tobytes()]
         return payload
@@ -100,6 +110,21 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
     for start, states, words in zip(cells.starts, pieces[::2], pieces[1::2], strict=True):
         parts += [_BLOCK_HEADER.pack(start, len(words) // 2), states, words]
     return np.frombuffer(b"".join(parts), np.uint8)
+
+
+def write_smaller(bits: Array, values: Array, cells: Cells | None) -> Bytes:
+    """Write a section of cells, or of unchanged elements if there are no cells or that is smaller.
+
+    Args:
+        bits: (r,) u32, float32 bits of the values.
+        values: (r,) of an element type.
+        cells: result of ``CellSearch``.
+    """
+    if cells is not None:
+        section = write_section(bits, cells)
+        if section.size < 1 + values.nbytes:
+            return section
+    return np.concatenate([np.array([EXACT], np.uint8), values.view(np.uint8)])
 
 
 class CellSection:
@@ -160,7 +185,7 @@ class CellSection:
         start, count = _BLOCK_HEADER.unpack(self._read_bytes(_BLOCK_HEADER.size).tobytes())
         if start > MAX_START:
             raise Malformed("error-bounded-start", f"start is {start}; it must be at most {MAX_START}")
-        lanes = _count_lanes(part.stop - part.start)
+        lanes = count_lanes(part.stop - part.start)
         states = np.full(MAX_LANES, 2**16, np.uint32)
         states[:lanes].view(np.uint8)[:] = self._read_bytes(4 * lanes)
         if (least := int(states.min())) < 2**16:
@@ -172,7 +197,7 @@ class CellSection:
 
 
 @cache
-def _build_default_table(form: int) -> Array:
+def build_default_table(form: int) -> Array:
     """Build the frequency table of a section that replaces no row."""
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables
 
@@ -183,7 +208,7 @@ def _build_default_table(form: int) -> Array:
 
 def _build_table(form: int, levels: Array, mask: int) -> Array:
     """Build the frequency table of a section that replaces the levels of the rows in ``mask``."""
-    table = _build_default_table(form)
+    table = build_default_table(form)
     if mask:
         from wirecodec.kernels.cpu.value import error_bounded_tables
 

@@ -67,8 +67,6 @@ class Raw:
 
     def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
         """Encode the values of many tensors, each as ``choose`` does; see ``ValueCodec``."""
-        from wirecodec.kernels.cpu import support
-
         wire_id, stored = self.wire_id, values
         if self.dtype is not None and values.dtype.itemsize != 2:
             codec = RawFloat16 if self.dtype == "float16" else RawBfloat16
@@ -77,10 +75,7 @@ class Raw:
                 return None
         source, lengths = read_only(stored.view(np.uint8)), np.diff(cuts) * stored.itemsize
 
-        def write(words: Array, starts: Array) -> None:
-            support.copy_slices(source, cuts * stored.itemsize, words.view(np.uint8), starts * 4)
-
-        return SectionBatch(wire_id, lengths, write)
+        return SectionBatch.of_slices(wire_id, source, cuts[:-1] * stored.itemsize, lengths)
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the maximum number of bytes of a section of at most r values of ``dtype``."""

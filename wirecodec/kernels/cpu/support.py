@@ -136,7 +136,7 @@ def gather_slices(source: Array, starts: Array, out: Array, cuts: Array) -> None
 
 
 @kernel
-def copy_slices(source: Array, cuts: Array, out: Array, starts: Array) -> None:
-    """Copy source[cuts[i]:cuts[i + 1]] to ``out`` from starts[i] on, for each i; all of them are bytes."""
+def copy_slices(source: Array, places: Array, lengths: Array, out: Array, starts: Array) -> None:
+    """Copy lengths[i] bytes from source[places[i]] on to out[starts[i]] on, for each i."""
     for i in range(starts.size):
-        copy_elements(source, cuts[i], cuts[i + 1] - cuts[i], out, starts[i])
+        copy_elements(source, places[i], lengths[i], out, starts[i])

@@ -38,7 +38,7 @@ from wirecodec.kernels.cpu.value.error_bounded_lanes import (
 )
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["COUNT_TABLES", "walk", "write"]
+__all__ = ["COUNT_TABLES", "walk", "walk_few_lanes", "write", "write_few_lanes"]
 
 U32 = np.uint32
 
@@ -133,7 +133,7 @@ def walk(
         records: (≥ m + 32,) u32, written: index, shift and sign to encode, in the order of steps.
         counts: (COUNT_TABLES · 2048,) u32, incremented at row · 64 + symbol; not used if empty.
     """
-    walk_block = _walk_all_lanes if lanes == MAX_LANES else _walk_few_lanes
+    walk_block = _walk_all_lanes if lanes == MAX_LANES else walk_few_lanes
     walk_block(x, lanes, quantiser, start, codes, records, counts)
 
 
@@ -146,7 +146,7 @@ def _walk_all_lanes(
 
 
 @kernel
-def _walk_few_lanes(
+def walk_few_lanes(
     x: Array, lanes: int, quantiser: Any, start: int, codes: Array, records: Array, counts: Array
 ) -> None:
     """Apply ``walk`` to a block of fewer lanes."""
@@ -196,7 +196,7 @@ def write(m: int, lanes: int, codes: Array, records: Array, table: Array, states
         states: (32,) u32, written: the final states of the lanes.
         words: (≥ 4 m + 32,) u16, written.
     """
-    write_block = _write_all_lanes if lanes == MAX_LANES else _write_few_lanes
+    write_block = _write_all_lanes if lanes == MAX_LANES else write_few_lanes
     count: int = write_block(m, lanes, codes, records, table, states, words)
     return count
 
@@ -210,7 +210,7 @@ def _write_all_lanes(
 
 
 @kernel
-def _write_few_lanes(
+def write_few_lanes(
     m: int, lanes: int, codes: Array, records: Array, table: Array, states: Array, words: Array
 ) -> int:
     """Apply ``write`` to a block of fewer lanes."""

@@ -1,0 +1,91 @@
+"""Sections of error-bounded of many tensors, with two kernel calls."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.kernels.layout import BOUNDED_BLOCK
+from wirecodec.support import SectionBatch
+from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, as_float32
+from wirecodec.value.error_bounded_levels import default_levels
+from wirecodec.value.error_bounded_section import build_default_table, count_lanes, write_smaller
+from wirecodec.value.float32_convert import max_float32
+
+__all__ = ["write_batch"]
+
+MAX_LANES = 4
+"""Lanes of the largest block that the kernel writes."""
+MIN_VALUES_PER_THREAD = 2**12
+
+
+def write_batch(wire_id: int, values: Array, cuts: Array, error: float) -> SectionBatch | None:
+    """Write the sections of the values of many tensors, each as ``ErrorBounded.encode`` does.
+
+    Args:
+        wire_id: of the codec.
+        values: (R,) finite values of all tensors.
+        cuts: (n + 1,) i64, the place of each tensor's values.
+        error: relative l2 error.
+
+    Returns None if the values are not float32 or float64, or a tensor has several blocks.
+    """
+    from wirecodec.kernels.cpu.threads import least_units, run_parallel
+    from wirecodec.kernels.cpu.value import error_bounded_batch, error_bounded_search
+
+    counts, n = np.diff(cuts), cuts.size - 1
+    if values.dtype.itemsize == 2 or int(counts.max()) > BOUNDED_BLOCK:
+        return None
+    values, bits = read_only(values), read_only(bits_of(as_float32(values)))
+    most = np.float32(max_float32(values.dtype))
+    forms, numbers, starts = np.empty(n, np.int64), np.empty((n, 3), np.float32), np.empty(n, np.int64)
+    units = least_units(MIN_VALUES_PER_THREAD, n, values.size)
+    run_parallel(
+        lambda turns: error_bounded_search.find_cells(
+            bits, values, cuts, error, most, forms, numbers, starts, turns
+        ),
+        n,
+        units,
+    )
+    lanes = np.array([count_lanes(count) for count in counts.tolist()], np.int64)
+    lanes[lanes > MAX_LANES] = 0
+    elements = values.view(np.uint8)
+    longest = 1 + counts * values.itemsize
+    places, lengths = np.cumsum(longest) - longest, np.empty(n, np.int64)
+    out = np.empty(int(longest.sum()), np.uint8)
+    run_parallel(
+        lambda turns: error_bounded_batch.write(
+            bits,
+            elements,
+            cuts,
+            forms,
+            numbers,
+            starts,
+            lanes,
+            *_default_tables(),
+            out,
+            places,
+            lengths,
+            turns,
+        ),
+        n,
+        units,
+    )
+    for i in np.flatnonzero(lanes == 0).tolist():
+        here = slice(cuts[i], cuts[i + 1])
+        first, step, place = numbers[i]
+        cells = Cells(int(forms[i]), first, step, place, [int(starts[i])])
+        section = write_smaller(bits[here], values[here], cells if forms[i] else None)
+        out[places[i] : places[i] + section.size] = section
+        lengths[i] = section.size
+    return SectionBatch.of_slices(wire_id, out, places, lengths)
+
+
+@cache
+def _default_tables() -> tuple[Array, Array]:
+    """Return the default levels and frequencies of both forms: (2, rows, 33) u8 and (2, rows, 64) u32."""
+    forms = OFFSET, CENTRED
+    levels = np.stack([default_levels(form) for form in forms])
+    return read_only(levels), read_only(np.stack([build_default_table(form) for form in forms]))
