@@ -15,6 +15,7 @@ import torch
 
 import collectives as co
 import wirecodec as wc
+from benchmarks.training.claims import CLAIMS
 from benchmarks.training.runs import Run
 from benchmarks.training.systems.codec import Codec
 from benchmarks.training.systems.local import LocalUpdates, OuterOptimizer
@@ -22,6 +23,7 @@ from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
 from benchmarks.training.systems.powersgd import PowerSGD
 from benchmarks.training.systems.published import GRADIENT_RECIPES
 from benchmarks.training.systems.registry import SYSTEMS
+from benchmarks.training.tasks.registry import TASKS
 from benchmarks.training.tasks.task import Settings
 from benchmarks.training.train import train
 
@@ -156,6 +158,15 @@ def test_every_recipe_is_a_system() -> None:
     assert {"SparseLoCo", "CLT-k 1 %, beta 1", *GRADIENT_RECIPES} <= SYSTEMS.keys()
     assert set(wc.RECIPES) == {*GRADIENT_RECIPES, "sparseloco", "clt-k"}
     assert next(iter(SYSTEMS)) == "dense"
+
+
+def test_tasks_and_claims_name_systems() -> None:
+    for task in TASKS.values():
+        assert set(task.systems) <= SYSTEMS.keys()
+    for claim in CLAIMS:
+        names = {claim.system, claim.against}
+        assert names <= SYSTEMS.keys()
+        assert all(map(TASKS[claim.task].includes, names))
 
 
 def test_recipes_average() -> None:
