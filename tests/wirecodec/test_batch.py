@@ -79,7 +79,10 @@ def test_tensors_together_are_tensors_one_by_one(
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("scheme", ["topk(0.03) | rice | qsgd", "topk(0.002) | rice | raw"])
+@pytest.mark.parametrize(
+    "scheme",
+    ["topk(0.03) | rice | qsgd", "topk(0.002) | rice | raw", "topk(0.03) | rice | error-bounded(0.3)"],
+)
 def test_steps_together_are_steps_one_by_one(
     scheme: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +123,10 @@ def test_a_nonfinite_element_is_reported_as_one_by_one(bad: float, monkeypatch: 
     assert "tensor '09', element 77" in messages[0]
 
 
-@pytest.mark.parametrize("scheme", ["topk(0.05) | rice | qsgd(bits=5)", "topk(0.05) | rice | raw"])
+@pytest.mark.parametrize(
+    "scheme",
+    [f"topk(0.05) | rice | {value}" for value in ("qsgd(bits=5)", "raw", "error-bounded(0.1)")],
+)
 def test_damage_gives_the_error_of_one_by_one(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     model = {

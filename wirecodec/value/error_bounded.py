@@ -9,10 +9,10 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import EncodeError, Invalid, Malformed
-from wirecodec.limits import DecodeLimits
+from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.support import SectionBatch
 from wirecodec.validation import as_real, set_fields
-from wirecodec.value.error_bounded_batch import write_batch
+from wirecodec.value.error_bounded_batch import read_batch, write_batch
 from wirecodec.value.error_bounded_cells import CellSearch
 from wirecodec.value.error_bounded_section import EXACT, CellSection, read_section, write_smaller
 
@@ -88,6 +88,20 @@ class ErrorBounded:
         if section[0] == EXACT:
             return _read_exact(section[1:], r, dtype)
         return read_section(CellSection(section, r, dtype))
+
+    @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, cuts: Array, dtype: np.dtype[Any]
+    ) -> tuple[Array, Array] | None:
+        """Decode the sections of many tensors; see ``ValueCodec``."""
+        return read_batch(
+            words,
+            starts,
+            lengths,
+            cuts,
+            dtype,
+            lambda section, r: cls.decode(section, r, dtype, UNLIMITED),
+        )
 
 
 def _read_exact(elements: Bytes, r: int, dtype: np.dtype[Any]) -> Array:

@@ -1,20 +1,23 @@
-"""Sections of error-bounded of many tensors, with two kernel calls."""
+"""Sections of error-bounded of many tensors: two kernel calls to write them, one to read them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.arrays import Array, Bytes, bits_of, read_only
+from wirecodec.errors import WireError
 from wirecodec.kernels.layout import BOUNDED_BLOCK
 from wirecodec.support import SectionBatch
 from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, as_float32
 from wirecodec.value.error_bounded_levels import default_levels
 from wirecodec.value.error_bounded_section import build_default_table, count_lanes, write_smaller
-from wirecodec.value.float32_convert import max_float32
+from wirecodec.value.float32_convert import from_float32, max_float32
 
-__all__ = ["write_batch"]
+__all__ = ["read_batch", "write_batch"]
 
 MAX_LANES = 4
 """Lanes of the largest block that the kernel writes."""
@@ -49,9 +52,7 @@ def write_batch(wire_id: int, values: Array, cuts: Array, error: float) -> Secti
         n,
         units,
     )
-    lanes = np.array([count_lanes(count) for count in counts.tolist()], np.int64)
-    lanes[lanes > MAX_LANES] = 0
-    elements = values.view(np.uint8)
+    lanes, elements = _count_few_lanes(counts), values.view(np.uint8)
     longest = 1 + counts * values.itemsize
     places, lengths = np.cumsum(longest) - longest, np.empty(n, np.int64)
     out = np.empty(int(longest.sum()), np.uint8)
@@ -81,6 +82,54 @@ def write_batch(wire_id: int, values: Array, cuts: Array, error: float) -> Secti
         out[places[i] : places[i] + section.size] = section
         lengths[i] = section.size
     return SectionBatch.of_slices(wire_id, out, places, lengths)
+
+
+def read_batch(
+    words: Array,
+    starts: Array,
+    lengths: Array,
+    cuts: Array,
+    dtype: np.dtype[Any],
+    decode: Callable[[Bytes, int], Array],
+) -> tuple[Array, Array] | None:
+    """Decode the sections of many tensors; see ``decode_batch`` of ``ValueCodec``.
+
+    Args:
+        words, starts, lengths, cuts, dtype: as for ``decode_batch``.
+        decode: decodes a section of r values, for those that the kernel does not read.
+    """
+    from wirecodec.kernels.cpu.threads import least_units, run_parallel
+    from wirecodec.kernels.cpu.value import error_bounded_batch as kernels
+
+    n, data, firsts = starts.size, read_only(words).view(np.uint8), starts * 4
+    found, results = np.empty(int(cuts[-1]), np.float32), np.empty(n, np.int64)
+    lanes, most = _count_few_lanes(np.diff(cuts)), np.float32(max_float32(dtype))
+    run_parallel(
+        lambda turns: kernels.read(
+            data, firsts, lengths, cuts, lanes, most, *_default_tables(), bits_of(found), results, turns
+        ),
+        n,
+        least_units(MIN_VALUES_PER_THREAD, n, found.size),
+    )
+    if (results == kernels.FAULT).any():
+        return None
+    for i in np.flatnonzero(results == kernels.LEFT).tolist():
+        found[cuts[i] : cuts[i + 1]] = 0  # memory of other numbers would be rounded
+    values = from_float32(found, dtype)
+    for i in np.flatnonzero(results == kernels.LEFT).tolist():
+        section = data[firsts[i] : firsts[i] + lengths[i]]
+        try:
+            values[cuts[i] : cuts[i + 1]] = decode(section, int(cuts[i + 1] - cuts[i]))
+        except WireError:
+            return None
+    return values, cuts[:-1]
+
+
+def _count_few_lanes(counts: Array) -> Array:
+    """Return the lanes of the block of each tensor, (n,) i64; 0 for those that the kernels do not take."""
+    lanes = np.array([count_lanes(count) for count in counts.tolist()], np.int64)
+    lanes[lanes > MAX_LANES] = 0
+    return lanes
 
 
 @cache

@@ -8,7 +8,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.simd.memory import copy_elements, prefetch, view_at
+from wirecodec.kernels.cpu.simd.memory import copy_bytes, copy_elements, prefetch, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
 __all__ = ["add_at", "add_parts", "copy_slices", "find_disorder", "find_nonfinite", "gather_slices"]
@@ -139,4 +139,4 @@ def gather_slices(source: Array, starts: Array, out: Array, cuts: Array) -> None
 def copy_slices(source: Array, places: Array, lengths: Array, out: Array, starts: Array) -> None:
     """Copy lengths[i] bytes from source[places[i]] on to out[starts[i]] on, for each i."""
     for i in range(starts.size):
-        copy_elements(source, places[i], lengths[i], out, starts[i])
+        copy_bytes(source, places[i], lengths[i], out, starts[i])

@@ -15,6 +15,7 @@ from wirecodec.kernels.cpu.simd.vector_type import element_pointer, llvm_intrins
 
 __all__ = [
     "bit_width",
+    "copy_bytes",
     "copy_elements",
     "prefetch",
     "prefetch_ahead",
@@ -41,6 +42,30 @@ def copy_elements(source: Array, first: int, count: int, out: Array, at: int) ->
     """
     for i in range(count):
         out[at + i] = source[first + i]
+
+
+@llvm_intrinsic
+def _copy_memory(typing_context: Any, source: Any, first: Any, count: Any, out: Any, at: Any) -> Any:
+    """Copy one byte or more; with NUMBA_BOUNDSCHECK, check the first and the last."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _, first, count, _, at = args
+        before = builder.sub(count, count.type(1))
+        for place, kind, view in ((first, sig.args[0], args[0]), (at, sig.args[3], args[3])):
+            element_pointer(context, builder, kind, view, builder.add(place, before), 1)
+        start = element_pointer(context, builder, sig.args[0], args[0], first, 1)
+        target = element_pointer(context, builder, sig.args[3], args[3], at, 1)
+        cgutils.raw_memcpy(builder, target, start, count, 1)
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp, types.intp, out, types.intp), generate
+
+
+@inline_without_refcounts
+def copy_bytes(source: Array, first: int, count: int, out: Array, at: int) -> None:
+    """Copy ``count`` bytes from source[first] to out[at]; faster than ``copy_elements`` if they are many."""
+    if count > 0:
+        _copy_memory(source, first, count, out, at)
 
 
 @llvm_intrinsic

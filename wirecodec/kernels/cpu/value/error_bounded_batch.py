@@ -7,16 +7,23 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.bounded_step import MAX_START
 from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
-from wirecodec.kernels.cpu.simd.memory import copy_elements
-from wirecodec.kernels.cpu.simd.words import f32_to_bits
+from wirecodec.kernels.cpu.simd.memory import copy_bytes, copy_elements
+from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.cpu.value.error_bounded_lanes import MAX_LANES, ROW_STRIDE
+from wirecodec.kernels.cpu.value.error_bounded_read import (
+    COARSE_SLOTS,
+    HEAD_WORDS,
+    TAIL_WORDS,
+    read_few_lanes,
+)
 from wirecodec.kernels.cpu.value.error_bounded_tables import BINS, NO_LEVEL, fill, fit
 from wirecodec.kernels.cpu.value.error_bounded_write import COUNT_TABLES, walk_few_lanes, write_few_lanes
 from wirecodec.kernels.layout import BOUNDED_ROWS
 
-__all__ = ["write"]
+__all__ = ["FAULT", "LEFT", "SOUND", "read", "write"]
 
 F32 = np.float32
 U8 = np.uint8
@@ -24,6 +31,9 @@ U32 = np.uint32
 HEADER, BLOCK_HEADER = 17, 5
 """Bytes before the rows, and before a block's states."""
 COUNTERS = 2048
+SOUND, FAULT, LEFT = 0, 1, 2
+"""Results of ``read``: the values, a check that failed, or a section that it does not read."""
+LEAST_STATE, LEAST_STEP, MOST_PLACE = 65_536, F32(2.0**-126), F32(1)
 
 
 @kernel
@@ -95,13 +105,142 @@ def write(
                 for lane in range(lanes[unit]):
                     _put(section, at + BLOCK_HEADER + 4 * lane, states[lane])
                 at += BLOCK_HEADER + 4 * lanes[unit]
-                copy_elements(words.view(np.uint8), 0, 2 * count, section, at)
+                copy_bytes(words.view(np.uint8), 0, 2 * count, section, at)
         if lanes[unit] > 0 and size >= section.size:
             size = section.size
             section[0] = U8(0)
-            copy_elements(elements, cuts[unit] * itemsize, size - 1, section, 1)
+            copy_bytes(elements, cuts[unit] * itemsize, size - 1, section, 1)
         lengths[unit] = size
         unit = next_unit(turns, unit)
+
+
+@kernel
+def read(
+    data: Array,
+    firsts: Array,
+    lengths: Array,
+    cuts: Array,
+    lanes: Array,
+    most: Any,
+    default_levels: Array,
+    default_tables: Array,
+    out: Array,
+    results: Array,
+    turns: Array,
+) -> None:
+    """Check and read each tensor's section, if it has cells.
+
+    Args:
+        data: u8, the container.
+        firsts: (t,) i64, the first byte of each section.
+        lengths: (t,) i64, bytes per section.
+        cuts: (t + 1,) i64, the place of each tensor's values; each tensor has at least one.
+        lanes: (t,) i64, fewer than 32; a tensor with 0 is left out.
+        most: float32, the largest magnitude of the element type.
+        default_levels, default_tables: as for ``write``.
+        out: u32, written: binary32 bits of the values.
+        results: (t,) i64, written: SOUND, FAULT or LEFT.
+        turns: counters of ``next_unit``; a unit is a tensor.
+    """
+    longest = np.int64(0)
+    for i in range(firsts.size):
+        longest = max(longest, lengths[i] if lanes[i] > 0 else 0)
+    words = np.zeros(HEAD_WORDS + longest // 2 + TAIL_WORDS, np.uint16)
+    levels, states = np.empty((BOUNDED_ROWS, BINS + 1), np.uint8), np.empty(MAX_LANES, np.uint32)
+    table = np.empty((BOUNDED_ROWS, ROW_STRIDE), np.uint32)
+    slots, ready = np.empty(BOUNDED_ROWS * COARSE_SLOTS, np.uint32), np.zeros(1, np.uint32)
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        section = data[firsts[unit] : firsts[unit] + lengths[unit]]
+        results[unit] = LEFT if section.size > 0 else FAULT
+        if lanes[unit] > 0 and section.size > 0 and section[0] > 0:
+            results[unit] = FAULT
+            cells, count, start = _read_fields(
+                section, lanes[unit], most, default_levels, default_tables, levels, table, states, words
+            )
+            if count >= 0:
+                ready[0] = U32(0)
+                block = words[: HEAD_WORDS + count + TAIL_WORDS]
+                tables = (table.reshape(-1), slots, ready)
+                values = out[cuts[unit] : cuts[unit + 1]]
+                if read_few_lanes(block, lanes[unit], start, states, tables, cells, values):
+                    results[unit] = SOUND
+        unit = next_unit(turns, unit)
+
+
+@inline
+def _read_fields(
+    section: Array,
+    lanes: int,
+    most: Any,
+    default_levels: Array,
+    default_tables: Array,
+    levels: Array,
+    table: Array,
+    states: Array,
+    words: Array,
+) -> Any:
+    """Check a section, and copy its table, states and words.
+
+    Returns the cells as ``reconstruct`` takes them, the number of words, -1 if a check fails, and the start.
+    """
+    none = (0, F32(0), F32(0), F32(0), most)
+    if section.size < HEADER:
+        return none, -1, 0
+    form, mask = np.int64(section[0]), np.int64(_get(section, 13))
+    bits = (_get(section, 1), _get(section, 5), _get(section, 9))
+    first, step, place = f32_from_bits(bits[0]), f32_from_bits(bits[1]), f32_from_bits(bits[2])
+    if form > 2 or (bits[0] | bits[1] | bits[2]) >> U32(31) or mask >> BOUNDED_ROWS:
+        return none, -1, 0
+    if not (first <= most and step >= LEAST_STEP and step < np.inf and place <= MOST_PLACE):
+        return none, -1, 0
+    for row in range(BOUNDED_ROWS):
+        copy_elements(default_levels[form - 1, row], 0, BINS + 1, levels[row], 0)
+        copy_elements(default_tables[form - 1, row], 0, ROW_STRIDE, table[row], 0)
+    at = _read_rows(section, levels, mask)
+    if at < 0 or section.size < at + BLOCK_HEADER + 4 * lanes:
+        return none, -1, 0
+    fill(levels, mask, table)
+    start, count = np.int64(section[at]), np.int64(_get(section, at + 1))
+    at += BLOCK_HEADER
+    for lane in range(MAX_LANES):
+        states[lane] = _get(section, at + 4 * lane) if lane < lanes else U32(LEAST_STATE)
+        if states[lane] < U32(LEAST_STATE):
+            return none, -1, 0
+    at += 4 * lanes
+    if start > MAX_START or section.size - at != 2 * count:
+        return none, -1, 0
+    copy_bytes(section, at, 2 * count, words.view(np.uint8), 2 * HEAD_WORDS)
+    for i in range(TAIL_WORDS):
+        words[HEAD_WORDS + count + i] = 0
+    return (form - 1, first, step, place, most), count, start
+
+
+@inline_without_refcounts
+def _read_rows(section: Array, levels: Array, mask: int) -> int:
+    """Read the rows that are replaced; return the offset after them, or -1 if a check fails."""
+    at = HEADER
+    for row in range(BOUNDED_ROWS):
+        if (mask >> row) & 1:
+            if section.size < at + 2:
+                return -1
+            used = np.int64(section[at])
+            if used > BINS or section.size < at + 2 + used:
+                return -1
+            levels[row, BINS] = section[at + 1]
+            for i in range(BINS):
+                levels[row, i] = section[at + 2 + i] if i < used else NO_LEVEL
+            at += 2 + used
+    return at
+
+
+@inline_without_refcounts
+def _get(data: Array, at: int) -> U32:
+    """Read four bytes as a word."""
+    word = U32(0)
+    for i in range(4):
+        word |= U32(data[at + i]) << U32(8 * i)
+    return word
 
 
 @inline_without_refcounts

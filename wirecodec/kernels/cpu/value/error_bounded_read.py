@@ -41,7 +41,7 @@ from wirecodec.kernels.cpu.value.error_bounded_lanes import (
 )
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["COARSE_SLOTS", "HEAD_WORDS", "SLOTS", "TAIL_WORDS", "read"]
+__all__ = ["COARSE_SLOTS", "HEAD_WORDS", "SLOTS", "TAIL_WORDS", "read", "read_few_lanes"]
 
 U32 = np.uint32
 U64 = np.uint64
@@ -195,7 +195,7 @@ def read(
     Returns:
         True if exactly the block's words were read and each final state is 2^16.
     """
-    read_block = _read_all_lanes if lanes == MAX_LANES else _read_few_lanes
+    read_block = _read_all_lanes if lanes == MAX_LANES else read_few_lanes
     valid: bool = read_block(words, lanes, start, states, tables, reconstruction, out)
     return valid
 
@@ -209,7 +209,7 @@ def _read_all_lanes(
 
 
 @kernel
-def _read_few_lanes(
+def read_few_lanes(
     words: Array, lanes: int, start: int, states: Array, tables: Any, reconstruction: Any, out: Array
 ) -> bool:
     """Apply ``read`` to a block of fewer lanes."""
