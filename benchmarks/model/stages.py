@@ -34,6 +34,7 @@ VALUES = ("qsgd(bits=4)", "raw")
 THREADS = (1, 2)
 OTHER_SCHEMES = (
     "topk(0.01) | rice | raw(bfloat16)",
+    "topk(0.01) | rice | error-bounded(0.01)",
     "topk(0.01) | auto-index | error-bounded(0.01)",
     "topk(0.01) | auto-index | raw",
     "topk(0.01) | bitmap | raw",
