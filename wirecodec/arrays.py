@@ -9,7 +9,7 @@ on a GPU becomes the raw bits of a flat CuPy array (``as_device_flat``). Contigu
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -28,6 +28,7 @@ __all__ = [
     "Bytes",
     "DeviceFlat",
     "Flat",
+    "add_in_order",
     "addresses_of",
     "aligned",
     "any_on_gpu",
@@ -121,6 +122,14 @@ def aligned(size: int, dtype: Any) -> Array:
     first = -buffer.ctypes.data % 64
     array: Array = buffer[first : first + size * kind.itemsize].view(kind)
     return array
+
+
+def add_in_order(numbers: Iterable[float]) -> float:
+    """Add numbers in their order from 0.0; ``sum`` compensates rounding from Python 3.12 on."""
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total
 
 
 def addresses_of(arrays: Sequence[Array]) -> Array:

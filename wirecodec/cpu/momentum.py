@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, aligned, bits_of, read_only
+from wirecodec.arrays import Array, add_in_order, aligned, bits_of, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.select.topk_fused_residual import Terms
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
@@ -26,7 +26,6 @@ from wirecodec.step import TensorJob
 __all__ = [
     "Addend",
     "add_momentum",
-    "add_rows",
     "clip_factor",
     "decay_residual",
     "is_masked",
@@ -179,17 +178,9 @@ def sum_squares(x: Array) -> float:
     from wirecodec.kernels.cpu.select import sums
 
     wide = read_only(bits_of(x.astype(np.result_type(x.dtype, np.float32), copy=False)))
-    return add_rows(
+    return add_in_order(
         sums.sum_and_squares(wide[at : at + SQUARES_ROW])[1] for at in range(0, x.size, SQUARES_ROW)
     )
-
-
-def add_rows(rows: Iterable[float]) -> float:
-    """Return the sum of the rows' sums, in order."""
-    total = 0.0
-    for row in rows:
-        total += row
-    return total
 
 
 def clip_factor(squares: Iterable[float], bound: float | None) -> float:
@@ -203,6 +194,6 @@ def clip_factor(squares: Iterable[float], bound: float | None) -> float:
     """
     if bound is None:
         return 1.0
-    total = add_rows(squares)
+    total = add_in_order(squares)
     norm = math.sqrt(total) if math.isfinite(total) else math.inf
     return bound / norm if math.isfinite(norm) and norm > bound else 1.0

@@ -7,12 +7,11 @@ bytes and error of each part at some thresholds, after one measurement of each p
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, add_in_order
 from wirecodec.cpu.costs import CodecCosts
 from wirecodec.cpu.group_alone import Group
 from wirecodec.errors import EncodeError
@@ -68,7 +67,7 @@ def split_budget(groups: Sequence[Group], weights: Sequence[float], scheme: Sche
     parts = _divide(curves, left)
     schemes = []
     for group, cost, nbytes in zip(groups, costs, parts, strict=True):
-        allowed = cost.overhead + int(left * nbytes / math.fsum(parts))
+        allowed = cost.overhead + int(left * nbytes / add_in_order(parts))
         bits = (8 * allowed + 0.5) / group.x.size
         schemes.append(dataclasses.replace(scheme, select=Budget(min(bits, selector.MAX_BITS))))
     return schemes
@@ -119,7 +118,7 @@ def _divide(curves: Sequence[_Curve], left: float) -> list[float]:
 def _sum_bytes(curves: Sequence[_Curve], price: float) -> tuple[list[float], float]:
     """Return the bytes of each part at log2 of a price, and their sum."""
     parts = [float(curve.nbytes[curve.find_best(2.0**price)]) for curve in curves]
-    return parts, math.fsum(parts)
+    return parts, add_in_order(parts)
 
 
 def _measure(group: Group, costs: CodecCosts, model: Histogram, count: float) -> float:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat, Flat, read_only
-from wirecodec.cpu.momentum import add_rows
+from wirecodec.arrays import DeviceFlat, Flat, add_in_order, read_only
 from wirecodec.kernels.cuda import bits, elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
@@ -66,7 +65,7 @@ def sum_squares(device: Device, flats: Sequence[DeviceFlat]) -> list[float]:
             moments.sum_squares(device, raw, sums[at : at + count])
             at += count
     found = iter(device.get(sums).tolist())
-    return [add_rows(islice(found, count)) for count in rows]
+    return [add_in_order(islice(found, count)) for count in rows]
 
 
 def zeros(device: Device, size: int, dtype: np.dtype[Any]) -> Any:

@@ -9,9 +9,13 @@ import math
 
 __all__ = [
     "CENTRED_START",
+    "CORRECTIONS",
     "FIRST_STEPS",
     "MAX_START",
+    "MIN_ENERGY",
+    "NEARLY",
     "ROUNDING_MARGIN",
+    "STEPS",
     "find_start",
     "guess_step",
     "is_allowed_step",
@@ -28,8 +32,14 @@ CENTRED_START = 0.625
 MIN_STEP, MAX_CELLS = 2.0**-100, 2.0**24 - 2
 """Smallest step, and largest number of cells."""
 MAX_GUESS = 2.0**120
-FIRST_STEPS = 8
-"""Steps that are computed from the last one's error; those that follow are halved."""
+MIN_ENERGY = 2.0**-900
+"""Sum of the squares below which no error is measured."""
+STEPS, FIRST_STEPS = 16, 8
+"""Steps that are tried at most; those computed from the last one's error. The others are halved."""
+NEARLY = 0.995
+"""Part of the allowed squared error that ends the search."""
+CORRECTIONS = 4
+"""Steps whose error is measured by reconstruction at most."""
 
 
 def is_allowed_step(step: float, largest: float) -> bool:

@@ -20,7 +20,7 @@ from wirecodec.value.float32_convert import from_float32, max_float32
 __all__ = ["read_batch", "write_batch"]
 
 MAX_LANES = 4
-"""Lanes of the largest block that the kernel writes."""
+"""Lanes of the largest block that the kernels take."""
 MIN_VALUES_PER_THREAD = 2**12
 
 
@@ -102,7 +102,7 @@ def read_batch(
     from wirecodec.kernels.cpu.value import error_bounded_batch as kernels
 
     n, data, firsts = starts.size, read_only(words).view(np.uint8), starts * 4
-    found, results = np.empty(int(cuts[-1]), np.float32), np.empty(n, np.int64)
+    found, results = np.zeros(int(cuts[-1]), np.float32), np.empty(n, np.int64)
     lanes, most = _count_few_lanes(np.diff(cuts)), np.float32(max_float32(dtype))
     run_parallel(
         lambda turns: kernels.read(
@@ -113,8 +113,6 @@ def read_batch(
     )
     if (results == kernels.FAULT).any():
         return None
-    for i in np.flatnonzero(results == kernels.LEFT).tolist():
-        found[cuts[i] : cuts[i + 1]] = 0  # memory of other numbers would be rounded
     values = from_float32(found, dtype)
     for i in np.flatnonzero(results == kernels.LEFT).tolist():
         section = data[firsts[i] : firsts[i] + lengths[i]]

@@ -1,8 +1,8 @@
 """Cells of error-bounded: the largest step whose measured error is within the bound.
 
 A search over a few steps estimates each error from the fractions of the values in their cells. The result is
-then measured by reconstruction, and reduced if rounding exceeds the bound. ``math.fsum`` adds the sums of
-blocks, because the result of ``sum`` depends on Python's version.
+then measured by reconstruction, and reduced if rounding exceeds the bound. The sums of
+blocks are added in their order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of
+from wirecodec.arrays import Array, add_in_order, bits_of
 from wirecodec.kernels import bounded_step
 from wirecodec.kernels.layout import BOUNDED_BLOCK
 from wirecodec.value.float32_convert import from_float32, max_float32
@@ -87,7 +87,7 @@ class CellSearch:
         energy = self._measure_range()
         if energy == 0 and not self.wide.any():
             return self._build_cells(np.float32(1), 0.0)[0]
-        if not (math.isfinite(self.largest) and 2.0**-900 < energy < math.inf):
+        if not (math.isfinite(self.largest) and bounded_step.MIN_ENERGY < energy < math.inf):
             return None
         self.max_square_error = self.error * self.error * energy * bounded_step.ROUNDING_MARGIN
         guess = np.float32(bounded_step.guess_step(self.error, energy, self.values.size))
@@ -95,7 +95,7 @@ class CellSearch:
         if best_step is None:
             return None
         step, mean = best_step
-        for _ in range(4):
+        for _ in range(bounded_step.CORRECTIONS):
             cells, error = self._build_cells(step, mean)
             if error <= self.max_square_error:
                 return cells
@@ -121,7 +121,7 @@ class CellSearch:
         found = self._map_blocks(lambda part: error_bounded.measure_range(self.bits[part], self.wide[part]))
         ends = np.array([min(one[0] for one in found), max(one[1] for one in found)], np.uint32)
         self.least, self.largest = ends.view(np.float32).tolist()
-        return math.fsum(one[2] for one in found)
+        return add_in_order(one[2] for one in found)
 
     def _is_allowed_step(self, step: np.float32) -> bool:
         """Check that a step is large enough for the format."""
@@ -130,13 +130,13 @@ class CellSearch:
     def _search_step(self, step: np.float32) -> tuple[np.float32, float] | None:
         """Search for the largest step within the bound; return it and its mean fraction of a step."""
         best = None
-        for n in range(16):
+        for n in range(bounded_step.STEPS):
             if not self._is_allowed_step(step) or (n >= bounded_step.FIRST_STEPS and best is not None):
                 break
             error, mean = self._estimate_error(step)
             if error <= self.max_square_error:
                 best = (step, mean) if best is None else max(best, (step, mean))
-                if error >= 0.995 * self.max_square_error or error == 0:
+                if error >= bounded_step.NEARLY * self.max_square_error or error == 0:
                     break
             step = np.float32(bounded_step.next_step(float(step), n, self.max_square_error, error))
         return best
@@ -154,7 +154,7 @@ class CellSearch:
         inverse = np.float32(1) / step
         found = self._map_blocks(lambda part: error_bounded.estimate_error(self.bits[part], first, inverse))
         *columns, below = zip(*found, strict=True)
-        sums, seconds, lows = map(math.fsum, columns)
+        sums, seconds, lows = map(add_in_order, columns)
         mean = sums / max(self.bits.size - sum(below), 1)
         return lows + float(step) * float(step) * max(seconds - sums * mean, 0.0), mean
 
@@ -181,7 +181,7 @@ class CellSearch:
         for (_, total), part in zip(found, self.blocks, strict=True):
             mean_cell = (total << 10) // (part.stop - part.start)
             starts.append(bounded_step.find_start(mean_cell, (mean_cell + 4).bit_length() - 1))
-        return cells, math.fsum(error for error, _ in found)
+        return cells, add_in_order(error for error, _ in found)
 
     def _map_blocks(self, work: Callable[[slice], T]) -> list[T]:
         """Apply a function to all blocks, in several threads, and return the results in order."""

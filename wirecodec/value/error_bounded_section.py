@@ -62,7 +62,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
     counted_blocks = range(0, len(blocks), 1 if keep_all else _COUNT_STRIDE)
     shape = (
         error_bounded_write.COUNT_TABLES,
-        2048 // error_bounded_lanes.ROW_STRIDE,
+        error_bounded_write.COUNTERS // error_bounded_lanes.ROW_STRIDE,
         error_bounded_lanes.ROW_STRIDE,
     )
     counts = np.zeros((len(counted_blocks), *shape), np.uint32)

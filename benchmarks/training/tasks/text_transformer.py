@@ -35,7 +35,7 @@ SYSTEMS = (
     "sidco",
     "CLT-k 1 %, beta 1",
 )
-"""A run takes three times as long as one of the LSTM, so the others are left to the smaller tasks."""
+"""A step takes three times as long as one of the LSTM, so the others are left to the smaller tasks."""
 
 
 class _Model(Module):  # type: ignore[misc]

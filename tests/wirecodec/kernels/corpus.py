@@ -265,7 +265,9 @@ def run_many(sink: Sink) -> None:
         narrow = wc.encode_many(named, "topk(0.1) | delta | raw(bfloat16)")
         sink(np.concatenate([tensor.values for tensor in wc.decode_many(narrow).values()]))
         for error in (0.001, 0.3):
-            sink(wc.encode_many(named, f"topk(0.1) | rice | error-bounded({error})"))
+            bounded = wc.encode_many(named, f"topk(0.1) | rice | error-bounded({error})")
+            sink(bounded)
+            sink(np.concatenate([tensor.values for tensor in wc.decode_many(bounded).values()]))
         for rule in (
             wc.ErrorFeedback(),
             wc.ErrorFeedback(decay=0.5),

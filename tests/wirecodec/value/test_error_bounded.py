@@ -331,3 +331,8 @@ def test_many_blocks_equal_the_reference_writer(
         page.decode_error_bounded(written, values.size, BY_NAME["float32"])
         == round_trip(wc.ErrorBounded(0.02), values).tobytes()
     )
+
+
+def test_blocks_whose_squares_overflow_together_stay_as_they_are() -> None:
+    x = np.full(2**17 + 1, 4.8e151)
+    assert np.array_equal(wc.decode(wc.encode(x, "all | raw-index | error-bounded(0.1)")).to_dense(), x)

@@ -146,7 +146,7 @@ def map_ranges(work: Callable[[int, int], T], n: int, least: int) -> list[T]:
         n: number of units.
         least: units that take at least 50 µs; fewer than twice as many run in this thread alone.
     """
-    if n == 1 or n < 2 * least or (count := thread_count()) == 1:
+    if n < 2 * least or (count := thread_count()) == 1:
         return [work(0, n)]
     parts = min(n // max(1, least // 2), 8 * count)
     results: dict[int, T] = {}

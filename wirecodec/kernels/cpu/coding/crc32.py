@@ -35,6 +35,7 @@ REMAINDERS = {
 FEATURES = {2: "pclmul", 8: "vpclmulqdq"}
 """Words of a register: what the processor needs to multiply it; the wide form also needs AVX-512."""
 MIN_WIDE_WORDS = 64
+"""Words of a slice from which 512-bit registers are used."""
 
 
 def _multiplies(context: Any, lanes: int) -> bool:

@@ -20,7 +20,12 @@ from wirecodec.kernels.cpu.value.error_bounded_read import (
     read_few_lanes,
 )
 from wirecodec.kernels.cpu.value.error_bounded_tables import BINS, NO_LEVEL, fill, fit
-from wirecodec.kernels.cpu.value.error_bounded_write import COUNT_TABLES, walk_few_lanes, write_few_lanes
+from wirecodec.kernels.cpu.value.error_bounded_write import (
+    COUNT_TABLES,
+    COUNTERS,
+    walk_few_lanes,
+    write_few_lanes,
+)
 from wirecodec.kernels.layout import BOUNDED_ROWS
 
 __all__ = ["FAULT", "LEFT", "SOUND", "read", "write"]
@@ -30,7 +35,6 @@ U8 = np.uint8
 U32 = np.uint32
 HEADER, BLOCK_HEADER = 17, 5
 """Bytes before the rows, and before a block's states."""
-COUNTERS = 2048
 SOUND, FAULT, LEFT = 0, 1, 2
 """Results of ``read``: the values, a check that failed, or a section that it does not read."""
 LEAST_STATE, LEAST_STEP, MOST_PLACE = 65_536, F32(2.0**-126), F32(1)
@@ -89,9 +93,7 @@ def write(
             walk_few_lanes(x, lanes[unit], quantiser, start, codes, records, counts)
             for i in range(COUNTERS):
                 counts[i] += counts[COUNTERS + i] + counts[2 * COUNTERS + i] + counts[3 * COUNTERS + i]
-            for row in range(BOUNDED_ROWS):
-                copy_elements(default_levels[form - 1, row], 0, BINS + 1, levels[row], 0)
-                copy_elements(default_tables[form - 1, row], 0, ROW_STRIDE, table[row], 0)
+            _copy_rows(default_levels[form - 1], default_tables[form - 1], levels, table)
             rows = counts[: BOUNDED_ROWS * ROW_STRIDE].reshape((BOUNDED_ROWS, ROW_STRIDE))
             mask = fit(rows, 1, levels)
             fill(levels, mask, table)
@@ -194,9 +196,7 @@ def _read_fields(
         return none, -1, 0
     if not (first <= most and step >= LEAST_STEP and step < np.inf and place <= MOST_PLACE):
         return none, -1, 0
-    for row in range(BOUNDED_ROWS):
-        copy_elements(default_levels[form - 1, row], 0, BINS + 1, levels[row], 0)
-        copy_elements(default_tables[form - 1, row], 0, ROW_STRIDE, table[row], 0)
+    _copy_rows(default_levels[form - 1], default_tables[form - 1], levels, table)
     at = _read_rows(section, levels, mask)
     if at < 0 or section.size < at + BLOCK_HEADER + 4 * lanes:
         return none, -1, 0
@@ -232,6 +232,14 @@ def _read_rows(section: Array, levels: Array, mask: int) -> int:
                 levels[row, i] = section[at + 2 + i] if i < used else NO_LEVEL
             at += 2 + used
     return at
+
+
+@inline
+def _copy_rows(default_levels: Array, default_table: Array, levels: Array, table: Array) -> None:
+    """Copy a form's default levels and their frequencies."""
+    for row in range(BOUNDED_ROWS):
+        copy_elements(default_levels[row], 0, BINS + 1, levels[row], 0)
+        copy_elements(default_table[row], 0, ROW_STRIDE, table[row], 0)
 
 
 @inline_without_refcounts

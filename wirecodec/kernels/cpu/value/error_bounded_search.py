@@ -23,8 +23,8 @@ F64 = np.float64
 U64 = np.uint64
 NONE, OFFSET, CENTRED = 0, 1, 2
 """Forms of a section; without cells it holds unchanged elements."""
-STEPS, FIRST_STEPS, CORRECTIONS = 16, bounded_step.FIRST_STEPS, 4
-MARGIN = bounded_step.ROUNDING_MARGIN
+STEPS, FIRST_STEPS, CORRECTIONS = bounded_step.STEPS, bounded_step.FIRST_STEPS, bounded_step.CORRECTIONS
+MARGIN, NEARLY, MIN_ENERGY = bounded_step.ROUNDING_MARGIN, bounded_step.NEARLY, bounded_step.MIN_ENERGY
 CENTRED_START = F32(bounded_step.CENTRED_START)
 
 _is_allowed_step = inline(bounded_step.is_allowed_step)
@@ -78,7 +78,7 @@ def _find(bits: Array, values: Array, error: float, most: Any) -> Any:
     if energy == 0 and not values.any():
         form, first, start, _ = _build(bits, values, least, F32(1), 0.0, most)
         return form, first, F32(1), F32(0), start
-    if not (np.isfinite(largest) and 2.0**-900 < energy < np.inf):
+    if not (np.isfinite(largest) and MIN_ENERGY < energy < np.inf):
         return none
     allowed = error * error * energy * MARGIN
     step, mean = _search(bits, least, largest, allowed, F32(_guess_step(error, energy, bits.size)))
@@ -106,7 +106,7 @@ def _search(bits: Array, least: Any, largest: Any, allowed: float, step: Any) ->
         if error <= allowed:
             if not found or step > best or (step == best and mean > best_mean):
                 best, best_mean, found = step, mean, True
-            if error >= 0.995 * allowed or error == 0:
+            if error >= NEARLY * allowed or error == 0:
                 break
         step = F32(_next_step(F64(step), n, allowed, error))
     return best, best_mean

@@ -38,12 +38,14 @@ from wirecodec.kernels.cpu.value.error_bounded_lanes import (
 )
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["COUNT_TABLES", "walk", "walk_few_lanes", "write", "write_few_lanes"]
+__all__ = ["COUNTERS", "COUNT_TABLES", "walk", "walk_few_lanes", "write", "write_few_lanes"]
 
 U32 = np.uint32
 
 ESCAPE = BOUNDED_ESCAPE
 """Symbol of an escape."""
+COUNTERS = 2048
+"""Elements of a count table: 64 per row."""
 COUNT_TABLES = 4
 """Number of count tables; using them in turn avoids waiting for a count's last update."""
 INDEX_BIT, SHIFT_BIT = 13, 24
