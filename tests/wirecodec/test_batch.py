@@ -20,6 +20,8 @@ VALUE = [codec.name for codec in value_codecs().values() if codec.name not in ("
 SCHEMES = [
     *(f"topk(0.03) | {name} | raw" for name in INDEX),
     *(f"topk(0.03) | rice | {name}" for name in VALUE),
+    "topk(0.03) | auto-index | raw",
+    "topk(0.002) | auto-index | qsgd",
     "topk(0.03) | rice | raw(bfloat16)",
     "topk(0.03) | rice | raw(float16)",
     "topk(0.03) | rice | qsgd(bits=7, bucket=48)",
@@ -125,7 +127,8 @@ def test_a_nonfinite_element_is_reported_as_one_by_one(bad: float, monkeypatch: 
 
 @pytest.mark.parametrize(
     "scheme",
-    [f"topk(0.05) | rice | {value}" for value in ("qsgd(bits=5)", "raw", "error-bounded(0.1)")],
+    [f"topk(0.05) | rice | {value}" for value in ("qsgd(bits=5)", "raw", "error-bounded(0.1)")]
+    + ["topk(0.05) | auto-index | raw"],
 )
 def test_damage_gives_the_error_of_one_by_one(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes
+from wirecodec.arrays import Array, Bytes, as_bytes
 from wirecodec.index import rice, rle
 from wirecodec.index.base import IndexCodec
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
@@ -21,15 +21,16 @@ from wirecodec.index.rice import Rice
 from wirecodec.index.rle import RLE
 from wirecodec.index.structured import Structured
 from wirecodec.index.structured_plan import FORMS, Plan, Shape, count_runs
+from wirecodec.support import SectionBatch
 from wirecodec.validation import as_flag
 
 __all__ = ["AutoIndex"]
 
 _MAX_SMALL_SUPPORT = 1024
 """Up to this number of indices, the padding of rice's words matters, so that gap streams are planned too."""
-_MIN_PROBED_BLOCKS = 16
-_PROBE_INTERVAL = 64
-"""One block of gaps in 64 is sampled, but at least 16."""
+
+_WIRE_IDS = np.array([Rice.wire_id, Bitmap.wire_id, Structured.wire_id, RLE.wire_id, 0], np.uint8)
+"""By the kinds of ``auto_batch``."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,46 @@ class AutoIndex:
                 return ContextIndex(), modelled
         return codec, section
 
+    def choose_batch(self, indices: Array, cuts: Array, sizes: Array, streams: Array) -> SectionBatch:
+        """Choose a codec for each of many tensors, and encode the indices; see ``IndexChoice``.
+
+        One call plans the sections of most tensors. ``choose`` makes those that may have structure.
+        """
+        from wirecodec.kernels.cpu.index import auto_batch
+        from wirecodec.kernels.cpu.threads import least_units, run_parallel
+
+        n = cuts.size - 1
+        units = least_units(rice.MIN_BATCH_INDICES, n, indices.size)
+        kinds, planned = np.full(n, auto_batch.OTHER, np.uint8), Rice().encode_batch(indices, cuts)
+        lengths = planned.lengths.copy()
+        if not self.smallest:
+            run_parallel(
+                lambda turns: auto_batch.plan(
+                    indices, cuts, sizes, _MAX_SMALL_SUPPORT, kinds, lengths, turns
+                ),
+                n,
+                units,
+            )
+        wire_ids = _WIRE_IDS[kinds]
+        others = np.flatnonzero(kinds == auto_batch.OTHER)
+        sections = []
+        for i in others.tolist():
+            here = indices[cuts[i] : cuts[i + 1]]
+            codec, section = self.choose(here, int(sizes[i]), int(streams[i]))
+            wire_ids[i], lengths[i] = codec.wire_id, section.size
+            sections.append(as_bytes(section))
+        rest = SectionBatch.join(wire_ids[others], sections) if sections else None
+
+        def write(words: Array, starts: Array) -> None:
+            planned.write(words, np.where(kinds == auto_batch.RICE, starts, -1))
+            run_parallel(
+                lambda turns: auto_batch.write(indices, cuts, kinds, lengths, words, starts, turns), n, units
+            )
+            if rest is not None:
+                rest.write(words, starts[others])
+
+        return SectionBatch(wire_ids, lengths, write)
+
     def candidates(self) -> tuple[IndexCodec, ...]:
         """Return the codecs among which ``choose`` chooses."""
         fast = (Rice(), Bitmap(), RLE(), Structured(), Huffman())
@@ -85,12 +126,14 @@ class AutoIndex:
     @staticmethod
     def _choose_fast(indices: Array, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
         """Choose without ``context``."""
+        from wirecodec.kernels.cpu.index import gap_probe
+
         r, runs = indices.size, count_runs(indices)
         plan = _plan_structured(indices, d, runs)
         best_bytes = min(bitmap_bytes(d), plan.bytes if plan else d)
         # Rice and huffman take at least 1 bit per index, rle 2 bytes per run, which usually excludes them.
         huffman = None
-        if r < 8 * best_bytes and _may_suit_huffman(indices):
+        if r < 8 * best_bytes and gap_probe.may_suit_huffman(indices, best_bytes):
             huffman = Huffman().encode(indices, d, stream)
             best_bytes = min(best_bytes, huffman.size)
         rle_bytes = rle.measure_section(indices) if 2 * runs < best_bytes else d
@@ -110,24 +153,14 @@ class AutoIndex:
         return RLE(), RLE().encode(indices, d, stream)
 
 
-def _may_suit_huffman(indices: Array) -> bool:
-    """Return whether a sample of gaps suggests that huffman saves 0.7 % or more over rice."""
-    from wirecodec.kernels.cpu.index import gap_probe
-
-    blocks = indices.size // gap_probe.BLOCK
-    if blocks == 0:
-        return True
-    blocks = min(blocks, max(_MIN_PROBED_BLOCKS, blocks // _PROBE_INTERVAL))
-    huffman_bits, rice_bits = gap_probe.estimate_bits(indices, blocks)
-    return 1000 * huffman_bits < 993 * rice_bits
-
-
 def _plan_structured(indices: Array, d: int, runs: int) -> Plan | None:
     """Return the smallest plan of the structured forms that may be smaller than rice and bitmap, or None."""
+    from wirecodec.kernels.cpu.index import gap_probe
+
     r = indices.size
     small = r <= _MAX_SMALL_SUPPORT
     # A uniform support has r(d - r)/d runs.
-    long_runs = 100 * runs * d <= 80 * r * (d - r)
+    long_runs = 100 * runs * d <= gap_probe.LONG_RUNS * r * (d - r)
     if not (long_runs or small or 2 * r > d):
         return None
     shape = Shape.of(indices, d, runs)

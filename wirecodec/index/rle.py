@@ -13,6 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.index.bounds import max_runs, max_varint_bytes
+from wirecodec.index.short_sections import decode_short
 from wirecodec.index.varint import STORE_MARGIN, survey_section
 from wirecodec.limits import DecodeLimits
 
@@ -71,6 +72,15 @@ class RLE:
         if code:
             raise Invalid("rle-count", f"the runs do not hold {r} elements")
         return indices
+
+    @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, sizes: Array, cuts: Array
+    ) -> Array | None:
+        """Decode the sections of many tensors; see ``IndexCodec``."""
+        from wirecodec.kernels.cpu.index import short_sections
+
+        return decode_short(cls, short_sections.read_rle, words, starts, lengths, sizes, cuts)
 
 
 def measure_section(indices: Array) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.index.bounds import max_gap_bits, max_runs
+from wirecodec.index.short_sections import decode_short
 from wirecodec.index.structured_plan import FORMS, Header, Shape, count_runs
 from wirecodec.kernels.layout import GAP_BLOCK, GAP_PARAMETER_BITS
 from wirecodec.limits import DecodeLimits
@@ -84,6 +85,15 @@ class Structured:
         if count in (0, header.count_grains(d)):
             return _read_empty(header, body, d, count, out)
         return _BODY_READERS[header.form](header, body, d, count, out)
+
+    @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, sizes: Array, cuts: Array
+    ) -> Array | None:
+        """Decode the sections of many tensors; see ``IndexCodec``."""
+        from wirecodec.kernels.cpu.index import short_sections
+
+        return decode_short(cls, short_sections.read_gaps, words, starts, lengths, sizes, cuts)
 
 
 def _stream_bits(count: int, total: int) -> int:

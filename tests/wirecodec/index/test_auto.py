@@ -11,8 +11,10 @@ from hypothesis import given, settings
 import wirecodec as wc
 from tests import inputs, oracles
 from tests.wirecodec.index.grains import grained
+from wirecodec.arrays import read_only
 from wirecodec.index import rice, rle
 from wirecodec.kernels.cpu.index import gap_probe
+from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.limits import UNLIMITED
 
 
@@ -100,11 +102,16 @@ def test_auto_index_chooses_huffman_for_uneven_gaps(uneven: bool) -> None:
         assert section.size < 0.8 * rice.measure_section(indices)
 
 
+@kernel
+def _estimate_bits(indices: Any, blocks: int) -> Any:
+    return gap_probe.estimate_bits(indices, blocks)
+
+
 def test_the_probe_is_close_to_the_exact_counts(gradient: Any) -> None:
     """Compare the probe's integer logarithms with floats over all blocks of 256 gaps."""
     indices = np.argsort(-np.abs(gradient))[:7681]
     indices = np.sort(indices).astype(np.uint32)
-    huffman_bits, rice_bits = gap_probe.estimate_bits(indices, 30)
+    huffman_bits, rice_bits = _estimate_bits(indices, 30)
     gaps_ = np.diff(indices.astype(np.int64)) - 1
     extra = np.maximum(0, np.floor(np.log2(np.maximum(gaps_, 1))).astype(int) - 3)
     counts = np.unique(extra * 1000 + (gaps_ >> extra), return_counts=True)[1]
@@ -132,3 +139,56 @@ def test_auto_index_is_not_larger() -> None:
             indices = inputs.support(rng, d, r)
             sizes = {c: c.encode(indices, d, 0).size for c in (wc.Bitmap(), wc.Rice())}
             assert wc.AutoIndex().choose(indices, d, 0)[1].size <= min(sizes.values()), (d, r)
+
+
+def draw_supports(rng: np.random.Generator, count: int) -> list[tuple[int, Any]]:
+    """Return (d, indices) of uniform, clustered, strided and periodic supports, most of them small."""
+    found = []
+    for _ in range(count):
+        d = int(np.exp(rng.uniform(np.log(2), np.log(200_000))))
+        r = max(1, min(d - 1, int(d * 10 ** rng.uniform(-4, 0))))
+        grain = int(rng.choice([1, 1, 1, 2, 7, 64]))
+        indices = inputs.support(rng, d, r).astype(np.int64)
+        if rng.random() < 0.3:  # gaps of few sizes, or clusters
+            indices = np.cumsum(rng.choice(rng.integers(1, 1 + max(2, 2 * d // r), 3), r)) - 1
+        indices = np.unique((indices[:, None] // grain * grain + np.arange(grain)).ravel())
+        indices = indices[indices < d]
+        if 0 < indices.size < d:
+            found.append((d, indices.astype(np.uint32)))
+    return found
+
+
+@pytest.mark.parametrize("smallest", [False, True])
+def test_many_tensors_get_the_sections_of_one_by_one(smallest: bool) -> None:
+    """Compare ids and sections with those of ``choose``, of supports of all kinds."""
+    codec = wc.AutoIndex(smallest=smallest)
+    chosen = draw_supports(np.random.default_rng(8), 100 if smallest else 2000)
+    chosen += [(100_000, inputs.support(np.random.default_rng(9), 100_000, 30_000))]
+    sizes = np.array([d for d, _ in chosen])
+    cuts = np.cumsum([0, *(indices.size for _, indices in chosen)])
+    streams = np.zeros(sizes.size, np.uint64)
+    batch = codec.choose_batch(read_only(np.concatenate([x for _, x in chosen])), cuts, sizes, streams)
+    expected = [codec.choose(indices, d, 0) for d, indices in chosen]
+    assert batch.lengths.tolist() == [section.size for _, section in expected]
+    assert np.asarray(batch.wire_id).tolist() == [codec.wire_id for codec, _ in expected]
+    spans = batch.lengths + 7 >> 3 << 1
+    starts = np.cumsum(spans) - spans
+    words = np.zeros(int(spans.sum()), np.uint32)
+    batch.write(words, starts)
+    for (_, section), start in zip(expected, starts.tolist(), strict=True):
+        padded = words[start : start + (section.size + 7 >> 3 << 1)].tobytes()
+        assert padded == section.tobytes().ljust(len(padded), b"\0")
+    names = {codec.name for codec, _ in expected}
+    assert names >= ({"context"} if smallest else {"rice", "bitmap", "rle", "structured", "huffman"})
+
+
+def test_the_batch_plans_small_sections_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uniform supports of a model need no call per tensor."""
+    rng = np.random.default_rng(2)
+    chosen = [(d, inputs.support(rng, d, max(1, d // 100))) for d in (64, 500, 2048, 4096, 65_536, 100_000)]
+    sizes = np.array([d for d, _ in chosen])
+    cuts = np.cumsum([0, *(indices.size for _, indices in chosen)])
+    monkeypatch.setattr(wc.AutoIndex, "choose", None)
+    indices = read_only(np.concatenate([x for _, x in chosen]))
+    batch = wc.AutoIndex().choose_batch(indices, cuts, sizes, np.zeros(sizes.size, np.uint64))
+    assert batch.lengths.size == sizes.size

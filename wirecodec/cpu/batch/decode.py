@@ -89,9 +89,7 @@ def _group_entries(table: Array) -> list[Array]:
         index = index_codec(kind >> 16) if kind >> 16 else None
         if not can_decode_together(index, value_codec(kind >> 8 & 0xFF)):
             continue
-        entries = np.flatnonzero(kinds == kind)
-        if entries.size >= MIN_TENSORS:
-            groups.append(entries)
+        groups.append(np.flatnonzero(kinds == kind))
     return groups
 
 

@@ -20,8 +20,12 @@ from typing import Any
 from numba.core.caching import IndexDataCacheFile
 
 from wirecodec.kernels.cpu.compile_log import warn_without_cache
+from wirecodec.kernels.cpu.source_stamp import compute_stamp
 
 __all__ = ["is_cached", "name_by_contents"]
+
+_PACKAGE = str(Path(__file__).parents[1])
+"""Folder of ``wirecodec.kernels``."""
 
 
 class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
@@ -54,11 +58,15 @@ class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
         return name is not None and os.path.exists(self._data_path(name))
 
 
-def name_by_contents(cache: Any) -> None:
-    """Make a dispatcher's cache name its files by their contents."""
+def name_by_contents(cache: Any, source: str) -> None:
+    """Make a dispatcher's cache name its files by their contents; ``source`` is the path of its module."""
     numbered = cache._cache_file
     base = numbered._index_name.removesuffix(".nbi")
-    cache._cache_file = _ContentNamed(numbered._cache_path, base, numbered._source_stamp)
+    try:
+        stamp: Any = compute_stamp(source, _PACKAGE)
+    except OSError:
+        stamp = numbered._source_stamp
+    cache._cache_file = _ContentNamed(numbered._cache_path, base, stamp)
 
 
 def is_cached(dispatcher: Any, signature: Any) -> bool:

@@ -51,7 +51,7 @@ def kernel(fn: F) -> F:
     dispatcher = numba.njit(pipeline_class=KernelCompiler, **settings)(fn)
     try:
         dispatcher.enable_caching()
-        name_by_contents(dispatcher._cache)
+        name_by_contents(dispatcher._cache, fn.__code__.co_filename)
     except RuntimeError:  # no writable folder: each process compiles for itself
         folder = None
     else:

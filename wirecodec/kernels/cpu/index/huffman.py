@@ -11,26 +11,44 @@ from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.words import leading_zeros, store64
 from wirecodec.kernels.layout import HUFFMAN_SPAN
 
-__all__ = ["choose", "count_gaps", "count_keys", "write_gaps", "write_keys"]
+__all__ = [
+    "FINEST",
+    "choose",
+    "class_of",
+    "count_gaps",
+    "count_keys",
+    "extra_bits",
+    "smallest_gap",
+    "write_gaps",
+    "write_keys",
+]
 
 U32 = np.uint32
 U64 = np.uint64
 
-_FINEST = 3
+FINEST = 3
 _WINDOW = 57  # Bits that a store holds at any bit position.
 build_lengths = canonical_huffman.build_lengths
 
 
 @inline
-def _extra(gap: np.uint64, m: np.uint64) -> np.uint64:
+def extra_bits(gap: np.uint64, m: np.uint64) -> np.uint64:
     """Return the number of bits of a gap below its first one bit and the m bits after it."""
     return U64(63 - leading_zeros(gap | U64(1) << m)) - m
 
 
 @inline
-def _class(gap: np.uint64, m: np.uint64) -> np.uint64:
-    extra = _extra(gap, m)
+def class_of(gap: np.uint64, m: np.uint64) -> np.uint64:
+    """Return a gap's class: its first one bit and the m bits after it, and how many follow."""
+    extra = extra_bits(gap, m)
     return (extra << m) + (gap >> extra)
+
+
+@inline
+def smallest_gap(symbol: int) -> np.uint64:
+    """Return the smallest gap of one of the finest classes."""
+    extra = max(0, (symbol >> FINEST) - 1)
+    return U64(symbol - (extra << FINEST)) << U64(extra)
 
 
 @kernel
@@ -46,11 +64,11 @@ def count_gaps(indices: Array, counts: Array) -> None:
         for k in range(4):
             gap = U64(U32(indices[i + k] - before - U32(1)))
             before = indices[i + k]
-            tables[k, _class(gap, U64(_FINEST))] += U32(1)
+            tables[k, class_of(gap, U64(FINEST))] += U32(1)
     for i in range(whole, indices.size):
         gap = U64(U32(indices[i] - before - U32(1)))
         before = indices[i]
-        tables[0, _class(gap, U64(_FINEST))] += U32(1)
+        tables[0, class_of(gap, U64(FINEST))] += U32(1)
     for symbol in range(counts.size):
         counts[symbol] = 0
         for k in range(4):
@@ -82,12 +100,10 @@ def choose(counts: Array, lengths: Array) -> tuple[int, int]:
     best_total = np.int64(-1)
     coarse = np.empty(counts.size, np.int64)
     trial = np.empty(counts.size, np.uint8)
-    for m in range(_FINEST + 1):
+    for m in range(FINEST + 1):
         coarse[:] = 0
         for symbol in range(counts.size):
-            extra = max(0, (symbol >> _FINEST) - 1)
-            gap = U64(symbol - (extra << _FINEST)) << U64(extra)  # The smallest gap of its class.
-            coarse[_class(gap, U64(m))] += counts[symbol]
+            coarse[class_of(smallest_gap(symbol), U64(m))] += counts[symbol]
         build_lengths(coarse, trial)
         bits = np.int64(0)
         first = np.int64(-1)
@@ -109,7 +125,7 @@ def choose(counts: Array, lengths: Array) -> tuple[int, int]:
 @inline
 def _encode_gap(gap: np.uint64, m: np.uint64, codes: Array) -> tuple[np.uint64, np.uint64]:
     """Return a gap's code followed by its extra bits, and their number."""
-    extra = _extra(gap, m)
+    extra = extra_bits(gap, m)
     code = U64(codes[(extra << m) + (gap >> extra)])
     length = code & U64(15)
     return code >> U64(4) | (gap & ((U64(1) << extra) - U64(1))) << length, length + extra

@@ -65,14 +65,15 @@ def write(
         indices, cuts: as for ``plan``.
         parameters, span_words: from ``plan``.
         words: u32, written at the sections.
-        starts: (n,) i64, the first word of each section.
+        starts: (n,) i64, the first word of each section; negative: it is not written.
         turns: counters of ``next_unit``; a unit is a tensor.
     """
     unit = next_unit(turns, -1)
     while unit >= 0:
         here, blocks, spans = _slices(indices, cuts, parameters, span_words, unit)
         stop = starts[unit] + directory_words(here.size) + spans.sum()
-        _write(here, blocks, spans, words[starts[unit] : stop], sole_turns(-(-spans.size // UNIT_SPANS)))
+        if starts[unit] >= 0:
+            _write(here, blocks, spans, words[starts[unit] : stop], sole_turns(-(-spans.size // UNIT_SPANS)))
         unit = next_unit(turns, unit)
 
 
