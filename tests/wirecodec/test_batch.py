@@ -10,9 +10,11 @@ import pytest
 
 import wirecodec as wc
 from formats.reference import reseal
+from wirecodec.container.reader import read_header
 from wirecodec.cpu.batch import decode, encode, selection
 from wirecodec.cpu.columns import describe
 from wirecodec.index.base import is_lossy
+from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, value_codecs
 
 INDEX = [codec.name for codec in index_codecs().values() if not is_lossy(codec)]
@@ -109,6 +111,17 @@ def test_batches_are_used() -> None:
     entries = encode.encode_selected(batch, seed=0)
     assert entries is not None
     assert np.array_equal(entries.keys, batch.keys)
+
+
+@pytest.mark.parametrize(
+    "scheme", [s for s in SCHEMES if not any(name in s for name in ("context", "polyfit", "dexpfit"))]
+)
+def test_all_entries_are_decoded_together(scheme: str) -> None:
+    """A batch that refuses a sound section gives no other result, but takes far longer."""
+    blob = wc.encode_many(make_model(np.float32), scheme)
+    header = read_header(blob, UNLIMITED)
+    decoded = np.concatenate([batch.entries for batch in decode.decode_batches(blob, header)])
+    assert np.array_equal(np.sort(decoded), np.flatnonzero(header.table["r"]))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -14,7 +14,6 @@ from tests.wirecodec.index.grains import grained
 from wirecodec.arrays import read_only
 from wirecodec.index import rice, rle
 from wirecodec.kernels.cpu.index import gap_probe
-from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.limits import UNLIMITED
 
 
@@ -102,16 +101,11 @@ def test_auto_index_chooses_huffman_for_uneven_gaps(uneven: bool) -> None:
         assert section.size < 0.8 * rice.measure_section(indices)
 
 
-@kernel
-def _estimate_bits(indices: Any, blocks: int) -> Any:
-    return gap_probe.estimate_bits(indices, blocks)
-
-
 def test_the_probe_is_close_to_the_exact_counts(gradient: Any) -> None:
     """Compare the probe's integer logarithms with floats over all blocks of 256 gaps."""
     indices = np.argsort(-np.abs(gradient))[:7681]
     indices = np.sort(indices).astype(np.uint32)
-    huffman_bits, rice_bits = _estimate_bits(indices, 30)
+    huffman_bits, rice_bits = gap_probe.estimate_bits(indices, 30)
     gaps_ = np.diff(indices.astype(np.int64)) - 1
     extra = np.maximum(0, np.floor(np.log2(np.maximum(gaps_, 1))).astype(int) - 3)
     counts = np.unique(extra * 1000 + (gaps_ >> extra), return_counts=True)[1]

@@ -27,6 +27,8 @@ RICE, BITMAP, GAPS, RLE, OTHER = 0, 1, 2, 3, 4
 STORE_MARGIN = 7
 """Bytes that ``rle.write`` may write after a section."""
 
+may_suit_huffman = inline(gap_probe.may_suit_huffman)
+
 
 @kernel
 def plan(
@@ -69,7 +71,7 @@ def _find_rival(indices: Array, d: int, max_small: int) -> tuple[int, int]:
             return OTHER, 0
         if gaps < best:
             kind, best = GAPS, gaps
-    if r < 8 * best and gap_probe.may_suit_huffman(indices, best):
+    if r < 8 * best and may_suit_huffman(indices, best):
         return OTHER, 0
     if 2 * runs < best:
         alternating = rle.measure(indices)

@@ -12,7 +12,7 @@ from wirecodec.kernels.cpu.index.huffman import FINEST, class_of, extra_bits, sm
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 
-__all__ = ["LONG_RUNS", "estimate_bits", "may_suit_huffman"]
+__all__ = ["LONG_RUNS", "bound_bytes", "estimate_bits", "may_suit_huffman"]
 
 U64 = np.uint64
 
@@ -47,27 +47,7 @@ def _log2(x: int) -> int:
 
 
 @kernel
-def may_suit_huffman(indices: Array, rival: int) -> bool:
-    """Return whether ``huffman`` may be smaller than all others and save 0.7 % over rice, if it can be known.
-
-    Fewer than 256 indices are not compared with rice.
-
-    Args:
-        indices: (r,) u32, ascending, r > 0.
-        rival: bytes of the smallest section that is known.
-    """
-    blocks = indices.size // BLOCK
-    if blocks <= MIN_PROBED_BLOCKS and _bound_bytes(indices) >= rival:
-        return False
-    if blocks == 0:
-        return True
-    blocks = min(blocks, max(MIN_PROBED_BLOCKS, blocks // PROBE_INTERVAL))
-    huffman_bits, rice_bits = estimate_bits(indices, blocks)
-    return 1000 * huffman_bits < 993 * rice_bits
-
-
-@inline
-def _bound_bytes(indices: Array) -> int:
+def bound_bytes(indices: Array) -> int:
     """Return a lower bound of the bytes that the gaps take as ``huffman``: the entropy, in the best form."""
     counts = np.zeros(SYMBOLS, np.int64)
     coarse = np.empty(SYMBOLS, np.int64)
@@ -105,7 +85,7 @@ def _measure_entropy(counts: Array, less: int) -> int:
     return entropy >> FRACTION
 
 
-@inline
+@kernel
 def estimate_bits(indices: Array, blocks: int) -> tuple[int, int]:
     """Estimate the bits of a sample of gaps under ``huffman`` and under ``rice``.
 
@@ -141,3 +121,22 @@ def estimate_bits(indices: Array, blocks: int) -> tuple[int, int]:
             counts[class_of(gap, U64(FINEST))] += 1
             huffman += np.int64(extra_bits(gap, U64(FINEST)))
     return huffman + _measure_entropy(counts, 0), rice
+
+
+def may_suit_huffman(indices: Array, rival: int) -> bool:
+    """Return whether ``huffman`` may be smaller than all others and save 0.7 % over rice, if it can be known.
+
+    Fewer than 256 indices are not compared with rice. Python calls it, and kernels contain it.
+
+    Args:
+        indices: (r,) u32, ascending, r > 0.
+        rival: bytes of the smallest section that is known.
+    """
+    blocks = indices.size // BLOCK
+    if blocks <= MIN_PROBED_BLOCKS and bound_bytes(indices) >= rival:
+        return False
+    if blocks == 0:
+        return True
+    blocks = min(blocks, max(MIN_PROBED_BLOCKS, blocks // PROBE_INTERVAL))
+    huffman_bits, rice_bits = estimate_bits(indices, blocks)
+    return 1000 * huffman_bits < 993 * rice_bits

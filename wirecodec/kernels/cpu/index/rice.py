@@ -29,6 +29,7 @@ __all__ = [
     "gaps16",
     "low_words",
     "plan",
+    "plan_span",
 ]
 
 U32 = np.uint32
@@ -100,12 +101,12 @@ def _plan(indices: Array, parameters: Array, span_words: Array, turns: Array) ->
     unit = next_unit(turns, -1)
     while unit >= 0:
         for span in range(unit * UNIT_SPANS, min((unit + 1) * UNIT_SPANS, span_words.size)):
-            span_words[span] = _plan_span(indices, span, parameters)
+            span_words[span] = plan_span(indices, span, parameters)
         unit = next_unit(turns, unit)
 
 
 @inline
-def _plan_span(indices: Array, span: int, parameters: Array) -> int:
+def plan_span(indices: Array, span: int, parameters: Array) -> int:
     """Choose the parameters of one span, and return its length in u32 words."""
     low = unary = 0
     for block in range(span * SPAN_BLOCKS, min((span + 1) * SPAN_BLOCKS, parameters.size)):

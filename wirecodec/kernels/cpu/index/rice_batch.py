@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.index.rice import UNIT_SPANS, _plan, directory_words
-from wirecodec.kernels.cpu.index.rice_read import _find_fault, _read, read_directory
-from wirecodec.kernels.cpu.index.rice_write import _write
+from wirecodec.kernels.cpu.index.rice import directory_words, plan_span
+from wirecodec.kernels.cpu.index.rice_read import SPAN_ONES, read_directory, read_span
+from wirecodec.kernels.cpu.index.rice_write import SPAN_CODES, SPAN_EIGHTS, write_directory, write_span
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.threads import next_unit, sole_turns
+from wirecodec.kernels.cpu.simd.memory import copy_elements
+from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 
 __all__ = ["plan", "read", "write"]
@@ -44,8 +45,11 @@ def plan(
     unit = next_unit(turns, -1)
     while unit >= 0:
         here, blocks, spans = _slices(indices, cuts, parameters, span_words, unit)
-        _plan(here, blocks, spans, sole_turns(-(-spans.size // UNIT_SPANS)))
-        lengths[unit] = 4 * (directory_words(here.size) + spans.sum())
+        size = directory_words(here.size)
+        for span in range(spans.size):
+            spans[span] = plan_span(here, span, blocks)
+            size += spans[span]
+        lengths[unit] = 4 * size
         unit = next_unit(turns, unit)
 
 
@@ -68,12 +72,16 @@ def write(
         starts: (n,) i64, the first word of each section; negative: it is not written.
         turns: counters of ``next_unit``; a unit is a tensor.
     """
+    codes, eights = np.empty(SPAN_CODES, np.uint32), np.empty(SPAN_EIGHTS, np.uint64)
     unit = next_unit(turns, -1)
     while unit >= 0:
-        here, blocks, spans = _slices(indices, cuts, parameters, span_words, unit)
-        stop = starts[unit] + directory_words(here.size) + spans.sum()
         if starts[unit] >= 0:
-            _write(here, blocks, spans, words[starts[unit] : stop], sole_turns(-(-spans.size // UNIT_SPANS)))
+            here, blocks, spans = _slices(indices, cuts, parameters, span_words, unit)
+            at = starts[unit] + directory_words(here.size)
+            write_directory(here, blocks, spans, words[starts[unit] : at])
+            for span in range(spans.size):
+                write_span(here, blocks, span, words[at : at + spans[span]], codes, eights)
+                at += spans[span]
         unit = next_unit(turns, unit)
 
 
@@ -114,38 +122,48 @@ def read(
         faults: (n,) bool, written: whether a section fails a check.
         turns: counters of ``next_unit``; a unit is a tensor.
     """
+    most = np.int64(1)
+    for i in range(starts.size):
+        most = max(most, cuts[i + 1] - cuts[i])
+    spans = (most - 1) // RICE_SPAN + 1
+    parameters = np.empty((most - 1) // RICE_BLOCK + 1, np.uint8)
+    places, bases = np.empty(spans + 1, np.int64), np.empty(spans, np.uint32)
+    ones = np.empty(SPAN_ONES, np.uint32)
     unit = next_unit(turns, -1)
     while unit >= 0:
         section = words[starts[unit] : starts[unit] + (lengths[unit] >> 2)]
+        out = indices[cuts[unit] : cuts[unit + 1]]
         whole = lengths[unit] & 3 == 0
         faults[unit] = not (
-            whole and _read_section(section, sizes[unit], indices[cuts[unit] : cuts[unit + 1]])
+            whole and _read_section(section, sizes[unit], parameters, places, bases, ones, out)
         )
         unit = next_unit(turns, unit)
 
 
 @inline
-def _read_section(section: Array, d: int, out: Array) -> bool:
-    """Check and read one section; return whether it is sound."""
+def _read_section(
+    section: Array, d: int, parameters: Array, places: Array, bases: Array, ones: Array, out: Array
+) -> bool:
+    """Check and read one section; return whether it is sound.
+
+    Args:
+        section: u32, the section.
+        d: elements of the tensor.
+        parameters, places, bases, ones: scratch, long enough for the largest tensor.
+        out: (r,) u32, written.
+    """
     r = out.size
     if section.size < directory_words(r):
         return False
-    parameters = np.empty((r + RICE_BLOCK - 1) // RICE_BLOCK, np.uint8)
-    starts = np.empty((r + RICE_SPAN - 1) // RICE_SPAN + 1, np.int64)
-    if read_directory(section, r, parameters, starts) != 0:
+    spans, parameters = (r - 1) // RICE_SPAN + 1, parameters[: (r - 1) // RICE_BLOCK + 1]
+    if read_directory(section, r, parameters, places[: spans + 1]) != 0:
         return False
-    spans = starts.size - 1
-    bases = section[: spans - 1].copy()  # they are read twice
-    faults = np.zeros(spans, np.uint8)
-    _read(
-        section,
-        bases,
-        starts,
-        parameters,
-        d,
-        0,
-        faults,
-        out,
-        sole_turns((spans + UNIT_SPANS - 1) // UNIT_SPANS),
-    )
-    return _find_fault(bases, faults, 0, out)[1] == 0
+    copy_elements(section, 0, spans - 1, bases, 0)  # they are read twice
+    for span in range(spans):
+        first = span * RICE_SPAN
+        here = out[first : first + RICE_SPAN]
+        if span > 0 and np.int64(bases[span - 1]) != np.int64(out[first - 1]) + 1:
+            return False
+        if read_span(section, bases, places, parameters, d, span, ones, here) != 0:
+            return False
+    return True

@@ -40,14 +40,19 @@ __all__ = [
     "BAD_PARAMETER",
     "BAD_RANGE",
     "BAD_UNARY",
+    "SPAN_ONES",
     "read",
     "read_directory",
+    "read_span",
 ]
 
 U32 = np.uint32
 U64 = np.uint64
 
 BAD_LENGTH, BAD_PADDING, BAD_PARAMETER, BAD_UNARY, BAD_RANGE, BAD_BASE = 1, 2, 3, 4, 5, 6
+
+SPAN_ONES = RICE_SPAN + 64
+"""Elements of the scratch of ``read_span``."""
 
 
 @kernel
@@ -131,17 +136,17 @@ def _read(
     turns: Array,
 ) -> None:
     """See ``read``; ``faults[i]`` becomes the BAD_* code of span ``first + i`` if that span fails."""
-    ones = np.empty(RICE_SPAN + 64, np.uint32)
+    ones = np.empty(SPAN_ONES, np.uint32)
     unit = next_unit(turns, -1)
     while unit >= 0:
         for i in range(unit * UNIT_SPANS, min((unit + 1) * UNIT_SPANS, faults.size)):
             part = out[i * RICE_SPAN : (i + 1) * RICE_SPAN]
-            faults[i] = _read_span(words, bases, starts, parameters, d, first + i, ones, part)
+            faults[i] = read_span(words, bases, starts, parameters, d, first + i, ones, part)
         unit = next_unit(turns, unit)
 
 
 @inline
-def _read_span(
+def read_span(
     words: Array,
     bases: Array,
     starts: Array,
@@ -151,7 +156,7 @@ def _read_span(
     ones: Array,
     out: Array,
 ) -> int:
-    """Read one span, and return 0 or BAD_*; ``ones`` is scratch."""
+    """Read one span, and return 0 or BAD_*; ``ones`` is (SPAN_ONES,) u32 scratch."""
     n = out.size
     block = span * SPAN_BLOCKS
     at = starts[span]

@@ -23,10 +23,15 @@ from wirecodec.kernels.cpu.simd.words import store64
 from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
-__all__ = ["write"]
+__all__ = ["SPAN_CODES", "SPAN_EIGHTS", "write", "write_directory", "write_span"]
 
 U32 = np.uint32
 U64 = np.uint64
+
+# A unary part takes at most 3 bits per index. If another thread changes the indices it may take more: 56 bits
+# per 8 indices, and as many as _put_one admits.
+SPAN_CODES, SPAN_EIGHTS = RICE_SPAN // 2 + 16, 16
+"""Elements of the scratch of ``write_span``."""
 
 
 def write(indices: Array, parameters: Array, span_words: Array, words: Array) -> None:
@@ -47,29 +52,34 @@ def write(indices: Array, parameters: Array, span_words: Array, words: Array) ->
 @kernel
 def _write(indices: Array, parameters: Array, span_words: Array, words: Array, turns: Array) -> None:
     """See ``write``."""
-    # A unary part takes at most 3 bits per index. If another thread changes the indices it may take more: 56
-    # bits per 8 indices, and as many as _put_one admits.
-    codes = np.empty(RICE_SPAN // 2 + 16, np.uint32)
-    eights = np.empty(16, np.uint64)
+    codes, eights = np.empty(SPAN_CODES, np.uint32), np.empty(SPAN_EIGHTS, np.uint64)
     follows = 0  # The span that begins at word ``at``.
     at = directory_words(indices.size)
     unit = next_unit(turns, -1)
     while unit >= 0:
         if unit == 0:
-            _write_directory(indices, parameters, span_words, words[:at])
+            write_directory(indices, parameters, span_words, words[:at])
         for span in range(follows, min((unit + 1) * UNIT_SPANS, span_words.size)):
             if span >= unit * UNIT_SPANS:
-                _write_span(indices, parameters, span, words[at : at + span_words[span]], codes, eights)
+                write_span(indices, parameters, span, words[at : at + span_words[span]], codes, eights)
             at += span_words[span]
             follows = span + 1
         unit = next_unit(turns, unit)
 
 
 @inline
-def _write_span(
+def write_span(
     indices: Array, parameters: Array, span: int, words: Array, codes: Array, eights: Array
 ) -> None:
-    """Write one span into ``words``; ``codes`` and ``eights`` are scratch."""
+    """Write one span into ``words``.
+
+    Args:
+        indices, parameters: of the section.
+        span: its number.
+        words: u32, exactly as long as the span.
+        codes: (SPAN_CODES,) u32 scratch.
+        eights: (SPAN_EIGHTS,) u64 scratch.
+    """
     at = 0
     position, pending = np.int64(0), U64(0)
     stop = min((span + 1) * RICE_SPAN, indices.size)
@@ -89,7 +99,7 @@ def _write_span(
 
 
 @inline
-def _write_directory(indices: Array, parameters: Array, span_words: Array, words: Array) -> None:
+def write_directory(indices: Array, parameters: Array, span_words: Array, words: Array) -> None:
     """Write bases, lengths and parameters into ``words``, which precede the spans."""
     inner = span_words.size - 1
     for span in range(inner):
