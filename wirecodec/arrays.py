@@ -24,6 +24,7 @@ from wirecodec.errors import EncodeError, Malformed
 __all__ = [
     "BFLOAT16",
     "DTYPES",
+    "WORD",
     "Array",
     "Bytes",
     "DeviceFlat",
@@ -106,6 +107,8 @@ def dtype_named(dtype: Any) -> np.dtype[Any]:
     return native
 
 
+WORD = np.dtype("<u4")
+"""Word of a container's sections."""
 _WORDS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
@@ -138,10 +141,12 @@ def addresses_of(arrays: Sequence[Array]) -> Array:
 
 
 def read_only(x: Array) -> Array:
-    """Return a read-only view.
+    """Return a read-only view, or the array itself if it is one.
 
     Kernels get all inputs in this form, so that each is compiled once.
     """
+    if not x.flags.writeable:
+        return x
     view: Array = x.view()
     view.flags.writeable = False
     return view
@@ -315,7 +320,8 @@ def as_bytes(buffer: Any) -> Bytes:
     aligned. Raises Malformed "buffer" for any other object.
     """
     data = _as_uint8(buffer)
-    return read_only(data if data.ctypes.data % 8 == 0 else data.copy())
+    words = data[: data.size & -8].view(_WORDS[8])  # its flag costs less than the address
+    return read_only(data if words.flags.aligned or not words.size else data.copy())
 
 
 def _as_uint8(buffer: Any) -> Bytes:

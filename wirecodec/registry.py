@@ -30,6 +30,7 @@ __all__ = [
     "is_preset",
     "name_presets",
     "named",
+    "readable_codecs",
     "register",
     "stages",
     "stages_of",
@@ -89,6 +90,11 @@ def index_codecs() -> dict[int, type[IndexCodec]]:
 def value_codecs() -> dict[int, type[ValueCodec]]:
     """Return every registered value codec, by wire id."""
     return dict(_value)
+
+
+def readable_codecs() -> tuple[tuple[type[IndexCodec], ...], tuple[type[ValueCodec], ...]]:
+    """Return every index codec and every value codec that a reader knows."""
+    return tuple(_index.values()), tuple(_value.values())
 
 
 def index_codec(wire_id: int) -> type[IndexCodec]:

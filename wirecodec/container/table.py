@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, read_only
+from wirecodec.arrays import DTYPES, WORD, Array, read_only
 from wirecodec.container.writer import CHUNK, LENGTHS, PREFIX_BYTES, TABLE
 from wirecodec.errors import Invalid, LimitExceeded, Malformed, Unsupported, WireError
 from wirecodec.limits import DecodeLimits
-from wirecodec.registry import index_codecs, transforms, value_codecs
+from wirecodec.registry import index_codecs, readable_codecs, transforms, value_codecs
 from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import PACKED, map_bytes
 
@@ -33,10 +33,9 @@ def count_keys_of_sound(
     """
     from wirecodec.kernels.cpu.table import measure_sound_table
 
-    index_known = _mark(tuple(index_codecs()))
-    value_known = _mark(_unordered(tuple(value_codecs().items())))
+    index_known, value_known = _mark_known(*readable_codecs())
     keys, stored, elements = measure_sound_table(
-        table.view("<u4"), total - payload, CHUNK, len(DTYPES), index_known, value_known
+        table.view(WORD), total - payload, CHUNK, len(DTYPES), index_known, value_known
     )
     if keys < 0 or stored > limits.max_elements or elements > limits.max_dense:
         return None
@@ -45,18 +44,17 @@ def count_keys_of_sound(
     return int(keys)
 
 
-@lru_cache(maxsize=16)
-def _mark(ids: tuple[int, ...]) -> Array:
-    """Return (256,) bool, whether an id is among those given."""
+@lru_cache(maxsize=4)
+def _mark_known(index: tuple[Any, ...], value: tuple[Any, ...]) -> tuple[Array, Array]:
+    """Return (256,) bool for index codecs, and for value codecs that need no map: whether an id is known."""
+    return _mark(index), _mark(codec for codec in value if not is_ordered(codec))
+
+
+def _mark(codecs: Iterable[Any]) -> Array:
+    """Return (256,) bool, whether an id is that of a codec."""
     known = np.zeros(256, np.bool_)
-    known[list(ids)] = True
+    known[[codec.wire_id for codec in codecs]] = True
     return read_only(known)
-
-
-@lru_cache(maxsize=16)
-def _unordered(codecs: tuple[tuple[int, Any], ...]) -> tuple[int, ...]:
-    """Return the ids of the value codecs that need no map."""
-    return tuple(wire_id for wire_id, codec in codecs if not is_ordered(codec))
 
 
 def _refuse(kind: type[WireError], code: str, wrong: Array, message: str) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, read_only
+from wirecodec.arrays import WORD, Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.index.bounds import max_span_words
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
@@ -50,6 +50,11 @@ class Rice:
 
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Encode indices as a section in two passes, plan and write; see ``IndexCodec.encode``."""
+        if indices.size <= RICE_SPAN:  # one kernel call is faster than several
+            from wirecodec.kernels.cpu.index.rice_batch import write_short
+
+            short: Bytes = write_short(indices).view(np.uint8)
+            return short
         from wirecodec.kernels.cpu.index import rice_write
 
         parameters, lengths, size = _plan(indices)
@@ -87,11 +92,11 @@ class Rice:
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Decode a section: each span, then the joints between spans; see ``IndexCodec.decode``."""
-        if r <= RICE_SPAN and section.size % 4 == 0:  # one kernel call is faster than several
-            start, length = np.zeros(1, np.int64), np.array((section.size,), np.int64)
-            sizes, cuts = np.array((d,), np.int64), np.array((0, r), np.int64)
-            found = cls.decode_batch(read_only(section).view("<u4"), start, length, sizes, cuts)
-            if found is not None:
+        if r <= RICE_SPAN and section.size % 4 == 0:  # as above
+            from wirecodec.kernels.cpu.index.rice_batch import read_short
+
+            found = np.empty(r, np.uint32)
+            if read_short(read_only(section).view(WORD), d, found):
                 return found
         directory = _Directory.of(section, r)
         indices = np.empty(r, np.uint32)

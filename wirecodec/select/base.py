@@ -126,9 +126,9 @@ INFINITY_BITS: dict[np.dtype[Any], Any] = {
 
 def find_nonfinite(x: Array) -> int:
     """Return the position of the first NaN or Inf of flat ``x``, or -1."""
-    from wirecodec.kernels.cpu import support
+    from wirecodec.kernels.cpu.support import find_nonfinite as find
 
-    return int(support.find_nonfinite(read_only(bits_of(x)), INFINITY_BITS[x.dtype]))
+    return int(find(read_only(bits_of(x)), INFINITY_BITS[x.dtype]))
 
 
 def all_finite(x: Array) -> bool:

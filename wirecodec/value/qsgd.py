@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, bits_of, read_only
+from wirecodec.arrays import WORD, Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.support import SectionBatch
@@ -28,11 +28,6 @@ MIN_BATCH_VALUES = 2**17
 
 _MAX_SMALL = 2**14
 """Values up to which one kernel call for the whole section is faster than several."""
-
-
-def _whole(nbytes: int, r: int) -> tuple[Array, Array, Array]:
-    """Return start, length and cuts of a batch of one section."""
-    return np.zeros(1, np.int64), np.array((nbytes,), np.int64), np.array((0, r), np.int64)
 
 
 @dataclass(frozen=True)
@@ -88,8 +83,16 @@ class QSGD:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values in one pass, or two for norm "l2" or buckets above 16,384 values."""
+        if values.size <= _MAX_SMALL and self.norm == "max" and self.bucket <= _MAX_SMALL:
+            return self._encode_short(values, stream)
         from wirecodec.kernels.cpu.threads import run_parallel
-        from wirecodec.kernels.cpu.value import qsgd
+        from wirecodec.kernels.cpu.value.qsgd import (
+            MIN_UNITS_PER_THREAD,
+            UNIT,
+            l2_scales,
+            max_scales,
+            quantise,
+        )
 
         x = to_float32(values, self.name)
         body = _HEADER.size + 4 * -(-x.size // self.bucket)
@@ -97,19 +100,31 @@ class QSGD:
         _HEADER.pack_into(section.data, 0, self.bits, _NORMS.index(self.norm), 0, self.bucket)
         scales, words = section[_HEADER.size : body].view(np.float32), section[body:].view(np.uint32)
         bits = bits_of(x)
-        scales_given = self.norm == "l2" or self.bucket > qsgd.UNIT
+        scales_given = self.norm == "l2" or self.bucket > UNIT
         if self.norm == "l2":
-            qsgd.l2_scales(bits, self.bucket, MAX_FLOAT32[values.dtype.name], scales)
+            l2_scales(bits, self.bucket, MAX_FLOAT32[values.dtype.name], scales)
         elif scales_given:
-            qsgd.max_scales(bits, self.bucket, scales)
+            max_scales(bits, self.bucket, scales)
         low, high = np.uint32(stream & 0xFFFFFFFF), np.uint32(stream >> 32)
         run_parallel(
-            lambda turns: qsgd.quantise(
+            lambda turns: quantise(
                 bits, self.bucket, self.bits, low, high, scales_given, scales, words, turns
             ),
-            -(-x.size // qsgd.UNIT),
-            qsgd.MIN_UNITS_PER_THREAD,
+            -(-x.size // UNIT),
+            MIN_UNITS_PER_THREAD,
         )
+        return section
+
+    def _encode_short(self, values: Array, stream: int) -> Bytes:
+        """Encode values with one kernel call, for norm "max"."""
+        from wirecodec.kernels.cpu.value.qsgd_batch import write_short
+
+        bits, low, high = bits_of(to_float32(values, self.name)), stream & 0xFFFFFFFF, stream >> 32
+        body = _HEADER.size + 4 * -(-values.size // self.bucket)
+        words = body + packed_size(values.size, self.bits) >> 2
+        section: Bytes = write_short(
+            bits, self.bucket, self.bits, np.uint32(low), np.uint32(high), words
+        ).view(np.uint8)
         return section
 
     def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
@@ -143,9 +158,11 @@ class QSGD:
     def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
         """Decode codes to multiples of the steps, rounded to ``dtype``."""
         if r <= _MAX_SMALL and section.size % 4 == 0:
-            found = cls.decode_batch(read_only(section).view("<u4"), *_whole(section.size, r), dtype)
-            if found is not None:
-                return found[0]
+            from wirecodec.kernels.cpu.value.qsgd_batch import read_short
+
+            found, largest = np.empty(r, np.float32), np.float32(max_float32(dtype))
+            if read_short(read_only(section).view(WORD), _MIN_SCALE, largest, found.view(np.uint32)):
+                return from_float32(found, dtype)
         from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import qsgd
 

@@ -1,4 +1,4 @@
-"""Rice sections of many tensors in one call: the kernels of one section, tensor by tensor."""
+"""Rice sections of many tensors, or one short section, in one call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 
-__all__ = ["plan", "read", "write"]
+__all__ = ["plan", "read", "read_short", "write", "write_short"]
 
 
 @inline
@@ -45,12 +45,41 @@ def plan(
     unit = next_unit(turns, -1)
     while unit >= 0:
         here, blocks, spans = _slices(indices, cuts, parameters, span_words, unit)
-        size = directory_words(here.size)
-        for span in range(spans.size):
-            spans[span] = plan_span(here, span, blocks)
-            size += spans[span]
-        lengths[unit] = 4 * size
+        lengths[unit] = 4 * _plan_section(here, blocks, spans)
         unit = next_unit(turns, unit)
+
+
+@inline
+def _plan_section(indices: Array, parameters: Array, span_words: Array) -> int:
+    """Plan one section; return its length in words."""
+    size = directory_words(indices.size)
+    for span in range(span_words.size):
+        span_words[span] = plan_span(indices, span, parameters)
+        size += span_words[span]
+    return size
+
+
+@kernel
+def write_short(indices: Array) -> Array:
+    """Return the section of (r,) u32 indices, 0 < r <= 4096, as u32 words; r can be larger, but is slower."""
+    parameters = np.empty((indices.size - 1) // RICE_BLOCK + 1, np.uint8)
+    span_words = np.empty((indices.size - 1) // RICE_SPAN + 1, np.int64)
+    section = np.empty(_plan_section(indices, parameters, span_words), np.uint32)
+    codes, eights = np.empty(SPAN_CODES, np.uint32), np.empty(SPAN_EIGHTS, np.uint64)
+    _write_section(indices, parameters, span_words, section, codes, eights)
+    return section
+
+
+@inline
+def _write_section(
+    indices: Array, parameters: Array, span_words: Array, section: Array, codes: Array, eights: Array
+) -> None:
+    """Write one planned section; ``codes`` and ``eights`` are the scratch of ``write_span``."""
+    at = directory_words(indices.size)
+    write_directory(indices, parameters, span_words, section[:at])
+    for span in range(span_words.size):
+        write_span(indices, parameters, span, section[at : at + span_words[span]], codes, eights)
+        at += span_words[span]
 
 
 @kernel
@@ -77,11 +106,8 @@ def write(
     while unit >= 0:
         if starts[unit] >= 0:
             here, blocks, spans = _slices(indices, cuts, parameters, span_words, unit)
-            at = starts[unit] + directory_words(here.size)
-            write_directory(here, blocks, spans, words[starts[unit] : at])
-            for span in range(spans.size):
-                write_span(here, blocks, span, words[at : at + spans[span]], codes, eights)
-                at += spans[span]
+            stop = starts[unit] + directory_words(here.size) + spans.sum()
+            _write_section(here, blocks, spans, words[starts[unit] : stop], codes, eights)
         unit = next_unit(turns, unit)
 
 
@@ -125,10 +151,7 @@ def read(
     most = np.int64(1)
     for i in range(starts.size):
         most = max(most, cuts[i + 1] - cuts[i])
-    spans = (most - 1) // RICE_SPAN + 1
-    parameters = np.empty((most - 1) // RICE_BLOCK + 1, np.uint8)
-    places, bases = np.empty(spans + 1, np.int64), np.empty(spans, np.uint32)
-    ones = np.empty(SPAN_ONES, np.uint32)
+    parameters, places, bases, ones = _make_scratch(most)
     unit = next_unit(turns, -1)
     while unit >= 0:
         section = words[starts[unit] : starts[unit] + (lengths[unit] >> 2)]
@@ -140,6 +163,25 @@ def read(
         unit = next_unit(turns, unit)
 
 
+@kernel
+def read_short(section: Array, d: int, indices: Array) -> bool:
+    """Check and read one section of u32 words into (r,) u32; return whether it is sound."""
+    parameters, places, bases, ones = _make_scratch(indices.size)
+    return _read_section(section, d, parameters, places, bases, ones, indices)
+
+
+@inline
+def _make_scratch(r: int) -> tuple[Array, Array, Array, Array]:
+    """Return the scratch of ``_read_section`` for at most r indices."""
+    spans = (r - 1) // RICE_SPAN + 1
+    return (
+        np.empty((r - 1) // RICE_BLOCK + 1, np.uint8),
+        np.empty(spans + 1, np.int64),
+        np.empty(spans, np.uint32),
+        np.empty(SPAN_ONES, np.uint32),
+    )
+
+
 @inline
 def _read_section(
     section: Array, d: int, parameters: Array, places: Array, bases: Array, ones: Array, out: Array
@@ -149,7 +191,7 @@ def _read_section(
     Args:
         section: u32, the section.
         d: elements of the tensor.
-        parameters, places, bases, ones: scratch, long enough for the largest tensor.
+        parameters, places, bases, ones: from ``_make_scratch``.
         out: (r,) u32, written.
     """
     r = out.size

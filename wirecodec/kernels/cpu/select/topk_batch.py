@@ -12,7 +12,7 @@ from wirecodec.kernels.cpu.select.topk import SLACK, SWEEP_SLACK, find_top, keep
 from wirecodec.kernels.cpu.simd.memory import bit_width, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["has_nonfinite", "select"]
+__all__ = ["has_nonfinite", "select", "select_short"]
 
 U64 = np.uint64
 PART_SIZE = 8192
@@ -86,6 +86,24 @@ def select(
             kept = keep(found[:n], bits[:n], threshold, ties, 0, indices[start:stop], out)
             faults[i] = kept < stop - start or has_nonfinite(out, infinity)
         unit = next_unit(turns, unit)
+
+
+@kernel
+def select_short(bits: Array, indices: Array, words: Array) -> bool:
+    """Select the top k of one short array without a sample; return False if another thread changed it.
+
+    Args:
+        bits: fewer than 2^31 elements.
+        indices: (k,) int32, written: positions, ascending; 0 < k < size.
+        words: (k,), written: the bits there.
+    """
+    found, swept = np.empty(bits.size + SWEEP_SLACK, np.int32), np.empty(bits.size + SWEEP_SLACK, bits.dtype)
+    low, high = bound_rank(bits, indices.size), (U64(1) << U64(bit_width(bits) - 1)) - U64(1)
+    n = sweep_range(bits, low, found, swept, 0, 0, bits.size)
+    if not indices.size <= n <= bits.size:
+        return False
+    threshold, ties = find_top(swept[:n], indices.size, np.int64(low), np.int64(high))
+    return keep(found[:n], swept[:n], threshold, ties, 0, indices, words) == indices.size
 
 
 @inline

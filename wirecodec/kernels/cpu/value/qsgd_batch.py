@@ -1,4 +1,4 @@
-"""QSGD sections of many tensors in one call: the kernel of one section, tensor by tensor."""
+"""QSGD sections of many tensors, or one short section, in one call: the kernel of one section."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wirecodec.kernels.cpu.threads import next_unit, sole_turns
 from wirecodec.kernels.cpu.value.qsgd import UNIT, are_scales, dequantise, quantise
 from wirecodec.kernels.layout import PACK_BLOCK
 
-__all__ = ["read", "write"]
+__all__ = ["read", "read_short", "write", "write_short"]
 
 U32 = np.uint32
 MAX_BUCKET = 2**24
@@ -45,12 +45,32 @@ def write(
     while unit >= 0:
         here = bits[cuts[unit] : cuts[unit + 1]]
         section = words[starts[unit] : starts[unit] + lengths[unit]]
-        section[0], section[1] = U32(n), U32(bucket)  # norm max and the reserved field are 0
-        body = 2 + (here.size + bucket - 1) // bucket
-        scales = section[2:body].view(np.float32)
-        units = sole_turns((here.size + UNIT - 1) // UNIT)
-        quantise(here, bucket, n, streams[unit, 0], streams[unit, 1], False, scales, section[body:], units)
+        _write_section(here, bucket, n, streams[unit, 0], streams[unit, 1], section)
         unit = next_unit(turns, unit)
+
+
+@kernel
+def write_short(bits: Array, bucket: int, n: int, low: np.uint32, high: np.uint32, size: int) -> Array:
+    """Return the section of one tensor as ``size`` u32 words.
+
+    Args:
+        bits, bucket, n: as for ``write``.
+        low, high: halves of the random stream.
+        size: words of the section.
+    """
+    section = np.empty(size, np.uint32)
+    _write_section(bits, bucket, n, low, high, section)
+    return section
+
+
+@inline
+def _write_section(bits: Array, bucket: int, n: int, low: np.uint32, high: np.uint32, section: Array) -> None:
+    """Write one section."""
+    section[0], section[1] = U32(n), U32(bucket)  # norm max and the reserved field are 0
+    body = 2 + (bits.size + bucket - 1) // bucket
+    scales = section[2:body].view(np.float32)
+    units = sole_turns((bits.size + UNIT - 1) // UNIT)
+    quantise(bits, bucket, n, low, high, False, scales, section[body:], units)
 
 
 @kernel
@@ -84,6 +104,12 @@ def read(
         values = out[cuts[unit] : cuts[unit + 1]]
         faults[unit] = not (whole and _read_section(section, smallest, largest, values))
         unit = next_unit(turns, unit)
+
+
+@kernel
+def read_short(section: Array, smallest: np.float32, largest: np.float32, values: Array) -> bool:
+    """Check and read one section of u32 words into (r,) u32; return whether it is sound; see ``read``."""
+    return _read_section(section, smallest, largest, values)
 
 
 @inline
