@@ -27,9 +27,6 @@ HEADER = [
     "steps to dense's loss + 5 %",
 ]
 
-MOST_LISTED = 12
-"""Systems without results whose names are listed."""
-REGISTRY = "../training/systems/registry.py"
 
 METHOD = """Four workers in one process, each with its own batches and its own Compressor. Every container
 is encoded and decoded. *Bits* count the real containers (or tensors), per parameter, worker and
@@ -37,6 +34,7 @@ step.
 
 - *Worse than dense* is relative, negative if better. Accuracies and hit rates compare the distance from
   100 %.
+- Each task has the systems that its questions need, and dense: [their list](../training/tasks/systems.py).
 - Every system tries the same grid of rates and momenta with seed 0, dense first. The settings that are best
   on validation are reported on test. `*` marks a rate at the edge of the grid: a better one may be outside.
 - *Tries* counts grid points with a result. Rows with fewer than all are provisional.
@@ -83,14 +81,8 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
     done = {row.system.name for row in rows}
     absent = [one.name for one in systems if task.includes(one.name) and one.name not in done]
     if absent:
-        text.append(f"Not run yet: {_list_systems(absent)}.\n")
+        text.append(f"Not run yet: {'; '.join(absent)}.\n")
     return "\n".join(text)
-
-
-def _list_systems(names: Sequence[str]) -> str:
-    if len(names) <= MOST_LISTED:
-        return "; ".join(names)
-    return f"{len(names)} of the systems in the [registry]({REGISTRY})"
 
 
 def _format_row(task: Task, row: Row, dense: Row | None) -> list[str]:

@@ -10,6 +10,7 @@ from torch.nn import Module, Parameter, ParameterDict
 
 from benchmarks.training.batches import generate_digits
 from benchmarks.training.models import Net, build_residual_network
+from benchmarks.training.tasks import systems
 from benchmarks.training.tasks.task import Problem, Settings, Task
 
 __all__ = ["LARGE", "TASK"]
@@ -83,6 +84,7 @@ TASK = Task(
     grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (1.0, 0.3, 3.0, 0.1)),
     build=lambda seed: _Images(seed, BATCH),
     digest=_digest,
+    systems=systems.IMAGES,
 )
 
 LARGE = replace(
@@ -93,5 +95,5 @@ LARGE = replace(
     warm_up=25,
     grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (0.3, 0.1, 1.0)),
     build=lambda seed: _Images(seed, LARGE_BATCH),
-    systems=("dense", "CLT-k 1 %, beta 1", "CLT-k 1 %, beta 0.1"),
+    systems=systems.LARGE,
 )

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch.nn import Embedding, Module, functional
 
+from benchmarks.training.tasks import systems
 from benchmarks.training.tasks.corpus import compute_digest, load_text
 from benchmarks.training.tasks.task import Problem, Settings, Task
 
@@ -104,4 +105,5 @@ TASK = Task(
     grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (10.0, 3.0, 30.0, 1.0)),
     build=Recommendations,
     digest=compute_digest,
+    systems=systems.RECOMMENDATIONS,
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch.nn import LSTM, Embedding, Linear, Module
 
+from benchmarks.training.tasks import systems
 from benchmarks.training.tasks.corpus import CHARACTERS, compute_digest
 from benchmarks.training.tasks.language import CharacterModel
 from benchmarks.training.tasks.task import Settings, Task
@@ -48,4 +49,5 @@ TASK = Task(
     grid=ADAM_GRID,
     build=lambda seed: CharacterModel(_Model, seed),
     digest=compute_digest,
+    systems=systems.TEXT,
 )

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.nn import Embedding, LayerNorm, Linear, Module, TransformerEncoder, TransformerEncoderLayer
 
+from benchmarks.training.tasks import systems
 from benchmarks.training.tasks.corpus import CHARACTERS, compute_digest
 from benchmarks.training.tasks.language import LENGTH, CharacterModel
 from benchmarks.training.tasks.task import Settings, Task
@@ -20,22 +21,6 @@ GRID = tuple(
     for beta1, beta2 in ((0.0, 0.99), (0.9, 0.999))
     for rate in (3e-3, 6e-3, 1.5e-3, 1.2e-2)
 )
-SYSTEMS = (
-    "dense",
-    "budget 0.25",
-    "budget 0.1",
-    "budget 0.03",
-    "budget 0.64",
-    "PowerSGD, rank 4",
-    "top-k 1 % as published",
-    "top-k 0.1 % as published",
-    "local updates every 4, 0.25 bits per step",
-    "local updates every 8, 0.1 bits per step",
-    "local updates every 16, 0.03 bits per step",
-    "sidco",
-    "CLT-k 1 %, beta 1",
-)
-"""A step takes three times as long as one of the LSTM, so the others are left to the smaller tasks."""
 
 
 class _Model(Module):  # type: ignore[misc]
@@ -70,5 +55,5 @@ TASK = Task(
     grid=GRID,
     build=lambda seed: CharacterModel(_Model, seed, LENGTH),
     digest=compute_digest,
-    systems=SYSTEMS,
+    systems=systems.TRANSFORMER,
 )

@@ -1,0 +1,68 @@
+"""Systems of each task, by the questions that the task answers; together they take a night on two cores.
+
+Every system is on one task at least, and a claim's systems are on the claim's task.
+"""
+
+from __future__ import annotations
+
+__all__ = ["IMAGES", "LARGE", "RECOMMENDATIONS", "TEXT", "TRANSFORMER"]
+
+IN_USE = (
+    "dense",
+    "top-k 1 % as published",
+    "PowerSGD, rank 4",
+    "fp16",
+    "bf16",
+    "PowerSGD, rank 1",
+    "top-k 0.1 % as published",
+)
+BUDGETS = ("budget 0.25", "budget 0.1", "budget 0.03", "budget 1", "budget 0.64")
+LOCAL = (
+    "local updates every 4, 0.25 bits per step",
+    "local updates every 8, 0.1 bits per step",
+    "local updates every 16, 0.03 bits per step",
+)
+
+TEXT = (
+    *IN_USE,
+    *BUDGETS,
+    *LOCAL,
+    "local updates, dense",
+    "SparseLoCo",
+    # Claims: selectors at 0.1 %, CLT-k, AdaComp.
+    *("CLT-k 1 %, beta 1", "adacomp", "sidco", "dgc", "RedSync 0.1 %", "GaussianKSGD 0.1 %"),
+    # Ablations: density against bits, value codecs, one vector against layers, feedback, layers left alone.
+    *("top-k 10 %, error 0.1", "top-k 10 %, error 0.1, per tensor", "top-k 1 %, float32"),
+    *("top-k 1 %, qsgd 4 bits", "top-k 1 %, sign and scale", "budget 0.1, per tensor"),
+    *("budget 0.1, decay 0.95", "budget 0.1, no feedback"),
+    *("budget 0.1, embeddings at 2 bits", "budget 0.1, output layer at 2 bits"),
+)
+IMAGES = (
+    *IN_USE,
+    *BUDGETS,
+    *LOCAL,
+    # Claims: DeepReduce, FFT, AdaComp, SIDCo, ScaleCom.
+    *("CLT-k 1 %, beta 1", "deepreduce-bf-p0", "deepreduce-bf-p1", "deepreduce-bf-p2"),
+    *("deepreduce-fit-poly", "deepreduce-fit-dexp", "deepreduce-both", "naive Bloom"),
+    *("3lc", "qsgd", "terngrad", "fft", "top-k 15 %, no feedback"),
+    *("FFT, 50 % left out", "FFT, 90 % left out", "adacomp", "sidco"),
+    # Ablations of SGD's momentum: corrected, masked, with a warm-up.
+    *("budget 0.25, corrected momentum", "budget 0.1, corrected momentum"),
+    *("budget 0.03, corrected momentum", "budget 0.1, no masking"),
+    *("top-k 0.1 %", "top-k 0.1 %, warm-up", "top-k 0.1 %, corrected momentum"),
+)
+RECOMMENDATIONS = (
+    *IN_USE,
+    *BUDGETS,
+    *LOCAL,
+    # Claims: DeepReduce's systems for gradients that are sparse already.
+    *("deepreduce-both", "deepreduce-qsgd-bf-p0", "skcompress", "sketchml"),
+)
+TRANSFORMER = (
+    *("dense", "PowerSGD, rank 4", "top-k 1 % as published", "top-k 0.1 % as published"),
+    *("budget 0.25", "budget 0.1", "budget 0.03", "budget 0.64"),
+    *LOCAL,
+    *("sidco", "CLT-k 1 %, beta 1"),
+)
+LARGE = ("dense", "CLT-k 1 %, beta 1", "CLT-k 1 %, beta 0.1")
+"""Images in large batches, for ScaleCom's claim about beta."""
