@@ -15,6 +15,8 @@ DEVIATIONS = 2
 """Standard deviations of dense's seeds within which two metrics count as equal."""
 LEAST = 0.01
 """Relative difference within which two metrics count as equal, whatever the deviation."""
+MOST = 0.25
+"""Relative difference that is not called equal: if dense's seeds differ by so much, no claim is judged."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ def judge(claim: Claim, worse: float, deviation: float) -> str:
         deviation: relative standard deviation of dense; 0 if unknown.
     """
     slack = max(LEAST, DEVIATIONS * deviation)
+    if slack > MOST:
+        return f"undecided: dense's seeds differ by {deviation:.0%}"
     if claim.better is None:
         return "reproduced" if worse <= slack else f"not reproduced, {worse:+.1%}"
     holds = -worse > slack if claim.better else worse > slack
@@ -151,5 +155,5 @@ def _measure_deviation(task: Task, dense: Row | None) -> float:
 
 ABOUT = """Models and data differ from the papers', so only the direction can agree. Two metrics count as
 equal within two standard deviations of dense's seeds, or 1 %. Every system is at its best settings on the
-common grid.
+common grid. If dense's seeds differ too much, a claim is not judged.
 """

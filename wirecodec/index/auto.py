@@ -136,7 +136,9 @@ class AutoIndex:
         if r < 8 * best_bytes and gap_probe.may_suit_huffman(indices, best_bytes):
             huffman = Huffman().encode(indices, d, stream)
             best_bytes = min(best_bytes, huffman.size)
-        rle_bytes = rle.measure_section(indices) if 2 * runs < best_bytes else d
+        rle_bytes = d
+        if 2 * runs < min(best_bytes, Rice().max_bytes(r, d)):
+            rle_bytes = rle.measure_section(indices)
         best_bytes = min(best_bytes, rle_bytes)
         # Without a rival, rice is written without measuring it first.
         unrivalled = plan is None and huffman is None and 3 * r <= d

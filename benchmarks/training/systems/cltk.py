@@ -23,19 +23,22 @@ class Leader(System):
     Args:
         ratio: fraction of each tensor's elements that is sent.
         beta: coefficient of the filter.
+        warm_up: fraction of the steps in which all elements are sent.
     """
 
     ratio: float = 0.01
     beta: float = 1.0
+    warm_up: float = 0.0
 
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return an Exchange without residuals yet."""
-        return _LeaderExchange(self.ratio, self.beta, workers)
+        return _LeaderExchange(self, workers, int(self.warm_up * steps))
 
 
 class _LeaderExchange:
-    def __init__(self, ratio: float, beta: float, workers: int) -> None:
-        self._states = [co.CLTk(ratio, beta) for _ in range(workers)]
+    def __init__(self, system: Leader, workers: int, warm_up: int) -> None:
+        schedule = wc.WarmUp(warm_up, hold=True) if warm_up else None
+        self._states = [co.CLTk(system.ratio, system.beta, schedule=schedule) for _ in range(workers)]
 
     def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
         """Return the mean of simulated ranks, and the bytes of one container of indices and all values.

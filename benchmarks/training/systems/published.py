@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 
 import wirecodec as wc
 from benchmarks.training.systems.codec import CodecExchange
-from benchmarks.training.systems.system import Exchange, System
+from benchmarks.training.systems.system import WARM_UP, Exchange, System
 from benchmarks.training.tasks.task import Settings
 
 __all__ = ["GRADIENT_RECIPES", "Published", "build_published"]
 
 GRADIENT_RECIPES = tuple(name for name in wc.RECIPES if name not in ("clt-k", "sparseloco"))
 """Recipes for gradients with a Compressor; CLT-k and local updates have systems of their own."""
-WARM_UP = 0.05
-"""Fraction of the steps of a warm-up; papers have 4 or 5 epochs of 100 to 300."""
 
 
 @dataclass(frozen=True)

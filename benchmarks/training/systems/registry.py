@@ -9,7 +9,7 @@ from benchmarks.training.systems.local import LocalUpdates
 from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
 from benchmarks.training.systems.powersgd import PowerSGD
 from benchmarks.training.systems.published import GRADIENT_RECIPES, build_published
-from benchmarks.training.systems.system import System
+from benchmarks.training.systems.system import WARM_UP, System
 
 __all__ = ["DENSE", "SYSTEMS"]
 
@@ -55,8 +55,8 @@ _DECISIVE: tuple[System, ...] = (
         )
         for every, bits in ((4, 0.25), (8, 0.1), (16, 0.03))
     ),
-    Leader("CLT-k 1 %, beta 1", PAPERS),
-    Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1),
+    Leader("CLT-k 1 %, beta 1", PAPERS, warm_up=WARM_UP),
+    Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1, warm_up=WARM_UP),
 )
 
 _PAPERS: tuple[System, ...] = (

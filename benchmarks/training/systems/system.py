@@ -9,7 +9,10 @@ from typing import Any, Protocol
 
 from benchmarks.training.tasks.task import Settings
 
-__all__ = ["Exchange", "System", "Tensors"]
+__all__ = ["WARM_UP", "Exchange", "System", "Tensors"]
+
+WARM_UP = 0.05
+"""Fraction of the steps of a paper's warm-up; papers have 4 or 5 epochs of 100 to 300."""
 
 Tensors = dict[str, Any]
 """{name: torch tensor} of one worker."""

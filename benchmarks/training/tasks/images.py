@@ -90,9 +90,8 @@ TASK = Task(
 LARGE = replace(
     TASK,
     name="images-large",
-    about="the images in batches of 64 per worker, as many as before in all; for ScaleCom's large batches",
-    steps=TASK.steps * BATCH // LARGE_BATCH,
-    warm_up=25,
+    about="the images in batches of 64 per worker, twice as many in all; for ScaleCom's large batches",
+    steps=2 * TASK.steps * BATCH // LARGE_BATCH,
     grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (0.3, 0.1, 1.0)),
     build=lambda seed: _Images(seed, LARGE_BATCH),
     systems=systems.LARGE,

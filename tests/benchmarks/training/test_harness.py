@@ -128,6 +128,7 @@ def test_claims_count_deviations_and_directions() -> None:
     assert judge(worse, 0.021, 0.01) == "reproduced"
     assert judge(worse, 0.009, 0.0) == "no difference, +0.9%"
     assert judge(dataclasses.replace(worse, better=True), 0.021, 0.0) == "not reproduced, +2.1%"
+    assert judge(equal, 0.5, 0.3) == "undecided: dense's seeds differ by 30%"
 
 
 def test_a_task_may_be_for_some_systems(tmp_path: Path) -> None:
