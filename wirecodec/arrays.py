@@ -320,7 +320,7 @@ def as_bytes(buffer: Any) -> Bytes:
     aligned. Raises Malformed "buffer" for any other object.
     """
     data = _as_uint8(buffer)
-    words = data[: data.size & -8].view(_WORDS[8])  # its flag costs less than the address
+    words = data[: data.size & -8].view(_WORDS[8])  # the alignment flag is cheaper to read than the address
     return read_only(data if words.flags.aligned or not words.size else data.copy())
 
 

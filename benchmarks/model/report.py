@@ -43,8 +43,8 @@ THREAD_CAPTION = """Two threads take turns with one. If other programs use the s
 take as long as one, and their elapsed time is not below their processor time.
 """
 SCHEME_CAPTION = """Rice, auto-index, raw, qsgd and error-bounded process all tensors in one or two calls.
-auto-index takes one more per tensor that may have structure. Other codecs are called once per tensor, and the
-rest of the work is done for all tensors together.
+auto-index takes one more per tensor that may have structure, or may suit huffman. Other codecs are called
+once per tensor to encode, and the rest of the work is done for all tensors together.
 """
 SUM_CAPTION = """`decode_add` runs once per container. The ratio is to the time of one flat container, times
 their number; the last column is the ratio to as many flat containers. Scheme: `{scheme}`.

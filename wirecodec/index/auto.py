@@ -74,35 +74,49 @@ class AutoIndex:
                 return ContextIndex(), modelled
         return codec, section
 
-    def choose_batch(self, indices: Array, cuts: Array, sizes: Array, streams: Array) -> SectionBatch:
+    def choose_batch(self, indices: Array, cuts: Array, sizes: Array, streams: Array) -> SectionBatch | None:
         """Choose a codec for each of many tensors, and encode the indices; see ``IndexChoice``.
 
-        One call plans the sections of most tensors. ``choose`` makes those that may have structure.
+        One call plans the sections of most tensors. ``choose`` makes those that may have structure, and
+        huffman is encoded where it may be the smallest. Returns None with ``smallest``.
         """
+        if self.smallest:
+            return None
         from wirecodec.kernels.cpu.index import auto_batch
         from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
         n = cuts.size - 1
         units = least_units(rice.MIN_BATCH_INDICES, n, indices.size)
-        kinds, planned = np.full(n, auto_batch.OTHER, np.uint8), Rice().encode_batch(indices, cuts)
+        kinds, suits, planned = (
+            np.empty(n, np.uint8),
+            np.empty(n, np.bool_),
+            Rice().encode_batch(indices, cuts),
+        )
         lengths = planned.lengths.copy()
-        if not self.smallest:
-            run_parallel(
-                lambda turns: auto_batch.plan(
-                    indices, cuts, sizes, _MAX_SMALL_SUPPORT, kinds, lengths, turns
-                ),
-                n,
-                units,
-            )
-        wire_ids = _WIRE_IDS[kinds]
-        others = np.flatnonzero(kinds == auto_batch.OTHER)
-        sections = []
-        for i in others.tolist():
-            here = indices[cuts[i] : cuts[i + 1]]
-            codec, section = self.choose(here, int(sizes[i]), int(streams[i]))
-            wire_ids[i], lengths[i] = codec.wire_id, section.size
-            sections.append(as_bytes(section))
-        rest = SectionBatch.join(wire_ids[others], sections) if sections else None
+        run_parallel(
+            lambda turns: auto_batch.plan(
+                indices, cuts, sizes, _MAX_SMALL_SUPPORT, kinds, lengths, suits, turns
+            ),
+            n,
+            units,
+        )
+        made = {}
+        for i in np.flatnonzero(suits | (kinds == auto_batch.OTHER)).tolist():
+            here, d, stream = indices[cuts[i] : cuts[i + 1]], int(sizes[i]), int(streams[i])
+            if kinds[i] == auto_batch.OTHER:
+                made[i] = self.choose(here, d, stream)
+                continue
+            huffman = Huffman().encode(here, d, stream)
+            if huffman.size < lengths[i] + (
+                kinds[i] == auto_batch.RLE
+            ):  # rle is last if several are smallest
+                made[i] = Huffman(), huffman
+        others, rest = np.array(list(made), np.int64), None
+        wire_ids, kinds[others] = _WIRE_IDS[kinds], auto_batch.OTHER
+        if made:
+            ids = np.array([codec.wire_id for codec, _ in made.values()], np.uint8)
+            rest = SectionBatch.join(ids, [as_bytes(section) for _, section in made.values()])
+            wire_ids[others], lengths[others] = rest.wire_id, rest.lengths
 
         def write(words: Array, starts: Array) -> None:
             planned.write(words, np.where(kinds == auto_batch.RICE, starts, -1))
@@ -157,12 +171,12 @@ class AutoIndex:
 
 def _plan_structured(indices: Array, d: int, runs: int) -> Plan | None:
     """Return the smallest plan of the structured forms that may be smaller than rice and bitmap, or None."""
-    from wirecodec.kernels.cpu.index import gap_probe
+    from wirecodec.kernels.cpu.index.structured import LONG_RUNS_PERCENT
 
     r = indices.size
     small = r <= _MAX_SMALL_SUPPORT
     # A uniform support has r(d - r)/d runs.
-    long_runs = 100 * runs * d <= gap_probe.LONG_RUNS * r * (d - r)
+    long_runs = 100 * runs * d <= LONG_RUNS_PERCENT * r * (d - r)
     if not (long_runs or small or 2 * r > d):
         return None
     shape = Shape.of(indices, d, runs)

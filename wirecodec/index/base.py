@@ -125,7 +125,8 @@ class IndexChoice(Protocol):
 
     It may have a batched form, ``choose_batch(indices, cuts, sizes, streams)``. It gets what ``encode_batch``
     of ``IndexCodec`` gets, with (n,) i64 elements and (n,) u64 seeds of the tensors, and returns a
-    ``SectionBatch`` of the codecs that ``choose`` would choose.
+    ``SectionBatch`` of the codecs that ``choose`` would choose. If it returns None, ``choose`` is called per
+    tensor.
     """
 
     name: ClassVar[str]

@@ -101,7 +101,6 @@ def select_top_k(bits: Array, k: int) -> IndicesAndBits:
         return _select_short(bits, k)
     from wirecodec.kernels.cpu.select import radix, sample
 
-    found = None
     run = 64 // bits.itemsize
     plan = plan_sample(bits.size, k, run)
     low, high, tied = sample.bracket_kth(bits, run, 0, plan.samples, plan.low, plan.high)
@@ -231,6 +230,10 @@ def find_threshold(parts: list[Candidates], k: int, low: int, high: int) -> tupl
         high = _max_key(parts[0].words)
         parts = [Candidates.collect(part.start, part.found, part.words, low, high) for part in parts]
         rank = k - sum(part.certain for part in parts)
+    if rank <= 0:  # all of them have the largest key
+        stops = [min(k, stop) for stop in accumulate(part.certain for part in parts)]
+        counts = [stop - start for start, stop in pairwise([0, *stops])]
+        return high, counts, counts
     keys = parts[0].keys if len(parts) == 1 else np.concatenate([part.keys for part in parts])
     threshold, left = radix.find_threshold(keys, rank, (low ^ high).bit_length())
     if len(parts) == 1:
@@ -277,6 +280,9 @@ def _select_dense(
     filled only if ``tied`` says that many elements equal ``low``.
     """
     from wirecodec.kernels.cpu.select import radix, topk
+
+    if low == _max_key(bits):  # no key is above it
+        return _fill(bits, k, low, k)
 
     def collect(start: int, stop: int) -> tuple[int, Array]:
         keys = np.empty(min(int(fraction * bits.size), stop - start) + topk.SWEEP_SLACK, bits.dtype)

@@ -201,6 +201,19 @@ def test_the_first_nonfinite_is_reported(dtype: Any, on_threads: Any) -> None:
                     assert caught.value.position == places[0]
 
 
+@pytest.mark.parametrize("size", [100, 4096, 4097, 70_000, 3_000_000])
+def test_the_largest_of_all_bit_patterns_is_reported(size: int, dtype: Any, on_threads: Any) -> None:
+    """All ones are a NaN: no key is above it, and more than k elements may have it."""
+    on_threads(2)
+    x = typed(family("heavy tails", size, 5), dtype)
+    bits_of(x)[7::2] = ~bits_of(x)[0] | bits_of(x)[0]
+    scheme = "topk(0.01) | rice | raw"
+    for model in (lambda: wc.TopK(0.01).select(x), lambda: wc.encode_many({"a": x, "b": x}, scheme)):
+        with pytest.raises(wc.EncodeError, match="topk cannot carry") as caught:
+            model()
+        assert caught.value.position == 7
+
+
 def test_values_come_with_the_selection(dtype: Any) -> None:
     x = typed(family("heavy tails", 30_000, 6), dtype)
     x.flags.writeable = False

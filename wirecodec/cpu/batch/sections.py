@@ -63,8 +63,9 @@ def encode_indices(
     rows = zip(pairwise(cuts.tolist()), sizes.tolist(), streams.tolist(), strict=True)
     try:
         if hasattr(index, "choose_batch"):
-            batch = index.choose_batch(indices, cuts, sizes, streams)
-            return batch
+            chosen: SectionBatch | None = index.choose_batch(indices, cuts, sizes, streams)
+            if chosen is not None:
+                return chosen
         if hasattr(index, "choose"):
             return _join([index.choose(indices[a:b], d, stream) for (a, b), d, stream in rows])
         return _join([(index, index.encode(indices[a:b], d, stream)) for (a, b), d, stream in rows])

@@ -67,4 +67,4 @@ def _read(file: str) -> tuple[str, bytes]:
     """Return the text of a source, and its hash."""
     with open(file, "rb") as stream:
         data = stream.read()
-    return data.decode(), hashlib.sha256(data).digest()
+    return data.decode().replace("\r\n", "\n"), hashlib.sha256(data).digest()

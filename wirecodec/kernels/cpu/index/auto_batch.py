@@ -1,6 +1,6 @@
-"""Small sections of ``auto-index`` for many tensors: the smallest of bitmap, gap stream and rle, in one call.
+"""Sections of ``auto-index`` for many tensors in one call: bitmap, gap stream or rle, unless rice is smaller.
 
-A support that may have structure, or that may suit huffman, is left to ``AutoIndex.choose``.
+A support that may have structure is left to ``AutoIndex.choose``.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding import gap_stream
-from wirecodec.kernels.cpu.index import gap_probe, rle
+from wirecodec.kernels.cpu.index import gap_probe, rle, structured
 from wirecodec.kernels.cpu.index.bitmap import set_bits
-from wirecodec.kernels.cpu.index.structured import count_breaks
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes
 from wirecodec.kernels.cpu.simd.words import leading_zeros
@@ -32,9 +31,16 @@ may_suit_huffman = inline(gap_probe.may_suit_huffman)
 
 @kernel
 def plan(
-    indices: Array, cuts: Array, sizes: Array, max_small: int, kinds: Array, lengths: Array, turns: Array
+    indices: Array,
+    cuts: Array,
+    sizes: Array,
+    max_small: int,
+    kinds: Array,
+    lengths: Array,
+    suits: Array,
+    turns: Array,
 ) -> None:
-    """Find the smallest codec for each tensor.
+    """Find the smallest codec but huffman for each tensor.
 
     Args:
         indices: u32, of all tensors, each tensor's ascending.
@@ -43,12 +49,13 @@ def plan(
         max_small: number of indices up to which gap streams are planned.
         kinds: (n,) u8, written.
         lengths: (n,) i64, the bytes per section of rice; written: those of the smallest, undefined for OTHER.
+        suits: (n,) bool, written: whether huffman may be smaller; False for OTHER.
         turns: counters of ``next_unit``; a unit is a tensor.
     """
     unit = next_unit(turns, -1)
     while unit >= 0:
         here = indices[cuts[unit] : cuts[unit + 1]]
-        kind, rival = _find_rival(here, sizes[unit], max_small)
+        kind, rival, suits[unit] = _find_rival(here, sizes[unit], max_small)
         if kind != OTHER and lengths[unit] <= rival:
             kind, rival = RICE, lengths[unit]
         kinds[unit], lengths[unit] = kind, rival
@@ -56,69 +63,44 @@ def plan(
 
 
 @inline
-def _find_rival(indices: Array, d: int, max_small: int) -> tuple[int, int]:
-    """Return the kind of the smallest codec but rice, and the bytes of its section."""
-    r, runs = indices.size, 1 + count_breaks(indices)
-    if 2 * r > d or 100 * runs * d <= gap_probe.LONG_RUNS * r * (d - r):
-        return OTHER, 0
+def _find_rival(indices: Array, d: int, max_small: int) -> tuple[int, int, bool]:
+    """Return the kind of the smallest codec but rice, its bytes, and whether huffman may be smaller."""
+    r, runs = indices.size, 1 + structured.count_breaks(indices)
+    if 2 * r > d or 100 * runs * d <= structured.LONG_RUNS_PERCENT * r * (d - r):
+        return OTHER, 0, False
     kind, best = BITMAP, (d + 7) >> 3
     if r <= max_small:
-        if _has_grain(indices, d):
-            return OTHER, 0
-        parameters = np.empty((r + GAP_BLOCK - 1) // GAP_BLOCK, np.uint8)
-        gaps = 1 + ((gap_stream.plan(indices, parameters) + 7) >> 3)
-        if _measure_runs(indices, d, runs, parameters) < gaps:
-            return OTHER, 0
+        gaps = _plan_gaps(indices, d, runs)
+        if gaps == 0:
+            return OTHER, 0, False
         if gaps < best:
             kind, best = GAPS, gaps
-    if r < 8 * best and may_suit_huffman(indices, best):
-        return OTHER, 0
+    suits = r < 8 * best and may_suit_huffman(indices, best)
     if 2 * runs < best:
         alternating = rle.measure(indices)
         if alternating < best:
             kind, best = RLE, alternating
-    return kind, best
+    return kind, best, suits
 
 
 @inline
-def _has_grain(indices: Array, d: int) -> bool:
-    """Return whether ends of runs, but 0 and d, have a common divisor above 1, counted from the first."""
-    origin = g = np.int64(0)
-    for i in range(indices.size + 1):
-        stop = np.int64(indices[i - 1]) + 1 if i > 0 else np.int64(0)
-        start = np.int64(indices[i]) if i < indices.size else np.int64(d)
-        if start == stop:
-            continue
-        for end in (stop, start):
-            if end in (0, d):
-                continue
-            if origin == 0:
-                origin = end
-                continue
-            a = end - origin
-            while a:
-                g, a = a, g % a
-            if g == 1:
-                return False
-    return g > 1
-
-
-@inline
-def _measure_runs(indices: Array, d: int, runs: int, parameters: Array) -> int:
-    """Return the bytes of a section of ``structured`` that lists runs; ``parameters`` are overwritten."""
+def _plan_gaps(indices: Array, d: int, runs: int) -> int:
+    """Return the bytes of a gap stream of single elements; 0 if grains or runs may be smaller."""
+    starts, stops = np.empty(runs + 1, np.uint32), np.empty(runs + 1, np.uint32)
+    structured.find_runs(indices, starts, stops)
+    starts, stops = starts[:runs], stops[:runs]
+    if structured.find_grain(starts, stops, d)[0] > 1:
+        return 0
     r = indices.size
+    parameters = np.empty((r + GAP_BLOCK - 1) // GAP_BLOCK, np.uint8)
+    gap_bits = gap_stream.plan(indices, parameters)
     absent, present = np.empty(runs, np.uint32), np.empty(runs, np.uint32)
-    n = 0
-    for i in range(r):
-        if i == 0 or indices[i] - indices[i - 1] != np.uint32(1):
-            absent[n] = indices[i] - np.uint32(i)
-            n += 1
-        present[n - 1] = np.uint32(i)
-    bits = 64 - leading_zeros(U64(min(r, d - r + 1) - 1))
-    bits += gap_stream.plan(absent, parameters[: (runs + GAP_BLOCK - 1) // GAP_BLOCK])
+    structured.split_runs(starts, stops, absent, present)
+    run_bits = 64 - leading_zeros(U64(min(r, d - r + 1) - 1))
+    run_bits += gap_stream.plan(absent, parameters[: (runs + GAP_BLOCK - 1) // GAP_BLOCK])
     if runs > 1:
-        bits += gap_stream.plan(present[: runs - 1], parameters[: (runs - 2) // GAP_BLOCK + 1])
-    return 1 + ((bits + 7) >> 3)
+        run_bits += gap_stream.plan(present[: runs - 1], parameters[: (runs - 2) // GAP_BLOCK + 1])
+    return 0 if (run_bits + 7) >> 3 < (gap_bits + 7) >> 3 else 1 + ((gap_bits + 7) >> 3)
 
 
 @kernel

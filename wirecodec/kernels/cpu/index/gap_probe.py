@@ -1,6 +1,7 @@
-"""Estimate of the bits that a support's gaps take as ``huffman`` and as ``rice``, from a sample of blocks.
+"""Whether a support's gaps suit ``huffman``: a lower bound of its bytes, and an estimate of its bits.
 
-Only integers are used, so that every machine makes the same choice.
+The estimate is from a sample of blocks, for ``huffman`` and for ``rice``. Only integers are used, so that
+every machine makes the same choice.
 """
 
 from __future__ import annotations
@@ -12,12 +13,9 @@ from wirecodec.kernels.cpu.index.huffman import FINEST, class_of, extra_bits, sm
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 
-__all__ = ["LONG_RUNS", "bound_bytes", "estimate_bits", "may_suit_huffman"]
+__all__ = ["bound_bytes", "estimate_bits", "may_suit_huffman"]
 
 U64 = np.uint64
-
-LONG_RUNS = 80
-"""Runs of a support with long runs, at most, in percent of those of a uniform one."""
 
 BLOCK = 256
 MIN_PROBED_BLOCKS = 16
@@ -124,9 +122,10 @@ def estimate_bits(indices: Array, blocks: int) -> tuple[int, int]:
 
 
 def may_suit_huffman(indices: Array, rival: int) -> bool:
-    """Return whether ``huffman`` may be smaller than all others and save 0.7 % over rice, if it can be known.
+    """Return whether ``huffman`` may be the smallest codec, and save 0.7 % over rice.
 
-    Fewer than 256 indices are not compared with rice. Python calls it, and kernels contain it.
+    Up to 16 blocks of 256 indices are bounded, more only sampled. Fewer than 256 indices are not compared
+    with rice. Python calls this function, and kernels contain it.
 
     Args:
         indices: (r,) u32, ascending, r > 0.

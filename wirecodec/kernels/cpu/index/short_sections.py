@@ -1,6 +1,6 @@
-"""Short sections of many tensors, read in one call: gap streams of ``structured``, and ``rle``.
+"""Sections of many tensors, read in one call: gap streams of ``structured``, and short ones of ``rle``.
 
-A section of another form, or a long one, is left to the codec's ``decode``.
+All others are left to the codec's ``decode``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from wirecodec.kernels.cpu.simd.memory import copy_bytes
 from wirecodec.kernels.cpu.threads import next_unit
 
 __all__ = ["BAD", "OTHER", "read_gaps", "read_rle"]
+
+U32 = np.uint32
 
 BAD, OTHER = 1, 2
 """States of a section that was not read: a check fails, or the codec's ``decode`` must read it."""
@@ -50,13 +52,13 @@ def read_gaps(
     """
     unit = next_unit(turns, -1)
     while unit >= 0:
-        section = _copy_section(words, starts[unit], lengths[unit])
+        out = indices[cuts[unit] : cuts[unit + 1]]
         if lengths[unit] == 0:
             states[unit] = BAD
-        elif section[0] != 0:
+        elif words[starts[unit]] & U32(0xFF) != U32(0):
             states[unit] = OTHER
         else:
-            out = indices[cuts[unit] : cuts[unit + 1]]
+            section = _copy_section(words, starts[unit], lengths[unit])
             states[unit] = 0 if _read_stream(section, lengths[unit], sizes[unit], out) else BAD
         unit = next_unit(turns, unit)
 
@@ -72,6 +74,8 @@ def _copy_section(words: Array, start: int, length: int) -> Array:
 @inline
 def _read_stream(section: Array, length: int, d: int, out: Array) -> bool:
     """Check and read the gap stream after the flags; return whether it is sound."""
+    if section[0] != 0:  # another thread changed the flags before the copy
+        return False
     stop = gap_stream.read(section, 8, 8 * length, d, out)
     if stop < 0 or (stop + 7) >> 3 != length:
         return False

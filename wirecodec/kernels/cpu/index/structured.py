@@ -11,9 +11,11 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["count_breaks", "expand_runs", "find_grain", "find_runs", "split_runs"]
+__all__ = ["LONG_RUNS_PERCENT", "count_breaks", "expand_runs", "find_grain", "find_runs", "split_runs"]
 
 U32 = np.uint32
+LONG_RUNS_PERCENT = 80
+"""Runs of a support with long runs, in percent of those of a uniform one, at most."""
 
 
 @kernel

@@ -214,6 +214,8 @@ def find_top(words: Array, k: int, low: int, high: int) -> tuple[int, int]:
     if certain >= k:
         high = np.int64((U64(1) << U64(bit_width(words) - 1)) - U64(1))
         certain, n = collect(words, low, high, keys)
+        if certain >= k:  # all of them are the same NaN
+            return high, k
     width, rank = 64 - leading_zeros(U64(low) ^ U64(high)), k - certain
     if n > MAX_BISECTED or not 1 <= rank <= n:
         threshold, ties = find_threshold(keys[:n], rank, width)
