@@ -49,18 +49,20 @@ def encode_chunks(key: int, support: Support, scheme: Scheme, seed: int) -> Iter
         yield from (replace(entry, key=key) for entry in support.entries)
         return
     chunk = CHUNK // support.width
-    bases = range(0, max(support.size, 1), chunk)
+    if support.size <= chunk:
+        count = support.values.size
+        local = None if count == support.size else _local_indices(support.indices, 0, count, 0)
+        stream = mix(seed, key, 0)
+        yield _encode_chunk(key, 0, support.size, local, support.values, scheme, stream, support)
+        return
+    bases = range(0, support.size, chunk)
     if len(bases) > DEFAULT_LIMITS.max_entries:
         raise EncodeError(f"{support.size} elements have {len(bases)} chunks; no reader takes so many")
-    cuts = [0, support.values.size]
-    if len(bases) > 1:
-        edges = [*bases, support.size]
-        if support.indices is None:
-            cuts = edges
-        else:  # edges of another type would convert all indices
-            last = np.array(edges[1:]) - 1
-            found = np.searchsorted(support.indices, last.astype(support.indices.dtype), side="right")
-            cuts = [0, *found.tolist()]
+    cuts = [*bases, support.size]
+    if support.indices is not None:  # edges of another type would convert all indices
+        last = np.array(cuts[1:]) - 1
+        found = np.searchsorted(support.indices, last.astype(support.indices.dtype), side="right")
+        cuts = [0, *found.tolist()]
     for base, start, stop in zip(bases, cuts, cuts[1:], strict=False):
         d = min(chunk, support.size - base)
         values = support.values[start:stop]

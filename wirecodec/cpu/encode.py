@@ -33,12 +33,15 @@ def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode one tensor as a container (n,) u8. Raises EncodeError."""
     support = select(tensor, scheme, seed=mix(seed, 0), tag=tag)
     ext.check_shape(support.shape)
-    extension = ext.Extension(
-        shapes={} if len(support.shape) == 1 else {0: support.shape},
-        lengths={0: math.prod(support.shape)} if support.domain else {},
-        tag=tag,
-    )
-    return writer.pack(list(encode_chunks(0, support, scheme, seed)), ext.write(extension))
+    block = b""
+    if len(support.shape) != 1 or support.domain or tag:
+        extension = ext.Extension(
+            shapes={} if len(support.shape) == 1 else {0: support.shape},
+            lengths={0: math.prod(support.shape)} if support.domain else {},
+            tag=tag,
+        )
+        block = ext.write(extension)
+    return writer.pack(list(encode_chunks(0, support, scheme, seed)), block)
 
 
 def encode_many(
