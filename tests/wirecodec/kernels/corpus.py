@@ -262,6 +262,13 @@ def run_many(sink: Sink) -> None:
                 sink(each)
                 sink(np.concatenate([tensor.values for tensor in wc.decode_many(each).values()]))
             sink(np.concatenate(list(sums.values())))
+        chosen = {
+            f"{i:03}": wc.SparseTensor(indices, np.ones(indices.size, dtype), d)
+            for i, (d, indices) in enumerate(supports(rng))
+        }
+        indexed = wc.encode_many(chosen, "nonzero | auto-index | raw")
+        sink(indexed)
+        sink(np.concatenate([tensor.indices for tensor in wc.decode_many(indexed).values()]))
         narrow = wc.encode_many(named, "topk(0.1) | delta | raw(bfloat16)")
         sink(np.concatenate([tensor.values for tensor in wc.decode_many(narrow).values()]))
         for error in (0.001, 0.3):
