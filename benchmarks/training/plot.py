@@ -18,6 +18,8 @@ __all__ = ["draw"]
 
 CURVES = ("dense", "budget 0.25", "budget 0.1", "budget 0.03", "top-k 1 % as published", "PowerSGD, rank 4")
 MARKS = "osD^vP"
+MOST_SHOWN = 7.0
+"""Distance from the best metric to the worst that is shown, in distances to the median."""
 
 
 def draw(folder: Path, plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) -> list[Path]:
@@ -31,9 +33,9 @@ def draw(folder: Path, plan: Plan, tasks: Sequence[Task], systems: Sequence[Syst
     paths = []
     for name, panel in (("training.png", _draw_metric), ("training_loss.png", _draw_losses)):
         fig, axes = plt.subplots(
-            1, len(found), figsize=(8 * len(found), 5.5), layout="constrained", squeeze=False
+            len(found), 1, figsize=(12, 6.5 * len(found)), layout="constrained", squeeze=False
         )
-        for axis, (task, rows) in zip(axes[0], found, strict=True):
+        for axis, (task, rows) in zip(axes[:, 0], found, strict=True):
             panel(axis, task, rows)
         fig.savefig(folder / name, dpi=100)
         plt.close(fig)
@@ -43,19 +45,21 @@ def draw(folder: Path, plan: Plan, tasks: Sequence[Task], systems: Sequence[Syst
 
 def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
     groups = list(dict.fromkeys(row.system.group for row in rows))
+    worst = _find_worst_shown(task, rows)
     for row in rows:
         number = groups.index(row.system.group)
         complete = row.tries == row.grid
+        place, name = row.test, row.system.name
+        if (place < worst) if task.higher_is_better else (place > worst):
+            place, name = worst, f"{name}: {row.test:.4g}, beyond the panel"
         axis.plot(
             row.best.bits,
-            row.test,
+            place,
             MARKS[number],
             color=f"C{number}",
             fillstyle="full" if complete else "none",
         )
-        axis.annotate(
-            row.system.name, (row.best.bits, row.test), xytext=(4, 3), textcoords="offset points", fontsize=7
-        )
+        axis.annotate(name, (row.best.bits, place), xytext=(4, 3), textcoords="offset points", fontsize=7)
         if row.system.name == "dense":
             axis.axhline(row.test, color="grey", linewidth=0.8, linestyle=":")
     for number, group in enumerate(groups):
@@ -63,6 +67,14 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
     axis.set(xscale="log", xlabel="bits per parameter, worker and step", ylabel=f"test {task.metric}")
     axis.set_title(f"{task.name} (empty marks: grid incomplete)", fontsize=10)
     axis.legend(fontsize=8)
+
+
+def _find_worst_shown(task: Task, rows: Sequence[Row]) -> float:
+    """Return the worst metric on the panel: outliers would press all others together."""
+    tests = np.array([row.test for row in rows])
+    best, middle = (tests.max() if task.higher_is_better else tests.min()), np.median(tests)
+    limit = float(best + MOST_SHOWN * (middle - best))
+    return max(limit, float(tests.min())) if task.higher_is_better else min(limit, float(tests.max()))
 
 
 def _draw_losses(axis: Any, task: Task, rows: Sequence[Row]) -> None:
