@@ -361,10 +361,10 @@ def test_no_budget_is_short_enough() -> None:
 
 def test_clt_k_and_local_updates_are_compared_by_the_same_model() -> None:
     """At 10 Mbit/s and many ranks the bytes decide: CLT-k's stay constant, local updates send a fifth."""
-    texts = ["topk(0.1) | rice | raw", "clt-k(0.1)", "local-updates(5) | topk(0.1) | rice | raw"]
+    texts = ["topk(0.02) | rice | raw", "clt-k(0.02)", "local-updates(5) | topk(0.02) | rice | raw"]
     network = Network(64, 1.25e6)
     found = advise({"x": X}, network, [parse_candidate(text) for text in texts], budget=1e-3)
-    assert [p.measurement.scheme for p in found.predictions] == ["clt-k(0.1)", texts[0], texts[2]]
+    assert [p.measurement.scheme for p in found.predictions] == ["clt-k(0.02)", texts[0], texts[2]]
     assert found.pick is found.predictions[0]
     plain, local = found.predictions[1:]
     (gathered,) = (cost for cost in plain.costs if cost.algorithm == "allgather")
