@@ -33,14 +33,11 @@ def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode one tensor as a container (n,) u8. Raises EncodeError."""
     support = select(tensor, scheme, seed=mix(seed, 0), tag=tag)
     ext.check_shape(support.shape)
+    shapes = {} if len(support.shape) == 1 else {0: support.shape}
+    lengths = {0: math.prod(support.shape)} if support.domain else {}
     block = b""
-    if len(support.shape) != 1 or support.domain or tag:
-        extension = ext.Extension(
-            shapes={} if len(support.shape) == 1 else {0: support.shape},
-            lengths={0: math.prod(support.shape)} if support.domain else {},
-            tag=tag,
-        )
-        block = ext.write(extension)
+    if shapes or lengths or tag:
+        block = ext.write(ext.Extension(shapes=shapes, lengths=lengths, tag=tag))
     return writer.pack(list(encode_chunks(0, support, scheme, seed)), block)
 
 

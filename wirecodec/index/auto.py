@@ -87,11 +87,8 @@ class AutoIndex:
 
         n = cuts.size - 1
         units = least_units(rice.MIN_BATCH_INDICES, n, indices.size)
-        kinds, suits, planned = (
-            np.empty(n, np.uint8),
-            np.empty(n, np.bool_),
-            Rice().encode_batch(indices, cuts),
-        )
+        kinds, suits = np.empty(n, np.uint8), np.empty(n, np.bool_)
+        planned = Rice().encode_batch(indices, cuts)
         lengths = planned.lengths.copy()
         run_parallel(
             lambda turns: auto_batch.plan(
@@ -107,9 +104,8 @@ class AutoIndex:
                 made[i] = self.choose(here, d, stream)
                 continue
             huffman = Huffman().encode(here, d, stream)
-            if huffman.size < lengths[i] + (
-                kinds[i] == auto_batch.RLE
-            ):  # rle is last if several are smallest
+            precedes = kinds[i] == auto_batch.RLE  # in the order of ``choose``, if both are the smallest
+            if huffman.size < lengths[i] + precedes:
                 made[i] = Huffman(), huffman
         others, rest = np.array(list(made), np.int64), None
         wire_ids, kinds[others] = _WIRE_IDS[kinds], auto_batch.OTHER

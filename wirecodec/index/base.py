@@ -121,7 +121,7 @@ def is_lossy(codec: Any) -> TypeGuard[LossyIndexCodec]:
 
 @runtime_checkable
 class IndexChoice(Protocol):
-    """Name in schemes that stands for a choice among index codecs, made for each chunk.
+    """Choice among index codecs for each chunk, which has a name in schemes.
 
     It may have a batched form, ``choose_batch(indices, cuts, sizes, streams)``. It gets what ``encode_batch``
     of ``IndexCodec`` gets, with (n,) i64 elements and (n,) u64 seeds of the tensors, and returns a

@@ -6,4 +6,4 @@ take goes one by one: ``cpu.select`` and ``cpu.chunk``.
 """
 
 MIN_TENSORS = 2
-"""Tensors that a batch needs to be faster than one by one."""
+"""Tensors that a batch needs to be faster: of one scheme to encode, of one container to decode."""

@@ -61,7 +61,7 @@ def _plan_section(indices: Array, parameters: Array, span_words: Array) -> int:
 
 @kernel
 def write_short(indices: Array) -> Array:
-    """Return the section of (r,) u32 indices, 0 < r <= 4096, as u32 words; r can be larger, but is slower."""
+    """Return the section of (r,) u32 indices as u32 words, 0 < r <= 4096."""
     parameters = np.empty((indices.size - 1) // RICE_BLOCK + 1, np.uint8)
     span_words = np.empty((indices.size - 1) // RICE_SPAN + 1, np.int64)
     section = np.empty(_plan_section(indices, parameters, span_words), np.uint32)

@@ -15,7 +15,7 @@ __all__ = ["LONG_RUNS_PERCENT", "count_breaks", "expand_runs", "find_grain", "fi
 
 U32 = np.uint32
 LONG_RUNS_PERCENT = 80
-"""Runs of a support with long runs, in percent of those of a uniform one, at most."""
+"""A support has long runs if it has at most this percentage of the runs of a uniform one."""
 
 
 @kernel
