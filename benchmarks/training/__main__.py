@@ -25,6 +25,8 @@ from benchmarks.training.runs import FOLDER
 
 __all__ = ["main"]
 
+MOST_SEEDS = 5
+"""Seeds of the page: it shows all that have run, up to this number."""
 QUICK_STEPS = 1 / 12
 QUICK_SYSTEMS = (
     "dense; budget 0.25; budget 0.03; top-k 1 % as published; PowerSGD, rank 4; local updates, dense"
@@ -44,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--seeds", type=int, default=1, help="seeds per system other than dense (default: %(default)s)"
     )
-    parser.add_argument("--dense-seeds", type=int, default=5, help="seeds of dense (default: %(default)s)")
+    parser.add_argument(
+        "--dense-seeds", type=int, default=MOST_SEEDS, help="seeds of dense (default: %(default)s)"
+    )
     parser.add_argument("--tries", type=int, default=0, help="only the first points of the grid; 0 for all")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)"
@@ -72,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with create_progress(76) as progress:
             run_missing(plan, tasks, systems, jobs=options.jobs, minutes=options.minutes, progress=progress)
     if not options.quick:
-        plan = replace(plan, tries=0, dense_seeds=5)
+        plan = replace(plan, tries=0, dense_seeds=MOST_SEEDS, seeds=MOST_SEEDS)
     shown = (tasks, systems) if options.quick else (list(TASKS.values()), list(SYSTEMS.values()))
     text = report.format_page(plan, *shown)
     print(text)

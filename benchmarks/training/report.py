@@ -47,7 +47,8 @@ step.
   outer settings in place of the two momenta.
 - The steps between exchanges and the outer settings of local updates with a budget were chosen in 44 further
   runs of text-lstm: 600 steps, seed 0, with validation and test in view. No other system had such runs.
-- All but dense have one seed. The targets take the best system on test, which favours tasks with many.
+- *±*: standard deviation of the test metric over seeds, and the number of seeds; the metric is their mean.
+- The targets take the best system on test, which favours tasks with many.
 """
 
 

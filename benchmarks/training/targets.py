@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.common.results import format_markdown
 from benchmarks.training.rows import Row, compare
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["format_targets"]
+__all__ = ["REFERENCES", "TARGETS", "format_targets"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """Largest loss of quality at a number of bits.
+    """Largest loss of quality at a number of bits, or of named systems.
 
     Attributes:
         bits: most bits per parameter, worker and step.
-        worse: largest relative distance from dense.
+        worse: largest relative distance from dense; None for the standard deviation of dense's seeds.
         tasks: names; all if empty.
+        systems: names; all if empty.
+        about: what ``systems`` have in common.
     """
 
-    bits: float
-    worse: float
+    bits: float = math.inf
+    worse: float | None = 0.0
     tasks: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Quality of another system, to be reached with fewer bits.
+
+    Attributes:
+        system: its name.
+        share: its bits over the most bits.
+        bits: most bits, if fewer than that.
+    """
+
+    system: str
+    share: float = 1.0
+    bits: float = math.inf
 
 
 TARGETS = (
-    Target(0.64, 0.0),
+    Target(0.64),
     Target(0.25, 0.01, ("text-lstm",)),
     Target(0.1, 0.02, ("text-lstm",)),
     Target(0.035, 0.04, ("text-lstm",)),
+    Target(
+        worse=None,
+        tasks=("images", "recommendations"),
+        systems=(
+            *("top-k 0.1 % as published", "top-k 0.1 %", "top-k 0.1 %, warm-up", "sidco", "dgc"),
+            "top-k 0.1 %, corrected momentum",
+        ),
+        about="0.1 % of the elements",
+    ),
 )
-POWER_SHARE = 8
-"""PowerSGD's bytes over ours, at its quality."""
+REFERENCES = (Reference("PowerSGD, rank 4", 8), Reference("local updates, dense", bits=0.07))
 ROUNDING = 1.005
 
 
@@ -47,23 +75,11 @@ def format_targets(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) ->
     """
     lines = []
     for task in tasks:
-        rows = found.get(task.name, ())
-        dense = next((row for row in rows if row.system.name == "dense"), None)
-        if dense is None:
+        rows = {row.system.name: row for row in found.get(task.name, ())}
+        if "dense" not in rows:
             continue
-
-        def measure(row: Row, task: Task = task, dense: Row = dense) -> float:
-            return compare(task, row.test, dense.test)
-
-        for target in TARGETS:
-            if target.tasks and task.name not in target.tasks:
-                continue
-            fitting = [row for row in rows if row.best.bits <= target.bits * ROUNDING]
-            name = f"{task.name}: at most {target.bits:g} bits, at most {target.worse:+.0%}"
-            lines.append(
-                [name, *_describe_best(fitting, measure, target.worse, complete=dense.tries == dense.grid)]
-            )
-        lines += _compare_powersgd(task.name, rows, measure)
+        lines += [_check_target(task, target, rows) for target in TARGETS if _applies(target, task)]
+        lines += [_check_reference(task, one, rows) for one in REFERENCES if one.system in rows]
     if not lines:
         return ""
     return "## Targets\n\n" + format_markdown(
@@ -71,25 +87,40 @@ def format_targets(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) ->
     )
 
 
-def _describe_best(
-    rows: Sequence[Row], measure: Callable[[Row], float], limit: float, *, complete: bool
-) -> list[str]:
+def _applies(target: Target, task: Task) -> bool:
+    return not target.tasks or task.name in target.tasks
+
+
+def _check_target(task: Task, target: Target, rows: Mapping[str, Row]) -> list[str]:
+    dense = rows["dense"]
+    names = target.systems or rows
+    fitting = [row for name, row in rows.items() if name in names and row.best.bits <= target.bits * ROUNDING]
+    if target.worse is None:
+        sign = -1 if task.higher_is_better else 1
+        limit = compare(task, dense.test + sign * dense.deviation, dense.test)
+        text = "within dense's deviation" + ("" if math.isnan(limit) else f" ({limit:+.1%})")
+    else:
+        limit = target.worse
+        text = f"at most {limit:+.0%}"
+    what = target.about or f"at most {target.bits:g} bits"
+    return [f"{task.name}: {what}, {text}", *_describe_best(task, fitting, limit, dense)]
+
+
+def _check_reference(task: Task, reference: Reference, rows: Mapping[str, Row]) -> list[str]:
+    other, dense = rows[reference.system], rows["dense"]
+    bits = min(other.best.bits / reference.share, reference.bits)
+    worse = compare(task, other.test, dense.test)
+    fitting = [row for row in rows.values() if row.best.bits <= bits * ROUNDING]
+    name = f"quality of {other.system.name} ({worse:+.1%} at {other.best.bits:.3g} bits)"
+    return [f"{task.name}: {name}, at most {bits:.2g} bits", *_describe_best(task, fitting, worse, dense)]
+
+
+def _describe_best(task: Task, rows: Sequence[Row], limit: float, dense: Row) -> list[str]:
     if not rows:
         return ["", "", "", "not run yet"]
-    best = min(rows, key=measure)
-    worse = measure(best)
-    met = "yes" if worse <= limit else "no"
-    provisional = "" if complete and best.tries == best.grid else ", provisional: grid incomplete"
+    best = min(rows, key=lambda row: compare(task, row.test, dense.test))
+    worse = compare(task, best.test, dense.test)
+    met = "yes" if worse <= limit else "one seed of dense" if math.isnan(limit) else "no"
+    complete = dense.tries == dense.grid and best.tries == best.grid
+    provisional = "" if complete else ", provisional: grid incomplete"
     return [best.system.name, f"{best.best.bits:.3g}", f"{worse:+.1%}", met + provisional]
-
-
-def _compare_powersgd(task: str, rows: Sequence[Row], measure: Callable[[Row], float]) -> list[list[str]]:
-    power = next((row for row in rows if row.system.name == "PowerSGD, rank 4"), None)
-    if power is None:
-        return []
-    bits = power.best.bits / POWER_SHARE
-    fitting = [row for row in rows if row.best.bits <= bits]
-    name = (
-        f"{task}: PowerSGD's quality ({measure(power):+.1%} at {power.best.bits:.3g} bits) at 1/8 of its bits"
-    )
-    return [[name, *_describe_best(fitting, measure, measure(power), complete=power.tries == power.grid)]]

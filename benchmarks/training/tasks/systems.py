@@ -41,6 +41,7 @@ IMAGES = (
     *IN_USE,
     *BUDGETS,
     *LOCAL,
+    "local updates, dense",
     # Claims: DeepReduce, FFT, AdaComp, SIDCo, ScaleCom.
     *("CLT-k 1 %, beta 1", "deepreduce-bf-p0", "deepreduce-bf-p1", "deepreduce-bf-p2"),
     *("deepreduce-fit-poly", "deepreduce-fit-dexp", "deepreduce-both", "naive Bloom"),
@@ -49,12 +50,13 @@ IMAGES = (
     # Ablations of SGD's momentum: corrected, masked, with a warm-up.
     *("budget 0.25, corrected momentum", "budget 0.1, corrected momentum"),
     *("budget 0.03, corrected momentum", "budget 0.1, no masking"),
-    *("top-k 0.1 %", "top-k 0.1 %, warm-up", "top-k 0.1 %, corrected momentum"),
+    *("top-k 0.1 %", "top-k 0.1 %, warm-up", "top-k 0.1 %, corrected momentum", "dgc"),
 )
 RECOMMENDATIONS = (
     *IN_USE,
     *BUDGETS,
     *LOCAL,
+    "local updates, dense",
     # Claims: DeepReduce's systems for gradients that are sparse already.
     *("deepreduce-both", "deepreduce-qsgd-bf-p0", "skcompress", "sketchml"),
 )

@@ -18,6 +18,7 @@ from benchmarks.training.plan import Plan, pick_best, select_by_name
 from benchmarks.training.rows import collect_rows, count_steps
 from benchmarks.training.runs import Result, Run, find_result, load_results, save_result
 from benchmarks.training.systems.system import Exchange, System
+from benchmarks.training.targets import format_targets
 from benchmarks.training.tasks.task import Settings, Task
 
 GRID = (Settings(0.1, 0.9), Settings(0.2, 0.9), Settings(0.3, 0.9))
@@ -135,3 +136,29 @@ def test_a_task_may_be_for_some_systems(tmp_path: Path) -> None:
     plan, only = Plan(tmp_path), dataclasses.replace(TASK, systems=("dense",))
     assert [run.system for run in plan.list_missing([only], [DENSE, OURS])] == ["dense"] * 3
     assert collect_rows(plan, only, [OURS]) == []
+
+
+def test_targets_compare_with_deviation_and_other_systems(tmp_path: Path) -> None:
+    plan, images = Plan(tmp_path, dense_seeds=2), dataclasses.replace(TASK, name="images", grid=GRID[:1])
+    power, top = Named("PowerSGD, rank 4", "in use today"), Named("top-k 0.1 %", "ablation")
+    found = {DENSE: (3.0, 32.0), power: (3.3, 4.0), OURS: (3.2, 0.25), top: (3.1, 0.02)}
+    for system, (metric, bits) in found.items():
+        save_result(make_result(plan.tune(images, system)[0], metric, metric, bits=bits), tmp_path)
+
+    def check() -> list[list[str]]:
+        rows = collect_rows(plan, images, list(found))
+        table = format_targets({"images": rows}, [images])
+        return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[4:] if line]
+
+    least, elements, quality = check()
+    assert least[1:] == ["top-k 0.1 %", "0.02", "+3.3%", "no"]
+    assert elements[-1] == "one seed of dense"
+    assert quality == [
+        *("images: quality of PowerSGD, rank 4 (+10.0% at 4 bits), at most 0.5 bits",),
+        *("top-k 0.1 %", "0.02", "+3.3%", "yes"),
+    ]
+    save_result(make_result(plan.repeat(images, DENSE)[1], 3.0, 3.2), tmp_path)
+    assert check()[1] == [
+        *("images: 0.1 % of the elements, within dense's deviation (+4.6%)",),
+        *("top-k 0.1 %", "0.02", "+0.0%", "yes"),
+    ]

@@ -23,6 +23,7 @@ from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
 from benchmarks.training.systems.powersgd import PowerSGD
 from benchmarks.training.systems.published import GRADIENT_RECIPES
 from benchmarks.training.systems.registry import SYSTEMS
+from benchmarks.training.targets import REFERENCES, TARGETS
 from benchmarks.training.tasks.registry import TASKS
 from benchmarks.training.tasks.task import Settings
 from benchmarks.training.train import train
@@ -160,7 +161,7 @@ def test_every_recipe_is_a_system() -> None:
     assert next(iter(SYSTEMS)) == "dense"
 
 
-def test_tasks_and_claims_name_systems() -> None:
+def test_tasks_claims_and_targets_name_systems() -> None:
     assert {name for task in TASKS.values() for name in task.systems} == SYSTEMS.keys()
     for task in TASKS.values():
         assert len(set(task.systems)) == len(task.systems)
@@ -168,6 +169,9 @@ def test_tasks_and_claims_name_systems() -> None:
         names = {claim.system, claim.against}
         assert names <= SYSTEMS.keys()
         assert all(map(TASKS[claim.task].includes, names))
+    targeted = {name for target in TARGETS for name in target.systems} | {one.system for one in REFERENCES}
+    assert targeted <= SYSTEMS.keys()
+    assert {name for target in TARGETS for name in target.tasks} <= TASKS.keys()
 
 
 def test_recipes_average() -> None:
