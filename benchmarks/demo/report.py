@@ -61,10 +61,8 @@ def build_table(dense: Run, compressed: Run, parameters: int, choice: Choice = D
         caption_justify="left",
         title_style="bold",
     )
-    for heading in ("", "test accuracy", "final loss", "bytes sent per rank", "ratio", "time"):
-        grid.add_column(
-            heading, justify="right" if heading else "left", no_wrap=not choice.text or not heading
-        )
+    for heading in ("", "test\naccuracy", "final\nloss", "bytes sent\nper rank", "ratio", "time"):
+        grid.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for name, run, factor in (
         ("dense", dense, "1×"),
         (choice.name, compressed, _format_ratio(ratio)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ pytest.importorskip("sklearn", reason="the demo needs the extra [bench]")
 pytest.importorskip("matplotlib", reason="the demo needs the extra [bench]")
 pytest.importorskip("rich", reason="the demo needs the extra [bench]")
 
+from rich.console import Console
+
 import collectives as co
 import wirecodec as wc
 from benchmarks.demo import data, exchange, model, plot, report
 from benchmarks.demo.__main__ import parse
-from benchmarks.demo.choices import DEFAULT, choose, choose_budget
+from benchmarks.demo.choices import DEFAULT, choose, choose_budget, choose_recipe
 from benchmarks.demo.train import Run, Settings, apply_momentum, compute_digest, train
 from tests.mpi_processes import rank_environment, require_mpirun
 
@@ -242,6 +245,17 @@ def test_names_are_in_the_table_and_the_picture(tmp_path: Path) -> None:
     plot.draw(tmp_path / "picture.png", *runs, 1000, choose_budget(0.25))
 
 
+def test_the_table_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = _run(1e9, 0.98, ("a", "a")), _run(3e8, 1.0, ("b", "b"))
+    longest = max(wc.RECIPES, key=len)
+    table = report.build_table(*(replace(run, seconds=1234.5) for run in runs), 1000, choose_recipe(longest))
+    Console(width=80).print(table)
+    shown = capsys.readouterr().out
+    assert f"│ {longest} │" in shown
+    assert "1234.5 s" in shown
+    assert "…" not in shown
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("words", [[], ["--budget", "0.25"], ["--recipe", "clt-k"]])
 def test_end_to_end_on_two_ranks(words: list[str], tmp_path: Path) -> None:
@@ -249,7 +263,7 @@ def test_end_to_end_on_two_ranks(words: list[str], tmp_path: Path) -> None:
     done = _demo(prefix, tmp_path, "--steps", "12", "--json", "numbers.json", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     for expected in (
-        "test accuracy",
+        "accuracy",
         "picture: ",
         "dense",
         " ".join(words).replace("--budget ", "budget ").replace("--recipe ", "") or "compressed",
