@@ -214,7 +214,7 @@ def decode_many_to(
     specs = TensorSpecs(header, schema)
     check_all(specs, schema)
     tensors = _implementation(to_gpu).tensors_of(data, header, specs, limits)
-    return {spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)}
+    return dict(zip(specs.names(), tensors, strict=True))
 
 
 def decode_add(

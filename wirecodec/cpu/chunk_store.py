@@ -48,6 +48,18 @@ class DecodedChunks(Mapping[int, list[DecodedChunk]]):
         start = int(self._spans.starts[at])
         return [self._store[entry] for entry in range(start, start + int(self._spans.chunks[at]))]
 
+    def arrays(self) -> dict[int, tuple[Array | None, Array]]:
+        """Return indices and values by key, as ``DecodedBatch.arrays``, of tensors that a batch has whole."""
+        keys = np.full(self._store.entries, -1)
+        alone = self._spans.chunks == 1
+        keys[self._spans.starts[alone]] = self._spans.keys[alone]
+        return {
+            key: arrays
+            for batch in self._store.batches
+            for key, arrays in zip(keys[batch.entries].tolist(), batch.arrays(), strict=True)
+            if key >= 0 and key not in self._replaced
+        }
+
     def replace(self, key: int, parts: list[DecodedChunk]) -> None:
         """Replace the chunks of a tensor, or set those of a member of a fused entry."""
         self._replaced[key] = parts
@@ -60,11 +72,16 @@ class DecodedChunks(Mapping[int, list[DecodedChunk]]):
 
 
 class ChunkStore:
-    """Store of the decoded chunks of a table's entries; small chunks are columns until they are read."""
+    """Store of the decoded chunks of a table's entries; small chunks are columns until they are read.
+
+    Attributes:
+        entries: number of entries.
+        batches: chunks of many entries each.
+    """
 
     def __init__(self, table: Array) -> None:
         self._whole: dict[int, DecodedChunk] = {}
-        self._batches: list[DecodedBatch] = []
+        self.entries, self.batches = table.size, list[DecodedBatch]()
         self._batch_of, self._slots = np.full(table.size, -1, np.int32), np.empty(table.size, np.int32)
         self._table = table
         self._max_small = _SMALL if table.size > _MAX_OBJECTS else 0
@@ -89,14 +106,14 @@ class ChunkStore:
 
     def keep_batch(self, batch: DecodedBatch) -> None:
         """Store the chunks of a batch."""
-        self._batch_of[batch.entries] = len(self._batches)
+        self._batch_of[batch.entries] = len(self.batches)
         self._slots[batch.entries] = np.arange(batch.entries.size)
-        self._batches.append(batch)
+        self.batches.append(batch)
 
     def __getitem__(self, entry: int) -> DecodedChunk:
         """Return an entry's chunk."""
-        if self._batches and self._batch_of[entry] >= 0:
-            batch = self._batches[int(self._batch_of[entry])]
+        if self.batches and self._batch_of[entry] >= 0:
+            batch = self.batches[int(self._batch_of[entry])]
             return batch.get_chunk(int(self._slots[entry]), self._table[entry])
         if entry in self._whole:
             return self._whole[entry]

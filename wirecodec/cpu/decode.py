@@ -97,7 +97,13 @@ def tensors_of(
 ) -> list[SparseTensor]:
     """Decode the tensors of a container, in the order of their keys. Raises a WireError."""
     parts = decode_chunks(data, header, limits, batches=decode_batches(data, header))
-    return [concatenate_chunks(spec, parts.pop(key), limits) for key, spec in enumerate(specs)]
+    arrays = parts.arrays()
+    return [
+        SparseTensor._of(*arrays[key], spec.shape, limits.max_dense)
+        if key in arrays
+        else concatenate_chunks(spec, parts.pop(key), limits)
+        for key, spec in enumerate(specs)
+    ]
 
 
 def only_tensor_of(

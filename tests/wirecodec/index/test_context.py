@@ -151,6 +151,8 @@ def test_hostile_sections_cost_at_most_their_work(period: int) -> None:
     for code, r in ((b"\xff" * 4, 1), (b"\0" * 4, d - 1), (b"\xff" * 400, 1), (b"\x55" * 4000, d // 2)):
         section = np.frombuffer(head + code, np.uint8)
         assert wc.ContextIndex.work(section, d, r) == d
+        with pytest.raises(wc.WireError):
+            wc.ContextIndex.decode(section, d, r, UNLIMITED)  # loads the kernels
         start = time.perf_counter()
         tracemalloc.start()
         try:

@@ -55,9 +55,12 @@ def add_batches(containers: Sequence[DecodedContainer], targets: Sequence[Array]
     stops = first + elements * dtype.itemsize
     if arrays.kinds[0] < 0 or (first[order][1:] < stops[order][:-1]).any() or not batches:
         return False
-    rows = np.concatenate([each.table[batch.entries] for each in containers for batch in each.batches])
-    keys, bases = rows["key"], rows["base"].astype(np.int64)
-    if (bases + rows["d"] > elements[keys]).any():
+    tables = [(each.table, batch.entries) for each in containers for batch in each.batches]
+    keys, bases, sizes = (
+        np.concatenate([table[name][entries] for table, entries in tables]).astype(np.int64)
+        for name in ("key", "base", "d")
+    )
+    if (bases + sizes > elements[keys]).any():
         return False
     counts = np.concatenate([batch.counts for batch in batches])
     index_addresses = np.concatenate([_index_addresses(batch) for batch in batches])
@@ -72,7 +75,7 @@ def add_batches(containers: Sequence[DecodedContainer], targets: Sequence[Array]
     keys, bases = keys[chunks], bases[chunks]
     begins = np.flatnonzero(np.r_[True, (keys[1:] != keys[:-1]) | (bases[1:] != bases[:-1])])
     addresses = (first[keys] + bases * dtype.itemsize)[begins]
-    sizes = rows["d"].astype(np.int64)[chunks][begins]
+    sizes = sizes[chunks][begins]
     parts = np.r_[begins, keys.size]
     columns = (index_addresses[chunks], value_addresses[chunks], counts[chunks])
     like = np.empty(0, dtype)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes
+from wirecodec.arrays import DTYPES, Array, Bytes, read_only
 from wirecodec.container.checksum import compute_checksums
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
@@ -18,7 +19,7 @@ from wirecodec.support import DecodedChunk
 
 __all__ = ["DecodedBatch", "decode_batches"]
 
-MAX_ENTRIES = 512
+MAX_ENTRIES = 4096
 """Entries that are decoded together. It bounds the memory for a container of very many tiny tensors."""
 
 
@@ -51,6 +52,13 @@ class DecodedBatch:
             indices = self.indices[first : first + r]
         return DecodedChunk(int(row["base"]), int(row["d"]), indices, self.values[at : at + r])
 
+    def arrays(self) -> Iterator[tuple[Array | None, Array]]:
+        """Yield the indices, i32 and read-only, or None for all, and the values of each entry."""
+        indices = None if self.indices is None else read_only(self.indices.view(np.int32))
+        places = self.index_places.tolist(), self.value_places.tolist(), self.counts.tolist()
+        for first, at, r in zip(*places, strict=True):
+            yield None if indices is None else indices[first : first + r], self.values[at : at + r]
+
 
 def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
     """Decode the entries that a batch can take, after the checks of rows 45 and 46.
@@ -61,7 +69,9 @@ def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
     start = header.payload
     for first in range(0, header.table.size if header.table.size >= MIN_TENSORS else 0, MAX_ENTRIES):
         rows = header.table[first : first + MAX_ENTRIES]
-        lengths = np.stack([rows[name].astype(np.int64) for name in LENGTHS], axis=1)
+        lengths = np.empty((rows.size, len(LENGTHS)), np.int64)
+        for column, name in enumerate(LENGTHS):
+            lengths[:, column] = rows[name]
         nbytes = ((lengths + 7) & -8).sum(axis=1)
         stops = start + np.cumsum(nbytes)
         for here in _group_entries(rows):
@@ -95,11 +105,9 @@ def _group_entries(table: Array) -> list[Array]:
 
 def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array) -> bool:
     """Check the entries' checksums, and that their padding is 0."""
-    padded = (lengths + 7) & -8
-    stops = starts + padded.sum(axis=1)
-    if (compute_checksums(data, starts, stops) != crcs).any():
+    ends = starts[:, None] + np.cumsum((lengths + 7) & -8, axis=1)
+    if (compute_checksums(data, starts, ends[:, -1].copy()) != crcs).any():
         return False
-    ends = starts[:, None] + np.cumsum(padded, axis=1)
     odd = (lengths & 7) > 0
     last = data.view("<u8")[(ends[odd] >> 3) - 1]
     return not (last >> (8 * (lengths[odd] & 7)).astype(np.uint64)).any()
