@@ -93,6 +93,11 @@ def _list_claims() -> tuple[Claim, ...]:
         ),
     ]
     claims += [
+        Claim("ScaleCom, Theorem 1", "more workers end like dense", f"images-{workers}-workers", system)
+        for workers in (2, 8, 16)
+        for system in ("CLT-k 1 %, beta 1", "CLT-k 1 %, beta 0.1")
+    ]
+    claims += [
         Claim("AdaComp, Table 2", "at most 1 % worse than dense", task, "adacomp")
         for task in ("images", "text-lstm")
     ]

@@ -97,4 +97,5 @@ class Plan:
             steps=max(1, round(task.steps * self.steps)),
             system_text=system.describe_fields(),
             data=task.digest(),
+            workers=task.workers,
         )

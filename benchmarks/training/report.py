@@ -28,9 +28,9 @@ HEADER = [
 ]
 
 
-METHOD = """Four workers in one process, each with its own batches and its own Compressor. Every container
-is encoded and decoded. *Bits* count the real containers (or tensors), per parameter, worker and
-step.
+METHOD = """Four workers in one process, unless a task says otherwise. Each has its own batches and its own
+Compressor. Every container is encoded and decoded. *Bits* count the real containers (or tensors), per
+parameter, worker and step.
 
 - *Worse than dense* is relative, negative if better. Accuracies and hit rates compare the distance from
   100 %.

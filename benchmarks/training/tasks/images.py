@@ -13,7 +13,7 @@ from benchmarks.training.models import Net, build_residual_network
 from benchmarks.training.tasks import systems
 from benchmarks.training.tasks.task import Problem, Settings, Task
 
-__all__ = ["LARGE", "TASK"]
+__all__ = ["LARGE", "TASK", "WORKERS"]
 
 SIDE, BATCH, TEST_IMAGES = 16, 16, 2000
 LARGE_BATCH = 64
@@ -96,3 +96,20 @@ LARGE = replace(
     build=lambda seed: _Images(seed, LARGE_BATCH),
     systems=systems.LARGE,
 )
+
+
+def _change_workers(workers: int, steps: int) -> Task:
+    """Return the task with another number of workers, whose batches stay as large."""
+    return replace(
+        TASK,
+        name=f"images-{workers}-workers",
+        about=f"the images with {workers} workers of {BATCH} images each; for ScaleCom's scaling",
+        steps=steps,
+        grid=tuple(Settings(rate, 0.0) for rate in (1.0, 0.3, 3.0)),
+        systems=systems.WORKERS,
+        workers=workers,
+    )
+
+
+WORKERS = (_change_workers(2, 1200), _change_workers(8, 300), _change_workers(16, 300))
+"""As many images in all as in the task with 4 workers; with 16 workers twice as many."""

@@ -9,5 +9,8 @@ __all__ = ["TASKS"]
 
 TASKS: dict[str, Task] = {
     task.name: task
-    for task in (text_lstm.TASK, images.TASK, text_transformer.TASK, recommendations.TASK, images.LARGE)
+    for task in (
+        *(text_lstm.TASK, images.TASK, text_transformer.TASK, recommendations.TASK),
+        *(images.LARGE, *images.WORKERS),
+    )
 }

@@ -65,6 +65,7 @@ class Task:
         build: makes the Problem of a seed.
         digest: text that changes when the data does.
         systems: names of the only systems that this task is for; empty for all.
+        workers: number of workers.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Task:
     build: Callable[[int], Problem]
     digest: Callable[[], str]
     systems: tuple[str, ...] = ()
+    workers: int = 4
 
     def includes(self, system: str) -> bool:
         """Return whether the task is for a system, by its name."""
