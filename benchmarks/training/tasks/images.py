@@ -92,9 +92,13 @@ LARGE = replace(
     name="images-large",
     about="the images in batches of 64 per worker, twice as many in all; for ScaleCom's large batches",
     steps=2 * TASK.steps * BATCH // LARGE_BATCH,
-    grid=tuple(Settings(rate, momentum) for momentum in (0.9, 0.0) for rate in (0.3, 0.1, 1.0)),
     build=lambda seed: _Images(seed, LARGE_BATCH),
     systems=systems.LARGE,
+)
+
+WORKERS_GRID = (
+    *(Settings(rate, 0.0) for rate in (1.0, 0.3, 3.0)),
+    *(Settings(rate, 0.9) for rate in (0.3, 1.0)),
 )
 
 
@@ -105,7 +109,7 @@ def _change_workers(workers: int, steps: int) -> Task:
         name=f"images-{workers}-workers",
         about=f"the images with {workers} workers of {BATCH} images each; for ScaleCom's scaling",
         steps=steps,
-        grid=tuple(Settings(rate, 0.0) for rate in (1.0, 0.3, 3.0)),
+        grid=WORKERS_GRID,
         systems=systems.WORKERS,
         workers=workers,
     )
