@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from adjustText import adjust_text
 
 from benchmarks.training.plan import Plan
 from benchmarks.training.rows import Row, collect_rows
@@ -17,7 +18,8 @@ from benchmarks.training.tasks.task import Task
 __all__ = ["draw"]
 
 CURVES = ("dense", "budget 0.25", "budget 0.1", "budget 0.03", "top-k 1 % as published", "PowerSGD, rank 4")
-MARKS = "osD^vP"
+MARKS = {"in use today": "o", "this library": "s", "papers": "D", "ablation": "^"}
+"""Mark of each group; its place gives the color, so that both are the same on all panels."""
 MOST_SHOWN = 7.0
 """Distance from the best metric to the worst that is shown, in distances to the median."""
 
@@ -44,29 +46,38 @@ def draw(folder: Path, plan: Plan, tasks: Sequence[Task], systems: Sequence[Syst
 
 
 def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
-    groups = list(dict.fromkeys(row.system.group for row in rows))
     worst = _find_worst_shown(task, rows)
+    points, names = [], []
     for row in rows:
-        number = groups.index(row.system.group)
         complete = row.tries == row.grid
         place, name = row.test, row.system.name
         if (place < worst) if task.higher_is_better else (place > worst):
             place, name = worst, f"{name}: {row.test:.4g}, beyond the panel"
-        axis.plot(
-            row.best.bits,
-            place,
-            MARKS[number],
-            color=f"C{number}",
-            fillstyle="full" if complete else "none",
-        )
-        axis.annotate(name, (row.best.bits, place), xytext=(4, 3), textcoords="offset points", fontsize=7)
+        _mark(axis, row.system.group, [row.best.bits], [place], fillstyle="full" if complete else "none")
+        points.append((row.best.bits, place))
+        names.append(axis.text(row.best.bits, place, name, fontsize=7))
         if row.system.name == "dense":
             axis.axhline(row.test, color="grey", linewidth=0.8, linestyle=":")
-    for number, group in enumerate(groups):
-        axis.plot([], [], MARKS[number], color=f"C{number}", label=group)
+    for group in dict.fromkeys(row.system.group for row in rows):
+        _mark(axis, group, [], [], label=group)
     axis.set(xscale="log", xlabel="bits per parameter, worker and step", ylabel=f"test {task.metric}")
     axis.set_title(f"{task.name} (empty marks: grid incomplete)", fontsize=10)
     axis.legend(fontsize=8)
+    axis.margins(x=0.12)
+    axis.figure.canvas.draw()
+    bits, places = zip(*points, strict=True)
+    adjust_text(
+        *(names, bits, places),
+        ax=axis,
+        expand=(1.1, 2.0),
+        force_static=(0.1, 0.4),
+        arrowprops={"arrowstyle": "-", "color": "grey", "lw": 0.5},
+    )
+
+
+def _mark(axis: Any, group: str, x: Sequence[float], y: Sequence[float], **options: Any) -> None:
+    color = f"C{list(MARKS).index(group)}"
+    axis.plot(x, y, MARKS[group], color=color, **options)
 
 
 def _find_worst_shown(task: Task, rows: Sequence[Row]) -> float:
