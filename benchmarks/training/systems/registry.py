@@ -53,7 +53,7 @@ _DECISIVE: tuple[System, ...] = (
             decay=1.0,
             outer=(1.0, 0.5),
         )
-        for every, bits in ((4, 0.25), (8, 0.1), (16, 0.03))
+        for every, bits in ((4, 0.25), (8, 0.1), (16, 0.03), (8, 0.15))
     ),
     Leader("CLT-k 1 %, beta 1", PAPERS, warm_up=WARM_UP),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1, warm_up=WARM_UP),

@@ -27,6 +27,8 @@ TEXT = (
     *IN_USE,
     *BUDGETS,
     *LOCAL,
+    # An eighth of the bits of PowerSGD.
+    "local updates every 8, 0.15 bits per step",
     "local updates, dense",
     "SparseLoCo",
     # Claims: selectors at 0.1 %, CLT-k, AdaComp.
