@@ -69,20 +69,18 @@ def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
     start = header.payload
     for first in range(0, header.table.size if header.table.size >= MIN_TENSORS else 0, MAX_ENTRIES):
         rows = header.table[first : first + MAX_ENTRIES]
-        lengths = np.empty((rows.size, len(LENGTHS)), np.int64)
-        for column, name in enumerate(LENGTHS):
-            lengths[:, column] = rows[name]
-        nbytes = ((lengths + 7) & -8).sum(axis=1)
-        stops = start + np.cumsum(nbytes)
+        lengths = np.array([rows[name] for name in LENGTHS], np.int64)
+        ends = start + np.cumsum(((lengths + 7) & -8).T).reshape(-1, len(LENGTHS)).T
+        starts = np.r_[start, ends[-1, :-1]]
         for here in _group_entries(rows):
-            starts = stops[here] - nbytes[here]
+            columns = (starts[here], lengths.take(here, axis=1))
             batch = None
-            if _is_intact(data, rows["crc"][here], starts, lengths[here]):
-                batch = _decode_batch(data, rows[here], first + here, starts, lengths[here])
+            if _is_intact(data, rows["crc"][here], *columns, ends.take(here, axis=1)):
+                batch = _decode_batch(data, rows, first, here, *columns)
             if batch is None:
                 return []
             batches.append(batch)
-        start = int(stops[-1])
+        start = int(ends[-1, -1])
     return batches
 
 
@@ -103,10 +101,15 @@ def _group_entries(table: Array) -> list[Array]:
     return groups
 
 
-def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array) -> bool:
-    """Check the entries' checksums, and that their padding is 0."""
-    ends = starts[:, None] + np.cumsum((lengths + 7) & -8, axis=1)
-    if (compute_checksums(data, starts, ends[:, -1].copy()) != crcs).any():
+def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array, ends: Array) -> bool:
+    """Check the checksums of n entries, and that the padding of their sections is 0.
+
+    Args:
+        data: the container.
+        crcs, starts: (n,) checksums and offsets.
+        lengths, ends: (3, n) bytes of each section, and the offset after its padding.
+    """
+    if (compute_checksums(data, starts, ends[-1]) != crcs).any():
         return False
     odd = (lengths & 7) > 0
     last = data.view("<u8")[(ends[odd] >> 3) - 1]
@@ -114,31 +117,33 @@ def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array) -> bool:
 
 
 def _decode_batch(
-    data: Bytes, rows: Array, entries: Array, starts: Array, lengths: Array
+    data: Bytes, table: Array, first: int, here: Array, starts: Array, lengths: Array
 ) -> DecodedBatch | None:
     """Decode entries of the same codecs and dtype; return None if a check of a codec fails.
 
     Args:
         data: the container.
-        rows: (n,) their rows of the table.
-        entries: (n,) their numbers.
+        table: rows of its table.
+        first: number of the first row.
+        here: (n,) i64, the entries' rows.
         starts: (n,) their offsets.
-        lengths: (n, 3) bytes per section.
+        lengths: (3, n) bytes of each section.
     """
-    index, value, dtype = int(rows["index"][0]), int(rows["value"][0]), DTYPES[int(rows["dtype"][0]) - 1]
+    one = table[here[0]]
+    index, value, dtype = int(one["index"]), int(one["value"]), DTYPES[int(one["dtype"]) - 1]
     words, starts = data.view("<u4"), starts >> 2
-    counts = rows["r"].astype(np.int64)
+    counts = table["r"][here].astype(np.int64)
     cuts = np.zeros(counts.size + 1, np.int64)
     np.cumsum(counts, out=cuts[1:])
     indices, index_places = None, np.full(counts.size, -1)
-    if counts[0] < rows["d"][0]:
-        sizes = rows["d"].astype(np.int64)
-        indices = decode_indices(index_codec(index), words, starts, lengths[:, 0], sizes, cuts)
+    if counts[0] < one["d"]:
+        sizes = table["d"][here].astype(np.int64)
+        indices = decode_indices(index_codec(index), words, starts, lengths[0], sizes, cuts)
         index_places = cuts[:-1]
         if indices is None:
             return None
-    starts = starts + ((lengths[:, 0] + 7) >> 3 << 1)
-    decoded = decode_values(value_codec(value), words, starts, lengths[:, 1], cuts, dtype)
+    starts = starts + ((lengths[0] + 7) >> 3 << 1)
+    decoded = decode_values(value_codec(value), words, starts, lengths[1], cuts, dtype)
     if decoded is None:
         return None
-    return DecodedBatch(entries, counts, indices, index_places, *decoded)
+    return DecodedBatch(first + here, counts, indices, index_places, *decoded)
