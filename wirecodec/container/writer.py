@@ -45,6 +45,8 @@ TABLE = np.dtype(
         ("map", "u1"),
     ]
 )
+_ROW = np.dtype(f"V{TABLE.itemsize}")
+"""Rows as plain bytes, which NumPy copies 20 times as fast as structures."""
 LENGTHS = ("index_len", "value_len", "map_len")
 ROW = struct.Struct("<IIQIIIIIBBBB")
 """A row of the table, for few entries."""
@@ -127,10 +129,11 @@ def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] =
     """
     if not batches:
         return _pack_entries(entries, block)
-    table = np.concatenate([rows_of(entries), *(batch.rows() for batch in batches)])
+    parts = [rows_of(entries), *(batch.rows() for batch in batches)]
+    table = np.concatenate([part.view(_ROW) for part in parts]).view(TABLE)
     order = np.lexsort((table["base"], table["key"]))
-    padded_lengths = np.stack([(table[name].astype(np.int64) + 7) & -8 for name in LENGTHS], axis=1)
-    sizes = padded_lengths.sum(axis=1)
+    padded_lengths = (np.array([table[name] for name in LENGTHS], np.int64) + 7) & -8
+    sizes = padded_lengths.sum(axis=0)
     payload = PREFIX_BYTES + TABLE.itemsize * table.size + len(block)
     stops = payload + np.cumsum(sizes[order])
     total = int(stops[-1]) if table.size else payload
@@ -148,7 +151,7 @@ def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] =
         batch.write(blob.view(np.uint32), starts[first : first + batch.keys.size] >> 2)
         first += batch.keys.size
     table["crc"] = compute_checksums(blob, starts, starts + sizes)
-    blob.data[:payload] = _header_bytes(table.size, table[order].tobytes(), block, total)
+    blob.data[:payload] = _header_bytes(table.size, table.take(order).tobytes(), block, total)
     return blob
 
 
@@ -170,9 +173,17 @@ def _pack_entries(entries: Sequence[Entry], block: bytes) -> Bytes:
 
 
 def _zero_padding(blob: Bytes, starts: Array, padded_lengths: Array) -> None:
-    """Set the last 8 bytes of each section's place to 0, before the section is written."""
-    ends = starts[:, None] + np.cumsum(padded_lengths, axis=1)
-    blob.view(np.uint64)[(ends[padded_lengths > 0] >> 3) - 1] = 0
+    """Set the last 8 bytes of each section's place to 0, before the section is written.
+
+    Args:
+        blob: the container.
+        starts: (n,) i64, offsets of the entries.
+        padded_lengths: (3, n) i64, bytes of each section's place.
+    """
+    words, ends = blob.view(np.uint64), starts
+    for lengths in padded_lengths:
+        ends = ends + lengths
+        words[(ends[lengths > 0] >> 3) - 1] = 0
 
 
 def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int, int]], int]:
