@@ -111,7 +111,8 @@ def encode_many(
         >>> {name: x.to_dense().tolist() for name, x in wc.decode_many(blob).items()}
         {'b': [0.0, 0.0], 'w': [1.0, 1.0, 1.0]}
     """
-    tensors = {name: tensors[name] for name in sort_names(tensors)}
+    listed = sort_names(tensors)
+    tensors = dict(zip(listed, map(tensors.__getitem__, listed), strict=True))
     implementation = _implementation(any_on_gpu(tensors.values()))
     schemes = schemes_for(tensors, scheme)
     blob: Bytes = implementation.encode_many(

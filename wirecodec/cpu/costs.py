@@ -60,7 +60,8 @@ def share_header(
 
     The result is 0 if no selector asks for it. Fused entries are not considered.
     """
-    if not any(hasattr(kind, "select_within") for kind in {type(one.select) for one in schemes.values()}):
+    distinct = dict(zip(map(id, schemes.values()), schemes.values(), strict=True)).values()
+    if not any(hasattr(one.select, "select_within") for one in distinct):
         return 0
     shapes = [tuple(getattr(tensor, "shape", ())) for tensor in tensors.values()]
     extension = ext.Extension(

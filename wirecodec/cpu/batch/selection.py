@@ -100,11 +100,12 @@ def group_tensors(
     Returns:
         (scheme, dtype, keys) of each group of ``MIN_TENSORS`` or more.
     """
-    number_of: dict[int, int] = {}
+    identities = np.fromiter(map(id, schemes), np.int64, len(schemes))
+    _, firsts, places = np.unique(identities, return_index=True, return_inverse=True)
     distinct: dict[Scheme, int] = {}
-    for identity, scheme in dict(zip(map(id, schemes), schemes, strict=True)).items():
-        number_of[identity] = distinct.setdefault(scheme, len(distinct))
-    numbers = np.fromiter(map(number_of.__getitem__, map(id, schemes)), np.int64, len(schemes))
+    for key in np.sort(firsts).tolist():
+        distinct.setdefault(schemes[key], len(distinct))
+    numbers = np.array([distinct[schemes[key]] for key in firsts.tolist()], np.int64)[places]
     groups = []
     for scheme, number in distinct.items():
         if not is_batchable(scheme, method):
