@@ -27,6 +27,7 @@ from wirecodec.container.schema import (
     plain_spec,
 )
 from wirecodec.cpu import entry as host
+from wirecodec.cpu.columns import Targets
 from wirecodec.cpu.guard import Guard
 from wirecodec.errors import EncodeError, SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
@@ -262,8 +263,8 @@ def decode_add(
     limits, scale, guard = limits or DEFAULT_LIMITS, float(scale), Guard(finite, max_norm)
     containers, targets = _open_all(blob if isinstance(blob, list | tuple) else [blob], out, limits, schema)
     if containers:
-        add = _implementation(any_on_gpu(targets)).add
-        add(containers, targets, scale, limits, guard)
+        to_gpu = targets.columns is None and any_on_gpu(targets.arrays)
+        _implementation(to_gpu).add(containers, targets, scale, limits, guard)
 
 
 def decode_sum(
@@ -284,9 +285,9 @@ def _open_all(
     out: Array | Mapping[str, Array],
     limits: DecodeLimits,
     schema: TensorSchema | Schema | None,
-) -> tuple[list[tuple[Bytes, ContainerHeader]], list[Any]]:
+) -> tuple[list[tuple[Bytes, ContainerHeader]], Targets]:
     """Return the containers with their checked headers, and the array that each tensor is added to."""
-    containers, targets = [], []
+    containers, targets = [], Targets(())
     for number, one in enumerate(blobs):
         with number_of_container(number if len(blobs) > 1 else None):
             data, header = _open(one, limits, sizes_trusted=True)  # sizes are checked against ``out``
@@ -297,7 +298,7 @@ def _open_all(
 
 def _find_targets(
     header: ContainerHeader, out: Array | Mapping[str, Array], schema: TensorSchema | Schema | None
-) -> list[Any]:
+) -> Targets:
     """Return the array that each of a container's tensors is added to, in the order of their keys.
 
     Raises SchemaMismatch if the tensors do not match the schema or the arrays, ValueError if an array is not
@@ -307,24 +308,26 @@ def _find_targets(
         specs = TensorSpecs(header, out)
         check_all(specs, schema)  # type: ignore[arg-type]
         check_names(specs, out)
-        targets = [*map(out.__getitem__, specs.names())]
-        if host.can_add_all(targets, specs.sizes):  # most are; a conversion per array takes as long as adding
-            return targets
-        targets = [*map(as_target, targets)]
+        given = [*map(out.__getitem__, specs.names())]
+        columns = host.describe_targets(given, specs.sizes)
+        if columns is not None:  # as for most models; a conversion per array takes as long as adding
+            return Targets(given, columns)
+        targets = [*map(as_target, given)]
     else:
         spec = plain_spec(header)
         if spec is not None:
             check_only((spec,), schema)  # type: ignore[arg-type]
             targets = [as_target(out)]
             if host.can_add(targets[0]) and targets[0].size == spec.size:
-                return targets
+                return Targets(targets)
         check_count(header)
         specs = TensorSpecs(header, None)
         check_only(specs, schema)  # type: ignore[arg-type]
         targets = [as_target(out)]
-    if not host.can_add_all(targets, specs.sizes):
+    columns = host.describe_targets(targets, specs.sizes)
+    if columns is None:
         _check_targets(targets, specs)
-    return targets
+    return Targets(targets, columns)
 
 
 def _check_targets(targets: Sequence[Any], specs: TensorSpecs) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, addresses_of
 
-__all__ = ["ArrayColumns", "describe"]
+__all__ = ["ArrayColumns", "Targets", "describe"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,19 @@ class ArrayColumns:
     sizes: Array
     kinds: Array
     writeable: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Arrays that values are added to, one per key.
+
+    Attributes:
+        arrays: float32 or float64, of any shape, contiguous, writable.
+        columns: their description if it is known.
+    """
+
+    arrays: Sequence[Any]
+    columns: ArrayColumns | None = None
 
 
 def describe(objects: Sequence[Any]) -> ArrayColumns:

@@ -20,6 +20,7 @@ from wirecodec.cpu.batch.add import DecodedContainer, add_batches
 from wirecodec.cpu.batch.decode import DecodedBatch, decode_batches
 from wirecodec.cpu.chunk import decode_chunk, element_type
 from wirecodec.cpu.chunk_store import ChunkStore, DecodedChunks
+from wirecodec.cpu.columns import Targets
 from wirecodec.cpu.fuse import split_fused
 from wirecodec.cpu.guard import Guard
 from wirecodec.cpu.stream import clear
@@ -163,7 +164,7 @@ class DecodedTensors(Mapping[str, SparseTensor]):
 
 def add(
     containers: Sequence[tuple[Bytes, ContainerHeader]],
-    targets: Sequence[Array],
+    targets: Targets,
     scale: float,
     limits: DecodeLimits,
     guard: Guard,
@@ -187,7 +188,7 @@ def add(
             stored = sum(batch.entries.size for batch in batches)
             if not plain or stored < np.count_nonzero(header.table["r"]):
                 found = decode_chunks(data, header, limits, batches=batches)
-                guard.check(found, [target.dtype for target in targets], scale)
+                guard.check(found, [target.dtype for target in targets.arrays], scale)
                 chunks = found
             decoded.append((batches, chunks))
     together = [
@@ -195,14 +196,14 @@ def add(
         for (_, header), (batches, chunks) in zip(containers, decoded, strict=True)
         if chunks is None
     ]
-    for target in targets if replace else ():
+    for target in targets.arrays if replace else ():
         clear(target.reshape(-1))
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         if len(together) == len(containers) and add_batches(together, targets, scale):
             return
         for (data, header), (batches, chunks) in zip(containers, decoded, strict=True):
             parts = chunks or decode_chunks(data, header, limits, batches=batches)
-            for key, target in enumerate(targets):
+            for key, target in enumerate(targets.arrays):
                 add_chunks(target.reshape(-1), parts[key], scale)
 
 

@@ -9,12 +9,21 @@ import numpy as np
 
 from wirecodec.arrays import DTYPES, Array
 from wirecodec.cpu.batch import MIN_TENSORS
-from wirecodec.cpu.columns import describe
+from wirecodec.cpu.columns import ArrayColumns, describe
 from wirecodec.cpu.decode import add, only_tensor_of, tensors_of
 from wirecodec.cpu.encode import encode, encode_many
 from wirecodec.cpu.step import step
 
-__all__ = ["add", "can_add", "can_add_all", "encode", "encode_many", "only_tensor_of", "step", "tensors_of"]
+__all__ = [
+    "add",
+    "can_add",
+    "describe_targets",
+    "encode",
+    "encode_many",
+    "only_tensor_of",
+    "step",
+    "tensors_of",
+]
 
 
 _FLOAT32, _FLOAT64 = (DTYPES.index(np.dtype(dtype)) for dtype in (np.float32, np.float64))
@@ -27,13 +36,13 @@ def can_add(target: Any) -> bool:
     return bool(target.flags.c_contiguous and target.flags.writeable)
 
 
-def can_add_all(targets: Sequence[Any], sizes: Array) -> bool:
-    """Tell whether all targets are arrays that values can be added to, with these numbers of elements.
+def describe_targets(targets: Sequence[Any], sizes: Array) -> ArrayColumns | None:
+    """Describe many arrays that values can be added to, with these numbers of elements.
 
-    It may be False for arrays of a type or alignment that ``can_add`` admits.
+    None for few arrays, and for arrays of which ``can_add`` must be asked one by one.
     """
     if len(targets) < MIN_TENSORS:
-        return all(can_add(x) and x.size == size for x, size in zip(targets, sizes.tolist(), strict=True))
+        return None
     columns = describe(targets)
     added = (columns.kinds == _FLOAT32) | (columns.kinds == _FLOAT64)
-    return bool((added & columns.writeable & (columns.sizes == sizes)).all())
+    return columns if (added & columns.writeable & (columns.sizes == sizes)).all() else None

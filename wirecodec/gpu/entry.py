@@ -16,6 +16,7 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
+from wirecodec.cpu.columns import Targets
 from wirecodec.cpu.decode import decode_chunks
 from wirecodec.cpu.guard import Guard
 from wirecodec.cpu.momentum import clip_factor
@@ -182,7 +183,7 @@ def can_add(target: Any) -> bool:
 
 def add(
     containers: Sequence[tuple[Bytes, ContainerHeader]],
-    targets: Sequence[Any],
+    targets: Targets,
     scale: float,
     limits: DecodeLimits,
     guard: Guard,
@@ -198,19 +199,20 @@ def add(
 
     Raises a WireError with the container's number; ValueError if an array is on another device.
     """
-    if not all(map(on_gpu, targets)) or len({target.device.id for target in targets}) > 1:
+    arrays = targets.arrays
+    if not all(map(on_gpu, arrays)) or len({target.device.id for target in arrays}) > 1:
         raise ValueError("out is on several devices; all arrays must be on one device")
-    with device_of(targets[0]) as device:
+    with device_of(arrays[0]) as device:
         decoded = []
         for number, (data, header) in enumerate(containers):
             with number_of_container(number if len(containers) > 1 else None):
                 if guard.is_active:
                     guard.check(
-                        decode_chunks(data, header, limits), [target.dtype for target in targets], scale
+                        decode_chunks(data, header, limits), [target.dtype for target in arrays], scale
                     )
                 decoded.append((_decode_parts(device, data, header, limits), dtypes_of(header)))
         for parts, types in decoded:
-            for key, target in enumerate(targets):
+            for key, target in enumerate(arrays):
                 for part in parts[key]:
                     decoding.add_part(device, target.reshape(-1), part, DTYPES[types[key]], scale)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.cpu.batch.decode import DecodedBatch
-from wirecodec.cpu.columns import describe
+from wirecodec.cpu.columns import Targets, describe
 
 __all__ = ["DecodedContainer", "add_batches"]
 
@@ -30,7 +30,7 @@ class DecodedContainer:
     batches: Sequence[DecodedBatch]
 
 
-def add_batches(containers: Sequence[DecodedContainer], targets: Sequence[Array], scale: float) -> bool:
+def add_batches(containers: Sequence[DecodedContainer], targets: Targets, scale: float) -> bool:
     """Add scale * values of containers, in their order, into flat arrays.
 
     Args:
@@ -43,11 +43,11 @@ def add_batches(containers: Sequence[DecodedContainer], targets: Sequence[Array]
     from wirecodec.kernels.cpu import support
     from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
-    if not targets:
+    if not targets.arrays:
         return True
-    dtype = targets[0].dtype
+    dtype = targets.arrays[0].dtype
     batches = [batch for each in containers for batch in each.batches]
-    arrays = describe(targets)
+    arrays = targets.columns or describe(targets.arrays)
     if any(batch.values.dtype != dtype for batch in batches) or (arrays.kinds != arrays.kinds[0]).any():
         return False
     first, elements = arrays.addresses, arrays.sizes
