@@ -81,6 +81,8 @@ class TensorJobs(Mapping[str, TensorJob]):
         spares, spare_momenta: memory for the next residuals and momenta by name.
         groups: {name: number of its group}, for tensors that are selected together.
         lasts: ends of the last step's searches on a GPU by name.
+        thresholds: (n,) u64 in the order of the keys, of the last step's searches on the host, or None; a
+            step overwrites them.
         weights: factors of the squared errors by name; 1 for the others.
     """
 
@@ -90,10 +92,11 @@ class TensorJobs(Mapping[str, TensorJob]):
     selectors: Mapping[str, Any]
     seed: int
     header: int = 0
-    spares: Mapping[str, Array | None] = field(default_factory=dict)
+    spares: Mapping[str, Array] = field(default_factory=dict)
     lasts: Mapping[str, Any] = field(default_factory=dict)
+    thresholds: Array | None = None
     momenta: Mapping[str, Any] = field(default_factory=dict)
-    spare_momenta: Mapping[str, Array | None] = field(default_factory=dict)
+    spare_momenta: Mapping[str, Array] = field(default_factory=dict)
     groups: Mapping[str, Any] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
 

@@ -10,6 +10,7 @@ import pytest
 
 import wirecodec as wc
 from formats.reference import reseal
+from wirecodec.arrays import addresses_of, aligned
 from wirecodec.container.reader import read_header
 from wirecodec.cpu.batch import decode, encode, selection
 from wirecodec.cpu.columns import describe
@@ -92,8 +93,8 @@ def test_steps_together_are_steps_one_by_one(
 ) -> None:
     def run() -> list[Any]:
         compressor, found = wc.Compressor({"*1": "all | raw-index | qsgd", "*": scheme}), []
-        for number in range(4):
-            model = {name: x * (number - 1.5) for name, x in make_model(dtype).items()}
+        for factor in (-1.5, -0.5, 0.5, 0.55, 1e-4, 1e6, 0, 1e-4):
+            model = {name: (x * factor).astype(dtype) for name, x in make_model(dtype).items()}
             found.append(compressor.compress(model, rank=1).tobytes())
         state = compressor.state_dict()
         return [*found, *((key, np.array(x).tobytes()) for key, x in state.items())]
@@ -101,6 +102,30 @@ def test_steps_together_are_steps_one_by_one(
     together = run()
     one_by_one(monkeypatch)
     assert together == run()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_wrong_guess_of_a_threshold_affects_only_the_time(dtype: Any) -> None:
+    """A guess may be too low, too high, or a key of a number that is not finite."""
+    gradients = [x for x in make_model(dtype).values() if x.size > 63]
+    residuals = [x[::-1].copy() for x in gradients]
+    sizes = np.array([x.size for x in gradients])
+    selector, largest = wc.TopK(0.01), (1 << 31) - 1 if dtype == np.float32 else (1 << 63) - 1
+
+    def run(guesses: Any) -> tuple[list[bytes], Any]:
+        sums = [aligned(x.size, dtype) for x in gradients]
+        columns = np.array([addresses_of(arrays) for arrays in (gradients, residuals, sums)]).T.copy()
+        found = selector.select_sum_batch(columns, sizes, np.dtype(dtype), guesses)
+        assert found is not None
+        for slot, member in enumerate(found.members.tolist()):
+            sums[member][found.indices[found.cuts[slot] : found.cuts[slot + 1]]] = 0
+        rests = [sums[member] for member in found.members.tolist()]
+        return [x.tobytes() for x in (found.members, found.indices, found.values, *rests)], guesses
+
+    expected, found = run(np.zeros(sizes.size, np.uint64))
+    assert (found > 0).sum() >= 8  # not of zeros and ties, and perhaps not of the largest
+    for guesses in (found, found // 2, found + found // 64, found * 0 + 1, found * 0 + np.uint64(largest)):
+        assert run(guesses.copy())[0] == expected
 
 
 def test_batches_are_used() -> None:

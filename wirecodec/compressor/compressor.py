@@ -23,6 +23,7 @@ from wirecodec.compressor.state import SpareMemory, State, all_to_host, to_host
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.costs import share_header
+from wirecodec.cpu.last_thresholds import LastThresholds
 from wirecodec.errors import EncodeError
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.pipeline import decode_many, sort_names
@@ -98,7 +99,9 @@ class Compressor:
         self._fuse = fuse
         self._state = State()
         self._spare = SpareMemory()
-        self._last: dict[str, Any] = {}  # ends of searches on a GPU; they change its speed, not its results
+        # Ends of the last step's searches, on a GPU and on the host: they affect the time, not the results.
+        self._last: dict[str, Any] = {}
+        self._thresholds = LastThresholds()
 
     def __repr__(self) -> str:
         """Return the schemes and the step."""
@@ -109,7 +112,7 @@ class Compressor:
         copied = type(self).__new__(type(self))
         copied.__dict__.update(self.__dict__)
         copied._state = self._state.copy()
-        copied._spare, copied._last = SpareMemory(), {}
+        copied._spare, copied._last, copied._thresholds = SpareMemory(), {}, LastThresholds()
         return copied
 
     @property
@@ -249,12 +252,14 @@ class Compressor:
             if groups and self._settings.weights:
                 raise EncodeError("weights are applied on the host; copy the gradients")
             return dataclasses.replace(jobs, lasts=lasts, groups=groups)
+        spares, spare_momenta = self._spare.take(tensors, momenta=corrects)
         return dataclasses.replace(
             jobs,
             residuals=all_to_host(state.residuals),
             momenta=all_to_host(momenta),
-            spares={name: self._spare.residuals.pop(name, None) for name in tensors},
-            spare_momenta={name: self._spare.momenta.pop(name, None) for name in tensors if corrects},
+            spares=spares,
+            spare_momenta=spare_momenta,
+            thresholds=self._thresholds.of(tensors),
             groups=groups,
             weights=self._settings.weights_of(tensors) if groups else {},
         )

@@ -52,15 +52,20 @@ class SpareMemory:
         copied.residuals, copied.momenta = dict(self.residuals), dict(self.momenta)
         return copied
 
+    def take(self, names: Mapping[str, Any], *, momenta: bool) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Remove and return the memory of residuals, and of momenta if wanted, of these tensors."""
+        return _take(self.residuals, names), _take(self.momenta, names) if momenta else {}
+
     def reuse(self, old: State, kept: State) -> None:
         """Keep the memory of arrays that only one of two states holds, for later steps."""
         for spare, before, after in (
             (self.residuals, old.residuals, kept.residuals),
             (self.momenta, old.momenta, kept.momenta),
         ):
-            for name, array in before.items():
-                if after.get(name) is not array and not on_gpu(array):
-                    spare[name] = array
+            left = {name: array for name, array in before.items() if after.get(name) is not array}
+            if any_on_gpu(left.values()):
+                left = {name: array for name, array in left.items() if not on_gpu(array)}
+            spare.update(left)
 
     def keep_unused(self, jobs: TensorJobs, done: StepResult) -> None:
         """Keep the memory that a step did not need: that of tensors that were held."""
@@ -68,7 +73,16 @@ class SpareMemory:
             (self.residuals, jobs.spares, done.residuals),
             (self.momenta, jobs.spare_momenta, done.momenta),
         ):
-            kept |= {name: x for name, x in given.items() if x is not None and name not in made}
+            kept |= {name: x for name, x in given.items() if name not in made}
+
+
+def _take(held: dict[str, Array], names: Mapping[str, Any]) -> dict[str, Array]:
+    """Remove the arrays with these names from a dict, and return them."""
+    if held.keys() <= names.keys():
+        taken = dict(held)
+        held.clear()
+        return taken
+    return {name: held.pop(name) for name in names if name in held}
 
 
 def all_to_host(arrays: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -116,11 +116,11 @@ def select_groups(columns: TermColumns) -> list[GroupSelection]:
     """
     jobs = columns.wanted.jobs
     members: dict[tuple[Any, int], list[int]] = {}
-    kinds = columns.gradients.kinds.tolist()
-    free = columns.free.tolist()
-    for key, name in enumerate(columns.names):
-        if name in jobs.groups and free[key]:
-            members.setdefault((jobs.groups[name], kinds[key]), []).append(key)
+    kinds = columns.gradients.kinds
+    for key in np.flatnonzero(columns.free).tolist() if jobs.groups else ():
+        name = columns.names[key]
+        if name in jobs.groups:
+            members.setdefault((jobs.groups[name], int(kinds[key])), []).append(key)
     found = []
     for listed in members.values():
         keys = np.array(listed, np.int64)

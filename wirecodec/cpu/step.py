@@ -96,7 +96,7 @@ def _next_residuals(
         values = [np.ascontiguousarray(sent[names[key]].values) for key in others]
         received[others] = addresses_of(values)
         subtract_sent_batch(batch, received[keys])
-        residuals |= {names[key]: rest for key, rest in batch.rests.items()}
+        residuals |= zip([names[key] for key in keys.tolist()], batch.rests, strict=True)
     for key, each in selected.items():
         name = names[key]
         try:

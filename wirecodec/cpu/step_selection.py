@@ -104,8 +104,7 @@ def select_step(
     factor = clip_factor((sum_squares(flat.data) for flat in flats.values()), wanted.clip)
     moving = TermColumns(columns, wanted, free & ~plain, factor)
     groups = select_groups(moving)
-    grouped = np.array([name in wanted.jobs.groups for name in names], np.bool_)
-    terms = select_term_batches(TermColumns(columns, wanted, moving.free & ~grouped, factor))
+    terms = select_term_batches(TermColumns(columns, wanted, moving.free & ~_find_grouped(wanted), factor))
     taken = [batch.selected for batch in sums] + [batch.sums.selected for batch in terms]
     rest = set(find_others(len(names), taken)).difference(*(group.keys.tolist() for group in groups))
     for key in sorted(rest - flats.keys()):
@@ -132,21 +131,30 @@ def _find_zeros(arrays: Sequence[Any], wanted: StepInput) -> Array:
 
 def _find_plain(wanted: StepInput) -> Array:
     """Tell for each tensor whether its gradient and its residual are added as they are, (n,) bool."""
-    rules = wanted.jobs.rules
     if wanted.clip is not None:
         return np.zeros(len(wanted.jobs), np.bool_)
-    alike = {number: rule == _PLAIN for number, rule in {id(rule): rule for rule in rules.values()}.items()}
-    plain = [alike[id(rules[name])] and name not in wanted.jobs.groups for name in wanted.jobs]
-    return np.array(plain, np.bool_)
+    rules = [*map(wanted.jobs.rules.get, wanted.jobs)]
+    alike = {number: rule == _PLAIN for number, rule in dict(zip(map(id, rules), rules, strict=True)).items()}
+    plain = np.array([*map(alike.__getitem__, map(id, rules))], np.bool_)
+    return plain & ~_find_grouped(wanted)
+
+
+def _find_grouped(wanted: StepInput) -> Array:
+    """Tell for each tensor whether it is selected from as a part of a group, (n,) bool."""
+    groups, n = wanted.jobs.groups, len(wanted.jobs)
+    if not groups:
+        return np.zeros(n, np.bool_)
+    return np.fromiter(map(groups.__contains__, wanted.jobs), np.bool_, n)
 
 
 def _select_plain(columns: ArrayColumns, plain: Array, wanted: StepInput) -> list[SumBatch]:
     """Add residuals and select, for the tensors that a batch can take without other arithmetic."""
     jobs = wanted.jobs
-    pairs = list(zip(plain.tolist(), jobs, strict=True))
-    residuals = [jobs.residuals.get(name) if each else None for each, name in pairs]
-    spares = [jobs.spares.get(name) for name in jobs]
-    return select_sums(columns, residuals, spares, list(jobs.schemes.values()))
+    residuals, spares = [*map(jobs.residuals.get, jobs)], [*map(jobs.spares.get, jobs)]
+    for key in np.flatnonzero(~plain).tolist():
+        residuals[key] = None
+    thresholds = np.zeros(len(jobs), np.uint64) if jobs.thresholds is None else jobs.thresholds
+    return select_sums(columns, residuals, spares, list(jobs.schemes.values()), thresholds)
 
 
 def _select_others(

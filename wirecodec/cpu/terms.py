@@ -157,9 +157,8 @@ def select_term_batches(columns: TermColumns) -> list[TermBatch]:
             if is_masking(rule):
                 table = replace(table, addresses=table.addresses[members], sizes=table.sizes[members])
                 clear_selected(table, chosen.indices, chosen.cuts, np.zeros(members.size, np.int64))
-            taken = {int(keys[member]): rests[member] for member in members.tolist()}
             after = {int(keys[member]): momenta[member] for member in members.tolist() if momenta}
-            batches.append(TermBatch(SumBatch(chosen, taken, outputs[members]), after))
+            batches.append(TermBatch(SumBatch.of(chosen, rests, outputs, members), after))
     return batches
 
 

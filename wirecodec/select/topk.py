@@ -158,7 +158,9 @@ class TopK:
         """
         return select_top_k_of_totals(table, self)
 
-    def select_sum_batch(self, addresses: Array, sizes: Array, dtype: np.dtype[Any]) -> BatchSelection | None:
+    def select_sum_batch(
+        self, addresses: Array, sizes: Array, dtype: np.dtype[Any], guesses: Array
+    ) -> BatchSelection | None:
         """Select the top k of each of many sums of one type, as ``select_sum`` does.
 
         Args:
@@ -166,10 +168,12 @@ class TopK:
                 elements.
             sizes: (n,) i64, elements of each of the three.
             dtype: float32 or float64.
+            guesses: (n,) u64, 0 or what the last step's call has written; overwritten. They affect only the
+                time.
 
         Returns None if no sum can be selected in a batch.
         """
-        return select_top_k_of_sums(addresses, sizes, dtype, self)
+        return select_top_k_of_sums(addresses, sizes, dtype, self, guesses)
 
 
 def _finite_selection(found: IndicesAndBits | None, dtype: np.dtype[Any]) -> Selection | None:

@@ -24,6 +24,8 @@ HEAD_FACTOR = 4.0
 """First elements per geometric mean of size and k: where reading them again costs what they save."""
 MIN_HEAD_PER_RANK = 16
 """First elements per element that is selected; the bound needs groups of them."""
+MIN_HEAD = 256
+"""First elements that give a bound at all: four for each of 64 groups."""
 MIN_ELEMENTS_PER_THREAD = 2**20
 """Elements below which another thread costs more than it saves."""
 
@@ -101,7 +103,7 @@ def _choose_head(size: int, k: int) -> int:
 
     At least k of them reach the bound. With more first elements, fewer of the others do.
     """
-    head = max(int(HEAD_FACTOR * math.sqrt(size * k)), MIN_HEAD_PER_RANK * k) + 63 & ~63
+    head = max(int(HEAD_FACTOR * math.sqrt(size * k)), MIN_HEAD_PER_RANK * k, MIN_HEAD) + 63 & ~63
     return head if 2 * head < size else size
 
 
@@ -149,7 +151,7 @@ def select_top_k_batch(
 
 
 def select_top_k_of_sums(
-    addresses: Array, sizes: Array, dtype: np.dtype[Any], selector: Any
+    addresses: Array, sizes: Array, dtype: np.dtype[Any], selector: Any, guesses: Array
 ) -> BatchSelection | None:
     """Select what ``select_top_k_of_sum`` selects from each gradient + residual, all of one type.
 
@@ -159,6 +161,7 @@ def select_top_k_of_sums(
         sizes: (n,) i64, elements of each of the three.
         dtype: float32 or float64.
         selector: its ``count`` returns k for a size.
+        guesses: (n,) u64, of the thresholds, from the last step, 0 for none; overwritten with the next.
 
     The sum is undefined if an array is not among the members. Returns None if the batch takes none.
     """
@@ -170,7 +173,7 @@ def select_top_k_of_sums(
         return None
     addresses = addresses[plan.members]
     indices, words, faults = _allocate_output(plan, dtype)
-    like = np.empty(0, words.dtype)
+    like, started = np.empty(0, words.dtype), guesses[plan.members]
     run_parallel(
         lambda turns: feedback_batch.select_sums(
             addresses,
@@ -182,6 +185,7 @@ def select_top_k_of_sums(
             plan.ahead,
             read_only(like),
             like,
+            started,
             indices,
             words,
             faults,
@@ -190,6 +194,7 @@ def select_top_k_of_sums(
         plan.members.size,
         plan.units_per_thread,
     )
+    guesses[plan.members] = started
     return _without_faults(plan, indices, words.view(dtype), faults)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, addresses_of, aligned, read_only
+from wirecodec.arrays import DTYPES, Array, addresses_of, aligned, read_only
 from wirecodec.cpu.batch.decode import DecodedBatch
 from wirecodec.cpu.batch.selection import SelectedBatch, group_tensors
 from wirecodec.cpu.columns import ArrayColumns, describe
@@ -35,20 +35,24 @@ class SumBatch:
 
     Attributes:
         selected: the elements.
-        rests: {key: sum}; the values at the selected elements do not matter.
-        addresses: (n,) i64, of these arrays, in the order of the keys.
+        rests: the sums, in the order of the keys; the values at the selected elements do not matter.
+        addresses: (n,) i64, of these arrays.
     """
 
     selected: SelectedBatch
-    rests: Mapping[int, Array]
+    rests: Sequence[Array]
     addresses: Array
+
+    @classmethod
+    def of(
+        cls, selected: SelectedBatch, rests: Sequence[Array], addresses: Array, members: Array
+    ) -> SumBatch:
+        """Build a batch from those of the sums and their addresses that a selector has taken."""
+        return cls(selected, [rests[member] for member in members.tolist()], addresses[members])
 
     def renumber(self, keys: Array) -> SumBatch:
         """Return the batch with keys in place of numbers; ``keys`` has the key of each number."""
-        selected = replace(self.selected, keys=keys[self.selected.keys])
-        return SumBatch(
-            selected, {int(keys[place]): rest for place, rest in self.rests.items()}, self.addresses
-        )
+        return replace(self, selected=replace(self.selected, keys=keys[self.selected.keys]))
 
 
 def select_sums(
@@ -56,6 +60,7 @@ def select_sums(
     residuals: Sequence[Array | None],
     spares: Sequence[Array | None],
     schemes: Sequence[Scheme],
+    thresholds: Array,
 ) -> list[SumBatch]:
     """Add residuals and select, for the tensors that a batch can take.
 
@@ -65,6 +70,7 @@ def select_sums(
             gradients', too.
         spares: by key, memory for the sums; None for new memory.
         schemes: by key.
+        thresholds: (n,) u64 by key, from ``LastThresholds``; overwritten.
     """
     held = describe(residuals)
     alike = (held.kinds == gradients.kinds) & (held.sizes == gradients.sizes)
@@ -76,11 +82,12 @@ def select_sums(
         rests, addresses = take_memory([spares[key] for key in keys.tolist()], sizes, dtype)
         columns = np.stack([gradients.addresses[keys], held.addresses[keys], addresses], axis=1)
         selector: Any = scheme.select
-        found = selector.select_sum_batch(columns, sizes, dtype)
+        guesses = thresholds[keys]
+        found = selector.select_sum_batch(columns, sizes, dtype, guesses)
+        thresholds[keys] = guesses
         if found is not None:
-            taken = {int(keys[member]): rests[member] for member in found.members.tolist()}
             selected = SelectedBatch.of(scheme, keys, sizes, found)
-            batches.append(SumBatch(selected, taken, addresses[found.members]))
+            batches.append(SumBatch.of(selected, rests, addresses, found.members))
     return batches
 
 
@@ -88,11 +95,11 @@ def take_memory(spares: list[Array | None], sizes: Array, dtype: np.dtype[Any]) 
     """Return an array per size, aligned to 64 bytes, the spare one if it fits; and their addresses."""
     columns = describe(spares)
     fits = (columns.sizes == sizes) & (columns.addresses % 64 == 0) & columns.writeable
+    fits &= columns.kinds == DTYPES.index(dtype)
     arrays: list[Any] = list(spares)
-    if not fits.all() or any(x is None or x.dtype != dtype for x in spares):
-        for i, (fit, size) in enumerate(zip(fits.tolist(), sizes.tolist(), strict=True)):
-            if not fit or arrays[i].dtype != dtype:
-                arrays[i] = aligned(size, dtype)
+    if not fits.all():
+        for i in np.flatnonzero(~fits).tolist():
+            arrays[i] = aligned(int(sizes[i]), dtype)
         columns = describe(arrays)
     return arrays, columns.addresses
 

@@ -1,7 +1,7 @@
-"""The k-th largest of some thousand keys: one bit at a time, by counting keys at the speed of the cache.
+"""The k-th largest of some thousand keys: bisection, by counting keys at the speed of the cache.
 
-A pass per bit costs less than the tables of ``radix`` until the keys outgrow the cache. Most searches end
-after half of the bits, because no two keys share them.
+It costs less than the tables of ``radix`` until the keys outgrow the cache. The search starts an octave below
+the largest key. When few keys are left between the bounds, they are collected, and only these are counted.
 """
 
 from __future__ import annotations
@@ -12,14 +12,32 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline
-from wirecodec.kernels.cpu.simd.masks64 import at_least64, keys64
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
+from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64, keys64
 from wirecodec.kernels.cpu.simd.memory import bit_width
-from wirecodec.kernels.cpu.simd.vector import load, select, store
+from wirecodec.kernels.cpu.simd.vector import load, reduce_max, select, store
 from wirecodec.kernels.cpu.simd.words import popcount
 
-__all__ = ["bound_rank", "count_groups", "find_rank", "pad", "rank_of_maxima", "update_maxima"]
+__all__ = [
+    "bound_rank",
+    "collect_keys",
+    "count_groups",
+    "find_rank",
+    "pad",
+    "rank_of_maxima",
+    "update_maxima",
+]
 
 U64 = np.uint64
+SLACK = 64
+OCTAVE = 9
+"""Bits of a float32 above its mantissa: the search's first step is a factor of 2."""
+MIN_COLLECTED = 512
+"""Keys whose collection costs less than it saves."""
+REDUCTION = 8
+"""Keys per key that is left when they are collected."""
+COARSE = 14
+"""Bits of a key that ``rank_of_maxima`` finds: of a float32, five of the mantissa."""
 GROUPS_PER_RANK = 2
 MIN_GROUP_SIZE = 4
 
@@ -43,26 +61,62 @@ def _count(keys: Array, least: np.uint64) -> int:
 
 
 @inline
-def find_rank(keys: Array, rank: int, prefix: np.uint64, width: int) -> tuple[np.uint64, int]:
+def _find_largest(keys: Array) -> np.uint64:
+    """Return the largest key, which is 0 if there are no keys."""
+    if keys.size == 0:
+        return U64(0)
+    most = load(keys, 0, 64)
+    for at in range(64, keys.size, 64):
+        here = load(keys, at, 64)
+        most = select(most > here, most, here)
+    return U64(reduce_max(most))
+
+
+@inline
+def find_rank(
+    keys: Array, rank: int, low: np.uint64, high: np.uint64, step: np.uint64
+) -> tuple[np.uint64, int]:
     """Return a key that the ``rank`` largest reach, and the number of keys that reach it.
 
     It is the rank-th largest, unless a smaller one is known to separate exactly ``rank`` keys from the rest.
 
     Args:
-        keys: padded by ``pad``; ``rank`` of them or more are ``prefix`` or more.
+        keys: padded by ``pad``, without sign bits.
         rank: 1 or more.
-        prefix: bits of all keys above their low ``width`` bits; the low bits are 0.
-        width: number of bits to find.
+        low: a key that ``rank`` keys or more reach.
+        high: a number above ``low`` that fewer keys reach.
+        step: 1 for the exact result. Otherwise, the result may be too small by less than ``step``.
     """
-    found, n = prefix, -1
-    for bit in range(width - 1, -1, -1):
-        larger = found | (U64(1) << U64(bit))
-        reached = _count(keys, larger)
-        if reached >= rank:
-            found, n = larger, reached
+    width = U64(1) << U64(bit_width(keys) - OCTAVE)
+    if high - low > width:
+        high = min(high, max(_find_largest(keys), low) + U64(1))
+    removed, above, reached = 0, 0, -1
+    while high - low > step:
+        half = (high - low) >> U64(1)
+        middle = high - min(half, width)
+        n = removed + _count(keys, middle)
+        if n >= rank:
+            low, reached, width = middle, n, ~U64(0)
             if n == rank:
-                return found, n
-    return found, n if n >= 0 else _count(keys, found)
+                break
+        else:
+            high, above = middle, n
+            if width < half:
+                width <<= U64(1)
+        if keys.size >= MIN_COLLECTED and reached >= 0 and REDUCTION * (reached - above) <= keys.size:
+            keys, removed = collect_keys(keys, low, high - U64(1)), above
+    return low, reached if reached >= 0 else removed + _count(keys, low)
+
+
+@inline
+def collect_keys(keys: Array, least: np.uint64, most: np.uint64) -> Array:
+    """Return the keys from ``least`` to ``most``, padded by ``pad``; ``keys`` is padded, too."""
+    found, n = np.empty(keys.size + SLACK, keys.dtype), 0
+    for at in range(0, keys.size, 64):
+        mask = at_least64(keys, at, least) & ~above64(keys, at, most)
+        if mask != U64(0):
+            n += compress_store(found, n, load(keys, at, 64), mask)
+    return found[: pad(found, n)]
 
 
 @inline
@@ -99,5 +153,7 @@ def update_maxima(maxima: Array, at: int, keys: Any) -> None:
 
 @inline
 def rank_of_maxima(maxima: Array, rank: int) -> np.uint64:
-    """Return a key that ``rank`` maxima reach."""
-    return find_rank(maxima, rank, U64(0), bit_width(maxima) - 1)[0]
+    """Return a key that ``rank`` maxima reach, and few others do."""
+    width = bit_width(maxima)
+    step = U64(1) << U64(width - COARSE) if width > 16 else U64(1)
+    return find_rank(maxima, rank, U64(0), U64(1) << U64(width - 1), step)[0]

@@ -6,11 +6,8 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.cpu.select.bisection import bound_rank, find_rank, pad
-from wirecodec.kernels.cpu.simd.compress_store import compress_store
-from wirecodec.kernels.cpu.simd.masks64 import at_least64
+from wirecodec.kernels.cpu.select.bisection import bound_rank, collect_keys, find_rank, pad
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
-from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import multiply_high
 
 __all__ = [
@@ -98,26 +95,14 @@ def prefetch_sample(bits: Array, run: int, samples: int, part: int, parts: int) 
 @inline
 def bracket_sample(keys: Array, n: int, low_rank: int, high_rank: int) -> tuple[int, int, bool]:
     """Return the result of ``bracket_kth`` for a sample's n ``keys``, with slack."""
-    width = bit_width(keys) - 1
-    low, high = U64(0), (U64(1) << U64(width)) - U64(1)
-    top, reached = keys[: pad(keys, n)], n
+    one, over = U64(1), U64(1) << U64(bit_width(keys) - 1)
+    low, high, reached = U64(0), over - one, n
+    top = keys[: pad(keys, n)]
     least = bound_rank(top, low_rank) if low_rank <= n else U64(0)
     if least > U64(0):  # both ranks are among these keys
-        top = _collect(top, least)
+        top = collect_keys(top, least, over - one)
     if low_rank <= n:
-        low, reached = find_rank(top, low_rank, U64(0), width)
-        low = max(low, least)
+        low, reached = find_rank(top, low_rank, least, over, one)
     if high_rank >= 1:
-        high, _ = find_rank(top, high_rank, U64(0), width)
+        high, _ = find_rank(top, high_rank, low, over, one)
     return low, high, 10 * reached > 11 * low_rank
-
-
-@inline
-def _collect(keys: Array, least: np.uint64) -> Array:
-    """Return the keys of ``least`` or more, padded by ``pad``."""
-    found, n = np.empty(keys.size + SLACK, keys.dtype), 0
-    for at in range(0, keys.size, 64):
-        mask = at_least64(keys, at, least)
-        if mask != U64(0):
-            n += compress_store(found, n, load(keys, at, 64), mask)
-    return found[: pad(found, n)]

@@ -220,8 +220,7 @@ def find_top(words: Array, k: int, low: int, high: int) -> tuple[int, int]:
     if n > MAX_BISECTED or not 1 <= rank <= n:
         threshold, ties = find_threshold(keys[:n], rank, width)
         return np.int64(threshold), ties
-    prefix = (U64(low) >> U64(width)) << U64(width)
-    least, reached = find_rank(keys[: pad(keys, n)], rank, prefix, width)
+    least, reached = find_rank(keys[: pad(keys, n)], rank, U64(low), U64(high), U64(1))
     if reached == rank and least > U64(0):
         return np.int64(least) - 1, 0
     return np.int64(least), rank - _count_above(keys[:n], least)
