@@ -11,6 +11,7 @@ import pytest
 
 from tests.child import run
 from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
     multiply_floats,
@@ -189,6 +190,24 @@ def test_positions_of_set_bits(dtype: Any, rng: np.random.Generator) -> None:
         out = np.full(70, 77, dtype)
         assert put(out, 3, word, base) == ones
         assert np.array_equal(out[3 : 3 + ones], base + where)
+        assert (out[:3] == 77).all()
+        assert (out[67:] == 77).all()
+
+
+@kernel
+def put_lanes(out: Any, i: int, x: Any, word: Any) -> int:
+    return compress_store(out, i, load(x, 0, 64), word)
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED[1:])
+def test_selected_lanes_are_stored_in_order(dtype: Any, rng: np.random.Generator) -> None:
+    x = rng.integers(0, np.iinfo(dtype).max, 64, dtype, endpoint=True)
+    for ones in range(65):
+        where = np.sort(rng.choice(64, ones, replace=False))
+        word = np.bitwise_or.reduce(np.uint64(1) << where.astype(np.uint64), initial=np.uint64(0))
+        out = np.full(70, 77, dtype)
+        assert put_lanes(out, 3, x, word) == ones
+        assert np.array_equal(out[3 : 3 + ones], x[where])
         assert (out[:3] == 77).all()
         assert (out[67:] == 77).all()
 

@@ -23,7 +23,7 @@ from wirecodec.kernels.cpu.simd.vector_type import (
 )
 from wirecodec.kernels.cpu.simd.words import load64
 
-__all__ = ["find_set_bits", "store_set_bits"]
+__all__ = ["find_set_bits", "positions_table", "store_set_bits"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
@@ -79,13 +79,7 @@ def _store_by_compress(context: Any, builder: Any, at: Any, bits: Any, base: Any
 
 def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
     """Store eight positions per byte from a table, after those of the bytes before."""
-    row = ir.VectorType(ir.IntType(8), 8)
-    table = builder.module.globals.get("wirecodec.positions")
-    if table is None:
-        rows = [ir.Constant(row, (found + [0] * 8)[:8]) for found in POSITIONS]
-        table = cgutils.global_constant(
-            builder.module, "wirecodec.positions", ir.Constant(ir.ArrayType(row, 256), rows)
-        )
+    table = positions_table(builder)
     counts = _prefix_popcounts(builder, bits)
     for i in range(8):
         byte = builder.and_(builder.lshr(bits, I64(8 * i)), I64(255))
@@ -93,6 +87,18 @@ def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, e
         lanes = builder.load(builder.gep(table, [I32(0), byte]))
         _store(context, builder, at, before, lanes, builder.add(base, base.type(8 * i)), element)
     return builder.lshr(counts, I64(56))
+
+
+def positions_table(builder: Any) -> Any:
+    """Return the address of 256 vectors of 8 bytes: the positions of a byte's set bits, ascending, then 0."""
+    row = ir.VectorType(ir.IntType(8), 8)
+    table = builder.module.globals.get("wirecodec.positions")
+    if table is None:
+        rows = [ir.Constant(row, (found + [0] * 8)[:8]) for found in POSITIONS]
+        table = cgutils.global_constant(
+            builder.module, "wirecodec.positions", ir.Constant(ir.ArrayType(row, 256), rows)
+        )
+    return table
 
 
 def _prefix_popcounts(builder: Any, bits: Any) -> Any:
