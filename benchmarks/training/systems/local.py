@@ -24,6 +24,8 @@ PUBLISHED_OUTER = {0.9: (0.7, 0.9), 0.0: (1.0, 0.5)}
 
 The inner optimizer keeps momentum 0.9 in both.
 """
+WEAK_OUTER = {0.9: (1.0, 0.5), 0.0: (1.0, 0.3)}
+"""The same with weaker momenta, for an inner optimizer with a momentum of its own."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +37,29 @@ class LocalUpdates(System):
         scheme: of the movements as one vector, or an empty string for dense.
         decay: of the residual.
         outer: rate and Nesterov momentum of the outer optimizer; the inner one then has the grid's momentum.
-            None: the published settings.
+            None: two tries in place of the grid's momenta.
+        inner: momentum of the inner optimizer, with weak outer momenta; None: 0.9, with the published ones.
     """
 
     every_steps: int = 15
     scheme: str = ""
     decay: float = 0.95
     outer: tuple[float, float] | None = None
+    inner: float | None = None
 
     def optimizer_settings(self, settings: Settings) -> Settings:
-        """Return the inner optimizer's settings: the grid's, or as published its rate and momentum 0.9."""
+        """Return the inner optimizer's settings: the grid's, or its rate with the momentum of ``inner``."""
         if self.outer is not None:
             return settings
+        if self.inner is not None:
+            return Settings(settings.rate, self.inner, 0.99 if settings.beta2 else 0.0)
         return Settings(settings.rate, 0.9, 0.999 if settings.beta2 else 0.0)
 
     def outer_settings(self, settings: Settings) -> tuple[float, float]:
         """Return the rate and the Nesterov momentum of the outer optimizer."""
-        return PUBLISHED_OUTER[settings.momentum] if self.outer is None else self.outer
+        if self.outer is not None:
+            return self.outer
+        return (PUBLISHED_OUTER if self.inner is None else WEAK_OUTER)[settings.momentum]
 
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return the exchange of movements; the caller gives it to an OuterOptimizer."""

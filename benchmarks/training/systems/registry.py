@@ -55,6 +55,17 @@ _DECISIVE: tuple[System, ...] = (
         )
         for every, bits in ((4, 0.25), (8, 0.1), (16, 0.03), (8, 0.15))
     ),
+    *(
+        LocalUpdates(
+            f"local updates every {every}, {bits:g} bits per step, inner momentum 0.5",
+            OURS,
+            every,
+            f"budget(bits={every * bits:g}) | {CODES}",
+            decay=1.0,
+            inner=0.5,
+        )
+        for every, bits in ((4, 0.25), (8, 0.1), (16, 0.03))
+    ),
     Leader("CLT-k 1 %, beta 1", PAPERS, warm_up=WARM_UP),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1, warm_up=WARM_UP),
 )

@@ -23,10 +23,13 @@ LOCAL = (
     "local updates every 16, 0.03 bits per step",
 )
 
+LOCAL_MOMENTUM = tuple(f"{name}, inner momentum 0.5" for name in LOCAL)
+
 TEXT = (
     *IN_USE,
     *BUDGETS,
     *LOCAL,
+    *LOCAL_MOMENTUM,
     # An eighth of the bits of PowerSGD.
     "local updates every 8, 0.15 bits per step",
     "local updates, dense",
@@ -65,7 +68,7 @@ RECOMMENDATIONS = (
 TRANSFORMER = (
     *("dense", "PowerSGD, rank 4", "top-k 1 % as published", "top-k 0.1 % as published"),
     *("budget 0.25", "budget 0.1", "budget 0.03", "budget 0.64"),
-    *LOCAL,
+    *LOCAL_MOMENTUM,
     *("sidco", "CLT-k 1 %, beta 1"),
 )
 LARGE = ("dense", "CLT-k 1 %, beta 1", "CLT-k 1 %, beta 0.1")

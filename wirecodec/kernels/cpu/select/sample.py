@@ -95,14 +95,22 @@ def prefetch_sample(bits: Array, run: int, samples: int, part: int, parts: int) 
 @inline
 def bracket_sample(keys: Array, n: int, low_rank: int, high_rank: int) -> tuple[int, int, bool]:
     """Return the result of ``bracket_kth`` for a sample's n ``keys``, with slack."""
-    one, over = U64(1), U64(1) << U64(bit_width(keys) - 1)
-    low, high, reached = U64(0), over - one, n
+    over = U64(1) << U64(bit_width(keys) - 1)
+    low, high, reached = U64(0), over - U64(1), n
     top = keys[: pad(keys, n)]
     least = bound_rank(top, low_rank) if low_rank <= n else U64(0)
     if least > U64(0):  # both ranks are among these keys
-        top = collect_keys(top, least, over - one)
-    if low_rank <= n:
-        low, reached = find_rank(top, low_rank, least, over, one)
-    if high_rank >= 1:
-        high, _ = find_rank(top, high_rank, low, over, one)
+        top = collect_keys(top, least, high)
+    for search in range(2):  # a loop, so that the search is compiled once
+        if search == 0 and low_rank <= n:
+            rank, start = low_rank, least
+        elif search == 1 and high_rank >= 1:
+            rank, start = high_rank, low
+        else:
+            continue
+        key, count = find_rank(top, rank, start, over, U64(1))
+        if search == 0:
+            low, reached = key, count
+        else:
+            high = key
     return low, high, 10 * reached > 11 * low_rank
