@@ -32,18 +32,19 @@ def compress_store(typing_context: Any, array: Any, i: Any, vector: Any, selecti
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = element_pointer(context, builder, sig.args[0], args[0], args[1], vector.lanes)
-        if vector.lanes * vector.bits >= 128 and has_feature(
-            context, "avx512f" if vector.bits >= 32 else "avx512vbmi2"
-        ):
-            return _store_by_instruction(builder, at, args[2], args[3])
-        if vector.lanes % 8 == 0 and (
-            (vector.bits >= 32 and has_feature(context, "avx2"))
-            or (vector.bits == 16 and has_feature(context, "ssse3"))
-        ):
-            return _store_by_table(builder, at, args[2], args[3])
-        return _store_lane_by_lane(builder, at, args[2], args[3])
+        return _choose_method(context, vector)(builder, at, args[2], args[3])
 
     return types.intp(array, types.intp, vector, types.uint64), generate
+
+
+def _choose_method(context: Any, vector: Any) -> Any:
+    """Return the fastest method that the target processor has."""
+    wide = vector.bits >= 32
+    if vector.lanes * vector.bits >= 128 and has_feature(context, "avx512f" if wide else "avx512vbmi2"):
+        return _store_by_instruction
+    if vector.lanes % 8 == 0 and vector.bits >= 16 and has_feature(context, "avx2" if wide else "ssse3"):
+        return _store_by_table
+    return _store_lane_by_lane
 
 
 def _store_by_instruction(builder: Any, at: Any, vector: Any, selection: Any) -> Any:
