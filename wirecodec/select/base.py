@@ -88,8 +88,9 @@ class Selector(Protocol):
 
     A selector that can select while gradient and residual are added also has ``select_sum``; see ``TopK``.
     One that can select from many tensors in one call has ``select_batch`` and ``select_sum_batch``, with the
-    same results. They get the arrays' addresses and sizes, and return a ``BatchSelection``. One whose choice
-    depends on the bytes that its codecs write has ``select_within``; see ``Budget``.
+    same results. They get the arrays' addresses and sizes, and return a ``BatchSelection``.
+    ``select_sum_batch`` also gets what it has found in the last step. One whose choice depends on the bytes
+    that its codecs write has ``select_within``; see ``Budget``.
 
     Attributes:
         name: how schemes spell it; lower-case letters, digits and hyphens.
