@@ -39,7 +39,7 @@ def can_add(target: Any) -> bool:
 def describe_targets(targets: Sequence[Any], sizes: Array) -> ArrayColumns | None:
     """Describe many arrays that values can be added to, with these numbers of elements.
 
-    None for few arrays, and for arrays of which ``can_add`` must be asked one by one.
+    Returns None for few arrays, and if an array needs the check of ``can_add``.
     """
     if len(targets) < MIN_TENSORS:
         return None

@@ -31,7 +31,7 @@ __all__ = [
 U64 = np.uint64
 SLACK = 64
 OCTAVE = 9
-"""Bits of a float32 above its mantissa: the search's first step is a factor of 2."""
+"""Bits of a float32 above its mantissa: the search starts a factor of 2 below the largest key."""
 MIN_COLLECTED = 512
 """Keys whose collection costs less than it saves."""
 REDUCTION = 8
