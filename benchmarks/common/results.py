@@ -12,19 +12,27 @@ import numpy as np
 __all__ = ["RESULTS", "describe_machine", "format_markdown", "pivot_rows", "write_result"]
 
 RESULTS = Path(__file__).parents[1] / "results"
+VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "neon": "NEON"}
+"""Names of instruction sets by LLVM's features, the widest first."""
 
 
 def describe_machine() -> str:
-    """Describe the processor, the cores available to this process, and the versions of the main libraries."""
+    """Describe the processor, the cores available to this process, and the versions of the main libraries.
+
+    The parenthesis has what decides about the kernels: LLVM's name of the processor, and its widest vectors.
+    """
     import numba
+    from llvmlite import binding
 
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    features = binding.get_host_cpu_features()
+    vectors = [text for key, text in VECTORS.items() if features.get(key)] or ["no AVX2"]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}, Numba {numba.__version__}"
-    return f"{name}, {cores} cores; {versions}"
+    return f"{name} ({binding.get_host_cpu_name()}, {vectors[0]}), {cores} cores; {versions}"
 
 
 def format_markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

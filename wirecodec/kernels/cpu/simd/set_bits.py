@@ -27,6 +27,8 @@ __all__ = ["find_set_bits", "positions_table", "store_set_bits"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
+FEW = 4
+"""Most set bits that are stored one by one. If 1 % of the bits are set, 64 of them rarely have more."""
 POSITIONS = [[i for i in range(8) if byte >> i & 1] for byte in range(256)]
 
 
@@ -40,7 +42,7 @@ def store_set_bits(typing_context: Any, array: Any, i: Any, bits: Any, base: Any
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = element_pointer(context, builder, sig.args[0], args[0], args[1], 64)
-        put = _store_by_compress if has_feature(context, "avx512vbmi2") else _store_by_table
+        put = _store_by_compress if has_feature(context, "avx512vbmi2") else _store_few_or_many
         return put(context, builder, at, args[2], args[3], element)
 
     return types.intp(array, types.intp, types.uint64, element), generate
@@ -75,6 +77,28 @@ def _store_by_compress(context: Any, builder: Any, at: Any, bits: Any, base: Any
         with builder.if_then(builder.icmp_unsigned(">", count, I64(48)), likely=False):
             put(48)
     return count
+
+
+def _store_few_or_many(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
+    """Store up to ``FEW`` positions one by one, and more by table."""
+    count = builder.call(builder.module.declare_intrinsic("llvm.ctpop", [I64]), [bits])
+    with builder.if_else(builder.icmp_unsigned("<=", count, I64(FEW))) as (few, many):
+        with few:
+            _store_one_by_one(builder, at, bits, base)
+        with many:
+            _store_by_table(context, builder, at, bits, base, element)
+    return count
+
+
+def _store_one_by_one(builder: Any, at: Any, bits: Any, base: Any) -> None:
+    """Store the positions of the lowest ``FEW`` set bits; those that do not exist are 64."""
+    find = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I64, [I64, I1]), "llvm.cttz.i64")
+    left = bits
+    for i in range(FEW):
+        position = builder.call(find, [left, I1(0)])
+        position = position if base.type == I64 else builder.trunc(position, base.type)
+        builder.store(builder.add(base, position), builder.gep(at, [I64(i)]))
+        left = builder.and_(left, builder.sub(left, I64(1)))
 
 
 def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
