@@ -101,7 +101,7 @@ def _store_one_by_one(builder: Any, at: Any, bits: Any, base: Any) -> None:
         left = builder.and_(left, builder.sub(left, I64(1)))
 
 
-def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> Any:
+def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, element: Any) -> None:
     """Store eight positions per byte from a table, after those of the bytes before."""
     table = positions_table(builder)
     counts = _prefix_popcounts(builder, bits)
@@ -110,7 +110,6 @@ def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, e
         before = builder.and_(builder.lshr(counts, I64(8 * i - 8)), I64(255)) if i else I64(0)
         lanes = builder.load(builder.gep(table, [I32(0), byte]))
         _store(context, builder, at, before, lanes, builder.add(base, base.type(8 * i)), element)
-    return builder.lshr(counts, I64(56))
 
 
 def positions_table(builder: Any) -> Any:
