@@ -295,21 +295,25 @@ def test_every_algorithm_has_a_name() -> None:
 @pytest.mark.mpi(2, 4)
 def test_the_caller_computes_meanwhile() -> None:
     """The caller's function runs while nothing arrives, and the result is the same."""
-    import time
-
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
+    word = comm.Dup()
     pieces = []
 
     def work() -> bool:
+        if comm.rank and not pieces:
+            word.send("works", dest=0)
         pieces.append(float(np.sum(np.ones(1000))))
         return True
 
     x = gradient(comm.rank, 300_000)
-    if comm.rank == 0:
-        time.sleep(0.2)
-    got = bits(co.allreduce(co.Channel(comm, meanwhile=work), x, algorithm="dense"))
+    channel = co.Channel(comm, meanwhile=work)
+    if comm.rank == 0:  # joins after every other rank has worked, so that they had to wait
+        for rank in range(1, comm.size):
+            assert word.recv(source=rank) == "works"
+    got = bits(co.allreduce(channel, x, algorithm="dense"))
+    word.Free()
     assert got == bits(co.allreduce(comm, x))
     if comm.rank:
         assert len(pieces) >= 1  # grows with the speed of the machine
@@ -317,13 +321,13 @@ def test_the_caller_computes_meanwhile() -> None:
 
 @pytest.mark.mpi(2)
 def test_what_the_callers_work_raises_closes_the_channel() -> None:
-    import time
-
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD.Dup()
+    word = comm.Dup()
 
     def work() -> bool:
+        word.send("raises", dest=0)
         raise ZeroDivisionError
 
     channel = co.Channel(comm, timeout=1, meanwhile=work if comm.rank else None)
@@ -332,7 +336,7 @@ def test_what_the_callers_work_raises_closes_the_channel() -> None:
             co.allreduce(channel, gradient(comm.rank, 100_000))
         with pytest.raises(co.CollectiveError, match="was closed after an earlier error"):
             co.allreduce(comm, gradient(0))
-    else:
-        time.sleep(0.2)
+    else:  # joins after the other rank had to wait
+        assert word.recv(source=1) == "raises"
         with pytest.raises(co.Timeout):
             co.allreduce(channel, gradient(comm.rank, 100_000))
