@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,7 @@ from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.bounded_step import MAX_START
 from wirecodec.kernels.layout import BOUNDED_ROWS
+from wirecodec.scratch import borrow
 from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, split_blocks
 from wirecodec.value.error_bounded_levels import default_levels
 from wirecodec.value.float32_convert import from_float32, max_float32
@@ -53,12 +55,23 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
         bits: (r,) u32, float32 bits of the values.
         cells: result of ``CellSearch``.
     """
+    blocks = split_blocks(bits.size)
+    kept = len(blocks) if len(blocks) <= _MAX_BLOCKS_KEPT else 0
+    with borrow("error-bounded contexts", (kept, 2, _capacity(blocks)), np.uint32) as contexts:
+        return _write_blocks(bits, cells, blocks, contexts)
+
+
+def _capacity(blocks: Sequence[slice]) -> int:
+    """Return the elements of codes, or of records, that suffice for each block."""
+    return int(max(part.stop - part.start for part in blocks)) + 32
+
+
+def _write_blocks(bits: Array, cells: Cells, blocks: Sequence[slice], contexts: Array) -> Bytes:
+    """Write a section; ``contexts`` has room for the codes and records of all blocks, or of none."""
     from wirecodec.kernels.cpu.threads import map_ranges
     from wirecodec.kernels.cpu.value import error_bounded_lanes, error_bounded_tables, error_bounded_write
 
-    blocks = split_blocks(bits.size)
-    capacity = max(part.stop - part.start for part in blocks) + 32
-    keep_all = len(blocks) <= _MAX_BLOCKS_KEPT
+    capacity, keep_all = _capacity(blocks), len(contexts) > 0
     counted_blocks = range(0, len(blocks), 1 if keep_all else _COUNT_STRIDE)
     shape = (
         error_bounded_write.COUNT_TABLES,
@@ -66,7 +79,7 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
         error_bounded_lanes.ROW_STRIDE,
     )
     counts = np.zeros((len(counted_blocks), *shape), np.uint32)
-    kept_records = np.empty((len(blocks) if keep_all else 0, 2, capacity), np.uint32)
+    own = (0 if keep_all else 2, capacity)
 
     def walk_block(n: int, outputs: Array, counts: Array) -> None:
         x, quantiser = bits[blocks[n]], cells.quantiser()
@@ -75,9 +88,9 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
         )
 
     def walk(first: int, last: int) -> None:
-        scratch = np.empty((0 if keep_all else 2, capacity), np.uint32)
-        for i, n in enumerate(counted_blocks[first:last], first):
-            walk_block(n, kept_records[n] if keep_all else scratch, counts[i])
+        with borrow("error-bounded block", own, np.uint32) as block:
+            for i, n in enumerate(counted_blocks[first:last], first):
+                walk_block(n, contexts[n] if keep_all else block, counts[i])
 
     map_ranges(walk, len(counted_blocks), 1)
     levels = default_levels(cells.form).copy()
@@ -88,16 +101,19 @@ def write_section(bits: Array, cells: Cells) -> Bytes:
 
     def write(first: int, last: int) -> list[bytes]:
         payload = []
-        words, states = np.empty(4 * capacity, np.uint16), np.empty(error_bounded_lanes.MAX_LANES, np.uint32)
-        scratch = np.empty((0 if keep_all else 2, capacity), np.uint32)
-        for n in range(first, last):
-            codes, records = kept_records[n] if keep_all else scratch
-            if not keep_all:  # writing so many contexts to fresh memory is slower than computing them again
-                walk_block(n, scratch, counts[0, :0])
-            m = blocks[n].stop - blocks[n].start
-            lanes = count_lanes(m)
-            count = error_bounded_write.write(m, lanes, codes, records, table.reshape(-1), states, words)
-            payload += [states[:lanes].tobytes(), words[:count].tobytes()]
+        states = np.empty(error_bounded_lanes.MAX_LANES, np.uint32)
+        with (
+            borrow("error-bounded block", own, np.uint32) as block,
+            borrow("error-bounded words", (4 * capacity,), np.uint16) as words,
+        ):
+            for n in range(first, last):
+                codes, records = contexts[n] if keep_all else block
+                if not keep_all:  # so many contexts in fresh memory would be slower than computing them again
+                    walk_block(n, block, counts[0, :0])
+                m = blocks[n].stop - blocks[n].start
+                lanes = count_lanes(m)
+                count = error_bounded_write.write(m, lanes, codes, records, table.reshape(-1), states, words)
+                payload += [states[:lanes].tobytes(), words[:count].tobytes()]
         return payload
 
     parts = [_HEADER.pack(cells.form, cells.first, cells.step, cells.place, mask)]
@@ -230,12 +246,12 @@ def read_section(s: CellSection) -> Array:
     def read(first: int, last: int) -> bool:
         all_lanes = s.blocks[first][1] == error_bounded_lanes.MAX_LANES
         width = error_bounded_read.SLOTS if all_lanes else error_bounded_read.COARSE_SLOTS
-        slots = np.empty(BOUNDED_ROWS * width, np.uint32)
-        tables = table.reshape(-1), slots, np.zeros(1, np.uint32)
-        return all(
-            error_bounded_read.read(words, lanes, start, states, tables, reconstruction, bits[part])
-            for part, lanes, start, states, words in s.blocks[first:last]
-        )
+        with borrow("error-bounded slots", (BOUNDED_ROWS * width,), np.uint32) as slots:
+            tables = table.reshape(-1), slots, np.zeros(1, np.uint32)
+            return all(
+                error_bounded_read.read(words, lanes, start, states, tables, reconstruction, bits[part])
+                for part, lanes, start, states, words in s.blocks[first:last]
+            )
 
     if not all(map_ranges(read, len(s.blocks), 1)):
         raise Invalid("error-bounded-code", "the words do not end where the values do")

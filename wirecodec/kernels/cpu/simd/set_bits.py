@@ -23,13 +23,14 @@ from wirecodec.kernels.cpu.simd.vector_type import (
 )
 from wirecodec.kernels.cpu.simd.words import load64
 
-__all__ = ["find_set_bits", "positions_table", "store_set_bits"]
+__all__ = ["find_set_bits", "positions_table", "ranks_table", "store_set_bits"]
 
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 FEW = 4
 """Most set bits that are stored one by one. If 1 % of the bits are set, 64 of them rarely have more."""
 POSITIONS = [[i for i in range(8) if byte >> i & 1] for byte in range(256)]
+RANKS = [[(byte & ((1 << i) - 1)).bit_count() for i in range(8)] for byte in range(256)]
 
 
 @llvm_intrinsic
@@ -114,12 +115,22 @@ def _store_by_table(context: Any, builder: Any, at: Any, bits: Any, base: Any, e
 
 def positions_table(builder: Any) -> Any:
     """Return the address of 256 vectors of 8 bytes: the positions of a byte's set bits, ascending, then 0."""
-    row = ir.VectorType(ir.IntType(8), 8)
-    table = builder.module.globals.get("wirecodec.positions")
+    return _global_table(builder, "positions", [(found + [0] * 8)[:8] for found in POSITIONS])
+
+
+def ranks_table(builder: Any) -> Any:
+    """Return the address of 256 vectors of 8 bytes: the number of a byte's set bits below each bit."""
+    return _global_table(builder, "ranks", RANKS)
+
+
+def _global_table(builder: Any, name: str, rows: list[list[int]]) -> Any:
+    """Return the address of a module's constant vectors of 8 bytes."""
+    table = builder.module.globals.get(f"wirecodec.{name}")
     if table is None:
-        rows = [ir.Constant(row, (found + [0] * 8)[:8]) for found in POSITIONS]
+        row = ir.VectorType(ir.IntType(8), 8)
+        vectors = [ir.Constant(row, numbers) for numbers in rows]
         table = cgutils.global_constant(
-            builder.module, "wirecodec.positions", ir.Constant(ir.ArrayType(row, 256), rows)
+            builder.module, f"wirecodec.{name}", ir.Constant(ir.ArrayType(row, 256), vectors)
         )
     return table
 
