@@ -100,6 +100,8 @@ def group_tensors(
     Returns:
         (scheme, dtype, keys) of each group of ``MIN_TENSORS`` or more.
     """
+    if np.count_nonzero(kinds >= 0) < MIN_TENSORS:
+        return []
     identities = np.fromiter(map(id, schemes), np.int64, len(schemes))
     _, firsts, places = np.unique(identities, return_index=True, return_inverse=True)
     distinct: dict[Scheme, int] = {}
