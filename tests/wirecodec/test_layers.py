@@ -16,7 +16,7 @@ LAYERS = {
     "wirecodec": [
         {"errors", "version"},
         {"arrays", "limits", "prng", "validation"},
-        {"kernels"},
+        {"kernels", "scratch"},
         {"sparse", "support"},
         {"frameworks"},
         {"select", "index", "value", "transform"},
