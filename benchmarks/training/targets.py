@@ -58,6 +58,7 @@ TARGETS = (
         systems=(
             *("top-k 0.1 % as published", "top-k 0.1 %", "top-k 0.1 %, warm-up", "sidco", "dgc"),
             "top-k 0.1 %, corrected momentum",
+            *("local updates every 4, 0.1 % per step", "local updates every 16, 0.1 % per step"),
         ),
         about="0.1 % of the elements",
     ),

@@ -53,7 +53,18 @@ _DECISIVE: tuple[System, ...] = (
             decay=1.0,
             outer=(1.0, 0.5),
         )
-        for every, bits in ((4, 0.25), (8, 0.1), (16, 0.03), (8, 0.15))
+        for every, bits in ((4, 0.25), (8, 0.1), (16, 0.03), (8, 0.15), (16, 0.07))
+    ),
+    *(
+        LocalUpdates(
+            f"local updates every {every}, 0.1 % per step",
+            OURS,
+            every,
+            f"topk({every * 0.001:g}) | {CODES}",
+            decay=1.0,
+            outer=(1.0, 0.5),
+        )
+        for every in (4, 16)
     ),
     *(
         LocalUpdates(
@@ -64,7 +75,7 @@ _DECISIVE: tuple[System, ...] = (
             decay=1.0,
             inner=0.5,
         )
-        for every, bits in ((4, 0.25), (8, 0.1), (16, 0.03))
+        for every, bits in ((4, 0.25), (6, 0.1), (8, 0.1), (16, 0.03), (24, 0.035))
     ),
     Leader("CLT-k 1 %, beta 1", PAPERS, warm_up=WARM_UP),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1, warm_up=WARM_UP),

@@ -30,6 +30,8 @@ TEXT = (
     *BUDGETS,
     *LOCAL,
     *LOCAL_MOMENTUM,
+    "local updates every 24, 0.035 bits per step, inner momentum 0.5",
+    "local updates every 6, 0.1 bits per step, inner momentum 0.5",
     # An eighth of the bits of PowerSGD.
     "local updates every 8, 0.15 bits per step",
     "local updates, dense",
@@ -46,7 +48,7 @@ IMAGES = (
     *IN_USE,
     *BUDGETS,
     *LOCAL,
-    "local updates, dense",
+    *("local updates, dense", "local updates every 4, 0.1 % per step"),
     # Claims: DeepReduce, FFT, AdaComp, SIDCo, ScaleCom.
     *("CLT-k 1 %, beta 1", "deepreduce-bf-p0", "deepreduce-bf-p1", "deepreduce-bf-p2"),
     *("deepreduce-fit-poly", "deepreduce-fit-dexp", "deepreduce-both", "naive Bloom"),
@@ -61,7 +63,8 @@ RECOMMENDATIONS = (
     *IN_USE,
     *BUDGETS,
     *LOCAL,
-    "local updates, dense",
+    *("local updates, dense", "local updates every 16, 0.07 bits per step"),
+    "local updates every 16, 0.1 % per step",
     # Claims: DeepReduce's systems for gradients that are sparse already.
     *("deepreduce-both", "deepreduce-qsgd-bf-p0", "skcompress", "sketchml"),
 )
