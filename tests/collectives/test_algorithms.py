@@ -299,7 +299,7 @@ def test_the_caller_computes_meanwhile() -> None:
 
     comm = MPI.COMM_WORLD
     word = comm.Dup()
-    pieces = []
+    pieces: list[float] = []
 
     def work() -> bool:
         if comm.rank and not pieces:
