@@ -31,7 +31,7 @@ def borrow(name: str, shape: tuple[int, ...], dtype: Any) -> Iterator[Array]:
     Two users of a name at the same time, of which one interrupts the other, get different memory.
 
     Args:
-        name: of the use. Each name keeps the largest size it had, so give bounded ones.
+        name: of the use. Its memory never shrinks, so borrow a bounded size.
         shape, dtype: of the array.
 
     Examples:
