@@ -75,7 +75,15 @@ _DECISIVE: tuple[System, ...] = (
             decay=1.0,
             inner=0.5,
         )
-        for every, bits in ((4, 0.25), (6, 0.1), (8, 0.1), (16, 0.03), (24, 0.035))
+        for every, bits in ((4, 0.25), (6, 0.1), (8, 0.1), (16, 0.03), (24, 0.035), (32, 0.035))
+    ),
+    LocalUpdates(
+        "local updates every 24, 0.035 bits per step, context codec, inner momentum 0.5",
+        OURS,
+        24,
+        f"budget(bits={24 * 0.035:g}) | context | error-bounded",
+        decay=1.0,
+        inner=0.5,
     ),
     Leader("CLT-k 1 %, beta 1", PAPERS, warm_up=WARM_UP),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1, warm_up=WARM_UP),

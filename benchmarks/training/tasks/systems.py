@@ -31,6 +31,8 @@ TEXT = (
     *LOCAL,
     *LOCAL_MOMENTUM,
     "local updates every 24, 0.035 bits per step, inner momentum 0.5",
+    "local updates every 32, 0.035 bits per step, inner momentum 0.5",
+    "local updates every 24, 0.035 bits per step, context codec, inner momentum 0.5",
     "local updates every 6, 0.1 bits per step, inner momentum 0.5",
     # An eighth of the bits of PowerSGD.
     "local updates every 8, 0.15 bits per step",
@@ -49,6 +51,7 @@ IMAGES = (
     *BUDGETS,
     *LOCAL,
     *("local updates, dense", "local updates every 4, 0.1 % per step"),
+    "local updates every 16, 0.1 % per step",
     # Claims: DeepReduce, FFT, AdaComp, SIDCo, ScaleCom.
     *("CLT-k 1 %, beta 1", "deepreduce-bf-p0", "deepreduce-bf-p1", "deepreduce-bf-p2"),
     *("deepreduce-fit-poly", "deepreduce-fit-dexp", "deepreduce-both", "naive Bloom"),
