@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,23 @@ from benchmarks.training.tasks.task import Task
 __all__ = ["draw"]
 
 CURVES = ("dense", "budget 0.25", "budget 0.1", "budget 0.03", "top-k 1 % as published", "PowerSGD, rank 4")
-MARKS = {"in use today": "o", "this library": "s", "papers": "D", "ablation": "^"}
+OWN = "this library"
+MARKS = {"in use today": "o", OWN: "s", "papers": "D", "ablation": "^"}
 """Mark of each group; its place gives the color, so that both are the same on all panels."""
 MOST_SHOWN = 7.0
 """Distance from the best metric to the worst that is shown, in distances to the median."""
 
 
 def draw(folder: Path, plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) -> list[Path]:
-    """Draw training.png and training_loss.png; return the paths. Tasks without results are left out."""
+    """Draw training.png and training_loss.png; return the paths.
+
+    Tasks without results of this library's own systems are left out: they are for one claim of a paper.
+    """
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    found = [(task, rows) for task in tasks if (rows := collect_rows(plan, task, systems))]
+    collected = [(task, collect_rows(plan, task, systems)) for task in tasks]
+    found = [(task, rows) for task, rows in collected if any(row.system.group == OWN for row in rows)]
     if not found:
         return []
     paths = []
@@ -50,7 +56,7 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
     points, names = [], []
     for row in rows:
         complete = row.tries == row.grid
-        place, name = row.test, row.system.name
+        place, name = row.test, _shorten(row.system.name)
         if (place < worst) if task.higher_is_better else (place > worst):
             place, name = worst, f"{name}: {row.test:.4g}, beyond the panel"
         _mark(axis, row.system.group, [row.best.bits], [place], fillstyle="full" if complete else "none")
@@ -61,7 +67,7 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
     for group in dict.fromkeys(row.system.group for row in rows):
         _mark(axis, group, [], [], label=group)
     axis.set(xscale="log", xlabel="bits per parameter, worker and step", ylabel=f"test {task.metric}")
-    axis.set_title(f"{task.name} (empty marks: grid incomplete)", fontsize=10)
+    axis.set_title(f"{task.name} (“every …”: local updates; empty marks: grid incomplete)", fontsize=10)
     axis.legend(fontsize=8)
     axis.margins(x=0.12)
     axis.figure.canvas.draw()
@@ -73,6 +79,11 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
         force_static=(0.1, 0.4),
         arrowprops={"arrowstyle": "-", "color": "grey", "lw": 0.5},
     )
+
+
+def _shorten(name: str) -> str:
+    """Return a name without the bits of local updates, which the panel shows."""
+    return re.sub(r"local updates (every \d+), [\d.]+ bits per step", r"\1", name)
 
 
 def _mark(axis: Any, group: str, x: Sequence[float], y: Sequence[float], **options: Any) -> None:

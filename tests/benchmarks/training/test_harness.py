@@ -110,7 +110,9 @@ def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
     assert "| budget 0.25 | 0.246 | 3.1 | +0.0% | (1) | rate 0.3, momentum 0.9 * | 1 of 3 |" in text
     assert "yes, provisional: grid incomplete" in text
     assert "Not run yet: later." in text
-    assert all(path.stat().st_size for path in plot.draw(tmp_path, plan, [TASK], [DENSE, OURS, later]))
+    pictures = plot.draw(tmp_path, plan, [TASK], [DENSE, OURS, later])
+    assert [path.name for path in pictures if path.stat().st_size] == ["training.png", "training_loss.png"]
+    assert plot.draw(tmp_path, plan, [TASK], [DENSE]) == []
     assert plot.draw(tmp_path, Plan(tmp_path / "none"), [TASK], [DENSE]) == []
 
 
