@@ -49,6 +49,8 @@ parameter, worker and step.
 - The steps between exchanges, the outer settings and the inner momentum 0.5 of local updates with a budget
   were chosen in 60 further runs of text-lstm: 44 of 600 steps, 16 of 1,200, seed 0, with validation and test
   in view. No other system on this page had such runs.
+- Local updates every 6, 24 and 32 steps, with the context codec, with 0.07 bits, and with 0.1 % per step were
+  added after test results of other systems were known, to reach targets.
 - *0.1 % per step*: an exchange after H steps sends the largest H · 0.1 % of the elements.
 - *±*: standard deviation of the test metric over seeds, and the number of seeds; the metric is their mean.
 - The targets take the best system on test, which favours tasks with many.
