@@ -10,10 +10,12 @@ from benchmarks.collectives.cases import Case
 from benchmarks.collectives.methods import ALGORITHMS, AUTO
 from benchmarks.common.targets import LabelledValues, TargetResult, check_at_least, check_at_most
 
-__all__ = ["Key", "Measurement", "check_targets", "compute_regrets"]
+__all__ = ["WHOLE_STEP", "Key", "Measurement", "check_targets", "compute_regrets"]
 
 MIN_MESSAGE = 50_000  # bytes; latency dominates below
 TARGET_RANKS = 4
+WHOLE_STEP = "1 Gbit", TARGET_RANKS, Case(26_000_000, 0.01)
+"""Rate, ranks and case in which a whole step of CLT-k is compared with MPI's own all-reduce."""
 SPLITS = tuple(name for name in ALGORITHMS if name.startswith("split"))
 CALLS = {f"allreduce {name}" for name in ALGORITHMS}
 
@@ -99,6 +101,7 @@ def check_targets(measurements: Sequence[Measurement]) -> list[TargetResult]:
     return [
         *_check_byte_limits(large),
         *_check_native(exchanges, large),
+        *_check_whole_calls(measurements),
         *_check_agreement(exchanges, large),
         *_check_regrets(measurements),
     ]
@@ -134,6 +137,16 @@ def _check_native(exchanges: Sequence[Measurement], large: Sequence[Measurement]
         target = f"{ours} ≥ {limit:g} × as fast as {native}"
         results.append(check_at_least(target, limit, speed_ups, "{:.2f}×"))
     return results
+
+
+def _check_whole_calls(measurements: Sequence[Measurement]) -> list[TargetResult]:
+    """Compare a whole step of CLT-k with MPI's own all-reduce of dense vectors."""
+    whole = [m for m in measurements if m.kind == "whole" and (m.rate, m.ranks, m.case) == WHOLE_STEP]
+    times = {m.key: m.seconds for m in whole if m.name == "native dense"}
+    speed_ups: LabelledValues = [
+        (m.case_name, times[m.key] / m.seconds) for m in whole if m.name == "CLT-k" and m.key in times
+    ]
+    return [check_at_least("a step of CLT-k ≥ 20 × as fast as native dense", 20, speed_ups, "{:.1f}×")]
 
 
 def _check_agreement(exchanges: Sequence[Measurement], large: Sequence[Measurement]) -> list[TargetResult]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.collectives.cases import Case
 from benchmarks.collectives.hosts import RATES
+from benchmarks.collectives.measurement import WHOLE_STEP
 from benchmarks.collectives.simulation import CASE
 from benchmarks.common.inputs import DENSITIES
 
@@ -29,7 +30,7 @@ class Job:
     Attributes:
         rate, ranks: of the launch.
         times: number of repetitions and time limits, as ``rank`` takes them.
-        cases: each with their kinds of measurements, and whether dense vectors are included.
+        cases: each with the kinds of its measurements, and those kinds that include dense vectors.
     """
 
     rate: str
@@ -38,8 +39,9 @@ class Job:
     cases: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, case: Case, kinds: Sequence[str]) -> None:
-        """Add a case; exchanges that move dense vectors only are measured once per size."""
-        dense = all(other["case"]["elements"] != case.elements for other in self.cases)
+        """Add a case; dense vectors are measured once per size and kind."""
+        alike = [other for other in self.cases if other["case"]["elements"] == case.elements]
+        dense = [kind for kind in kinds if all(kind not in other["dense"] for other in alike)]
         self.cases.append({"case": dict(case.__dict__), "kinds": list(kinds), "dense": dense})
 
     @property
@@ -77,7 +79,8 @@ def generate_default_jobs(mpi: str, *, quick: bool) -> Iterator[Job]:
     for rate, n in [("1 Gbit", 4)] if quick else [(rate, n) for rate in RATES for n in (2, 4, 8)]:
         job = Job(rate, n, _SLOW if rate == _SLOWEST else _HEAVY)
         for density in (0.01,) if quick else DENSITIES:
-            job.add(Case(_LARGE, density), EXCHANGE)
+            case = Case(_LARGE, density)
+            job.add(case, BOTH if (rate, n, case) == WHOLE_STEP else EXCHANGE)
         yield job
 
 

@@ -51,7 +51,7 @@ def run(comm: Any, plan: Mapping[str, Any]) -> None:
         before = measure_goodput(comm, plan["seconds"])
         for kind, make in (("exchange", build_exchanges), ("whole", build_whole_calls)):
             if kind in given["kinds"]:
-                _measure(comm, kind, case, make(comm, case, dense=given["dense"]), plan)
+                _measure(comm, kind, case, make(comm, case, dense=kind in given["dense"]), plan)
         after = measure_goodput(comm, plan["seconds"])
         _print_record(
             comm,

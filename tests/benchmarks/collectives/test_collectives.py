@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -15,7 +16,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 from benchmarks.collectives import hosts, plot, report
 from benchmarks.collectives.__main__ import main
 from benchmarks.collectives.cases import Case
-from benchmarks.collectives.measurement import Measurement, check_targets, compute_regrets
+from benchmarks.collectives.measurement import WHOLE_STEP, Measurement, check_targets, compute_regrets
 from benchmarks.collectives.plan import generate_all_jobs, generate_default_jobs
 from benchmarks.collectives.simulation import simulate_methods
 
@@ -54,6 +55,8 @@ MEASUREMENTS = [
     _measurement("allreduce allgather", 0.2, "whole", 0),
     _measurement("allreduce dense", 0.1, "whole", 0),
     _measurement("allreduce auto", 0.11, "whole", 0),
+    replace(_measurement("native dense", 1.9, "whole", 0), case=WHOLE_STEP[2]),
+    replace(_measurement("CLT-k", 0.1, "whole", 0), case=WHOLE_STEP[2]),
 ]
 
 
@@ -67,6 +70,7 @@ def test_targets() -> None:
     found = {r.target: r for r in check_targets(MEASUREMENTS)}
     assert found["all-gather of encodings ≤ 1.10× the byte limit, 1 Gbit"].worst == "1.09×"
     assert found["allgather ≥ 1.5 × as fast as native allgather, pairs"].met
+    assert found["a step of CLT-k ≥ 20 × as fast as native dense"].worst == "19.0×"
     assert found["regret of the automatic choice, maximum ≤ 1.25"].met
     assert not found["regret of the automatic choice, median ≤ 1.02"].met
 
@@ -81,8 +85,9 @@ def test_default_jobs_cover_every_case() -> None:
     }
     assert alone >= set(product(hosts.RATES, (2, 4, 8), (2_600_000, 26_000_000), (0.1, 0.01, 0.001)))
     for job in jobs:
-        sizes = {one["case"]["elements"] for one in job.cases}
-        assert [one["dense"] for one in job.cases].count(True) == len(sizes)
+        measured = {(one["case"]["elements"], kind) for one in job.cases for kind in one["kinds"]}
+        dense = [(one["case"]["elements"], kind) for one in job.cases for kind in one["dense"]]
+        assert sorted(dense) == sorted(measured)
     assert [(job.rate, job.ranks) for job in generate_default_jobs("MPICH", quick=False)] == [("1 Gbit", 4)]
 
 
@@ -95,7 +100,10 @@ def test_quick_jobs_have_large_vectors_at_one_rate() -> None:
 def test_all_jobs_cover_the_requested_cases() -> None:
     jobs = list(generate_all_jobs(["1 Gbit"], [2, 4], [1000], [0.1, 0.01], [0.0], long=False))
     assert [job.ranks for job in jobs] == [2, 4]
-    assert [(one["case"]["density"], one["dense"]) for one in jobs[0].cases] == [(0.1, True), (0.01, False)]
+    assert [(one["case"]["density"], one["dense"]) for one in jobs[0].cases] == [
+        (0.1, ["exchange", "whole"]),
+        (0.01, []),
+    ]
 
 
 def test_page_and_picture(tmp_path: Path) -> None:
