@@ -2,8 +2,8 @@
 
 Measures ``encode_many``, ``decode_add``, ``decode_many`` and a Compressor's step, with one thread and two,
 on ResNet-50's shapes, a transformer's, and tiny tensors. The reference is the same call on one vector with
-the same values. Sums of several ranks' containers, one small tensor, top-k and PowerSGD in torch, a long
-run of one Compressor, and the first call of a process follow.
+the same values. Sums of several ranks' containers, one small tensor, one sparse tensor, top-k and PowerSGD in
+torch, a long run of one Compressor, and the first call of a process follow.
 
     python -m benchmarks.model [--quick]
 """
@@ -93,6 +93,7 @@ def measure(
         times,
         sums.measure_sums(models[0], counts, step, budget=budget, min_calls=min_calls),
         sums.measure_small_calls(step, budget=budget, min_calls=min_calls),
+        sums.measure_index_calls(step, budget=budget, min_calls=min_calls),
         others,
         measure_long_run(steps, step) if steps else None,
         measure_first_calls(step) if cold else (),

@@ -11,7 +11,7 @@ from benchmarks.common.timing import CallTime
 from benchmarks.model.peers import SMALLER, PeerTime
 from benchmarks.model.processes import FirstCall, LongRun
 from benchmarks.model.stages import DenseTime, SchemeTime, StageTime, format_scheme
-from benchmarks.model.sums import SMALL, SmallCall, SumTime
+from benchmarks.model.sums import DIMENSION, INDICES, SMALL, IndexCall, SmallCall, SumTime
 from benchmarks.model.targets import check_targets, find_limit, pair_threads
 
 __all__ = ["Measurements", "format_page"]
@@ -57,6 +57,9 @@ smaller stay dense. No method includes error feedback here. Other methods than t
 LONG_CAPTION = """One Compressor in one process, on ResNet-20's shapes (0.27 million elements), one thread.
 Each step compresses a gradient and adds the container to a sum. A window is 1/20 of the steps.
 """
+INDEX_CAPTION = f"""The largest 1 % of {DIMENSION:,} elements, as a SparseTensor. *Codecs* are the index codec
+and the value codec alone, without the container and its checksums.
+"""
 FIRST_CAPTION = """The first `encode_many` of ResNet-50's gradient in a new process, on one thread, without
 the import.
 """
@@ -71,6 +74,7 @@ class Measurements:
         stages: whole calls.
         sums: several containers.
         small: one small tensor.
+        indexed: one sparse tensor.
         peers: torch; empty without it.
         long_run: None if not measured.
         first_calls: empty if not measured.
@@ -81,6 +85,7 @@ class Measurements:
     stages: Sequence[StageTime]
     sums: Sequence[SumTime]
     small: Sequence[SmallCall]
+    indexed: Sequence[IndexCall]
     peers: Sequence[PeerTime]
     long_run: LongRun | None = None
     first_calls: Sequence[FirstCall] = ()
@@ -100,7 +105,7 @@ def format_page(found: Measurements, *, command: str, versions: str, load: float
     parts = [
         CAPTION.format(load=load, end=end, command=command, versions=versions),
         "## Targets\n",
-        format_targets(check_targets(found.stages, found.sums, found.small)),
+        format_targets(check_targets(found.stages, found.sums, found.small, found.indexed)),
         "## Models\n",
         MODEL_CAPTION,
         _format_models(found.dense),
@@ -116,6 +121,9 @@ def format_page(found: Measurements, *, command: str, versions: str, load: float
         _format_sums(found.sums),
         f"## One tensor of {SMALL:,} elements\n",
         _format_small(found.small),
+        f"## One tensor of {INDICES:,} indices\n",
+        INDEX_CAPTION,
+        _format_indexed(found.indexed),
         "## Top-k and PowerSGD in torch\n",
         *_format_peers(found.peers),
         "## Long runs\n",
@@ -219,6 +227,14 @@ def _format_small(small: Sequence[SmallCall]) -> str:
         for s in small
     ]
     return format_markdown(["scheme", "call", "µs", "processor, µs"], rows)
+
+
+def _format_indexed(indexed: Sequence[IndexCall]) -> str:
+    rows = [
+        [_format_code(s.scheme), s.call, *map(_format_time, (s.whole, s.codecs)), f"{s.ratio:.2f}"]
+        for s in indexed
+    ]
+    return format_markdown(["scheme", "call", "call, ms", "codecs, ms", "call / codecs"], rows)
 
 
 def _format_peers(peers: Sequence[PeerTime]) -> list[str]:

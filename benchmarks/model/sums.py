@@ -1,11 +1,11 @@
-"""Times of adding several ranks' containers, and of whole calls on one small tensor."""
+"""Times of adding several ranks' containers, and of whole calls on one tensor, small or sparse."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,11 +13,28 @@ import wirecodec as wc
 from benchmarks.common.timing import CallTime, measure_in_turns, numba_threads
 from benchmarks.model.models import Model, draw_gradient
 from benchmarks.model.stages import RATES, VALUES, format_scheme
+from wirecodec.arrays import Array, read_only
+from wirecodec.limits import DEFAULT_LIMITS
 
-__all__ = ["SMALL", "SmallCall", "SumTime", "add_containers", "measure_small_calls", "measure_sums"]
+__all__ = [
+    "DIMENSION",
+    "INDICES",
+    "SMALL",
+    "IndexCall",
+    "SmallCall",
+    "SumTime",
+    "add_containers",
+    "measure_index_calls",
+    "measure_small_calls",
+    "measure_sums",
+]
 
 SMALL = 1000
 """Elements of the small tensor."""
+INDICES, DIMENSION = 2**18, 100 * 2**18
+"""Indices and elements of the sparse tensor."""
+INDEX_VALUES = (*VALUES, "error-bounded(0.01)")
+"""Value codecs of the sparse tensor."""
 CALLS = 100
 """Calls that are timed together."""
 
@@ -59,6 +76,28 @@ class SmallCall:
     call: str
     scheme: str
     time: CallTime
+
+
+@dataclass(frozen=True)
+class IndexCall:
+    """Times of a whole call on a sparse tensor, and of its two codecs alone.
+
+    Attributes:
+        call: name of the function.
+        scheme: the scheme.
+        whole: time of the call.
+        codecs: time of the index codec and the value codec.
+    """
+
+    call: str
+    scheme: str
+    whole: CallTime
+    codecs: CallTime
+
+    @property
+    def ratio(self) -> float:
+        """Processor time of the call, divided by that of the codecs."""
+        return self.whole.processor / self.codecs.processor
 
 
 def add_containers(blobs: Sequence[Any], out: Any) -> None:
@@ -127,6 +166,42 @@ def measure_small_calls(step: Callable[[str], None], *, budget: float, min_calls
         SmallCall(name, scheme, CallTime(time.seconds / CALLS, time.processor / CALLS))
         for (name, scheme), time in zip(names, times, strict=True)
     ]
+
+
+def measure_index_calls(step: Callable[[str], None], *, budget: float, min_calls: int) -> list[IndexCall]:
+    """Measure ``encode`` and ``decode`` of a sparse tensor, and its codecs alone, on one thread."""
+    step(f"one tensor of {INDICES:,} indices")
+    _, dense = draw_gradient([(DIMENSION,)])
+    chosen = wc.decode(wc.encode(dense, f"topk(k={INDICES}) | rice | raw"))
+    indices, x = read_only(chosen.indices.astype(np.uint32)), read_only(chosen.values)
+    names: list[tuple[str, str]] = []
+    calls: list[Callable[[], Any]] = []
+    for values in INDEX_VALUES:
+        scheme = f"nonzero | rice | {values}"
+        index, value = wc.Rice(), cast("Any", wc.Scheme.parse(scheme).value)
+        blob = wc.encode(chosen, scheme)
+        sections = read_only(index.encode(indices, DIMENSION, 0)), read_only(value.encode(x, 0))
+        names += [("encode", scheme), ("decode", scheme)]
+        calls += [
+            partial(wc.encode, chosen, scheme),
+            partial(_encode_sections, index, value, indices, x),
+            partial(wc.decode, blob),
+            partial(_decode_sections, index, value, *sections),
+        ]
+    with numba_threads(1):
+        times = measure_in_turns(calls, budget=budget, min_calls=min_calls)
+    pairs = zip(names, times[::2], times[1::2], strict=True)
+    return [IndexCall(*name, whole, codecs) for name, whole, codecs in pairs]
+
+
+def _encode_sections(index: Any, value: Any, indices: Array, x: Array) -> None:
+    index.encode(indices, DIMENSION, 0)
+    value.encode(x, 0)
+
+
+def _decode_sections(index: Any, value: Any, index_section: Array, value_section: Array) -> None:
+    index.decode(index_section, DIMENSION, INDICES, DEFAULT_LIMITS)
+    value.decode(value_section, INDICES, np.dtype(np.float32), DEFAULT_LIMITS)
 
 
 def _repeat(call: Callable[[], Any]) -> None:

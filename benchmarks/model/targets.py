@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.common.targets import TargetResult, check_at_least, check_at_most
 from benchmarks.model.stages import RATES, StageTime
-from benchmarks.model.sums import SMALL, SmallCall, SumTime
+from benchmarks.model.sums import INDICES, SMALL, IndexCall, SmallCall, SumTime
 
 __all__ = ["MAX_RATIOS", "MIN_SPEED_UP", "check_targets", "find_limit", "pair_threads"]
 
@@ -20,10 +20,15 @@ MIN_SPEED_UP = 1.7
 """Of two threads over one."""
 MAX_MICROSECONDS = {"encode": 40.0, "decode": 30.0}
 CONTAINERS, MAX_SUM_RATIO = 16, 1.3
+MAX_WHOLE_RATIO = 2.0
+"""Of a whole call to its codecs."""
 
 
 def check_targets(
-    stages: Sequence[StageTime], sums: Sequence[SumTime], small: Sequence[SmallCall]
+    stages: Sequence[StageTime],
+    sums: Sequence[SumTime],
+    small: Sequence[SmallCall],
+    indexed: Sequence[IndexCall],
 ) -> list[TargetResult]:
     """Check every target. Ratios of one thread are of processor times, speed-ups of elapsed times."""
     results = []
@@ -44,6 +49,9 @@ def check_targets(
         times = [(f"`{s.scheme}`".replace("|", "·"), 1e6 * s.time.processor) for s in small if s.call == call]
         target = f"{call} of {SMALL:,} elements ≤ {limit:.0f} µs"
         results.append(check_at_most(target, limit, times, "{:.0f} µs"))
+    wholes = [(f"{s.call}, `{s.scheme}`".replace("|", "·"), s.ratio) for s in indexed]
+    target = f"whole call on {INDICES:,} indices ≤ {MAX_WHOLE_RATIO:g} × its codecs"
+    results.append(check_at_most(target, MAX_WHOLE_RATIO, wholes, "{:.2f} ×"))
     ratios = [(s.model, s.ratio) for s in sums if s.containers == CONTAINERS]
     target = f"{CONTAINERS} containers added ≤ {MAX_SUM_RATIO} × {CONTAINERS} times one flat"
     return [*results, check_at_most(target, MAX_SUM_RATIO, ratios, "{:.2f} ×")]

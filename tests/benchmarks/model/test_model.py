@@ -102,6 +102,7 @@ def test_targets_use_the_worst_measurement() -> None:
             sums.SumTime("m", 16, time(20.8), time(17), time(1)),
         ],
         [sums.SmallCall("encode", "a | b | c", time(39e-6)), sums.SmallCall("decode", "a", time(31e-6))],
+        [sums.IndexCall("encode", "a", time(4.2), time(2)), sums.IndexCall("decode", "a", time(2), time(2))],
     )
     results = {r.target: (r.worst, r.met) for r in found}
     assert results["encode_many ≤ 1.3 × flat: 0.01"] == ("1.30 ×", True)
@@ -111,12 +112,15 @@ def test_targets_use_the_worst_measurement() -> None:
     assert results["encode_many: two threads ≥ 1.7 × as fast as one"] == ("1.60 ×", False)
     assert results["encode of 1,000 elements ≤ 40 µs"] == ("39 µs", True)
     assert results["decode of 1,000 elements ≤ 30 µs"] == ("31 µs", False)
+    assert results["whole call on 262,144 indices ≤ 2 × its codecs"] == ("2.10 ×", False)
     assert results["16 containers added ≤ 1.3 × 16 times one flat"] == ("1.30 ×", True)
     assert [find_limit(s) for s in times] == [1.3, 1.3, None, 1.5, 2.0]
 
 
-def test_page_and_picture(tmp_path: Path) -> None:
+def test_page_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All measurements on small models; processes of their own are replaced by a short run in this one."""
+    monkeypatch.setattr(sums, "INDICES", 100)
+    monkeypatch.setattr(sums, "DIMENSION", 10_000)
     models = [Model("small", SHAPES), Model("vectors", ((100,), (300,)), targeted=False)]
     found = measure(models, (1, 2), 0, lambda _: None, budget=0, min_calls=1)
     calls = [processes.FirstCall("empty", 9.5, 10, 0.02, 14)]
@@ -131,6 +135,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
         "| small | 4 |",
         "| small, `topk(0.001) · rice · raw` | Compressor step |",
         "| small, 2 |",
+        "| `nonzero · rice · error-bounded(0.01)` | decode |",
         "| 20 steps |",
         "| empty | 9.50 s | 10.00 s | 14 | 20.0 ms |",
     ):
