@@ -57,8 +57,9 @@ smaller stay dense. No method includes error feedback here. Other methods than t
 LONG_CAPTION = """One Compressor in one process, on ResNet-20's shapes (0.27 million elements), one thread.
 Each step compresses a gradient and adds the container to a sum. A window is 1/20 of the steps.
 """
-INDEX_CAPTION = f"""The largest 1 % of {DIMENSION:,} elements, as a SparseTensor. *Codecs* are the index codec
-and the value codec alone, without the container and its checksums.
+INDEX_CAPTION = f"""The largest 1 % of {DIMENSION:,} elements, as a SparseTensor. A container stores it in two
+chunks. *Codecs* are the index codec and the value codec alone, on the whole tensor, without the container and
+its checksums.
 """
 FIRST_CAPTION = """The first `encode_many` of ResNet-50's gradient in a new process, on one thread, without
 the import.
