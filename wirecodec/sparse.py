@@ -24,11 +24,17 @@ def index_dtype(size: int) -> np.dtype[Any]:
     return np.dtype(np.int32 if size <= 2**31 else np.int64)
 
 
-def nonzero(data: Array) -> Array:
-    """Find the elements of flat ``data`` whose bits are not all 0 (so -0.0 is found); ascending indices."""
+def nonzero(data: Array) -> Array | None:
+    """Find the elements of flat ``data`` whose bits are not all 0 (so -0.0 is found).
+
+    Returns ascending indices, or None if all elements are found.
+    """
     from wirecodec.kernels.cpu.index import bitmap
 
-    return bitmap.find_positions(*bitmap.find_nonzero(bits_of(data)), index_dtype(data.size))
+    words, ends = bitmap.find_nonzero(bits_of(data))
+    if data.size == 0 or ends[-1] == data.size:
+        return None
+    return bitmap.find_positions(words, ends, index_dtype(data.size))
 
 
 def ascending_indices(indices: Any, size: int) -> Array:
@@ -105,9 +111,7 @@ class SparseTensor:
         """Take the elements of an array whose bits are not all 0, so -0.0 is one of them."""
         flat = as_flat(x)
         where = nonzero(flat.data)
-        if where.size == flat.data.size:
-            return cls._of(None, flat.data, flat.shape)
-        return cls._of(where, flat.data[where], flat.shape)
+        return cls._of(where, flat.data if where is None else flat.data[where], flat.shape)
 
     @property
     def indices(self) -> Array:

@@ -167,7 +167,7 @@ def read_header(
     if keys is None:
         check_table(table, stop, prefix.total)
         check_limits(table, prefix.total, limits, sizes_trusted)
-    if keys == table.size == 1 and not block and fields[:4] == _FIRST_KEY:
+    if keys == 1 and not block and fields[:4] == _FIRST_KEY:
         spans, records = _span_of_one(table), _NO_RECORDS
     else:
         spans = _spans_of_single_chunks(table) if keys == table.size else _spans(table)
@@ -194,8 +194,11 @@ _PLACE, _ONE, _NO_DOMAIN = (read_only(np.array([x], t)) for x, t in ((0, "i8"), 
 
 
 def _span_of_one(table: Array) -> Spans:
-    """Return the span of one key with one chunk and no transform."""
-    return Spans(table["key"], _PLACE, _ONE, table["d"].astype(np.int64), _NO_DOMAIN)
+    """Return the span of one key without a transform."""
+    d = table["d"].astype(np.int64)
+    if d.size == 1:  # a call less of NumPy, for small tensors
+        return Spans(table["key"], _PLACE, _ONE, d, _NO_DOMAIN)
+    return Spans(table["key"][:1], _PLACE, np.array([d.size]), d.sum(keepdims=True), _NO_DOMAIN)
 
 
 def _spans_of_single_chunks(table: Array) -> Spans:

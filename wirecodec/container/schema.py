@@ -35,7 +35,10 @@ __all__ = [
     "plain_spec",
 ]
 
-_D, _DTYPE = (list(TABLE.fields or ()).index(name) for name in ("d", "dtype"))
+_DTYPE = list(TABLE.fields or ()).index("dtype")
+MAX_PLAIN_CHUNKS = 64
+"""Chunks of an only tensor up to which they may be objects; more take memory that the limits do not count."""
+
 _NO_MORE: tuple[int, tuple[int, ...]] = -1, ()
 
 
@@ -91,17 +94,18 @@ class TensorSpecs:
 
 
 def plain_spec(header: ContainerHeader) -> TensorSpec | None:
-    """Return the spec of the only tensor of a container; None if it is not one chunk without a transform.
+    """Return the spec of the only tensor of a container; None if it has many chunks or a transform.
 
     It is that of ``TensorSpecs``, which takes longer for one tensor.
     """
-    extension = header.extension
-    if header.table.size != 1 or extension.is_fused or extension.is_transformed:
+    extension, spans = header.extension, header.spans
+    one = spans.keys.size == 1 and header.table.size <= MAX_PLAIN_CHUNKS
+    if not one or extension.is_fused or extension.is_transformed:
         return None
     name = next(extension.names()) if extension.is_named else "0"
     dims = next(extension.shapes(), None)
-    row = header.table.item()
-    return TensorSpec(name, (row[_D],) if dims is None else dims[1], DTYPES[(row[_DTYPE] & 15) - 1])
+    shape = (spans.sizes.item(),) if dims is None else dims[1]
+    return TensorSpec(name, shape, DTYPES[(header.table.item(0)[_DTYPE] & 15) - 1])
 
 
 def dtypes_of(header: ContainerHeader) -> Array:

@@ -7,7 +7,7 @@ chunks are kept in shared columns until the whole container has been checked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -68,18 +68,11 @@ def decode_chunks(
         WireError: a section is not valid.
     """
     kept = ChunkStore(header.table)
-    left = limits  # max_work bounds the sum over the entries
     done = np.zeros(header.table.size, np.bool_)
     for batch in batches:
         kept.keep_batch(batch)
         done[batch.entries] = True
-    for entry, offset, row, parts in sections(data, header, done):
-        try:
-            part = read(row, parts, left)
-        except WireError as error:
-            raise error.at(entry=entry, offset=offset) from error.__cause__
-        if part.work:
-            left = dataclasses.replace(left, max_work=left.max_work - part.work)
+    for entry, part in _decode_entries(data, header, limits, read, done):
         kept.keep(entry, part)
     spans = header.spans
     found = DecodedChunks(kept, header)
@@ -91,6 +84,25 @@ def decode_chunks(
         for key, chunks in cut(found[int(group[0, 0])][0], group).items():
             found.replace(key, chunks)
     return found
+
+
+def _decode_entries(
+    data: Bytes,
+    header: ContainerHeader,
+    limits: DecodeLimits,
+    read: Callable[[Row, list[Bytes], DecodeLimits], DecodedChunk] = decode_chunk,
+    done: Array | None = None,
+) -> Iterator[tuple[int, DecodedChunk]]:
+    """Yield (number, chunk) of the entries that are not done. Raises a WireError."""
+    left = limits  # max_work bounds the sum over the entries
+    for entry, offset, row, parts in sections(data, header, done):
+        try:
+            part = read(row, parts, left)
+        except WireError as error:
+            raise error.at(entry=entry, offset=offset) from error.__cause__
+        if part.work:
+            left = dataclasses.replace(left, max_work=left.max_work - part.work)
+        yield entry, part
 
 
 def tensors_of(
@@ -110,17 +122,12 @@ def tensors_of(
 def only_tensor_of(
     data: Bytes, header: ContainerHeader, spec: TensorSpec, limits: DecodeLimits
 ) -> SparseTensor:
-    """Decode the tensor of a container with one plain entry. Raises a WireError."""
-    return concatenate_chunks(spec, [_decode_only_chunk(data, header, limits)], limits)
-
-
-def _decode_only_chunk(data: Bytes, header: ContainerHeader, limits: DecodeLimits) -> DecodedChunk:
-    """Decode a container with one plain entry. Raises a WireError."""
-    ((entry, offset, row, parts),) = sections(data, header)
-    try:
-        return decode_chunk(row, parts, limits)
-    except WireError as error:
-        raise error.at(entry=entry, offset=offset) from error.__cause__
+    """Decode the tensor of a container for which ``plain_spec`` has a spec. Raises a WireError."""
+    parts = _decode_entries(data, header, limits)
+    if header.table.size == 1:
+        return concatenate_chunks(spec, [part for _, part in parts], limits)
+    count = int(header.table["r"].sum(dtype=np.int64))
+    return _join(spec, (part for _, part in parts), count, limits)
 
 
 class DecodedTensors(Mapping[str, SparseTensor]):
@@ -182,7 +189,7 @@ def add(
             plain = not (header.extension.is_fused or header.extension.is_transformed or guard.is_active)
             chunks: Mapping[int, list[DecodedChunk]] | None = None
             if plain and header.table.size == 1 and len(containers) == 1:
-                decoded.append(([], {0: [_decode_only_chunk(data, header, limits)]}))
+                decoded.append(([], {0: [part for _, part in _decode_entries(data, header, limits)]}))
                 continue
             batches = decode_batches(data, header)
             stored = sum(batch.entries.size for batch in batches)
@@ -225,15 +232,21 @@ def concatenate_chunks(spec: TensorSpec, parts: list[DecodedChunk], limits: Deco
         indices, values = parts[0].indices, parts[0].values
         where = None if indices is None else indices.view(np.int32).astype(index_dtype(spec.size), copy=False)
         return SparseTensor._of(where, values, spec.shape, limits.max_dense)
-    values = np.concatenate([part.values for part in parts])
-    if all(part.indices is None for part in parts):
-        return SparseTensor._of(None, values, spec.shape, limits.max_dense)
-    indices = np.empty(values.size, index_dtype(spec.size))
+    return _join(spec, parts, sum(part.values.size for part in parts), limits)
+
+
+def _join(spec: TensorSpec, parts: Iterable[DecodedChunk], count: int, limits: DecodeLimits) -> SparseTensor:
+    """Join chunks that store ``count`` elements; each is copied before the next is decoded."""
+    values = np.empty(count, spec.dtype)
+    indices = None if count == spec.size else np.empty(count, index_dtype(spec.size))
     at = 0
     for part in parts:
-        local = np.arange(part.d, dtype=np.uint32) if part.indices is None else part.indices
-        np.add(local.view(np.int32), part.base, out=indices[at : at + local.size], dtype=indices.dtype)
-        at += local.size
+        stop = at + part.values.size
+        values[at:stop] = part.values
+        if indices is not None:
+            local = np.arange(part.d, dtype=np.uint32) if part.indices is None else part.indices
+            np.add(local.view(np.int32), part.base, out=indices[at:stop], dtype=indices.dtype)
+        at = stop
     return SparseTensor._of(indices, values, spec.shape, limits.max_dense)
 
 

@@ -208,6 +208,6 @@ def _select_stored(tensor: SparseTensor, selector: Selector) -> Support:
     """Select from the stored elements of a SparseTensor, without a dense copy."""
     values = as_flat(tensor.values).data
     keep = nonzero(values) if isinstance(selector, NonZero) else None
-    if keep is None or keep.size == values.size:
+    if keep is None:
         return Support(None if tensor.is_full else tensor.indices, values, tensor.size, tensor.shape)
     return Support(tensor.indices[keep], values[keep], tensor.size, tensor.shape)

@@ -45,5 +45,4 @@ class NonZero:
 
         Returns a Selection.
         """
-        found = nonzero(x)
-        return Selection(None if found.size == x.size else found)
+        return Selection(nonzero(x))
