@@ -10,6 +10,7 @@ import pytest
 import wirecodec as wc
 from formats.reference import reseal
 from tests.wirecodec.container.small import X
+from wirecodec.container.writer import CHUNK
 
 
 def test_decode_add_touches_nothing_before_all_is_valid() -> None:
@@ -69,3 +70,26 @@ def test_seeds_keys_and_bases_change_the_draws(rng: np.random.Generator) -> None
     assert len(blobs) == 3
     both = wc.decode_many(wc.encode_many({"a": x, "b": x}, scheme))
     assert not np.array_equal(both["a"].values, both["b"].values)
+
+
+def test_chunks_that_are_full_empty_or_sparse_join_to_one_tensor() -> None:
+    """Each of five chunks stores something else; a container of two tensors joins them by another way."""
+    size = 4 * CHUNK + 3
+    indices = np.r_[5, CHUNK - 1, CHUNK : 2 * CHUNK, 3 * CHUNK + 1, 4 * CHUNK : size]
+    values = np.resize(np.arange(1, 2000).astype(np.float16), indices.size)
+    tensor = wc.SparseTensor(indices, values, (size,))
+    alone = wc.decode(wc.encode(tensor, "nonzero | rice | raw"))
+    pair = wc.encode_many({"a": tensor, "b": np.ones(1, np.float32)}, "nonzero | rice | raw")
+    for found in (alone, wc.decode_many(pair)["a"]):
+        np.testing.assert_array_equal(found.indices, indices)
+        np.testing.assert_array_equal(found.values, values)
+
+
+def test_the_chunks_of_an_only_tensor_share_the_limit_of_work() -> None:
+    """Each of two chunks is within the limit; together they are not."""
+    where = np.r_[np.arange(0, 3000, 3), CHUNK + np.arange(0, 3000, 3)]
+    tensor = wc.SparseTensor(where, np.ones(where.size, np.float32), (CHUNK + 3000,))
+    blob = wc.encode(tensor, "nonzero | bloom | raw")
+    with pytest.raises(wc.LimitExceeded, match="max-work") as error:
+        wc.decode(blob, limits=wc.DecodeLimits(max_work=CHUNK * 5 // 4 + 100))
+    assert error.value.entry == 1
