@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import importlib
 import os
@@ -23,6 +22,7 @@ import numpy as np
 import wirecodec as wc
 import wirecodec.kernels.cpu
 from tests.wirecodec.container.long_extensions import LONG, RECORDS, ROWS, with_records, with_rows
+from tests.wirecodec.kernels.guard import guard_memory
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import aligned, bits_of, read_only
 from wirecodec.cpu import stream
@@ -375,28 +375,6 @@ def kernels() -> dict[str, Any]:
 def unused_kernels() -> list[str]:
     """Return the kernels that no part of the corpus has called so far."""
     return [name for name, each in kernels().items() if not each.signatures]
-
-
-_HANDLER = b"mem_handler"
-_SET_HANDLER = 304
-"""The number of PyDataMem_SetHandler in NumPy's C API (numpy/__multiarray_api.h)."""
-
-
-def guard_memory() -> ctypes.CDLL:
-    """Switch on the allocator of ``guard.c``, for NumPy's small arrays, too; return its library."""
-    library, python = ctypes.CDLL(None), ctypes.pythonapi
-    python.PyCapsule_New.restype = ctypes.py_object
-    python.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    python.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    handler = ctypes.addressof(ctypes.c_char.in_dll(library, "guard_handler"))
-    functions = python.PyCapsule_GetPointer(np._core.multiarray._ARRAY_API, None)
-    address = ctypes.cast(functions, ctypes.POINTER(ctypes.c_void_p))[_SET_HANDLER]
-    ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(address)(
-        python.PyCapsule_New(handler, _HANDLER, None)
-    )
-    library.guard_on(1)
-    return library
 
 
 def main(halves: Sequence[str]) -> None:
