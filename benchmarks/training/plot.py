@@ -67,7 +67,8 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
     for group in dict.fromkeys(row.system.group for row in rows):
         _mark(axis, group, [], [], label=group)
     axis.set(xscale="log", xlabel="bits per parameter, worker and step", ylabel=f"test {task.metric}")
-    axis.set_title(f"{task.name} (“every …”: local updates; empty marks: grid incomplete)", fontsize=10)
+    legend = "“every …”: local updates; “inner”: their inner momentum; empty marks: grid incomplete"
+    axis.set_title(f"{task.name} ({legend})", fontsize=10)
     axis.legend(fontsize=8)
     axis.margins(x=0.12)
     axis.figure.canvas.draw()
@@ -77,13 +78,16 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
         ax=axis,
         expand=(1.1, 2.0),
         force_static=(0.1, 0.4),
+        force_text=(0.3, 0.5),
+        iter_lim=150,  # and no limit of time, so that the picture does not depend on the machine
         arrowprops={"arrowstyle": "-", "color": "grey", "lw": 0.5},
     )
 
 
 def _shorten(name: str) -> str:
-    """Return a name without the bits of local updates, which the panel shows."""
-    return re.sub(r"local updates (every \d+), [\d.]+ bits per step", r"\1", name)
+    """Return a name without what the panel shows or its title says of local updates."""
+    name = re.sub(r"local updates (every \d+), [\d.]+ bits per step", r"\1", name)
+    return name.replace("inner momentum", "inner")
 
 
 def _mark(axis: Any, group: str, x: Sequence[float], y: Sequence[float], **options: Any) -> None:
