@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 _DTYPE = list(TABLE.fields or ()).index("dtype")
-MAX_PLAIN_CHUNKS = 64
-"""Chunks of an only tensor up to which they may be objects; more take memory that the limits do not count."""
+MAX_OBJECTS = 64
+"""Entries up to which all chunks may be objects; those of more take memory that the limits do not count."""
 
 _NO_MORE: tuple[int, tuple[int, ...]] = -1, ()
 
@@ -99,7 +99,7 @@ def plain_spec(header: ContainerHeader) -> TensorSpec | None:
     It is that of ``TensorSpecs``, which takes longer for one tensor.
     """
     extension, spans = header.extension, header.spans
-    one = spans.keys.size == 1 and header.table.size <= MAX_PLAIN_CHUNKS
+    one = spans.keys.size == 1 and header.table.size <= MAX_OBJECTS
     if not one or extension.is_fused or extension.is_transformed:
         return None
     name = next(extension.names()) if extension.is_named else "0"

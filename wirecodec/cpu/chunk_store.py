@@ -9,6 +9,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.container.reader import ContainerHeader, Row
+from wirecodec.container.schema import MAX_OBJECTS
 from wirecodec.cpu.batch.decode import DecodedBatch
 from wirecodec.cpu.chunk import stored_type
 from wirecodec.support import DecodedChunk
@@ -17,9 +18,6 @@ __all__ = ["ChunkStore", "DecodedChunks"]
 
 _SMALL = 16
 """Elements up to which a chunk is smaller than its objects."""
-
-_MAX_OBJECTS = 64
-"""Entries up to which all chunks are kept as objects."""
 
 _MAX_VALUE_BYTES = 16
 """Bytes of the largest value, a complex coefficient of float64."""
@@ -84,7 +82,7 @@ class ChunkStore:
         self.entries, self.batches = table.size, list[DecodedBatch]()
         self._batch_of, self._slots = np.full(table.size, -1, np.int32), np.empty(table.size, np.int32)
         self._table = table
-        self._max_small = _SMALL if table.size > _MAX_OBJECTS else 0
+        self._max_small = _SMALL if table.size > MAX_OBJECTS else 0
         if self._max_small:
             stored = table["r"].astype(np.int64)
             stored[stored > self._max_small] = 0
