@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.common.powersgd import PowerSGD, orthogonalise
+from tests.benchmarks.common.process_group import open_group
 
 
 def draw(seed: int) -> dict[str, Any]:
@@ -43,8 +44,7 @@ def test_steps_are_those_of_the_hook(tmp_path: Path) -> None:
 
     if not dist.is_available() or sys.platform == "win32" or dist.is_initialized():
         pytest.skip("needs a process group of its own")
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
+    with open_group(tmp_path):
         layer = torch.nn.Linear(40, 30, bias=False)
         net = torch.nn.parallel.DistributedDataParallel(layer)
         state = power.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
@@ -64,5 +64,3 @@ def test_steps_are_those_of_the_hook(tmp_path: Path) -> None:
             found = ours.allreduce([{"w": exact}])["w"]
             assert found == pytest.approx(layer.weight.grad.numpy(), rel=1e-3, abs=1e-6)
         assert 0 in state.error_dict
-    finally:
-        dist.destroy_process_group()

@@ -27,6 +27,7 @@ from benchmarks.training.targets import REFERENCES, TARGETS
 from benchmarks.training.tasks.registry import TASKS
 from benchmarks.training.tasks.task import Settings
 from benchmarks.training.train import train
+from tests.benchmarks.common.process_group import open_group
 
 SETTINGS = Settings(0.1, 0.9)
 
@@ -81,8 +82,7 @@ def test_what_is_not_sent_comes_later(system: Any) -> None:
 def test_powersgd_is_that_of_torch(tmp_path: Path) -> None:
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as hook
 
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    try:
+    with open_group(tmp_path):
         torch.manual_seed(0)
         model = torch.nn.Linear(40, 30)
         ddp = torch.nn.parallel.DistributedDataParallel(model)
@@ -100,8 +100,6 @@ def test_powersgd_is_that_of_torch(tmp_path: Path) -> None:
             torch.testing.assert_close(mean["weight"], model.weight.grad, rtol=1e-3, atol=1e-6)
             torch.testing.assert_close(mean["bias"], model.bias.grad)
         assert nbytes == 4 * (4 * (40 + 30) + 30)
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 def test_local_updates_without_momentum_average_parameters() -> None:
