@@ -8,8 +8,8 @@ The hook itself runs on gloo only if all gradients are in one bucket. With more,
 sums of P and Q of several buckets on gloo's threads, in an order that differs between ranks. Gloo matches
 collectives by their order, so a rank receives another sum's bytes. The process then aborts with "Received
 data size doesn't match expected size" (torch 2.13). A ``bucket_cap_mb`` above the model's size avoids it.
-It may also abort after the group is destroyed, with "Resource deadlock avoided": a future of the hook holds the
-last reference to the group, and one of gloo's threads drops it. A reference held elsewhere avoids that.
+It may also abort after the group is destroyed, with "Resource deadlock avoided": a future of the hook holds
+the last reference to the group, and one of gloo's threads drops it. A reference held elsewhere avoids that.
 """
 
 from __future__ import annotations
