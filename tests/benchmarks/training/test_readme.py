@@ -1,0 +1,77 @@
+"""The README's table of quality has the figures of the page of results."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TASKS = {
+    "character LSTM": "text-lstm",
+    "character transformer": "text-transformer",
+    "ResNet-20": "images",
+    "word embeddings": "recommendations",
+}
+NUMBER = re.compile(r"\d+\.\d+|\d+")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Bits per parameter and step, test metric, and its deviation (NaN for one seed) of one system."""
+
+    bits: float
+    test: float
+    deviation: float
+
+
+def read_table(lines: Iterator[str]) -> Iterator[list[str]]:
+    for line in lines:
+        if line.startswith("| ") and not line.startswith("|---"):
+            yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def read_page(task: str) -> dict[str, Figures]:
+    """Read all systems of a task from the page, the systems with a complete grid only."""
+    text = (ROOT / "benchmarks/results/training.md").read_text(encoding="utf-8")
+    section = re.split(r"^## ", text, flags=re.MULTILINE)
+    lines = next(part for part in section if part.startswith(f"{task}\n")).splitlines()
+    found = {}
+    for name, bits, test, _, deviation, _, tries, *_ in read_table(iter(lines)):
+        if name != "system" and len(set(tries.split(" of "))) == 1:
+            found[name] = Figures(float(bits), float(test), float(deviation.partition("(")[0] or math.nan))
+    return found
+
+
+def is_rounded(shown: str, figure: float) -> bool:
+    """Return whether a number of the README is a figure of the page, rounded."""
+    unit = 10.0 ** -len(shown.partition(".")[2])
+    return abs(float(shown) - figure) <= 0.501 * unit
+
+
+def check_cell(cell: str, figures: Figures) -> None:
+    """Check the metric of a cell, and its deviation or bits if it has them."""
+    metric, *others = NUMBER.findall(cell.partition("`")[0])
+    assert is_rounded(metric, figures.test), (cell, figures)
+    if " ± " in cell:
+        assert is_rounded(others[0], figures.deviation), (cell, figures)
+    if " bits" in cell:
+        assert is_rounded(others[-1], figures.bits), (cell, figures)
+
+
+@pytest.mark.parametrize("label", TASKS)
+def test_the_readme_has_the_figures_of_the_page(label: str) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    row = next(row for row in read_table(iter(readme.splitlines())) if row[0].startswith(f"{label}: "))
+    page = read_page(TASKS[label])
+    lower_is_better = "perplexity" in row[0]
+    few_bits = {name: one for name, one in page.items() if one.bits <= 0.1}
+    best = (min if lower_is_better else max)(few_bits, key=lambda name: few_bits[name].test)
+    for cell, name in zip(row[1:], ("dense", "budget 0.25", best, "PowerSGD, rank 4"), strict=True):
+        check_cell(cell, page[name])
+    kind = "local updates" if best.startswith("local updates") else f"`{best.replace(' ', '(', 1)})`"
+    assert row[3].endswith(f", {kind}")
