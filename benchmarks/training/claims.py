@@ -6,15 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.common.results import format_markdown
-from benchmarks.training.rows import Row, compare
+from benchmarks.training.rows import Row, compare, compute_slack, measure_deviation
 from benchmarks.training.tasks.task import Task
 
 __all__ = ["CLAIMS", "Claim", "format_claims", "judge"]
 
-DEVIATIONS = 2
-"""Standard deviations of dense's seeds within which two metrics count as equal."""
-LEAST = 0.01
-"""Relative difference within which two metrics count as equal, whatever the deviation."""
 MOST = 0.25
 """Relative difference that is not called equal: if dense's seeds differ by so much, no claim is judged."""
 
@@ -115,7 +111,7 @@ def judge(claim: Claim, worse: float, deviation: float) -> str:
         worse: relative distance of ``system`` from ``against``; negative if it is better.
         deviation: relative standard deviation of dense; 0 if unknown.
     """
-    slack = max(LEAST, DEVIATIONS * deviation)
+    slack = compute_slack(deviation)
     if slack > MOST:
         return f"undecided: dense's seeds differ by {deviation:.0%}"
     if claim.better is None:
@@ -143,19 +139,12 @@ def format_claims(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> 
         if task is None or ours is None or other is None:
             lines.append([*names, "", "", "not run yet"])
             continue
-        verdict = judge(claim, compare(task, ours.test, other.test), _measure_deviation(task, dense))
+        verdict = judge(claim, compare(task, ours.test, other.test), measure_deviation(task, dense))
         if min(ours.tries / ours.grid, other.tries / other.grid) < 1:
             verdict += "; provisional"
         numbers = (f"{row.test:.4g}, {row.best.bits:.3g}" for row in (ours, other))
         lines.append([*names, *numbers, verdict])
     return f"## The papers' claims about training\n\n{ABOUT}\n{format_markdown(header, lines)}"
-
-
-def _measure_deviation(task: Task, dense: Row | None) -> float:
-    """Return the relative standard deviation of dense over its seeds; 0 if unknown."""
-    if dense is None or len(dense.tests) < 2:
-        return 0.0
-    return abs(compare(task, dense.test + dense.deviation, dense.test))
 
 
 ABOUT = """Models and data differ from the papers', so only the direction can agree. Two metrics count as

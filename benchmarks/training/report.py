@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.common.results import format_markdown
+from benchmarks.training.choices import format_choices
 from benchmarks.training.claims import format_claims
 from benchmarks.training.plan import Plan
 from benchmarks.training.rows import Row, collect_rows, compare
@@ -67,7 +68,7 @@ def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) ->
     versions = {result.versions for task in tasks for result in load_results(plan.folder, task.name).values()}
     parts = [f"`make bench-training`; {'; '.join(sorted(versions))}.\n\n{METHOD}"]
     found = {task.name: collect_rows(plan, task, systems) for task in tasks}
-    parts += [format_targets(found, tasks), format_claims(found, tasks)]
+    parts += [format_targets(found, tasks), format_choices(found, tasks), format_claims(found, tasks)]
     for task in tasks:
         parts.append(_format_task(plan, task, systems, found[task.name]))
     return "\n".join(parts)

@@ -12,10 +12,14 @@ from benchmarks.training.runs import Result
 from benchmarks.training.systems.system import System
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["Row", "collect_rows", "compare", "count_steps"]
+__all__ = ["Row", "collect_rows", "compare", "compute_slack", "count_steps", "measure_deviation"]
 
 SLACK = 1.05
 """Factor of dense's final loss that a run has to reach."""
+DEVIATIONS = 2
+"""Standard deviations of dense's seeds within which two metrics count as equal."""
+LEAST = 0.01
+"""Relative difference within which two metrics count as equal, whatever the deviation."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,18 @@ def compare(task: Task, value: float, dense: float) -> float:
     if task.higher_is_better:
         return (100 - value) / (100 - dense) - 1 if dense < 100 else math.nan
     return value / dense - 1
+
+
+def measure_deviation(task: Task, dense: Row | None) -> float:
+    """Return the relative standard deviation of dense over its seeds; 0 if unknown."""
+    if dense is None or len(dense.tests) < 2:
+        return 0.0
+    return abs(compare(task, dense.test + dense.deviation, dense.test))
+
+
+def compute_slack(deviation: float) -> float:
+    """Return the relative difference within which two metrics count as equal."""
+    return max(LEAST, DEVIATIONS * deviation)
 
 
 def collect_rows(plan: Plan, task: Task, systems: Sequence[System]) -> list[Row]:

@@ -13,6 +13,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 
 from benchmarks.training import plot, report
+from benchmarks.training.choices import format_choices
 from benchmarks.training.claims import Claim, judge
 from benchmarks.training.plan import Plan, pick_best, select_by_name
 from benchmarks.training.rows import collect_rows, count_steps
@@ -132,6 +133,27 @@ def test_claims_count_deviations_and_directions() -> None:
     assert judge(worse, 0.009, 0.0) == "no difference, +0.9%"
     assert judge(dataclasses.replace(worse, better=True), 0.021, 0.0) == "not reproduced, +2.1%"
     assert judge(equal, 0.5, 0.3) == "undecided: dense's seeds differ by 30%"
+
+
+def test_choices_count_deviations_and_directions(tmp_path: Path) -> None:
+    plan, tensors = Plan(tmp_path, dense_seeds=2), Named("budget 0.1, per tensor", "ablation")
+    whole = Named("budget 0.1", "this library")
+    save_grid(plan, DENSE, [(3.0, 3.0), (3.1, 3.1), (3.2, 3.2)])
+    save_grid(plan, whole, [(3.0, 3.1), (3.3, 3.4), (3.2, 3.3)], bits=0.1)
+
+    def format_row(test: float) -> list[str]:
+        save_result(make_result(plan.tune(TASK, tensors)[0], 2.0, test, bits=0.2), tmp_path)
+        rows = collect_rows(plan, TASK, [DENSE, whole, tensors])
+        return format_choices({TASK.name: rows}, [TASK]).splitlines()[-1].split(" | ")
+
+    question, _, one, other, difference, verdict = format_row(3.2)
+    assert question == "| one vector of the whole model, or a choice per tensor?"
+    assert one == "budget 0.1: 3.1, 0.1 bits"
+    assert other == "budget 0.1, per tensor: 3.2, 0.2 bits"
+    assert (difference, verdict) == ("-3.1%", "better; provisional |")
+    assert format_row(3.0)[-2:] == ["+3.3%", "worse; provisional |"]
+    assert format_row(3.11)[-2:] == ["-0.3%", "no difference; provisional |"]
+    assert format_choices({TASK.name: collect_rows(plan, TASK, [DENSE, whole])}, [TASK]) == ""
 
 
 def test_a_task_may_be_for_some_systems(tmp_path: Path) -> None:

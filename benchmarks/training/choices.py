@@ -1,0 +1,115 @@
+"""Ablations as questions: two systems that differ in one respect, and which of them trains better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.common.results import format_markdown
+from benchmarks.training.rows import Row, compare, compute_slack, measure_deviation
+from benchmarks.training.tasks.task import Task
+
+__all__ = ["CHOICES", "Choice", "format_choices"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One respect in which two systems differ.
+
+    Attributes:
+        question: which users ask.
+        task, system, instead: names in this benchmark.
+    """
+
+    question: str
+    task: str
+    system: str
+    instead: str
+
+
+def _list_choices() -> tuple[Choice, ...]:
+    text, images = "text-lstm", "images"
+    density = "more elements in fewer bits each?"
+    scope = "one vector of the whole model, or a choice per tensor?"
+    values = "fewer bits per value, under feedback?"
+    kept = "more bits for some layers?"
+    local = "several local steps per exchange?"
+    choices = [
+        Choice(density, text, "top-k 10 %, error 0.1", "top-k 1 % as published"),
+        Choice(density, text, "budget 0.64", "top-k 1 % as published"),
+        Choice(density, text, "budget 0.64", "top-k 10 %, error 0.1"),
+        Choice(density, images, "budget 0.64", "top-k 1 % as published"),
+        Choice(density, "text-transformer", "budget 0.64", "top-k 1 % as published"),
+        Choice(density, "recommendations", "budget 0.64", "top-k 1 % as published"),
+        Choice(scope, text, "budget 0.1", "budget 0.1, per tensor"),
+        Choice(scope, text, "top-k 10 %, error 0.1", "top-k 10 %, error 0.1, per tensor"),
+        Choice(values, text, "top-k 1 %, qsgd 4 bits", "top-k 1 %, float32"),
+        Choice(values, text, "top-k 1 %, sign and scale", "top-k 1 %, float32"),
+        Choice("feedback?", text, "budget 0.1", "budget 0.1, no feedback"),
+        Choice("decay of the feedback?", text, "budget 0.1, decay 0.95", "budget 0.1"),
+        Choice(kept, text, "budget 0.1, embeddings at 2 bits", "budget 0.1"),
+        Choice(kept, text, "budget 0.1, output layer at 2 bits", "budget 0.1"),
+    ]
+    choices += [
+        Choice("corrected momentum?", images, f"{system}, corrected momentum", system)
+        for system in ("budget 0.25", "budget 0.1", "budget 0.03", "top-k 0.1 %")
+    ]
+    choices += [
+        Choice(
+            "masking of corrected momentum?",
+            images,
+            "budget 0.1, corrected momentum",
+            "budget 0.1, no masking",
+        ),
+        Choice("a warm-up of the density?", images, "top-k 0.1 %, warm-up", "top-k 0.1 %"),
+    ]
+    choices += [
+        Choice(local, task, system, instead)
+        for task in (text, images, "recommendations")
+        for system, instead in (
+            ("local updates every 4, 0.25 bits per step", "budget 0.25"),
+            ("local updates every 8, 0.1 bits per step", "budget 0.1"),
+            ("local updates every 16, 0.03 bits per step", "budget 0.03"),
+        )
+    ]
+    return tuple(choices)
+
+
+CHOICES = _list_choices()
+
+ABOUT = """Each row compares two systems that differ in one respect, each at its best settings. *Difference* says how
+much worse the first is, negative if it is better. Within two standard deviations of dense's seeds, or 1 %, the
+verdict is *no difference*. Some pairs also differ in bits.
+"""
+
+
+def format_choices(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> str:
+    """Format a table of the choices whose systems have results.
+
+    Args:
+        found: rows by task.
+        tasks: all tasks.
+    """
+    lines = []
+    by_name = {task.name: task for task in tasks}
+    for choice in CHOICES:
+        rows = {row.system.name: row for row in found.get(choice.task, ())}
+        if choice.system not in rows or choice.instead not in rows:
+            continue
+        task, one, other = by_name[choice.task], rows[choice.system], rows[choice.instead]
+        difference = compare(task, one.test, other.test)
+        slack = compute_slack(measure_deviation(task, rows.get("dense")))
+        verdict = "no difference" if abs(difference) <= slack else "better" if difference < 0 else "worse"
+        if min(one.tries / one.grid, other.tries / other.grid) < 1:
+            verdict += "; provisional"
+        lines.append(
+            [choice.question, choice.task, _describe(one), _describe(other), f"{difference:+.1%}", verdict]
+        )
+    if not lines:
+        return ""
+    header = ["question", "task", "with", "without", "difference", "verdict"]
+    return f"## What to choose\n\n{ABOUT}\n{format_markdown(header, lines)}"
+
+
+def _describe(row: Row) -> str:
+    return f"{row.system.name}: {row.test:.4g}, {row.best.bits:.3g} bits"
