@@ -77,9 +77,9 @@ def _list_choices() -> tuple[Choice, ...]:
 
 CHOICES = _list_choices()
 
-ABOUT = """Each row compares two systems that differ in one respect, each at its best settings. *Difference* says how
-much worse the first is, negative if it is better. Within two standard deviations of dense's seeds, or 1 %, the
-verdict is *no difference*. Some pairs also differ in bits.
+ABOUT = """Each row compares two systems that differ in one respect, each at its best settings.
+*Difference* says how much worse the first is, negative if it is better. Within two standard deviations of
+dense's seeds, or 1 %, the verdict is *no difference*. Some pairs also differ in bits.
 """
 
 
