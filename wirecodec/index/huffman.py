@@ -17,6 +17,7 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.index.bounds import max_gap_bits
 from wirecodec.index.raw import ascending_below
+from wirecodec.index.short_sections import decode_short
 from wirecodec.kernels.canonical_huffman import (
     build_table,
     check_spans,
@@ -24,14 +25,12 @@ from wirecodec.kernels.canonical_huffman import (
     locate_spans,
     pack_lengths,
 )
-from wirecodec.kernels.layout import HUFFMAN_SPAN
+from wirecodec.kernels.layout import HUFFMAN_KEYS, HUFFMAN_SPAN, HUFFMAN_SYMBOLS
 from wirecodec.limits import DecodeLimits
 
 __all__ = ["Huffman"]
 
 _HEADER = struct.Struct("<BBB")
-_KEYS = 4  # The form of index bytes. Forms 0 to 3 are gap classes with as many bits after the first one bit.
-_ALPHABET_SIZES = (25, 48, 92, 176, 256)
 _STORE_MARGIN = 8
 _BITS_PER_BYTE = np.uint64(8)
 
@@ -104,16 +103,20 @@ class Huffman:
         raw_bits = min(r * (b - 1) + (d >> b) for b in range(1, 25))
         fixed = r * d.bit_length().bit_length()
         unary = max_gap_bits(r, d) + 4 * min(r, d >> 6)
-        bits = raw_bits + min(fixed, unary) + 4 * _ALPHABET_SIZES[0]
+        bits = raw_bits + min(fixed, unary) + 4 * HUFFMAN_SYMBOLS[0]
         return _HEADER.size + 1 + 6 * inner + -(-bits // 8) + inner + 1
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Decode a section: each span, its end, then the joints between spans; see ``IndexCodec.decode``."""
-        layout = _Layout.of(section, r)
+        from wirecodec.kernels.cpu.index import huffman_read
+
         indices = np.empty(r, np.uint32)
+        if r <= HUFFMAN_SPAN and huffman_read.read_short(section, d, indices):
+            return indices
+        layout = _Layout.of(section, r)
         layout.read(0, d, indices)
-        if layout.form == _KEYS:
+        if layout.form == HUFFMAN_KEYS:
             return ascending_below(indices, d)
         if r <= HUFFMAN_SPAN:
             return indices
@@ -121,6 +124,15 @@ class Huffman:
         if (bad := np.flatnonzero(layout.bases[1:] != joints)).size:
             raise Invalid("huffman-base", f"the base of span {bad[0] + 1} does not follow span {bad[0]}")
         return indices
+
+    @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, sizes: Array, cuts: Array
+    ) -> Array | None:
+        """Decode the sections of many tensors; see ``IndexCodec``."""
+        from wirecodec.kernels.cpu.index import short_sections
+
+        return decode_short(cls, short_sections.read_huffman, words, starts, lengths, sizes, cuts)
 
     @classmethod
     def decode_span(cls, section: Bytes, d: int, r: int, span: int) -> Array:
@@ -166,13 +178,13 @@ class _Layout:
         if section.size < _HEADER.size:
             raise Malformed("huffman-length", f"{section.size} bytes; the header alone takes {_HEADER.size}")
         form, first, more = _HEADER.unpack(section[: _HEADER.size].tobytes())
-        if form > _KEYS:
-            raise Malformed("huffman-form", f"the form is {form}; it must be 0 to {_KEYS}")
-        if first + more >= _ALPHABET_SIZES[form]:
-            raise Malformed("huffman-symbols", f"symbol {first + more} of {_ALPHABET_SIZES[form]}")
+        if form > HUFFMAN_KEYS:
+            raise Malformed("huffman-form", f"the form is {form}; it must be 0 to {HUFFMAN_KEYS}")
+        if first + more >= HUFFMAN_SYMBOLS[form]:
+            raise Malformed("huffman-symbols", f"symbol {first + more} of {HUFFMAN_SYMBOLS[form]}")
         inner = -(-r // HUFFMAN_SPAN) - 1
         at_bases = _HEADER.size + ((more + 2) // 2 if more else 0)
-        at_sizes = at_bases + (0 if form == _KEYS else 4 * inner)
+        at_sizes = at_bases + (0 if form == HUFFMAN_KEYS else 4 * inner)
         at_spans = at_sizes + 2 * inner
         if section.size < at_spans:
             raise Malformed("huffman-length", f"{section.size} bytes; the header alone takes {at_spans}")
@@ -181,7 +193,7 @@ class _Layout:
         table, max_bits = build_table(packed, more + 1, first, extras, values, "huffman")
         starts = locate_spans(section[at_sizes:at_spans], section.size - at_spans, "huffman")
         bases = np.zeros(inner + 1, np.int64)
-        if form != _KEYS:
+        if form != HUFFMAN_KEYS:
             bases[1:] = np.frombuffer(section[at_bases:at_sizes].tobytes(), "<u4")
         framed = frame_spans(section[at_spans:], 5 * min(r, HUFFMAN_SPAN))
         return cls(form, table, max_bits, framed, starts, bases)
@@ -197,12 +209,12 @@ class _Layout:
         stop = span + -(-out.size // HUFFMAN_SPAN)
         ends = self.starts[span:stop].view(np.uint64) * _BITS_PER_BYTE
         lasts = (self.bases[span:stop] - 1).view(np.uint64)
-        if self.form == _KEYS:
+        if self.form == HUFFMAN_KEYS:
             huffman_read.read_keys(self.framed, self.table, _width(d), ends, out)
         else:
             huffman_read.read_gaps(self.framed, self.table, self.max_bits, ends, lasts, out)
         whole = stop - span
-        beyond = self.form != _KEYS and int(lasts.max()) >= d
+        beyond = self.form != HUFFMAN_KEYS and int(lasts.max()) >= d
         if beyond:
             whole = 1 + int(np.argmax(lasts >= d))
         check_spans(self.framed, self.starts[span : span + whole + 1], ends[:whole], "huffman", span)
@@ -213,15 +225,15 @@ class _Layout:
 @cache
 def _symbol_meanings(form: int) -> tuple[Array, Array]:
     """Return each symbol's number of extra bits and its value above them: (symbols,) i64 each."""
-    if form == _KEYS:
-        return np.zeros(_ALPHABET_SIZES[form], np.int64), np.arange(_ALPHABET_SIZES[form])
-    extras = _count_extra_bits(form)[: _ALPHABET_SIZES[form]]
+    if form == HUFFMAN_KEYS:
+        return np.zeros(HUFFMAN_SYMBOLS[form], np.int64), np.arange(HUFFMAN_SYMBOLS[form])
+    extras = _count_extra_bits(form)[: HUFFMAN_SYMBOLS[form]]
     return extras, np.arange(extras.size) - (extras << form)
 
 
 def _count_extra_bits(m: int) -> Array:
     """Return the number of extra bits after the code of each class."""
-    extras: Array = np.maximum((np.arange(_ALPHABET_SIZES[_KEYS - 1]) >> m) - 1, 0)
+    extras: Array = np.maximum((np.arange(HUFFMAN_SYMBOLS[HUFFMAN_KEYS - 1]) >> m) - 1, 0)
     return extras
 
 
@@ -229,7 +241,7 @@ def _build_gap_code(indices: Array) -> tuple[int, Array, int]:
     """Return the best form, its code lengths (u8), and the number of bits of all codes and extra bits."""
     from wirecodec.kernels.cpu.index import huffman
 
-    counts = np.empty(_ALPHABET_SIZES[_KEYS - 1], np.int64)
+    counts = np.empty(HUFFMAN_SYMBOLS[HUFFMAN_KEYS - 1], np.int64)
     lengths = np.empty(counts.size, np.uint8)
     huffman.count_gaps(indices, counts)
     form, bits = huffman.choose(counts, lengths)
@@ -241,18 +253,19 @@ def _build_key_code(indices: Array, width: int) -> tuple[int, Array, int]:
     from wirecodec.kernels.cpu.coding import canonical_huffman
     from wirecodec.kernels.cpu.index import huffman
 
-    counts = np.empty(_ALPHABET_SIZES[_KEYS], np.int64)
+    counts = np.empty(HUFFMAN_SYMBOLS[HUFFMAN_KEYS], np.int64)
     lengths = np.empty(counts.size, np.uint8)
     huffman.count_keys(indices, width, counts)
     canonical_huffman.build_lengths(counts, lengths)
-    return _KEYS, lengths, int(counts @ lengths)
+    return HUFFMAN_KEYS, lengths, int(counts @ lengths)
 
 
 def _encode_header(form: int, lengths: Array, first_index: int) -> bytes:
     """Encode the header: the form and the code lengths, or the only symbol, which the first index has."""
     symbols = np.flatnonzero(lengths)
     if symbols.size == 0:
-        return _HEADER.pack(form, first_index & 255 if form == _KEYS else _find_class(first_index, form), 0)
+        only = first_index & 255 if form == HUFFMAN_KEYS else _find_class(first_index, form)
+        return _HEADER.pack(form, only, 0)
     first, last = int(symbols[0]), int(symbols[-1])
     return _HEADER.pack(form, first, last - first) + pack_lengths(lengths[first : last + 1])
 

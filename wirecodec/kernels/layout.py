@@ -13,7 +13,9 @@ __all__ = [
     "GAP_BLOCK",
     "GAP_PARAMETER_BITS",
     "HUFFMAN_BITS",
+    "HUFFMAN_KEYS",
     "HUFFMAN_SPAN",
+    "HUFFMAN_SYMBOLS",
     "PACK_BLOCK",
     "PACK_LANES",
     "RICE_BLOCK",
@@ -44,6 +46,11 @@ GAP_PARAMETER_BITS = 5
 HUFFMAN_SPAN = 4096
 HUFFMAN_BITS = 12
 """Indices or codes per span, and bits of the longest code (formats/spec/index/huffman.md)."""
+
+HUFFMAN_KEYS = 4
+"""Form of index bytes. Forms 0 to 3 are gap classes with as many bits after the first one bit."""
+HUFFMAN_SYMBOLS = (25, 48, 92, 176, 256)
+"""Number of symbols of each form."""
 
 CONTEXT_BLOCK = 64
 CONTEXT_PART = 8

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -55,6 +56,7 @@ def split_by_sign(y: Array) -> Array:
     return np.unique([0, np.searchsorted(y, zero, "left"), np.searchsorted(y, zero, "right"), y.size])
 
 
+@cache
 def max_finite(dtype: np.dtype[Any]) -> float:
     """Return the largest finite number of an element type."""
     return float(ml_dtypes.finfo(dtype).max)

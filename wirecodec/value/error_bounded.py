@@ -12,7 +12,7 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.support import SectionBatch
 from wirecodec.validation import as_real, set_fields
-from wirecodec.value.error_bounded_batch import read_batch, write_batch
+from wirecodec.value.error_bounded_batch import read_batch, read_short, write_batch, write_short
 from wirecodec.value.error_bounded_cells import CellSearch
 from wirecodec.value.error_bounded_section import EXACT, CellSection, read_section, write_smaller
 
@@ -62,6 +62,9 @@ class ErrorBounded:
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values as cells, or unchanged if that is smaller."""
+        section = write_short(values, self._bound)
+        if section is not None:
+            return section
         search = CellSearch(values, self._bound)
         return write_smaller(search.bits, values, search.find_cells())
 
@@ -87,6 +90,9 @@ class ErrorBounded:
         """Decode cells to values near their middle."""
         if section[0] == EXACT:
             return _read_exact(section[1:], r, dtype)
+        values = read_short(section, r, dtype)
+        if values is not None:
+            return values
         return read_section(CellSection(section, r, dtype))
 
     @classmethod

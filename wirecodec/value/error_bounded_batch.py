@@ -1,4 +1,4 @@
-"""Sections of error-bounded of many tensors: two kernel calls to write them, one to read them."""
+"""Sections of error-bounded of many tensors, or a short one: two kernel calls to write them, one to read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wirecodec.value.error_bounded_levels import default_levels
 from wirecodec.value.error_bounded_section import build_default_table, count_lanes, write_smaller
 from wirecodec.value.float32_convert import from_float32, max_float32
 
-__all__ = ["read_batch", "write_batch"]
+__all__ = ["read_batch", "read_short", "write_batch", "write_short"]
 
 MAX_LANES = 4
 """Lanes of the largest block that the kernels take."""
@@ -35,12 +35,31 @@ def write_batch(wire_id: int, values: Array, cuts: Array, error: float) -> Secti
 
     Returns None if the values are not float32 or float64, or a tensor has several blocks.
     """
+    counts = np.diff(cuts)
+    if values.dtype.itemsize == 2 or int(counts.max()) > BOUNDED_BLOCK:
+        return None
+    return SectionBatch.of_slices(wire_id, *_write(values, cuts, counts, error))
+
+
+def write_short(values: Array, error: float) -> Bytes | None:
+    """Write the section of (r,) finite values; return None if the kernels do not take them."""
+    if values.dtype.itemsize == 2 or count_lanes(values.size) > MAX_LANES:
+        return None
+    out, _, lengths = _write(values, np.array([0, values.size]), np.array([values.size]), error)
+    return out[: lengths[0]]
+
+
+def _write(values: Array, cuts: Array, counts: Array, error: float) -> tuple[Bytes, Array, Array]:
+    """Write the sections of many tensors; return their bytes, and the place and length of each.
+
+    Args:
+        values, cuts, error: as for ``write_batch``.
+        counts: (n,) i64, values of each tensor.
+    """
     from wirecodec.kernels.cpu.threads import least_units, run_parallel
     from wirecodec.kernels.cpu.value import error_bounded_batch, error_bounded_search
 
-    counts, n = np.diff(cuts), cuts.size - 1
-    if values.dtype.itemsize == 2 or int(counts.max()) > BOUNDED_BLOCK:
-        return None
+    n = counts.size
     values, bits = read_only(values), read_only(bits_of(as_float32(values)))
     most = np.float32(max_float32(values.dtype))
     forms, numbers, starts = np.empty(n, np.int64), np.empty((n, 3), np.float32), np.empty(n, np.int64)
@@ -81,7 +100,7 @@ def write_batch(wire_id: int, values: Array, cuts: Array, error: float) -> Secti
         section = write_smaller(bits[here], values[here], cells if forms[i] else None)
         out[places[i] : places[i] + section.size] = section
         lengths[i] = section.size
-    return SectionBatch.of_slices(wire_id, out, places, lengths)
+    return out, places, lengths
 
 
 def read_batch(
@@ -98,19 +117,10 @@ def read_batch(
         words, starts, lengths, cuts, dtype: as for ``decode_batch``.
         decode: decodes a section of r values, for those that the kernel does not read.
     """
-    from wirecodec.kernels.cpu.threads import least_units, run_parallel
     from wirecodec.kernels.cpu.value import error_bounded_batch as kernels
 
-    n, data, firsts = starts.size, read_only(words).view(np.uint8), starts * 4
-    found, results = np.zeros(int(cuts[-1]), np.float32), np.empty(n, np.int64)
-    lanes, most = _count_few_lanes(np.diff(cuts)), np.float32(max_float32(dtype))
-    run_parallel(
-        lambda turns: kernels.read(
-            data, firsts, lengths, cuts, lanes, most, *_default_tables(), bits_of(found), results, turns
-        ),
-        n,
-        least_units(MIN_VALUES_PER_THREAD, n, found.size),
-    )
+    data, firsts = read_only(words).view(np.uint8), starts * 4
+    found, results = _read(data, firsts, lengths, cuts, _count_few_lanes(np.diff(cuts)), dtype)
     if (results == kernels.FAULT).any():
         return None
     values = from_float32(found, dtype)
@@ -121,6 +131,44 @@ def read_batch(
         except WireError:
             return None
     return values, cuts[:-1]
+
+
+def read_short(section: Bytes, r: int, dtype: np.dtype[Any]) -> Array | None:
+    """Decode a section of cells; return None if a check fails, or the kernel does not read it."""
+    from wirecodec.kernels.cpu.value import error_bounded_batch as kernels
+
+    lanes = count_lanes(r)
+    if lanes > MAX_LANES:
+        return None
+    first, length, cuts = np.zeros(1, np.int64), np.array([section.size]), np.array([0, r])
+    found, results = _read(section, first, length, cuts, np.array([lanes]), dtype)
+    return from_float32(found, dtype) if results[0] == kernels.SOUND else None
+
+
+def _read(
+    data: Bytes, firsts: Array, lengths: Array, cuts: Array, lanes: Array, dtype: np.dtype[Any]
+) -> tuple[Array, Array]:
+    """Read sections; return the values as float32, and the kernel's result for each section.
+
+    Args:
+        data: the sections and what is between them; read-only.
+        firsts: (n,) i64, the first byte of each section.
+        lengths, cuts, dtype: as for ``read_batch``.
+        lanes: (n,) i64, of the block of each section; 0 if the kernel does not take it.
+    """
+    from wirecodec.kernels.cpu.threads import least_units, run_parallel
+    from wirecodec.kernels.cpu.value import error_bounded_batch as kernels
+
+    n, most = firsts.size, np.float32(max_float32(dtype))
+    found, results = np.zeros(int(cuts[-1]), np.float32), np.empty(n, np.int64)
+    run_parallel(
+        lambda turns: kernels.read(
+            data, firsts, lengths, cuts, lanes, most, *_default_tables(), bits_of(found), results, turns
+        ),
+        n,
+        least_units(MIN_VALUES_PER_THREAD, n, found.size),
+    )
+    return found, results
 
 
 def _count_few_lanes(counts: Array) -> Array:

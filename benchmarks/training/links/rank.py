@@ -18,6 +18,8 @@ METHODS = (
     "dense",
     "fp16",
     "PowerSGD, rank 4",
+    "PowerSGD, rank 8",
+    "PowerSGD, rank 16",
     "budget 0.25, after backward",
     "budget 0.25, overlapped",
     "local updates every 4",
@@ -119,10 +121,11 @@ def _wrap(method: str, model: Any) -> Any:
     import collectives as co
     import wirecodec as wc
 
-    if method == "PowerSGD, rank 4":
+    if method.startswith("PowerSGD"):
         ddp = DistributedDataParallel(model, bucket_cap_mb=WHOLE_MODEL_MB)
+        rank = int(method.rsplit(maxsplit=1)[-1])
         state = powerSGD_hook.PowerSGDState(
-            None, matrix_approximation_rank=4, start_powerSGD_iter=2, min_compression_rate=2
+            None, matrix_approximation_rank=rank, start_powerSGD_iter=2, min_compression_rate=2
         )
         ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
         return ddp

@@ -14,7 +14,7 @@ __all__ = ["OURS", "SLACK", "check_targets", "compute_final_loss", "find_seconds
 
 ABOUT = """The character LSTM, {ranks} ranks over gloo, one per host, {steps:,} steps. A final loss is the
 mean of the last twentieth of the steps. If it is above dense's + 2 %, the method has no seconds.
-All methods use the learning rate 0.016.
+All methods use the learning rate 0.016. PowerSGD is torch's hook; its target compares the rank that is first.
 
 Local updates differ in two ways. Their loss is the mean of the ranks' own models, not that of the shared one.
 Their norm is limited per rank, not that of the mean gradient. Every 15 steps with 1 bit per exchange, they
@@ -30,8 +30,11 @@ PICTURE = "![training loss over seconds](training_links.png)\n"
 SLACK = 1.02
 """Factor of dense's final loss that a method has to reach."""
 OURS = ("budget 0.25, overlapped", "budget 0.25, after backward", "local updates every 4")
-TARGETS = {"dense": 10.0, "fp16": 3.0, "PowerSGD, rank 4": 2.0}
-"""How many times sooner than each method one of ours has to reach the loss, on the slowest link."""
+TARGETS = {"dense": 10.0, "fp16": 3.0, "PowerSGD": 2.0}
+"""How many times sooner than each method one of ours has to reach the loss, on the slowest link.
+
+PowerSGD is compared at the rank that reaches it first.
+"""
 SLOWEST = "100 Mbit"
 HEADER = [
     "link, method",
@@ -109,7 +112,7 @@ def check_targets(records: Sequence[dict[str, Any]]) -> list[TargetResult]:
             goal = SLACK * compute_final_loss(chosen["dense"])
             found = {method: find_seconds(record, goal) for method, record in chosen.items()}
         best = min((s for method in OURS if (s := found.get(method))), default=None)
-        baseline = found.get(other)
+        baseline = min((s for method, s in found.items() if method.startswith(other) and s), default=None)
         values = [(f"{best:.0f} s and {baseline:.0f} s", baseline / best)] if best and baseline else []
         results.append(check_at_least(target, factor, values, "{:.2f}×"))
     return results

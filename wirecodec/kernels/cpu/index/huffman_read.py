@@ -12,14 +12,16 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding import canonical_huffman
 from wirecodec.kernels.cpu.jit import inline, kernel
-from wirecodec.kernels.layout import HUFFMAN_SPAN
+from wirecodec.kernels.cpu.simd.memory import copy_bytes
+from wirecodec.kernels.layout import HUFFMAN_BITS, HUFFMAN_KEYS, HUFFMAN_SPAN, HUFFMAN_SYMBOLS
 
-__all__ = ["read_gaps", "read_keys"]
+__all__ = ["read_gaps", "read_keys", "read_short"]
 
 U32 = np.uint32
 U64 = np.uint64
 
 _WINDOW = 57  # Bits that a load holds at any bit position.
+_HEADER, _MAX_SYMBOL_BYTES, _LOAD_BYTES = 3, 5, 8
 _LENGTH, _EXTRA, _VALUE = (
     U64(canonical_huffman.ENTRY_LENGTH),
     U64(canonical_huffman.ENTRY_EXTRA),
@@ -143,3 +145,36 @@ def read_keys(framed: Array, table: Array, width: int, ends: Array, out: Array) 
                 key |= byte << U64(8 * k)
             block[i] = _low_half(key)
         ends[span] = bit
+
+
+@kernel
+def read_short(section: Array, d: int, out: Array) -> bool:
+    """Check and read a section of gap classes that has one span.
+
+    Args:
+        section: u8.
+        d: elements of the chunk.
+        out: (r,) u32, r at most HUFFMAN_SPAN, written.
+
+    Returns:
+        False if a check fails, or if the section holds keys.
+    """
+    length = section.size
+    framed = np.zeros(length + _MAX_SYMBOL_BYTES * out.size + _LOAD_BYTES, np.uint8)
+    copy_bytes(section, 0, length, framed, 0)  # another thread may change the section
+    form, first, more = np.int64(framed[0]), np.int64(framed[1]), np.int64(framed[2])
+    at = _HEADER + ((more + 2) >> 1 if more > 0 else 0)
+    if length < at or form >= HUFFMAN_KEYS or first + more >= HUFFMAN_SYMBOLS[form]:
+        return False
+    extras, values = np.empty(more + 1, np.int64), np.empty(more + 1, np.int64)
+    for i in range(more + 1):
+        extras[i] = max(((first + i) >> form) - 1, 0)
+        values[i] = first + i - (extras[i] << form)
+    table = np.empty(1 << HUFFMAN_BITS, np.uint32)
+    fault, depth, _ = canonical_huffman.read_table(framed[_HEADER:at], more + 1, 0, extras, values, table)
+    if fault > 0:
+        return False
+    bit, last = _read_span(framed, U64(8 * at), ~U64(0), table[: 1 << depth], out)
+    end = np.int64((bit + U64(7)) >> U64(3))
+    odd = bit & U64(7)
+    return last < U64(d) and end == length and (odd == U64(0) or U64(framed[length - 1]) >> odd == U64(0))

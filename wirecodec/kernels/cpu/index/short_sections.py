@@ -1,4 +1,4 @@
-"""Sections of many tensors, read in one call: gap streams of ``structured``, and short ones of ``rle``.
+"""Sections of many tensors, read in one call: gap streams of ``structured``, short ``rle`` and ``huffman``.
 
 All others are left to the codec's ``decode``.
 """
@@ -9,11 +9,13 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding import gap_stream
+from wirecodec.kernels.cpu.index.huffman_read import read_short
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes
 from wirecodec.kernels.cpu.threads import next_unit
+from wirecodec.kernels.layout import HUFFMAN_KEYS, HUFFMAN_SPAN
 
-__all__ = ["BAD", "OTHER", "read_gaps", "read_rle"]
+__all__ = ["BAD", "OTHER", "read_gaps", "read_huffman", "read_rle"]
 
 U32 = np.uint32
 
@@ -135,3 +137,27 @@ def _read_varint(section: Array, at: int, length: int) -> tuple[int, int]:
             sound = at + n < length and (byte > 0 or n == 0)
             return value, at + n + 1 if sound else length + 1
     return value, length + 1
+
+
+@kernel
+def read_huffman(
+    words: Array,
+    starts: Array,
+    lengths: Array,
+    sizes: Array,
+    cuts: Array,
+    indices: Array,
+    states: Array,
+    turns: Array,
+) -> None:
+    """Check and read each section of ``huffman`` that holds gaps in one span; arguments as ``read_gaps``."""
+    data = words.view(np.uint8)
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        section = data[4 * starts[unit] : 4 * starts[unit] + lengths[unit]]
+        out = indices[cuts[unit] : cuts[unit + 1]]
+        if out.size > HUFFMAN_SPAN or (section.size > 0 and section[0] == HUFFMAN_KEYS):
+            states[unit] = OTHER
+        else:
+            states[unit] = 0 if read_short(section, sizes[unit], out) else BAD
+        unit = next_unit(turns, unit)
