@@ -13,7 +13,7 @@ from benchmarks.training.models import Net, build_residual_network
 from benchmarks.training.tasks import systems
 from benchmarks.training.tasks.task import Problem, Settings, Task
 
-__all__ = ["LARGE", "TASK", "WORKERS"]
+__all__ = ["LARGE", "LONG", "TASK", "WORKERS"]
 
 SIDE, BATCH, TEST_IMAGES = 16, 16, 2000
 LARGE_BATCH = 64
@@ -96,9 +96,18 @@ LARGE = replace(
     systems=systems.LARGE,
 )
 
-WORKERS_GRID = (
+SHORT_GRID = (
     *(Settings(rate, 0.0) for rate in (1.0, 0.3, 3.0)),
     *(Settings(rate, 0.9) for rate in (0.3, 1.0)),
+)
+
+LONG = replace(
+    TASK,
+    name="images-long",
+    about="the images with four times as many steps; does 0.1 % of the elements need more steps?",
+    steps=4 * TASK.steps,
+    grid=SHORT_GRID,
+    systems=systems.LONG,
 )
 
 
@@ -109,7 +118,7 @@ def _change_workers(workers: int, steps: int) -> Task:
         name=f"images-{workers}-workers",
         about=f"the images with {workers} workers of {BATCH} images each; for ScaleCom's scaling",
         steps=steps,
-        grid=WORKERS_GRID,
+        grid=SHORT_GRID,
         systems=systems.WORKERS,
         workers=workers,
     )

@@ -5,7 +5,7 @@ Every system is on one task at least, and a claim's systems are on the claim's t
 
 from __future__ import annotations
 
-__all__ = ["IMAGES", "LARGE", "RECOMMENDATIONS", "TEXT", "TRANSFORMER", "WORKERS"]
+__all__ = ["IMAGES", "LARGE", "LONG", "RECOMMENDATIONS", "TEXT", "TRANSFORMER", "WORKERS"]
 
 IN_USE = (
     "dense",
@@ -79,6 +79,9 @@ TRANSFORMER = (
 )
 LARGE = ("dense", "CLT-k 1 %, beta 1", "CLT-k 1 %, beta 0.1")
 """Images in large batches, for ScaleCom's claim about beta."""
+
+LONG = ("dense", "top-k 0.1 %", "top-k 0.1 %, warm-up", "dgc")
+"""Images with more steps, for the target at 0.1 % of the elements."""
 
 WORKERS = LARGE
 """Images with other numbers of workers, for ScaleCom's claim that more workers cost no accuracy."""
