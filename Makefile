@@ -46,9 +46,9 @@ test: lint  ## lint, then the tests that sample everything: minutes
 	$(BIN)/python -m pytest -q -m "not mpi and not sweep and not nightly and not bounds" $(PARALLEL)
 	$(BIN)/python -m pytest -q -m "mpi and not sweep and not nightly"
 
-test-sweep: $(INSTALLED)  ## the cases that `make test` samples from, and multi-rank sweeps
-	$(BIN)/python -m pytest -q -m "sweep and not mpi" $(PARALLEL)
-	$(BIN)/python -m pytest -q -m "sweep and mpi"
+test-sweep: $(INSTALLED)  ## the cases that `make test` samples from, and multi-rank sweeps; PART=1/4: a quarter of them
+	$(BIN)/python -m pytest -q -m "sweep and not mpi" $(PARALLEL) $(PART:%=--part %)
+	$(BIN)/python -m pytest -q -m "sweep and mpi" $(PART:%=--part %)
 
 test-nightly: $(INSTALLED)  ## sweeps that take an hour
 	$(BIN)/python -m pytest -q -m nightly $(PARALLEL)
@@ -59,7 +59,7 @@ test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has 
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
 
 test-bounds: $(INSTALLED)  ## a corpus that reaches every kernel, with bounds checks and with guard pages; minutes
-	$(BIN)/python -m pytest -q -m bounds $(PARALLEL)
+	$(BIN)/python -m pytest -q -m bounds $(PARALLEL) $(PART:%=--part %)
 
 test-gpu: $(CUPY)  ## the tests that need a GPU, in an environment with CuPy (CUDA=13: for drivers of CUDA 13)
 	REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu $(ARGS)

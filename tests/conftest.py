@@ -13,7 +13,7 @@ import pytest
 
 from tests import mpi_launch
 from tests.gpu_required import gpu_required, missing_gpu
-from tests.sampling import mark_sweeps
+from tests.sampling import is_in_part, mark_sweeps
 from tests.skips import summarize_skips
 from wirecodec import registry
 
@@ -22,6 +22,10 @@ DTYPES = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat1
 
 WITHOUT_GPU = pytest.StashKey[int]()
 """The number of tests left out because there is no GPU."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="I/N", help="run only part I of N parts of the selected tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,10 +41,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[WITHOUT_GPU] = len(of_gpu)
         config.hook.pytest_deselected(items=of_gpu)
         items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+    if part := config.getoption("--part"):
+        others = [item for item in items if not is_in_part(item.nodeid, part)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if is_in_part(item.nodeid, part)]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send the number of tests left out to the process that prints the summary."""
+    """Send the number of tests left out to the process that prints the summary; a part may have no tests."""
+    if session.config.getoption("--part") and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["without_gpu"] = session.config.stash.get(WITHOUT_GPU, 0)

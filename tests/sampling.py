@@ -5,7 +5,7 @@
 
 Of the other cases, 12 per test get the marker ``sweep`` and the rest ``nightly``; plain ``pytest`` leaves
 both out. The sample depends on the order of the cases alone, so every process and every run picks the same
-one.
+one. ``pytest -m sweep --part 2/4`` runs the second of four parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import pytest
 
-__all__ = ["mark_sweeps", "sample_cases"]
+__all__ = ["is_in_part", "mark_sweeps", "sample_cases"]
 
 Labels = frozenset[tuple[str, int]]
 
@@ -42,6 +42,22 @@ def mark_sweeps(items: Sequence[pytest.Item]) -> None:
         left = sorted(set(range(len(cases))) - sample, key=lambda n: _hash(labels[n]))
         for number, position in enumerate(left):
             cases[position].add_marker("sweep" if number < MAX_SWEEP else "nightly")
+
+
+def is_in_part(name: str, part: str) -> bool:
+    """Return whether a test is in a part of all tests.
+
+    Args:
+        name: of the test.
+        part: number of the part, from 1, and the number of parts: "2/4".
+
+    Raises:
+        ValueError: ``part`` has another form.
+    """
+    number, count = map(int, part.split("/"))
+    if not 1 <= number <= count:
+        raise ValueError(f"part is {part!r}; it must be 1/{count} to {count}/{count}")
+    return zlib.crc32(name.encode()) % count == number - 1
 
 
 def labels_of(cases: Sequence[pytest.Function]) -> list[Labels]:

@@ -6,7 +6,9 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
-from tests.sampling import labels_of, sample_cases
+import pytest
+
+from tests.sampling import is_in_part, labels_of, sample_cases
 from tests.skips import summarize_skips
 
 
@@ -29,6 +31,15 @@ def test_a_sample_shows_every_value_and_is_small() -> None:
 
 def test_a_size_bounds_the_sample_of_one_parameter() -> None:
     assert len(sample_cases(labels_of(cases_of(part=list(range(1000, 1020)))), 3)) == 3
+
+
+def test_every_test_is_in_one_part() -> None:
+    names = [f"test[{n}]" for n in range(400)]
+    parts = [[name for name in names if is_in_part(name, f"{i}/4")] for i in (1, 2, 3, 4)]
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    assert all(50 < len(part) < 150 for part in parts)
+    with pytest.raises(ValueError, match="it must be 1/4 to 4/4"):
+        is_in_part("test", "5/4")
 
 
 def test_skips_are_one_line_with_their_reasons_counted() -> None:
