@@ -64,13 +64,14 @@ def _list_choices() -> tuple[Choice, ...]:
         Choice("a warm-up of the density?", images, "top-k 0.1 %, warm-up", "top-k 0.1 %"),
     ]
     choices += [
-        Choice(local, task, system, instead)
-        for task in (text, images, "recommendations")
-        for system, instead in (
-            ("local updates every 4, 0.25 bits per step", "budget 0.25"),
-            ("local updates every 8, 0.1 bits per step", "budget 0.1"),
-            ("local updates every 16, 0.03 bits per step", "budget 0.03"),
+        Choice(local, task, f"local updates every {every}, {bits} bits per step{inner}", f"budget {bits}")
+        for task, inner in (
+            (text, ""),
+            ("text-transformer", ", inner momentum 0.5"),
+            (images, ""),
+            ("recommendations", ""),
         )
+        for every, bits in ((4, "0.25"), (8, "0.1"), (16, "0.03"))
     ]
     return tuple(choices)
 

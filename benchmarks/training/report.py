@@ -39,7 +39,9 @@ parameter, worker and step.
 - Every system tries the same grid of rates and momenta with seed 0, dense first. The settings that are best
   on validation are reported on test. `*` marks a rate at the edge of the grid: a better one may be outside.
 - *Tries* counts grid points with a result. Rows with fewer than all are provisional.
-- *ms of compression*: CPU milliseconds per worker and step on one thread, encoding and decoding.
+- *ms of compression*: CPU milliseconds per worker and step on one thread, encoding and decoding. The runs
+  were made on several machines, some twice as fast as others. The first line names the one that wrote this
+  page.
 - *Steps*: until the mean training loss over 1/30 of the run is at most 1.05 × the final loss of dense. The
   rate rises, then falls as a cosine to 5 %, so runs reach their final loss late.
 - Systems with corrected momentum use the grid's momentum before the exchange, and none after it.
