@@ -30,6 +30,7 @@ from wirecodec.settings.feedback import ErrorFeedback, Feedback, list_feedback
 from wirecodec.settings.rules import Key
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.sparse import SparseTensor
+from wirecodec.transform.base import coefficient_type
 from wirecodec.value.auto import AutoValue
 from wirecodec.value.raw import Raw
 
@@ -163,8 +164,7 @@ def _run(job: _Job) -> None:
     """Encode, decode and add tensors, and take steps with residuals."""
     tensors = make_tensors(job.dtype)
     compute_checksum(np.zeros(MIN_KERNEL_BYTES, np.uint8), 0, MIN_KERNEL_BYTES)
-    if job.scheme.transform is None:
-        _run_stages(job)
+    _run_stages(job)
     for scheme in _list_schemes(job):
         for tensor in tensors.values():
             _encode_and_decode(scheme, tensor)
@@ -182,15 +182,19 @@ def _run(job: _Job) -> None:
 def _run_stages(job: _Job) -> None:
     """Run each stage by itself; processes that start together begin with different ones, and share the work.
 
-    A transform changes the type of the later stages, so that a scheme with one is not divided.
+    The selector of a scheme with a transform is not run by itself, because coefficients may be complex.
     """
-    dense = np.random.default_rng(3).laplace(size=SAMPLED).astype(job.dtype)
+    transform = job.scheme.transform
+    dtype = job.dtype if transform is None else coefficient_type(job.dtype)
+    dense = np.random.default_rng(3).laplace(size=SAMPLED).astype(dtype)
     sparse = SparseTensor(np.arange(0, SAMPLED, 10, dtype=np.int32), dense[::10], SAMPLED)
     stages: list[tuple[Scheme, Any]] = [
         (Scheme(job.scheme.select, RawIndex(), Raw()), dense),
         (Scheme(All(), job.scheme.index, Raw()), sparse),
         (Scheme(All(), RawIndex(), job.scheme.value), dense),
     ]
+    if transform is not None:
+        del stages[0]
     first = os.getpid() % len(stages)
     for scheme, tensor in stages[first:] + stages[:first]:
         _encode_and_decode(scheme, tensor)

@@ -108,7 +108,7 @@ class Huffman:
 
     @classmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
-        """Decode a section: each span, its end, then the joints between spans; see ``IndexCodec.decode``."""
+        """Decode a section: a short one in one call, others span by span; see ``IndexCodec.decode``."""
         from wirecodec.kernels.cpu.index import huffman_read
 
         indices = np.empty(r, np.uint32)
@@ -118,8 +118,6 @@ class Huffman:
         layout.read(0, d, indices)
         if layout.form == HUFFMAN_KEYS:
             return ascending_below(indices, d)
-        if r <= HUFFMAN_SPAN:
-            return indices
         joints = indices[HUFFMAN_SPAN - 1 : r - 1 : HUFFMAN_SPAN].astype(np.int64) + 1
         if (bad := np.flatnonzero(layout.bases[1:] != joints)).size:
             raise Invalid("huffman-base", f"the base of span {bad[0] + 1} does not follow span {bad[0]}")

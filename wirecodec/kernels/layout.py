@@ -48,7 +48,7 @@ HUFFMAN_BITS = 12
 """Indices or codes per span, and bits of the longest code (formats/spec/index/huffman.md)."""
 
 HUFFMAN_KEYS = 4
-"""Form of index bytes. Forms 0 to 3 are gap classes with as many bits after the first one bit."""
+"""Form of index bytes. Forms 0 to 3 are the m of gap classes (formats/spec/index/huffman.md)."""
 HUFFMAN_SYMBOLS = (25, 48, 92, 176, 256)
 """Number of symbols of each form."""
 

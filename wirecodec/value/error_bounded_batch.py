@@ -42,7 +42,7 @@ def write_batch(wire_id: int, values: Array, cuts: Array, error: float) -> Secti
 
 
 def write_short(values: Array, error: float) -> Bytes | None:
-    """Write the section of (r,) finite values; return None if the kernels do not take them."""
+    """Write the section of (r,) finite values; return None for 16-bit types and from 16,384 values on."""
     if values.dtype.itemsize == 2 or count_lanes(values.size) > MAX_LANES:
         return None
     out, _, lengths = _write(values, np.array([0, values.size]), np.array([values.size]), error)

@@ -80,7 +80,7 @@ TRANSFORMER = (
 LARGE = ("dense", "CLT-k 1 %, beta 1", "CLT-k 1 %, beta 0.1")
 """Images in large batches, for ScaleCom's claim about beta."""
 
-LONG = ("dense", "top-k 0.1 %", "top-k 0.1 %, warm-up", "dgc")
+LONG = ("dense", "top-k 0.1 %", "top-k 0.1 %, warm-up")
 """Images with more steps, for the target at 0.1 % of the elements."""
 
 WORKERS = LARGE

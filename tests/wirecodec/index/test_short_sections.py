@@ -37,6 +37,7 @@ def damage(rng: np.random.Generator, section: bytes) -> bytes:
 def read_one(codec: Any, section: bytes, d: int, r: int) -> Any:
     padded = aligned(len(section), np.uint8)
     padded[:] = np.frombuffer(section, np.uint8)
+    padded.flags.writeable = False
     try:
         return codec.decode(padded, d, r, UNLIMITED).tolist()
     except wc.WireError:

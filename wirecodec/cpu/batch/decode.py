@@ -19,8 +19,12 @@ from wirecodec.support import DecodedChunk
 
 __all__ = ["DecodedBatch", "decode_batches"]
 
-MAX_ENTRIES = 4096
-"""Entries that are decoded together. It bounds the memory for a container of very many tiny tensors."""
+MAX_ENTRIES = 1024
+"""Rows of the table whose entries are decoded together.
+
+It bounds the memory for a container of very many tiny tensors, and the entries that are decoded twice if one
+is invalid.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +67,8 @@ class DecodedBatch:
 def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
     """Decode the entries that a batch can take, after the checks of rows 45 and 46.
 
-    Returns no batch if a check fails: decoding one by one then finds the first entry at fault.
+    Returns the batches before the first that fails a check. Decoding the other entries one by one then finds
+    the first entry at fault.
     """
     batches: list[DecodedBatch] = []
     start = header.payload
@@ -78,7 +83,7 @@ def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
             if _is_intact(data, rows["crc"][here], *columns, ends.take(here, axis=1)):
                 batch = _decode_batch(data, rows, first, here, *columns)
             if batch is None:
-                return []
+                return batches
             batches.append(batch)
         start = int(ends[-1, -1])
     return batches

@@ -1,8 +1,8 @@
 """Kernels that read the Huffman index codec (formats/spec/index/huffman.md).
 
 ``read_gaps`` decodes four spans in parallel, because each step of one span depends on its previous step. The
-loops read a copy of the spans, padded with the bytes of one span of the longest codes. No load leaves that
-copy, whatever the bits are.
+loops read a copy of the spans, or of a short section, padded with the bytes of one span of the longest codes.
+No load leaves that copy, whatever the bits are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ U32 = np.uint32
 U64 = np.uint64
 
 _WINDOW = 57  # Bits that a load holds at any bit position.
-_HEADER, _MAX_SYMBOL_BYTES, _LOAD_BYTES = 3, 5, 8
+_HEADER, _MAX_SYMBOL_BYTES, _LOAD_BYTES = 3, 5, 8  # A symbol has at most 12 + 23 bits.
 _LENGTH, _EXTRA, _VALUE = (
     U64(canonical_huffman.ENTRY_LENGTH),
     U64(canonical_huffman.ENTRY_EXTRA),
@@ -154,7 +154,7 @@ def read_short(section: Array, d: int, out: Array) -> bool:
     Args:
         section: u8.
         d: elements of the chunk.
-        out: (r,) u32, r at most HUFFMAN_SPAN, written.
+        out: (r,) u32, r at most HUFFMAN_SPAN, written; undefined if the result is False.
 
     Returns:
         False if a check fails, or if the section holds keys.

@@ -1,6 +1,7 @@
-"""Sections of many tensors, read in one call: gap streams of ``structured``, short ``rle`` and ``huffman``.
+"""Sections of many tensors, read in one call.
 
-All others are left to the codec's ``decode``.
+The kernels read gap streams of ``structured``, short ``rle``, and up to 4096 gaps of ``huffman``. All others
+are left to the codec's ``decode``.
 """
 
 from __future__ import annotations
@@ -150,7 +151,10 @@ def read_huffman(
     states: Array,
     turns: Array,
 ) -> None:
-    """Check and read each section of ``huffman`` that holds gaps in one span; arguments as ``read_gaps``."""
+    """Check and read each section of ``huffman`` with at most 4096 gaps.
+
+    The arguments are those of ``read_gaps`` above.
+    """
     data = words.view(np.uint8)
     unit = next_unit(turns, -1)
     while unit >= 0:

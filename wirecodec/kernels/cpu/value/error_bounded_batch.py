@@ -192,7 +192,7 @@ def _read_fields(
     form, mask = np.int64(section[0]), np.int64(_get(section, 13))
     bits = (_get(section, 1), _get(section, 5), _get(section, 9))
     first, step, place = f32_from_bits(bits[0]), f32_from_bits(bits[1]), f32_from_bits(bits[2])
-    if form > 2 or (bits[0] | bits[1] | bits[2]) >> U32(31) or mask >> BOUNDED_ROWS:
+    if form < 1 or form > 2 or (bits[0] | bits[1] | bits[2]) >> U32(31) or mask >> BOUNDED_ROWS:
         return none, -1, 0
     if not (first <= most and step >= LEAST_STEP and step < np.inf and place <= MOST_PLACE):
         return none, -1, 0
