@@ -104,7 +104,7 @@ SHORT_GRID = (
 LONG = replace(
     TASK,
     name="images-long",
-    about="the images with four times as many steps; does 0.1 % of the elements need more steps?",
+    about="the images with four times as many steps, for the target at 0.1 % of the elements",
     steps=4 * TASK.steps,
     grid=SHORT_GRID,
     systems=systems.LONG,
