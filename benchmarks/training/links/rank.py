@@ -14,6 +14,11 @@ from typing import Any
 
 __all__ = ["METHODS", "main"]
 
+LOCAL_SYSTEMS = {
+    "local updates every 4": "local updates every 4, 0.25 bits per step",
+    "local updates every 6": "local updates every 6, 0.1 bits per step, inner momentum 0.5",
+}
+"""System of the training benchmark whose settings each method of local updates has here."""
 METHODS = (
     "dense",
     "fp16",
@@ -22,13 +27,11 @@ METHODS = (
     "PowerSGD, rank 16",
     "budget 0.25, after backward",
     "budget 0.25, overlapped",
-    "local updates every 4",
+    *LOCAL_SYSTEMS,
 )
 WHOLE_MODEL_MB = 1000
 """Bucket size for PowerSGD's hook, which needs all gradients in one bucket on gloo."""
 SCHEME = "budget(bits=0.25) | rice | error-bounded"
-LOCAL_SYSTEM = "local updates every 4, 0.25 bits per step"
-"""System of the training benchmark whose settings local updates have here."""
 WARM_UP = 3
 
 
@@ -54,6 +57,7 @@ def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]
     import torch
     import torch.distributed as dist
 
+    from benchmarks.training.systems.registry import SYSTEMS
     from benchmarks.training.tasks.registry import TASKS
     from benchmarks.training.tasks.task import Settings
     from benchmarks.training.train import build_optimizer, compute_rate
@@ -62,12 +66,14 @@ def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]
     problem = task.build(0)
     model = problem.model
     settings = Settings(highest, 0.0, 0.99)
-    optimizer = build_optimizer(task, model.parameters(), settings)
     local = None
-    if method.startswith("local updates"):
-        local = _build_local_updates(optimizer, model, settings)
+    if method in LOCAL_SYSTEMS:
+        system: Any = SYSTEMS[LOCAL_SYSTEMS[method]]
+        optimizer = build_optimizer(task, model.parameters(), system.optimizer_settings(settings))
+        local = _build_local_updates(system, optimizer, model, settings)
         local.synchronize()
     else:
+        optimizer = build_optimizer(task, model.parameters(), settings)
         problem.model = _wrap(method, model)
     losses, seconds = [], []
     dist.barrier()
@@ -92,13 +98,11 @@ def _train(method: str, steps: int, highest: float, rank: int) -> dict[str, Any]
     return {"losses": (total / dist.get_world_size()).tolist(), "seconds": seconds}
 
 
-def _build_local_updates(optimizer: Any, model: Any, settings: Any) -> Any:
-    """Build the exchange of movements over gloo."""
+def _build_local_updates(system: Any, optimizer: Any, model: Any, settings: Any) -> Any:
+    """Build a system's exchange of movements over gloo."""
     import collectives as co
     import wirecodec as wc
-    from benchmarks.training.systems.registry import SYSTEMS
 
-    system: Any = SYSTEMS[LOCAL_SYSTEM]
     compressor = wc.Compressor(system.scheme, feedback=wc.ErrorFeedback(decay=system.decay), scope="group")
     rate, momentum = system.outer_settings(settings)
     return co.LocalUpdates(
