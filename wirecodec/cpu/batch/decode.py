@@ -19,7 +19,7 @@ from wirecodec.support import DecodedChunk
 
 __all__ = ["DecodedBatch", "decode_batches"]
 
-MAX_ENTRIES = 2048
+MAX_ENTRIES = 2304
 """Rows of the table whose entries are decoded together.
 
 It bounds the memory for a container of very many tiny tensors, and the entries that are decoded twice if one
