@@ -24,7 +24,7 @@ from wirecodec import registry
 from wirecodec.kernels.cpu.index import bloom
 from wirecodec.kernels.layout import BLOOM_PAD
 
-ENTRIES = 10_000
+ENTRIES = 3000
 NOISE = 2
 TRIES = 5
 SHORT = Row(0, 0, 9, 9, 1, 1, 1, b"", b"short")
