@@ -32,7 +32,7 @@ SHORT = Row(0, 0, 9, 9, 1, 1, 1, b"", b"short")
 
 
 def list_schemes() -> Iterator[str]:
-    """Yield every index codec with the slowest value codec, every value codec, and policies."""
+    """Yield every index codec with the slowest value codec, every value codec, policies, transforms."""
     own = [c for c in registry.index_codecs().values() if c.wire_id < 0x80]
     yield from (f"nonzero | {codec.name} | sketchml" for codec in own)
     yield "nonzero | huffman(symbols=keys) | sketchml"
@@ -41,6 +41,7 @@ def list_schemes() -> Iterator[str]:
     for codec in values:
         name = f"raw(dtype={codec.stored})" if hasattr(codec, "stored") else codec.name
         yield f"nonzero | huffman | {name}"
+    yield from (f"{t.name} | topk(ratio=0.1) | huffman | raw" for t in registry.transforms().values())
 
 
 def check_time(data: bytes, limits: wc.DecodeLimits) -> None:
@@ -71,7 +72,8 @@ def test_many_small_entries(scheme: str, r: int) -> None:
     work = getattr(registry.index_codec(row.index), "work", None)
     steps = (ENTRIES + 1) * work(np.frombuffer(row.index_section, np.uint8), row.d, row.r) if work else 0
     longer = replace(row, value_section=row.value_section + b"x")
-    check_time(repeat_row(row, ENTRIES, longer), wc.DecodeLimits(max_work=steps))
+    for invalid in (SHORT, longer):  # of another kind, and of the kind of all others
+        check_time(repeat_row(row, ENTRIES, invalid), wc.DecodeLimits(max_work=steps))
 
 
 def test_the_passes_of_bloom_p2() -> None:
