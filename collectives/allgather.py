@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, overload
 
@@ -11,18 +11,27 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operand, Operation, Status
+from collectives.call import counted
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.exchange.encoding import Encoding
+from collectives.exchange.inputs import Inputs
 from collectives.exchange.session import open_exchange
-from collectives.exchange.specs import ONLY, SchemeArgument, Tensors, error_of_container
+from collectives.exchange.specs import (
+    ONLY,
+    SchemeArgument,
+    Tensors,
+    error_of_container,
+    failure_of_encoding,
+)
 from collectives.transport.allgather import allgather_ragged
 from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 
-__all__ = ["allgather", "allgather_bytes"]
+__all__ = ["allgather", "allgather_bytes", "gather_made"]
 
 
+@counted(lambda comm, *_, **__: Channel.of(comm))
 def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:
     """Gather every rank's bytes.
 
@@ -47,14 +56,22 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:
         >>> [blob.tobytes() for blob in blobs[0]]
         [b'a', b'ab']
     """
-    channel = Channel.of(comm)
+    return gather_made(Channel.of(comm), lambda: blob)
+
+
+def gather_made(channel: Channel, make: Callable[[], Any]) -> list[ByteArray]:
+    """Gather bytes that ``make`` returns on each rank; if it raises, all ranks raise CollectiveError."""
     with channel.collective() as call:
         data: ByteArray = np.empty(0, np.uint8)
         failure = None
         try:
-            data = _as_bytes(stage_on_host(blob))
+            blob = make()
+            try:
+                data = _as_bytes(stage_on_host(blob))
+            except Exception as error:
+                failure = Failure(Status.ARGUMENT, error)
         except Exception as error:
-            failure = Failure(Status.ARGUMENT, error)
+            failure = failure_of_encoding(error)
         proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
         table = agree(channel, proposal, Operand(), failure)
         call.is_final_transfer = True
@@ -73,6 +90,7 @@ def allgather(
 ) -> list[wc.SparseTensor]: ...
 
 
+@counted(lambda comm, *_, **__: Channel.of(comm))
 def allgather(
     comm: Communicator | Channel, tensor: Tensors, scheme: SchemeArgument = None, *, seed: int = 0
 ) -> list[wc.SparseTensor] | list[dict[str, wc.SparseTensor]]:
@@ -123,7 +141,8 @@ def allgather(
         array([ 0.,  0.,  0., -5.], dtype=float32)
     """
     proposal = Header(operation=Operation.ALLGATHER)
-    with open_exchange(comm, tensor, scheme, seed, proposal, rehearsal=_rehearse) as (channel, local):
+    inputs = Inputs(tensor)
+    with open_exchange(comm, lambda: inputs, scheme, seed, proposal, rehearsal=_rehearse) as (channel, local):
         blobs = local.gather(channel)
         limits = local.get_limits(blobs)
         decoded = [_decode(local, rank, blob, limits) for rank, blob in enumerate(blobs)]

@@ -20,10 +20,12 @@ import wirecodec as wc
 from collectives.agreement.agree import Failure
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated, make_nan
+from collectives.call import counted
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.errors import CollectiveError
+from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.session import open_exchange
 from collectives.exchange.specs import ONLY, SchemeArgument, Tensors
 from collectives.exchange.targets import fill_with_nan
@@ -31,7 +33,7 @@ from collectives.exchange.union import UNION_ALGORITHMS, move_to_gpu
 from collectives.sums.choice import rehearse_sum, sum_tensors
 from collectives.transport.reduce import Dense
 
-__all__ = ["allreduce"]
+__all__ = ["allreduce", "reduce_made"]
 
 _ALGORITHMS = {algorithm.name.lower().replace("_", "-"): algorithm for algorithm in Algorithm}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
@@ -99,6 +101,7 @@ def allreduce(
 ) -> wc.SparseTensor: ...
 
 
+@counted(lambda comm, *_, **__: Channel.of(comm))
 def allreduce(
     comm: Communicator | Channel,
     tensor: Tensors,
@@ -168,6 +171,40 @@ def allreduce(
         >>> co.simulate(2, lambda comm: co.allreduce(comm, grad * comm.rank, "topk(0.5) | rice | raw"))[0]
         array([ 0. ,  1.5,  0. , -2.5], dtype=float32)
     """
+    inputs = Inputs(tensor, out)
+    return reduce_made(
+        comm,
+        lambda: inputs,
+        scheme,
+        algorithm=algorithm,
+        op=op,
+        seed=seed,
+        nonfinite=nonfinite,
+        hold_zeros=hold_zeros,
+        sparse=sparse,
+        has_out=out is not None,
+    )
+
+
+def reduce_made(
+    comm: Communicator | Channel,
+    make: MakeInputs,
+    scheme: SchemeArgument,
+    *,
+    algorithm: str = "auto",
+    op: str = "mean",
+    seed: int = 0,
+    nonfinite: str = "raise",
+    hold_zeros: bool = False,
+    sparse: bool = False,
+    has_out: bool = False,
+) -> Any:
+    """Average or sum inputs that are made inside the guard of the exchange; ``allreduce`` has the arguments.
+
+    Args:
+        make: makes the inputs; if it raises, all ranks raise CollectiveError.
+        has_out: whether the inputs have memory for the results.
+    """
     proposal = Header(operation=Operation.ALLREDUCE)
     failure = None
     try:
@@ -176,46 +213,54 @@ def allreduce(
             reduction=_parse("op", op, _REDUCTIONS), algorithm=_parse("algorithm", algorithm, _ALGORITHMS)
         )
         if sparse:
-            _check_sparse(proposal.algorithm, out)
+            _check_sparse(proposal.algorithm, has_out=has_out)
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
     finite = nonfinite == "propagate"
+    inputs = Inputs({})
+
+    def keep() -> Inputs:
+        nonlocal inputs
+        inputs = make()
+        return inputs
+
     try:
         with open_exchange(
             comm,
-            tensor,
+            keep,
             scheme,
             seed,
             proposal,
             failure,
-            out=out,
             sparse=sparse,
             hold_zeros=hold_zeros,
             finite=finite,
             rehearsal=partial(rehearse_sum, proposal),
         ) as (channel, local):
             sums = sum_tensors(channel, local, channel.size if op == "mean" else 1, proposal)
-            if finite:
+            if finite or inputs.limits:
                 values = {name: each.values for name, each in sums.items()} if sparse else sums
-                check_results(values, {name: dtype for name, (_, dtype) in local.specs.items()})
+                dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
+                check_results(values, dtypes, inputs.limits)
             if sparse:
                 results = sums if local.gpu is None else move_to_gpu(sums, local.gpu)
             else:
                 dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
-                results = local.targets.deliver({ONLY: tensor} if local.bare else tensor, dense)
+                tensors = {ONLY: inputs.tensors} if local.bare else inputs.tensors
+                results = local.targets.deliver(tensors, dense)
             return results[ONLY] if local.bare else results
     except CollectiveError as error:
         if not is_propagated(error, nonfinite):
             raise
-    return _make_sparse_nan(tensor) if sparse else fill_with_nan(tensor, out)
+    return _make_sparse_nan(inputs.tensors) if sparse else fill_with_nan(inputs.tensors, inputs.out)
 
 
-def _check_sparse(algorithm: int, out: Any) -> None:
+def _check_sparse(algorithm: int, *, has_out: bool) -> None:
     """Raise ValueError if results cannot be sparse."""
     if algorithm not in (Algorithm.AUTO, *UNION_ALGORITHMS):
         names = ", ".join(f'"{name}"' for name, code in _ALGORITHMS.items() if code in UNION_ALGORITHMS)
         raise ValueError(f'sparse=True needs an algorithm that moves supports: "auto", {names}')
-    if out is not None:
+    if has_out:
         raise ValueError("sparse=True returns new SparseTensors; out must be None")
 
 

@@ -1,7 +1,8 @@
 """Progress of a collective call on one rank, and the effect of an exception.
 
-``Channel.collective`` is the only guard of this package. Every operation runs inside it, from its first
-header to its last payload:
+``counted`` encloses a whole public call. If the call raises, the exchanges that this rank has not made count
+as skipped, so that its next call cannot be mistaken for this one. Inside it, ``Channel.collective`` encloses
+each exchange, from its first header to its last payload:
 
     time of the exception           this rank                           the other ranks
     before anything was sent        the call counts as skipped          the same error in its next call
@@ -13,9 +14,15 @@ header to its last payload:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar, cast
 
-__all__ = ["Call"]
+__all__ = ["Call", "counted"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass
@@ -40,3 +47,29 @@ class Call:
     def is_complete(self) -> bool:
         """Whether the next call of this rank cannot be mistaken for a part of this one."""
         return self.is_delivered and not self.update_pending
+
+
+def counted(find_channel: Callable[..., Any], *, exchanges: int = 1) -> Callable[[F], F]:
+    """Return a decorator for a public call, whose exchanges count even if the call raises.
+
+    Args:
+        find_channel: returns the Channel of the call from its arguments.
+        exchanges: number of exchanges in a call; the largest one if calls differ.
+    """
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            last = None
+            try:
+                last = find_channel(*args, **kwargs).sequence + exchanges
+                return function(*args, **kwargs)
+            except BaseException:
+                with suppress(Exception):  # there may be no channel
+                    channel = find_channel(*args, **kwargs)
+                    channel.skip_to(channel.sequence + exchanges if last is None else last)
+                raise
+
+        return cast(F, call)
+
+    return decorate

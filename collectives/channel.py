@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from collectives.attributes import attach, check_mpi, check_not_null, get_attached, is_mpi
 from collectives.call import Call
-from collectives.communicator import Communicator, Request, check_communicator
+from collectives.communicator import Communicator, Request, check_communicator, is_transport_error
 from collectives.device import DEVICES, Device, may_take_device
 from collectives.errors import CollectiveError, Timeout
 from collectives.rates import Rates
@@ -201,9 +201,15 @@ class Channel:
         """Return whether the ranks should count the union again."""
         return signature not in self._union_sizes or self.sequence % UNION_COUNT_INTERVAL == 0
 
+    def skip_to(self, sequence: int) -> None:
+        """Count the exchanges before ``sequence`` as skipped, except those that were made."""
+        missing = (sequence - self.sequence) % 2**64
+        if missing < 2**63:
+            self.sequence = sequence % 2**64
+
     @contextmanager
     def collective(self, *, headerless: bool = False) -> Iterator[Call]:
-        """Guard a whole collective call, as the table of ``collectives.call`` says.
+        """Guard an exchange, as the table of ``collectives.call`` says. A ``counted`` call contains it.
 
         All ranks raise a CollectiveError that comes from outside a transfer. The channel stays usable then.
 
@@ -219,9 +225,7 @@ class Channel:
         try:
             yield call
         except BaseException as error:
-            if not call.has_sent:
-                self.sequence = (self.sequence + 1) % 2**64
-            elif not (call.is_complete or isinstance(error, CollectiveError)):
+            if call.has_sent and not (call.is_complete or isinstance(error, CollectiveError)):
                 self._close(error)
             raise
 
@@ -246,6 +250,7 @@ class Channel:
 
         Raises:
             Timeout: nothing arrived during the channel's timeout; the channel is then closed.
+            CollectiveError: the connection to a rank was lost; the channel is then closed.
         """
         backoff = self.make_backoff(what, headers=headers)
         requests: list[Request] = []
@@ -266,7 +271,8 @@ class Channel:
 
         If one rank breaks off a transfer, some ranks complete it and others do not. So after an interrupt or
         a MemoryError, ``run`` is called once more to complete the transfer before the exception is raised. A
-        second exception is raised at once. Errors of the transport itself are also raised at once.
+        second exception is raised at once. Errors of the transport itself are also raised at once, as
+        CollectiveErrors with reason "transport".
 
         Args:
             run: the transfer; a second call continues the first one.
@@ -289,9 +295,12 @@ class Channel:
                         call.is_delivered = call.is_final_transfer
                 raise
         except BaseException as error:
+            lost = self.roll_call.make_loss(error, self.timeout) if is_transport_error(error) else None
             if not call.is_delivered:
                 self._abandoned.append(resources)
-                self._close(error)
+                self._close(lost or error)
+            if lost is not None:
+                raise lost from error
             raise
         call.is_delivered = call.is_final_transfer
 
@@ -301,7 +310,8 @@ class Channel:
             self.closed = str(error) or type(error).__name__
             if not self._mpi or self.comm:
                 attach(self.comm, self)
-                if not isinstance(error, Timeout):  # a Timeout has informed the other ranks
+                informed = isinstance(error, CollectiveError) and error.reason in ("timeout", "transport")
+                if not informed:
                     self.roll_call.report(f"{type(error).__name__} {error}".strip())
 
     def __repr__(self) -> str:

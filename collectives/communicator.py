@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["Communicator", "Request", "check_communicator", "count_equal_ring_bytes", "count_ring_bytes"]
+__all__ = [
+    "Communicator",
+    "Request",
+    "TransportError",
+    "check_communicator",
+    "count_equal_ring_bytes",
+    "count_ring_bytes",
+    "is_transport_error",
+]
+
+
+class TransportError(RuntimeError):
+    """Error of a communicator or a request that cannot send or receive, as after a rank has died."""
 
 
 @runtime_checkable
@@ -80,6 +92,11 @@ def check_communicator(comm: object) -> None:
             f"{type(comm).__name__} is not a communicator; pass an mpi4py communicator,"
             " a collectives.TorchComm, or an object that satisfies collectives.communicator.Communicator"
         )
+
+
+def is_transport_error(error: BaseException) -> bool:
+    """Return whether a communicator has failed: a TransportError, or an exception of mpi4py."""
+    return isinstance(error, TransportError) or type(error).__module__.partition(".")[0] == "mpi4py"
 
 
 def count_ring_bytes(counts: Sequence[int], rank: int) -> int:

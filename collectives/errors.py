@@ -41,7 +41,8 @@ class CollectiveError(RuntimeError):
         reason: one word for programs. A rank could not contribute: "encode", "value", "argument". Ranks
             differ: "sequence", "operation", "dtype", "shape", "scheme", "parameters". A header is invalid:
             "protocol". A rank's container cannot be decoded: "decode". The channel was closed earlier:
-            "closed". Nothing arrived: "timeout".
+            "closed". Nothing arrived: "timeout". The connection to a rank was lost, as after its process has
+            died: "transport"; each rank that notices it raises its own error, and its channel is closed.
     """
 
     def __init__(self, message: str, *, ranks: Iterable[int] = (), reason: str) -> None:

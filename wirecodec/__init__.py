@@ -6,7 +6,7 @@ moves the bytes between ranks.
 """
 
 from wirecodec.compilation import Warmth, warm
-from wirecodec.compressor import Compressor, Prepared
+from wirecodec.compressor import Compressor, Prepared, rename_state
 from wirecodec.container.inspect import ContainerInfo, inspect
 from wirecodec.container.size_bound import max_encoded_bytes
 from wirecodec.container.stream import blob_size, iter_blobs
@@ -171,6 +171,7 @@ __all__ = [
     "preset",
     "recipe",
     "register",
+    "rename_state",
     "rules",
     "warm",
 ]

@@ -4,10 +4,11 @@
 same. Names that take arrays on a GPU import CuPy when they are called.
 
     bytes and flat views    as_bytes, as_flat, as_sparse, as_writable, dtype_named, BFLOAT16
-    arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_residual
+    arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_rank, saved_residual
     elements                is_zero, find_nonfinite, gpu_all_finite
     settings                find_match, key_text, parse_stage, saved_schedule, schedule_string, schedule_text,
                             restore_schedule
+    loaded states           Loaded, UNKNOWN_RANK
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
@@ -39,8 +40,9 @@ from wirecodec.arrays import (
     read_only,
 )
 from wirecodec.compilation import is_warm
+from wirecodec.compressor.loaded import UNKNOWN_RANK, Loaded
 from wirecodec.compressor.parts import StepInParts
-from wirecodec.compressor.saved_state import saved_residual, saved_schedule, saved_step
+from wirecodec.compressor.saved_state import saved_rank, saved_residual, saved_schedule, saved_step, unmasked
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
@@ -62,9 +64,11 @@ from wirecodec.validation import as_integer
 __all__ = [
     "BFLOAT16",
     "CHUNK",
+    "UNKNOWN_RANK",
     "AccumulatedGradient",
     "CompilationNeeded",
     "HostGradient",
+    "Loaded",
     "SchemeLike",
     "SelectedValues",
     "StepInParts",
@@ -97,6 +101,7 @@ __all__ = [
     "make_sparse",
     "parse_stage",
     "restore_schedule",
+    "saved_rank",
     "saved_residual",
     "saved_schedule",
     "saved_step",
@@ -104,6 +109,7 @@ __all__ = [
     "schedule_text",
     "sum_sparse",
     "top_of_group",
+    "unmasked",
 ]
 
 

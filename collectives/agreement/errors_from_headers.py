@@ -40,7 +40,8 @@ _ADVICE = {
     "operation": "all ranks must make the same call, with the same op and algorithm",
     "dtype": "all ranks must pass tensors of the same dtype",
     "shape": "all ranks must pass tensors with the same names and shapes",
-    "scheme": "all ranks must use the same scheme, and be at the same step of it",
+    "scheme": "all ranks must use the same scheme, and be at the same step of it; a rank that joins takes the"
+    " step of the others by load_state_dict(state of any rank, strict=False)",
 }
 _REASONS = {
     Status.ENCODE: "encode",

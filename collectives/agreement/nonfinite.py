@@ -46,18 +46,44 @@ def check_gradients(tensors: Mapping[str, Any]) -> None:
             raise wc.EncodeError("NaN or Inf in the gradient", tensor=name, position=position)
 
 
-def check_results(results: Mapping[str, Any], dtypes: Mapping[str, np.dtype[Any]]) -> None:
-    """Raise CollectiveError on all ranks if a result is not finite.
+def check_results(
+    results: Mapping[str, Any], dtypes: Mapping[str, np.dtype[Any]], limits: Mapping[str, float] | None = None
+) -> None:
+    """Raise CollectiveError on all ranks if a result is not finite, or beyond its limit.
 
     Args:
         results: {name: (size,)} on the host, or raw bits on a GPU; the same bits on all ranks.
         dtypes: element types, by name.
+        limits: {name: largest magnitude}; a tensor without one may have any finite value.
     """
     for name, result in results.items():
         on_gpu = is_on_gpu(result)
         finite = gpu_all_finite(result, dtypes[name]) if on_gpu else find_nonfinite(result) < 0
         if not finite:
             raise CollectiveError(f"tensor {name!r}: the result is not finite", reason="value")
+        limit = (limits or {}).get(name)
+        if limit is not None and not _is_within(result, dtypes[name], limit):
+            raise CollectiveError(
+                f"tensor {name!r}: a result is beyond {limit:g}, so it is not finite in the gradient's unit"
+                " and type",
+                reason="value",
+            )
+
+
+def _is_within(result: Any, dtype: np.dtype[Any], limit: float) -> bool:
+    """Return whether no magnitude of a finite result, or of its raw bits on a GPU, exceeds a limit.
+
+    Magnitudes of floats have the order of their bits without the sign.
+    """
+    if not result.size:
+        return True
+    if not is_on_gpu(result):
+        return float(result.max()) <= limit and float(result.min()) >= -limit
+    width = 8 * dtype.itemsize
+    magnitudes = result.view(f"u{dtype.itemsize}") & (2 ** (width - 1) - 1)
+    nearest = np.array(limit, dtype)
+    bits = int(nearest.view(f"u{dtype.itemsize}"))
+    return int(magnitudes.max()) <= bits - (float(nearest) > limit)
 
 
 def is_propagated(error: CollectiveError, nonfinite: str) -> bool:

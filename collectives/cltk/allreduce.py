@@ -31,6 +31,7 @@ from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import Header, Operand, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
+from collectives.call import counted
 from collectives.channel import ByteArray, Channel
 from collectives.cltk.rehearsal import rehearse_large
 from collectives.cltk.selection import LeaderSelectors
@@ -39,6 +40,7 @@ from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.device import find_gpu
 from collectives.errors import CollectiveError
+from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.specs import ONLY, TensorSpec, failure_of_encoding, get_spec
 from collectives.exchange.targets import Targets, fill_with_nan
 from collectives.simulation.communicator import simulate
@@ -121,6 +123,7 @@ class CLTk(CLTkState):
         out: Any = ...,
     ) -> Dense: ...
 
+    @counted(lambda self, comm, *_, **__: Channel.of(comm))
     def allreduce(
         self,
         comm: Communicator | Channel,
@@ -159,30 +162,47 @@ class CLTk(CLTkState):
 
         Other exceptions have the effects that ``allgather`` describes; the contents of ``out`` are undefined.
         """
+        inputs = Inputs(grad, out)
+        means: Dense | dict[str, Dense] = self.reduce_made(
+            comm, lambda: inputs, nonfinite=nonfinite, hold_zeros=hold_zeros
+        )
+        return means
+
+    def reduce_made(
+        self,
+        comm: Communicator | Channel,
+        make: MakeInputs,
+        *,
+        nonfinite: str = "raise",
+        hold_zeros: bool = False,
+    ) -> Any:
+        """Take a step with inputs that are made inside the guard of the exchange.
+
+        Arguments and results are those of ``allreduce``; if ``make`` raises, all ranks raise CollectiveError.
+        """
+        local = LocalStep()
         try:
-            return self._allreduce(Channel.of(comm), grad, nonfinite, hold_zeros=hold_zeros, out=out)
+            return self._exchange(Channel.of(comm), local, make, nonfinite, hold_zeros=hold_zeros)
         except CollectiveError as error:
             if not is_propagated(error, nonfinite):
                 raise
-        nan: Dense | dict[str, Dense] = fill_with_nan(grad, out)
-        return nan
+        return fill_with_nan(local.inputs.tensors, local.inputs.out)
 
-    def _allreduce(
-        self, channel: Channel, grad: Any, nonfinite: str, *, hold_zeros: bool, out: Any
-    ) -> Dense | dict[str, Dense]:
+    def _exchange(
+        self, channel: Channel, local: LocalStep, make: MakeInputs, nonfinite: str, *, hold_zeros: bool
+    ) -> Any:
         """Take a step, as ``allreduce``; raise CollectiveError in place of NaN."""
         with channel.collective() as call:
             leader = self._step % channel.size
-            local = LocalStep()
             proposal = Header(operation=Operation.CLTK, reduction=Reduction.MEAN)
 
             def prepare() -> Failure | None:
                 failure = self._prepare(
-                    local, grad, nonfinite, leads=channel.rank == leader, holds=hold_zeros, out=out
+                    local, make, nonfinite, channel.rank, leads=channel.rank == leader, holds=hold_zeros
                 )
-                if failure is None and find_gpu(grad) is None:
+                if failure is None and not local.on_gpu:
                     key = Operation.CLTK, self._step < self._selectors.warmup, local.dtypes
-                    rehearse(channel, key, lambda: self._rehearse(grad, local.specs))
+                    rehearse(channel, key, lambda: self._rehearse(local.inputs.tensors, local.specs))
                 return failure
 
             failure = run_announced(channel, prepare, lambda: (proposal, local.operand))
@@ -197,39 +217,48 @@ class CLTk(CLTkState):
             whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
                 means = sum_named(channel, values, channel.size, whole)
-                if nonfinite == "propagate":
-                    check_results(means, {name: dtype for name, (_, dtype) in local.specs.items()})
+                if nonfinite == "propagate" or local.inputs.limits:
+                    dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
+                    check_results(means, dtypes, local.inputs.limits)
             except CollectiveError:
                 call.is_delivered = False
                 raise
             finally:
                 if call.is_delivered:  # even if this rank raises: the others have taken the step
                     self._residuals.current, self._step = after, self._step + 1
-        targets = local.targets
+                    self._rank = channel.rank
+        return self._deliver(local, selected, means)
+
+    @staticmethod
+    def _deliver(local: LocalStep, selected: Mapping[str, Any], means: Mapping[str, Dense]) -> Any:
+        """Return the means as dense arrays, in the order in which the gradients were given."""
+        targets, grads = local.targets, local.grads
         dense = {
-            name: each.scatter(means[name], targets.flat.get(name)).reshape(local.specs[name][0])
-            for name, each in selected.items()
+            name: selected[name].scatter(means[name], targets.flat.get(name)).reshape(local.specs[name][0])
+            for name in grads
         }
-        results = targets.deliver({ONLY: grad} if local.bare else grad, dense)
+        results = targets.deliver(grads, dense)
         return results[ONLY] if local.bare else results
 
     def _prepare(
-        self, local: LocalStep, grad: Any, nonfinite: str, *, leads: bool, holds: bool, out: Any
+        self, local: LocalStep, make: MakeInputs, nonfinite: str, rank: int, *, leads: bool, holds: bool
     ) -> Failure | None:
         """Describe and accumulate, and as the leader select; return an exception as a Failure."""
         try:
             check_setting(nonfinite)
-            local.bare = not isinstance(grad, Mapping)
-            grads = {ONLY: grad} if local.bare else grad
+            local.inputs = make()
+            grads = local.grads
+            self._settle(rank, grads)
             gpu = find_gpu(grads)
+            local.on_gpu = gpu is not None
             if gpu is not None:
                 gpu.synchronize()  # the stream that writes the gradients is unknown
             specs = {name: get_spec(grads[name]) for name in sorted(grads, key=str.encode)}
             shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
-            local.operand = Operand.of(shapes, bare=local.bare, scheme=self.signature)
+            local.operand = Operand.of(shapes, bare=local.bare, scheme=self.signature + local.inputs.unit)
             local.specs = specs
             try:
-                local.targets = Targets.of(out, grads, specs, bare=local.bare)
+                local.targets = Targets.of(local.inputs.out, grads, specs, bare=local.bare)
             except (TypeError, ValueError) as error:
                 return Failure(Status.ARGUMENT, error)
             local.selectors = {name: self.selector(name, shape) for name, (shape, _) in specs.items()}

@@ -22,6 +22,8 @@ class CLTkInParts:
         self.compressor = type(whole).__new__(type(whole))
         self.compressor.__dict__.update(vars(whole))
         self.compressor._residuals = whole._residuals.fork()
+        if whole._loaded is not None:  # a part has some of the names only
+            self.compressor._loaded = whole._loaded.with_names()
 
     def next_part(self) -> CLTk:
         """Return the CLTk for the next part; a tensor is in one part only."""
@@ -35,7 +37,9 @@ class CLTkInParts:
 
     def commit(self) -> None:
         """Take the step: replace residuals and step by those after all parts."""
-        self._whole._residuals, self._whole._step = self.compressor._residuals, self._whole._step + 1
+        whole, part = self._whole, self.compressor
+        whole._residuals, whole._step = part._residuals, whole._step + 1
+        whole._rank, whole._loaded = part._rank, None
 
     def keep_attributes(self) -> None:
         """Do nothing: a CLTk has no attributes that change in a step that fails."""

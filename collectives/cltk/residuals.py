@@ -7,7 +7,7 @@ roles after each successful step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,11 @@ class Residuals:
     def replace(self, residuals: Mapping[str, Any]) -> None:
         """Set all residuals."""
         self.current, self._memory = dict(residuals), {}
+
+    def drop(self, names: Collection[str]) -> None:
+        """Remove the residuals of these tensors."""
+        if names:
+            self.current = {name: x for name, x in self.current.items() if name not in names}
 
     def _accumulate_on_host(
         self,

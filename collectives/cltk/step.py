@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.header import NO_DETAIL, Operand
 from collectives.channel import ByteArray
-from collectives.exchange.specs import TensorSpec, error_of_container, get_limits
+from collectives.exchange.inputs import Inputs
+from collectives.exchange.specs import ONLY, TensorSpec, error_of_container, get_limits
 from collectives.exchange.targets import Targets
 from collectives.transport.reduce import Dense
 from wirecodec.interop import AccumulatedGradient
@@ -24,7 +26,8 @@ class LocalStep:
     """State of one step on one rank, filled step by step.
 
     Attributes:
-        bare: whether the caller passed one tensor without a name.
+        inputs: of this rank.
+        on_gpu: whether all gradients are on one GPU.
         specs: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
         totals: {name: gradient + residual}.
         targets: memory of the caller for the means.
@@ -37,7 +40,8 @@ class LocalStep:
         blob: the container of the leader's indices; empty on other ranks.
     """
 
-    bare: bool = True
+    inputs: Inputs = field(default_factory=lambda: Inputs({}))
+    on_gpu: bool = False
     specs: dict[str, TensorSpec] = field(default_factory=dict)
     totals: dict[str, AccumulatedGradient] = field(default_factory=dict)
     targets: Targets = field(default_factory=Targets)
@@ -48,6 +52,17 @@ class LocalStep:
     kept: set[str] = field(default_factory=set)
     stored: int = NO_DETAIL
     blob: ByteArray = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    @property
+    def bare(self) -> bool:
+        """Whether the caller passed one tensor without a name."""
+        return not isinstance(self.inputs.tensors, Mapping)
+
+    @property
+    def grads(self) -> Mapping[str, Any]:
+        """{name: gradient}, in the caller's order."""
+        tensors: Any = self.inputs.tensors
+        return {ONLY: tensors} if self.bare else tensors
 
     @property
     def dtypes(self) -> frozenset[str]:

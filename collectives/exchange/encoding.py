@@ -14,10 +14,10 @@ from collectives.agreement.header import Flag, Header, Operand, Status
 from collectives.agreement.nonfinite import check_gradients
 from collectives.channel import ByteArray, Channel
 from collectives.device import GpuDevice, find_gpu, stage_on_host
+from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.specs import (
     ONLY,
     SchemeArgument,
-    Tensors,
     TensorSpec,
     failure_of_encoding,
     get_limits,
@@ -39,6 +39,7 @@ class Encoding:
     """This rank's side of an exchange. It is filled step by step; a failure keeps the earlier steps.
 
     Attributes:
+        inputs: of this rank.
         blob: this rank's container.
         specs: {name: (shape, dtype)} of the tensors, the same on all ranks.
         bare: whether the caller passed one tensor without a name.
@@ -53,6 +54,7 @@ class Encoding:
         blob_on_gpu: the container on that GPU; ``blob`` is its copy on the host.
     """
 
+    inputs: Inputs = field(default_factory=lambda: Inputs({}))
     blob: ByteArray = field(default_factory=lambda: np.empty(0, np.uint8))
     specs: dict[str, TensorSpec] = field(default_factory=dict)
     bare: bool = True
@@ -111,12 +113,11 @@ class Encoding:
 
 def encode_tensors(
     local: Encoding,
-    tensor: Tensors,
+    make: MakeInputs,
     scheme: SchemeArgument,
     seed: int,
     channel: Channel,
     *,
-    out: Any,
     hold_zeros: bool,
     finite: bool,
 ) -> Failure | None:
@@ -124,12 +125,15 @@ def encode_tensors(
 
     Args:
         local: the Encoding to fill.
-        tensor, scheme, seed: the caller's arguments.
+        make: makes the inputs.
+        scheme, seed: the caller's arguments.
         channel: its rank is mixed into a Compressor's seed, and its size into the bound of clipping.
-        out, hold_zeros, finite: as for ``open_exchange``.
+        hold_zeros, finite: as for ``open_exchange``.
     """
     try:
-        local.bare, given = not isinstance(tensor, Mapping), tensor
+        local.inputs = make()
+        given = tensor = local.inputs.tensors
+        local.bare = not isinstance(tensor, Mapping)
         local.gpu = find_gpu(tensor)
         if local.gpu is None:
             tensor = stage_on_host(tensor)
@@ -141,11 +145,13 @@ def encode_tensors(
         if not isinstance(scheme, wc.Compressor | Mapping):
             scheme = as_scheme(scheme)
         local.operand = Operand.of(
-            shapes, bare=local.bare, scheme=_normalize_scheme(scheme) + local.sparse * SPARSE
+            shapes,
+            bare=local.bare,
+            scheme=_normalize_scheme(scheme) + local.sparse * SPARSE + local.inputs.unit,
         )
         try:
             placed = {ONLY: given} if local.bare else given
-            local.targets = Targets.of(out, placed, local.specs, bare=local.bare)
+            local.targets = Targets.of(local.inputs.out, placed, local.specs, bare=local.bare)
         except (TypeError, ValueError) as error:
             return Failure(Status.ARGUMENT, error)
         if finite and not (isinstance(scheme, wc.Compressor) and scheme.keeps_all):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
@@ -22,9 +21,9 @@ from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
 from collectives.exchange.encoding import Encoding, encode_tensors
+from collectives.exchange.inputs import MakeInputs
 from collectives.exchange.specs import (
     SchemeArgument,
-    Tensors,
     count_stored,
     failure_of_decoding,
     failure_of_encoding,
@@ -37,13 +36,12 @@ __all__ = ["open_exchange"]
 @contextmanager
 def open_exchange(
     comm: Communicator | Channel,
-    tensor: Tensors,
+    make: MakeInputs,
     scheme: SchemeArgument,
     seed: int,
     proposal: Header,
     failure: Failure | None = None,
     *,
-    out: Any = None,
     sparse: bool = False,
     hold_zeros: bool = False,
     finite: bool = False,
@@ -55,10 +53,11 @@ def open_exchange(
     is rolled back otherwise, and if the block raises CollectiveError, which it must do on all ranks or none.
 
     Args:
-        comm, tensor, scheme, seed: as for allgather.
+        comm, scheme, seed: as for allgather.
+        make: makes this rank's inputs; if it raises, all ranks raise CollectiveError. After a compilation it
+            is called again.
         proposal: operation, reduction and algorithm.
         failure: the reason why this rank cannot contribute, if it is known already.
-        out: memory of the caller for dense results, or None; ``Encoding.targets`` has it after the checks.
         sparse: whether the results are SparseTensors, on which all ranks agree.
         hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
@@ -72,9 +71,7 @@ def open_exchange(
     local = Encoding(sparse=sparse)
 
     def contribute() -> Failure | None:
-        failure = encode_tensors(
-            local, tensor, scheme, seed, channel, out=out, hold_zeros=hold_zeros, finite=finite
-        )
+        failure = encode_tensors(local, make, scheme, seed, channel, hold_zeros=hold_zeros, finite=finite)
         if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it needs its own tensors decoded
             failure = _try_decode_own(local, channel.rank)
         if failure is None and rehearsal is not None and local.gpu is None:

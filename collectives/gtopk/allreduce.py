@@ -7,8 +7,9 @@ each merge drops the smaller sums. So gTop-k is an object with residuals of its 
 ``allreduce``, whose algorithms have the same result.
 
 In the paper, a rank keeps its values at indices that the result does not have. A value that was dropped in a
-merge is lost if its index is in the result. Here the rank that drops a sum adds it to its own residual, so
-results and residuals together have everything.
+merge is lost if its index is in the result. Here the rank that drops a sum adds it to its own residual. Each
+rank keeps the part of a value that is too large to be summed. Rank 0 keeps the rounding errors of the means.
+So results and residuals together have everything, up to the rounding of sums and the range of a residual.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.exchange.specs import ONLY, TensorSpec, failure_of_encoding, get_spec
-from collectives.gtopk.tree import Sparse, merge_along_tree
+from collectives.gtopk.tree import Sparse, find_limit, merge_along_tree
 from wirecodec.interop import accumulate, saved_residual, saved_step
 
 __all__ = ["GTopK"]
@@ -114,13 +115,10 @@ class GTopK:
             agree(channel, proposal, operand, failure)
             results, residuals = {}, {}
             for name, x in totals.items():
-                results[name], residuals[name] = self._exchange(channel, x)
+                results[name], residuals[name] = self._exchange(channel, x, specs[name][1])
             call.is_delivered = True
             self._residuals, self._step = {**self._residuals, **residuals}, self._step + 1
-        dense = {
-            name: (values / channel.size).astype(specs[name][1]).reshape(specs[name][0])
-            for name, values in results.items()
-        }
+        dense = {name: results[name].reshape(specs[name][0]) for name in grads}
         return dense[ONLY] if bare else dense
 
     def _accumulate(self, name: str, grad: Any) -> Array:
@@ -132,18 +130,24 @@ class GTopK:
         x: Array = total.x
         return x if x.dtype == np.float64 else x.astype(np.float32)
 
-    def _exchange(self, channel: Channel, x: Array) -> tuple[Array, Array]:
-        """Merge one tensor; return the sum as a dense vector, and the residual."""
+    def _exchange(self, channel: Channel, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+        """Merge one tensor; return the mean as a dense vector of a type, and the residual."""
         indices = self._selector.select(x).indices
         chosen = np.arange(x.size) if indices is None else indices.astype(np.int64)
-        found, dropped = merge_along_tree(channel, Sparse(chosen, x[chosen]), x.size)
-        residual = x.copy()
-        residual[chosen] = 0
-        for rest in dropped:
-            residual[rest.indices] += rest.values
-        total = np.zeros_like(x)
-        total[found.indices] = found.values
-        return total, residual
+        limit = find_limit(dtype, x.dtype, channel.size)
+        sent = np.clip(x[chosen], -limit, limit)
+        found, rests = merge_along_tree(channel, Sparse(chosen, sent), x.size)
+        mean, residual = np.zeros(x.size, dtype), x.copy()
+        with np.errstate(all="ignore"):
+            residual[chosen] -= sent
+            mean[found.indices] = found.values / x.dtype.type(channel.size)
+            if channel.rank == 0:
+                delivered = mean[found.indices].astype(x.dtype) * x.dtype.type(channel.size)
+                rests.append(Sparse(found.indices, found.values - delivered))
+            for rest in rests:
+                residual[rest.indices] += rest.values
+        largest = np.finfo(x.dtype).max
+        return mean, np.clip(residual, -largest, largest, out=residual)  # as sums of gradient and residual
 
     def state_dict(self) -> dict[str, Array]:
         """Return this rank's state as a flat {str: ndarray}."""

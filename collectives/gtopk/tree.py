@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import wirecodec as wc
@@ -17,7 +18,7 @@ from collectives.channel import ByteArray, Channel
 from collectives.transport.alltoall import alltoall_ragged
 from collectives.transport.broadcast import broadcast
 
-__all__ = ["Sparse", "merge", "merge_along_tree"]
+__all__ = ["Sparse", "find_limit", "merge", "merge_along_tree"]
 
 Array = Any
 
@@ -58,18 +59,32 @@ def _index_type(d: int) -> np.dtype[Any]:
     return np.dtype(np.uint32 if d <= 2**32 else np.int64)
 
 
+def find_limit(dtype: np.dtype[Any], wide: np.dtype[Any], n: int) -> Any:
+    """Return the largest magnitude of values whose sums over n ranks are finite, and whose mean is, too.
+
+    A sum of 2^s values is at most 2^s times as large, because this limit times a power of two is not rounded.
+
+    Args:
+        dtype: type of the mean.
+        wide: type of the values and sums, the same or a wider one.
+        n: number of ranks.
+    """
+    limit, rounds = float(ml_dtypes.finfo(dtype).max), (n - 1).bit_length()
+    if limit > float(np.finfo(wide).max) / 2**rounds:
+        limit /= 2**rounds
+    return wide.type(limit)
+
+
 def merge(one: Sparse, other: Sparse, k: int) -> tuple[Sparse, Sparse]:
     """Add two sparse vectors; return the k sums of largest magnitude, and the rest.
 
-    Of equal magnitudes, the lower index is kept. A sum is ``one`` plus ``other``.
+    Of equal magnitudes, the lower index is kept. A sum is ``one`` plus ``other``, and finite if no value of a
+    rank is beyond ``find_limit``.
     """
     indices = np.union1d(one.indices, other.indices)
     sums = np.zeros(indices.size, one.values.dtype)
     sums[np.searchsorted(indices, one.indices)] = one.values
-    with np.errstate(over="ignore"):
-        sums[np.searchsorted(indices, other.indices)] += other.values
-    limit = np.finfo(sums.dtype).max
-    sums = np.clip(sums, -limit, limit)  # as sums of gradient and residual
+    sums[np.searchsorted(indices, other.indices)] += other.values
     if indices.size <= k:
         return Sparse(indices, sums), Sparse(indices[:0], sums[:0])
     best = wc.TopK(k=k).select(sums).indices

@@ -1,26 +1,33 @@
 """Comparison of the ranks' outer states, and the transfer of one rank's state to all others.
 
-Before each exchange, every rank sends 32 bytes: its round, its compressor's step, a CRC-32 of the state, one
-of the settings, and its steps since the last exchange.
+Before each exchange, every rank sends 36 bytes: its round, its compressor's step, a CRC-32 of the state, of
+the settings, and of the parameters' names, shapes and types, and its steps since the last exchange.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import wirecodec as wc
-from collectives.allgather import allgather_bytes
-from collectives.channel import Channel
+from collectives.allgather import gather_made
+from collectives.channel import ByteArray, Channel
 from collectives.errors import CollectiveError, name_ranks
 from collectives.exchange.specs import get_limits
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
 
 __all__ = ["StateSummary", "check_states", "collect_states", "fetch_state", "find_leader", "join_arrays"]
 
-_LAYOUT = struct.Struct("<QqIIQ")
+T = TypeVar("T")
+
+_LAYOUT = struct.Struct("<QqIIIQ")
 _LOSSLESS = "all | raw-index | raw"
+_COMPARED = (
+    ("settings", "parameters", "every, rate, momentum or nesterov"),
+    ("specs", "shape", "names, shapes or types of the parameters"),
+)
 
 
 class StateSummary(NamedTuple):
@@ -31,6 +38,7 @@ class StateSummary(NamedTuple):
         step: of the compressor.
         digest: CRC-32 of the parameters and momenta.
         settings: CRC-32 of the settings.
+        specs: CRC-32 of names, shapes and types of the parameters.
         inner_step: steps since the last exchange.
     """
 
@@ -38,33 +46,48 @@ class StateSummary(NamedTuple):
     step: int
     digest: int
     settings: int
+    specs: int
     inner_step: int
 
+    @classmethod
+    def of(cls, state: OuterState, settings: OuterSettings, step: int, inner_step: int) -> StateSummary:
+        """Summarize a rank's state.
 
-def collect_states(
-    channel: Channel, state: OuterState, settings: OuterSettings, step: int, inner_step: int
-) -> list[StateSummary]:
+        Args:
+            state, settings: of this rank.
+            step: of this rank's compressor.
+            inner_step: steps since the last exchange.
+        """
+        settings_crc, specs_crc = (
+            zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in (str(settings), state.describe())
+        )
+        return cls(state.round, step, state.digest(), settings_crc, specs_crc, inner_step)
+
+
+def collect_states(channel: Channel, summarize: Callable[[], StateSummary]) -> list[StateSummary]:
     """Gather a summary of every rank's state, in rank order.
 
     Args:
         channel: open; all ranks call this together.
-        state, settings: of this rank.
-        step: of this rank's compressor.
-        inner_step: steps since the last exchange.
+        summarize: returns this rank's summary.
 
     Raises:
-        CollectiveError: the ranks' settings differ, or a rank made another call; the same on all ranks.
+        CollectiveError: ``summarize`` raised on a rank, the ranks' settings or parameters differ, or a rank
+            made another call; the same on all ranks.
         Timeout: a rank does not take part.
     """
-    own = StateSummary(state.round, step, state.digest(), zlib.crc32(str(settings).encode()), inner_step)
-    table = [StateSummary(*_LAYOUT.unpack(x.tobytes())) for x in allgather_bytes(channel, _LAYOUT.pack(*own))]
-    different = [rank for rank, other in enumerate(table) if other.settings != table[0].settings]
-    if different:
-        raise CollectiveError(
-            f"{name_ranks(different)}: every, rate, momentum or nesterov differ from those of rank 0",
-            ranks=different,
-            reason="parameters",
-        )
+    blobs = gather_made(channel, lambda: _LAYOUT.pack(*summarize()))
+    table = [StateSummary(*_LAYOUT.unpack(blob.tobytes())) for blob in blobs]
+    for field, reason, what in _COMPARED:
+        different = [
+            rank for rank, other in enumerate(table) if getattr(other, field) != getattr(table[0], field)
+        ]
+        if different:
+            raise CollectiveError(
+                f"{name_ranks(different)}: {what} differ from those of rank 0",
+                ranks=different,
+                reason=reason,
+            )
     return table
 
 
@@ -93,28 +116,43 @@ def fetch_state(
 
     Args:
         channel: open; all ranks call this together.
-        state, settings: of this rank.
+        state, settings: of this rank; names, shapes and types are the same on all ranks.
         leader: the rank whose state is sent.
         leader_round: exchanges in which it has taken part.
 
     Raises:
-        CollectiveError: the leader's parameters have other names, shapes or types than this rank's.
+        CollectiveError: the leader's state could not be encoded or decoded; the same on all ranks.
         Timeout: a rank does not take part.
     """
-    sends = channel.rank == leader
-    blob = allgather_bytes(channel, wc.encode_many(join_arrays(state), _LOSSLESS) if sends else b"")[leader]
-    kinds = ["parameter/", "momentum/"] if settings.momentum and leader_round else ["parameter/"]
-    schema = {kind + name: (x.shape, x.dtype) for kind in kinds for name, x in state.parameters.items()}
+    names = sorted(state.parameters, key=str.encode)
+    has_momenta = bool(settings.momentum and leader_round)
+
+    def encode() -> ByteArray | bytes:
+        if channel.rank != leader:
+            return b""
+        kinds = (state.parameters, state.momenta) if has_momenta else (state.parameters,)
+        return wc.encode_many(_number([kind[name] for kind in kinds for name in names]), _LOSSLESS)
+
+    blob = gather_made(channel, encode)[leader]
+    specs = [(state.parameters[name].shape, state.parameters[name].dtype) for name in names]
+    schema = _number(specs * (2 if has_momenta else 1))
     try:
         tensors = wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema)
     except wc.WireError as error:
-        text = f"rank {leader}: its state does not fit this rank's parameters: {error}"
-        raise CollectiveError(text, ranks=[leader], reason="shape") from error
-    parts = {
-        kind: {key[len(kind) :]: x.to_dense() for key, x in tensors.items() if key.startswith(kind)}
-        for kind in ("parameter/", "momentum/")
-    }
-    return OuterState(leader_round, parts["parameter/"], parts["momentum/"])
+        text = f"rank {leader}: its state cannot be decoded: {error}"
+        raise CollectiveError(text, ranks=[leader], reason="decode") from error
+    arrays = [tensors[key].to_dense() for key in schema]
+    n = len(names)
+    return OuterState(
+        leader_round,
+        dict(zip(names, arrays[:n], strict=True)),
+        dict(zip(names, arrays[n:], strict=True)) if has_momenta else {},
+    )
+
+
+def _number(items: Sequence[T]) -> dict[str, T]:
+    """Return items by their numbers: the names of parameters may be too long for a container."""
+    return {str(number): item for number, item in enumerate(items)}
 
 
 def join_arrays(state: OuterState) -> dict[str, Array]:

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
-from collectives.allreduce import allreduce
+from collectives.allreduce import reduce_made
+from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
+from collectives.exchange.inputs import Inputs
 from collectives.local_updates.agreement import (
     StateSummary,
     check_states,
@@ -29,10 +31,10 @@ from collectives.local_updates.agreement import (
     join_arrays,
 )
 from collectives.local_updates.outer import Array, OuterSettings, OuterState, take_outer_step
-from collectives.local_updates.parameters import name_arrays, read, round_to, write
+from collectives.local_updates.parameters import find_trained, name_arrays, read, round_to, write
 from collectives.torch.arguments import check_compressor, wrap_group
 from collectives.torch.optimizer import warn_of_momentum
-from wirecodec.interop import as_integer
+from wirecodec.interop import as_integer, unmasked
 
 __all__ = ["LocalUpdates"]
 
@@ -50,7 +52,8 @@ class LocalUpdates:
         optimizer: this worker's own (inner) optimizer, any object with ``step()``. None if the program takes
             these steps itself, for example by ``GradScaler``; ``step()`` then only counts them.
         named_parameters: ``model.named_parameters()``, or {name: NumPy array}, which is changed in place. The
-            names must be the same on all ranks. Parameters of torch that need no gradient are left out.
+            names must be the same on all ranks. Parameters of torch that need no gradient are left out until
+            they need one: ``step`` takes them over then, or ``admit`` if the optimizer is None.
         compressor: a Compressor, or a CLTk; this rank's own, with the same settings on all ranks. It encodes
             movements, not gradients. ``wc.Compressor("all | raw-index | raw")`` sends them dense.
         comm: a communicator, its Channel, or a gloo ProcessGroup. Its timeout must exceed ``every`` steps of
@@ -108,9 +111,11 @@ class LocalUpdates:
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         self._channel = Channel.of(wrap_group(comm))
         self._optimizer = optimizer
-        self._parameters = name_arrays(named_parameters)
+        self._named = name_arrays(named_parameters)
+        self._parameters = find_trained(self._named)
         self._state = OuterState(0, {name: read(p) for name, p in self._parameters.items()})
-        self._is_written = True  # whether the parameters have the state's values since the last exchange
+        self._next: OuterState | None = None  # a state whose values the parameters do not all have yet
+        self._is_reverted = True  # whether the parameters have no values of a dropped state
         self.inner_step = 0
 
     @property
@@ -130,8 +135,9 @@ class LocalUpdates:
         Raises:
             CollectiveError, Timeout: as for ``exchange``.
         """
-        self._finish_writing()
+        self._complete()
         if self._optimizer is not None:
+            self.admit()  # parameters that were unfrozen have not moved yet
             self._optimizer.step(*([] if closure is None else [closure]))
         self.inner_step += 1
         if self.inner_step < self._settings.every:
@@ -139,6 +145,26 @@ class LocalUpdates:
         self.exchange()
         return True
 
+    def admit(self) -> list[str]:
+        """Take over parameters that need a gradient now and did not before; no other rank takes part.
+
+        Call it on all ranks after ``requires_grad_(True)``, before the parameters are changed. ``step`` calls
+        it before each step of the inner optimizer, unless the program takes these steps itself.
+
+        Returns:
+            The names of the new parameters. Their values must be the same on all ranks.
+
+        Raises:
+            EncodeError: a new parameter has no float type.
+        """
+        self._complete()
+        found = {name: p for name, p in find_trained(self._named).items() if name not in self._parameters}
+        if found:
+            self._state = self._state.admit({name: read(p) for name, p in found.items()})
+            self._parameters = {**self._parameters, **found}
+        return list(found)
+
+    @counted(lambda self: self._channel, exchanges=2)
     def exchange(self) -> None:
         """Average the workers' movements since the last exchange, and set the parameters to the result.
 
@@ -148,23 +174,24 @@ class LocalUpdates:
             CollectiveError: a rank failed or ranks differ; the same on all ranks. Parameters, residuals and
                 outer state are unchanged: a program that catches it goes on, and the next exchange after
                 ``every`` steps carries the whole movement. If a rank's parameters are not finite (reason
-                "value"), call ``revert()`` on that rank, or stop.
+                "value"), call ``revert()`` on that rank, or stop. If a parameter was unfrozen, call
+                ``admit()`` right after that, on all ranks.
             Timeout: a rank does not take part. Continue on another communicator: make a new LocalUpdates,
                 load this one's state, and call ``synchronize()`` on all ranks.
+
+        Another exception on one rank after the exchange leaves its round as it was. The next exchange then
+        raises CollectiveError on all ranks, which asks for ``synchronize()``.
         """
-        self._finish_writing()
         self.inner_step = 0
-        check_states(self._collect_states())
-        movements = {
-            name: round_to(p, self._state.parameters[name]) - read(p) for name, p in self._parameters.items()
-        }
+        check_states(collect_states(self._channel, self._summarize_for_exchange))
         means: Mapping[str, Any]
         if isinstance(self._compressor, CLTk):
-            means = self._compressor.allreduce(self._channel, movements)
+            means = self._compressor.reduce_made(self._channel, self._measure_movements)
         else:
-            means = allreduce(self._channel, movements, self._compressor)
-        self._replace(take_outer_step(self._state, means, self._settings))
+            means = reduce_made(self._channel, self._measure_movements, self._compressor)
+        self._advance(take_outer_step(self._state, means, self._settings))
 
+    @counted(lambda self: self._channel, exchanges=2)
     def synchronize(self) -> bool:
         """Give all ranks the state of the rank that has taken part in the most exchanges.
 
@@ -178,11 +205,11 @@ class LocalUpdates:
             Whether this rank has taken over another rank's state.
 
         Raises:
-            CollectiveError: a rank failed; the same on all ranks.
+            CollectiveError: a rank failed, or names, shapes or types of the parameters differ; the same on
+                all ranks.
             Timeout: a rank does not take part.
         """
-        self._finish_writing()
-        table = self._collect_states()
+        table = collect_states(self._channel, self._summarize)
         if len(set(table)) == 1:
             return False
         self.inner_step = 0
@@ -192,15 +219,15 @@ class LocalUpdates:
         found = fetch_state(self._channel, self._state, self._settings, leader, table[leader].round)
         if table[self._channel.rank][:3] == table[leader][:3]:
             return False
-        compressor = self._compressor.state_dict() | {"step": np.array(table[leader].step, np.int64)}
-        self._compressor.load_state_dict(compressor)
-        self._replace(found)
+        self._compressor.set_step(table[leader].step)
+        self._advance(found)
         return True
 
     def revert(self) -> None:
         """Set this rank's parameters to those of the last exchange; no other rank takes part."""
-        self._is_written = False
-        self._finish_writing()
+        if self._next is None:
+            self._is_reverted = False
+        self._complete()
 
     def state_dict(self) -> dict[str, Array]:
         """Return a copy of this rank's state as flat {str: ndarray}: rounds, outer optimizer and compressor.
@@ -208,7 +235,7 @@ class LocalUpdates:
         The program saves its model and its inner optimizer beside it. With all three, training resumes bit
         for bit, also between two exchanges. ``co.torch_state_dict`` returns the same as tensors.
         """
-        self._finish_writing()
+        self._complete()
         state = {
             "round": np.array(self.round, np.int64),
             "inner_step": np.array(self.inner_step, np.int64),
@@ -216,68 +243,114 @@ class LocalUpdates:
         state |= {key: x.copy() for key, x in join_arrays(self._state).items()}
         return state | {f"compressor/{key}": x for key, x in self._compressor.state_dict().items()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Restore a state of ``state_dict``. Load the model and the inner optimizer, too.
 
         Args:
-            state: arrays or tensors, as saved by this rank.
+            state: arrays or tensors, as saved by this rank. ``wc.rename_state`` renames its parameters.
+            strict: False to ignore parameters of the state that are not here, and to start others with their
+                present values; and to drop what does not fit in the compressor's state, as its
+                ``load_state_dict`` does.
 
         Raises:
             ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
         odd = [key for key in state if key not in ("round", "inner_step") and not key.startswith(_KEYS)]
-        wanted = {"round", "inner_step"} | {f"parameter/{name}" for name in self._parameters}
-        missing = sorted(wanted - state.keys())
+        missing = sorted({"round", "inner_step"} - state.keys())
         if odd or missing:
-            raise ValueError(f"not the state of LocalUpdates for these parameters: {odd or missing}")
+            what = f"unknown keys {odd}" if odd else f"{', '.join(map(repr, missing))} missing"
+            raise ValueError(f"not a state of LocalUpdates: {what}")
+        saved = {key.removeprefix(_KEYS[0]) for key in state if key.startswith(_KEYS[0])}
+        if strict:
+            self._check_names(saved)
         counts = {key: as_integer(state[key], key) for key in ("round", "inner_step")}
         for key, count in counts.items():
             if not 0 <= count < 2**62:
                 raise ValueError(f"{key} is {count}; it must be 0 to 2^62")
-        parts = {
-            kind: {
-                key[len(kind) :]: self._check_array(key, x)
+        parameters, momenta = (
+            {
+                key.removeprefix(kind): self._check_array(key, x)
                 for key, x in state.items()
-                if key[: len(kind)] == kind
+                if key.startswith(kind) and key.removeprefix(kind) in self._parameters
             }
             for kind in _KEYS[:2]
-        }
-        self._compressor.load_state_dict(
-            {key[len(_KEYS[2]) :]: x for key, x in state.items() if key.startswith(_KEYS[2])}
         )
-        self._state = OuterState(counts["round"], parts["parameter/"], parts["momentum/"])
-        self.inner_step, self._is_written = counts["inner_step"], True
+        new = {name: read(p) for name, p in self._parameters.items() if name not in saved}
+        self._compressor.load_state_dict(
+            {key.removeprefix(_KEYS[2]): x for key, x in state.items() if key.startswith(_KEYS[2])},
+            strict=strict,
+        )
+        self._state = OuterState(counts["round"], parameters, momenta).admit(new)
+        self.inner_step, self._next, self._is_reverted = counts["inner_step"], None, True
 
     def __repr__(self) -> str:
         """Return the settings, the round and the step."""
         return f"LocalUpdates({self._settings}, round={self.round}, inner_step={self.inner_step})"
 
-    def _collect_states(self) -> list[StateSummary]:
-        """Gather a summary of every rank's state."""
-        step = self._compressor.step
-        return collect_states(self._channel, self._state, self._settings, step, self.inner_step)
+    def _summarize(self) -> StateSummary:
+        """Complete the last exchange, and summarize this rank's state."""
+        self._complete()
+        return StateSummary.of(self._state, self._settings, self._compressor.step, self.inner_step)
+
+    def _summarize_for_exchange(self) -> StateSummary:
+        """Summarize this rank's state; raise ValueError if a parameter would be left out."""
+        found = self._summarize()
+        for name in find_trained(self._named):
+            if name not in self._parameters:
+                raise ValueError(
+                    f"parameter {name!r} needs a gradient, and did not when LocalUpdates was made: call"
+                    " admit() on all ranks right after unfreezing it, before it is changed"
+                )
+        return found
+
+    def _measure_movements(self) -> Inputs:
+        """Return the movements of the parameters since the last exchange."""
+        return Inputs(
+            {
+                name: np.asarray(round_to(p, self._state.parameters[name]) - read(p))
+                for name, p in self._parameters.items()
+            }
+        )
+
+    def _check_names(self, saved: set[str]) -> None:
+        """Raise ValueError if the parameters of a state are not those of this object."""
+        unknown, missing = saved - self._parameters.keys(), self._parameters.keys() - saved
+        if unknown or missing:
+            what = f"no parameter is called {min(unknown)!r}" if unknown else f"{min(missing)!r} is missing"
+            raise ValueError(
+                f"parameters of the state: {what}; rename them by wc.rename_state, or pass strict=False,"
+                " which ignores unknown parameters and starts missing ones with their present values"
+            )
 
     def _check_array(self, key: str, x: Any) -> Array:
         """Return a copy of a saved array; raise ValueError unless it fits its parameter."""
-        found = np.array(np.asarray(x))
-        like = self._state.parameters.get(key.partition("/")[2])
-        if like is None:
-            raise ValueError(f"{key}: there is no such parameter")
+        found = unmasked(key, x)
+        like = self._state.parameters[key.partition("/")[2]]
         if found.shape != like.shape or found.dtype != like.dtype:
             raise ValueError(
                 f"{key} is {found.dtype} of shape {found.shape}; it must be {like.dtype} of {like.shape}"
             )
         return found
 
-    def _replace(self, state: OuterState) -> None:
-        """Set the state, and then the parameters; after an interrupt, the next call completes it."""
-        self._is_written = False
-        self._state = state
-        self._finish_writing()
+    def _advance(self, state: OuterState) -> None:
+        """Set the parameters to a state's values, and then the state.
 
-    def _finish_writing(self) -> None:
-        """Set the parameters to the state's values, unless they have been."""
-        if not self._is_written:
+        After an interrupt, the next call completes it. After an error, this rank has not taken the step, and
+        the next call sets the parameters to the values that they had before.
+        """
+        self._next = state
+        self._complete()
+
+    def _complete(self) -> None:
+        """Complete an interrupted ``_advance``, or set the parameters to the state's values."""
+        if self._next is None and self._is_reverted:
+            return
+        state = self._state if self._next is None else self._next
+        self._is_reverted = False
+        try:
             for name, parameter in self._parameters.items():
-                write(parameter, self._state.parameters[name])
-            self._is_written = True
+                write(parameter, state.parameters[name])
+        except Exception:
+            self._next = None
+            raise
+        self._state, self._next, self._is_reverted = state, None, True

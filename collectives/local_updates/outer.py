@@ -53,6 +53,16 @@ class OuterState:
     parameters: Mapping[str, Array] = field(default_factory=dict)
     momenta: Mapping[str, Array] = field(default_factory=dict)
 
+    def admit(self, parameters: Mapping[str, Array]) -> OuterState:
+        """Return the state with further parameters, which have no momentum so far."""
+        momenta = {name: np.zeros_like(x) for name, x in parameters.items()} if self.momenta else {}
+        return OuterState(self.round, {**self.parameters, **parameters}, {**self.momenta, **momenta})
+
+    def describe(self) -> str:
+        """Return names, shapes and types of the parameters, on which ranks must agree, as text."""
+        named = sorted(self.parameters.items(), key=lambda item: item[0].encode())
+        return repr([(name, x.shape, x.dtype.name) for name, x in named])
+
     def digest(self) -> int:
         """Return a CRC-32 of names and arrays, by which ranks compare their states."""
         crc = 0
@@ -84,8 +94,8 @@ def take_outer_step(state: OuterState, movements: Mapping[str, Array], settings:
         update = movements[name]
         if settings.momentum:
             old = state.momenta.get(name)
-            new = update.copy() if old is None else settings.momentum * old + update
+            new = np.asarray(update.copy() if old is None else settings.momentum * old + update)
             momenta[name] = new
             update = update + settings.momentum * new if settings.nesterov else new
-        parameters[name] = before - settings.rate * update
+        parameters[name] = np.asarray(before - settings.rate * update)  # a scalar if it is 0-d
     return OuterState(state.round + 1, parameters, momenta)

@@ -1,5 +1,7 @@
 """Parameters that a program trains, as NumPy arrays: NumPy's own, and torch's on any device.
 
+All results are arrays, also those of 0-d parameters: NumPy's arithmetic returns scalars for 0-d arrays.
+
 The outer optimizer computes with arrays of float32 or float64 on the host, which have more digits than
 parameters of bfloat16. Small steps of such parameters are thus not lost.
 """
@@ -14,16 +16,17 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.local_updates.outer import Array
+from collectives.torch.arguments import require_distinct
 from wirecodec.interop import dtype_named
 
-__all__ = ["name_arrays", "read", "round_to", "write"]
+__all__ = ["find_trained", "name_arrays", "read", "round_to", "write"]
 
 
 def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
-    """Return {name: parameter}, without those of torch that need no gradient.
+    """Return {name: parameter}, with those of torch that need no gradient.
 
-    Raises TypeError if an item is not a named torch tensor or writable array. Raises ValueError if a name
-    occurs twice, there is no parameter, or one has no float type.
+    Raises TypeError if an item is not a named torch tensor or writable array, ValueError if a name or a
+    parameter occurs twice.
     """
     pairs = named_parameters.items() if isinstance(named_parameters, Mapping) else named_parameters
     named: dict[str, Any] = {}
@@ -43,6 +46,15 @@ def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
         if name in named:
             raise ValueError(f"two parameters have the name {name!r}; each needs a name of its own")
         named[name] = parameter
+    require_distinct(named)
+    return named
+
+
+def find_trained(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that need a gradient, as all NumPy arrays do.
+
+    Raises EncodeError if one has no float type, ValueError if there is none.
+    """
     trained = {name: p for name, p in named.items() if not _is_torch(p) or p.requires_grad}
     for name, parameter in trained.items():
         try:
@@ -78,7 +90,7 @@ def write(parameter: Any, value: Array) -> None:
 def round_to(parameter: Any, value: Array) -> Array:
     """Return a value as the parameter holds it after ``write``, as float32 or float64."""
     if not _is_torch(parameter):
-        return value.astype(parameter.dtype, copy=False).astype(value.dtype, copy=False)
+        return np.asarray(value).astype(parameter.dtype, copy=False).astype(value.dtype, copy=False)
     torch = sys.modules["torch"]
     rounded: Array = torch.from_numpy(value).to(parameter.dtype).to(torch.from_numpy(value).dtype).numpy()
     return rounded

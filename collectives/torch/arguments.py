@@ -14,7 +14,14 @@ from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.torch.communicator import TorchComm
 
-__all__ = ["check_compressor", "name_parameters", "refuse_as_hook", "wrap_group"]
+__all__ = [
+    "check_compressor",
+    "name_parameters",
+    "refuse_as_hook",
+    "refuse_complex",
+    "require_distinct",
+    "wrap_group",
+]
 
 
 def check_compressor(compressor: Any) -> wc.Compressor | CLTk:
@@ -38,7 +45,11 @@ def wrap_group(comm: Any) -> Communicator | Channel:
 
 
 def name_parameters(named_parameters: Iterable[Any]) -> dict[str, Any]:
-    """Return {name: parameter}; raise TypeError if there are no names, ValueError if one occurs twice."""
+    """Return {name: parameter}.
+
+    Raises TypeError if there are no names, ValueError if a name or a parameter occurs twice, or there is no
+    parameter.
+    """
     import torch
 
     if isinstance(named_parameters, Mapping):
@@ -59,7 +70,28 @@ def name_parameters(named_parameters: Iterable[Any]) -> dict[str, Any]:
         raise ValueError(
             "named_parameters is empty; pass model.named_parameters(), which can be iterated only once"
         )
+    require_distinct(named)
     return named
+
+
+def require_distinct(named: Mapping[str, Any]) -> None:
+    """Raise ValueError if a parameter has two names, as a weight that two modules share."""
+    first: dict[int, str] = {}
+    for name, parameter in named.items():
+        other = first.setdefault(id(parameter), name)
+        if other != name:
+            raise ValueError(f"{other} and {name} are the same parameter; pass it once")
+
+
+def refuse_complex(named: Mapping[str, Any]) -> None:
+    """Raise ValueError if a parameter that needs a gradient is complex."""
+    for name, parameter in named.items():
+        if parameter.requires_grad and parameter.is_complex():
+            raise ValueError(
+                f"parameter {name!r} is {parameter.dtype}; gradients of complex parameters cannot be"
+                " compressed: store its real and imaginary parts as a real parameter, and use"
+                " torch.view_as_complex"
+            )
 
 
 class _NoBucket(dict[str, inspect.Parameter]):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import queue
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collectives.communicator import Request
+from collectives.communicator import Request, TransportError
 from collectives.torch.notices import StoreBoard
 from collectives.waiting.board import Board
+from collectives.waiting.worker import Worker
 
 __all__ = ["TorchComm"]
 
@@ -39,6 +39,9 @@ class TorchComm:
 
     Raises:
         ImportError: torch is missing.
+        ValueError: this process is not in the group.
+
+    A message that gloo cannot send or receive raises TransportError, and CollectiveError in a collective.
 
     Examples:
         >>> import collectives as co, torch.distributed as dist  # doctest: +SKIP
@@ -51,12 +54,16 @@ class TorchComm:
 
         self._dist = dist
         self._group = dist.group.WORLD if group is None else group
-        self.rank: int = dist.get_rank(self._group)
+        self.rank: int = -1 if self._group is None else dist.get_rank(self._group)
+        if self.rank < 0:
+            raise ValueError(
+                "this process is not in the group; make a TorchComm only on the ranks that new_group lists"
+            )
         self.size: int = dist.get_world_size(self._group)
         self.timeout = TIMEOUT_FRACTION * _get_group_timeout(self._group)
         self.notices = _make_board(self._group, self.rank, self.size)
         self._gathers: Any = None
-        self._sends, self._receives = _Waiter("sends"), _Waiter("receives")
+        self._sends, self._receives = Worker("TorchComm: sends"), Worker("TorchComm: receives")
 
     @property
     def is_isolated(self) -> bool:
@@ -74,11 +81,12 @@ class TorchComm:
                 this together, with the same key.
 
         Raises:
-            RuntimeError: a rank does not take part.
+            TransportError: a rank does not take part.
         """
         store = self._dist.PrefixStore(f"wirecodec/{key}", self._dist.distributed_c10d._get_default_store())
         timeout = timedelta(seconds=_get_group_timeout(self._group))
-        self._gathers = self._dist.ProcessGroupGloo(store, self.rank, self.size, timeout)
+        with _translated():
+            self._gathers = self._dist.ProcessGroupGloo(store, self.rank, self.size, timeout)
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:  # noqa: N802 - MPI's names
         """Start to send.
@@ -91,8 +99,9 @@ class TorchComm:
         tensor = _as_tensor(buf, writes=False)
         if not len(tensor):
             return _CompletedRequest()
-        work = self._dist.isend(tensor, group=self._group, group_dst=dest, tag=tag)
-        return self._sends.watch(work, tensor)
+        with _translated():
+            work = self._dist.isend(tensor, group=self._group, group_dst=dest, tag=tag)
+        return _watch(self._sends, work, tensor)
 
     def Irecv(self, buf: Any, source: int, tag: int = 0) -> Request:  # noqa: N802
         """Start to receive.
@@ -105,8 +114,9 @@ class TorchComm:
         tensor = _as_tensor(buf, writes=True)
         if not len(tensor):
             return _CompletedRequest()
-        work = self._dist.irecv(tensor, group=self._group, group_src=source, tag=tag)
-        return self._receives.watch(work, tensor)
+        with _translated():
+            work = self._dist.irecv(tensor, group=self._group, group_src=source, tag=tag)
+        return _watch(self._receives, work, tensor)
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
         """Start to gather equal uint8 blocks from all ranks, in rank order."""
@@ -129,13 +139,23 @@ class TorchComm:
         block = _as_bytes(sendbuf)
         padded.numpy()[: len(block)] = block
         gathered = [torch.empty(widest, dtype=torch.uint8) for _ in range(self.size)]
-        if self._gathers is None:
-            work = self._dist.all_gather(gathered, padded, group=self._group, async_op=True)
-        else:
-            work = self._gathers.allgather([gathered], [padded])
+        with _translated():
+            if self._gathers is None:
+                work = self._dist.all_gather(gathered, padded, group=self._group, async_op=True)
+            else:
+                work = self._gathers.allgather([gathered], [padded])
         return _AllgatherRequest(
             work, padded, gathered, _as_bytes(out), list(zip(starts, counts, strict=True))
         )
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise a RuntimeError of torch, whose text names a port and no rank, as a TransportError."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise TransportError(str(error)) from error
 
 
 class _CompletedRequest:
@@ -155,36 +175,29 @@ class _WatchedRequest:
         self.finished = threading.Event()
         self.error: BaseException | None = None
 
+    def wait(self) -> None:
+        """Wait for the operation; the thread calls this."""
+        try:
+            self.work.wait()
+        except BaseException as error:  # raised by Test
+            self.error = error
+        self.finished.set()
+
     def Test(self) -> bool:  # noqa: N802
         """Return whether the operation is complete; raise its error if it failed."""
         if not self.finished.is_set():
             return False
-        if self.error is not None:
-            raise self.error
+        with _translated():
+            if self.error is not None:
+                raise self.error
         return True
 
 
-class _Waiter:
-    """Thread that waits for one request after another."""
-
-    def __init__(self, what: str) -> None:
-        self._requests: queue.SimpleQueue[_WatchedRequest] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=f"TorchComm: {what}", daemon=True).start()
-
-    def watch(self, work: Any, tensor: Any) -> _WatchedRequest:
-        """Return a request that completes when ``work`` does."""
-        request = _WatchedRequest(work, tensor)
-        self._requests.put(request)
-        return request
-
-    def _run(self) -> None:
-        while True:
-            request = self._requests.get()
-            try:
-                request.work.wait()
-            except BaseException as error:  # raised by Test
-                request.error = error
-            request.finished.set()
+def _watch(worker: Worker, work: Any, tensor: Any) -> _WatchedRequest:
+    """Return a request that completes after the worker's thread has waited for ``work``."""
+    request = _WatchedRequest(work, tensor)
+    worker.submit(request.wait)
+    return request
 
 
 class _AllgatherRequest:
@@ -203,7 +216,8 @@ class _AllgatherRequest:
     def Test(self) -> bool:  # noqa: N802
         """Make progress; return True if the operation is complete."""
         if not self._complete and self._work.is_completed():
-            self._work.wait()
+            with _translated():
+                self._work.wait()
             for block, (start, count) in zip(self._gathered, self._places, strict=True):
                 self._out[start : start + count] = block.numpy()[:count]
             self._complete = True

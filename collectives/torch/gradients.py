@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 import wirecodec as wc
-from collectives.allreduce import allreduce
+from collectives.allreduce import reduce_made
+from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
+from collectives.exchange.inputs import Inputs
 from collectives.torch.arguments import check_compressor, name_parameters
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
+from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
 from wirecodec.interop import is_zero
 
-__all__ = ["average", "average_gradients", "is_dense"]
+__all__ = ["Gradients", "average", "average_gradients", "is_dense"]
 
 
+@counted(lambda comm, *_, **__: Channel.of(comm))
 def average_gradients(
     comm: Communicator | Channel,
     named_parameters: Iterable[tuple[str, Any]],
@@ -27,6 +30,7 @@ def average_gradients(
     algorithm: str = "auto",
     nonfinite: Literal["raise", "propagate"] = "propagate",
     optimizer: Any = None,
+    scaler: Any = None,
 ) -> None:
     """Replace the gradients of parameters by their means over the ranks, in place, in one exchange.
 
@@ -50,6 +54,10 @@ def average_gradients(
         nonfinite: as for allreduce. With "propagate", all gradients are NaN if one is NaN or Inf on any rank.
             ``torch.amp.GradScaler`` then skips the step.
         optimizer: the one that applies the means, to be checked by ``check_optimizer``; None for no check.
+        scaler: the ``torch.amp.GradScaler`` whose scale the gradients have, the same on all ranks. Residuals,
+            momenta, thresholds, limits and ``clip`` are then in the gradients' true unit, and the means have
+            the scale again. Call this before ``scaler.unscale_`` and ``scaler.step``. None for gradients
+            without a scale.
 
     Raises:
         ImportError: torch is missing.
@@ -64,17 +72,20 @@ def average_gradients(
         >>> co.average_gradients(comm, model.named_parameters(), compressor)  # doctest: +SKIP
         >>> optimizer.step()  # doctest: +SKIP
     """
-    import torch
-
     check_compressor(compressor)
+    check_scaler(scaler)
     if optimizer is not None:
-        warn_of_momentum("the optimizer", find_momentum(optimizer), compressor, stacklevel=2)
-    trained = {name: p for name, p in name_parameters(named_parameters).items() if p.requires_grad}
-    gradients = {
-        name: torch.zeros_like(p, requires_grad=False) if p.grad is None else p.grad.detach()
-        for name, p in trained.items()
-    }
-    means = average(comm, gradients, compressor, algorithm, nonfinite)
+        warn_of_momentum("the optimizer", find_momentum(optimizer), compressor, stacklevel=3)
+    named = name_parameters(named_parameters)
+    trained = {name: p for name, p in named.items() if p.requires_grad}
+
+    def collect() -> Gradients:
+        if scaler is None:
+            warn_of_changed_scale(compressor)
+        compressor.require_names(named)
+        return Gradients({name: _get_gradient(p) for name, p in trained.items()}, LossScale.of(scaler))
+
+    means = average(Channel.of(comm), collect, compressor, algorithm, nonfinite)
     for name, parameter in trained.items():
         if is_zero(means[name]):
             parameter.grad = None
@@ -82,37 +93,89 @@ def average_gradients(
             parameter.grad = means[name]
 
 
+def _get_gradient(parameter: Any) -> Any:
+    """Return a parameter's gradient without its graph, or zeros if it has none."""
+    import torch
+
+    if parameter.grad is None:
+        return torch.zeros_like(parameter, requires_grad=False)
+    return parameter.grad.detach()
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Gradients of a step, and their unit.
+
+    Attributes:
+        tensors: {name: torch tensor}, dense or sparse.
+        scale: by which they are larger than in their true unit.
+    """
+
+    tensors: Mapping[str, Any]
+    scale: LossScale
+
+    def to_inputs(self) -> Inputs:
+        """Return the inputs of an exchange, in the true unit; dense ones take their means, too."""
+        given = {name: self.scale.to_true_unit(each) for name, each in self.tensors.items()}
+        out = {name: each if is_dense(each) else _make_dense(each) for name, each in given.items()}
+        return Inputs(given, out, self.scale.unit, self.scale.limits(self.tensors))
+
+    def take(self, means: Mapping[str, Any]) -> dict[str, Any]:
+        """Write means into dense gradients; return these, and a sparse mean for each sparse gradient."""
+        taken = {}
+        for name, gradient in self.tensors.items():
+            if is_dense(gradient):
+                self.scale.write(means[name], gradient)
+                taken[name] = gradient
+            else:
+                mean = means[name].to_sparse(gradient.sparse_dim())
+                taken[name] = (mean * self.scale.factor).coalesce() if self.scale.unit else mean
+        return taken
+
+
+def _make_dense(tensor: Any) -> Any:
+    """Return dense memory for the mean of a sparse tensor."""
+    import torch
+
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+
 def average(
-    comm: Communicator | Channel,
-    gradients: Mapping[str, Any],
+    channel: Channel,
+    collect: Callable[[], Gradients],
     compressor: wc.Compressor | CLTk,
     algorithm: str,
     nonfinite: Literal["raise", "propagate"],
 ) -> dict[str, Any]:
     """Average torch tensors, dense ones in place, and hold those that are zero everywhere.
 
-    Arguments and errors are those of allreduce. Means are written into the memory of dense gradients. If one
-    is not contiguous, as that of a channels-last tensor, the means are copied. A sparse gradient is made
-    dense for the exchange, because residuals are.
+    Args:
+        channel: open; all ranks call this together.
+        collect: returns this rank's gradients; if it raises, all ranks raise CollectiveError.
+        compressor, algorithm, nonfinite: as for allreduce.
+
+    Means are written into the memory of dense gradients. Others are copied: of gradients that are scaled, or
+    not contiguous, as those of channels-last tensors. A sparse gradient is made dense for the exchange,
+    because residuals are.
 
     Returns:
         {name: mean}: the dense gradients, and sparse tensors for sparse ones, with the rows that are not 0.
     """
-    given = {name: each if is_dense(each) else each.to_dense() for name, each in gradients.items()}
-    direct = all(each.is_contiguous() for each in given.values())
-    settings: dict[str, Any] = {"nonfinite": nonfinite, "hold_zeros": True, "out": given if direct else None}
-    means: dict[str, Any]
+    gradients = Gradients({}, LossScale())
+
+    def make() -> Inputs:
+        nonlocal gradients
+        gradients = collect()
+        return gradients.to_inputs()
+
+    means: Any
     if isinstance(compressor, CLTk):
-        means = compressor.allreduce(comm, gradients, **settings)
+        means = compressor.reduce_made(channel, make, nonfinite=nonfinite, hold_zeros=True)
     else:
-        means = allreduce(comm, gradients, compressor, algorithm=algorithm, **settings)
-    if not direct:
-        for name, gradient in given.items():
-            gradient.copy_(_as_tensor(means[name], gradient))
-    return {
-        name: given[name] if is_dense(each) else given[name].to_sparse(each.sparse_dim())
-        for name, each in gradients.items()
-    }
+        means = reduce_made(
+            channel, make, compressor, algorithm=algorithm, nonfinite=nonfinite, hold_zeros=True, has_out=True
+        )
+    return gradients.take(means)
 
 
 def is_dense(tensor: Any) -> bool:
@@ -120,13 +183,3 @@ def is_dense(tensor: Any) -> bool:
     import torch
 
     return bool(tensor.layout is torch.strided)
-
-
-def _as_tensor(mean: Any, gradient: Any) -> Any:
-    """View a mean as a tensor of the gradient's type; it is one already if the gradient is on a GPU."""
-    import torch
-
-    if isinstance(mean, torch.Tensor):
-        return mean
-    bits = mean.view(np.int16) if mean.dtype.name == "bfloat16" else mean
-    return torch.from_numpy(bits).view(gradient.dtype)

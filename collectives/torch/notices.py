@@ -6,15 +6,14 @@ return.
 
 from __future__ import annotations
 
-import atexit
 import queue
-import threading
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from collectives.waiting.board import PAUSE
+from collectives.waiting.worker import Worker
 
 __all__ = ["StoreBoard"]
 
@@ -35,21 +34,21 @@ class StoreBoard:
         self._store = store
         self._rank = rank
         self._others = [other for other in range(size) if other != rank]
-        self._outgoing: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._incoming: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
         self._known: dict[int, bytes] = {}
-        self._started = False
-        self._stopping = threading.Event()
-        self._used = time.monotonic()
+        self._worker = Worker("TorchComm: notices")
+        self._has_failed = False
+        self._next_look = 0.0  # infinite during a look
 
     def post(self, data: bytes, ranks: Iterable[int]) -> None:
         """Send a notice to all ranks; a later one replaces it."""
-        self._start()
-        self._outgoing.put(data)
+        self._worker.submit(partial(self._use_store, partial(self._write, data)))
 
     def read(self) -> Mapping[int, bytes]:
-        """Return the notices that have arrived since the last call, by sender."""
-        self._start()
+        """Return the notices that have arrived since the last call, by sender; look for further ones."""
+        if time.monotonic() >= self._next_look:
+            self._next_look = float("inf")
+            self._worker.submit(partial(self._use_store, self._look))
         found = {}
         while not self._incoming.empty():
             rank, data = self._incoming.get()
@@ -61,33 +60,29 @@ class StoreBoard:
         time.sleep(PAUSE)
         return True
 
-    def _start(self) -> None:
-        self._used = time.monotonic()
-        if not self._started:
-            self._started = True
-            thread = threading.Thread(target=self._run, name="TorchComm: notices", daemon=True)
-            thread.start()
-            atexit.register(self._stop, thread)
+    def _use_store(self, use: Callable[[], None]) -> None:
+        """Read or write the store, unless that has failed: it is gone, or the group is destroyed."""
+        try:
+            if not self._has_failed:
+                use()
+        except Exception:
+            self._has_failed = True
 
-    def _stop(self, thread: threading.Thread) -> None:
-        """End the thread. If it returns from the store while Python ends, C++ aborts the process."""
-        self._stopping.set()
-        thread.join(10 * READ_INTERVAL)  # it may wait for a store that has stopped
+    def _write(self, data: bytes) -> None:
+        """Write this rank's notice."""
+        self._store.set(str(self._rank), data)
+        self._store.set(_ANY, b"1")
 
-    def _run(self) -> None:
-        """Write and read notices while the board is in use."""
-        with suppress(Exception):  # the store is gone, or the group is destroyed
-            while not self._stopping.is_set():
-                with suppress(queue.Empty):
-                    self._store.set(str(self._rank), self._outgoing.get(timeout=READ_INTERVAL))
-                    self._store.set(_ANY, b"1")
-                if time.monotonic() - self._used < 10 * READ_INTERVAL and self._store.check([_ANY]):
-                    self._read_store()
+    def _look(self) -> None:
+        """Read the notices of other ranks that are new."""
+        if self._store.check([_ANY]):
+            for rank in self._others:
+                self._read_notice(rank)
+        self._next_look = time.monotonic() + READ_INTERVAL
 
-    def _read_store(self) -> None:
-        for rank in self._others:
-            if self._store.check([str(rank)]):
-                data = self._store.get(str(rank))
-                if self._known.get(rank) != data:
-                    self._known[rank] = data
-                    self._incoming.put((rank, data))
+    def _read_notice(self, rank: int) -> None:
+        if self._store.check([str(rank)]):
+            data = self._store.get(str(rank))
+            if self._known.get(rank) != data:
+                self._known[rank] = data
+                self._incoming.put((rank, data))

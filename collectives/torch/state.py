@@ -34,6 +34,7 @@ def torch_state_dict(compressor: _Stateful) -> dict[str, Any]:
         >>> torch.save(co.torch_state_dict(compressor), "compressor.pt")  # doctest: +SKIP
         >>> compressor.load_state_dict(torch.load("compressor.pt"))  # doctest: +SKIP
     """
+    import numpy as np
     import torch
 
-    return {key: torch.from_numpy(x) for key, x in compressor.state_dict().items()}
+    return {key: torch.from_numpy(np.asarray(x)) for key, x in compressor.state_dict().items()}

@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import wirecodec as wc
+from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.cltk.parts import CLTkInParts
 from collectives.errors import CollectiveError
-from collectives.torch.gradients import average, is_dense
+from collectives.torch.gradients import Gradients, average, is_dense
+from collectives.torch.scaling import LossScale, warn_of_changed_scale
 from wirecodec.interop import StepInParts
 
 __all__ = ["Settings", "TrainingStep"]
@@ -40,6 +43,7 @@ class Settings:
     names: Mapping[int, str]
     algorithm: str
     nonfinite: Literal["raise", "propagate"]
+    scaler: Any = None
 
 
 class TrainingStep:
@@ -58,6 +62,7 @@ class TrainingStep:
         self._buckets: list[Any] = []
         self._futures: list[Any] = []
         self._parts: StepInParts | CLTkInParts | None = None
+        self._scale: LossScale | None = None  # of this step
         self._is_exchanged = True  # so far
         self._sparse: dict[str, Any] = {}  # means of sparse gradients
         self._finished = threading.Event()
@@ -103,20 +108,39 @@ class TrainingStep:
 
         After an error on this rank alone, the step goes on if the others have what they need of this part.
         """
-        settings = self._settings
         self._is_exchanged = False
         try:
-            gradients = _name_gradients(buckets, settings.names)
-            if self._parts is None:
-                self._parts = _divide(settings.compressor)
-            part = self._parts.next_part()
-            try:
-                means = average(settings.channel, gradients, part, settings.algorithm, settings.nonfinite)
-            finally:
-                self._is_exchanged = self._parts.is_exchanged
-            self._sparse |= {name: mean for name, mean in means.items() if not is_dense(mean)}
+            self._exchange_part(list(buckets))
         except BaseException as error:
             self.error = self.error or error
+
+    @counted(lambda self, _: self._settings.channel)
+    def _exchange_part(self, buckets: Sequence[Any]) -> None:
+        settings = self._settings
+        part: Any = settings.compressor
+        broken: Exception | None = None
+        try:
+            if self._parts is None:
+                settings.compressor.require_names(settings.names.values())
+                self._parts = _divide(settings.compressor)
+            part = self._parts.next_part()
+        except Exception as error:
+            broken = error
+
+        def collect() -> Gradients:
+            if broken is not None:
+                raise broken
+            if self._scale is None:
+                if settings.scaler is None:
+                    warn_of_changed_scale(settings.compressor)
+                self._scale = LossScale.of(settings.scaler)
+            return Gradients(_name_gradients(buckets, settings.names), self._scale)
+
+        try:
+            means = average(settings.channel, collect, part, settings.algorithm, settings.nonfinite)
+        finally:
+            self._is_exchanged = self._parts is not None and self._parts.is_exchanged
+        self._sparse |= {name: mean for name, mean in means.items() if not is_dense(mean)}
 
     def _finish(self) -> None:
         """Commit the step, or make all gradients NaN; then hand all buckets back."""
@@ -131,6 +155,7 @@ class TrainingStep:
             self.error = self.error or error
         if self.error is not None and self.is_closed:
             self.error = _add_advice(self.error)
+            self._spoil_gradients()
         for result, future in zip(results, self._futures, strict=True):
             future.set_result(result)
         self._finished.set()
@@ -152,17 +177,33 @@ class TrainingStep:
             results.append(result)
         return results
 
+    def _spoil_gradients(self) -> None:
+        """Make the parameters' gradients NaN, because DDP copies no bucket if it cannot complete a step."""
+        with suppress(Exception):
+            for bucket in self._buckets:
+                for parameter in bucket.parameters():
+                    if (gradient := parameter.grad) is not None:
+                        (gradient if is_dense(gradient) else gradient._values()).fill_(math.nan)
+
 
 def _divide(compressor: wc.Compressor | CLTk) -> StepInParts | CLTkInParts:
     return CLTkInParts(compressor) if isinstance(compressor, CLTk) else StepInParts(compressor)
 
 
 def _name_gradients(buckets: Iterable[Any], names: Mapping[int, str]) -> dict[str, Any]:
-    """Return the gradients of buckets by name. Raises ValueError for a parameter without a name."""
+    """Return the gradients of buckets by name.
+
+    Raises ValueError for a parameter without a name, or if gradients do not cover their bucket.
+    """
     gradients = {}
     for bucket in buckets:
         parameters, buffer = bucket.parameters(), bucket.buffer()
         parts = bucket.gradients() if is_dense(buffer) else [buffer]
+        if sum(part.numel() for part in parts) != buffer.numel():
+            raise ValueError(
+                f"a bucket has {buffer.numel()} elements, and its gradients have"
+                f" {sum(part.numel() for part in parts)}, so some would not be averaged"
+            )
         for parameter, gradient in zip(parameters, parts, strict=True):
             if id(parameter) not in names:
                 raise ValueError(
@@ -181,4 +222,6 @@ def _add_advice(error: BaseException) -> BaseException:
         f"{error}; DistributedDataParallel cannot continue after this error: delete it, create new process"
         " groups, wrap the model again, and register a new torch_hook with the same compressor"
     )
-    return type(error)(text, ranks=error.ranks, reason=error.reason)
+    advised = type(error)(text, ranks=error.ranks, reason=error.reason)
+    advised.__cause__ = error.__cause__
+    return advised

@@ -104,7 +104,7 @@ class Backoff:
             return
         self._next_listen = now + LISTEN_INTERVAL
         gone = self._roll_call.answer(self._what)
-        if gone and self._needs_all:
+        if gone and (self._needs_all or self._roll_call.has_loss):
             self._give_up(f"cannot complete: {name_ranks(gone)} cannot take part any more")
 
     def _give_up(self, why: str) -> NoReturn:

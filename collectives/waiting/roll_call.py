@@ -3,7 +3,8 @@
 A wait in MPI ends for all ranks or for none, so it does not show which rank is missing. A rank that gives up
 therefore sends a notice to every rank, and collects theirs for up to a second. Ranks that wait answer. A rank
 that computes, has stopped or has ended does not: it is missing. A rank that closes its channel after another
-exception sends a notice, too. If the other ranks wait for headers then, they give up at once.
+exception sends a notice, too. If the other ranks wait for headers then, they give up at once. If a rank has
+lost its connection to another one, no exchange can be completed, so all waiting ranks give up.
 
 Notices are exchanged only on channels that are lost already (``collectives.waiting.board``).
 """
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from collectives.communicator import Communicator
-from collectives.errors import Timeout, name_ranks
+from collectives.errors import CollectiveError, Timeout, name_ranks
 from collectives.waiting.board import NOTICE_SIZE, find_board
 
 __all__ = ["Notice", "RollCall", "State", "describe_attendance"]
@@ -37,6 +38,7 @@ class State(IntEnum):
     WAITS = 1
     GAVE_UP = 2  # after its timeout
     CLOSED = 3  # after another exception
+    LOST = 4  # after an error of the transport
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,11 @@ class RollCall:
                 self._post(Notice(State.WAITS, what), [rank])
         return [rank for rank, notice in self._notices.items() if notice.state != State.WAITS]
 
+    @property
+    def has_loss(self) -> bool:
+        """Whether a rank has reported that it lost a connection."""
+        return any(notice.state == State.LOST for notice in self._notices.values())
+
     def report(self, text: str) -> None:
         """Inform all ranks that this one has closed its channel; ``text`` gives the reason."""
         self._post(Notice(State.CLOSED, text), self._others)
@@ -113,6 +120,25 @@ class RollCall:
         may_compute = any(rank not in self._notices for rank in ranks) or not ranks
         advice = f". {_ADVICE}" if may_compute else ""
         return Timeout(f"{where}. {text}{advice}", ranks=ranks, reason="timeout")
+
+    def make_loss(self, error: BaseException, seconds: float) -> CollectiveError:
+        """Make the CollectiveError of this rank after an error of the transport, as if a rank has died.
+
+        Args:
+            error: of the transport.
+            seconds: timeout of the channel.
+        """
+        cause = str(error).partition(". ")[0]  # gloo adds sentences that do not help
+        where = f"rank {self._rank}: the connection to another rank was lost ({cause})"
+        ranks: list[int] = []
+        found = "It is not known which rank has stopped"
+        if self._board is not None:
+            self._post(Notice(State.LOST, cause), self._others)
+            self._collect(min(MAX_COLLECT_SECONDS, seconds))
+        if self._notices or self._size == 2:
+            ranks, found = describe_attendance(self._size, self._rank, "", self._notices, self.last)
+        advice = "Continue on a new communicator of the ranks that are left"
+        return CollectiveError(f"{where}. {found}. {advice}", ranks=ranks, reason="transport")
 
     def _collect(self, seconds: float) -> None:
         """Wait until all other ranks have sent a notice, or no longer."""
@@ -157,15 +183,18 @@ def describe_attendance(
     """
     missing = [other for other in range(size) if other != rank and other not in notices]
     closed = [other for other, notice in sorted(notices.items()) if notice.state == State.CLOSED]
+    lost = [other for other, notice in sorted(notices.items()) if notice.state == State.LOST]
     sentences = []
     if missing:
         they = "it" if len(missing) == 1 else "they"
         past = f"{they} last took part in {last}" if last else f"{they} took part in no exchange before"
         sentences.append(f"{name_ranks(missing)} {'is' if len(missing) == 1 else 'are'} missing: {past}")
     sentences += [f"rank {other} closed its channel: {notices[other].text}" for other in closed]
+    if lost:
+        sentences.append(f"{name_ranks(lost)} lost a connection")
     elsewhere: dict[str, list[int]] = {}
     for other, notice in sorted(notices.items()):
-        if notice.state != State.CLOSED and notice.text != what[: len(notice.text)]:
+        if notice.state in (State.WAITS, State.GAVE_UP) and notice.text != what[: len(notice.text)]:
             elsewhere.setdefault(notice.text, []).append(other)
     for text, ranks in list(elsewhere.items())[:MAX_DESCRIBED]:
         sentences.append(f"{name_ranks(ranks)} {'waits' if len(ranks) == 1 else 'wait'} for {text}")

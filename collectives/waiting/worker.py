@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import queue
 import threading
+import time
+import weakref
 from collections.abc import Callable
+from typing import TypeAlias
 
 __all__ = ["Worker"]
+
+EXIT_WAIT = 1.0  # seconds for which the end of the program waits for all threads together
+
+_Functions: TypeAlias = "queue.SimpleQueue[Callable[[], object] | None]"
+"""Functions to run in this order; None ends the thread."""
 
 
 class Worker:
     """Thread that runs one function after another; it starts with the first one.
 
-    The thread does not keep the program alive. A function handles its own exceptions.
+    The thread ends if this object is collected and all functions have run. It keeps no function, and nothing
+    that a function refers to, after the function has run. A forked process gets a thread of its own;
+    functions that were submitted before the fork run in the parent alone. A function handles its own
+    exceptions.
 
     Args:
         name: of the thread.
@@ -20,16 +33,47 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._functions: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._queues: dict[int, _Functions] = {}  # by process
 
-    def submit(self, function: Callable[[], None]) -> None:
+    def submit(self, function: Callable[[], object]) -> None:
         """Run a function after those that were submitted before."""
-        self._functions.put(function)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+        process = os.getpid()
+        functions = self._queues.get(process) or self._start(process)
+        functions.put(function)
 
-    def _run(self) -> None:
-        while True:
-            self._functions.get()()
+    def _start(self, process: int) -> _Functions:
+        """Start the thread of this process, unless another thread does; return its queue."""
+        mine: _Functions = queue.SimpleQueue()
+        functions = self._queues.setdefault(process, mine)
+        if functions is mine:
+            weakref.finalize(self, mine.put, None).atexit = False
+            _Thread(self._name, mine).start()
+        return functions
+
+
+class _Thread(threading.Thread):
+    """Thread that runs the functions of a queue. It does not refer to the Worker, which can be collected."""
+
+    def __init__(self, name: str, functions: _Functions) -> None:
+        super().__init__(name=name, daemon=True)
+        self.functions = functions
+
+    def run(self) -> None:
+        """Run functions up to None."""
+        while (function := self.functions.get()) is not None:
+            function()
+            del function  # else it would live until the next one
+
+
+@atexit.register
+def _end_threads() -> None:
+    """End all threads, but wait no longer than EXIT_WAIT: a function may never return.
+
+    If a function returns from C++ while Python ends, as from a store of torch, C++ aborts the process.
+    """
+    threads = [thread for thread in threading.enumerate() if isinstance(thread, _Thread)]
+    for thread in threads:
+        thread.functions.put(None)
+    end = time.monotonic() + EXIT_WAIT
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))

@@ -12,6 +12,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Header, Operation
 from collectives.communicator import Communicator
+from collectives.exchange.inputs import Inputs
 from collectives.exchange.session import open_exchange
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World, interrupt_gathers
@@ -140,7 +141,7 @@ def test_a_rank_that_alone_cannot_decode_has_sent_its_step(world: World) -> None
         short = comm.rank == world.n - 1
         try:
             header = Header(operation=Operation.ALLGATHER)
-            with open_exchange(comm, tensors, compressor, 0, header) as (channel, local):
+            with open_exchange(comm, lambda: Inputs(tensors), compressor, 0, header) as (channel, local):
                 local.gather(channel)
                 if short:
                     raise MemoryError("no room to decode into")

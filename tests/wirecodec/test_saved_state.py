@@ -32,7 +32,7 @@ def test_a_loaded_compressor_continues_identically(rng: np.random.Generator) -> 
     state["residual/fc.weight"][:] = 0
     assert c.residual("fc.weight").any()
     for wrong in ({}, {**state, "other": np.zeros(1)}, {"step": np.array(0)}):
-        with pytest.raises(ValueError, match="not the state"):
+        with pytest.raises(ValueError, match="not a state"):
             c.load_state_dict(wrong)
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, any_on_gpu
-from wirecodec.compressor.budgets import fit_budgets
+from wirecodec.compressor.budgets import Limit, fit_budgets
 from wirecodec.compressor.prepared import Prepared
 from wirecodec.compressor.saved_state import read_state
 from wirecodec.compressor.settings import Settings
 from wirecodec.compressor.state import SpareMemory, State, all_to_host, to_host
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu import entry as host
-from wirecodec.cpu.costs import share_header
+from wirecodec.cpu.costs import share_header, warn_of_small_budgets
 from wirecodec.cpu.last_thresholds import LastThresholds
 from wirecodec.errors import EncodeError
 from wirecodec.limits import DecodeLimits, Schema
@@ -215,36 +215,48 @@ class Compressor:
             A Prepared, to be committed or rolled back.
 
         Raises:
-            EncodeError: a scheme cannot carry its tensor; the message names tensor and element.
+            EncodeError: a scheme cannot carry its tensor; the message names tensor and element. Or a state of
+                another rank was loaded.
             DeviceError: the gradients are on a GPU that cannot be used.
         """
-        before = self._state
+        rank = as_integer(rank, "rank")
         tensors = {name: gradients[name] for name in sort_names(gradients)}
+        self._state = before = self._state.settle(rank, tensors)
         on_device = any_on_gpu(tensors.values())
-        seed = mix(self._seed, before.step, as_integer(rank, "rank"))
+        seed = mix(self._seed, before.step, rank)
         if ranks < 1:
             raise EncodeError(f"ranks is {ranks!r}; it must be 1 or more")
         clip = None if self.clip is None else self.clip / math.sqrt(ranks)
-        jobs = self._make_jobs(tensors, before, on_device=on_device)
-        fuse = CHUNK if jobs.groups else self._fuse
-        wanted = StepInput(jobs, seed, self._names, fuse, hold_zeros, clip)
-        done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
-        self._spare.keep_unused(jobs, done)
-        return Prepared(done, self, before, before.next(done.residuals, done.selectors, done.momenta))
+        limit = Limit.of(self._settings.bytes_at(tensors, before.step), holds=hold_zeros)
+        while True:
+            jobs = self._make_jobs(tensors, before, limit, on_device=on_device)
+            fuse = CHUNK if jobs.groups else self._fuse
+            wanted = StepInput(jobs, seed, self._names, fuse, hold_zeros, clip)
+            done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
+            self._spare.keep_unused(jobs, done)
+            if limit is None or done.blob.nbytes <= limit.nbytes:
+                break
+            limit = limit.lower(jobs.schemes, done.blob.nbytes)
+        after = before.next(done.residuals, done.selectors, done.momenta, rank)
+        return Prepared(done, self, before, after)
 
-    def _make_jobs(self, tensors: Mapping[str, Any], state: State, *, on_device: bool) -> TensorJobs:
+    def _make_jobs(
+        self, tensors: Mapping[str, Any], state: State, limit: Limit | None, *, on_device: bool
+    ) -> TensorJobs:
         """Collect the settings and the state of all tensors for this step. Raises EncodeError."""
         schemes = self._settings.schemes_at(tensors, state.step)
-        header = share_header(tensors, schemes, b"", names=self._names)
-        nbytes = self._settings.bytes_at(tensors, state.step)
-        if nbytes is not None:
-            schemes = fit_budgets(schemes, tensors, nbytes, header)
+        header = share_header(tensors, schemes, b"", names=self._names, warns=False)
+        groups = self._settings.groups_of(tensors, schemes)
+        weights = self._settings.weights_of(tensors) if groups else {}
+        if limit is not None:
+            schemes = fit_budgets(schemes, tensors, limit, header, groups, weights, self._fuse)
+        elif header:
+            warn_of_small_budgets(tensors, schemes, header, groups)
         rules = self._settings.rules_of(tensors, schemes, state.residuals)
         corrects = self._settings.has_momentum
         momenta = state.momenta if corrects else {}
         seed = mix(self._seed, state.step)  # without the rank: random selectors agree on all ranks
         jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, header, momenta=momenta)
-        groups = self._settings.groups_of(tensors, schemes)
         if on_device:
             from wirecodec.gpu.select.warm_topk import LastTop
 
@@ -261,40 +273,65 @@ class Compressor:
             spare_momenta=spare_momenta,
             thresholds=self._thresholds.of(tensors),
             groups=groups,
-            weights=self._settings.weights_of(tensors) if groups else {},
+            weights=weights,
         )
 
     def state_dict(self) -> dict[str, Array]:
         """Return a copy of this rank's state on the host, as flat {str: ndarray}.
 
-        ``numpy.savez`` and any framework's checkpoint can store it.
+        It has the rank of the last step, and the names of the tensors in its keys, so that loading can
+        compare them. ``numpy.savez`` and any framework's checkpoint can store it.
         """
         state: dict[str, Array] = {
             "step": np.array(self._state.step, np.int64),
             "seed": np.array(self._seed, np.uint64),
             "schedule": np.frombuffer(schedule_string(self.schedule).encode(), np.uint8).copy(),
+            "rank": np.array(self._state.rank, np.int64),
         }
         state |= {f"residual/{name}": np.array(to_host(x)) for name, x in self._state.residuals.items()}
         state |= {f"momentum/{name}": np.array(to_host(x)) for name, x in self._state.momenta.items()}
         state |= {f"selector/{name}": np.array(x) for name, x in self._state.selectors.items()}
         return state
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Restore step, seed, schedule, residuals, momenta and selector state.
 
         A state does not hold schemes and feedback: build this Compressor like the one that was saved. If the
         state names no schedule, the Compressor keeps its own.
 
+        The rank and the names are compared at the first step, where they are first known. If another rank has
+        saved the state, that step raises EncodeError, and CollectiveError in a collective. If the state has
+        tensors that the training does not have, ``torch_hook`` and ``average_gradients`` raise, and any other
+        step warns. ``wc.rename_state`` renames tensors. Tensors without a residual start with none.
+
         Args:
             state: from ``state_dict``; step from 0 to 2^62, residuals and momenta finite float32 or float64,
                 none masked.
+            strict: False to drop what does not fit at the first step: all arrays if another rank has saved
+                the state, and those of tensors that the step does not have. A rank that joins loads the file
+                of any other rank in this way: it needs its step, seed and schedule.
 
         Raises:
             ValueError: a key or its array is not valid. The message names the key, and nothing changes.
         """
-        loaded, seed, schedule = read_state(state, keeps_momentum=self._settings.has_momentum)
+        loaded, seed, schedule = read_state(state, keeps_momentum=self._settings.has_momentum, strict=strict)
         self._settings = self._settings.with_schedule(restore_schedule(schedule, self.schedule))
         self._seed, self._state = seed, loaded
+
+    def require_names(self, names: Collection[str]) -> None:
+        """Compare a loaded state with the names of all tensors of the training.
+
+        Args:
+            names: of all tensors, also of those without a gradient.
+
+        Raises:
+            EncodeError: the state has other names, and it was loaded with ``strict``.
+        """
+        self._state = self._state.settle_names(names)
+
+    def set_step(self, step: int) -> None:
+        """Set the number of committed steps, and keep all arrays, to take over another rank's step."""
+        self._state = dataclasses.replace(self._state, step=step)
 
 
 def _step_on_gpu(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:

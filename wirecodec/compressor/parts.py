@@ -32,6 +32,9 @@ class StepInParts:
         self._parts = 0
         self.compressor = type(whole).__new__(type(whole))
         self.compressor.__dict__.update(vars(whole))
+        if whole._state.loaded is not None:  # a part has some of the names only
+            loaded = whole._state.loaded.with_names()
+            self.compressor._state = dataclasses.replace(whole._state, loaded=loaded)
         self.compressor._spare = whole._spare.copy()  # memory that a part frees is used again if a part fails
 
     def next_part(self) -> Compressor:

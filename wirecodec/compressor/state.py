@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wirecodec.arrays import Array, any_on_gpu, on_gpu
+from wirecodec.compressor.loaded import UNKNOWN_RANK, Loaded
 from wirecodec.step import StepResult, TensorJobs
 
 __all__ = ["SpareMemory", "State", "all_to_host", "to_host"]
@@ -14,29 +15,75 @@ __all__ = ["SpareMemory", "State", "all_to_host", "to_host"]
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """State that a step changes; ``commit`` replaces it as a whole."""
+    """State that a step changes; ``commit`` replaces it as a whole.
+
+    Attributes:
+        step: committed steps so far.
+        residuals, selectors, momenta: arrays by the tensors' names.
+        rank: of the last step, or UNKNOWN_RANK.
+        loaded: what a loaded state is not yet compared with, or None.
+    """
 
     step: int = 0
     residuals: Mapping[str, Array] = field(default_factory=dict)
     selectors: Mapping[str, Array] = field(default_factory=dict)
     momenta: Mapping[str, Array] = field(default_factory=dict)
+    rank: int = UNKNOWN_RANK
+    loaded: Loaded | None = None
 
     def next(
-        self, residuals: Mapping[str, Array], selectors: Mapping[str, Array], momenta: Mapping[str, Array]
+        self,
+        residuals: Mapping[str, Array],
+        selectors: Mapping[str, Array],
+        momenta: Mapping[str, Array],
+        rank: int,
     ) -> State:
-        """Return the state of the next step; tensors that were not in this step keep theirs."""
+        """Return the state after a step of a rank; tensors that were not in this step keep theirs."""
         return State(
             self.step + 1,
             {**self.residuals, **residuals},
             {**self.selectors, **selectors},
             {**self.momenta, **momenta} if momenta else self.momenta,
+            rank,
         )
+
+    def settle(self, rank: int, names: Collection[str]) -> State:
+        """Return the state for a step of these tensors: a loaded one is compared, and drops what is stale.
+
+        Raises EncodeError if it was saved by another rank.
+        """
+        if self.loaded is None:
+            return self
+        return replace(self._without(self.loaded.find_dropped(self._names(), rank, names)), loaded=None)
+
+    def settle_names(self, names: Collection[str]) -> State:
+        """Return the state after the names of a loaded one were compared with those of all tensors.
+
+        Raises EncodeError if they do not fit.
+        """
+        if self.loaded is None or self.loaded.names_fit:
+            return self
+        kept = self._without(self.loaded.find_unnamed(self._names(), names))
+        return replace(kept, loaded=self.loaded.with_names())
+
+    def _names(self) -> set[str]:
+        return {*self.residuals, *self.selectors, *self.momenta}
+
+    def _without(self, names: Collection[str]) -> State:
+        """Return the state without the arrays of these tensors."""
+        if not names:
+            return self
+        residuals, selectors, momenta = (
+            {name: x for name, x in kind.items() if name not in names}
+            for kind in (self.residuals, self.selectors, self.momenta)
+        )
+        return replace(self, residuals=residuals, selectors=selectors, momenta=momenta)
 
     def copy(self) -> State:
         """Copy the state with its arrays, because later steps overwrite their memory."""
         residuals = {name: x.copy() for name, x in self.residuals.items()}
         momenta = {name: x.copy() for name, x in self.momenta.items()}
-        return State(self.step, residuals, self.selectors, momenta)
+        return replace(self, residuals=residuals, momenta=momenta)
 
 
 class SpareMemory:

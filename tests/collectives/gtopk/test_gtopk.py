@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -95,6 +97,75 @@ def test_every_rank_raises_for_one_nan(several: World) -> None:
         return str(caught.value)
 
     assert len(set(several.run(train))) == 1
+
+
+def make_gradient(kind: str, rank: int, step: int, n: int, dtype: np.dtype[Any]) -> Any:
+    """Make (8,) values: large ones exceed the range of their type when steps or ranks are added."""
+    largest = float(ml_dtypes.finfo(dtype).max)
+    rng = np.random.default_rng([rank, step])
+    if kind == "largest":
+        return (np.array([1, -1, 0.75, -0.5, 0.25, 0, 0, 1e-3]) * largest).astype(dtype)
+    if kind == "subnormal":
+        return (rng.integers(-3, 4, 8) * float(ml_dtypes.finfo(dtype).smallest_subnormal)).astype(dtype)
+    scale = 1.0 if kind == "usual" else min(largest, float(np.finfo(np.float32).max) / (16 * n))
+    return (rng.uniform(-1, 1, 8) * scale).astype(dtype)
+
+
+def add_exactly(*arrays: Any) -> list[Fraction]:
+    rows = zip(*(x.astype(float).tolist() for x in arrays), strict=True)
+    return [sum(map(Fraction, row), Fraction(0)) for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["usual", "large", "largest", "subnormal"])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_results_and_residuals_have_everything(n: int, kind: str, dtype: np.dtype[Any]) -> None:
+    """Within the rounding of a sum, n times the mean as delivered and the residuals are all that came in."""
+
+    def train(comm: Communicator) -> list[tuple[Any, Any, Any]]:
+        gtopk, steps, wide = co.GTopK(0.25), [], np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
+        largest = np.finfo(wide).max
+        for step in range(6):
+            x = make_gradient(kind, comm.rank, step, comm.size, dtype)
+            before = np.zeros(8, wide) if step == 0 else gtopk.residual()
+            with np.errstate(over="ignore"):
+                total = np.clip(x.astype(wide) + before, -largest, largest)
+            mean = gtopk.allreduce(comm, x)
+            steps.append((total, mean, gtopk.residual()))
+        return steps
+
+    for ranks in zip(*co.simulate(n, train), strict=True):
+        totals, means, residuals = zip(*ranks, strict=True)
+        assert means[0].dtype == dtype
+        assert np.isfinite([*means, *residuals]).all()
+        wanted = add_exactly(*totals)
+        got = add_exactly(*residuals, *[means[0]] * n)
+        unit = Fraction(float(np.finfo(totals[0].dtype).eps)) * n
+        for at in range(8):
+            assert abs(got[at] - wanted[at]) <= unit * sum(abs(Fraction(float(x[at]))) for x in totals)
+
+
+def test_residuals_stay_finite_at_the_end_of_their_range(dtype: np.dtype[Any]) -> None:
+    """One rank drops the sums of others, and keeps the excess of its own values."""
+    largest = ml_dtypes.finfo(dtype).max
+
+    def train(comm: Communicator) -> Any:
+        gtopk, x = co.GTopK(0.25), np.zeros(8, dtype)
+        x[[0, 1 + comm.rank]] = largest
+        return [(gtopk.allreduce(comm, x), gtopk.residual()) for _ in range(4)]
+
+    assert np.isfinite(
+        [x.astype(float) for rank in co.simulate(4, train) for pair in rank for x in pair]
+    ).all()
+
+
+def test_results_are_in_the_order_of_the_tensors() -> None:
+    names = ["b", "a", "ä", "c"]
+
+    def average(comm: Communicator) -> list[str]:
+        order = names if comm.rank else names[::-1]  # ranks may differ
+        return list(co.GTopK(0.5).allreduce(comm, {name: smooth(0, 10) for name in order}))
+
+    assert co.simulate(2, average) == [names[::-1], names]
 
 
 def test_traffic_grows_with_the_logarithm() -> None:

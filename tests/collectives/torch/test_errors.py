@@ -123,7 +123,7 @@ def test_the_step_after_an_error_works() -> None:
             "views": once,
             "an error of any type": ["CollectiveError encode", "ok"] * 2,
             "no such scheme": ["CollectiveError encode"] * 4,
-            "a missing name": ["ValueError"] * 4,
+            "a missing name": ["CollectiveError encode"] * 4,
         }
 
 

@@ -211,3 +211,76 @@ def test_wrong_arguments_say_what_to_write() -> None:
         assert all(part in text for part, text in zip(expected, found, strict=True)), found
         assert step == 1
         assert overlaps
+
+
+def test_a_shared_parameter_is_passed_once() -> None:
+    p = torch.nn.Parameter(torch.zeros(3))
+    named = [("encoder.emb", p), ("decoder.emb", p)]
+    with pytest.raises(
+        ValueError, match=r"^encoder.emb and decoder.emb are the same parameter; pass it once"
+    ):
+        co.simulate(1, lambda comm: co.average_gradients(comm, named, wc.Compressor("all | raw-index | raw")))
+    with pytest.raises(ValueError, match="pass it once"):
+        co.simulate(1, lambda comm: co.torch_hook(wc.Compressor("all | raw-index | raw"), comm, named))
+
+
+def test_complex_parameters_are_refused_unless_they_are_frozen() -> None:
+    p = torch.nn.Parameter(torch.zeros(3, dtype=torch.complex64))
+    q = torch.nn.Parameter(torch.zeros(3))
+
+    def make(comm: Communicator) -> None:
+        co.torch_hook(wc.Compressor("all | raw-index | raw"), comm, [("p", p), ("q", q)])
+
+    with pytest.raises(ValueError, match=r"'p' is torch.complex64; .*torch.view_as_complex"):
+        co.simulate(1, make)
+    p.requires_grad_(False)
+    co.simulate(1, make)
+
+
+class Bucket:
+    """Bucket as torch passes it to a hook, whose gradients cover a part of it."""
+
+    def __init__(self, parameter: Any) -> None:
+        self.parameter, self.data = parameter, torch.ones(6)
+
+    def index(self) -> int:
+        return 0
+
+    def is_last(self) -> bool:
+        return True
+
+    def buffer(self) -> Any:
+        return self.data
+
+    def parameters(self) -> list[Any]:
+        return [self.parameter]
+
+    def gradients(self) -> list[Any]:
+        return [self.data[:3]]
+
+
+def test_gradients_that_do_not_cover_their_bucket_are_an_error() -> None:
+    """As torch gives a bucket of complex parameters: views of its first half."""
+
+    def step(comm: Communicator) -> bool:
+        p, compressor = torch.nn.Parameter(torch.zeros(3)), wc.Compressor("all | raw-index | raw")
+        hook = co.torch_hook(compressor, comm, [("p", p)], overlap=False)
+        with pytest.raises(co.CollectiveError, match="a bucket has 6 elements, and its gradients have 3"):
+            hook(None, Bucket(p)).wait()
+        return compressor.step == 0
+
+    assert co.simulate(1, step) == [True]
+
+
+def test_a_process_outside_of_the_group_is_told() -> None:
+    body = """
+group = dist.new_group([1])
+try:
+    found = co.TorchComm(group).size
+except ValueError as error:
+    found = str(error)
+print(json.dumps(found))
+"""
+    zero, one = run(2, body)
+    assert "this process is not in the group" in zero
+    assert one == 1

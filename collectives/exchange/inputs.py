@@ -1,0 +1,36 @@
+"""Inputs of a sum on one rank: tensors, memory for the results, and the unit of both.
+
+A public call makes its inputs inside the guard of the exchange (``Encoding.take``). So an error in making
+them, such as a MemoryError for a dense copy, is announced to all ranks like one of encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from collectives.exchange.specs import Tensors
+
+__all__ = ["Inputs", "MakeInputs"]
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Inputs of a sum.
+
+    Attributes:
+        tensors: an array, a SparseTensor, or {name: array or SparseTensor}.
+        out: memory of the caller for the results, or None.
+        unit: text on which all ranks must agree; "" for gradients in their true unit.
+        limits: {name: largest magnitude of a result}. A larger one is an error on all ranks, with reason
+            "value". It must be the same on all ranks that have the same ``unit``.
+    """
+
+    tensors: Tensors
+    out: Any = None
+    unit: str = ""
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+MakeInputs: TypeAlias = Callable[[], Inputs]

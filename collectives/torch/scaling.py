@@ -1,0 +1,147 @@
+"""Loss scales: the unit of gradients under ``torch.amp.GradScaler``.
+
+A GradScaler multiplies the loss, and so all gradients, by a scale that changes during a training. Residuals,
+momenta, thresholds, limits of values and clipping need gradients in their true unit. So gradients are divided
+by the scale before they are compressed, and the means are multiplied by it.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import warnings
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["LossScale", "check_scaler", "warn_of_changed_scale"]
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """Factor by which gradients are larger than in their true unit.
+
+    Attributes:
+        factor: above 0 and finite; 1 without a scaler.
+        unit: text on which all ranks must agree; "" without a scaler.
+    """
+
+    factor: float = 1.0
+    unit: str = ""
+
+    @classmethod
+    def of(cls, scaler: Any) -> LossScale:
+        """Return the present scale of a scaler, or that of unscaled gradients for None.
+
+        Raises:
+            ValueError: the scaler's ``unscale_`` was called in this step, or its scale is not a positive
+                finite number.
+        """
+        if scaler is None or not scaler.is_enabled():
+            return cls()
+        if _has_unscaled(scaler):
+            raise ValueError(_TOO_EARLY)
+        factor = float(scaler.get_scale())
+        if not 0 < factor < math.inf:
+            raise ValueError(f"the scaler's scale is {factor}; it must be above 0 and finite")
+        return cls(factor, f"; loss scale {factor!r}")
+
+    def to_true_unit(self, gradient: Any) -> Any:
+        """Return a torch gradient in its true unit, contiguous if it is dense; itself if nothing changes.
+
+        A type of 16 bits becomes float32 if its range or its digits do not suffice for the quotient.
+        """
+        import torch
+
+        if gradient.layout is torch.strided:
+            gradient = gradient.contiguous()
+        if not self.unit:
+            return gradient
+        is_power = math.frexp(self.factor)[0] == 0.5
+        exact = gradient.dtype in (torch.float32, torch.float64) or (
+            gradient.dtype is torch.bfloat16 and is_power
+        )
+        wide = gradient if exact else gradient.float()
+        return wide / self.factor
+
+    def limits(self, gradients: Mapping[str, Any]) -> dict[str, float]:
+        """Return the largest magnitude of each mean that is finite again in its gradient's unit and type."""
+        import torch
+
+        if not self.unit:
+            return {}
+        return {name: torch.finfo(x.dtype).max / self.factor for name, x in gradients.items()}
+
+    def write(self, mean: Any, gradient: Any) -> None:
+        """Write a mean of ``to_true_unit``, which this overwrites, into a dense gradient."""
+        if mean is gradient:
+            return
+        gradient.copy_(mean.mul_(self.factor) if self.unit else mean)
+
+
+_TOO_EARLY = (
+    "scaler.unscale_() was called before the gradients were averaged, so each rank has looked for Inf in its"
+    " own gradients only: average them first, and then call scaler.unscale_() or scaler.step()"
+)
+
+
+def check_scaler(scaler: Any) -> None:
+    """Raise TypeError unless the argument is None or has the functions of a ``torch.amp.GradScaler``."""
+    if scaler is not None and not (hasattr(scaler, "get_scale") and hasattr(scaler, "is_enabled")):
+        raise TypeError(
+            f"scaler is {type(scaler).__name__}; pass the torch.amp.GradScaler of this training, or None"
+        )
+
+
+_SEEN: weakref.WeakKeyDictionary[Any, list[tuple[weakref.ref[Any], float]]] = weakref.WeakKeyDictionary()
+"""Enabled scalers of this process and their scales, as a step of each compressor has found them."""
+
+
+def warn_of_changed_scale(compressor: Any, *, nonfinite: bool = False) -> None:
+    """Warn if a scaler that was not passed has changed its scale since the last step with residuals.
+
+    The scalers are those that exist when a compressor takes its first step, and after a step with NaN or Inf.
+
+    Args:
+        compressor: a Compressor or a CLTk that gets gradients without a scaler.
+        nonfinite: whether its last step had NaN or Inf, so that a scaler will change its scale.
+    """
+    known = _SEEN.get(compressor)
+    if known is None or (nonfinite and not known):
+        known = [(weakref.ref(one), _scale_of(one)) for one in _find_scalers()]
+    found = [(ref, _scale_of(one)) for ref, _ in known if (one := ref()) is not None]
+    _SEEN[compressor] = found
+    changed = [
+        (before, now)
+        for ref, before in known
+        for other, now in found
+        if other is ref and now != before and compressor.step
+    ]
+    if changed:
+        _SEEN[compressor] = []
+        before, now = changed[0]
+        warnings.warn(
+            f"a GradScaler has changed its scale from {before:g} to {now:g}, and residuals are kept in the"
+            " old unit. If it scales this loss, pass scaler= to torch_hook or average_gradients",
+            stacklevel=2,
+        )
+
+
+def _has_unscaled(scaler: Any) -> bool:
+    """Return whether ``unscale_`` was called since the last update, as far as the scaler shows that."""
+    states = getattr(scaler, "_per_optimizer_states", {})
+    return any(getattr(state.get("stage"), "name", "") == "UNSCALED" for state in states.values())
+
+
+def _find_scalers() -> list[Any]:
+    """Return the enabled GradScalers of this process."""
+    import torch
+
+    kind = torch.amp.GradScaler
+    return [one for one in gc.get_objects() if issubclass(type(one), kind) and one.is_enabled()]
+
+
+def _scale_of(scaler: Any) -> float:
+    """Return a scaler's scale; 0 for one that is not made completely or disabled."""
+    return float(scaler.get_scale()) if scaler.is_enabled() else 0.0

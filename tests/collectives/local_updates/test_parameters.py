@@ -1,0 +1,241 @@
+"""Parameters of LocalUpdates: 0-d ones, ones that are unfrozen later, and errors while they are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from collectives.communicator import Communicator
+from tests.oracles import Array
+
+LOSSLESS = "all | raw-index | raw"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "momentum": {"momentum": 0.5},
+    "nesterov": {"momentum": 0.5, "nesterov": True, "rate": 0.5},
+}
+
+
+def make_parameters(kind: str) -> dict[str, Any]:
+    """Return a 0-d parameter beside an equal one of one element."""
+    if kind == "numpy":
+        return {"scale": np.array(1.0, np.float32), "w": np.ones(1, np.float32)}
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, kind)
+    return {
+        "scale": torch.nn.Parameter(torch.tensor(1.0, dtype=dtype)),
+        "w": torch.nn.Parameter(torch.ones(1, dtype=dtype)),
+    }
+
+
+def as_numbers(named: dict[str, Any]) -> list[float]:
+    return [float((p.detach() if hasattr(p, "detach") else p).reshape(())) for p in named.values()]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("kind", ["numpy", "float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("method", ["compressor", "clt-k"])
+def test_0_d_parameters_have_the_values_of_1_d_ones(method: str, kind: str, settings: str) -> None:
+    """Also after a checkpoint, as arrays or as tensors."""
+
+    def make(comm: Communicator, named: dict[str, Any]) -> co.LocalUpdates:
+        compressor = co.CLTk(1.0) if method == "clt-k" else wc.Compressor(LOSSLESS)
+        return co.LocalUpdates(None, named, compressor, comm, every=1, **SETTINGS[settings])
+
+    def train(comm: Communicator) -> list[float]:
+        named = make_parameters(kind)
+        local = make(comm, named)
+        for step in range(4):
+            for name in named:
+                data = named[name].data if kind != "numpy" else named[name]
+                data += 1 + comm.rank + step
+            assert local.step()
+            if step == 1:
+                state: Any = local.state_dict()
+                assert all(isinstance(x, np.ndarray) for x in state.values())
+                local = make(comm, named)
+                local.load_state_dict(state if kind == "numpy" else co.torch_state_dict(_Saved(state)))
+        assert local.round == 4
+        scale, w = as_numbers(named)
+        assert scale == w != 1
+        return [scale, w]
+
+    results = co.simulate(2, train)
+    assert results[0] == results[1]
+
+
+class _Saved:
+    """Object whose state is given."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.state
+
+
+class Model:
+    """Two layers, of which the body is frozen at first, and an optimizer that adds 1 + rank to both."""
+
+    def __init__(self, rank: int) -> None:
+        torch = pytest.importorskip("torch")
+        self.body = torch.nn.Parameter(torch.zeros(4), requires_grad=False)
+        self.head = torch.nn.Parameter(torch.zeros(4))
+        self.rank = rank
+
+    def named(self) -> list[tuple[str, Any]]:
+        return [("body", self.body), ("head", self.head)]
+
+    def step(self) -> None:
+        for p in (self.body, self.head):
+            if p.requires_grad:
+                p.data += 1 + self.rank
+
+    def values(self) -> list[float]:
+        return [float(p.detach()[0]) for p in (self.body, self.head)]
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+@pytest.mark.parametrize("owner", ["LocalUpdates", "the program"])
+def test_an_unfrozen_parameter_is_exchanged(owner: str, momentum: float) -> None:
+    def train(comm: Communicator) -> list[float]:
+        model = Model(comm.rank)
+        optimizer = model if owner == "LocalUpdates" else None
+        compressor = wc.Compressor(LOSSLESS)
+        local = co.LocalUpdates(optimizer, model.named(), compressor, comm, every=2, momentum=momentum)
+
+        def step() -> None:
+            if optimizer is None:
+                model.step()
+            local.step()
+
+        step()
+        step()
+        assert model.values() == [0, 3]
+        model.body.requires_grad_(True)
+        if optimizer is None:
+            assert local.admit() == ["body"]
+        step()
+        step()
+        values = model.values()
+        assert values == [3, 3 + 3 + momentum * 3]
+        assert local.admit() == []
+        return values
+
+    results = co.simulate(2, train)
+    assert results[0] == results[1]
+
+
+def test_an_unfrozen_parameter_that_was_not_admitted_is_an_error_on_all_ranks() -> None:
+    def train(comm: Communicator) -> str:
+        model = Model(comm.rank)
+        local = co.LocalUpdates(None, model.named(), wc.Compressor(LOSSLESS), comm, every=1)
+        if comm.rank == 1:
+            model.body.requires_grad_(True)
+        model.step()
+        with pytest.raises(co.CollectiveError, match=r"rank 1: .*'body' needs a gradient.*admit\(\)"):
+            local.step()
+        if comm.rank == 1:
+            local.admit()
+        with pytest.raises(co.CollectiveError, match="rank 1: names, shapes or types") as info:
+            local.step()
+        return info.value.reason
+
+    assert co.simulate(2, train) == ["shape", "shape"]
+
+
+def test_a_state_without_the_unfrozen_parameter_loads() -> None:
+    def train(comm: Communicator) -> list[float]:
+        model = Model(comm.rank)
+        local = co.LocalUpdates(model, model.named(), wc.Compressor(LOSSLESS), comm, every=1, momentum=0.5)
+        local.step()
+        state = local.state_dict()
+        model.body.requires_grad_(True)
+        local = co.LocalUpdates(model, model.named(), wc.Compressor(LOSSLESS), comm, every=1, momentum=0.5)
+        with pytest.raises(ValueError, match=r"'body' is missing; .*strict=False"):
+            local.load_state_dict(state)
+        local.load_state_dict(state, strict=False)
+        local.step()
+        assert local.round == 2
+        return model.values()
+
+    results = co.simulate(2, train)
+    assert results[0] == results[1] == [1.5, 1.5 + 1.5 + 0.75]
+
+
+def test_an_error_while_parameters_are_written_is_mended_by_synchronize() -> None:
+    """The other rank has taken the step. This one keeps its round, so the next exchange is an error."""
+
+    def train(comm: Communicator) -> tuple[list[int], Array]:
+        w, scale = np.zeros(3), np.array(0.0)
+        local = co.LocalUpdates(None, {"scale": scale, "w": w}, wc.Compressor(LOSSLESS), comm, every=1)
+        rounds = []
+        w += 1 + comm.rank
+        if comm.rank == 1:
+            w.flags.writeable = False
+            with pytest.raises(ValueError, match="read-only"):
+                local.step()
+            w.flags.writeable = True
+        else:
+            local.step()
+        rounds.append(local.round)
+        with pytest.raises(co.CollectiveError, match=r"rank 1: .*call synchronize\(\)"):
+            local.step()
+        assert local.synchronize() == (comm.rank == 1)
+        w += 2
+        local.step()
+        rounds.append(local.round)
+        return rounds, w
+
+    (rounds, w), (other_rounds, other_w) = co.simulate(2, train)
+    assert rounds == [1, 2]
+    assert other_rounds == [0, 2]
+    np.testing.assert_array_equal(w, np.full(3, 3.5))
+    np.testing.assert_array_equal(other_w, w)
+
+
+def test_an_interrupt_while_parameters_are_written_is_completed_by_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = co.LocalUpdates.__module__
+    import importlib
+
+    writer = importlib.import_module(module)
+    real = writer.write
+
+    def train(comm: Communicator) -> Array:
+        w = np.zeros(3)
+        local = co.LocalUpdates(
+            None, {"scale": np.array(0.0), "w": w}, wc.Compressor(LOSSLESS), comm, every=1
+        )
+        w += 1
+
+        def interrupted(parameter: Any, value: Array) -> None:
+            if parameter is w:
+                raise KeyboardInterrupt
+            real(parameter, value)
+
+        monkeypatch.setattr(writer, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            local.step()
+        monkeypatch.setattr(writer, "write", real)
+        assert local.round == 0
+        assert int(local.state_dict()["round"]) == 1
+        return w
+
+    np.testing.assert_array_equal(co.simulate(1, train)[0], np.ones(3))
+
+
+def test_a_shared_parameter_is_passed_once() -> None:
+    w = np.zeros(3)
+    with pytest.raises(ValueError, match=r"encoder.emb and decoder.emb are the same parameter; pass it once"):
+        co.simulate(
+            1,
+            lambda comm: co.LocalUpdates(
+                None, {"encoder.emb": w, "decoder.emb": w}, wc.Compressor(LOSSLESS), comm, every=1
+            ),
+        )

@@ -1,0 +1,156 @@
+"""A process of a gloo group dies: every public call raises a CollectiveError on the others, soon."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.collectives.torch.processes import ROOT
+
+pytest.importorskip("torch")
+
+ENTRIES = {
+    "hook, overlap": 2,
+    "hook": 2,
+    "average_gradients": 2,
+    "LocalUpdates": 2,
+    "allreduce": 3,
+    "allgather": 2,
+    "allgather_bytes": 2,
+    "CLTk": 3,
+    "GTopK": 2,
+}
+"""Number of ranks of each entry."""
+
+BODY = """
+import datetime, json, os, sys, tempfile, time, warnings
+import numpy as np, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+import collectives as co, wirecodec as wc
+
+torch.set_num_threads(1)
+x = np.arange(50_000, dtype="f4")
+
+def hook(overlap):
+    model = torch.nn.Linear(50, 20)
+    ddp = DDP(model, process_group=dist.new_group())
+    hook = co.torch_hook(compressor(), comm, model.named_parameters(), overlap=overlap)
+    ddp.register_comm_hook(None, hook)
+    def step():
+        try:
+            ddp(torch.ones(2, 50)).sum().backward()
+        except co.CollectiveError as error:
+            assert "wrap the model again" in str(error)
+            assert all(p.grad.isnan().all() for p in model.parameters())
+            raise
+    return step
+
+def average():
+    p, one = torch.nn.Parameter(torch.zeros(9)), compressor()
+    def step():
+        p.grad = torch.ones(9)
+        co.average_gradients(comm, {"p": p}.items(), one)
+    return step
+
+def compressor():
+    return wc.Compressor("topk(0.5) | rice | raw")
+
+def method(make, **settings):
+    one = make()
+    return lambda: one.allreduce(comm, x, **settings)
+
+STEPS = {
+    "hook, overlap": lambda: hook(True),
+    "hook": lambda: hook(False),
+    "average_gradients": average,
+    "LocalUpdates": lambda: co.LocalUpdates(None, {"w": np.zeros(9)}, compressor(), comm, every=1).step,
+    "allreduce": lambda: lambda: co.allreduce(comm, x, "topk(0.5) | rice | raw", algorithm="dense"),
+    "allgather": lambda: lambda: co.allgather(comm, x, "topk(0.5) | rice | raw"),
+    "allgather_bytes": lambda: lambda: co.allgather_bytes(comm, bytes(200_000)),
+    "CLTk": lambda: method(lambda: co.CLTk(0.5)),
+    "GTopK": lambda: method(lambda: co.GTopK(0.5)),
+}
+
+def take_part(entry, rank, size, store, result):
+    global comm
+    place = {"init_method": f"file://{store}", "rank": rank, "world_size": size}
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60), **place)
+    comm = co.TorchComm()
+    step = STEPS[entry]()
+    step()
+    step()
+    dist.barrier()
+    if rank == 1:
+        os._exit(0)
+    begin, found = time.monotonic(), None
+    try:
+        for _ in range(3):  # a message may be sent before the connection is known to be lost
+            step()
+    except Exception as error:
+        found = [type(error).__name__, getattr(error, "reason", ""), list(getattr(error, "ranks", ()))]
+        found += [error.__cause__ is not None, str(error)]
+    with open(result, "w") as file:
+        json.dump([found, time.monotonic() - begin], file)
+    os._exit(0)
+
+def load_kernels(alone):
+    global comm
+    comm = alone
+    for entry in STEPS.keys() - {"hook, overlap", "hook"}:
+        step = STEPS[entry]()
+        step()
+        step()
+
+co.simulate(1, load_kernels)
+outcomes = {}
+for entry, size in json.loads(sys.argv[1]).items():  # torch is imported once, and each rank is a fork
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for rank in range(size):
+            child = os.fork()
+            if not child:
+                try:
+                    take_part(entry, rank, size, f"{folder}/store", f"{folder}/{rank}")
+                finally:
+                    os._exit(1)
+            children.append(child)
+        for child in children:
+            os.waitpid(child, 0)
+        outcomes[entry] = [json.load(open(f"{folder}/{rank}")) for rank in range(size) if rank != 1]
+print(json.dumps(outcomes))
+"""
+
+
+@cache
+def outcomes() -> Any:
+    """Return what the other ranks of each entry raised, and after how many seconds."""
+    env = {"GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BODY, json.dumps(ENTRIES)],
+        env={**os.environ, **env},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_others_raise_a_collective_error_that_names_the_dead_rank(entry: str) -> None:
+    for found, seconds in outcomes()[entry]:
+        assert found is not None
+        kind, reason, ranks, chained, text = found
+        assert (kind, reason) in (("CollectiveError", "transport"), ("Timeout", "timeout")), found
+        assert 1 in ranks, found
+        assert chained or kind == "Timeout"
+        assert "Rank 1 is missing" in text
+        assert seconds < 20
