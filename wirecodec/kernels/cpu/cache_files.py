@@ -1,35 +1,56 @@
-"""Content-based names of cached kernels: the name of a data file is a hash of everything its code depends on.
+"""Disk cache of a kernel: the name of a data file is a hash of all that its code depends on.
 
 Numba numbers the data files of a function, and its index maps signatures to numbers. While one process
 rewrites index and data, another can read a number of the new index and load old code: code of another
 signature, or of an older source file.
 
 A name that is a hash of the source stamp, Numba's version and the key (signature, processor, byte code) never
-changes its meaning. Its file is either absent, and the kernel is compiled, or correct. Processes that write
-an index at the same time can lose entries, which costs only a later compilation.
+changes its meaning. Its file is absent or correct, or its checksum shows that it is damaged
+(``checked_files``). If it is not correct, the kernel is compiled and the file is replaced. Processes that
+write an index at the same time can lose entries, which costs only a later compilation.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
+import pickle
 from pathlib import Path
 from typing import Any
 
 from numba.core.caching import IndexDataCacheFile
 
+from wirecodec.kernels.cpu.cached_only import CompilationNeeded, is_compilation_allowed
+from wirecodec.kernels.cpu.checked_files import read_checked, write_checked
 from wirecodec.kernels.cpu.compile_log import warn_without_cache
 from wirecodec.kernels.cpu.source_stamp import compute_stamp
 
-__all__ = ["is_cached", "name_by_contents"]
+__all__ = ["KernelCache"]
 
 _PACKAGE = str(Path(__file__).parents[1])
 """Folder of ``wirecodec.kernels``."""
 
+_FORM = "v2"
+"""Form of the files, in their names: files of another form are not read, and thus not reported as damaged."""
+
 
 class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
-    """Index and data files of one function; Numba's own code loads them."""
+    """Index and data files of one function.
+
+    Attributes:
+        damage: the first file found damaged or unreadable, and why; None if there is none.
+    """
+
+    def __init__(self, cache_path: str, filename_base: str, source_stamp: Any) -> None:
+        super().__init__(cache_path, filename_base, source_stamp)
+        self.damage: str | None = None
+        self._ready: dict[Any, bytes] = {}
+        self._rejected: set[Any] = set()
+
+    def load(self, key: Any) -> Any:
+        """Return the code of a key, or None if there is none or it is damaged."""
+        contents = self._ready.pop(key, None) or self._find(key)
+        return None if contents is None else pickle.loads(contents)
 
     def save(self, key: Any, data: Any) -> None:
         """Write the code of a key, then the index; without space or permission, warn instead."""
@@ -37,6 +58,42 @@ class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
             self._save(key, data)
         except OSError as error:
             warn_without_cache(f"the cache cannot be written ({error})")
+
+    def has(self, key: Any) -> bool:
+        """Return whether there is intact code for a key; it is kept in memory for ``load`` or ``release``."""
+        if key not in self._ready:
+            contents = self._find(key)
+            if contents is None:
+                return False
+            self._ready[key] = contents
+        return True
+
+    def release(self) -> None:
+        """Release the memory of code that was not loaded."""
+        self._ready.clear()
+
+    def reject(self, key: Any, error: Exception) -> None:
+        """Note that the code of a key cannot be used, until it is saved again."""
+        self._note_damage(self._load_index().get(key, self._index_name), error)
+        self._rejected.add(key)
+
+    def _find(self, key: Any) -> bytes | None:
+        """Return the pickled code of a key, or None."""
+        name = None if key in self._rejected else self._load_index().get(key)
+        return None if name is None else self._read(name)
+
+    def _read(self, name: str) -> bytes | None:
+        """Return the contents of a file; None if it is absent or damaged."""
+        try:
+            return read_checked(self._data_path(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except Exception as error:
+            self._note_damage(name, error)
+            return None
+
+    def _note_damage(self, name: str, error: Exception) -> None:
+        self.damage = self.damage or f"{name}: {str(error) or type(error).__name__}"
 
     def _save(self, key: Any, data: Any) -> None:
         """Write the code of a key, then the index; delete data files that the index no longer names."""
@@ -46,36 +103,103 @@ class _ContentNamed(IndexDataCacheFile):  # type: ignore[misc]
         overloads[key] = name = f"{base}{hashlib.sha256(contents).hexdigest()[:32]}.nbc"
         self._save_data(name, data)
         self._save_index(overloads)
+        self._rejected.discard(key)
         kept = set(overloads.values())
         for path in Path(self._cache_path).glob(f"{base}*.nbc"):
             if path.name not in kept:
                 with contextlib.suppress(OSError):
                     path.unlink()
 
-    def has(self, key: Any) -> bool:
-        """Return whether there is code for a key."""
-        name = self._load_index().get(key)
-        return name is not None and os.path.exists(self._data_path(name))
+    def _load_index(self) -> dict[Any, str]:
+        """Return {key: name of a data file}; empty if the index is absent, damaged or of another source."""
+        contents = self._read(self._index_name)
+        if contents is None:
+            return {}
+        try:
+            # Keys of another version of Numba need not be readable, so they are a pickle inside a pickle.
+            version, stamp, overloads = pickle.loads(contents)
+            same = version == self._version and stamp == self._source_stamp
+            return pickle.loads(overloads) if same else {}
+        except Exception as error:
+            self._note_damage(self._index_name, error)
+            return {}
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        contents = self._dump((self._version, self._source_stamp, self._dump(overloads)))
+        write_checked(self._index_path, contents)
+
+    def _save_data(self, name: str, data: Any) -> None:
+        write_checked(self._data_path(name), self._dump(data))
 
 
-def name_by_contents(cache: Any, source: str) -> None:
-    """Make a dispatcher's cache name its files by their contents; ``source`` is the path of its module."""
-    numbered = cache._cache_file
-    base = numbered._index_name.removesuffix(".nbi")
-    try:
-        stamp: Any = compute_stamp(source, _PACKAGE)
-    except OSError:
-        stamp = numbered._source_stamp
-    cache._cache_file = _ContentNamed(numbered._cache_path, base, stamp)
+class KernelCache:
+    """Disk cache of one kernel in front of Numba's, with its methods: what cannot be loaded is compiled.
 
+    Args:
+        cache: Numba's.
+        name: module and name of the kernel.
+        source: path of its module.
+    """
 
-def is_cached(dispatcher: Any, signature: Any) -> bool:
-    """Return whether the code of a dispatcher's signature can be loaded; False without a cache."""
-    cache = dispatcher._cache
-    files = getattr(cache, "_cache_file", None)
-    if not isinstance(files, _ContentNamed):
-        return False
-    try:
-        return files.has(cache._index_key(signature, dispatcher.targetctx.codegen()))
-    except (OSError, EOFError):
-        return False
+    def __init__(self, cache: Any, name: str, source: str) -> None:
+        numbered = cache._cache_file
+        base = numbered._index_name.removesuffix("nbi") + _FORM
+        try:
+            stamp: Any = compute_stamp(source, _PACKAGE)
+        except OSError:
+            stamp = numbered._source_stamp
+        self._name = name
+        self._cache = cache
+        self._files = cache._cache_file = _ContentNamed(numbered._cache_path, base, (name, stamp))
+
+    @property
+    def cache_path(self) -> str:
+        """The folder of the files."""
+        return self._files._cache_path
+
+    @property
+    def damage(self) -> str | None:
+        """The first file found damaged or unreadable, and why; None if there is none."""
+        return self._files.damage
+
+    def has(self, signature: Any, context: Any) -> bool:
+        """Return whether the code of a signature can be loaded."""
+        return self._files.has(self._cache._index_key(signature, context.codegen()))
+
+    def release(self) -> None:
+        """Release the memory of code that was not loaded."""
+        self._files.release()
+
+    def enable(self) -> None:
+        """Load and save from now on."""
+        self._cache.enable()
+
+    def disable(self) -> None:
+        """Neither load nor save from now on."""
+        self._cache.disable()
+
+    def flush(self) -> None:
+        """Empty the index."""
+        self._cache.flush()
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Return the code of a signature, or None if it must be compiled.
+
+        Raises:
+            CompilationNeeded: it must be, inside ``cached_kernels_only``.
+        """
+        try:
+            found = self._cache.load_overload(signature, context)
+        except Exception as error:  # intact, but this process cannot use it
+            self._files.reject(self._cache._index_key(signature, context.codegen()), error)
+            found = None
+        if found is None and not is_compilation_allowed():
+            raise CompilationNeeded(self._name)
+        return found
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Store the code of a signature; without space or permission, warn instead."""
+        try:
+            self._cache.save_overload(signature, result)
+        except OSError as error:
+            warn_without_cache(f"the cache cannot be written ({error})")

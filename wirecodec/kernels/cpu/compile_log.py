@@ -1,4 +1,4 @@
-"""Log of the kernels that became ready in this process, and the warning that none can be cached."""
+"""Log of the kernels that became ready in this process, and the warnings about their cache."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import warnings
 from dataclasses import dataclass
 
-__all__ = ["LogEntry", "log", "warn_without_cache"]
+__all__ = ["LogEntry", "log", "warn_of_damage", "warn_of_other_folder", "warn_without_cache"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class LogEntry:
 log: list[LogEntry] = []
 """Kernels that became ready in this process, in order."""
 
-_once = threading.Lock()
-"""Held from the first warning on."""
+_once = {topic: threading.Lock() for topic in ("cache", "damage", "folder")}
+"""Locks of the warnings, each held from the first warning on."""
 
 
 def warn_without_cache(cause: str) -> None:
@@ -38,13 +38,43 @@ def warn_without_cache(cause: str) -> None:
     Args:
         cause: the reason, as a clause.
     """
-    if not _once.acquire(blocking=False):
-        return
     folder = os.environ.get("NUMBA_CACHE_DIR")
     setting = f"; NUMBA_CACHE_DIR is {folder!r}" if folder else ""
-    warnings.warn(
+    _warn_once(
+        "cache",
         f"wirecodec compiles its kernels in every process, which takes seconds, because {cause}{setting}. "
         "Set the environment variable NUMBA_CACHE_DIR to a writable folder",
-        RuntimeWarning,
-        stacklevel=2,
     )
+
+
+def warn_of_damage(folder: str, damage: str) -> None:
+    """Warn that kernels were compiled again because their files were damaged; once per process.
+
+    Args:
+        folder: the cache folder.
+        damage: name of a file, and what is wrong with it.
+    """
+    _warn_once(
+        "damage",
+        f"wirecodec compiles kernels again and replaces their files, because files of the kernel cache in "
+        f"{folder!r} are damaged or cannot be read ({damage})",
+    )
+
+
+def warn_of_other_folder(wanted: str, cause: str, folder: str) -> None:
+    """Warn that kernels are not cached in the folder of NUMBA_CACHE_DIR; once per process.
+
+    Args:
+        wanted: that folder.
+        cause: the reason, as a clause.
+        folder: the cache folder that is used instead.
+    """
+    _warn_once(
+        "folder",
+        f"NUMBA_CACHE_DIR is {wanted!r}, but {cause}; wirecodec caches its kernels in {folder!r} instead",
+    )
+
+
+def _warn_once(topic: str, message: str) -> None:
+    if _once[topic].acquire(blocking=False):
+        warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -3,7 +3,8 @@
 Kernels are compiled on first use and cached on disk. Numba's cache is an index file and numbered data files,
 rewritten without a lock. Ranks that start together on a cold cache can therefore pair one signature's name
 with another's code. Here the name of a data file is a hash of all that its code depends on (``cache_files``),
-so loading needs no lock. A lock per kernel saves work while compiling (``compile_lock``).
+so loading needs no lock. A lock per kernel saves work while compiling (``compile_lock``). If the file of a
+kernel is damaged (``checked_files``), the kernel is compiled again.
 
 A kernel that calls another kernel contains it as a helper (``helper_compiler``). Compiling one kernel
 therefore never compiles a second one.
@@ -22,10 +23,17 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-from wirecodec.kernels.cpu.cache_files import is_cached, name_by_contents
+from wirecodec.kernels.cpu.cache_files import KernelCache
+from wirecodec.kernels.cpu.cache_folder import explain_other_folder
 from wirecodec.kernels.cpu.cached_only import CompilationNeeded, is_compilation_allowed
 from wirecodec.kernels.cpu.compile_lock import CompileLock
-from wirecodec.kernels.cpu.compile_log import LogEntry, log, warn_without_cache
+from wirecodec.kernels.cpu.compile_log import (
+    LogEntry,
+    log,
+    warn_of_damage,
+    warn_of_other_folder,
+    warn_without_cache,
+)
 from wirecodec.kernels.cpu.literals import without_literals
 
 LAST_TESTED_NUMBA = (0, 68)
@@ -46,42 +54,89 @@ _folders: set[str] = set()
 
 
 def kernel(fn: F) -> F:
-    """Compile ``fn`` on first use, without the GIL, with IEEE division, cached on disk."""
+    """Compile ``fn`` on first use, without the GIL, with IEEE division, cached on disk.
+
+    Raises:
+        RuntimeError: Numba is set to compile nothing.
+    """
+    _require_compiler()
     settings = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     dispatcher = numba.njit(pipeline_class=KernelCompiler, **settings)(fn)
-    try:
-        dispatcher.enable_caching()
-        name_by_contents(dispatcher._cache, fn.__code__.co_filename)
-    except RuntimeError:  # no writable folder: each process compiles for itself
-        folder = None
-    else:
-        folder = dispatcher._cache.cache_path
-        _folders.add(folder)
-    file = f"{fn.__module__.rpartition('.')[2]}.{fn.__qualname__}.lock"
-    lock = CompileLock(None if folder is None else os.path.join(folder, file))
     name = f"{fn.__module__}.{fn.__qualname__}".removeprefix(f"{__package__}.")
+    cache, wanted = _open_cache(dispatcher, name, fn.__code__.co_filename), numba.config.CACHE_DIR
+    file = f"{fn.__module__.rpartition('.')[2]}.{fn.__qualname__}.lock"
+    lock = CompileLock(None if cache is None else os.path.join(cache.cache_path, file))
     compile_plainly = dispatcher.compile
 
     def compile_locked(signature: Any) -> Any:
         signature = without_literals(signature)
-        if not (is_compilation_allowed() or is_cached(dispatcher, signature)):
+
+        def is_cached() -> bool:
+            return cache is not None and cache.has(signature, dispatcher.targetctx)
+
+        if not (is_compilation_allowed() or is_cached()):
             raise CompilationNeeded(name)
-        if folder is None:
-            warn_without_cache("no cache folder is writable")
+        _check_folder(cache, wanted)
         start = time.perf_counter()
-        with lock.hold(lambda: is_cached(dispatcher, signature)):
+        with lock.hold(is_cached), _release(cache):
             known, misses = len(dispatcher.overloads), sum(dispatcher._cache_misses.values())
             with _pause_garbage_collection():
                 entry_point = compile_plainly(signature)
+            compiled = sum(dispatcher._cache_misses.values()) > misses
             if len(dispatcher.overloads) > known:
-                compiled = sum(dispatcher._cache_misses.values()) > misses
                 log.append(LogEntry(name, time.perf_counter() - start, compiled))
+        if compiled and cache is not None and cache.damage is not None:
+            warn_of_damage(cache.cache_path, cache.damage)
         return entry_point
 
     helper = make_helper(fn)  # for kernels that call this one
     dispatcher.compile = compile_locked
     dispatcher.get_call_template, dispatcher.get_overload = helper.get_call_template, helper.get_overload
     return cast(F, dispatcher)
+
+
+def _require_compiler() -> None:
+    """Raise RuntimeError if Numba is set to compile nothing: kernels give the right results compiled only."""
+    if numba.config.DISABLE_JIT:
+        raise RuntimeError(
+            "wirecodec cannot run its kernels without Numba's compiler, which NUMBA_DISABLE_JIT turns off; "
+            "unset it, or set it to 0"
+        )
+
+
+def _open_cache(dispatcher: Any, name: str, source: str) -> KernelCache | None:
+    """Give a dispatcher a disk cache; return it, or None if no folder is writable.
+
+    Args:
+        dispatcher: of the kernel.
+        name: module and name of the kernel.
+        source: path of its module.
+    """
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError:
+        return None
+    cache = dispatcher._cache = KernelCache(dispatcher._cache, name, source)
+    _folders.add(cache.cache_path)
+    return cache
+
+
+def _check_folder(cache: KernelCache | None, wanted: str) -> None:
+    """Warn if a kernel is not cached, or not in the folder ``wanted``, that of NUMBA_CACHE_DIR."""
+    if cache is None:
+        warn_without_cache("no cache folder is writable")
+    elif (cause := explain_other_folder(cache.cache_path, wanted)) is not None:
+        warn_of_other_folder(wanted, cause, cast(str, cache_folder()))
+
+
+@contextlib.contextmanager
+def _release(cache: KernelCache | None) -> Iterator[None]:
+    """Release the memory of code that the block did not load."""
+    try:
+        yield
+    finally:
+        if cache is not None:
+            cache.release()
 
 
 @contextlib.contextmanager
@@ -101,6 +156,7 @@ def inline(fn: F) -> F:
 
     LLVM inlines it. Numba's own inlining would unify the types of its variables with the caller's.
     """
+    _require_compiler()
     return cast(F, make_helper(fn))
 
 
@@ -110,6 +166,7 @@ def inline_without_refcounts(fn: F) -> F:
     The counts are atomic. In a loop that calls a short function with arrays, they can cost more than the
     function.
     """
+    _require_compiler()
     return cast(F, make_helper(fn, _nrt=False))
 
 
