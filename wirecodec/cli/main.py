@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(f"not enough memory{cause}{hint}")
     except OSError as error:
         return _report(format_os_error(error))
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RuntimeError) as error:
         return _report(str(error))
     finally:
         _discard_unwritable_output()

@@ -1,6 +1,6 @@
 """Damaged files of the kernel cache: kernels are compiled again, with one warning; the next start is quiet.
 
-A start is a module that is executed anew: its kernels have no code in memory.
+A start is a module that is executed again: its kernels have no code in memory.
 """
 
 from __future__ import annotations
