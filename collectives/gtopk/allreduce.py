@@ -14,7 +14,7 @@ So results and residuals together have everything, up to the rounding of sums an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,13 @@ import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import run_announced
 from collectives.agreement.header import Header, Operand, Operation, Reduction
+from collectives.call import counted
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.exchange.specs import ONLY, TensorSpec, failure_of_encoding, get_spec
 from collectives.gtopk.tree import Sparse, find_limit, merge_along_tree
-from wirecodec.interop import accumulate, saved_residual, saved_step
+from wirecodec.interop import UNKNOWN_RANK, Loaded, accumulate, saved_rank, saved_residual, saved_step
 
 __all__ = ["GTopK"]
 
@@ -60,6 +61,8 @@ class GTopK:
     def __init__(self, ratio: float) -> None:
         self._selector = wc.TopK(ratio=ratio)
         self._step = 0
+        self._rank = UNKNOWN_RANK
+        self._loaded: Loaded | None = None
         self._residuals: dict[str, Array] = {}
 
     @property
@@ -72,6 +75,7 @@ class GTopK:
         found = self._residuals.get(name)
         return None if found is None else found.copy()
 
+    @counted(lambda self, comm, *_, **__: Channel.of(comm))
     def allreduce(self, comm: Communicator | Channel, grad: Any) -> Any:
         """Average the elements whose merged sums are the largest.
 
@@ -103,6 +107,7 @@ class GTopK:
                 shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
                 scheme = f"gtop-k({self._selector.ratio!r}); step {self._step}"
                 operand = Operand.of(shapes, bare=bare, scheme=scheme)
+                self._settle(channel.rank, specs)
                 for name in specs:
                     totals[name] = self._accumulate(name, grads[name])
             except Exception as error:
@@ -118,6 +123,7 @@ class GTopK:
                 results[name], residuals[name] = self._exchange(channel, x, specs[name][1])
             call.is_delivered = True
             self._residuals, self._step = {**self._residuals, **residuals}, self._step + 1
+            self._rank = channel.rank
         dense = {name: results[name].reshape(specs[name][0]) for name in grads}
         return dense[ONLY] if bare else dense
 
@@ -150,19 +156,34 @@ class GTopK:
         return mean, np.clip(residual, -largest, largest, out=residual)  # as sums of gradient and residual
 
     def state_dict(self) -> dict[str, Array]:
-        """Return this rank's state as a flat {str: ndarray}."""
+        """Return this rank's state as a flat {str: ndarray}, with its rank and names."""
         residuals = {f"residual/{name}": x.copy() for name, x in self._residuals.items()}
-        return {"step": np.array(self._step, np.int64), **residuals}
+        counts = {"step": np.array(self._step, np.int64), "rank": np.array(self._rank, np.int64)}
+        return {**counts, **residuals}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Restore a state of ``state_dict``.
+
+        The rank and the names are compared at the first step, as by ``wc.Compressor.load_state_dict``.
+
+        Args:
+            state: arrays or tensors.
+            strict: False to drop residuals of another rank, or of tensors that the first step does not have.
 
         Raises:
             ValueError: a key is wrong; the message names it, and nothing changes.
         """
-        odd = [key for key in state if key != "step" and not key.startswith("residual/")]
+        odd = [key for key in state if key not in ("step", "rank") and not key.startswith("residual/")]
         if odd or "step" not in state:
             raise ValueError(f"not a state of GTopK: {f'unknown keys {odd}' if odd else 'step is missing'}")
         step = saved_step(state)
-        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key != "step"}
-        self._step, self._residuals = step, residuals
+        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
+        loaded = Loaded(saved_rank(state), strict)
+        self._step, self._residuals, self._rank, self._loaded = step, residuals, loaded.rank, loaded
+
+    def _settle(self, rank: int, names: Collection[str]) -> None:
+        """Compare a loaded state at its first step. Raises EncodeError if another rank has saved it."""
+        if self._loaded is not None:
+            stale = self._loaded.find_dropped(self._residuals, rank, names)
+            self._residuals = {name: x for name, x in self._residuals.items() if name not in stale}
+            self._loaded = None
