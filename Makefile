@@ -29,7 +29,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-collectives gradients docs dist clean
+.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-collectives gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +60,10 @@ test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has 
 
 test-bounds: $(INSTALLED)  ## a corpus that reaches every kernel, with bounds checks and with guard pages; minutes
 	$(BIN)/python -m pytest -q -m bounds $(PARALLEL) $(PART:%=--part %)
+
+soak: $(INSTALLED)  ## random collectives with random faults on 3 MPI ranks; SECONDS=300
+	mpirun=$$(command -v $(BIN)/mpirun || echo mpirun); \
+	$(MPI_ENV) $$mpirun -n 3 --oversubscribe --bind-to none $(BIN)/python -W ignore -m tests.soak --seconds $(SECONDS) --seed $(SEED)
 
 test-gpu: $(CUPY)  ## the tests that need a GPU, in an environment with CuPy (CUDA=13: for drivers of CUDA 13)
 	REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu $(ARGS)

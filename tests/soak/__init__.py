@@ -1,0 +1,1 @@
+"""Long run of random collectives with random faults, over MPI: ``make soak``."""
