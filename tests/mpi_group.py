@@ -1,7 +1,7 @@
 """Group of ranks that run tests: one mpirun, its deadlines, and the reports of its ranks.
 
-Each rank writes one file into the folder of the group. The reports of all ranks are merged into one result
-per test.
+Each rank writes its reports into a file in the folder of the group. The reports of all ranks are merged into
+one result per test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO, Any, Literal, TypeAlias
 
 import pytest
 
-from tests.mpi_processes import FOLDER, end_all, find_processes, find_shared_memory, rank_environment
+from tests.mpi_processes import FOLDER, end_all, find_processes, rank_environment
 
 __all__ = ["Group", "Result"]
 
@@ -52,7 +52,6 @@ class Group:
         self._remaining = [item.nodeid for item in items]
         self._folder = Path(tempfile.mkdtemp(prefix="mpi-tests-"))
         self._files: dict[int, IO[str]] = {}
-        self._shared: set[Path] = set()
         (self._folder / "tests.json").write_text(json.dumps(self._remaining))
         config = items[0].config
         command = [*prefix, "-n", str(ranks), sys.executable, "-m", "pytest"]
@@ -115,7 +114,7 @@ class Group:
         if self._ended:
             return
         self._ended = True
-        end_all(self._process, self._folder, self._shared)
+        end_all(self._process, self._folder)
         for file in self._files.values():
             file.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -135,8 +134,6 @@ class Group:
                     file.seek(at)
                     break
                 event = json.loads(line)
-                if self._latest is None:
-                    self._shared = find_shared_memory(self._folder)
                 self._latest = event["seen"] = time.monotonic()
                 if event["event"] == "begin":
                     self._begun[event["id"]].add(rank)

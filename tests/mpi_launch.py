@@ -8,7 +8,7 @@ This file contains both sides. The *launcher* is the user's pytest. At the first
 starts a *group* of ranks (mpi_group.py). It reports each test as soon as all ranks have reported it. A *rank*
 is another pytest process that runs the same tests in the same order, reports each, and waits for the other
 ranks after each. If a group dies or hangs, the current test fails, and a new group runs the remaining ones.
-Each rank writes one file into the folder of its group. There is no other channel.
+Each rank writes its files into the folder of its group. There is no other channel.
 
 Test modules must not import mpi4py.MPI at module level. The launcher also imports them, and would initialize
 MPI itself.
@@ -33,7 +33,7 @@ from typing import Any
 import pytest
 
 from tests.mpi_group import Group, Result
-from tests.mpi_processes import FOLDER, find_mpirun, mpi_required
+from tests.mpi_processes import FOLDER, find_mpirun, mpi_required, record_shared_memory
 
 __all__ = ["Launcher", "Rank", "make_plugin"]
 
@@ -166,6 +166,7 @@ class Rank(Expansion):
         from mpi4py import MPI
 
         self._comm = MPI.COMM_WORLD.Dup()  # separates the barrier below from the tests
+        record_shared_memory(folder)
         self._folder = folder
         rank = self._comm.rank
         (folder / f"{rank}.pid").write_text(str(os.getpid()))

@@ -22,15 +22,18 @@ __all__ = [
     "die_with_parent",
     "end_all",
     "find_mpirun",
+    "find_orphans",
     "find_processes",
     "find_shared_memory",
     "mpi_required",
     "rank_environment",
+    "record_shared_memory",
     "require_mpirun",
 ]
 
 FOLDER = "MPI_TEST_FOLDER"  # set for ranks only: the folder of their tests and reports
 _MARK = "MPI_TEST_MARK"  # set for mpirun and all its descendants
+_RECORD = ".shared"  # end of the names of files that ``record_shared_memory`` writes
 
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
@@ -107,8 +110,8 @@ def end_all(process: subprocess.Popen[bytes], folder: Path, shared: Iterable[Pat
         process: mpirun.
         folder: identifies the descendants by their environment. Open MPI gives each rank its own process
             group, and MPICH its own session, so neither of these identifies them.
-        shared: files to remove in addition to ``find_shared_memory(folder)``, which finds none after mpirun
-            has ended the ranks.
+        shared: files to remove in addition to ``find_shared_memory(folder)``, which finds only recorded ones
+            after mpirun has ended the ranks.
     """
     shared = {*shared, *find_shared_memory(folder)}
     if process.poll() is None:
@@ -124,7 +127,7 @@ def end_all(process: subprocess.Popen[bytes], folder: Path, shared: Iterable[Pat
     deadline = time.monotonic() + 5
     while find_processes(folder) and time.monotonic() < deadline:  # a kill takes effect later
         time.sleep(0.01)
-    for path in shared:
+    for path in {*shared, *find_shared_memory(folder)}:  # some are recorded while the ranks end
         path.unlink(missing_ok=True)
 
 
@@ -139,9 +142,34 @@ def find_processes(folder: Path) -> list[int]:
 
 
 def find_shared_memory(folder: Path) -> set[Path]:
-    """Find the shared-memory files of these processes under MPICH; killed ranks leave them behind."""
-    maps = b"\n".join(_read(Path(f"/proc/{pid}/maps")) for pid in find_processes(folder))
-    return {Path(os.fsdecode(found)) for found in re.findall(rb"/dev/shm/mpich_shm_\w+", maps)}
+    """Find the shared-memory files of these processes under MPICH; killed ranks leave them behind.
+
+    They are the files of living processes, and those of any process that called ``record_shared_memory``.
+    """
+    mapped = [_read(Path(f"/proc/{pid}/maps")) for pid in find_processes(folder)]
+    return _parse_shared_memory(*mapped, *(_read(path) for path in folder.glob(f"*{_RECORD}")))
+
+
+def record_shared_memory(folder: Path) -> None:
+    """Write the names of this process's shared-memory files into a folder, where they outlive the process.
+
+    A rank can end, and mpirun with it, before any other process has searched for its files.
+    """
+    names = map(os.fspath, _parse_shared_memory(_read(Path("/proc/self/maps"))))
+    (folder / f"{os.getpid()}{_RECORD}").write_text("\n".join(names))
+
+
+def find_orphans() -> set[Path]:
+    """Find the shared-memory files of MPICH that no process uses. Other jobs may use theirs meanwhile."""
+    files = set(Path("/dev/shm").glob("mpich_shm_*"))
+    used = _parse_shared_memory(*map(_read, Path("/proc").glob("[0-9]*/maps")))
+    return {path for path in files - used if path.exists()}
+
+
+def _parse_shared_memory(*texts: bytes) -> set[Path]:
+    """Return the names of MPICH's shared-memory files in texts."""
+    found = re.findall(rb"/dev/shm/mpich_shm_\w+", b"\n".join(texts))
+    return {Path(os.fsdecode(name)) for name in found}
 
 
 def _read(path: Path) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mpi_processes import find_mpirun, mpi_required
+from tests.mpi_processes import find_mpirun, find_orphans, mpi_required
 
 REPOSITORY = Path(__file__).parents[1]
 NO_MPIRUN = find_mpirun()[0] is None
@@ -169,12 +169,21 @@ def test_after(): assert comm.allreduce(1) == 3
 )
 def test_a_lost_rank_fails_one_test(tmp_path: Path, body: str, says: str) -> None:
     test = f"@pytest.mark.mpi(2, timeout=2)\ndef test_it():\n    {body}"
-    shared = set(Path("/dev/shm").glob("mpich_shm_*"))
+    orphans = find_orphans()
     output = run(tmp_path, BEFORE_AND_AFTER.format(test))
-    assert set(Path("/dev/shm").glob("mpich_shm_*")) <= shared
+    assert find_orphans() <= orphans
     assert parse_outcomes(output) == {"test_before": "PASSED", "test_it": "FAILED", "test_after": "PASSED"}
     assert says in output
     assert "still in the test: " in output
+
+
+@needs_mpirun
+def test_ranks_that_end_at_once_leave_no_shared_memory(tmp_path: Path) -> None:
+    """They end before they report any test, so the launcher does not see them alive."""
+    orphans = find_orphans()
+    output = run(tmp_path, BEFORE_AND_AFTER.format(""), head=HEAD + "    if comm.rank: os._exit(0)\n")
+    assert find_orphans() <= orphans
+    assert parse_outcomes(output) == {"test_before": "FAILED", "test_after": "FAILED"}
 
 
 @needs_mpirun

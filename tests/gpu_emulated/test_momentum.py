@@ -43,6 +43,17 @@ def test_same_bits(standin: StandInDevice, scheme: str, rule: Any, kind: Any, cl
         step_both(there, here, {"w": rng.standard_normal(SIZE).astype(kind), "v": rng.standard_normal(40)})
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_clipping_if_squares_overflow_or_underflow(standin: StandInDevice, scale: float) -> None:
+    rng = np.random.default_rng(8)
+    there, here = make_pair("topk(0.02) | rice | raw", clip=scale)
+    x = rng.standard_normal(40).astype(np.float32) * (scale > 1)
+    step_both(there, here, {"w": rng.standard_normal(SIZE) * scale, "v": x})
+    residual = here.residual("w")
+    assert residual is not None
+    assert np.linalg.norm(residual / scale) < 1
+
+
 def test_nonfinite_gradients(standin: StandInDevice) -> None:
     rng = np.random.default_rng(9)
     for rule in RULES:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -52,6 +55,44 @@ def test_the_norm_is_that_of_all_values() -> None:
     assert refused(blob, out, max_norm=12.99) == "max-norm"
     wc.decode_add(blob, out, max_norm=13, scale=2)
     assert out["b"][1] == 24
+
+
+@pytest.mark.parametrize("size", [2, 70_000])
+def test_the_norm_is_right_over_the_whole_range(size: int, dtype: np.dtype[Any]) -> None:
+    """The norm of 3 · 2^e and 4 · 2^e in two tensors is 5 · 2^e, also if squares overflow or underflow."""
+    info = ml_dtypes.finfo(dtype)
+    first = math.frexp(float(info.smallest_subnormal))[1] - 1
+    last = math.frexp(float(info.max))[1] - 3
+    out = {"a": np.zeros(size), "b": np.zeros(1)}
+    halfway = -538 if dtype == np.float64 else 0  # where squares are subnormal
+    for exponent in [halfway, *np.linspace(first, last, 30 if size == 2 else 9).astype(int).tolist()]:
+        a, b = np.zeros(size, dtype), np.array([math.ldexp(4, exponent)], dtype)
+        a[-1] = -math.ldexp(3, exponent)
+        blob, norm = wc.encode_many({"a": a, "b": b}), math.ldexp(5, exponent)
+        wc.decode_add(blob, out, max_norm=norm)
+        assert refused(blob, out, max_norm=math.nextafter(norm, 0)) == "max-norm"
+        assert refused(blob, out, max_norm=0) == "max-norm"
+
+
+def test_norms_at_the_ends_of_the_range() -> None:
+    out = {"a": np.zeros(2), "b": np.zeros(1)}
+    largest = float(np.finfo(np.float64).max)
+    beyond = wc.encode_many({"a": np.full(2, largest), "b": np.ones(1)})
+    assert refused(beyond, out, max_norm=largest) == "max-norm"
+    wc.decode_add(beyond, out, max_norm=math.inf)
+    wc.decode_add(wc.encode_many({"a": np.zeros(2), "b": -np.zeros(1)}), out, max_norm=0)
+    mixed = wc.encode_many({"a": np.array([1e-200, 1e-300]), "b": np.ones(1, np.float16)})
+    wc.decode_add(mixed, out, max_norm=1)
+
+
+@pytest.mark.parametrize(
+    ("norm", "limit"), [(5.0, 4.999999), (5.0, math.nextafter(5, 0)), (1e300, 1e200), (1e-170, 1e-200)]
+)
+def test_the_message_shows_that_the_norm_is_larger(norm: float, limit: float) -> None:
+    with pytest.raises(wc.LimitExceeded, match="the values have norm") as info:
+        wc.decode_add(wc.encode(np.array([norm, 0])), np.zeros(2), max_norm=limit)
+    shown = [float(number) for number in re.findall(r"(?:norm|is) ([0-9.e+-]+[0-9])", str(info.value))]
+    assert shown == [norm, limit]
 
 
 @pytest.mark.parametrize("value", [np.nan, 1e200, 3e38])

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.cpu.norm import BLOCK, Norm, is_reliable, measure
 from wirecodec.errors import Invalid, LimitExceeded
 from wirecodec.select.base import find_nonfinite
 from wirecodec.support import DecodedChunk
 from wirecodec.validation import as_flag, as_real
 
 __all__ = ["Guard"]
-
-_BLOCK = 1 << 16
-"""Elements that are converted at a time."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +59,15 @@ class Guard:
         for key, dtype in enumerate(dtypes):
             for part in decoded[key] if self.is_active else ():
                 squares += self._check_part(part, dtype.type(scale), key)
-        norm = math.sqrt(squares)
-        if self.max_norm is not None and not norm <= self.max_norm:
-            raise LimitExceeded("max-norm", f"the values have norm {norm:g}; the limit is {self.max_norm:g}")
+        if self.max_norm is not None:
+            self._check_norm(squares, [part.values for key in range(len(dtypes)) for part in decoded[key]])
 
     def _check_part(self, part: DecodedChunk, factor: Any, key: int) -> float:
         """Return the sum of a chunk's squares, or 0 without ``max_norm``. Raises Invalid."""
         squares = 0.0
         with np.errstate(all="ignore"):
-            for start in range(0, part.values.size, _BLOCK):
-                values = part.values[start : start + _BLOCK]
+            for start in range(0, part.values.size, BLOCK):
+                values = part.values[start : start + BLOCK]
                 if self.finite:
                     added: Array = values.astype(factor.dtype) * factor
                     if (at := find_nonfinite(added)) >= 0:
@@ -78,6 +75,18 @@ class Guard:
                             "nonfinite", f"tensor {key}: stored value {start + at} adds {float(added[at])}"
                         )
                 if self.max_norm is not None:
-                    wide = values.astype(np.float64)
-                    squares += float(np.dot(wide, wide))
+                    squares += _sum_squares(values.astype(np.float64, copy=False))
         return squares
+
+    def _check_norm(self, squares: float, values: Sequence[Array]) -> None:
+        """Raise LimitExceeded if the norm is above ``max_norm``."""
+        assert self.max_norm is not None
+        exact = Norm(math.sqrt(squares)) if is_reliable(squares) else measure(values, _sum_squares)
+        norm, limit = exact.value, float(self.max_norm)
+        if not norm <= limit:
+            raise LimitExceeded("max-norm", f"the values have norm {norm!r}; the limit is {limit!r}")
+
+
+def _sum_squares(wide: Array) -> float:
+    """Return Σ x² of binary64 numbers, in any order."""
+    return float(np.dot(wide, wide))

@@ -9,13 +9,14 @@ computes the same bits on a GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import Array, add_in_order, aligned, bits_of, read_only
+from wirecodec.cpu.norm import Norm, is_reliable, measure
 from wirecodec.errors import EncodeError
 from wirecodec.select.topk_fused_residual import Terms
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
@@ -183,17 +184,23 @@ def sum_squares(x: Array) -> float:
     )
 
 
-def clip_factor(squares: Iterable[float], bound: float | None) -> float:
+def clip_factor(
+    squares: Iterable[float], bound: float | None, gradients: Callable[[], Sequence[Array]]
+) -> float:
     """Return the factor that limits the norm of a whole model.
 
     Args:
         squares: Σ x² of each gradient, in the order of keys.
         bound: largest norm; None for no limit.
+        gradients: returns all gradients on the host, flat, in this order; called if ``squares`` overflow or
+            underflow.
 
-    Returns min(1, bound / norm); 1 if the norm is not finite, so that NaN and Inf are reported as such.
+    Returns min(1, bound / norm); 1 if a gradient is not finite, so that NaN and Inf are reported as such.
     """
     if bound is None:
         return 1.0
     total = add_in_order(squares)
-    norm = math.sqrt(total) if math.isfinite(total) else math.inf
-    return bound / norm if math.isfinite(norm) and norm > bound else 1.0
+    norm = Norm(math.sqrt(total)) if is_reliable(total) else measure(gradients(), sum_squares)
+    if not math.isfinite(norm.root) or norm.value <= bound:
+        return 1.0
+    return math.ldexp(bound / norm.root, -norm.exponent)

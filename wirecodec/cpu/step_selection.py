@@ -101,7 +101,8 @@ def select_step(
     if wanted.clip is not None:
         for key, name in enumerate(names):
             flats[key] = _flatten(arrays[key], shapes[key], wanted.jobs.schemes[name], name)
-    factor = clip_factor((sum_squares(flat.data) for flat in flats.values()), wanted.clip)
+    gradients = [flat.data for flat in flats.values()]
+    factor = clip_factor(map(sum_squares, gradients), wanted.clip, lambda: gradients)
     moving = TermColumns(columns, wanted, free & ~plain, factor)
     groups = select_groups(moving)
     terms = select_term_batches(TermColumns(columns, wanted, moving.free & ~_find_grouped(wanted), factor))

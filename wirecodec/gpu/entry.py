@@ -121,13 +121,20 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         )
 
 
+def _find_clip_factor(device: CupyDevice, flats: Sequence[DeviceFlat], bound: float) -> float:
+    """Return the factor that limits the norm of all gradients, as on the host."""
+
+    def copy() -> list[Array]:
+        return [arrays.copy_to_host(device, flat).data for flat in flats]
+
+    return clip_factor(arrays.sum_squares(device, flats), bound, copy)
+
+
 def _select(
     device: CupyDevice, flats: Mapping[str, DeviceFlat], wanted: StepInput
 ) -> dict[str, steps.SelectedTensor]:
     """Select from all tensors, in the order of their keys. Raises EncodeError, which names the tensor."""
-    factor = 1.0
-    if wanted.clip is not None:
-        factor = clip_factor(arrays.sum_squares(device, list(flats.values())), wanted.clip)
+    factor = 1.0 if wanted.clip is None else _find_clip_factor(device, list(flats.values()), wanted.clip)
     selected: dict[str, steps.SelectedTensor] = {}
     members: dict[Any, list[tuple[str, DeviceFlat, TensorJob]]] = {}
     for name, wanted_job in wanted.jobs.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,6 +134,36 @@ def test_clipping_limits_the_whole_model_on_each_rank() -> None:
     for wrong in (0, -1.0, "1", float("nan")):
         with pytest.raises(wc.EncodeError, match="clip is"):
             wc.Compressor(clip=wrong)
+
+
+@pytest.mark.parametrize("feedback", [wc.MomentumCorrection(), wc.ErrorFeedback(), None], ids=str)
+def test_clipping_is_right_over_the_whole_range(feedback: Any) -> None:
+    """Gradients and a bound that are multiplied by a power of two give the same elements times it."""
+    rng = np.random.default_rng(6)
+    gradients = {"a": rng.standard_normal(70_000), "b": rng.standard_normal(5)}
+
+    def clip(exponent: int) -> dict[str, Array]:
+        c = wc.Compressor("all | raw-index | raw", feedback=feedback, clip=math.ldexp(3, exponent))
+        sent = c.decompress(c.compress({name: np.ldexp(x, exponent) for name, x in gradients.items()}))
+        return {name: np.ldexp(each.to_dense(), -exponent) for name, each in sent.items()}
+
+    expected = clip(0)
+    assert math.sqrt(sum(np.sum(x * x) for x in expected.values())) == pytest.approx(3)
+    for exponent in (-900, -537, -500, 500, 520, 900, 1000):
+        found = clip(exponent)
+        assert all(np.array_equal(found[name], x) for name, x in expected.items()), exponent
+
+
+@pytest.mark.parametrize("bound", [1.0, 1e300])
+def test_a_norm_beyond_the_range_is_clipped(bound: float) -> None:
+    """NaN and Inf are not: they are reported, or sent as they are."""
+    c = wc.Compressor("all | raw-index | raw", clip=bound)
+    x = {"a": np.full(2, np.finfo(np.float64).max), "b": np.ones(2, np.float32)}
+    sent = c.decompress(c.compress(x))["a"].to_dense()
+    assert np.allclose(sent / bound, math.sqrt(0.5), rtol=1e-6)
+    for bad in (np.nan, np.inf):
+        sent = c.decompress(c.compress({"a": np.array([1.0, 1e300]), "b": np.array([bad, 1], np.float32)}))
+        assert np.array_equal(sent["b"].to_dense(), [np.float32(bad), 1], equal_nan=True)
 
 
 def test_a_tensor_that_is_sent_whole_has_ordinary_momentum() -> None:
