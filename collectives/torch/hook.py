@@ -14,7 +14,8 @@ import wirecodec as wc
 from collectives.allgather import allgather_bytes
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
-from collectives.communicator import Communicator
+from collectives.communicator import Communicator, TransportError
+from collectives.errors import CollectiveError
 from collectives.torch.arguments import (
     check_compressor,
     name_parameters,
@@ -153,7 +154,11 @@ def _isolate(channel: Channel) -> None:
     comm = channel.comm
     if isinstance(comm, TorchComm) and not comm.is_isolated:
         keys = allgather_bytes(channel, uuid4().bytes if channel.rank == 0 else b"")
-        comm.isolate(keys[0].tobytes().hex())
+        try:
+            comm.isolate(keys[0].tobytes().hex())
+        except TransportError as error:
+            text = f"rank {channel.rank}: a rank did not open its connections for the hook: {error}"
+            raise CollectiveError(text, reason="transport") from error
 
 
 def _finish(step: TrainingStep) -> None:

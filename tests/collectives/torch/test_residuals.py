@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.collectives.torch.processes import run
@@ -169,3 +171,49 @@ def test_every_parameter_balances_in_other_loops() -> None:
     calls = ", ".join(f"{name!r}: {name}()" for name in names)
     for losses in run(2, LEDGER + OTHERS + f"print(json.dumps({{{calls}}}))"):
         assert losses == dict.fromkeys(names, 0)
+
+
+STATES = """
+def step(state, strict=True, overlap=True):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(30, 20), torch.nn.Linear(20, 10))
+    ddp = DDP(model, bucket_cap_mb=0.001)
+    compressor = wc.Compressor("topk(0.1) | rice | raw")
+    ddp.register_comm_hook(None, co.torch_hook(compressor, comm, model.named_parameters(), overlap=overlap))
+    if state is not None:
+        compressor.load_state_dict(state, strict=strict)
+    try:
+        ddp(torch.ones(2, 30) * (1 + rank)).sum().backward()
+        found = "ok"
+    except co.CollectiveError as error:
+        found = str(error)
+    kept = sorted(key for key in compressor.state_dict() if "/" in key)
+    return found, compressor.state_dict(), kept
+
+_, own, names = step(None)
+files = f"{os.environ['FILES']}/rank"
+np.savez(f"{files}{rank}.npz", **own)
+dist.barrier()
+donor = dict(np.load(f"{files}0.npz"))
+wrapped = {key.replace("residual/", "residual/module."): x for key, x in own.items()}
+results = []
+for overlap in (True, False):
+    renamed = wc.rename_state(wrapped, prefix="module.")
+    attempts = [(own, True), (donor, True), (donor, rank == 0), (wrapped, True), (wrapped, False)]
+    attempts += [(renamed, True)]
+    found = [step(state, strict, overlap) for state, strict in attempts]
+    results.append([[text, int(state["step"]), kept == names] for text, state, kept in found])
+print(json.dumps(results))
+"""
+
+
+def test_states_are_compared_under_the_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its buckets have some of the names each; another number of ranks takes a file with ``strict=False``."""
+    monkeypatch.setenv("FILES", str(tmp_path))
+    for results in run(2, STATES):
+        for taken, donated, joined, wrapped, dropped, renamed in results:
+            assert taken == joined == dropped == renamed == ["ok", 2, True]
+            assert "rank 1: encoding failed: EncodeError: the loaded state was saved by rank 0" in donated[0]
+            assert donated[1] == wrapped[1] == 1
+            assert "ranks 0, 1: " in wrapped[0]
+            assert "wc.rename_state(state, prefix='module.')" in wrapped[0]
