@@ -94,36 +94,28 @@ def check_scaler(scaler: Any) -> None:
         )
 
 
-_SEEN: weakref.WeakKeyDictionary[Any, list[tuple[weakref.ref[Any], float]]] = weakref.WeakKeyDictionary()
-"""Enabled scalers of this process and their scales, as a step of each compressor has found them."""
+_SEEN: weakref.WeakKeyDictionary[Any, dict[weakref.ref[Any], float]] = weakref.WeakKeyDictionary()
+"""Scales of the enabled scalers of this process, as the last step of each compressor has found them."""
 
 
-def warn_of_changed_scale(compressor: Any, *, nonfinite: bool = False) -> None:
-    """Warn if a scaler that was not passed has changed its scale since the last step with residuals.
+def warn_of_changed_scale(compressor: Any) -> None:
+    """Warn once if a scaler that was not passed has changed its scale while there are residuals.
 
-    The scalers are those that exist when a compressor takes its first step, and after a step with NaN or Inf.
+    The scalers are those that exist when a compressor takes its first step.
 
     Args:
         compressor: a Compressor or a CLTk that gets gradients without a scaler.
-        nonfinite: whether its last step had NaN or Inf, so that a scaler will change its scale.
     """
-    known = _SEEN.get(compressor)
-    if known is None or (nonfinite and not known):
-        known = [(weakref.ref(one), _scale_of(one)) for one in _find_scalers()]
-    found = [(ref, _scale_of(one)) for ref, _ in known if (one := ref()) is not None]
-    _SEEN[compressor] = found
-    changed = [
-        (before, now)
-        for ref, before in known
-        for other, now in found
-        if other is ref and now != before and compressor.step
-    ]
-    if changed:
-        _SEEN[compressor] = []
-        before, now = changed[0]
+    before = _SEEN.get(compressor)
+    if before is None:
+        before = {weakref.ref(one): _scale_of(one) for one in _find_scalers()}
+    now = {ref: _scale_of(one) for ref in before if (one := ref()) is not None}
+    changed = [ref for ref in now if now[ref] != before[ref]] if compressor.step else []
+    _SEEN[compressor] = {} if changed else now
+    for ref in changed[:1]:
         warnings.warn(
-            f"a GradScaler has changed its scale from {before:g} to {now:g}, and residuals are kept in the"
-            " old unit. If it scales this loss, pass scaler= to torch_hook or average_gradients",
+            f"a GradScaler has changed its scale from {before[ref]:g} to {now[ref]:g}, and residuals are kept"
+            " in the old unit. If it scales this loss, pass scaler= to torch_hook or average_gradients",
             stacklevel=2,
         )
 

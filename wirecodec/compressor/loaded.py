@@ -110,7 +110,7 @@ def _list(names: Collection[str]) -> str:
 def _advise(stale: Collection[str], names: Collection[str]) -> str:
     """Return the start of an advice: how to rename, if a prefix explains all names."""
     one, wanted = min(stale), set(names)
-    for name in wanted:
+    for name in sorted(wanted):
         if one.endswith(name) and all(x.removeprefix(one[: -len(name)]) in wanted for x in stale):
             return f"Load wc.rename_state(state, prefix={one[: -len(name)]!r}), or load it"
         if name.endswith(one) and all(name[: -len(one)] + x in wanted for x in stale):
