@@ -173,7 +173,8 @@ def run(make: type[Program], injector: Injector) -> list[list[Any]]:
     """
 
     def rank(comm: SimulatedComm) -> list[Any]:
-        program, found = make(comm), []
+        program = make(comm)
+        found: list[Any] = []
         for step in range(STEPS):
             program.prepare(step)
             faulty = comm.rank == FAULTY and step == BROKEN

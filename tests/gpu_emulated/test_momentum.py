@@ -75,7 +75,7 @@ def test_groups(standin: StandInDevice, scheme: str, clip: float | None) -> None
     there, here = make_pair(schemes, feedback=rule, clip=clip, scope="group")
     for turn in range(4):
         x = {name: rng.standard_normal(70_000 // (i + 1)).astype("f4") for i, name in enumerate("abc")}
-        x |= {"half": rng.standard_normal(500).astype("f2"), "whole": rng.standard_normal(30)}
+        x |= {"half": rng.standard_normal(900).astype("f2"), "whole": rng.standard_normal(30)}
         x["matrix"] = rng.standard_normal((30, 40)).astype("f4") * (turn != 2)
         for compressor in (there, here):
             compressor._names = turn < 3

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import wirecodec as wc
+from wirecodec.cpu.costs import CodecCosts
+from wirecodec.select import budget_notice
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -171,3 +174,194 @@ def test_schedules_of_budgets() -> None:
                 assert (32 < spent < 32.1) if wanted == 32 else 0.95 * wanted <= spent <= wanted
     with pytest.raises(wc.EncodeError, match=r"ratio is 2\.0 at step 0"):
         wc.Compressor(bytes_per_step=1000, schedule=lambda step, ratio: 2.0).compress(x)
+
+
+# Every container keeps to its limit.
+
+
+def small_model() -> dict[str, Any]:
+    """Return tensors of all kinds: empty, of few elements, of many dimensions, and with long names."""
+    rng = np.random.default_rng(11)
+    shapes = {
+        "scale": (),
+        "norm.bias": (32,),
+        "norm.weight": (32,),
+        "empty": (0,),
+        "empty.bias": (3, 0, 2),
+        "a" * 300 + ".bias": (1,),
+        "b" * 300: (7, 1, 1, 2),
+        "dense": (60, 50),
+        "dense.bias": (50,),
+        "embedding": (300, 40),
+    }
+    return {name: rng.laplace(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def models() -> dict[str, dict[str, Any]]:
+    """Return {kind: tensors}."""
+    rng, model = np.random.default_rng(12), small_model()
+    types = ["float16", "float32", "float64", ml_dtypes.bfloat16]
+    return {
+        "all kinds": model,
+        "budgets only": {name: x for name, x in model.items() if not name.endswith("bias")},
+        "no elements beside one": {f"empty.{i}": np.zeros(0, np.float32) for i in range(20)}
+        | {"dense": model["dense"]},
+        "tiny": {f"t{i}": rng.normal(size=i % 3 + 1).astype(np.float32) for i in range(30)},
+        "types": {f"{i}.{name}": x.astype(types[i % 4]) for i, (name, x) in enumerate(model.items())},
+        "empty of every type": {f"e{i}": np.zeros(0, dtype) for i, dtype in enumerate(types)}
+        | {f"w{i}": rng.normal(size=900).astype(dtype) for i, dtype in enumerate(types)},
+        "some zeros": {name: x * (i % 2) for i, (name, x) in enumerate(model.items())},
+        "dense": {"dense": model["dense"], "embedding": model["embedding"]},
+    }
+
+
+MODELS = models()
+BUDGET = "budget(1) | rice | error-bounded"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "tensors": {"scheme": BUDGET},
+    "groups": {"scheme": BUDGET, "scope": "group"},
+    "raw biases": {"scheme": {"*bias": "all | raw-index | raw", "*": BUDGET}},
+    "raw biases, group": {"scheme": {"*bias": "all | raw-index | raw", "*": BUDGET}, "scope": "group"},
+    "two groups": {"scheme": {"*e*": BUDGET, "*": "budget(0.1) | auto-index | raw"}, "scope": "group"},
+    "two keys": {"scheme": {"*e*": BUDGET, "*": BUDGET}, "scope": "group", "names": False},
+    "fused": {"scheme": {"*bias": "topk(0.2) | raw-index | raw", "*": BUDGET}, "fuse": 5000},
+    "weights": {"scheme": BUDGET, "scope": "group", "weights": {"*e*": 0.3, "t*": 2}},
+    "momentum": {"scheme": None, "feedback": wc.MomentumCorrection(0.9)},
+    "transform": {"scheme": "dct | budget(1) | rice | raw", "names": False},
+}
+
+
+def least_limit(settings: dict[str, Any], tensors: dict[str, Any], *, hold: bool) -> int:
+    """Return the limit that the error of a limit of one byte asks for."""
+    with pytest.raises(wc.EncodeError, match=r"^bytes_per_step is 1; .* must be at least \d+$") as caught:
+        wc.Compressor(**settings, bytes_per_step=1).prepare(tensors, hold_zeros=hold)
+    return int(str(caught.value).rpartition(" ")[2])
+
+
+@pytest.mark.filterwarnings("ignore:tensor .* the share of bytes_per_step")
+@pytest.mark.sampled
+@pytest.mark.parametrize("hold", [False, True])
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_no_container_is_larger(kind: str, settings: str, hold: bool) -> None:
+    """From the least limit on, which the error of a lower one names; and nothing of a gradient is lost."""
+    tensors, chosen = MODELS[kind], SETTINGS[settings]
+    least = least_limit(chosen, tensors, hold=hold)
+    with pytest.raises(wc.EncodeError, match=f"must be at least {least}$"):
+        wc.Compressor(**chosen, bytes_per_step=least - 1).prepare(tensors, hold_zeros=hold)
+    for more in (0, 1, 24, 40, 100, 300, 1000, 4000, 100_000):
+        compressor = wc.Compressor(**chosen, bytes_per_step=least + more)
+        for _ in range(2):
+            before = {name: compressor.residual(name) for name in tensors}
+            prepared = compressor.prepare(tensors, hold_zeros=hold)
+            assert prepared.blob.nbytes <= least + more
+            prepared.commit()
+            if settings == "momentum":
+                continue
+            for name, x in tensors.items():
+                received = np.asarray(prepared.sent[name].to_dense(), np.float64).ravel()
+                total = x.astype(np.float64).ravel() + as_array(before[name], x.size)
+                left = total - received - as_array(compressor.residual(name), x.size)
+                scale = max(np.abs(received).max(initial=0), np.abs(total).max(initial=0))
+                assert np.abs(left).max(initial=0) <= 1e-5 * scale, name
+
+
+def as_array(residual: Any, size: int) -> Any:
+    """Return a residual, or zeros for None."""
+    return np.zeros(size) if residual is None else residual.astype(np.float64)
+
+
+def test_only_tensors_without_a_budget() -> None:
+    """A step, or a bucket, may have no tensor with a budget."""
+    schemes, x = {"bias": "all | raw-index | raw", "*": BUDGET}, np.ones(20_000, np.float32)
+    with pytest.raises(wc.EncodeError, match=r"^bytes_per_step is 1000; .* must be at least 80096$"):
+        wc.Compressor(schemes, bytes_per_step=1000).compress({"bias": x})
+    assert wc.Compressor(schemes, bytes_per_step=80_096).compress({"bias": x}).nbytes == 80_096
+    with pytest.raises(wc.EncodeError, match=r"must be at least 64$"):
+        wc.Compressor(bytes_per_step=63, names=False).compress({"e": x[:0]})
+
+
+@pytest.mark.filterwarnings("ignore:tensor .* the share of bytes_per_step")
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [("rice", "auto-value"), ("bitmap", "polyfit"), ("context", "error-bounded"), ("raw-index", "raw")],
+)
+def test_codecs_that_depend_on_the_seed_or_the_entry(index: str, value: str) -> None:
+    rng, scheme = np.random.default_rng(5), f"budget(1) | {index} | {value}"
+    tensors = {f"t{i}": rng.laplace(size=700 * i + 1).astype(np.float32) for i in range(6)}
+    for options in ({"fuse": 10_000}, {"scope": "group"}, {"scope": "group", "weights": {"t5": 0.1}}):
+        for limit in (2500, 4000, 9000):
+            compressor = wc.Compressor(scheme, bytes_per_step=limit, **options)
+            for _ in range(3):
+                assert compressor.compress(tensors).nbytes <= limit
+
+
+def test_a_larger_container_than_measured_is_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = CodecCosts.measure
+    monkeypatch.setattr(CodecCosts, "measure", lambda *arguments: measure(*arguments) * 2 // 3)
+    compressor = wc.Compressor(bytes_per_step=3000)
+    for _ in range(3):
+        prepared = compressor.prepare(model())
+        prepared.commit()
+        assert 1000 <= prepared.blob.nbytes <= 3000
+        assert sum(sent.nnz for sent in prepared.sent.values()) > 100
+
+
+def test_a_group_of_several_entries() -> None:
+    """An entry begins with a tensor, and has at most 2^24 elements."""
+    x = np.zeros(9_000_000, np.float32)
+    x[:: 2**10] = np.random.default_rng(0).laplace(size=x[:: 2**10].size)
+    compressor = wc.Compressor(bytes_per_step=700, feedback=None)
+    assert compressor.compress({"a": x, "b": x[::-1].copy(), "c": x}).nbytes <= 700
+
+
+def test_a_transform_has_more_coefficients_than_elements() -> None:
+    tensors = {f"t{i}": np.random.default_rng(i).laplace(size=1009).astype(np.float32) for i in range(4)}
+    compressor = wc.Compressor("dct | budget(1) | rice | raw", bytes_per_step=1100)
+    assert 0.9 * 1100 <= compressor.compress(tensors).nbytes <= 1100
+
+
+def test_small_tensors_get_one_element(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step sends their largest sum; without the bytes for that, the large tensors have what there is."""
+    monkeypatch.setattr(budget_notice, "_told", set())
+    rng = np.random.default_rng(1)
+    tensors = {f"b{i}": rng.normal(size=32).astype(np.float32) for i in range(9)}
+    tensors["w"] = rng.laplace(size=10_000).astype(np.float32)
+    compressor = wc.Compressor(BUDGET, bytes_per_step=2000)
+    with pytest.warns(UserWarning, match=r"'b0' and 8 others: .* bytes_per_step=2000 .* one element is sent"):
+        compressor.compress(tensors)
+    for _ in range(40):
+        prepared = compressor.prepare({name: 0 * x for name, x in tensors.items()})
+        prepared.commit()
+        assert all(prepared.sent[name].nnz <= 1 for name in tensors if name != "w")
+    assert not any(compressor.residual(f"b{i}").any() for i in range(9))
+    monkeypatch.setattr(budget_notice, "_told", set())
+    least = least_limit({"scheme": BUDGET}, tensors, hold=False)
+    compressor = wc.Compressor(BUDGET, bytes_per_step=least + 100)
+    with pytest.warns(UserWarning, match=r"'b0' and 8 others: .* so nothing is sent"):
+        prepared = compressor.prepare(tensors)
+    assert [prepared.sent[name].nnz > 1 for name in tensors] == [False] * 9 + [True]
+
+
+def test_many_bytes_for_few_elements() -> None:
+    """With 64 bits per element and more, the header of a tensor of few elements does not count."""
+    tensors = {f"t{i}": np.random.default_rng(i).normal(size=i + 1).astype(np.float32) for i in range(20)}
+    found = wc.Compressor(BUDGET, bytes_per_step=10_000).prepare(tensors).sent
+    for name, x in tensors.items():
+        np.testing.assert_allclose(found[name].to_dense(), x, rtol=1e-6)
+
+
+def test_tensors_of_one_group_that_are_held() -> None:
+    """Their part of the bytes is not spent: another rank may use it."""
+    rng = np.random.default_rng(8)
+    tensors = {"w": rng.laplace(size=9000).astype(np.float32)}
+    tensors |= {f"layer.with.a.long.name.{i}": np.zeros(5, np.float32) for i in range(50)}
+    prepared = wc.Compressor(BUDGET, scope="group", bytes_per_step=4500).prepare(tensors, hold_zeros=True)
+    assert 0.9 * 4500 <= prepared.blob.nbytes <= 4500
+
+
+def test_weights_of_empty_tensors() -> None:
+    tensors = {"e": np.zeros(0, np.float32), **model()}
+    weighted = wc.Compressor(bytes_per_step=5000, weights={"e": 0.5}, feedback=None)
+    plain = wc.Compressor(bytes_per_step=5000, feedback=None)
+    assert bytes(weighted.compress(tensors)) == bytes(plain.compress(tensors))

@@ -25,7 +25,7 @@ dtype, rng, late = dtype_named("{dtype}"), np.random.default_rng(1), []
 for scheme in {schemes}:
     wc.warm(scheme, dtype, feedback=True)
     before = len(log)
-    for size in (1_000_000, 3000):
+    for size in (1_000_000, 4000):
         dense = rng.laplace(size=size)
         for x in (dense, dense * (rng.random(size) < 0.05)):
             tensor = x.astype(dtype)

@@ -18,7 +18,7 @@ from wirecodec.cli.units import parse_bytes
 from wirecodec.compressor import Compressor
 from wirecodec.errors import EncodeError
 from wirecodec.pipeline import encode, encode_many
-from wirecodec.select.budget import Budget
+from wirecodec.select.budget import Budget, HardBudget
 
 __all__ = ["add_to"]
 
@@ -83,4 +83,7 @@ def _encode_within(arrays: Any, options: argparse.Namespace, most: int) -> Bytes
     if not isinstance(scheme.select, Budget):
         raise EncodeError("--bytes needs a scheme with a budget, such as budget(1) | rice | error-bounded")
     bits = min(8 * most / max(arrays.size, 1), 64.0)
-    return encode(arrays, dataclasses.replace(scheme, select=Budget(bits)), seed=options.seed)
+    blob = encode(arrays, dataclasses.replace(scheme, select=HardBudget(bits)), seed=options.seed)
+    if blob.nbytes > most:
+        raise EncodeError(f"--bytes is {most}; the container takes {blob.nbytes} without any element")
+    return blob

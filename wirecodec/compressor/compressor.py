@@ -57,10 +57,15 @@ class Compressor:
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
             ratio of selectors that have one, and scales the factor of adacomp. A budget's ratio is bits / 32;
             that of ``bytes_per_step`` is the fraction of the raw bytes. At 1, tensors are sent whole.
-        bytes_per_step: largest size of a step's container; None for no limit. The bits of all ``budget``
-            selectors are scaled by one factor to use it, so that only their proportions count. If ``scheme``
-            is None, it becomes ``budget(bits=1) | rice | error-bounded``, and ``scope`` becomes "group". A
-            hook of DDP that overlaps sends a container of this size per bucket; pass ``overlap=False`` to it.
+        bytes_per_step: largest size of a step's container, ``blob.nbytes``; None for no limit. The bits of
+            all ``budget`` selectors are scaled by one factor to use it, so that only their proportions count.
+            A tensor gets the bytes of one element at least, if they suffice for all. A warning names tensors
+            that get no more. If headers and tensors without a budget take more than the limit, a step raises
+            EncodeError with a limit that suffices. A schedule changes the limit, and a step that it sends
+            whole has none. Not included is the agreement header of collectives, 64 bytes per exchange. If
+            ``scheme`` is None, it becomes ``budget(bits=1) | rice | error-bounded``, and ``scope`` becomes
+            "group". A hook of DDP that overlaps sends a container of this size per bucket; pass
+            ``overlap=False`` to it.
         weights: {key: factor}; in a group with a budget, the squared errors of tensors that a key matches
             are multiplied by it. They get fewer bytes below 1, and more above. It is 1 without a key. Host
             only.
@@ -153,7 +158,7 @@ class Compressor:
 
     @property
     def bytes_per_step(self) -> int | None:
-        """Largest size of a step's container in bytes, or None."""
+        """Largest size of a step's container in bytes, or None. A schedule may change it."""
         return self._settings.bytes_per_step
 
     @property

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, dtype_named, read_only
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, Entry, padded
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.errors import EncodeError
 from wirecodec.index.base import is_lossy
-from wirecodec.settings.scheme import Scheme
+from wirecodec.select.budget import SMALL_BYTES, Budget, HardBudget
+from wirecodec.select.budget_notice import warn_of_small
+from wirecodec.settings.scheme import Scheme, call_string
 from wirecodec.support import Support
+from wirecodec.value.base import is_ordered
+from wirecodec.value.sort_permutation import map_bytes
 
-__all__ = ["CodecCosts", "group_bytes", "share_header"]
+__all__ = [
+    "CodecCosts",
+    "group_bytes",
+    "one_element_bytes",
+    "row_bytes",
+    "share_header",
+    "takes_step",
+    "warn_of_small_budgets",
+]
+
+_MOST_MEASURED = 2**16
+"""Elements of the largest tensor with which the bytes of a position are measured."""
 
 
 class CodecCosts:
@@ -32,11 +50,8 @@ class CodecCosts:
         if is_lossy(scheme.index):
             raise EncodeError(f"{scheme.select.name} needs an exact index codec, not {scheme.index.name}")
         self.scheme = scheme
-        self.overhead = header + TABLE.itemsize * max(1, -(-size // CHUNK))
-        self.takes_step = getattr(scheme.value, "error", 0) is None and hasattr(
-            scheme.value, "encode_with_step"
-        )
-
+        self.overhead = header + row_bytes(size)
+        self.takes_step = takes_step(scheme)
         self._measured: list[tuple[Array, float | None, list[Entry]]] = []  # the last two
 
     def measure(self, indices: Array | None, values: Array, size: int, step: float | None) -> int:
@@ -54,21 +69,36 @@ class CodecCosts:
 
 
 def share_header(
-    tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], tag: bytes, *, names: bool
+    tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], tag: bytes, *, names: bool, warns: bool = True
 ) -> int:
     """Return the bytes of prefix and extension block that count for each of several tensors.
 
-    The result is 0 if no selector asks for it. Fused entries are not considered.
+    The result is 0 if no selector asks for it. Fused entries are not considered. Small tensors are warned of,
+    unless ``warns`` is False.
     """
     distinct = dict(zip(map(id, schemes.values()), schemes.values(), strict=True)).values()
     if not any(hasattr(one.select, "select_within") for one in distinct):
         return 0
-    shapes = [tuple(getattr(tensor, "shape", ())) for tensor in tensors.values()]
+    shapes = tuple([tuple(getattr(tensor, "shape", ())) for tensor in tensors.values()])
+    transformed: list[int] = []
+    if any(one.transform is not None for one in distinct):
+        transformed = [key for key, name in enumerate(tensors) if schemes[name].transform is not None]
+    header = _share_header(tuple(tensors) if names else None, shapes, tuple(transformed), len(tag))
+    if warns:
+        warn_of_small_budgets(tensors, schemes, header)
+    return header
+
+
+@lru_cache(maxsize=64)
+def _share_header(
+    names: tuple[str, ...] | None, shapes: tuple[tuple[int, ...], ...], transformed: tuple[int, ...], tag: int
+) -> int:
+    """Return the bytes of the header for each tensor, which are the same in every step of a training."""
     extension = ext.Extension(
-        names=tuple(tensors) if names else None,
+        names=names,
         shapes={key: shape for key, shape in enumerate(shapes) if len(shape) != 1},
-        lengths={key: 0 for key, name in enumerate(tensors) if schemes[name].transform is not None},
-        tag=tag,
+        lengths=dict.fromkeys(transformed, 0),
+        tag=bytes(tag),
     )
     return -(-(PREFIX_BYTES + len(ext.write(extension))) // len(shapes))
 
@@ -77,3 +107,111 @@ def group_bytes(members: int) -> int:
     """Return the bytes of the extension block that list the tensors of a shared entry."""
     group = np.zeros((members, 2), np.int64)
     return len(ext.write(ext.Extension(groups=(group,)))) if members > 1 else 0
+
+
+def takes_step(scheme: Scheme) -> bool:
+    """Tell whether the value codec takes its step from the selection."""
+    return getattr(scheme.value, "error", 0) is None and hasattr(scheme.value, "encode_with_step")
+
+
+def row_bytes(size: int) -> int:
+    """Return the bytes of the rows of a tensor of ``size`` elements."""
+    return TABLE.itemsize * max(1, -(-size // CHUNK))
+
+
+def one_element_bytes(scheme: Scheme, size: int, dtype: np.dtype[Any]) -> int:
+    """Return the bytes of the sections of one of ``size`` elements; codecs' bounds can be far above them."""
+    index: Any = scheme.index
+    value: Any = scheme.value
+    some = size > 1 and not is_lossy(index)  # a budget refuses a lossy codec later
+    places = _measure_index(index, min(size, _MOST_MEASURED)) if some else 0
+    return places + _measure_value(value, dtype)
+
+
+@lru_cache(maxsize=4096)
+def _measure_index(index: Any, d: int) -> int:
+    """Return the bytes of the position of one of d elements."""
+    last = read_only(np.array([d - 1], np.uint32))
+    return padded(len(index.choose(last, d, 0)[1] if hasattr(index, "choose") else index.encode(last, d, 0)))
+
+
+@lru_cache(maxsize=256)
+def _measure_value(value: Any, dtype: np.dtype[Any]) -> int:
+    """Return the bytes of one value."""
+    one = read_only(np.ones(1, dtype))
+    nbytes = padded(len(value.choose(one, 0)[1] if hasattr(value, "choose") else value.encode(one, 0)))
+    return nbytes + (padded(map_bytes(1)) if is_ordered(value) else 0)
+
+
+def warn_of_small_budgets(
+    tensors: Mapping[str, Any],
+    schemes: Mapping[str, Scheme],
+    header: int,
+    groups: Mapping[str, Any] | None = None,
+) -> None:
+    """Warn of tensors and groups whose budgets do not hold their header and one element.
+
+    Args:
+        tensors, schemes: by name.
+        header: from ``share_header``.
+        groups: {name: number of its group}, for tensors that are selected together.
+    """
+    parts: dict[Any, _Part] = {}
+    for name, tensor in tensors.items():
+        scheme, shape = schemes[name], getattr(tensor, "shape", None)
+        if shape is None or not isinstance(scheme.select, Budget) or isinstance(scheme.select, HardBudget):
+            continue
+        size = math.prod(shape)
+        if scheme.transform is not None:
+            size = scheme.transform.count(size)
+        if size:
+            place = (groups[name], tensor.dtype) if groups and name in groups else name
+            if place not in parts:
+                parts[place] = _Part(name, scheme, tensor)
+            part = parts[place]
+            part.count += 1
+            part.size += size
+    small = [part for part in parts.values() if part.is_small(header)]
+    if small:
+        warn_of_small([part.name for part in small], small[0].describe())
+
+
+@dataclass
+class _Part:
+    """Tensors that are selected as one: the first, the number of them and of their elements."""
+
+    name: str
+    scheme: Scheme
+    tensor: Any
+    count: int = 0
+    size: int = 0
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of the budget."""
+        budget: Any = self.scheme.select
+        return float(budget.bits * self.size / 8)
+
+    def is_small(self, header: int) -> bool:
+        """Tell whether the budget does not hold header and one element."""
+        left = self.nbytes - header * self.count - group_bytes(self.count) - row_bytes(self.size)
+        return left < self._element_bytes()
+
+    def _element_bytes(self) -> int:
+        array = self.tensor if hasattr(self.tensor, "dtype") else self.tensor.data
+        try:
+            dtype = dtype_named(array.dtype)
+        except EncodeError:  # which is raised with the tensor's name
+            return 0
+        return one_element_bytes(self.scheme, self.size, dtype)
+
+    def describe(self) -> str:
+        """Describe the budget, and what is sent instead."""
+        more = max(SMALL_BYTES, int(self.nbytes))
+        sent = f"which take up to {more} bytes beside the header"
+        if self._element_bytes() > more:
+            sent = f"so nothing is sent: {self.scheme.index.name} takes too many bytes"
+        what = f"{self.size} elements"
+        if self.count > 1:
+            what = f"{what} of {self.count} tensors together"
+        return f"{call_string(self.scheme.select)} does not hold the header and one element of {what}, {sent}"

@@ -17,7 +17,7 @@ from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import index_dtype
 from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["concatenate", "make_entries", "move_error", "plan_runs", "split_fused"]
+__all__ = ["concatenate", "make_entries", "move_error", "plan_runs", "split_fused", "step_owner"]
 
 
 class Selected(Protocol):
@@ -44,13 +44,17 @@ def _group_small(
     kinds = tuple(
         -1
         if support.domain
-        else numbers.setdefault(
-            (support.dtype, schemes[name], getattr(support, "shared", None)), len(numbers)
-        )
+        else numbers.setdefault((support.dtype, schemes[name], step_owner(support)), len(numbers))
         for name, support in supports.items()
     )
     runs = plan_runs(tuple(support.size for support in supports.values()), kinds, fuse)
     return {run[0]: list(run) for run in runs if len(run) > 1}
+
+
+def step_owner(support: Selected) -> Any:
+    """Return the object that tensors have in common if one step applies to all; None without a step."""
+    shared = getattr(support, "shared", None)
+    return support if shared is None and getattr(support, "step", None) is not None else shared
 
 
 @lru_cache(maxsize=64)

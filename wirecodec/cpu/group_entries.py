@@ -15,7 +15,7 @@ from wirecodec.container.reader import read_header
 from wirecodec.cpu.batch.selection import ModelSelection
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.decode import decode_chunks
-from wirecodec.cpu.fuse import concatenate, move_error, plan_runs, split_fused
+from wirecodec.cpu.fuse import concatenate, move_error, plan_runs, split_fused, step_owner
 from wirecodec.cpu.group import GroupSelection
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
@@ -48,7 +48,7 @@ def encode_groups(
         for key, size in zip(group.keys.tolist(), group.table.sizes.tolist(), strict=True):
             sizes[key], kinds[key] = size, number
     for key, support in supports.items():
-        kind = support.dtype, schemes[key], support.shared
+        kind = support.dtype, schemes[key], step_owner(support)
         sizes[key], kinds[key] = support.size, numbers.setdefault(kind, len(numbers))
     runs = plan_runs(tuple(sizes), tuple(kinds), fuse)
     block = _write_block(

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from wirecodec.arrays import Array, add_in_order
-from wirecodec.cpu.costs import CodecCosts
+from wirecodec.cpu.costs import CodecCosts, one_element_bytes
 from wirecodec.cpu.group_alone import Group
-from wirecodec.errors import EncodeError
-from wirecodec.select.budget import Budget
+from wirecodec.select.budget import SMALL_BYTES, Budget, HardBudget
 from wirecodec.select.budget_model import Histogram
 from wirecodec.select.budget_source import HostSource
 from wirecodec.settings.scheme import Scheme
@@ -40,18 +39,23 @@ def split_budget(groups: Sequence[Group], weights: Sequence[float], scheme: Sche
         The scheme of each part: the same with other bits, which together take as many bytes.
 
     Raises:
-        EncodeError: an element is NaN or Inf, or the bytes do not suffice for the parts' headers.
+        EncodeError: an element is NaN or Inf.
     """
+    pairs = [(group, weight) for group, weight in zip(groups, weights, strict=True) if group.x.size]
+    found = iter(_split([group for group, _ in pairs], [weight for _, weight in pairs], scheme))
+    return [next(found) if group.x.size else scheme for group in groups]
+
+
+def _split(groups: Sequence[Group], weights: Sequence[float], scheme: Scheme) -> list[Scheme]:
+    """Return the schemes of parts that have elements."""
+    if len(groups) < 2:
+        return [scheme] * len(groups)
     selector = scheme.select
     assert isinstance(selector, Budget)
     costs = [CodecCosts(scheme, group.x.size, group.header) for group in groups]
-    capacity = selector.max_bytes(sum(group.x.size for group in groups))
-    left = capacity - sum(one.overhead for one in costs)
-    if left < 0:
-        raise EncodeError(
-            f"{selector.name}: the group may take {capacity} bytes, and the container's header takes"
-            f" {capacity - left}; raise bits"
-        )
+    overhead = sum(one.overhead for one in costs)
+    least = min(one_element_bytes(scheme, group.x.size, group.x.dtype) for group in groups)
+    left = max(selector.allow(sum(group.x.size for group in groups), overhead, least) - overhead, 0)
     models = [HostSource(group.x, selector.name).sample() for group in groups]
     unit = max(model.top for model in models)
     curves = [
@@ -65,11 +69,16 @@ def split_budget(groups: Sequence[Group], weights: Sequence[float], scheme: Sche
         )
     ]
     parts = _divide(curves, left)
+    total = add_in_order(parts)
     schemes = []
     for group, cost, nbytes in zip(groups, costs, parts, strict=True):
-        allowed = cost.overhead + int(left * nbytes / add_in_order(parts))
-        bits = (8 * allowed + 0.5) / group.x.size
-        schemes.append(dataclasses.replace(scheme, select=Budget(min(bits, selector.MAX_BITS))))
+        size, share = group.x.size, int(left * nbytes / total) if left else 0
+        most = selector.MAX_BITS * size // 8
+        if most < cost.overhead + least + SMALL_BYTES:  # few elements, beside a header
+            most += cost.overhead + least
+        allowed = min(cost.overhead + share, most)
+        budget = HardBudget(selector.bits, allowed, size, cost.overhead, group.members[0].name)
+        schemes.append(dataclasses.replace(scheme, select=budget))
     return schemes
 
 

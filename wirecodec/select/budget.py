@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array
@@ -14,7 +14,14 @@ from wirecodec.select.budget_search import search
 from wirecodec.select.budget_source import HostSource
 from wirecodec.validation import as_real, set_fields
 
-__all__ = ["Budget"]
+__all__ = ["HELD_BYTES", "SMALL_BYTES", "Budget", "HardBudget"]
+
+SMALL_BYTES = 128
+"""Bytes beside its header that a tensor may take if its budget does not hold header and one element."""
+_MOST_HEADER_BYTES = 384
+"""Bytes of the largest header of one tensor of one chunk, without name and tag."""
+HELD_BYTES = 48
+"""Bytes by which a header grows if some tensors of a group are held, and share an entry."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,10 @@ class Budget:
 
     If all elements that are not 0 fit, the step shrinks until the bits are spent or the values are exact.
 
+    A tensor can be so small that its bits do not hold its header and one element. It would never be sent. Its
+    sections then take bits · n / 8 bytes, or 128 if that is more, beside the header: enough for all of 32
+    float32 elements. A warning names it once. In a step with ``bytes_per_step``, it keeps to its bytes.
+
     Cost: about one read of the array, and encoding the selected elements once, or a few times if they are
     few; the encoder reuses the last result. At 26 million elements, that is at most a read more than ``topk``
     and ``error-bounded`` (benchmarks/results/budget.md). A small tensor takes some 0.2 ms more.
@@ -44,7 +55,7 @@ class Budget:
         bits: bits per element, above 0 and at most 64, container header included.
 
     Raises:
-        EncodeError: if ``bits`` is out of range. Selection raises it if the header alone takes more.
+        EncodeError: if ``bits`` is out of range.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
@@ -66,7 +77,26 @@ class Budget:
             )
 
     def max_bytes(self, size: int) -> int:
-        """Return the maximum number of bytes of a container with ``size`` elements."""
+        """Return the maximum number of bytes of a container with one tensor of ``size`` elements.
+
+        The header is not known here, so a tensor that may be a small one counts with the largest.
+        """
+        nbytes, header = self.own_bytes(size), _MOST_HEADER_BYTES + size // 2**16
+        return nbytes if size == 0 or nbytes >= header + SMALL_BYTES else header + max(nbytes, SMALL_BYTES)
+
+    def allow(self, size: int, overhead: int, least: int) -> int:
+        """Return the bytes of several parts of a group.
+
+        Args:
+            size: their elements.
+            overhead: bytes of their headers, which are included.
+            least: bytes of sections below which they are small.
+        """
+        nbytes = self.own_bytes(size)
+        return nbytes if nbytes >= overhead + least else overhead + max(nbytes, SMALL_BYTES)
+
+    def own_bytes(self, size: int) -> int:
+        """Return the bytes of ``size`` elements at this number of bits."""
         return int(self.bits * size / 8)
 
     def select(
@@ -94,10 +124,46 @@ class Budget:
 
     def select_from(self, x: Source, costs: Costs) -> Selection:
         """Select elements of a tensor on the host or on a GPU, as ``select_within``."""
-        capacity = self.max_bytes(x.size)
-        if capacity < costs.overhead:
-            raise EncodeError(
-                f"{self.name}: {x.size} elements may take {capacity} bytes, and the container's header takes "
-                f"{costs.overhead}; raise bits, or send small tensors with another scheme or as a group"
-            )
-        return search(x, capacity, costs)
+        nbytes = self.own_bytes(x.size)
+        if nbytes > costs.overhead:
+            found = search(x, nbytes, costs)
+            if found.indices is None or found.indices.size or nbytes >= costs.overhead + SMALL_BYTES:
+                return found
+        if not (largest := x.collect(1)).nonzero:
+            return largest.top(0, False).selection()
+        return search(x, costs.overhead + max(nbytes, SMALL_BYTES), costs)
+
+
+@dataclass(frozen=True)
+class HardBudget(Budget):
+    """Budget of a part of a step, which is never exceeded; nothing is sent if it does not hold an element.
+
+    Args:
+        bits: as for ``Budget``.
+        nbytes: bytes of the tensors to which it applies, headers included; None for those of the bits.
+        size: their elements, if ``nbytes`` is given. If a selection has fewer, the others are held, and their
+            part of the bytes is not spent.
+        overhead: bytes of their headers, included in ``nbytes``.
+        owner: name of the first of them if they share no entry with others, which have another step; else "".
+    """
+
+    nbytes: int | None = field(default=None, compare=False)
+    size: int = field(default=0, compare=False)
+    overhead: int = field(default=0, compare=False)
+    owner: str = ""
+
+    def allow(self, size: int, overhead: int, least: int = 0) -> int:
+        """Return the bytes of ``size`` elements, header included; arguments as for ``Budget``."""
+        if self.nbytes is None:
+            return self.own_bytes(size)
+        left = self.nbytes - self.overhead
+        if size < self.size:
+            left = max(left - HELD_BYTES, 0) * size // self.size
+        return overhead + left
+
+    def select_from(self, x: Source, costs: Costs) -> Selection:
+        """Select elements of a tensor on the host or on a GPU, as ``select_within``."""
+        nbytes = self.allow(x.size, costs.overhead)
+        if nbytes <= costs.overhead:
+            return x.collect(1).top(0, False).selection()  # it has checked for NaN and Inf
+        return search(x, nbytes, costs)

@@ -11,6 +11,7 @@ import pytest
 
 import wirecodec as wc
 from tests import oracles
+from wirecodec.select import budget_notice
 
 DATA = Path(__file__).parents[2] / "data"
 BAND = 0.95, 1.0
@@ -110,7 +111,7 @@ def test_header_counts() -> None:
     assert 0.93 * most <= wc.encode(x, SCHEME.format(0.03), tag=bytes(60)).nbytes <= most
     assert wc.encode(x, "dct | budget(0.03) | rice | error-bounded").nbytes <= most
     tensors = {"a rather long name of a tensor": x, "b": x[0].copy(), "c": x[1:].copy()}
-    assert wc.encode_many(tensors, SCHEME.format(0.05)).nbytes <= 0.05 * 2 * x.size / 8
+    assert wc.encode_many(tensors, SCHEME.format(0.07)).nbytes <= 0.07 * 2 * x.size / 8
 
 
 @pytest.mark.parametrize("bits", [0.05, 0.6, 3.0, 40.0])
@@ -134,13 +135,90 @@ def test_odd_tensors(bits: float, dtype: np.dtype[Any]) -> None:
 
 
 def test_refusals() -> None:
-    x = np.ones(100, np.float32)
-    with pytest.raises(wc.EncodeError, match=r"may take 1 bytes.*header takes 64"):
-        wc.encode(x, SCHEME.format(0.1))
     with pytest.raises(wc.EncodeError, match="exact index codec, not bloom"):
         wc.encode(np.ones(10_000, np.float32), "budget(1) | bloom | raw")
     with pytest.raises(wc.EncodeError, match="cannot follow rfft; use dct"):
         wc.encode(np.ones(10_000, np.float32), "rfft | budget(1) | rice | raw")
+
+
+@pytest.fixture
+def untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the tensors that were warned of."""
+    monkeypatch.setattr(budget_notice, "_told", set())
+
+
+@pytest.mark.parametrize("value", ["error-bounded", "raw", "qsgd(bits=4)", "error-bounded(error=0.2)"])
+@pytest.mark.parametrize("size", [1, 2, 32, 33, 255, 2080])
+def test_small_tensors_are_sent(size: int, value: str, dtype: np.dtype[Any], untold: None) -> None:
+    """If the bits hold no element, the sections take 128 bytes, or the bits: all of 32 float32 elements."""
+    x = np.random.default_rng(size).laplace(size=size).astype(dtype)
+    scheme = f"budget(0.25) | rice | {value}"
+    with pytest.warns(UserWarning, match=rf"^the tensor: budget\(0\.25\) does not hold .* {size} elements"):
+        blob = wc.encode(x, scheme)
+    assert blob.nbytes <= 64 + max(128, size // 32)
+    assert blob.nbytes <= wc.max_encoded_bytes(x.shape, dtype, scheme)
+    found = wc.decode(blob)
+    assert found.nnz >= min(size, 10)
+    if value in ("error-bounded", "raw") and size * dtype.itemsize <= 128:
+        error = found.to_dense().astype(np.float64) - x.astype(np.float64)
+        assert np.abs(error).max() <= 1e-6 * float(np.abs(x).max())
+
+
+def test_a_budget_that_holds_an_element_is_kept() -> None:
+    for size in range(2820, 7000, 300):
+        x = np.random.default_rng(size).laplace(size=size).astype(np.float32)
+        blob = wc.encode(x, SCHEME.format(0.25))
+        assert blob.nbytes <= size * 0.25 / 8
+        assert wc.decode(blob).nnz >= 1
+
+
+def test_small_groups_are_sent(untold: None) -> None:
+    """The residual keeps the rest, and each step sends a part of it."""
+    rng = np.random.default_rng(3)
+    tensors = {f"layer.{i}.weight": rng.laplace(size=520).astype(np.float32) for i in range(4)}
+    compressor = wc.Compressor(SCHEME.format(0.25), scope="group")
+    with pytest.warns(
+        UserWarning, match=r"^tensor 'layer\.0\.weight': budget\(0\.25\) does not hold .* 2080"
+    ):
+        compressor.compress(tensors)
+    for _ in range(3):
+        before = {name: compressor.residual(name) for name in tensors}
+        prepared = compressor.prepare(tensors)
+        prepared.commit()
+        assert sum(sent.nnz for sent in prepared.sent.values()) >= 10
+        for name, sent in prepared.sent.items():
+            np.testing.assert_array_equal(
+                compressor.residual(name), tensors[name] + before[name] - sent.to_dense()
+            )
+
+
+def test_small_tensors_are_named_once(untold: None) -> None:
+    tensors = {f"{letter}.bias": np.arange(9, dtype=np.float32) for letter in "abc"}
+    tensors |= {"weight": np.ones((100, 100), np.float32), "empty": np.ones(0, np.float32)}
+    warning = (
+        r"^tensor 'a\.bias' and 2 others: budget\(0\.1\) .* 9 elements, .* Give small tensors to 'all \| raw"
+    )
+    with pytest.warns(UserWarning, match=warning) as caught:
+        wc.encode_many(tensors, SCHEME.format(0.1))
+    assert [one.filename for one in caught] == [__file__]
+    wc.encode_many(tensors, SCHEME.format(0.1))
+    wc.Compressor(SCHEME.format(0.1)).compress(tensors)
+    with pytest.warns(UserWarning, match=r"so nothing is sent: bitmap takes too many bytes"):
+        blob = wc.encode_many({"rows": np.ones(4000, np.float32)}, "budget(0.1) | bitmap | raw")
+    assert wc.decode_many(blob)["rows"].nnz == 0
+
+
+def test_kernels_of_small_tensors_are_compiled_without_a_warning(untold: None) -> None:
+    wc.warm("budget(0.01) | rice | error-bounded", feedback=True)
+
+
+def test_small_zeros_take_no_bytes(untold: None) -> None:
+    with pytest.warns(UserWarning, match="does not hold"):
+        assert wc.encode(np.zeros(500, np.float32), SCHEME.format(0.1)).nbytes == 64
+    x = np.where(np.arange(600) == 7, np.nan, 0).astype(np.float32)
+    for bits in (0.2, 0.9):
+        with pytest.raises(wc.EncodeError, match=r"element 7: budget cannot carry nan"):
+            wc.encode(x, f"budget({bits}) | rice | raw")
 
 
 @pytest.mark.sweep
