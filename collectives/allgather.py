@@ -169,7 +169,8 @@ def _decode(
     try:
         with local.gpu.current() if local.gpu is not None else nullcontext():
             if local.named:
-                return decode_many_to(on_gpu, blob, limits=limits, schema=local.specs)
+                found = decode_many_to(on_gpu, blob, limits=limits, schema=local.specs)
+                return {name: found[name] for name in local.specs}
             return {ONLY: decode_to(on_gpu, blob, limits=limits, schema=local.specs[ONLY])}
     except wc.WireError as error:
         raise error_of_container(rank, error) from error

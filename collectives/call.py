@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from collectives.errors import CollectiveError
+
 __all__ = ["Call", "counted"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,6 +66,8 @@ def counted(find_channel: Callable[..., Any], *, exchanges: int = 1) -> Callable
             try:
                 last = find_channel(*args, **kwargs).sequence + exchanges
                 return function(*args, **kwargs)
+            except CollectiveError:  # all ranks share it, or the channel is closed
+                raise
             except BaseException:
                 with suppress(Exception):  # there may be no channel
                     channel = find_channel(*args, **kwargs)

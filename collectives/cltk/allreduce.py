@@ -213,7 +213,8 @@ class CLTk(CLTkState):
             selected = {name: total.select(supports[name]) for name, total in local.totals.items()}
             values = {name: each.values for name, each in selected.items()}
             left = {name: each.remainder() for name, each in selected.items() if name not in local.kept}
-            after = self._residuals.current | left
+            assert local.residuals is not None
+            after = local.residuals.current | left
             whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
                 means = sum_named(channel, values, channel.size, whole)
@@ -225,6 +226,7 @@ class CLTk(CLTkState):
                 raise
             finally:
                 if call.is_delivered:  # even if this rank raises: the others have taken the step
+                    self._residuals, self._loaded = local.residuals, None
                     self._residuals.current, self._step = after, self._step + 1
                     self._rank = channel.rank
         return self._deliver(local, selected, means)
@@ -248,7 +250,7 @@ class CLTk(CLTkState):
             check_setting(nonfinite)
             local.inputs = make()
             grads = local.grads
-            self._settle(rank, grads)
+            local.residuals = self._settle(rank, grads)
             gpu = find_gpu(grads)
             local.on_gpu = gpu is not None
             if gpu is not None:
@@ -269,7 +271,7 @@ class CLTk(CLTkState):
             chosen = set(local.sparse) - local.silent
             for name in specs:
                 selects = leads and name in chosen and self._selectors.scope == "tensor"
-                local.totals[name] = self._residuals.accumulate(
+                local.totals[name] = local.residuals.accumulate(
                     name,
                     grads[name],
                     on_gpu=gpu is not None and self._selectors.has_gpu_kernels,

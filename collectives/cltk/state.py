@@ -103,11 +103,16 @@ class CLTkState:
         """Set the number of steps taken, and keep all residuals."""
         self._step = step
 
-    def _settle(self, rank: int, names: Collection[str]) -> None:
-        """Compare a loaded state at its first step. Raises EncodeError if another rank has saved it."""
-        if self._loaded is not None:
-            self._residuals.drop(self._loaded.find_dropped(self._residuals.current, rank, names))
-            self._loaded = None
+    def _settle(self, rank: int, names: Collection[str]) -> Residuals:
+        """Return the residuals of a step; those of a loaded state are compared, and stale ones dropped.
+
+        Raises EncodeError if another rank has saved the state. It changes only if the step succeeds.
+        """
+        if self._loaded is None:
+            return self._residuals
+        settled = self._residuals.fork()
+        settled.drop(self._loaded.find_dropped(settled.current, rank, names))
+        return settled
 
     @property
     def ratios(self) -> dict[Any, float]:

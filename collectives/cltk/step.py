@@ -12,6 +12,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.header import NO_DETAIL, Operand
 from collectives.channel import ByteArray
+from collectives.cltk.residuals import Residuals
 from collectives.exchange.inputs import Inputs
 from collectives.exchange.specs import ONLY, TensorSpec, error_of_container, get_limits
 from collectives.exchange.targets import Targets
@@ -27,6 +28,7 @@ class LocalStep:
 
     Attributes:
         inputs: of this rank.
+        residuals: at the beginning of the step.
         on_gpu: whether all gradients are on one GPU.
         specs: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
         totals: {name: gradient + residual}.
@@ -41,6 +43,7 @@ class LocalStep:
     """
 
     inputs: Inputs = field(default_factory=lambda: Inputs({}))
+    residuals: Residuals | None = None
     on_gpu: bool = False
     specs: dict[str, TensorSpec] = field(default_factory=dict)
     totals: dict[str, AccumulatedGradient] = field(default_factory=dict)

@@ -95,6 +95,7 @@ class GTopK:
         channel, bare = Channel.of(comm), not isinstance(grad, Mapping)
         grads = {ONLY: grad} if bare else grad
         specs: dict[str, TensorSpec] = {}
+        before: dict[str, Array] = {}
         totals: dict[str, Array] = {}
         operand = Operand()
         proposal = Header(operation=Operation.GTOPK, reduction=Reduction.MEAN)
@@ -107,9 +108,9 @@ class GTopK:
                 shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
                 scheme = f"gtop-k({self._selector.ratio!r}); step {self._step}"
                 operand = Operand.of(shapes, bare=bare, scheme=scheme)
-                self._settle(channel.rank, specs)
+                before.update(self._settle(channel.rank, specs))
                 for name in specs:
-                    totals[name] = self._accumulate(name, grads[name])
+                    totals[name] = self._accumulate(name, grads[name], before.get(name))
             except Exception as error:
                 failure: Failure | None = failure_of_encoding(error)
                 return failure
@@ -122,15 +123,15 @@ class GTopK:
             for name, x in totals.items():
                 results[name], residuals[name] = self._exchange(channel, x, specs[name][1])
             call.is_delivered = True
-            self._residuals, self._step = {**self._residuals, **residuals}, self._step + 1
-            self._rank = channel.rank
+            self._residuals, self._step = {**before, **residuals}, self._step + 1
+            self._rank, self._loaded = channel.rank, None
         dense = {name: results[name].reshape(specs[name][0]) for name in grads}
         return dense[ONLY] if bare else dense
 
-    def _accumulate(self, name: str, grad: Any) -> Array:
+    def _accumulate(self, name: str, grad: Any, residual: Array | None) -> Array:
         """Add a tensor's residual to its gradient; raise EncodeError, which names the tensor."""
         try:
-            total = accumulate(wc.ErrorFeedback(), stage_on_host(grad), self._residuals.get(name), "gtop-k")
+            total = accumulate(wc.ErrorFeedback(), stage_on_host(grad), residual, "gtop-k")
         except wc.EncodeError as error:
             raise error.of(name) from None
         x: Array = total.x
@@ -181,9 +182,10 @@ class GTopK:
         loaded = Loaded(saved_rank(state), strict)
         self._step, self._residuals, self._rank, self._loaded = step, residuals, loaded.rank, loaded
 
-    def _settle(self, rank: int, names: Collection[str]) -> None:
-        """Compare a loaded state at its first step. Raises EncodeError if another rank has saved it."""
-        if self._loaded is not None:
-            stale = self._loaded.find_dropped(self._residuals, rank, names)
-            self._residuals = {name: x for name, x in self._residuals.items() if name not in stale}
-            self._loaded = None
+    def _settle(self, rank: int, names: Collection[str]) -> dict[str, Array]:
+        """Return the residuals of a step; those of a loaded state are compared, and stale ones dropped.
+
+        Raises EncodeError if another rank has saved the state.
+        """
+        stale = self._loaded.find_dropped(self._residuals, rank, names) if self._loaded is not None else ()
+        return {name: x for name, x in self._residuals.items() if name not in stale}

@@ -113,6 +113,11 @@ class LocalUpdates:
         self._optimizer = optimizer
         self._named = name_arrays(named_parameters)
         self._parameters = find_trained(self._named)
+        if not self._parameters:
+            raise ValueError(
+                "named_parameters has no parameter that needs a gradient; pass model.named_parameters(),"
+                " which can be iterated only once"
+            )
         self._state = OuterState(0, {name: read(p) for name, p in self._parameters.items()})
         self._next: OuterState | None = None  # a state whose values the parameters do not all have yet
         self._is_reverted = True  # whether the parameters have no values of a dropped state
@@ -135,15 +140,25 @@ class LocalUpdates:
         Raises:
             CollectiveError, Timeout: as for ``exchange``.
         """
+        self.inner_step += 1  # also if this raises, so that all workers exchange after the same step
+        if self.inner_step < self._settings.every:
+            self._take_inner_step(closure)
+            return False
+        self._end_period(closure)
+        return True
+
+    def _take_inner_step(self, closure: Callable[[], Any] | None) -> None:
         self._complete()
         if self._optimizer is not None:
             self.admit()  # parameters that were unfrozen have not moved yet
             self._optimizer.step(*([] if closure is None else [closure]))
-        self.inner_step += 1
-        if self.inner_step < self._settings.every:
-            return False
+
+    @counted(lambda self, *_: self._channel, exchanges=2)
+    def _end_period(self, closure: Callable[[], Any] | None) -> None:
+        """Take the last step before an exchange, and exchange. If it raises, the exchange is skipped."""
+        self.inner_step = 0
+        self._take_inner_step(closure)
         self.exchange()
-        return True
 
     def admit(self) -> list[str]:
         """Take over parameters that need a gradient now and did not before; no other rank takes part.
@@ -158,7 +173,7 @@ class LocalUpdates:
             EncodeError: a new parameter has no float type.
         """
         self._complete()
-        found = {name: p for name, p in find_trained(self._named).items() if name not in self._parameters}
+        found = self._find_new()
         if found:
             self._state = self._state.admit({name: read(p) for name, p in found.items()})
             self._parameters = {**self._parameters, **found}
@@ -276,6 +291,8 @@ class LocalUpdates:
             for kind in _KEYS[:2]
         )
         new = {name: read(p) for name, p in self._parameters.items() if name not in saved}
+        if self._settings.momentum and counts["round"]:  # the state has no outer momentum, or not all of it
+            momenta = {name: np.zeros_like(x) for name, x in parameters.items()} | momenta
         self._compressor.load_state_dict(
             {key.removeprefix(_KEYS[2]): x for key, x in state.items() if key.startswith(_KEYS[2])},
             strict=strict,
@@ -295,13 +312,17 @@ class LocalUpdates:
     def _summarize_for_exchange(self) -> StateSummary:
         """Summarize this rank's state; raise ValueError if a parameter would be left out."""
         found = self._summarize()
-        for name in find_trained(self._named):
-            if name not in self._parameters:
-                raise ValueError(
-                    f"parameter {name!r} needs a gradient, and did not when LocalUpdates was made: call"
-                    " admit() on all ranks right after unfreezing it, before it is changed"
-                )
+        for name in self._find_new():
+            raise ValueError(
+                f"parameter {name!r} needs a gradient, and did not when LocalUpdates was made: call"
+                " admit() on all ranks right after unfreezing it, before it is changed"
+            )
         return found
+
+    def _find_new(self) -> dict[str, Any]:
+        """Return the parameters that need a gradient and are not exchanged yet."""
+        others = {name: p for name, p in self._named.items() if name not in self._parameters}
+        return find_trained(others)
 
     def _measure_movements(self) -> Inputs:
         """Return the movements of the parameters since the last exchange."""

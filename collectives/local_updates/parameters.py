@@ -53,7 +53,7 @@ def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
 def find_trained(named: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that need a gradient, as all NumPy arrays do.
 
-    Raises EncodeError if one has no float type, ValueError if there is none.
+    Raises EncodeError if one has no float type.
     """
     trained = {name: p for name, p in named.items() if not _is_torch(p) or p.requires_grad}
     for name, parameter in trained.items():
@@ -61,11 +61,6 @@ def find_trained(named: Mapping[str, Any]) -> dict[str, Any]:
             dtype_named(parameter.dtype)
         except wc.EncodeError as error:
             raise error.of(name) from None
-    if not trained:
-        raise ValueError(
-            "named_parameters has no parameter that needs a gradient; pass model.named_parameters(), which"
-            " can be iterated only once"
-        )
     return trained
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from collectives.waiting.worker import Worker
 
 __all__ = ["TorchComm"]
 
+_UNUSED_TAG = 0x5745  # of no message
 TIMEOUT_FRACTION = 0.9  # of the group's timeout, after which gloo raises an error that names no rank
 
 
@@ -63,14 +65,16 @@ class TorchComm:
         self.timeout = TIMEOUT_FRACTION * _get_group_timeout(self._group)
         self.notices = _make_board(self._group, self.rank, self.size)
         self._gathers: Any = None
-        self._sends, self._receives = Worker("TorchComm: sends"), Worker("TorchComm: receives")
+        unblock = partial(_break_connections, self._group, (self.rank + 1) % self.size)
+        self._sends = Worker("TorchComm: sends", unblock)
+        self._receives = Worker("TorchComm: receives", unblock)
 
     @property
     def is_isolated(self) -> bool:
         """Whether ``isolate`` was called."""
         return self._gathers is not None
 
-    def isolate(self, key: str) -> None:
+    def isolate(self, key: str, seconds: float) -> None:
         """Use connections of its own for all-gathers, beside other collectives of the group.
 
         gloo needs the same order of all collectives of a group on all ranks. While a thread exchanges
@@ -79,12 +83,13 @@ class TorchComm:
         Args:
             key: text for a key of the job's store, which was not used before; all ranks of the group call
                 this together, with the same key.
+            seconds: timeout of a Channel; the ranks wait for each other about as long.
 
         Raises:
             TransportError: a rank does not take part.
         """
         store = self._dist.PrefixStore(f"wirecodec/{key}", self._dist.distributed_c10d._get_default_store())
-        timeout = timedelta(seconds=_get_group_timeout(self._group))
+        timeout = timedelta(seconds=min(_get_group_timeout(self._group), seconds / TIMEOUT_FRACTION + 1))
         with _translated():
             self._gathers = self._dist.ProcessGroupGloo(store, self.rank, self.size, timeout)
 
@@ -147,6 +152,19 @@ class TorchComm:
         return _AllgatherRequest(
             work, padded, gathered, _as_bytes(out), list(zip(starts, counts, strict=True))
         )
+
+
+def _break_connections(group: Any, other: int) -> None:
+    """Make all waits of a group raise: gloo closes its connections after a receive with a timeout.
+
+    A rank that ends while one of its threads waits for a rank that died would abort otherwise.
+    """
+    import torch
+
+    with suppress(Exception):
+        backend = group._get_backend(torch.device("cpu"))
+        work = backend.recv([torch.zeros(1, dtype=torch.uint8)], other, _UNUSED_TAG)
+        work.wait(timedelta(milliseconds=1))
 
 
 @contextmanager

@@ -83,7 +83,9 @@ def average_gradients(
         if scaler is None:
             warn_of_changed_scale(compressor)
         compressor.require_names(named)
-        return Gradients({name: _get_gradient(p) for name, p in trained.items()}, LossScale.of(scaler))
+        return Gradients(
+            {name: _get_gradient(p) for name, p in trained.items()}, LossScale.of(scaler, optimizer)
+        )
 
     means = average(Channel.of(comm), collect, compressor, algorithm, nonfinite)
     for name, parameter in trained.items():
@@ -129,7 +131,8 @@ class Gradients:
                 taken[name] = gradient
             else:
                 mean = means[name].to_sparse(gradient.sparse_dim())
-                taken[name] = (mean * self.scale.factor).coalesce() if self.scale.unit else mean
+                scaled = (mean * self.scale.factor).coalesce() if self.scale.unit else mean
+                taken[name] = scaled.to(gradient.dtype)
         return taken
 
 

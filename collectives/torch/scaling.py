@@ -12,6 +12,7 @@ import math
 import warnings
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,12 @@ class LossScale:
     unit: str = ""
 
     @classmethod
-    def of(cls, scaler: Any) -> LossScale:
+    def of(cls, scaler: Any, optimizer: Any = None) -> LossScale:
         """Return the present scale of a scaler, or that of unscaled gradients for None.
+
+        Args:
+            scaler: a ``torch.amp.GradScaler``, or None.
+            optimizer: of the gradients, or None if it is unknown.
 
         Raises:
             ValueError: the scaler's ``unscale_`` was called in this step, or its scale is not a positive
@@ -40,7 +45,7 @@ class LossScale:
         """
         if scaler is None or not scaler.is_enabled():
             return cls()
-        if _has_unscaled(scaler):
+        if _has_unscaled(scaler, optimizer):
             raise ValueError(_TOO_EARLY)
         factor = float(scaler.get_scale())
         if not 0 < factor < math.inf:
@@ -106,7 +111,10 @@ def warn_of_changed_scale(compressor: Any) -> None:
     Args:
         compressor: a Compressor or a CLTk that gets gradients without a scaler.
     """
-    before = _SEEN.get(compressor)
+    try:
+        before = _SEEN.get(compressor)
+    except TypeError:  # an object of a subclass that cannot be hashed
+        return
     if before is None:
         before = {weakref.ref(one): _scale_of(one) for one in _find_scalers()}
     now = {ref: _scale_of(one) for ref in before if (one := ref()) is not None}
@@ -120,10 +128,14 @@ def warn_of_changed_scale(compressor: Any) -> None:
         )
 
 
-def _has_unscaled(scaler: Any) -> bool:
-    """Return whether ``unscale_`` was called since the last update, as far as the scaler shows that."""
+def _has_unscaled(scaler: Any, optimizer: Any) -> bool:
+    """Return whether ``unscale_`` was called since the last update, as far as the scaler shows that.
+
+    Of several optimizers, it is unknown which one has the gradients.
+    """
     states = getattr(scaler, "_per_optimizer_states", {})
-    return any(getattr(state.get("stage"), "name", "") == "UNSCALED" for state in states.values())
+    known = [states.get(id(optimizer), {})] if optimizer is not None else list(states.values())
+    return len(known) == 1 and getattr(known[0].get("stage"), "name", "") == "UNSCALED"
 
 
 def _find_scalers() -> list[Any]:
@@ -131,9 +143,11 @@ def _find_scalers() -> list[Any]:
     import torch
 
     kind = torch.amp.GradScaler
-    return [one for one in gc.get_objects() if issubclass(type(one), kind) and one.is_enabled()]
+    return [one for one in gc.get_objects() if issubclass(type(one), kind) and _scale_of(one)]
 
 
 def _scale_of(scaler: Any) -> float:
-    """Return a scaler's scale; 0 for one that is not made completely or disabled."""
-    return float(scaler.get_scale()) if scaler.is_enabled() else 0.0
+    """Return a scaler's scale; 0 for one that is disabled, or not made completely."""
+    with suppress(Exception):
+        return float(scaler.get_scale()) if scaler.is_enabled() else 0.0
+    return 0.0

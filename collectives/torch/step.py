@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Literal
 
 import wirecodec as wc
@@ -80,13 +81,13 @@ class TrainingStep:
     def exchange_bucket(self, number: int, *, is_last: bool) -> None:
         """Exchange one bucket, and after the last one finish the step. The channel's thread calls this."""
         if self._is_exchanged:
-            self._exchange([self._buckets[number]])
+            self._exchange(number)
         if is_last:
             self._finish()
 
     def exchange_all(self) -> None:
         """Exchange all buckets at once, and finish the step."""
-        self._exchange(self._buckets)
+        self._exchange(None)
         self._finish()
 
     def wait(self) -> BaseException | None:
@@ -103,20 +104,21 @@ class TrainingStep:
         """Whether the channel was closed, so that no further step can be taken."""
         return self._settings.channel.closed is not None
 
-    def _exchange(self, buckets: Iterable[Any]) -> None:
-        """Average the gradients of buckets in place, as a part of the step.
+    def _exchange(self, number: int | None) -> None:
+        """Average the gradients of a bucket in place, or of all buckets for None, as a part of the step.
 
         After an error on this rank alone, the step goes on if the others have what they need of this part.
         """
         self._is_exchanged = False
         try:
-            self._exchange_part(list(buckets))
+            self._exchange_part(number)
         except BaseException as error:
             self.error = self.error or error
 
     @counted(lambda self, _: self._settings.channel)
-    def _exchange_part(self, buckets: Sequence[Any]) -> None:
+    def _exchange_part(self, number: int | None) -> None:
         settings = self._settings
+        buckets = self._buckets if number is None else [self._buckets[number]]
         part: Any = settings.compressor
         broken: Exception | None = None
         try:
@@ -139,26 +141,40 @@ class TrainingStep:
         try:
             means = average(settings.channel, collect, part, settings.algorithm, settings.nonfinite)
         finally:
-            self._is_exchanged = self._parts is not None and self._parts.is_exchanged
+            self._is_exchanged = broken is None and self._parts is not None and self._parts.is_exchanged
         self._sparse |= {name: mean for name, mean in means.items() if not is_dense(mean)}
 
     def _finish(self) -> None:
-        """Commit the step, or make all gradients NaN; then hand all buckets back."""
-        results = [bucket.buffer() for bucket in self._buckets]
+        """Commit the step, or make all gradients NaN; then hand all buckets back, whatever is raised."""
+        results: list[Any] = []
         try:
             if self._parts is not None:
-                self._parts.keep_attributes()
                 if self._is_exchanged:
-                    self._parts.commit()
+                    _commit(self._parts)
+                self._parts.keep_attributes()
             results = self._collect_results()
         except BaseException as error:
             self.error = self.error or error
-        if self.error is not None and self.is_closed:
-            self.error = _add_advice(self.error)
-            self._spoil_gradients()
-        for result, future in zip(results, self._futures, strict=True):
+        try:
+            if self.error is not None and self.is_closed:
+                self.error = _add_advice(self.error)
+                self._spoil_gradients()
+        finally:
+            for bucket, future, result in zip_longest(self._buckets, self._futures, results):
+                self._hand_back(bucket, future, result)
+            self._finished.set()
+
+    def _hand_back(self, bucket: Any, future: Any, result: Any) -> None:
+        """Complete the future of a bucket: with its result, or with NaN if there is none."""
+        try:
+            if result is None:
+                result = bucket.buffer()
+                (result if is_dense(result) else result.values()).fill_(math.nan)
             future.set_result(result)
-        self._finished.set()
+        except BaseException as error:
+            self.error = self.error or error
+            with suppress(Exception):
+                future.set_exception(error)
 
     def _collect_results(self) -> list[Any]:
         """Return the averaged buffer of each bucket.
@@ -184,6 +200,17 @@ class TrainingStep:
                 for parameter in bucket.parameters():
                     if (gradient := parameter.grad) is not None:
                         (gradient if is_dense(gradient) else gradient._values()).fill_(math.nan)
+
+
+def _commit(parts: StepInParts | CLTkInParts) -> None:
+    """Take the step, and try again after an exception, because the other ranks have taken it."""
+    try:
+        parts.commit()
+    except RuntimeError:  # another step was committed
+        raise
+    except BaseException:
+        parts.commit()
+        raise
 
 
 def _divide(compressor: wc.Compressor | CLTk) -> StepInParts | CLTkInParts:

@@ -7,8 +7,9 @@ import os
 import queue
 import threading
 import time
+import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 __all__ = ["Worker"]
@@ -25,14 +26,17 @@ class Worker:
     The thread ends if this object is collected and all functions have run. It keeps no function, and nothing
     that a function refers to, after the function has run. A forked process gets a thread of its own;
     functions that were submitted before the fork run in the parent alone. A function handles its own
-    exceptions.
+    exceptions; others are printed.
 
     Args:
         name: of the thread.
+        unblock: makes a function return that waits for ever, at the end of the program; it must not refer to
+            the owner of this object. None if there is no way.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, unblock: Callable[[], None] | None = None) -> None:
         self._name = name
+        self._unblock = unblock
         self._queues: dict[int, _Functions] = {}  # by process
 
     def submit(self, function: Callable[[], object]) -> None:
@@ -47,21 +51,25 @@ class Worker:
         functions = self._queues.setdefault(process, mine)
         if functions is mine:
             weakref.finalize(self, mine.put, None).atexit = False
-            _Thread(self._name, mine).start()
+            _Thread(self._name, mine, self._unblock).start()
         return functions
 
 
 class _Thread(threading.Thread):
     """Thread that runs the functions of a queue. It does not refer to the Worker, which can be collected."""
 
-    def __init__(self, name: str, functions: _Functions) -> None:
+    def __init__(self, name: str, functions: _Functions, unblock: Callable[[], None] | None) -> None:
         super().__init__(name=name, daemon=True)
         self.functions = functions
+        self.unblock = unblock
 
     def run(self) -> None:
         """Run functions up to None."""
         while (function := self.functions.get()) is not None:
-            function()
+            try:
+                function()
+            except BaseException:  # reported; later functions run
+                traceback.print_exc()
             del function  # else it would live until the next one
 
 
@@ -74,6 +82,15 @@ def _end_threads() -> None:
     threads = [thread for thread in threading.enumerate() if isinstance(thread, _Thread)]
     for thread in threads:
         thread.functions.put(None)
-    end = time.monotonic() + EXIT_WAIT
+    _join(threads, EXIT_WAIT / 2)
+    for thread in threads:
+        if thread.is_alive() and thread.unblock is not None:
+            thread.unblock()
+    _join(threads, EXIT_WAIT / 2)
+
+
+def _join(threads: Sequence[threading.Thread], seconds: float) -> None:
+    """Wait until all threads have ended, but not longer than a number of seconds."""
+    end = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))

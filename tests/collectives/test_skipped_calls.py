@@ -38,6 +38,9 @@ class Program:
         """Make the one public call of a step."""
         raise NotImplementedError
 
+    def recover(self) -> None:
+        """Do what the error that all ranks share asks for."""
+
     def read(self, found: Any) -> float:
         """Return the result of ``call`` as a number, 10^step if it has only this step's values."""
         return float(found["a"][0])
@@ -131,8 +134,33 @@ class Local(Program):
     def call(self, step: int) -> Any:
         self.local.exchange()
 
+    def recover(self) -> None:
+        self.local.synchronize()
+        self.local.revert()
+
     def read(self, found: Any) -> float:
         return float(self.w["w"][0] - self.before)
+
+
+class Stepping(Local):
+    """Steps of an inner optimizer, of which every second one exchanges."""
+
+    def __init__(self, comm: SimulatedComm) -> None:
+        super().__init__(comm)
+        self.size = 0.0
+        self.local = co.LocalUpdates(self, self.w, wc.Compressor(LOSSLESS), self.channel, every=2)
+
+    def step(self) -> None:
+        for name in self.w:
+            self.w[name] += self.size
+
+    def prepare(self, step: int) -> None:
+        self.before = self.local.state_dict()["parameter/w"][0]
+        self.size = 10.0**step / 2
+        self.local.step()
+
+    def call(self, step: int) -> Any:
+        self.local.step()
 
 
 class Joined(Program):
@@ -162,14 +190,16 @@ PROGRAMS: dict[str, type[Program]] = {
     "GTopK": Merged,
     "average_gradients": Averaged,
     "LocalUpdates.exchange": Local,
+    "LocalUpdates.step": Stepping,
     "LocalUpdates.synchronize": Joined,
 }
 
 
 def run(make: type[Program], injector: Injector) -> list[list[Any]]:
-    """Take steps on all ranks, with an exception in one; each rank ends after an error that all share.
+    """Take steps on all ranks, with an exception in one, up to an error that all share; then go on.
 
     Returns per rank the results: 10^step, the reason of a CollectiveError, or the name of another exception.
+    After an error that all share, further steps must work, unless a channel is closed.
     """
 
     def rank(comm: SimulatedComm) -> list[Any]:
@@ -187,6 +217,13 @@ def run(make: type[Program], injector: Injector) -> list[list[Any]]:
                 break
             except (Injected, MemoryError) as error:
                 found.append(type(error).__name__)
+        if found[-1] in ("sequence", "encode", "argument", "parameters"):
+            program.recover()
+            for step in range(STEPS, STEPS + 2):
+                program.prepare(step)
+                result = program.read(program.call(step))
+                shared = {x.tobytes() for x in co.allgather_bytes(program.channel, np.array(result))}
+                assert len(shared) == 1, f"after {found}, step {step}: {result}"
         return found
 
     return co.simulate(RANKS, rank)
@@ -223,7 +260,9 @@ def test_a_rank_that_goes_on_is_never_matched_with_an_older_call(name: str, stri
     for number in range(2, whole.calls + 1, stride):  # the first is the program's own call
         injector = Injector(OWN, number)
         try:
-            judge(run(PROGRAMS[name], injector), injector.place)
+            results = run(PROGRAMS[name], injector)
+            if not injector.place.endswith("call.py:63 call"):  # before the call begins
+                judge(results, injector.place)
         except (AssertionError, RuntimeError) as error:
             wrong.append(f"{number}: {str(error).splitlines()[0]}")
     assert not wrong, f"{len(wrong)} of {whole.calls} points:\n" + "\n".join(wrong[:10])

@@ -226,7 +226,8 @@ class Compressor:
         """
         rank = as_integer(rank, "rank")
         tensors = {name: gradients[name] for name in sort_names(gradients)}
-        self._state = before = self._state.settle(rank, tensors)
+        current = self._state
+        before = current.settle(rank, tensors)
         on_device = any_on_gpu(tensors.values())
         seed = mix(self._seed, before.step, rank)
         if ranks < 1:
@@ -243,7 +244,7 @@ class Compressor:
                 break
             limit = limit.lower(jobs.schemes, done.blob.nbytes)
         after = before.next(done.residuals, done.selectors, done.momenta, rank)
-        return Prepared(done, self, before, after)
+        return Prepared(done, self, current, after)
 
     def _make_jobs(
         self, tensors: Mapping[str, Any], state: State, limit: Limit | None, *, on_device: bool

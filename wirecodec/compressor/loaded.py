@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from wirecodec.errors import EncodeError
 
 __all__ = ["UNKNOWN_RANK", "Loaded", "rename_state"]
@@ -55,7 +57,7 @@ class Loaded:
                 raise EncodeError(
                     f"the loaded state was saved by rank {self.rank}, and this is rank {rank}: load this"
                     " rank's own file, or load this one with strict=False, which takes the step and drops the"
-                    " residuals. If ranks were renumbered, remove the key 'rank'"
+                    f" residuals. If ranks were renumbered, load wc.rename_state(state, rank={rank})"
                 )
             return set(kept)
         stale = self._find_stale(kept, names)
@@ -126,8 +128,9 @@ def rename_state(
     *,
     prefix: str = "",
     add: str = "",
+    rank: int | None = None,
 ) -> dict[str, Any]:
-    """Rename the tensors in a state of a Compressor, CLT-k, gTop-k or LocalUpdates.
+    """Rename the tensors in a state of a Compressor, CLT-k, gTop-k or LocalUpdates, or its rank.
 
     Args:
         state: from ``state_dict`` or ``co.torch_state_dict``; it is not changed.
@@ -135,6 +138,8 @@ def rename_state(
             stay.
         prefix: removed from names that start with it, such as "module." or "_orig_mod.".
         add: put in front of all names afterwards.
+        rank: the rank that continues with this state, if ranks were renumbered; at most one rank may continue
+            with it. None to keep the rank.
 
     Returns:
         A dict of the same arrays under new keys, for ``load_state_dict``.
@@ -149,6 +154,9 @@ def rename_state(
     """
     rename = names if callable(names) else lambda name: (names or {}).get(name, name)
     renamed: dict[str, Any] = {}
+    if rank is not None:
+        own = {"rank", f"{_NESTED}rank"} & state.keys()
+        state = {**state, **dict.fromkeys(own, np.array(rank, np.int64))}
     for key, x in state.items():
         outer = _NESTED if key.startswith(_NESTED) else ""
         inner = key.removeprefix(outer)

@@ -57,8 +57,8 @@ def read_state(
 def saved_rank(state: Mapping[str, Any]) -> int:
     """Return the rank that saved a state, or UNKNOWN_RANK; raise ValueError unless it is an integer."""
     rank = as_integer(unmasked("rank", state.get("rank", UNKNOWN_RANK)), "rank")
-    if rank < UNKNOWN_RANK:
-        raise ValueError(f"rank is {rank}; it must be 0 or more, or {UNKNOWN_RANK} if it is unknown")
+    if not UNKNOWN_RANK <= rank <= MAX_STEP:
+        raise ValueError(f"rank is {rank}; it must be 0 to 2^62, or {UNKNOWN_RANK} if it is unknown")
     return rank
 
 

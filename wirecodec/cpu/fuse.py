@@ -51,10 +51,9 @@ def _group_small(
     return {run[0]: list(run) for run in runs if len(run) > 1}
 
 
-def step_owner(support: Selected) -> Any:
-    """Return the object that tensors have in common if one step applies to all; None without a step."""
-    shared = getattr(support, "shared", None)
-    return support if shared is None and getattr(support, "step", None) is not None else shared
+def step_owner(support: Selected) -> tuple[Any, Any]:
+    """Return what tensors that share an entry have in common: the entries of their group, and their step."""
+    return getattr(support, "shared", None), getattr(support, "step", None)
 
 
 @lru_cache(maxsize=64)
