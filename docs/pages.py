@@ -36,7 +36,7 @@ _FOLDERS = {"index": "Index codecs", "value": "Value codecs", "map": "Maps", "tr
 
 ASSETS = ("benchmarks/**/*.png", "docs/assets/*")
 
-PACKAGES = ("wirecodec", "wirecodec.gpu", "collectives")
+PACKAGES = ("wirecodec", "collectives")
 """The packages whose `__all__` the API reference covers."""
 
 API_PAGES = {

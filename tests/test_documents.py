@@ -8,7 +8,6 @@ The blocks of a document run in its order, in one folder, which has the reposito
 
 Blocks that need torch or JAX run by themselves: those that import it, and commands that start such a file.
 Blocks that need mpirun or a C compiler are left out if it is missing, and the test then reports a skip.
-A `py` block needs a GPU; the emulated tests run it without one.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def test_documents_that_run() -> None:
     guides = {path for path in DOCUMENTS if path.startswith("docs/guides/")}
     assert {"README.md", "SECURITY.md", "collectives/README.md", *guides} <= set(RUNNABLE)
     assert len(guides) >= 3
-    assert {block.kind for name in RUNNABLE for block in blocks(name)} <= {"python", "console", "text", "py"}
+    assert {block.kind for name in RUNNABLE for block in blocks(name)} <= {"python", "console", "text"}
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.gpu import timing
-from wirecodec.gpu import Plan
 from wirecodec.kernels.cuda import moments, offset_float, packing, qsgd, rice
 from wirecodec.kernels.cuda.device import CupyDevice
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
@@ -75,7 +74,7 @@ def generate_cases(device: CupyDevice, x: Any) -> Iterator[Case]:
     yield Case("qsgd", 4.5, 0.70, lambda: qsgd.encode(device, words, 4, 512, 0, LARGEST, 7))
     format_ = offset_float.OffsetFormat(8, None, None, None, None, INFINITY - 1, False)
     yield Case("offset-float", 9, 0.70, lambda: offset_float.encode(device, words, format_, 7))
-    yield from _generate_encoders(device.cupy, x)
+    yield Case("encode", 4.1, 0, lambda: wc.encode(x, SCHEME))
     yield from _generate_peers(device.cupy, x, k)
 
 
@@ -106,18 +105,6 @@ def _generate_steps(
     for _ in range(2):
         compressor.compress({"x": x})
     yield Case("Compressor step with copy to the host", traffic, 0, lambda: compressor.prepare({"x": x}))
-
-
-def _generate_encoders(cupy: Any, x: Any) -> Iterator[Case]:
-    """Yield whole encoders to a container; those of a plan exclude ``get``, which waits."""
-    yield Case("encode", 4.1, 0, lambda: wc.encode(x, SCHEME))
-    plan = Plan(x.size, np.float32, SCHEME)
-    yield Case("Plan.encode", 4.1, 0, lambda: plan.encode(x))
-    with cupy.cuda.Stream(non_blocking=True) as stream:
-        stream.begin_capture()
-        plan.encode(x)
-        graph = stream.end_capture()
-    yield Case("Plan.encode, as a graph", 4.1, 0, graph.launch)
 
 
 def _generate_peers(cupy: Any, x: Any, k: int) -> Iterator[Case]:

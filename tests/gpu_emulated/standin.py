@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gpu_emulated.recorder import Recorder
+from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.gpu import entry, residual
-from wirecodec.gpu.plan import entry as plan_entry
 from wirecodec.kernels.cuda import device as device_module
 
 
@@ -34,8 +33,8 @@ class OnGPU(np.ndarray[Any, Any]):
         out[...] = self.view(np.ndarray)
 
 
-class StandInDevice(Recorder):
-    """Emulator whose arrays are marked, with the module that they belong to; it has one stream.
+class StandInDevice(Emulator):
+    """Emulator whose arrays are marked, with the module that they belong to.
 
     Attributes:
         cupy: the module.
@@ -53,7 +52,6 @@ class StandInDevice(Recorder):
             cuda=SimpleNamespace(
                 Device=lambda number: nullcontext(),
                 alloc_pinned_memory=lambda size: self._noted("pinned", bytearray(size)),
-                Stream=lambda non_blocking: nullcontext(self),
                 get_current_stream=lambda: SimpleNamespace(synchronize=lambda: self._noted("stream")),
                 runtime=SimpleNamespace(deviceSynchronize=lambda: self._noted("device")),
             ),
@@ -88,7 +86,7 @@ def marked(x: Array) -> Array:
 def standin(monkeypatch: pytest.MonkeyPatch) -> StandInDevice:
     """Replace CuPy by the stand-in; ``import cupy`` also finds it."""
     device = StandInDevice(3, 3)
-    for module in (device_module, entry, plan_entry, residual):
+    for module in (device_module, entry, residual):
         monkeypatch.setattr(module, "cupy_device", lambda: device)
     monkeypatch.setitem(sys.modules, "cupy", device.cupy)
     return device

@@ -22,9 +22,6 @@ for size in (1, 5_000, 40_001):
         for select in ("topk(0.05)", "threshold(1.0)", "nonzero", "dgc(0.05)", "adacomp"):
             codecs = "rice | qsgd", "elias-fano | offset-float", "bitmap | sign-scale", "raw-index | raw"
             for rest in codecs:
-                plan = Plan(size, kind, f"{select} | {rest}")
-                for _ in range(2):
-                    plan.encode(x).get()
                 blob = wc.encode(x, f"{select} | {rest}")
                 wc.decode(blob).to_dense()
                 wc.decode_add(blob, cupy.zeros(size, np.float32))

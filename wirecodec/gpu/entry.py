@@ -1,6 +1,6 @@
 """Where arrays on a GPU enter: CuPy's, and torch's through DLPack. The pipeline calls this module.
 
-Only this module and ``gpu.plan.entry`` import CuPy, by ``cupy_device``; everything below works on any
+Only this module and ``gpu.residual`` import CuPy, by ``cupy_device``; everything below works on any
 ``Device``. Kernels are launched on the current stream of the arrays' device.
 """
 

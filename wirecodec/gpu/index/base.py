@@ -10,7 +10,6 @@ import numpy as np
 
 from wirecodec.arrays import Bytes
 from wirecodec.kernels.cuda import bits
-from wirecodec.kernels.cuda.container import IndexLength
 from wirecodec.kernels.cuda.device import Device
 
 __all__ = [
@@ -44,12 +43,10 @@ class ApproximateIndices:
     Attributes:
         section: u8.
         indices: u32, ascending.
-        positives: (1,) u32, the number of elements that the section holds; None if the host has read it.
     """
 
     section: Any
     indices: Any
-    positives: Any = None
 
 
 def _supports_all(codec: Any) -> bool:
@@ -70,17 +67,13 @@ class GpuIndexCodec:
         codec: class of the CPU's codec, which writes the same bytes.
         decode: (device, section, d, r) -> (r,) u32 on the device, or None if the host must decode the
             section, which raises the error; None if there is no decoder.
-        section_length: (codec, d, r) -> how the section's length follows from its number of indices.
         supports: whether the kernels support a codec's parameters.
-        requirement: those parameters, for an error message.
         count_work: (section, d, r) -> steps that count against ``DecodeLimits.max_work``.
     """
 
     codec: Any
     decode: Callable[[Device, Bytes, int, int], Any] | None
-    section_length: Callable[[Any, int, int], IndexLength]
     supports: Callable[[Any], bool] = _supports_all
-    requirement: str = ""
     count_work: Callable[[Bytes, int, int], int] = _count_no_work
 
 
@@ -104,14 +97,10 @@ class LossyIndexCodec(GpuIndexCodec):
     Attributes:
         approximate: (device, codec, indices, d, stream) -> section and found indices, for (r,) u32
             ``indices`` below d, 0 < r < d. The u64 ``stream`` seeds the draws.
-        approximate_async: (device, codec, indices, d, stream, capacity) -> the same without waiting.
-            ``stream`` is (1,) u64 on the device. If the section holds more than ``capacity`` elements, the
-            found indices are undefined.
         is_complete: whether readers of a codec's sections find every encoded index.
     """
 
     approximate: Callable[[Device, Any, Any, int, int], ApproximateIndices]
-    approximate_async: Callable[[Device, Any, Any, int, Any, int], ApproximateIndices]
     is_complete: Callable[[Any], bool]
 
 

@@ -10,7 +10,6 @@ from wirecodec.arrays import Bytes
 from wirecodec.gpu.index.base import EncodedIndices, ExactIndexCodec, rebase
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.kernels.cuda import bits
-from wirecodec.kernels.cuda.container import IndexLength
 from wirecodec.kernels.cuda.device import Device
 
 __all__ = ["BITMAP"]
@@ -30,8 +29,4 @@ def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
     return indices if device.get(found).tolist() == [r, 0] else None
 
 
-def _section_length(codec: Bitmap, d: int, r: int) -> IndexLength:
-    return IndexLength(fixed=bitmap_bytes(d))
-
-
-BITMAP = ExactIndexCodec(codec=Bitmap, encode=_encode, decode=_decode, section_length=_section_length)
+BITMAP = ExactIndexCodec(codec=Bitmap, encode=_encode, decode=_decode)

@@ -10,7 +10,6 @@ from wirecodec.arrays import Bytes
 from wirecodec.gpu.index.base import ApproximateIndices, LossyIndexCodec
 from wirecodec.index.bloom import HEADER_BYTES, P0, P1, POLICIES, Bloom, Header, filter_bytes, windows
 from wirecodec.kernels.cuda import bloom
-from wirecodec.kernels.cuda.container import IndexLength
 from wirecodec.kernels.cuda.device import Device
 
 __all__ = ["BLOOM"]
@@ -32,18 +31,6 @@ def _approximate(device: Device, codec: Bloom, indices: Any, d: int, stream: int
     return ApproximateIndices(section, _read(device, section[HEADER_BYTES:].view(np.uint64), header, d, r))
 
 
-def _approximate_async(
-    device: Device, codec: Bloom, indices: Any, d: int, stream: Any, capacity: int
-) -> ApproximateIndices:
-    section, header = _write(device, codec, indices, 0)
-    bitmap, positives = bloom.query(device, section[HEADER_BYTES:].view(np.uint64), header.k, d)
-    found = bloom.list_elements(device, bitmap, d, capacity)
-    if header.policy == P1:
-        device.copy(stream.view(np.uint8), section[:8])
-        found = bloom.sample(device, found, indices.size, stream, positives)
-    return ApproximateIndices(section, found, positives)
-
-
 def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
     """Read (r,) u32 from a section on the host; None if the host must read it.
 
@@ -55,10 +42,6 @@ def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
     words = device.put(np.ascontiguousarray(section[HEADER_BYTES:])).view(np.uint64)
     found = _read(device, words, header, d, r)
     return found if found is not None and found.size == r else None
-
-
-def _section_length(codec: Bloom, d: int, r: int) -> IndexLength:
-    return IndexLength(fixed=HEADER_BYTES + filter_bytes(r, codec.fpr))
 
 
 def _write(device: Device, codec: Bloom, indices: Any, stream: int) -> tuple[Any, Header]:
@@ -97,11 +80,8 @@ def _read(device: Device, words: Any, header: Header, d: int, r: int | None) -> 
 BLOOM = LossyIndexCodec(
     codec=Bloom,
     approximate=_approximate,
-    approximate_async=_approximate_async,
     decode=_decode,
-    section_length=_section_length,
     supports=_supports,
-    requirement="policy p0 or p1",
     count_work=Bloom.work,
     is_complete=_is_complete,
 )

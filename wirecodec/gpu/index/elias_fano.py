@@ -10,7 +10,6 @@ from wirecodec.arrays import Bytes
 from wirecodec.gpu.index.base import EncodedIndices, ExactIndexCodec, rebase, unless_flagged
 from wirecodec.index.elias_fano import EliasFano
 from wirecodec.kernels.cuda import elias_fano
-from wirecodec.kernels.cuda.container import IndexLength
 from wirecodec.kernels.cuda.device import Device
 
 __all__ = ["ELIAS_FANO"]
@@ -28,8 +27,4 @@ def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
     return unless_flagged(device, *elias_fano.decode(device, words, d, r))
 
 
-def _section_length(codec: EliasFano, d: int, r: int) -> IndexLength:
-    return IndexLength()  # counted on the device
-
-
-ELIAS_FANO = ExactIndexCodec(codec=EliasFano, encode=_encode, decode=_decode, section_length=_section_length)
+ELIAS_FANO = ExactIndexCodec(codec=EliasFano, encode=_encode, decode=_decode)

@@ -9,7 +9,6 @@ import numpy as np
 from wirecodec.gpu.index.base import EncodedIndices, ExactIndexCodec
 from wirecodec.index.raw import RawIndex
 from wirecodec.kernels.cuda import bits
-from wirecodec.kernels.cuda.container import IndexLength
 from wirecodec.kernels.cuda.device import Device
 
 __all__ = ["RAW_INDEX"]
@@ -24,8 +23,4 @@ def _encode(device: Device, codec: RawIndex, indices: Any, base: int, d: int, co
     return EncodedIndices(bits.subtract_base(device, indices, base, _width(d), count).view(np.uint8))
 
 
-def _section_length(codec: RawIndex, d: int, r: int) -> IndexLength:
-    return IndexLength(per_index=np.dtype(_width(d)).itemsize)
-
-
-RAW_INDEX = ExactIndexCodec(codec=RawIndex, encode=_encode, decode=None, section_length=_section_length)
+RAW_INDEX = ExactIndexCodec(codec=RawIndex, encode=_encode, decode=None)

@@ -10,7 +10,6 @@ from wirecodec.arrays import Bytes
 from wirecodec.gpu.index.base import EncodedIndices, ExactIndexCodec, rebase, unless_flagged
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import rice
-from wirecodec.kernels.cuda.container import IndexLength
 from wirecodec.kernels.cuda.device import Device
 
 __all__ = ["RICE"]
@@ -28,8 +27,4 @@ def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
     return unless_flagged(device, *rice.decode(device, words, d, r))
 
 
-def _section_length(codec: Rice, d: int, r: int) -> IndexLength:
-    return IndexLength()  # counted on the device
-
-
-RICE = ExactIndexCodec(codec=Rice, encode=_encode, decode=_decode, section_length=_section_length)
+RICE = ExactIndexCodec(codec=Rice, encode=_encode, decode=_decode)

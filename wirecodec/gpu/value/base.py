@@ -10,7 +10,6 @@ import numpy as np
 
 from wirecodec.arrays import Bytes
 from wirecodec.kernels.cuda import bits, elements
-from wirecodec.kernels.cuda.container import ValueLength
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import infinity_of
 
@@ -43,14 +42,12 @@ class GpuValueCodec:
             type, r > 0. ``stream`` seeds the draws, a u64 or (1,) u64 on the device. ``count`` is (1,) u32 on
             the device, the number of values to encode, or None for all. The host does not wait.
         decoders: decoder of each wire id that the codec writes.
-        section_length: (codec, dtype) -> how the section's length follows from its number of values.
         wire_id: (codec, dtype) -> wire id that the codec writes for an element type.
     """
 
     codec: Any
     encode: Callable[[Device, Any, Any, np.dtype[Any], Any, Any], EncodedValues]
     decoders: Mapping[int, ValueDecoder]
-    section_length: Callable[[Any, np.dtype[Any]], ValueLength]
     wire_id: Callable[[Any, np.dtype[Any]], int] = lambda codec, dtype: int(codec.wire_id)
 
 

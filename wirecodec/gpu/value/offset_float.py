@@ -10,7 +10,6 @@ import numpy as np
 from wirecodec.arrays import Bytes
 from wirecodec.gpu.value.base import EncodedValues, GpuValueCodec, to_float32, to_values
 from wirecodec.kernels.cuda import offset_float
-from wirecodec.kernels.cuda.container import ValueLength
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.float32_convert import MAX_FLOAT32
 from wirecodec.value.offset_float import OffsetFloat
@@ -33,15 +32,9 @@ def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any
     return to_values(device, *offset_float.decode(device, device.put(section), r, header), dtype)
 
 
-def _section_length(codec: OffsetFloat, dtype: np.dtype[Any]) -> ValueLength:
-    return ValueLength(header=12, packed_bits=codec.bits)
-
-
 def _magnitude(x: float) -> int:
     """Return the raw bits of |x| as a binary32 number."""
     return int.from_bytes(struct.pack("<f", abs(x)), "little")
 
 
-OFFSET_FLOAT = GpuValueCodec(
-    codec=OffsetFloat, encode=_encode, decoders={OffsetFloat.wire_id: _decode}, section_length=_section_length
-)
+OFFSET_FLOAT = GpuValueCodec(codec=OffsetFloat, encode=_encode, decoders={OffsetFloat.wire_id: _decode})

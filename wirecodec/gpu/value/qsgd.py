@@ -9,7 +9,6 @@ import numpy as np
 from wirecodec.arrays import Bytes
 from wirecodec.gpu.value.base import EncodedValues, GpuValueCodec, to_float32, to_values
 from wirecodec.kernels.cuda import qsgd
-from wirecodec.kernels.cuda.container import ValueLength
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.float32_convert import MAX_FLOAT32
 from wirecodec.value.qsgd import QSGD
@@ -33,10 +32,4 @@ def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any
     return to_values(device, *qsgd.decode(device, device.put(section), r, bits, bucket), dtype)
 
 
-def _section_length(codec: QSGD, dtype: np.dtype[Any]) -> ValueLength:
-    return ValueLength(header=8, bucket=codec.bucket, packed_bits=codec.bits)
-
-
-QSGD_VALUES = GpuValueCodec(
-    codec=QSGD, encode=_encode, decoders={QSGD.wire_id: _decode}, section_length=_section_length
-)
+QSGD_VALUES = GpuValueCodec(codec=QSGD, encode=_encode, decoders={QSGD.wire_id: _decode})

@@ -9,7 +9,6 @@ import numpy as np
 from wirecodec.arrays import Bytes
 from wirecodec.gpu.value.base import EncodedValues, GpuValueCodec, ValueDecoder
 from wirecodec.kernels.cuda import elements
-from wirecodec.kernels.cuda.container import ValueLength
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
 
@@ -54,10 +53,6 @@ def _narrow_decoder(stored: np.dtype[Any]) -> ValueDecoder:
     return decode
 
 
-def _section_length(codec: Raw, dtype: np.dtype[Any]) -> ValueLength:
-    return ValueLength(plain_bits=16 if codec.dtype is not None else 8 * dtype.itemsize)
-
-
 RAW = GpuValueCodec(
     codec=Raw,
     encode=_encode,
@@ -66,6 +61,5 @@ RAW = GpuValueCodec(
         RawFloat16.wire_id: _narrow_decoder(RawFloat16.stored),
         RawBfloat16.wire_id: _narrow_decoder(RawBfloat16.stored),
     },
-    section_length=_section_length,
     wire_id=_wire_id,
 )

@@ -9,7 +9,6 @@ import numpy as np
 from wirecodec.arrays import Bytes
 from wirecodec.gpu.value.base import EncodedValues, GpuValueCodec, find_nonfinite
 from wirecodec.kernels.cuda import elements, sign_scale
-from wirecodec.kernels.cuda.container import ValueLength
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.sign_scale import SignScale
 
@@ -29,10 +28,4 @@ def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any
     return sign_scale.expand(device, device.put(np.ascontiguousarray(signs)), r, zero, one)
 
 
-def _section_length(codec: SignScale, dtype: np.dtype[Any]) -> ValueLength:
-    return ValueLength(header=max(dtype.itemsize, 4), plain_bits=1)
-
-
-SIGN_SCALE = GpuValueCodec(
-    codec=SignScale, encode=_encode, decoders={SignScale.wire_id: _decode}, section_length=_section_length
-)
+SIGN_SCALE = GpuValueCodec(codec=SignScale, encode=_encode, decoders={SignScale.wire_id: _decode})

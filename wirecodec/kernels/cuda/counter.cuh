@@ -28,9 +28,6 @@ INLINE u64 splitmix64_finalize(u64 z) {
   return z ^ (z >> 31);
 }
 
-// Mixes one more word into `h`, the mix of the words before; 0 if source are none.
-INLINE u64 mix(u64 h, u64 word) { return splitmix64_finalize(h + 0x9E3779B97F4A7C15ull + word); }
-
 // Returns the first of the two values in block `block` of 512 that a thread of 256 processes. They share a draw: the
 // first uses its upper half, the second its lower half.
 INLINE u32 first_of_pair() { return threadIdx.x / 16 * 32 + threadIdx.x % 16; }

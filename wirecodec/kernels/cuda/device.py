@@ -75,7 +75,7 @@ class CupyDevice:
         return self.cupy.empty(size, dtype)
 
     def clear(self, array: Any) -> None:
-        """Set all bytes to 0 by the device's own memset, which a graph can capture."""
+        """Set all bytes to 0 by the device's own memset, in the stream's order."""
         if array.nbytes:
             array.data.memset_async(0, array.nbytes)
 
