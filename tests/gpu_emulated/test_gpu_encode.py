@@ -10,7 +10,7 @@ import pytest
 import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
-from wirecodec.arrays import DeviceFlat, bits_of
+from wirecodec.arrays import DTYPES, DeviceFlat, bits_of
 from wirecodec.container import table
 from wirecodec.cpu import chunk as cpu_chunk
 from wirecodec.gpu import chunk as gpu_chunk
@@ -180,6 +180,24 @@ def test_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
             scheme = f"{select} | {rest}"
             made = on_device(Emulator(2, 3), x, scheme)
             assert made.tobytes() == wc.encode(x, scheme, seed=5).tobytes()
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("seed", range(25))
+def test_random_schemes(seed: int) -> None:
+    """Draw a scheme, a type and a size, and encode tensors of any density."""
+    rng = np.random.default_rng(seed)
+    size = int(np.exp(rng.uniform(0, 10)))
+    k, ratio, t = rng.integers(1, size + 2), rng.uniform(1e-4, 1), rng.exponential()
+    several = ["all", "nonzero", f"topk(k={k})", f"topk({ratio})", f"threshold({t})"]
+    several += [f"dgc({ratio})", f"dgc({ratio}, sample={rng.uniform(0.01, 1)})", f"adacomp({k}, {1 + t})"]
+    scheme = f"{rng.choice(several)} | {rng.choice(INDEXES)} | {rng.choice(VALUES)}"
+    device, dtype = Emulator(seed, 3), DTYPES[rng.integers(4)]
+    for step in range(6):
+        x = rng.laplace(size=size) * rng.choice([1, 30, 0.03])
+        x[rng.random(size) < rng.choice([0, 0.01, 0.5, 0.99, 1])] = rng.choice([0, 1])
+        made = on_device(device, x.astype(dtype), scheme, step)
+        assert made.tobytes() == wc.encode(x.astype(dtype), scheme, seed=step).tobytes()
 
 
 @pytest.mark.sampled

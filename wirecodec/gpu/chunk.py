@@ -100,10 +100,7 @@ def _encode_indices(
     """
     kernels = find_index_codec(codec)
     if isinstance(kernels, ExactIndexCodec):
-        encoded = kernels.encode(device, codec, indices, base, d, None)
-        if encoded.word_count is None:
-            return encoded.section, raw
-        return encoded.section[: 4 * int(device.get(encoded.word_count)[0])], raw
+        return kernels.encode(device, codec, indices, base, d), raw
     assert isinstance(kernels, LossyIndexCodec)
     if not kernels.is_complete(codec) and has_nonfinite(device, raw, support.dtype):
         raise HostFallback  # readers may not find that element
@@ -126,7 +123,7 @@ def _encode_values(
     wire_id = kernels.wire_id(codec, dtype)
     if raw.size == 0:
         return wire_id, raw.view(np.uint8)
-    encoded = kernels.encode(device, codec, raw, dtype, stream, None)
+    encoded = kernels.encode(device, codec, raw, dtype, stream)
     if any(int(device.get(flag)[0]) != elements.NOWHERE for flag in encoded.flags):
         raise HostFallback
     return wire_id, encoded.section

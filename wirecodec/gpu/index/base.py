@@ -14,26 +14,12 @@ from wirecodec.kernels.cuda.device import Device
 
 __all__ = [
     "ApproximateIndices",
-    "EncodedIndices",
     "ExactIndexCodec",
     "GpuIndexCodec",
     "LossyIndexCodec",
     "rebase",
     "unless_flagged",
 ]
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedIndices:
-    """Index section on the device.
-
-    Attributes:
-        section: u8, with capacity for the longest section that the indices can have.
-        word_count: (1,) u32, the section's length in words of 4 bytes; None if it follows from r and d.
-    """
-
-    section: Any
-    word_count: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +68,11 @@ class ExactIndexCodec(GpuIndexCodec):
     """Kernels of a lossless index codec.
 
     Attributes:
-        encode: (device, codec, indices, base, d, count) -> section. ``indices`` is (r,) u32, ascending, from
-            ``base`` to below ``base`` + d, 0 < r < d. ``count`` is (1,) u32 on the device, the number of
-            indices to encode, or None for all. The host does not wait.
+        encode: (device, codec, indices, base, d) -> section, u8 on the device. ``indices`` is (r,) u32,
+            ascending, from ``base`` to below ``base`` + d, 0 < r < d.
     """
 
-    encode: Callable[[Device, Any, Any, int, int, Any], EncodedIndices]
+    encode: Callable[[Device, Any, Any, int, int], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +89,9 @@ class LossyIndexCodec(GpuIndexCodec):
     is_complete: Callable[[Any], bool]
 
 
-def rebase(device: Device, indices: Any, base: int, count: Any = None) -> Any:
+def rebase(device: Device, indices: Any, base: int) -> Any:
     """Subtract a chunk's base from (r,) u32 indices; return them unchanged if it is 0."""
-    return bits.subtract_base(device, indices, base, np.uint32, count) if base else indices
+    return bits.subtract_base(device, indices, base, np.uint32) if base else indices
 
 
 def unless_flagged(device: Device, result: Any, flag: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Bytes
-from wirecodec.gpu.index.base import EncodedIndices, ExactIndexCodec, rebase
+from wirecodec.gpu.index.base import ExactIndexCodec, rebase
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
@@ -15,9 +15,8 @@ from wirecodec.kernels.cuda.device import Device
 __all__ = ["BITMAP"]
 
 
-def _encode(device: Device, codec: Bitmap, indices: Any, base: int, d: int, count: Any) -> EncodedIndices:
-    words = bits.set_bits(device, rebase(device, indices, base, count), d, count)
-    return EncodedIndices(words.view(np.uint8)[: bitmap_bytes(d)])
+def _encode(device: Device, codec: Bitmap, indices: Any, base: int, d: int) -> Any:
+    return bits.set_bits(device, rebase(device, indices, base), d).view(np.uint8)[: bitmap_bytes(d)]
 
 
 def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:

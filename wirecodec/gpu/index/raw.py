@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.gpu.index.base import EncodedIndices, ExactIndexCodec
+from wirecodec.gpu.index.base import ExactIndexCodec
 from wirecodec.index.raw import RawIndex
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
@@ -14,13 +14,9 @@ from wirecodec.kernels.cuda.device import Device
 __all__ = ["RAW_INDEX"]
 
 
-def _width(d: int) -> Any:
-    """Return the type of the stored indices."""
-    return np.uint16 if d <= 2**16 else np.uint32
-
-
-def _encode(device: Device, codec: RawIndex, indices: Any, base: int, d: int, count: Any) -> EncodedIndices:
-    return EncodedIndices(bits.subtract_base(device, indices, base, _width(d), count).view(np.uint8))
+def _encode(device: Device, codec: RawIndex, indices: Any, base: int, d: int) -> Any:
+    stored = np.uint16 if d <= 2**16 else np.uint32
+    return bits.subtract_base(device, indices, base, stored).view(np.uint8)
 
 
 RAW_INDEX = ExactIndexCodec(codec=RawIndex, encode=_encode, decode=None)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Bytes
-from wirecodec.gpu.index.base import EncodedIndices, ExactIndexCodec, rebase, unless_flagged
+from wirecodec.gpu.index.base import ExactIndexCodec, rebase, unless_flagged
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import rice
 from wirecodec.kernels.cuda.device import Device
@@ -15,9 +15,9 @@ from wirecodec.kernels.cuda.device import Device
 __all__ = ["RICE"]
 
 
-def _encode(device: Device, codec: Rice, indices: Any, base: int, d: int, count: Any) -> EncodedIndices:
-    section, word_count = rice.encode(device, rebase(device, indices, base, count), d, count)
-    return EncodedIndices(section.view(np.uint8), word_count)
+def _encode(device: Device, codec: Rice, indices: Any, base: int, d: int) -> Any:
+    words, length = rice.encode(device, rebase(device, indices, base), d)
+    return words[: int(device.get(length)[0])].view(np.uint8)
 
 
 def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:

@@ -17,7 +17,7 @@ from wirecodec.kernels.cuda.adacomp import mark_bins
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.select.adacomp import AdaComp
 
-__all__ = ["adacomp", "adacomp_of_sum", "bin_parameters", "set_scale"]
+__all__ = ["adacomp", "adacomp_of_sum", "set_scale"]
 
 
 def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Context) -> DeviceSupport:
@@ -29,7 +29,7 @@ def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Contex
     step = x
     if context.gradient is not None:
         step = elements.widen(device, context.gradient.raw_bits, flat.dtype)
-    bins = mark_bins(device, step, None, *bin_parameters(selector, x), x, summed=True)
+    bins = mark_bins(device, step, None, *_bin_parameters(selector, x), x, summed=True)
     support = _support_of(device, flat, *bins)
     if support is None:
         raise HostFallback
@@ -42,7 +42,7 @@ def adacomp_of_sum(
     """Add a residual to a tensor and select from the sum; return None if a sum is not finite."""
     gradient = flat.raw_bits.view(flat.dtype)
     total = device.empty(gradient.size, flat.dtype)
-    bins = mark_bins(device, gradient, residual, *bin_parameters(selector, gradient), total)
+    bins = mark_bins(device, gradient, residual, *_bin_parameters(selector, gradient), total)
     return _support_of(device, replace(flat, raw_bits=total.view(flat.raw_bits.dtype)), *bins)
 
 
@@ -55,7 +55,7 @@ def set_scale(device: Device, raw: Any, dtype: np.dtype[Any], scale: float, numb
     return elements.set_magnitude(device, raw, int(magnitude), numbers)
 
 
-def bin_parameters(selector: AdaComp, x: Any) -> tuple[int, float]:
+def _bin_parameters(selector: AdaComp, x: Any) -> tuple[int, float]:
     """Return the elements per bin of (n,) ``x``, n > 0, and the factor in H = G + factor · gradient."""
     return min(selector.bin, x.size), selector.factor - 1
 

@@ -1,45 +1,35 @@
-"""``dgc`` on the device: a threshold from a sample, and the elements of the top k that reach it.
-
-No count is copied to the host.
-"""
+"""``dgc`` on the device: a threshold from a sample, and the elements of the top k that reach it."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wirecodec.arrays import DeviceFlat
+from wirecodec.gpu.select.common import Context, select_all_finite, to_support
+from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda import moments
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.kernels.cuda.select import Selected
+from wirecodec.kernels.cuda.select import infinity_of
 from wirecodec.kernels.cuda.topk import Search
+from wirecodec.prng import mix
 from wirecodec.select.dgc import DGC
 from wirecodec.select.topk import fraction_count
 
-__all__ = ["DGCSearch"]
+__all__ = ["dgc"]
 
 
-class DGCSearch:
-    """Reusable memory of a DGC selection from ``size`` elements.
+def dgc(device: Device, flat: DeviceFlat, selector: DGC, context: Context) -> DeviceSupport:
+    """Select the elements of the top k that reach the sample's threshold.
 
-    Args:
-        device: where the elements are.
-        size: number of elements.
-        raw_type: unsigned type of the elements' raw bits.
-        selector: one that selects fewer than all elements.
+    NaN and Inf reach every threshold. Raises HostFallback if there is one.
     """
-
-    def __init__(self, device: Device, size: int, raw_type: Any, selector: DGC) -> None:
-        self._device, self._sample_size = device, fraction_count(selector.sample, size)
-        self._sample = device.empty(self._sample_size + 1, raw_type)  # a search needs k < n: one zero more
-        device.clear(self._sample)
-        k = fraction_count(selector.ratio, self._sample_size)
-        self._threshold = Search(device, self._sample_size + 1, raw_type, k)
-        self.search = Search(device, size, raw_type, fraction_count(selector.ratio, size))
-
-    def select(self, raw: Any, infinity: int, stream: Any) -> Selected:
-        """Select from (size,) raw bits; NaN and Inf reach every threshold and are reported.
-
-        ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
-        """
-        moments.sample(self._device, raw, stream, self._sample[: self._sample_size])
-        self._threshold.cold(self._sample, 0)
-        return self.search.reaching(raw, self._threshold.rule, infinity)
+    raw = flat.raw_bits
+    k = fraction_count(selector.ratio, raw.size)
+    if k == raw.size:
+        return select_all_finite(device, flat)
+    count = fraction_count(selector.sample, raw.size)
+    sample = device.empty(count + 1, raw.dtype)  # a search needs k < n: one zero more
+    device.clear(sample)
+    moments.sample(device, raw, mix(context.seed), sample[:count])
+    threshold = Search(device, count + 1, raw.dtype, fraction_count(selector.ratio, count))
+    threshold.cold(sample, 0)
+    search = Search(device, raw.size, raw.dtype, k)
+    return to_support(device, flat, search.reaching(raw, threshold.rule, infinity_of(flat.dtype)))

@@ -17,13 +17,12 @@ from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.adacomp import adacomp, adacomp_of_sum
 from wirecodec.gpu.select.budget import select_within
 from wirecodec.gpu.select.common import Context, select_all_finite, select_from, to_support
-from wirecodec.gpu.select.dgc import DGCSearch
+from wirecodec.gpu.select.dgc import dgc
 from wirecodec.gpu.select.sidco import sidco
 from wirecodec.gpu.select.warm_topk import LastTop
 from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
-from wirecodec.prng import mix
 from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.all import All
 from wirecodec.select.budget import Budget
@@ -32,7 +31,7 @@ from wirecodec.select.nonzero import NonZero
 from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
 from wirecodec.select.threshold_common import round_threshold
-from wirecodec.select.topk import TopK, fraction_count
+from wirecodec.select.topk import TopK
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
@@ -147,20 +146,12 @@ def _topk_of_sum(
     return DeviceSupport(selected.indices[:count], selected.values[:count], replace(flat, raw_bits=total))
 
 
-def _dgc(device: Device, flat: DeviceFlat, selector: DGC, context: Context) -> DeviceSupport:
-    raw, infinity = flat.raw_bits, infinity_of(flat.dtype)
-    if fraction_count(selector.ratio, raw.size) == raw.size:
-        return select_all_finite(device, flat)
-    search = DGCSearch(device, raw.size, raw.dtype, selector)
-    return to_support(device, flat, search.select(raw, infinity, mix(context.seed)))
-
-
 _SELECTORS: dict[type, Callable[[Device, DeviceFlat, Any, Context], DeviceSupport]] = {
     All: _all,
     NonZero: _nonzero,
     Threshold: _threshold,
     TopK: _topk,
-    DGC: _dgc,
+    DGC: dgc,
     AdaComp: adacomp,
     SIDCo: sidco,
 }

@@ -38,28 +38,27 @@ class GpuValueCodec:
 
     Attributes:
         codec: class of the CPU's codec, which writes the same bytes.
-        encode: (device, codec, raw bits, dtype, stream, count) -> section, for (r,) values of an element
-            type, r > 0. ``stream`` seeds the draws, a u64 or (1,) u64 on the device. ``count`` is (1,) u32 on
-            the device, the number of values to encode, or None for all. The host does not wait.
+        encode: (device, codec, raw bits, dtype, stream) -> section, for (r,) values of an element type,
+            r > 0. The u64 ``stream`` seeds the draws. The host does not wait.
         decoders: decoder of each wire id that the codec writes.
         wire_id: (codec, dtype) -> wire id that the codec writes for an element type.
     """
 
     codec: Any
-    encode: Callable[[Device, Any, Any, np.dtype[Any], Any, Any], EncodedValues]
+    encode: Callable[[Device, Any, Any, np.dtype[Any], int], EncodedValues]
     decoders: Mapping[int, ValueDecoder]
     wire_id: Callable[[Any, np.dtype[Any]], int] = lambda codec, dtype: int(codec.wire_id)
 
 
-def find_nonfinite(device: Device, raw: Any, dtype: np.dtype[Any], count: Any) -> Any:
+def find_nonfinite(device: Device, raw: Any, dtype: np.dtype[Any]) -> Any:
     """Return (1,) u32, the first position of a NaN or Inf, or ``NOWHERE``."""
-    return bits.find_nonfinite(device, raw, infinity_of(dtype), count)
+    return bits.find_nonfinite(device, raw, infinity_of(dtype))
 
 
-def to_float32(device: Device, raw: Any, dtype: np.dtype[Any], count: Any) -> tuple[Any, tuple[Any, Any]]:
+def to_float32(device: Device, raw: Any, dtype: np.dtype[Any]) -> tuple[Any, tuple[Any, Any]]:
     """Convert values to the raw bits of float32; return them with flags for NaN or Inf, and for overflow."""
-    nonfinite = find_nonfinite(device, raw, dtype, count)
-    float32, overflow = elements.to_float32(device, raw, dtype, count)
+    nonfinite = find_nonfinite(device, raw, dtype)
+    float32, overflow = elements.to_float32(device, raw, dtype)
     return float32, (nonfinite, overflow)
 
 

@@ -17,14 +17,12 @@ from wirecodec.value.offset_float import OffsetFloat
 __all__ = ["OFFSET_FLOAT"]
 
 
-def _encode(
-    device: Device, codec: OffsetFloat, raw: Any, dtype: np.dtype[Any], stream: Any, count: Any
-) -> EncodedValues:
-    float32, flags = to_float32(device, raw, dtype, count)
+def _encode(device: Device, codec: OffsetFloat, raw: Any, dtype: np.dtype[Any], stream: int) -> EncodedValues:
+    float32, flags = to_float32(device, raw, dtype)
     eps, up, down = (None if x is None else _magnitude(x) for x in (codec.eps, codec.max, codec.min))
     largest, stochastic = _magnitude(MAX_FLOAT32[dtype.name]), codec.rounding == "stochastic"
     request = offset_float.OffsetFormat(codec.bits, codec.mantissa, eps, up, down, largest, stochastic)
-    return EncodedValues(offset_float.encode(device, float32, request, stream, count), flags)
+    return EncodedValues(offset_float.encode(device, float32, request, stream), flags)
 
 
 def _decode(device: Device, section: Bytes, r: int, dtype: np.dtype[Any]) -> Any:

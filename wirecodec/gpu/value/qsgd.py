@@ -18,12 +18,10 @@ __all__ = ["QSGD_VALUES"]
 _NORM_CODES = {"max": 0, "l2": 1}
 
 
-def _encode(
-    device: Device, codec: QSGD, raw: Any, dtype: np.dtype[Any], stream: Any, count: Any
-) -> EncodedValues:
-    float32, flags = to_float32(device, raw, dtype, count)
+def _encode(device: Device, codec: QSGD, raw: Any, dtype: np.dtype[Any], stream: int) -> EncodedValues:
+    float32, flags = to_float32(device, raw, dtype)
     norm, largest = _NORM_CODES[codec.norm], MAX_FLOAT32[dtype.name]
-    section = qsgd.encode(device, float32, codec.bits, codec.bucket, norm, largest, stream, count)
+    section = qsgd.encode(device, float32, codec.bits, codec.bucket, norm, largest, stream)
     return EncodedValues(section, flags)
 
 

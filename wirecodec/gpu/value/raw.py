@@ -26,13 +26,11 @@ def _wire_id(codec: Raw, dtype: np.dtype[Any]) -> int:
     return (_narrow_form(codec, dtype) or Raw).wire_id
 
 
-def _encode(
-    device: Device, codec: Raw, raw: Any, dtype: np.dtype[Any], stream: Any, count: Any
-) -> EncodedValues:
+def _encode(device: Device, codec: Raw, raw: Any, dtype: np.dtype[Any], stream: int) -> EncodedValues:
     form = _narrow_form(codec, dtype)
     if form is None:
         return EncodedValues(raw.view(np.uint8))
-    narrow, overflow = elements.narrow(device, raw, form.stored, count)
+    narrow, overflow = elements.narrow(device, raw, form.stored)
     return EncodedValues(narrow.view(np.uint8), (overflow,))
 
 

@@ -15,11 +15,9 @@ from wirecodec.value.sign_scale import SignScale
 __all__ = ["SIGN_SCALE"]
 
 
-def _encode(
-    device: Device, codec: SignScale, raw: Any, dtype: np.dtype[Any], stream: Any, count: Any
-) -> EncodedValues:
-    nonfinite = find_nonfinite(device, raw, dtype, count)
-    section = sign_scale.encode(device, elements.widen(device, raw, dtype, count), count)
+def _encode(device: Device, codec: SignScale, raw: Any, dtype: np.dtype[Any], stream: int) -> EncodedValues:
+    nonfinite = find_nonfinite(device, raw, dtype)
+    section = sign_scale.encode(device, elements.widen(device, raw, dtype))
     return EncodedValues(section, (nonfinite,))
 
 

@@ -5,10 +5,9 @@
 #define TILE (THREADS * ITEMS)
 
 // Sets the bits `indices` in zeroed words.
-KERNEL set_bits(const u32* indices, u32 size, const u32* count, u32* words) {
-  const u32 n = element_count(size, count);
+KERNEL set_bits(const u32* indices, u32 size, u32* words) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
-  if (i < n) atomicOr(&words[indices[i] >> 5], 1u << (indices[i] & 31));
+  if (i < size) atomicOr(&words[indices[i] >> 5], 1u << (indices[i] & 31));
 }
 
 // Writes the positions of the set bits of `size` words, ascending, up to `capacity` of them. `found[0]` receives
@@ -108,14 +107,14 @@ KERNEL count_below(const u32* indices, u32 size, const u32* edges, u32 cuts, u32
 }
 
 // Subtracts `base` from indices; the result is u32 or, if all fit, u16.
-KERNEL subtract_base_u32(const u32* indices, u32 size, const u32* count, u32 base, u32* out) {
+KERNEL subtract_base_u32(const u32* indices, u32 size, u32 base, u32* out) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
-  if (i < element_count(size, count)) out[i] = indices[i] - base;
+  if (i < size) out[i] = indices[i] - base;
 }
 
-KERNEL subtract_base_u16(const u32* indices, u32 size, const u32* count, u32 base, u16* out) {
+KERNEL subtract_base_u16(const u32* indices, u32 size, u32 base, u16* out) {
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
-  if (i < element_count(size, count)) out[i] = (u16)(indices[i] - base);
+  if (i < size) out[i] = (u16)(indices[i] - base);
 }
 
 // Finds the first word whose bits under `exponent` are all set, by an atomic minimum in first[0].
@@ -124,12 +123,12 @@ template <class W> INLINE void find_nonfinite(const W* words, u32 size, W expone
     if ((words[i] & exponent) == exponent) atomicMin(first, (u32)i);
 }
 
-KERNEL nonfinite_u16(const u16* words, u32 size, const u32* count, u64 exponent, u32* first) {
-  find_nonfinite<u16>(words, element_count(size, count), (u16)exponent, first);
+KERNEL nonfinite_u16(const u16* words, u32 size, u64 exponent, u32* first) {
+  find_nonfinite<u16>(words, size, (u16)exponent, first);
 }
-KERNEL nonfinite_u32(const u32* words, u32 size, const u32* count, u64 exponent, u32* first) {
-  find_nonfinite<u32>(words, element_count(size, count), (u32)exponent, first);
+KERNEL nonfinite_u32(const u32* words, u32 size, u64 exponent, u32* first) {
+  find_nonfinite<u32>(words, size, (u32)exponent, first);
 }
-KERNEL nonfinite_u64(const u64* words, u32 size, const u32* count, u64 exponent, u32* first) {
-  find_nonfinite<u64>(words, element_count(size, count), exponent, first);
+KERNEL nonfinite_u64(const u64* words, u32 size, u64 exponent, u32* first) {
+  find_nonfinite<u64>(words, size, exponent, first);
 }

@@ -29,12 +29,12 @@ _MAX_BLOCKS = 2048
 """With more work than this many blocks do, each block does more."""
 
 
-def set_bits(device: Device, indices: Any, d: int, count: Any = None) -> Any:
-    """Write a bitmap of (⌈d/32⌉,) u32 from (n,) u32 ``indices``, or from the first ``count[0]`` of them."""
+def set_bits(device: Device, indices: Any, d: int) -> Any:
+    """Write a bitmap of (⌈d/32⌉,) u32 from (n,) u32 ``indices``."""
     words = device.empty(-(-d // 32), np.uint32)
     device.clear(words)
     blocks = blocks_for(indices.size, THREADS)
-    device.launch("bits", "set_bits", blocks, indices, np.uint32(indices.size), count, words)
+    device.launch("bits", "set_bits", blocks, indices, np.uint32(indices.size), words)
     return words
 
 
@@ -105,25 +105,22 @@ def find_chunk_ends(device: Device, indices: Any, chunk: int, size: int) -> Any:
     return edges
 
 
-def subtract_base(device: Device, indices: Any, base: int, dtype: Any, count: Any = None) -> Any:
-    """Subtract ``base`` from (n,) u32 ``indices``, or from the first ``count[0]``.
-
-    The result is u32 or u16.
-    """
+def subtract_base(device: Device, indices: Any, base: int, dtype: Any) -> Any:
+    """Subtract ``base`` from (n,) u32 ``indices``; the result is u32 or u16."""
     out = device.empty(indices.size, dtype)
     name = f"subtract_base_u{8 * out.dtype.itemsize}"
-    sizes = np.uint32(indices.size), count, np.uint32(base)
+    sizes = np.uint32(indices.size), np.uint32(base)
     device.launch("bits", name, blocks_for(indices.size, THREADS), indices, *sizes, out)
     return out
 
 
-def find_nonfinite(device: Device, words: Any, infinity: int, count: Any = None) -> Any:
-    """Find the first NaN or Inf among (n,) raw bits, or among the first ``count[0]``.
+def find_nonfinite(device: Device, words: Any, infinity: int) -> Any:
+    """Find the first NaN or Inf among (n,) raw bits.
 
     Returns (1,) u32, its position or ``NOWHERE``. ``infinity`` is the key of infinity.
     """
     first = device.put(np.array([NOWHERE], np.uint32))
     name = f"nonfinite_u{8 * words.dtype.itemsize}"
     blocks = blocks_for(words.size, 16 * THREADS, _MAX_BLOCKS)
-    device.launch("bits", name, blocks, words, np.uint32(words.size), count, np.uint64(infinity), first)
+    device.launch("bits", name, blocks, words, np.uint32(words.size), np.uint64(infinity), first)
     return first

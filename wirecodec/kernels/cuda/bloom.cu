@@ -56,20 +56,16 @@ KERNEL bloom_query(const u64* filter, u64 words, u32 k, u32 d, u64* bitmap, u32*
   if (lane_id() == 0 && count_of_warp) atomicAdd(found, count_of_warp);
 }
 
-// Policy p1 selects r of `capacity` positives, or of count[0] of them, by selection sampling: a draw decides whether
-// the i-th is selected, given how many were selected before. One thread decides; all threads compute the draws' high
-// products, 256 at a time.
-KERNEL bloom_sample(const u32* positives, u32 capacity, const u32* count, u32 r, u32 low, u32 high, const u64* stream,
-                    u32* out) {
+// Policy p1 selects r of `total` positives by selection sampling: a draw decides whether the i-th is selected, given
+// how many were selected before. One thread decides; all threads compute the draws' high products, 256 at a time.
+KERNEL bloom_sample(const u32* positives, u32 total, u32 r, u32 low, u32 high, u32* out) {
   __shared__ u32 ranks[THREADS];
   __shared__ u32 elements[THREADS];
-  const u32 total = element_count(capacity, count);
-  const Stream from = stream_of(low, high, stream);
   u32 selected = 0;
   for (u32 first = 0; first < total; first += THREADS) {
     const u32 i = first + threadIdx.x;
     if (i < total) {
-      ranks[threadIdx.x] = (u32)((u64)draw32(from.low, from.high, i) * (total - i) >> 32);
+      ranks[threadIdx.x] = (u32)((u64)draw32(low, high, i) * (total - i) >> 32);
       elements[threadIdx.x] = positives[i];
     }
     __syncthreads();

@@ -44,12 +44,12 @@ def list_elements(device: Device, bitmap: Any, d: int, total: int) -> Any:
     return find_set_bits(device, bitmap.view(np.uint32), d, total)[0]
 
 
-def sample(device: Device, elements: Any, r: int, stream: Any, count: Any = None) -> Any:
-    """Select (r,) of (n,) u32 ``elements``, or of the first ``count[0]`` >= r, by selection sampling.
+def sample(device: Device, elements: Any, r: int, stream: int) -> Any:
+    """Select (r,) of (n,) u32 ``elements``, n >= r, by selection sampling.
 
-    ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
+    The u64 ``stream`` seeds the draws.
     """
     out = device.empty(r, np.uint32)
-    size = np.uint32(elements.size), count, np.uint32(r)
+    size = np.uint32(elements.size), np.uint32(r)
     device.launch("bloom", "bloom_sample", 1, elements, *size, *stream_words(stream), out)
     return out

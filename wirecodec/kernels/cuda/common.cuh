@@ -13,7 +13,6 @@ typedef long long i64;
 #define WARPS (THREADS / 32u)
 #define FULL_MASK 0xFFFFFFFFu  // all lanes of a warp
 #define MAX_U32 0xFFFFFFFFu
-#define NONE 0xFFFFFFFFu
 #define KERNEL extern "C" __global__ void __launch_bounds__(256)
 #define INLINE __device__ __forceinline__
 
@@ -32,10 +31,6 @@ INLINE void store_release(u64* place, u64 word) {
 
 template <class T> INLINE T minimum(T a, T b) { return a < b ? a : b; }
 template <class T> INLINE T maximum(T a, T b) { return a < b ? b : a; }
-
-// Returns the number of elements: the word at `count` if that is not null, at most `size`. Another kernel may have
-// written it.
-INLINE u32 element_count(u32 size, const u32* count) { return count ? minimum(*count, size) : size; }
 
 INLINE u32 lane_id() { return threadIdx.x & 31u; }
 INLINE u32 warp_id() { return threadIdx.x >> 5; }

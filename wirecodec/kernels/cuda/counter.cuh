@@ -13,14 +13,6 @@ INLINE u32 draw32(u32 low, u32 high, u32 i) {
   return x ^ (x >> 15);
 }
 
-// The halves of a stream: of the one at `source` in the device's memory if that is not null, else as given.
-struct Stream {
-  u32 low, high;
-};
-INLINE Stream stream_of(u32 low, u32 high, const u64* source) {
-  return source ? Stream{(u32)*source, (u32)(*source >> 32)} : Stream{low, high};
-}
-
 // The finaliser of splitmix64.
 INLINE u64 splitmix64_finalize(u64 z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;

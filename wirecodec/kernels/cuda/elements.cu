@@ -1,6 +1,5 @@
 // Conversions of elements to binary32 and back, on raw bits, rounded once (formats/spec/value/raw.md). Kernels that
 // narrow write the first position at which a finite value became infinite to `over[0]`, by an atomic minimum.
-// `count` is the number of elements if only the device knows it.
 #include "common.cuh"
 
 INLINE u32 f32_to_f16(u32 u) {
@@ -45,14 +44,14 @@ INLINE u32 f16_to_f32(u32 u) {
 #define THREAD (blockIdx.x * THREADS + threadIdx.x)
 
 // Narrows out[i] = bits[i] to 16 bits. A magnitude below INFINITE is finite; NARROW_INFINITY is infinity in 16 bits.
-#define NARROW(name, W, INFINITE, NARROW_INFINITY, narrow)                      \
-  KERNEL name(const W* bits, u32 size, const u32* count, u16* out, u32* over) { \
-    const u32 i = THREAD;                                                       \
-    if (i >= element_count(size, count)) return;                                \
-    const u32 h = narrow(bits[i]);                                              \
-    const bool finite = (bits[i] & ~(W)0 >> 1) < INFINITE;                      \
-    out[i] = (u16)h;                                                            \
-    if (finite && (h & 0x7FFFu) == NARROW_INFINITY) atomicMin(&over[0], i);     \
+#define NARROW(name, W, INFINITE, NARROW_INFINITY, narrow)                  \
+  KERNEL name(const W* bits, u32 size, u16* out, u32* over) {               \
+    const u32 i = THREAD;                                                   \
+    if (i >= size) return;                                                  \
+    const u32 h = narrow(bits[i]);                                          \
+    const bool finite = (bits[i] & ~(W)0 >> 1) < INFINITE;                  \
+    out[i] = (u16)h;                                                        \
+    if (finite && (h & 0x7FFFu) == NARROW_INFINITY) atomicMin(&over[0], i); \
   }
 NARROW(f16_from_f32, u32, 0x7F800000u, 0x7C00u, f32_to_f16)
 NARROW(bf16_from_f32, u32, 0x7F800000u, 0x7F80u, f32_to_bf16)
@@ -60,23 +59,23 @@ NARROW(f16_from_f64, u64, 0x7FF0000000000000ull, 0x7C00u, f64_to_f16)
 NARROW(bf16_from_f64, u64, 0x7FF0000000000000ull, 0x7F80u, f64_to_bf16)
 
 // Converts binary64 to binary32; a NaN stays one.
-KERNEL f32_from_f64(const double* values, u32 size, const u32* count, float* out, u32* over) {
+KERNEL f32_from_f64(const double* values, u32 size, float* out, u32* over) {
   const u32 i = THREAD;
-  if (i >= element_count(size, count)) return;
+  if (i >= size) return;
   const float x = (float)values[i];
   out[i] = x;
   const u64 wide = (u64)__double_as_longlong(values[i]) & ~(1ull << 63);
   if (wide < 0x7FF0000000000000ull && (__float_as_uint(x) & 0x7FFFFFFFu) == 0x7F800000u) atomicMin(&over[0], i);
 }
 
-KERNEL f32_from_f16(const u16* bits, u32 size, const u32* count, u32* out) {
+KERNEL f32_from_f16(const u16* bits, u32 size, u32* out) {
   const u32 i = THREAD;
-  if (i < element_count(size, count)) out[i] = f16_to_f32(bits[i]);
+  if (i < size) out[i] = f16_to_f32(bits[i]);
 }
 
-KERNEL f32_from_bf16(const u16* bits, u32 size, const u32* count, u32* out) {
+KERNEL f32_from_bf16(const u16* bits, u32 size, u32* out) {
   const u32 i = THREAD;
-  if (i < element_count(size, count)) out[i] = (u32)bits[i] << 16;
+  if (i < size) out[i] = (u32)bits[i] << 16;
 }
 
 // Converts binary32 to binary64, exactly, NaN payloads included.
@@ -89,10 +88,10 @@ KERNEL f64_from_f32(const u32* bits, u32 size, u64* out) {
 }
 
 // values[i] = words[numbers[i]]
-#define GATHER(name, W)                                                                 \
-  KERNEL name(const W* words, const u32* numbers, u32 size, const u32* count, W* out) { \
-    const u32 i = THREAD;                                                               \
-    if (i < element_count(size, count)) out[i] = words[numbers[i]];                     \
+#define GATHER(name, W)                                               \
+  KERNEL name(const W* words, const u32* numbers, u32 size, W* out) { \
+    const u32 i = THREAD;                                             \
+    if (i < size) out[i] = words[numbers[i]];                         \
   }
 GATHER(gather_u16, u16)
 GATHER(gather_u32, u32)
@@ -108,16 +107,15 @@ SCATTER(scatter_u16, u16)
 SCATTER(scatter_u32, u32)
 SCATTER(scatter_u64, u64)
 
-// Computes values[i] = words[numbers[i]], or words[i] if `numbers` is null, with its own sign and another magnitude:
-// `*source` if that is not null.
-#define SET_MAGNITUDE(name, W)                                                \
-  KERNEL name(const W* words, const u32* numbers, u32 size, const u32* count, \
-              u64 magnitude, const W* source, W* out) {                       \
-    const u32 i = THREAD;                                                     \
-    const W rest = (W)((W)~(W)0 >> 1);                                        \
-    if (i >= element_count(size, count)) return;                              \
-    const W sign = (W)(words[numbers ? numbers[i] : i] & (W)~rest);           \
-    out[i] = (W)(sign | (source ? *source : (W)magnitude));                   \
+// Computes values[i] = words[numbers[i]], or words[i] if `numbers` is null, with its own sign and another magnitude.
+#define SET_MAGNITUDE(name, W)                                      \
+  KERNEL name(const W* words, const u32* numbers, u32 size,         \
+              u64 magnitude, W* out) {                              \
+    const u32 i = THREAD;                                           \
+    const W rest = (W)((W)~(W)0 >> 1);                              \
+    if (i >= size) return;                                          \
+    const W sign = (W)(words[numbers ? numbers[i] : i] & (W)~rest); \
+    out[i] = (W)(sign | (W)magnitude);                              \
   }
 SET_MAGNITUDE(set_magnitude_u16, u16)
 SET_MAGNITUDE(set_magnitude_u32, u32)

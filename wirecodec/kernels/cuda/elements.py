@@ -1,8 +1,7 @@
 """Launch ``elements.cu``: convert elements between types, rounding once; gather and scatter.
 
-Results are raw bits (unsigned integers). If ``count``, (1,) u32 on the device, is given, only the first
-``count[0]`` elements are processed. Functions that narrow also return a flag: (1,) u32, the first position at
-which a finite number became infinite, or ``NOWHERE``.
+Results are raw bits (unsigned integers). Functions that narrow also return a flag: (1,) u32, the first
+position at which a finite number became infinite, or ``NOWHERE``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ __all__ = [
     "from_float32",
     "gather",
     "narrow",
-    "round_scalar",
     "scatter",
     "set_magnitude",
     "to_float32",
@@ -30,7 +28,7 @@ NOWHERE = 0xFFFFFFFF
 _KERNEL_NAMES = {"float16": "f16", "bfloat16": "bf16"}
 
 
-def to_float32(device: Device, raw: Any, kind: Any, count: Any = None) -> tuple[Any, Any]:
+def to_float32(device: Device, raw: Any, kind: Any) -> tuple[Any, Any]:
     """Convert (n,) raw bits of the element type ``kind`` to those of float32, (n,) u32.
 
     Return them and the flag.
@@ -42,26 +40,26 @@ def to_float32(device: Device, raw: Any, kind: Any, count: Any = None) -> tuple[
     out = device.empty(raw.size, np.uint32)
     size, blocks = np.uint32(raw.size), blocks_for(raw.size, THREADS)
     if name == "float64":
-        device.launch("elements", "f32_from_f64", blocks, raw, size, count, out, over)
+        device.launch("elements", "f32_from_f64", blocks, raw, size, out, over)
     else:
-        device.launch("elements", f"f32_from_{_KERNEL_NAMES[name]}", blocks, raw, size, count, out)
+        device.launch("elements", f"f32_from_{_KERNEL_NAMES[name]}", blocks, raw, size, out)
     return out, over
 
 
-def widen(device: Device, raw: Any, kind: Any, count: Any = None) -> Any:
+def widen(device: Device, raw: Any, kind: Any) -> Any:
     """Convert (n,) raw bits of the type ``kind`` exactly, to float64 if it is that, else to float32."""
     if np.dtype(kind).name == "float64":
         return raw.view(np.float64)
-    return to_float32(device, raw, kind, count)[0].view(np.float32)
+    return to_float32(device, raw, kind)[0].view(np.float32)
 
 
-def narrow(device: Device, raw: Any, stored: Any, count: Any = None) -> tuple[Any, Any]:
+def narrow(device: Device, raw: Any, stored: Any) -> tuple[Any, Any]:
     """Convert (n,) u32 or u64 raw bits to those of the 16-bit type ``stored``; return them and the flag."""
     over = device.put(np.array([NOWHERE], np.uint32))
     out = device.empty(raw.size, np.uint16)
     name = f"{_KERNEL_NAMES[np.dtype(stored).name]}_from_f{8 * raw.dtype.itemsize}"
     size = np.uint32(raw.size)
-    device.launch("elements", name, blocks_for(raw.size, THREADS), raw, size, count, out, over)
+    device.launch("elements", name, blocks_for(raw.size, THREADS), raw, size, out, over)
     return out, over
 
 
@@ -86,12 +84,12 @@ def convert(device: Device, raw: Any, kind: Any, wanted: Any) -> Any:
     return raw.view(wanted)
 
 
-def gather(device: Device, raw: Any, numbers: Any, count: Any = None) -> Any:
+def gather(device: Device, raw: Any, numbers: Any) -> Any:
     """Return the elements at (n,) u32 ``numbers``."""
     out = device.empty(numbers.size, raw.dtype)
     name = f"gather_u{8 * raw.dtype.itemsize}"
     blocks, size = blocks_for(numbers.size, THREADS), np.uint32(numbers.size)
-    device.launch("elements", name, blocks, raw, numbers, size, count, out)
+    device.launch("elements", name, blocks, raw, numbers, size, out)
     return out
 
 
@@ -105,30 +103,18 @@ def scatter(device: Device, raw: Any, numbers: Any, size: int) -> Any:
     return out
 
 
-def set_magnitude(device: Device, raw: Any, magnitude: Any, numbers: Any = None, count: Any = None) -> Any:
+def set_magnitude(device: Device, raw: Any, magnitude: int, numbers: Any = None) -> Any:
     """Replace the magnitude of raw bits; the signs stay.
 
     Args:
         device: where the elements are.
         raw: (n,) raw bits.
-        magnitude: raw bits of the new magnitude, an integer or (1,) on the device.
+        magnitude: raw bits of the new magnitude.
         numbers: (m,) u32, positions of the elements to return; None for all.
-        count: (1,) u32 on the device, or None.
     """
     size = (raw if numbers is None else numbers).size
     out = device.empty(size, raw.dtype)
-    given = (np.uint64(magnitude), None) if isinstance(magnitude, int) else (np.uint64(0), magnitude)
     name = f"set_magnitude_u{8 * raw.dtype.itemsize}"
-    blocks = blocks_for(size, THREADS)
-    device.launch("elements", name, blocks, raw, numbers, np.uint32(size), count, *given, out)
+    sizes = np.uint32(size), np.uint64(magnitude)
+    device.launch("elements", name, blocks_for(size, THREADS), raw, numbers, *sizes, out)
     return out
-
-
-def round_scalar(device: Device, number: Any, kind: Any) -> Any:
-    """Round (1,) float64 to raw bits of the element type ``kind`` as NumPy does: to bfloat16 from float32."""
-    raw = number.view(np.uint64)
-    if np.dtype(kind).name == "float64":
-        return raw
-    if np.dtype(kind).name == "float16":
-        return narrow(device, raw, kind)[0]
-    return from_float32(device, to_float32(device, raw, np.float64)[0], kind)

@@ -13,20 +13,16 @@ INLINE u32 parameter_of(u32 n, u32 absent) {
   return b;
 }
 
-// Encoding kernels take `count`, the number of indices if only the device knows it; for 0 they write nothing.
-
-KERNEL elias_bases(const u32* indices, u32 max_count, const u32* count, u32* words) {
-  const u32 span = blockIdx.x * THREADS + threadIdx.x, r = element_count(max_count, count);
-  if (r && span < (r - 1) / SPAN) words[span] = indices[(span + 1) * SPAN - 1] + 1;
+KERNEL elias_bases(const u32* indices, u32 r, u32* words) {
+  const u32 span = blockIdx.x * THREADS + threadIdx.x;
+  if (span < (r - 1) / SPAN) words[span] = indices[(span + 1) * SPAN - 1] + 1;
 }
 
 // One block. Computes each span's parameter and start from the bases in the section. `starts` is (⌈r/4096⌉ + 1,),
 // counted from the first span; the last entry is the maximum. `bad[0]` is set if the bases leave a span fewer
 // elements than it has indices.
-KERNEL elias_layout(const u32* bases, u32 d, u32 max_count, const u32* count, u8* parameters, u32* starts, u32* bad) {
+KERNEL elias_layout(const u32* bases, u32 d, u32 r, u8* parameters, u32* starts, u32* bad) {
   __shared__ u32 parts[WARPS + 1];
-  const u32 r = element_count(max_count, count);
-  if (r == 0) return;
   const u32 spans = (r - 1) / SPAN + 1, each = (spans + THREADS - 1) / THREADS;
   const u32 first = threadIdx.x * each, last = minimum(first + each, spans);
   u32 sum = 0, all = 0;
@@ -46,14 +42,10 @@ KERNEL elias_layout(const u32* bases, u32 d, u32 max_count, const u32* count, u8
 }
 
 // `bases` is the section, which begins with them. `length[0]` receives its words.
-KERNEL elias_write(const u32* indices, u32 max_count, const u32* count, const u8* parameters, const u32* starts,
-                   u32* bases, u32* length) {
+KERNEL elias_write(const u32* indices, u32 r, const u8* parameters, const u32* starts, u32* bases, u32* length) {
   __shared__ u32 low[BLOCK];
   __shared__ u32 high[HIGH_WORDS];
-  const u32 r = element_count(max_count, count), span = blockIdx.x;
-  if (r == 0 && span == 0 && threadIdx.x == 0) length[0] = 0;
-  if (span * SPAN >= r) return;
-  const u32 n = minimum(r - span * SPAN, SPAN), b = parameters[span], inner = (r - 1) / SPAN;
+  const u32 span = blockIdx.x, n = minimum(r - span * SPAN, SPAN), b = parameters[span], inner = (r - 1) / SPAN;
   const u32 base = span ? bases[span - 1] : 0;
   u32* words = bases + inner;
   u32 at = starts[span];

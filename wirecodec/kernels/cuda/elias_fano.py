@@ -1,8 +1,7 @@
 """Launch ``elias_fano.cu``: ascending indices to a section, and back (formats/spec/index/elias-fano.md).
 
 A section is u32 words on the device, with capacity for the longest. Its length in words is returned with it.
-If ``count`` is given, only the first ``count[0]`` indices are encoded; if that is 0, the section has no
-words. If a section is invalid, ``decode`` sets a flag, and the CPU's codec raises the error.
+If a section is invalid, ``decode`` sets a flag, and the CPU's codec raises the error.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
-from wirecodec.kernels.cuda.spans import max_bits
 from wirecodec.kernels.layout import RICE_SPAN
 
 __all__ = ["decode", "encode"]
 
 
-def encode(device: Device, indices: Any, d: int, count: Any = None) -> tuple[Any, Any]:
+def encode(device: Device, indices: Any, d: int) -> tuple[Any, Any]:
     """Encode (r,) u32 ``indices`` as a section.
 
     Return the section and its words, (1,) u32.
@@ -27,15 +25,15 @@ def encode(device: Device, indices: Any, d: int, count: Any = None) -> tuple[Any
     spans = blocks_for(r, RICE_SPAN)
     # A span of n indices takes n · b and at most 3n bits, and n · 2^b is at most the span's range. The sum is
     # largest if all spans are alike.
-    longest = spans - 1 + -(-max_bits(r, d, 3, count) // 32) + 18 * spans
+    longest = spans - 1 + -(-r * ((d // r).bit_length() + 3) // 32) + 18 * spans
     words = device.empty(longest, np.uint32)
     parameters, starts = device.empty(spans, np.uint8), device.empty(spans + 1, np.uint32)
     bad, length = device.empty(1, np.uint32), device.empty(1, np.uint32)
     device.clear(bad)
     n = np.uint32(r)
-    device.launch("elias_fano", "elias_bases", blocks_for(spans - 1, THREADS), indices, n, count, words)
-    device.launch("elias_fano", "elias_layout", 1, words, np.uint32(d), n, count, parameters, starts, bad)
-    device.launch("elias_fano", "elias_write", spans, indices, n, count, parameters, starts, words, length)
+    device.launch("elias_fano", "elias_bases", blocks_for(spans - 1, THREADS), indices, n, words)
+    device.launch("elias_fano", "elias_layout", 1, words, np.uint32(d), n, parameters, starts, bad)
+    device.launch("elias_fano", "elias_write", spans, indices, n, parameters, starts, words, length)
     return words, length
 
 
@@ -48,7 +46,7 @@ def decode(device: Device, words: Any, d: int, r: int) -> tuple[Any, Any]:
     parameters, starts = device.empty(spans, np.uint8), device.empty(spans + 1, np.uint32)
     device.clear(bad)
     both = np.uint32(d), np.uint32(r)
-    device.launch("elias_fano", "elias_layout", 1, words, *both, None, parameters, starts, bad)
+    device.launch("elias_fano", "elias_layout", 1, words, *both, parameters, starts, bad)
     rest = words[spans - 1 :]
     size = np.uint32(rest.size)
     device.launch(

@@ -112,17 +112,16 @@ KERNEL squares_u64(const u64* bits, u64 size, double* sums) {
 
 // Draws the sample of dgc: one word from each of n stretches of equal length.
 template <class W>
-INLINE void sample_words(const W* words, u64 size, u32 n, u32 low, u32 high, const u64* stream, W* out) {
+INLINE void sample_words(const W* words, u64 size, u32 n, u32 low, u32 high, W* out) {
   const u64 q = blockIdx.x * THREADS + threadIdx.x;
   if (q >= n) return;
-  const Stream from = stream_of(low, high, stream);
   const u64 start = q * size / n, length = (q + 1) * size / n - start;
-  out[q] = words[start + ((u64)draw32(from.low, from.high, (u32)q) * length >> 32)];
+  out[q] = words[start + ((u64)draw32(low, high, (u32)q) * length >> 32)];
 }
 
-#define SAMPLE(name, W)                                                                        \
-  KERNEL name(const W* words, u64 size, u32 n, u32 low, u32 high, const u64* stream, W* out) { \
-    sample_words<W>(words, size, n, low, high, stream, out);                                   \
+#define SAMPLE(name, W)                                                     \
+  KERNEL name(const W* words, u64 size, u32 n, u32 low, u32 high, W* out) { \
+    sample_words<W>(words, size, n, low, high, out);                        \
   }
 SAMPLE(sample_u16, u16)
 SAMPLE(sample_u32, u32)

@@ -73,10 +73,10 @@ def sum_squares(device: Device, raw: Any, out: Any) -> None:
     device.launch("moments", name, blocks, raw, np.uint64(raw.size), out)
 
 
-def sample(device: Device, raw: Any, stream: Any, out: Any) -> None:
+def sample(device: Device, raw: Any, stream: int, out: Any) -> None:
     """Draw one element from each of n stretches of equal length, into (n,) ``out``.
 
-    ``stream`` seeds the draws, a u64 or (1,) u64 on the device.
+    The u64 ``stream`` seeds the draws.
     """
     name = f"sample_u{8 * raw.dtype.itemsize}"
     size = np.uint64(raw.size), np.uint32(out.size)

@@ -16,11 +16,8 @@ struct Request {
   i64 n, mantissa, eps, up, down, up_given, down_given, largest, stochastic;
 };
 
-// Encoding kernels take `counts`, the number of values if only the device knows it; for 0 they write nothing.
-
 // Writes the magnitudes of the largest and the smallest value to zeroed `extremes`; 0 for a sign that does not occur.
-KERNEL offset_reach(const u32* bits, u32 max_count, const u32* counts, u32* extremes) {
-  const u32 size = element_count(max_count, counts);
+KERNEL offset_reach(const u32* bits, u32 size, u32* extremes) {
   u32 up = 0, down = 0;
   for (u64 i = blockIdx.x * THREADS + threadIdx.x; i < size; i += gridDim.x * THREADS) {
     const u32 word = bits[i], a = word & 0x7FFFFFFFu;
@@ -101,13 +98,10 @@ INLINE double error_of(u32 u, const Format& f, bool stochastic) {
 
 // One block. Writes the parameters to `format`, and the section's first three words to `header`. `extremes` is that of
 // offset_reach, for bounds that are not given.
-KERNEL offset_choose(const u32* bits, u32 max_count, const u32* counts, u32 n, i32 mantissa, u32 eps, u32 up, u32 down,
-                     u32 up_given, u32 down_given, u32 largest, u32 stochastic, const u32* extremes, Format* format,
-                     u32* header) {
+KERNEL offset_choose(const u32* bits, u32 size, u32 n, i32 mantissa, u32 eps, u32 up, u32 down, u32 up_given,
+                     u32 down_given, u32 largest, u32 stochastic, const u32* extremes, Format* format, u32* header) {
   __shared__ u32 sample[SAMPLE];
   __shared__ double errors[MANTISSAS];
-  const u32 size = element_count(max_count, counts);
-  if (size == 0) return;
   const Request request = {n, mantissa, eps, up_given ? up : extremes[0], down_given ? down : extremes[1],
                          up_given, down_given, largest, stochastic};
   for (u32 q = threadIdx.x; q < SAMPLE; q += THREADS) {
@@ -136,15 +130,12 @@ KERNEL offset_choose(const u32* bits, u32 max_count, const u32* counts, u32 n, i
   header[2] = format->base;
 }
 
-KERNEL offset_quantise(const u32* bits, u32 max_count, const u32* counts, u32 n, u32 stochastic, u32 low, u32 high,
-                       const u64* stream, const Format* format, u32* words) {
+KERNEL offset_quantise(const u32* bits, u32 size, u32 n, u32 stochastic, u32 low, u32 high, const Format* format,
+                       u32* words) {
   __shared__ u32 codes[PACK_BLOCK];
-  const u32 size = element_count(max_count, counts), start = blockIdx.x * PACK_BLOCK;
-  if (start >= size) return;
-  const u32 count = minimum(size - start, PACK_BLOCK), at = first_of_pair();
+  const u32 start = blockIdx.x * PACK_BLOCK, count = minimum(size - start, PACK_BLOCK), at = first_of_pair();
   const Format f = *format;
-  const Stream from = stream_of(low, high, stream);
-  const u32 draw = stochastic ? draw_of_pair(from.low, from.high, blockIdx.x) : 0;
+  const u32 draw = stochastic ? draw_of_pair(low, high, blockIdx.x) : 0;
   for (u32 j = 0; j < 2; j++) {
     const u32 i = at + 16 * j, u = i < count ? bits[start + i] : 0;
     codes[i] = stochastic ? stochastic_code(u, j ? draw & 0xFFFFu : draw >> 16, f) : nearest_code(u, f);

@@ -1,8 +1,7 @@
 """Launch ``offset_float.cu``: values to a section, and back (formats/spec/value/offset-float.md).
 
 A section is u8 on the device; its length is that of the page. Values are raw bits of float32. No launch waits
-for the host. If ``count`` is given, only the first ``count[0]`` values are encoded, and the section has
-capacity for all. If a section is invalid, ``decode`` sets a flag.
+for the host. If a section is invalid, ``decode`` sets a flag.
 """
 
 from __future__ import annotations
@@ -48,15 +47,14 @@ class OffsetFormat:
     stochastic: bool
 
 
-def encode(device: Device, bits: Any, request: OffsetFormat, stream: Any, count: Any = None) -> Any:
+def encode(device: Device, bits: Any, request: OffsetFormat, stream: int) -> Any:
     """Encode values as a section.
 
     Args:
         device: where the values are.
         bits: (r,) u32, raw bits of finite float32 numbers.
         request: the section's parameters.
-        stream: seeds the draws, a u64 or (1,) u64 on the device.
-        count: (1,) u32 on the device, or None.
+        stream: a u64 that seeds the draws.
     """
     r = np.uint32(bits.size)
     section = device.empty(_HEADER + packed_words(bits.size, request.bits), np.uint32)
@@ -64,14 +62,13 @@ def encode(device: Device, bits: Any, request: OffsetFormat, stream: Any, count:
     device.clear(reach)
     if request.up is None or request.down is None:
         blocks = blocks_for(bits.size, 16 * THREADS, _MAX_BLOCKS)
-        device.launch("offset_float", "offset_reach", blocks, bits, r, count, reach)
+        device.launch("offset_float", "offset_reach", blocks, bits, r, reach)
     device.launch(
         "offset_float",
         "offset_choose",
         1,
         bits,
         r,
-        count,
         np.uint32(request.bits),
         np.int32(-1 if request.mantissa is None else request.mantissa),
         np.uint32(request.eps or 0),
@@ -91,7 +88,6 @@ def encode(device: Device, bits: Any, request: OffsetFormat, stream: Any, count:
         blocks_for(bits.size, PACK_BLOCK),
         bits,
         r,
-        count,
         np.uint32(request.bits),
         np.uint32(request.stochastic),
         *stream_words(stream),

@@ -5,14 +5,11 @@
 
 #define MIN_SCALE 0x0D800000u  // 2^-100
 
-// Encoding kernels take `counts`, the number of values if only the device knows it; for 0 they write nothing.
-
 INLINE u32 flush_small_scale(u32 scale) { return scale < MIN_SCALE ? 0 : scale; }
 
 // Writes the largest magnitude of each bucket to zeroed `scales`: a thread processes a row of 16, which belongs to
 // one bucket.
-KERNEL qsgd_max_scales(const u32* bits, u32 max_count, const u32* counts, u32 bucket, u32* scales) {
-  const u32 size = element_count(max_count, counts);
+KERNEL qsgd_max_scales(const u32* bits, u32 size, u32 bucket, u32* scales) {
   const u64 start = 16ull * (blockIdx.x * THREADS + threadIdx.x);
   if (start >= size) return;
   const u32 stop = minimum((u32)start + 16, size);
@@ -22,8 +19,8 @@ KERNEL qsgd_max_scales(const u32* bits, u32 max_count, const u32* counts, u32 bu
 }
 
 // Writes the root of each bucket's sum of squares, at most `largest` (raw bits of binary64): 16 lanes per bucket.
-KERNEL qsgd_l2_scales(const u32* bits, u32 max_count, const u32* counts, u32 bucket, u64 largest, u32* scales) {
-  const u32 size = element_count(max_count, counts), lane = threadIdx.x % 16;
+KERNEL qsgd_l2_scales(const u32* bits, u32 size, u32 bucket, u64 largest, u32* scales) {
+  const u32 lane = threadIdx.x % 16;
   const u64 start = (u64)bucket * (blockIdx.x * (THREADS / 16) + threadIdx.x / 16);
   double sum = 0;
   for (u64 i = start + lane; i < size && i < start + bucket; i += 16) {
@@ -42,13 +39,11 @@ INLINE u32 qsgd_code(u32 x, float rate, u32 draw, i32 levels) {
 
 // Writes the section: two words, the scales, the codes. `raw_scales` has the buckets' scales before rounding; it is
 // null if buckets have 512 values, whose scales this kernel computes.
-KERNEL qsgd_quantise(const u32* bits, u32 max_count, const u32* counts, u32 bucket, u32 n, u32 norm, u32 low, u32 high,
-                     const u64* stream, const u32* raw_scales, u32* section) {
+KERNEL qsgd_quantise(const u32* bits, u32 size, u32 bucket, u32 n, u32 norm, u32 low, u32 high, const u32* raw_scales,
+                     u32* section) {
   __shared__ u32 codes[PACK_BLOCK];
   __shared__ u32 tops[WARPS];
-  const u32 size = element_count(max_count, counts), start = blockIdx.x * PACK_BLOCK;
-  if (start >= size) return;
-  const u32 count = minimum(size - start, PACK_BLOCK), at = first_of_pair();
+  const u32 start = blockIdx.x * PACK_BLOCK, count = minimum(size - start, PACK_BLOCK), at = first_of_pair();
   u32 *scales = section + 2, *words = scales + (size - 1) / bucket + 1;
   if (blockIdx.x == 0 && threadIdx.x == 0) section[0] = n | norm << 8, section[1] = bucket;
   const u32 x = at < count ? bits[start + at] : 0, y = at + 16 < count ? bits[start + at + 16] : 0;
@@ -69,8 +64,7 @@ KERNEL qsgd_quantise(const u32* bits, u32 max_count, const u32* counts, u32 buck
     rates[j] = scale ? (float)(levels * 65536) / __uint_as_float(scale) : 0.0f;
     if (b * bucket == start + at + 16 * j) scales[b] = scale;
   }
-  const Stream from = stream_of(low, high, stream);
-  const u32 draw = draw_of_pair(from.low, from.high, blockIdx.x);
+  const u32 draw = draw_of_pair(low, high, blockIdx.x);
   codes[at] = qsgd_code(x, rates[0], draw >> 16, levels);
   codes[at + 16] = qsgd_code(y, rates[1], draw & 0xFFFFu, levels);
   __syncthreads();

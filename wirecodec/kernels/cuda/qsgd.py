@@ -1,8 +1,7 @@
 """Launch ``qsgd.cu``: values to a section, and back (formats/spec/value/qsgd.md).
 
 A section is u8 on the device; its length is that of the page. Values are raw bits of float32. No launch waits
-for the host. If ``count`` is given, only the first ``count[0]`` values are encoded, and the section has
-capacity for all. If a section is invalid, ``decode`` sets a flag.
+for the host. If a section is invalid, ``decode`` sets a flag.
 """
 
 from __future__ import annotations
@@ -22,16 +21,7 @@ _HEADER = 2
 """u32 words before the scales."""
 
 
-def encode(
-    device: Device,
-    bits: Any,
-    n: int,
-    bucket: int,
-    norm: int,
-    largest: float,
-    stream: Any,
-    count: Any = None,
-) -> Any:
+def encode(device: Device, bits: Any, n: int, bucket: int, norm: int, largest: float, stream: int) -> Any:
     """Encode values as a section.
 
     Args:
@@ -41,8 +31,7 @@ def encode(
         bucket: values that share a scale.
         norm: 0 for max, 1 for l2.
         largest: upper bound of a scale of norm l2.
-        stream: seeds the draws, a u64 or (1,) u64 on the device.
-        count: (1,) u32 on the device, or None.
+        stream: a u64 that seeds the draws.
     """
     r = np.uint32(bits.size)
     buckets = blocks_for(bits.size, bucket)
@@ -54,17 +43,16 @@ def encode(
     if norm:
         bound = np.array([largest], np.float64).view(np.uint64)[0]
         blocks = blocks_for(buckets, THREADS // PACK_LANES)
-        device.launch("qsgd", "qsgd_l2_scales", blocks, bits, r, count, np.uint32(bucket), bound, known)
+        device.launch("qsgd", "qsgd_l2_scales", blocks, bits, r, np.uint32(bucket), bound, known)
     elif known is not None:
         blocks = blocks_for(bits.size, THREADS * PACK_LANES)
-        device.launch("qsgd", "qsgd_max_scales", blocks, bits, r, count, np.uint32(bucket), known)
+        device.launch("qsgd", "qsgd_max_scales", blocks, bits, r, np.uint32(bucket), known)
     device.launch(
         "qsgd",
         "qsgd_quantise",
         blocks_for(bits.size, PACK_BLOCK),
         bits,
         r,
-        count,
         *(np.uint32(each) for each in (bucket, n, norm)),
         *stream_words(stream),
         known,

@@ -10,11 +10,9 @@ INLINE u32 directory_words(u32 r) {
   return (48 * ((r - 1) / SPAN) + PARAMETER_BITS * ((r - 1) / BLOCK + 1) + 31) / 32;
 }
 
-// Encoding kernels take `count`, the number of indices if only the device knows it; for 0 they write nothing.
-
 // Finds the best parameter of each block of 256, and the sum of its quotients: a warp processes a block.
-KERNEL rice_plan(const u32* indices, u32 max_count, const u32* count, u8* parameters, u32* quotients) {
-  const u32 r = element_count(max_count, count), block = blockIdx.x * WARPS + warp_id(), start = block * BLOCK;
+KERNEL rice_plan(const u32* indices, u32 r, u8* parameters, u32* quotients) {
+  const u32 block = blockIdx.x * WARPS + warp_id(), start = block * BLOCK;
   if (start >= r) return;
   const u32 stop = minimum(start + BLOCK, r), m = stop - start;
   const i64 zeros = (i64)indices[stop - 1] - (start ? (i64)indices[start - 1] : -1) - m;
@@ -33,15 +31,9 @@ KERNEL rice_plan(const u32* indices, u32 max_count, const u32* count, u8* parame
 }
 
 // One block. Computes the start of each span in words of the section, and the end of the last: (⌈r/4096⌉ + 1,)
-// `starts`. `length[0]` receives that end.
-KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 max_count, const u32* count, u32* starts,
-                   u32* length) {
+// `starts`.
+KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 r, u32* starts) {
   __shared__ u32 parts[WARPS + 1];
-  const u32 r = element_count(max_count, count);
-  if (r == 0) {
-    if (threadIdx.x == 0) length[0] = 0;
-    return;
-  }
   const u32 spans = (r - 1) / SPAN + 1, each = (spans + THREADS - 1) / THREADS;
   const u32 first = threadIdx.x * each, last = minimum(first + each, spans);
   u32 sum = 0, all = 0;
@@ -59,14 +51,11 @@ KERNEL rice_layout(const u8* parameters, const u32* quotients, u32 max_count, co
     }
     if (pass == 0) sum = at;
   }
-  if (threadIdx.x == 0) length[0] = starts[spans] = directory_words(r) + all;
+  if (threadIdx.x == 0) starts[spans] = directory_words(r) + all;
 }
 
 // Returns a word of a bit stream: lengths of 16 bits, parameters of 5.
-KERNEL rice_directory(const u32* indices, u32 max_count, const u32* count, const u8* parameters, const u32* starts,
-                      u32* words) {
-  const u32 r = element_count(max_count, count);
-  if (r == 0) return;
+KERNEL rice_directory(const u32* indices, u32 r, const u8* parameters, const u32* starts, u32* words) {
   const u32 w = blockIdx.x * THREADS + threadIdx.x, inner = (r - 1) / SPAN, blocks = (r - 1) / BLOCK + 1;
   if (w >= directory_words(r)) return;
   if (w < inner) {
@@ -85,14 +74,11 @@ KERNEL rice_directory(const u32* indices, u32 max_count, const u32* count, const
   words[w] = word;
 }
 
-KERNEL rice_write(const u32* indices, u32 max_count, const u32* count, const u8* parameters, const u32* starts,
-                  u32* words) {
+KERNEL rice_write(const u32* indices, u32 r, const u8* parameters, const u32* starts, u32* words) {
   __shared__ u32 low[BLOCK];
   __shared__ u32 high[HIGH_WORDS];
   __shared__ u32 parts[WARPS + 1];
-  const u32 r = element_count(max_count, count), span = blockIdx.x;
-  if (span * SPAN >= r) return;
-  const u32 n = minimum(r - span * SPAN, SPAN);
+  const u32 span = blockIdx.x, n = minimum(r - span * SPAN, SPAN);
   u32 at = starts[span], bit = 0;
   for (u32 w = threadIdx.x; w < HIGH_WORDS; w += THREADS) high[w] = 0;
   for (u32 first = 0; first < n; first += BLOCK) {

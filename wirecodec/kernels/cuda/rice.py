@@ -1,8 +1,7 @@
 """Launch ``rice.cu``: ascending indices to a section, and back (formats/spec/index/rice.md).
 
 A section is u32 words on the device, with capacity for the longest. Its length in words is returned with it.
-If ``count`` is given, only the first ``count[0]`` indices are encoded; if that is 0, the section has no
-words. If a section is invalid, ``decode`` sets a flag, and the CPU's codec raises the error.
+If a section is invalid, ``decode`` sets a flag, and the CPU's codec raises the error.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
-from wirecodec.kernels.cuda.spans import max_bits
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 
 __all__ = ["decode", "encode"]
@@ -20,7 +18,7 @@ __all__ = ["decode", "encode"]
 _WARPS = THREADS // 32
 
 
-def encode(device: Device, indices: Any, d: int, count: Any = None) -> tuple[Any, Any]:
+def encode(device: Device, indices: Any, d: int) -> tuple[Any, Any]:
     """Encode (r,) u32 ``indices`` as a section, 0 < r < d.
 
     Return the section and its words, (1,) u32.
@@ -30,16 +28,16 @@ def encode(device: Device, indices: Any, d: int, count: Any = None) -> tuple[Any
     directory = -(-(48 * (spans - 1) + 5 * blocks) // 32)
     # With the best parameter an index takes at most log2(d/r) + 3 bits. Each block and each span is
     # rounded up to a word.
-    longest = directory + -(-max_bits(r, d, 4, count) // 32) + blocks + spans
+    longest = directory + -(-r * ((d // r).bit_length() + 4) // 32) + blocks + spans
     parameters, quotients = device.empty(blocks, np.uint8), device.empty(blocks, np.uint32)
     starts, words = device.empty(spans + 1, np.uint32), device.empty(longest, np.uint32)
-    length, n = device.empty(1, np.uint32), np.uint32(r)
-    device.launch("rice", "rice_plan", blocks_for(blocks, _WARPS), indices, n, count, parameters, quotients)
-    device.launch("rice", "rice_layout", 1, parameters, quotients, n, count, starts, length)
+    n = np.uint32(r)
+    device.launch("rice", "rice_plan", blocks_for(blocks, _WARPS), indices, n, parameters, quotients)
+    device.launch("rice", "rice_layout", 1, parameters, quotients, n, starts)
     blocks = blocks_for(directory, THREADS)
-    device.launch("rice", "rice_directory", blocks, indices, n, count, parameters, starts, words)
-    device.launch("rice", "rice_write", spans, indices, n, count, parameters, starts, words)
-    return words, length
+    device.launch("rice", "rice_directory", blocks, indices, n, parameters, starts, words)
+    device.launch("rice", "rice_write", spans, indices, n, parameters, starts, words)
+    return words, starts[spans:]
 
 
 def decode(device: Device, words: Any, d: int, r: int) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ struct Output {
   u32* bitmap;    // a bit per element; or null
   u32* indices;   // of the elements that pass
   u32 capacity;   // maximum number to write
-  u32* found;     // how many pass; the first of them that is infinite or NaN, initially NONE
+  u32* found;     // how many pass; the first of them that is infinite or NaN, initially MAX_U32
   u64 infinity;   // the key of infinity; 0 for no check
 };
 

@@ -3,7 +3,6 @@
 
 // Writes a bit for each value below zero; `all_equal[0]`, initially 1, becomes 0 if two magnitudes differ.
 template <class W> INLINE void signs_of(const W* bits, u32 size, u32* signs, u32* all_equal) {
-  if (blockIdx.x * THREADS >= size) return;
   const W minus_zero = (W)((W)1 << (8 * sizeof(W) - 1)), key = (W)(bits[0] & (W)~minus_zero);
   const u32 i = blockIdx.x * THREADS + threadIdx.x;
   const W word = i < size ? bits[i] : key;
@@ -12,12 +11,8 @@ template <class W> INLINE void signs_of(const W* bits, u32 size, u32* signs, u32
   if ((W)(word & (W)~minus_zero) != key) all_equal[0] = 0;
 }
 
-KERNEL signs_u32(const u32* bits, u32 size, const u32* count, u32* signs, u32* all_equal) {
-  signs_of<u32>(bits, element_count(size, count), signs, all_equal);
-}
-KERNEL signs_u64(const u64* bits, u32 size, const u32* count, u32* signs, u32* all_equal) {
-  signs_of<u64>(bits, element_count(size, count), signs, all_equal);
-}
+KERNEL signs_u32(const u32* bits, u32 size, u32* signs, u32* all_equal) { signs_of<u32>(bits, size, signs, all_equal); }
+KERNEL signs_u64(const u64* bits, u32 size, u32* signs, u32* all_equal) { signs_of<u64>(bits, size, signs, all_equal); }
 
 // Sums the magnitudes in 64 partial sums, in the order of the specification, which allows no more parallelism.
 // Values are loaded ahead to hide memory latency.
@@ -46,10 +41,8 @@ template <class F> INLINE void sum_of(const F* values, u32 size, F shrink, doubl
 }
 
 // One block. Computes the scale, binary32.
-KERNEL mean_f32(const float* values, u32 max_count, const u32* count, const u32* all_equal, u32* scale) {
+KERNEL mean_f32(const float* values, u32 size, const u32* all_equal, u32* scale) {
   __shared__ double partial[64];
-  const u32 size = element_count(max_count, count);
-  if (size == 0) return;
   sum_of<float>(values, size, 1.0f, partial);
   if (threadIdx.x == 0)
     scale[0] = *all_equal ? __float_as_uint(values[0]) & 0x7FFFFFFFu
@@ -57,10 +50,8 @@ KERNEL mean_f32(const float* values, u32 max_count, const u32* count, const u32*
 }
 
 // One block. Computes the scale, binary64. If the sum overflows, it is computed again from scaled values.
-KERNEL mean_f64(const double* values, u32 max_count, const u32* count, const u32* all_equal, u64* scale) {
+KERNEL mean_f64(const double* values, u32 size, const u32* all_equal, u64* scale) {
   __shared__ double partial[64];
-  const u32 size = element_count(max_count, count);
-  if (size == 0) return;
   const double shrink = 1.0 / 18446744073709551616.0;
   sum_of<double>(values, size, 1.0, partial);
   const bool over = (u64)__double_as_longlong(partial[0]) == 0x7FF0000000000000ull;

@@ -1,7 +1,6 @@
 """Launch ``sign_scale.cu``: values to a section, and back (formats/spec/value/sign-scale.md).
 
-A section is u8 on the device; its length is that of the page. No launch waits for the host. If ``count`` is
-given, only the first ``count[0]`` values are encoded, and the section has capacity for all.
+A section is u8 on the device; its length is that of the page. No launch waits for the host.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 __all__ = ["encode", "expand"]
 
 
-def encode(device: Device, values: Any, count: Any = None) -> Any:
+def encode(device: Device, values: Any) -> Any:
     """Encode (r,) finite float32 or float64 ``values`` as a section."""
     width = values.dtype.itemsize
     r = np.uint32(values.size)
@@ -23,9 +22,9 @@ def encode(device: Device, values: Any, count: Any = None) -> Any:
     alike = device.put(np.ones(1, np.uint32))
     bits = values.view(f"u{width}")
     blocks = blocks_for(values.size, THREADS)
-    device.launch("sign_scale", f"signs_u{8 * width}", blocks, bits, r, count, section[width // 4 :], alike)
+    device.launch("sign_scale", f"signs_u{8 * width}", blocks, bits, r, section[width // 4 :], alike)
     scale = section[: width // 4].view(f"u{width}")
-    device.launch("sign_scale", f"mean_f{8 * width}", 1, values, r, count, alike, scale)
+    device.launch("sign_scale", f"mean_f{8 * width}", 1, values, r, alike, scale)
     return section.view(np.uint8)[: width + -(-values.size // 8)]
 
 

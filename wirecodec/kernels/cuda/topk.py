@@ -51,9 +51,7 @@ class Search:
         self._device, self._size, self._k = device, size, k
         self._width = 8 * np.dtype(raw_type).itemsize - 1
         self._capacity = min(size, 2 * k + size // 16 + 4096)
-        self._unreachable = device.put(np.full(_FIELDS, 2**64 - 1, np.uint64))
         self._search = device.empty(_FIELDS, np.uint64)
-        self.forget()
         self._counts = device.empty(_DIGITS, np.uint32)
         device.clear(self._counts)
         self._selector = Selector(device, size, raw_type, self._capacity)
@@ -63,18 +61,6 @@ class Search:
     def rule(self) -> Any:
         """Rule of the last search, (2,) u64: the k-th key, and how many keys equal to it are selected."""
         return self._search[:2]
-
-    @property
-    def result(self) -> Selected:
-        """Result that ``cold`` and ``warm`` fill."""
-        return self._keep.result
-
-    def forget(self) -> None:
-        """Reset the last threshold.
-
-        No key reaches the new one, so the next ``warm`` does the same as ``cold``.
-        """
-        self._device.copy(self._unreachable, self._search)
 
     def cold(self, raw: Any, infinity: int) -> Selected:
         """Select the top k of (size,) raw bits; NaN and Inf rank highest and are reported."""
