@@ -1,4 +1,4 @@
-"""Measurements outside the main tables: bitmaps, single spans, false positives of Bloom filters."""
+"""Measurements outside the main tables: bitmaps, false positives of Bloom filters."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def measure(d: int, step: Callable[[str], None], *, budget: float = 0.3) -> tupl
     Returns:
         The results of their targets, and a Markdown section with all measurements.
     """
-    parts = {"bitmaps": _measure_bitmaps, "spans": _measure_spans, "Bloom filters": _measure_bloom}
+    parts = {"bitmaps": _measure_bitmaps, "Bloom filters": _measure_bloom}
     with numba_threads(1):
         calls = {name: partial(part, d, budget) for name, part in parts.items()}
-        return measure_sections("Bitmaps, spans, Bloom filters", calls, step)
+        return measure_sections("Bitmaps and Bloom filters", calls, step)
 
 
 def _measure_bitmaps(d: int, budget: float) -> SectionResult:
@@ -82,30 +82,6 @@ def _make_bitmap(x: Any) -> Any:
 
 def _packbits(x: Any) -> Any:
     return np.packbits(x != 0, bitorder="little")
-
-
-def _measure_spans(d: int, budget: float) -> SectionResult:
-    """Measure the decoding of one span and of the whole section, for codecs that decode single spans."""
-    d = min(d, CHUNK)
-    support = draw_uniform(d, d // 10)
-    table = []
-    for cls in index_codecs().values():
-        decode_span = getattr(cls, "decode_span", None)
-        if decode_span is None:
-            continue
-        section = as_bytes(cls().encode(support.indices, d, 0))
-        middle = support.r // 4096 // 2
-        part = support.indices[4096 * middle : 4096 * (middle + 1)]
-        assert np.array_equal(decode_span(section, d, support.r, middle), part)
-        one = measure_median_time(partial(decode_span, section, d, support.r, middle), budget=budget)
-        whole = measure_median_time(partial(cls.decode, section, d, support.r, UNLIMITED), budget=budget)
-        table.append(
-            [
-                f"{cls.name}: one span of 4096 of {support.r:,}",
-                f"{1e6 * one:.0f} µs; whole section {1e3 * whole:.2f} ms",
-            ]
-        )
-    return [], table
 
 
 def _measure_bloom(d: int, budget: float) -> SectionResult:

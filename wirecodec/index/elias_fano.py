@@ -86,18 +86,6 @@ class EliasFano:
             _raise_if_bad(code, span)
         return indices
 
-    @classmethod
-    def decode_span(cls, section: Bytes, d: int, r: int, span: int) -> Array:
-        """Decode span number ``span``: (4096,) u32 indices, fewer in the last span.
-
-        Raises:
-            WireError: the bases or the span fail a check.
-        """
-        words, layout = _open_section(section, d, r)
-        indices = np.empty(min(RICE_SPAN, r - span * RICE_SPAN), np.uint32)
-        _raise_if_bad(*layout.read(words, d, r, span, span + 1, indices))
-        return indices
-
 
 @dataclass(frozen=True, eq=False)
 class _Layout:

@@ -132,19 +132,6 @@ class Huffman:
 
         return decode_short(cls, short_sections.read_huffman, words, starts, lengths, sizes, cuts)
 
-    @classmethod
-    def decode_span(cls, section: Bytes, d: int, r: int, span: int) -> Array:
-        """Decode span number ``span``: (4096,) u32 indices, fewer in the last span.
-
-        No other span is read, so the stored base is trusted. The order of keys is not checked.
-
-        Raises:
-            WireError: the header or the span fails a check.
-        """
-        indices = np.empty(min(HUFFMAN_SPAN, r - span * HUFFMAN_SPAN), np.uint32)
-        _Layout.of(section, r).read(span, d, indices)
-        return indices
-
 
 @dataclass(frozen=True, eq=False)
 class _Layout:

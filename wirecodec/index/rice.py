@@ -120,19 +120,6 @@ class Rice:
         )
         return None if faults.any() else indices
 
-    @classmethod
-    def decode_span(cls, section: Bytes, d: int, r: int, span: int) -> Array:
-        """Decode span number ``span``: (4096,) u32 indices, fewer in the last span.
-
-        No other span is read, so the stored base is trusted.
-
-        Raises:
-            WireError: the directory or the span fails a check.
-        """
-        indices = np.empty(min(RICE_SPAN, r - span * RICE_SPAN), np.uint32)
-        _Directory.of(section, r).read(span, span + 1, d, indices)
-        return indices
-
 
 @dataclass(frozen=True, eq=False)
 class _Directory:

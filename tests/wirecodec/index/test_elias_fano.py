@@ -33,14 +33,6 @@ def test_clustering_does_not_change_the_size() -> None:
     assert abs(sizes[0] - sizes[1]) <= 4
 
 
-def test_spans_decode_independently() -> None:
-    indices = inputs.support(np.random.default_rng(3), 1_000_000, 10_000)
-    section = wc.EliasFano().encode(indices, 1_000_000, 0)
-    for span in range(3):
-        found = wc.EliasFano.decode_span(section, 1_000_000, 10_000, span)
-        assert np.array_equal(found, indices[4096 * span : 4096 * (span + 1)])
-
-
 def test_thread_count_does_not_change_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     from wirecodec.kernels.cpu import threads
 

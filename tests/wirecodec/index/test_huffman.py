@@ -130,15 +130,6 @@ def test_small_supports_stay_small() -> None:
             assert found <= 1.1 * oracles.entropy_bits(d, r) / 8 + 14, (d, r)
 
 
-@pytest.mark.parametrize("symbols", ["gaps", "keys"])
-def test_spans_decode_independently(symbols: str) -> None:
-    indices = inputs.support(np.random.default_rng(3), 1_000_000, 21_000)
-    section = wc.Huffman(symbols).encode(indices, 1_000_000, 0)
-    for span in range(6):
-        found = wc.Huffman.decode_span(section, 1_000_000, 21_000, span)
-        assert np.array_equal(found, indices[4096 * span : 4096 * (span + 1)])
-
-
 @pytest.mark.parametrize("largest", [2, 200, 4000, 100_000])
 def test_every_number_of_symbols_per_load(largest: int) -> None:
     """Decode three, two and one symbol per load, in more than four spans."""

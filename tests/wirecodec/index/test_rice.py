@@ -55,14 +55,6 @@ def test_small_supports_stay_small() -> None:
             assert found <= 1.1 * oracles.entropy_bits(d, r) / 8 + 16, (d, r)
 
 
-def test_spans_decode_alone() -> None:
-    indices = inputs.support(np.random.default_rng(3), 1_000_000, 10_000)
-    section = wc.Rice().encode(indices, 1_000_000, 0)
-    for span in range(3):
-        found = wc.Rice.decode_span(section, 1_000_000, 10_000, span)
-        assert np.array_equal(found, indices[4096 * span : 4096 * (span + 1)])
-
-
 def rice_supports() -> list[Any]:
     """Gaps that fit eight to a word, that do not, and that leave a word empty between two of them."""
     rng = np.random.default_rng(10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,10 +49,6 @@ class SumBatch:
     ) -> SumBatch:
         """Build a batch from those of the sums and their addresses that a selector has taken."""
         return cls(selected, [rests[member] for member in members.tolist()], addresses[members])
-
-    def renumber(self, keys: Array) -> SumBatch:
-        """Return the batch with keys in place of numbers; ``keys`` has the key of each number."""
-        return replace(self, selected=replace(self.selected, keys=keys[self.selected.keys]))
 
 
 def select_sums(
