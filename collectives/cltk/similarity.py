@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.cltk.residuals import on_host
@@ -88,7 +87,6 @@ class Similarity:
         return tuple(missed + (1 - missed) * self.top_contraction for missed in self.hamming)
 
 
-@counted(lambda comm, *_, **__: Channel.of(comm))
 def similarity(comm: Communicator | Channel, cltk: CLTk, grad: Any) -> Similarity | dict[str, Similarity]:
     """Measure the similarity of the ranks before the next step of CLT-k.
 

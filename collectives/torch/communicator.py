@@ -74,7 +74,7 @@ class TorchComm:
         """Whether ``isolate`` was called."""
         return self._gathers is not None
 
-    def isolate(self, key: str, seconds: float) -> None:
+    def isolate(self, key: str) -> None:
         """Use connections of its own for all-gathers, beside other collectives of the group.
 
         gloo needs the same order of all collectives of a group on all ranks. While a thread exchanges
@@ -83,13 +83,12 @@ class TorchComm:
         Args:
             key: text for a key of the job's store, which was not used before; all ranks of the group call
                 this together, with the same key.
-            seconds: timeout of a Channel; the ranks wait for each other about as long.
 
         Raises:
             TransportError: a rank does not take part.
         """
         store = self._dist.PrefixStore(f"wirecodec/{key}", self._dist.distributed_c10d._get_default_store())
-        timeout = timedelta(seconds=min(_get_group_timeout(self._group), seconds / TIMEOUT_FRACTION + 1))
+        timeout = timedelta(seconds=_get_group_timeout(self._group))
         with _translated():
             self._gathers = self._dist.ProcessGroupGloo(store, self.rank, self.size, timeout)
 

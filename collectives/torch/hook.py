@@ -155,7 +155,7 @@ def _isolate(channel: Channel) -> None:
     if isinstance(comm, TorchComm) and not comm.is_isolated:
         keys = allgather_bytes(channel, uuid4().bytes if channel.rank == 0 else b"")
         try:
-            comm.isolate(keys[0].tobytes().hex(), channel.timeout)
+            comm.isolate(keys[0].tobytes().hex())
         except TransportError as error:
             text = f"rank {channel.rank}: a rank did not open its connections for the hook: {error}"
             raise CollectiveError(text, reason="transport") from error

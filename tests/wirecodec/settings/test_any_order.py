@@ -57,6 +57,7 @@ def check(rule: Any, before: State, after: State, gradients: dict[str, Array], s
         assert np.allclose(after[name][0], kept, atol=1e-4), name
 
 
+@pytest.mark.filterwarnings("ignore:.*Give small tensors")
 @pytest.mark.sampled
 @pytest.mark.parametrize("scope", ["tensor", "group"])
 @pytest.mark.parametrize("rule", RULES, ids=str)
