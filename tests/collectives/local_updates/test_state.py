@@ -224,3 +224,23 @@ def test_torch_parameters() -> None:
     results = co.simulate(2, train)
     assert results[0] == results[1]
     assert results[0][0] == [254.0]
+
+
+def test_the_workers_that_are_left_go_on_under_new_ranks() -> None:
+    """As after the death of rank 1 of 3; a rank that still has its old number is told."""
+    states = co.simulate(3, lambda comm: Worker(comm).train(3).local.state_dict())
+
+    def go_on(comm: Communicator) -> tuple[Array, int]:
+        worker, old = Worker(comm), states[2 * comm.rank]
+        worker.local.load_state_dict(old)
+        worker.local.revert()
+        with pytest.raises(co.CollectiveError, match=r"rank 1: .*saved by rank 2, .*state, rank=1"):
+            worker.train(3)
+        worker.local.load_state_dict(wc.rename_state(old, rank=comm.rank))
+        worker.local.revert()
+        assert not worker.local.synchronize()
+        return worker.train(3).w, worker.local.round
+
+    (one, rounds), (other, _) = co.simulate(2, go_on)
+    assert rounds == 2
+    np.testing.assert_array_equal(one, other)
