@@ -33,7 +33,8 @@ LAYERS = {
         {"__main__"},
     ],
     "collectives": [
-        {"attributes", "call", "device", "errors", "rates"},
+        {"attributes", "device", "errors", "rates"},
+        {"call"},
         {"communicator"},
         {"waiting"},
         {"channel"},
