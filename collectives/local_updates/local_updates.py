@@ -144,6 +144,7 @@ class LocalUpdates:
         if self.inner_step < self._settings.every:
             self._take_inner_step(closure)
             return False
+        self.inner_step = 0
         self._end_period(closure)
         return True
 
@@ -156,7 +157,6 @@ class LocalUpdates:
     @counted(lambda self, *_: self._channel, exchanges=2)
     def _end_period(self, closure: Callable[[], Any] | None) -> None:
         """Take the last step before an exchange, and exchange. If it raises, the exchange is skipped."""
-        self.inner_step = 0
         self._take_inner_step(closure)
         self.exchange()
 
