@@ -28,8 +28,6 @@ from collectives.exchange.specs import (
 from collectives.transport.allgather import allgather_ragged
 from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 
-__all__ = ["allgather", "allgather_bytes", "gather_made"]
-
 
 @counted(lambda comm, *_, **__: Channel.of(comm))
 def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:

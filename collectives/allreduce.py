@@ -33,8 +33,6 @@ from collectives.exchange.union import UNION_ALGORITHMS, move_to_gpu
 from collectives.sums.choice import rehearse_sum, sum_tensors
 from collectives.transport.reduce import Dense
 
-__all__ = ["allreduce", "reduce_made"]
-
 _ALGORITHMS = {algorithm.name.lower().replace("_", "-"): algorithm for algorithm in Algorithm}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
 

@@ -10,8 +10,6 @@ import threading
 from functools import cache
 from typing import Any
 
-__all__ = ["attach", "check_mpi", "check_not_null", "get_attached", "is_mpi"]
-
 _NAME = "_collectives_channel"
 _LOCK = threading.Lock()
 

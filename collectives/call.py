@@ -22,8 +22,6 @@ from typing import Any, TypeVar, cast
 
 from collectives.errors import CollectiveError
 
-__all__ = ["Call", "counted"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -27,8 +27,6 @@ from collectives.waiting.backoff import Backoff, check_seconds, wait_all
 from collectives.waiting.roll_call import RollCall
 from collectives.waiting.worker import Worker
 
-__all__ = ["TAG", "ByteArray", "Channel"]
-
 ByteArray: TypeAlias = npt.NDArray[np.uint8]
 
 TAG = 0x5743  # of every point-to-point message of this package; within MPI's guaranteed range

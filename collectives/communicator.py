@@ -9,16 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = [
-    "Communicator",
-    "Request",
-    "TransportError",
-    "check_communicator",
-    "count_equal_ring_bytes",
-    "count_ring_bytes",
-    "is_transport_error",
-]
-
 
 class TransportError(RuntimeError):
     """Error of a communicator or a request that cannot send or receive, as after a rank has died."""

@@ -25,19 +25,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-__all__ = [
-    "DEVICES",
-    "Device",
-    "GpuDevice",
-    "copy_on_device",
-    "find_gpu",
-    "is_on_gpu",
-    "match_devices",
-    "may_take_device",
-    "same_device",
-    "stage_on_host",
-]
-
 Device: TypeAlias = Literal["auto", "mpi", "staged"]
 DEVICES: tuple[Device, ...] = ("auto", "mpi", "staged")
 

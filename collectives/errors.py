@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["CollectiveError", "Timeout", "name_ranks"]
-
 
 def name_ranks(ranks: Iterable[int], max_listed: int = 8) -> str:
     """Name ranks in an error message.

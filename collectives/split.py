@@ -41,8 +41,6 @@ from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.reduce import Dense, accumulator_dtype, compute_bounds, divide_and_round
 from wirecodec.interop import as_bytes, make_sparse
 
-__all__ = ["SECOND_PHASE", "assign_ranges", "balance", "split_allreduce"]
-
 Ranges: TypeAlias = dict[str, tuple[int, int]]
 
 FIRST_PHASE = "nonzero | rice | raw"

@@ -21,31 +21,6 @@ import numpy.typing as npt
 
 from wirecodec.errors import EncodeError, Malformed
 
-__all__ = [
-    "BFLOAT16",
-    "DTYPES",
-    "WORD",
-    "Array",
-    "Bytes",
-    "DeviceFlat",
-    "Flat",
-    "add_in_order",
-    "addresses_of",
-    "aligned",
-    "any_on_gpu",
-    "as_bytes",
-    "as_device_flat",
-    "as_flat",
-    "as_target",
-    "as_writable",
-    "bits_of",
-    "dtype_named",
-    "integers",
-    "nothing",
-    "on_gpu",
-    "read_only",
-]
-
 Array: TypeAlias = "npt.NDArray[Any]"
 Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 

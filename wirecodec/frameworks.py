@@ -16,8 +16,6 @@ from wirecodec.arrays import Array, as_flat
 from wirecodec.errors import EncodeError
 from wirecodec.sparse import SparseTensor
 
-__all__ = ["as_sparse"]
-
 
 def as_sparse(tensor: Any) -> Any:
     """Convert a sparse tensor of a framework to a SparseTensor; return any other object as it is.

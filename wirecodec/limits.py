@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["DEFAULT_LIMITS", "UNLIMITED", "DecodeLimits", "Schema", "TensorSchema"]
-
 TensorSchema: TypeAlias = "tuple[Sequence[int] | int, Any]"
 """(shape, dtype) of one tensor; the dtype in any form that NumPy accepts, or "bfloat16"."""
 

@@ -36,18 +36,6 @@ from wirecodec.settings.scheme import SchemeLike, as_scheme, schemes_for
 from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_seed
 
-__all__ = [
-    "decode",
-    "decode_add",
-    "decode_many",
-    "decode_many_to",
-    "decode_sum",
-    "decode_to",
-    "encode",
-    "encode_many",
-    "sort_names",
-]
-
 
 def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes = b"") -> Bytes:
     """Encode a tensor as a container.

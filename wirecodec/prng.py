@@ -9,8 +9,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["draw16", "draw32", "mix", "mix_each"]
-
 _U32 = 2**32 - 1
 _U64 = 2**64 - 1
 

@@ -23,24 +23,6 @@ from wirecodec.value import CHOICES as VALUE_CHOICES
 from wirecodec.value import CODECS as VALUE_CODECS
 from wirecodec.value import TYPED_RAW, ValueCodec
 
-__all__ = [
-    "EXPERIMENTAL",
-    "index_codec",
-    "index_codecs",
-    "is_preset",
-    "name_presets",
-    "named",
-    "readable_codecs",
-    "register",
-    "stages",
-    "stages_of",
-    "suggestion",
-    "transform",
-    "transforms",
-    "value_codec",
-    "value_codecs",
-]
-
 EXPERIMENTAL = 0x80
 """The lowest id for codecs that no specification defines."""
 

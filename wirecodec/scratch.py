@@ -11,8 +11,6 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["borrow"]
-
 
 class _Kept(threading.local):
     """Memory of one thread that nobody uses, by name."""

@@ -16,8 +16,6 @@ from wirecodec.arrays import Array, as_flat, as_target, bits_of, on_gpu, read_on
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.limits import DEFAULT_LIMITS
 
-__all__ = ["SparseTensor", "ascending_indices", "index_dtype", "nonzero"]
-
 
 def index_dtype(size: int) -> np.dtype[Any]:
     """Return int32 if it holds every index of a tensor of ``size`` elements, else int64."""

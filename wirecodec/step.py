@@ -16,8 +16,6 @@ from wirecodec.settings.scheme import Scheme, sends_all
 from wirecodec.sparse import SparseTensor
 from wirecodec.value.raw import Raw
 
-__all__ = ["StepInput", "StepResult", "TensorJob", "TensorJobs"]
-
 
 @dataclass(frozen=True, eq=False)
 class TensorJob:

@@ -11,15 +11,6 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, read_only
 
-__all__ = [
-    "DecodedChunk",
-    "SectionBatch",
-    "SharedEntries",
-    "Support",
-    "estimate_index_bytes",
-    "estimate_union",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class SharedEntries:

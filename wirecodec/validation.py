@@ -7,8 +7,6 @@ from typing import Any
 
 from wirecodec.errors import EncodeError
 
-__all__ = ["as_flag", "as_integer", "as_ratio", "as_real", "as_seed", "set_fields"]
-
 
 def set_fields(part: Any, **fields: Any) -> None:
     """Set checked fields of a frozen dataclass from its ``__post_init__``."""

@@ -25,7 +25,8 @@ from collectives.transport.allgather import allgather_concatenated
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import compute_bounds, sum_dense
-from collectives.tuning.cost_model import Workload, choose_algorithm, estimate_union
+from collectives.tuning.cost_model import Workload, choose_algorithm
+from wirecodec.interop import estimate_union
 
 __all__ = ["ALGORITHMS", "AUTO", "Method", "build_exchanges", "build_whole_calls"]
 

@@ -29,8 +29,6 @@ from collectives.channel import ByteArray, Channel
 from collectives.communicator import count_equal_ring_bytes
 from collectives.transport.allgather import allgather_ragged
 
-__all__ = ["Failure", "agree", "announce_compilation"]
-
 MAX_MESSAGE = 1024  # bytes of an exception's text
 MAX_OPERAND = 60  # characters of the tensors in the name of an exchange
 

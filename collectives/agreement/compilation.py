@@ -19,8 +19,6 @@ from collectives.agreement.header import Header, Operand
 from collectives.channel import Channel
 from wirecodec.interop import CompilationNeeded, cached_kernels_only
 
-__all__ = ["rehearse", "rehearse_together", "run_announced"]
-
 T = TypeVar("T")
 
 

@@ -25,8 +25,6 @@ from collectives.agreement.header import (
 )
 from collectives.errors import CollectiveError, name_ranks
 
-__all__ = ["error_for", "get_operation_name", "headers_match", "is_compiling", "protocol_error"]
-
 # The fields that must be equal, in the order in which differences are reported, with the reason of each.
 _COMPARED = (
     ("sequence", ("sequence",)),

@@ -14,24 +14,6 @@ from enum import IntEnum, IntFlag
 from math import prod
 from typing import NamedTuple
 
-__all__ = [
-    "DTYPE_CODES",
-    "HEADER_SIZE",
-    "MAGIC",
-    "MAX_TEXT",
-    "MIXED",
-    "NO_DETAIL",
-    "VERSION",
-    "Algorithm",
-    "Flag",
-    "Header",
-    "Operand",
-    "Operation",
-    "Reduction",
-    "Status",
-    "short_hash",
-]
-
 MAGIC = b"\xf7\x57\x43\x48"
 VERSION = 1
 NO_DETAIL = 2**64 - 1

@@ -21,8 +21,6 @@ from collectives.device import is_on_gpu, match_devices
 from collectives.errors import CollectiveError
 from wirecodec.interop import as_flat, as_sparse, dtype_named, find_nonfinite, gpu_all_finite
 
-__all__ = ["check_gradients", "check_results", "check_setting", "is_propagated", "make_nan"]
-
 SETTINGS = ("raise", "propagate")
 
 

@@ -48,8 +48,6 @@ from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
 from wirecodec.interop import as_bytes, is_zero, top_of_group
 
-__all__ = ["CLTk"]
-
 INDEX_SCHEME = "all | auto-index | mean"
 _NO_INDICES = np.empty(0, np.int64)
 

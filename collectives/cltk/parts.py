@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collectives.cltk.allreduce import CLTk
 
-__all__ = ["CLTkInParts"]
-
 
 class CLTkInParts:
     """One step of a CLTk, in parts, which all have the same leader.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["ratios_by_flops"]
-
 
 def ratios_by_flops(
     multiply_adds: Mapping[str, float],

@@ -13,8 +13,6 @@ from collectives.communicator import Communicator
 from collectives.exchange.specs import TensorSpec
 from collectives.simulation.communicator import simulate
 
-__all__ = ["rehearse_large"]
-
 SIZE = 2**17
 """Elements from which a tensor of each type is computed past the caches."""
 

@@ -24,8 +24,6 @@ from wirecodec.interop import (
     copy_to_host,
 )
 
-__all__ = ["MIN_KEPT", "Residuals", "on_host"]
-
 MIN_KEPT = 2**16
 """Elements below which a new array costs less than its bookkeeping."""
 

@@ -9,8 +9,6 @@ from typing import Any
 import wirecodec as wc
 from wirecodec.interop import as_integer, find_match, key_text, parse_stage, restore_schedule, schedule_text
 
-__all__ = ["LeaderSelectors"]
-
 
 class LeaderSelectors:
     """Selectors of all tensors.

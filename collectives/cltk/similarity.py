@@ -19,8 +19,6 @@ from collectives.exchange.specs import ONLY
 from collectives.transport.alltoall import exchange_counts
 from collectives.transport.reduce import Dense, sum_dense
 
-__all__ = ["MagnitudeHistogram", "Similarity", "similarity"]
-
 _BINS = 48
 """Bins of a histogram of magnitudes, four per factor of ten, which end at the largest magnitude."""
 _BINS_PER_DECADE = 4

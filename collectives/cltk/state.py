@@ -22,8 +22,6 @@ from wirecodec.interop import (
     schedule_string,
 )
 
-__all__ = ["CLTkState"]
-
 
 class CLTkState:
     """State of one rank over the steps of a training.

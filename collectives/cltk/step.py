@@ -19,8 +19,6 @@ from collectives.exchange.targets import Targets
 from collectives.transport.reduce import Dense
 from wirecodec.interop import AccumulatedGradient
 
-__all__ = ["LocalStep"]
-
 
 @dataclass
 class LocalStep:

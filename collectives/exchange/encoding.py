@@ -27,9 +27,6 @@ from collectives.exchange.targets import Targets
 from collectives.transport.allgather import allgather_ragged
 from wirecodec.interop import as_bytes, as_scheme
 
-__all__ = ["Encoding", "encode_tensors"]
-
-
 SPARSE = "; sparse results"
 """Suffix of the scheme's text, so that ranks agree on sparse or dense results before payloads are sent."""
 

@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 
 from collectives.exchange.specs import Tensors
 
-__all__ = ["Inputs", "MakeInputs"]
-
 
 @dataclass(frozen=True, eq=False)
 class Inputs:

@@ -30,8 +30,6 @@ from collectives.exchange.specs import (
 )
 from collectives.exchange.targets import Targets
 
-__all__ = ["open_exchange"]
-
 
 @contextmanager
 def open_exchange(

@@ -15,19 +15,6 @@ from collectives.channel import ByteArray
 from collectives.errors import CollectiveError
 from wirecodec.interop import CHUNK, SchemeLike, as_flat, dtype_named
 
-__all__ = [
-    "ONLY",
-    "SchemeArgument",
-    "TensorSpec",
-    "Tensors",
-    "count_stored",
-    "error_of_container",
-    "failure_of_decoding",
-    "failure_of_encoding",
-    "get_limits",
-    "get_spec",
-]
-
 Tensors: TypeAlias = Any  # an array, a SparseTensor, or {name: array or SparseTensor}
 SchemeArgument: TypeAlias = "SchemeLike | Mapping[str, SchemeLike] | wc.Compressor"
 TensorSpec: TypeAlias = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and element type

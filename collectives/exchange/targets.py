@@ -20,8 +20,6 @@ from collectives.exchange.specs import ONLY, TensorSpec, get_spec
 from collectives.transport.reduce import Dense
 from wirecodec.interop import as_writable, dtype_named
 
-__all__ = ["Targets", "fill_with_nan"]
-
 
 @dataclass(frozen=True)
 class Targets:

@@ -17,8 +17,6 @@ from collectives.exchange.specs import ONLY, TensorSpec, error_of_container
 from collectives.transport.reduce import accumulator_dtype, divide_and_round
 from wirecodec.interop import BFLOAT16, decode_many_to, decode_to, make_sparse, sum_sparse
 
-__all__ = ["UNION_ALGORITHMS", "SparseSums", "move_to_gpu", "sum_containers", "unite"]
-
 SparseSums: TypeAlias = dict[str, wc.SparseTensor]
 
 UNION_ALGORITHMS = (Algorithm.ALLGATHER, Algorithm.SPLIT_PAIRS, Algorithm.SPLIT_BITMAP)

@@ -31,8 +31,6 @@ from collectives.exchange.specs import ONLY, TensorSpec, failure_of_encoding, ge
 from collectives.gtopk.tree import Sparse, find_limit, merge_along_tree
 from wirecodec.interop import UNKNOWN_RANK, Loaded, accumulate, saved_rank, saved_residual, saved_step
 
-__all__ = ["GTopK"]
-
 Array = Any
 
 

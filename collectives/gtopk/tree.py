@@ -18,8 +18,6 @@ from collectives.channel import ByteArray, Channel
 from collectives.transport.alltoall import alltoall_ragged
 from collectives.transport.broadcast import broadcast
 
-__all__ = ["Sparse", "find_limit", "merge", "merge_along_tree"]
-
 Array = Any
 
 

@@ -18,8 +18,6 @@ from collectives.errors import CollectiveError, name_ranks
 from collectives.exchange.specs import get_limits
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
 
-__all__ = ["StateSummary", "check_states", "collect_states", "fetch_state", "find_leader", "join_arrays"]
-
 T = TypeVar("T")
 
 _LAYOUT = struct.Struct("<QqIIIQ")

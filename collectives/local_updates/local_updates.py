@@ -36,8 +36,6 @@ from collectives.torch.arguments import check_compressor, wrap_group
 from collectives.torch.optimizer import warn_of_momentum
 from wirecodec.interop import as_integer, unmasked
 
-__all__ = ["LocalUpdates"]
-
 _KEYS = ("parameter/", "momentum/", "compressor/")
 
 

@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "OuterSettings", "OuterState", "take_outer_step"]
-
 Array: TypeAlias = "npt.NDArray[Any]"
 
 

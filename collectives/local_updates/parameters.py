@@ -19,8 +19,6 @@ from collectives.local_updates.outer import Array
 from collectives.torch.arguments import require_distinct
 from wirecodec.interop import dtype_named
 
-__all__ = ["find_trained", "name_arrays", "read", "round_to", "write"]
-
 
 def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
     """Return {name: parameter}, with those of torch that need no gradient.

@@ -27,8 +27,6 @@ from collectives.errors import Timeout
 from collectives.simulation.network import AllgatherState, Endpoint, Network
 from collectives.simulation.scheduler import Scheduler
 
-__all__ = ["SimulatedComm", "simulate"]
-
 T = TypeVar("T")
 _ByteArray: TypeAlias = npt.NDArray[np.uint8]
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 
 from collectives.communicator import count_ring_bytes
 
-__all__ = ["AllgatherState", "Endpoint", "MessageQueue", "Network"]
-
 
 @dataclass
 class MessageQueue:

@@ -13,8 +13,6 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeVar
 
-__all__ = ["Scheduler"]
-
 T = TypeVar("T")
 
 MAX_IDLE_POLLS = 100_000  # by all ranks together without an event; then the program polls forever

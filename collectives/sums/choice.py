@@ -21,8 +21,6 @@ from collectives.tuning.calibration import rehearse_calibration
 from collectives.tuning.cost_model import Workload, choose_algorithm
 from wirecodec.interop import gpu_count_nonzero
 
-__all__ = ["rehearse_sum", "sum_tensors"]
-
 
 def sum_tensors(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
     """Sum all ranks' tensors by the proposed algorithm.

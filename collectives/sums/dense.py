@@ -10,8 +10,6 @@ from collectives.exchange.encoding import Encoding
 from collectives.exchange.specs import failure_of_decoding
 from collectives.transport.reduce import Dense, sum_named
 
-__all__ = ["sum_densified"]
-
 
 def sum_densified(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
     """Decode this rank's container, and sum all ranks' dense vectors by name.

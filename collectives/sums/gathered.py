@@ -15,8 +15,6 @@ from collectives.exchange.specs import ONLY, error_of_container
 from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round
 from wirecodec.interop import decode_sum, gpu_mean, gpu_zeros
 
-__all__ = ["add_containers", "sum_gathered"]
-
 MAX_DECODED = 16
 """Containers that are decoded before they are added; it bounds the memory for their values."""
 

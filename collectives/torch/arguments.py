@@ -14,15 +14,6 @@ from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.torch.communicator import TorchComm
 
-__all__ = [
-    "check_compressor",
-    "name_parameters",
-    "refuse_as_hook",
-    "refuse_complex",
-    "require_distinct",
-    "wrap_group",
-]
-
 
 def check_compressor(compressor: Any) -> wc.Compressor | CLTk:
     """Return the argument; raise TypeError if it keeps no residuals, as a scheme does not."""

@@ -17,8 +17,6 @@ from collectives.torch.notices import StoreBoard
 from collectives.waiting.board import Board
 from collectives.waiting.worker import Worker
 
-__all__ = ["TorchComm"]
-
 _UNUSED_TAG = 0x5745  # of no message
 TIMEOUT_FRACTION = 0.9  # of the group's timeout, after which gloo raises an error that names no rank
 

@@ -18,8 +18,6 @@ from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
 from wirecodec.interop import is_zero
 
-__all__ = ["Gradients", "average", "average_gradients", "is_dense"]
-
 
 @counted(lambda comm, *_, **__: Channel.of(comm))
 def average_gradients(

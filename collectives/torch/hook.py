@@ -28,8 +28,6 @@ from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import check_scaler
 from collectives.torch.step import Settings, TrainingStep
 
-__all__ = ["torch_hook"]
-
 
 def torch_hook(
     compressor: wc.Compressor | CLTk,

@@ -15,8 +15,6 @@ from typing import Any
 from collectives.waiting.board import PAUSE
 from collectives.waiting.worker import Worker
 
-__all__ = ["StoreBoard"]
-
 READ_INTERVAL = 0.1  # seconds
 _ANY = "any"  # key that exists if any rank has posted a notice
 

@@ -10,8 +10,6 @@ from typing import Any
 import wirecodec as wc
 from collectives.cltk.allreduce import CLTk
 
-__all__ = ["check_optimizer", "find_momentum", "warn_of_momentum"]
-
 MIN_RATIO, MIN_BITS = 0.01, 0.1
 """Density, and bits per element of a budget, below which momentum after error feedback costs much quality."""
 

@@ -16,8 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LossScale", "check_scaler", "warn_of_changed_scale"]
-
 
 @dataclass(frozen=True)
 class LossScale:

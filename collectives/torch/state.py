@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-__all__ = ["torch_state_dict"]
-
 
 class _Stateful(Protocol):
     """Object with a state of arrays."""

@@ -28,8 +28,6 @@ from collectives.torch.gradients import Gradients, average, is_dense
 from collectives.torch.scaling import LossScale, warn_of_changed_scale
 from wirecodec.interop import StepInParts
 
-__all__ = ["Settings", "TrainingStep"]
-
 
 @dataclass(frozen=True, eq=False)
 class Settings:

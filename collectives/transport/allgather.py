@@ -23,8 +23,6 @@ from collectives.transport.segments import (
     transfer,
 )
 
-__all__ = ["allgather_concatenated", "allgather_ragged"]
-
 MIN_SEGMENT = 16 * 1024  # bytes
 MIN_SEGMENTS_PER_BLOCK = 3  # the first is forwarded while the others arrive
 

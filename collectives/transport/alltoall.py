@@ -14,8 +14,6 @@ from collectives.channel import ByteArray, Channel
 from collectives.communicator import count_equal_ring_bytes
 from collectives.transport.segments import SegmentList, make_send_limit, transfer
 
-__all__ = ["alltoall_ragged", "exchange_counts"]
-
 
 def exchange_counts(channel: Channel, counts: Sequence[int]) -> list[list[int]]:
     """Gather every rank's row of counts.

@@ -13,8 +13,6 @@ from collectives.channel import ByteArray, Channel
 from collectives.transport.allgather import allgather_concatenated
 from collectives.transport.segments import MAX_SEGMENT, MIN_SEGMENTED, SegmentList, transfer
 
-__all__ = ["broadcast"]
-
 MIN_SEGMENT = 4096  # bytes
 SEGMENTS_PER_BLOCK = 32  # enough to keep all links of a chain busy at once
 

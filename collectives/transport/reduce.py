@@ -29,8 +29,6 @@ from collectives.transport.segments import (
     transfer,
 )
 
-__all__ = ["Dense", "accumulator_dtype", "compute_bounds", "divide_and_round", "sum_dense", "sum_named"]
-
 Dense: TypeAlias = npt.NDArray[Any]
 
 

@@ -18,19 +18,6 @@ from itertools import accumulate
 from collectives.channel import TAG, ByteArray, Channel
 from collectives.communicator import Request
 
-__all__ = [
-    "MAX_IN_FLIGHT",
-    "MAX_SEGMENT",
-    "MIN_SEGMENTED",
-    "ByteArray",
-    "SegmentList",
-    "compute_segment_size",
-    "count_segments",
-    "make_send_limit",
-    "split_block",
-    "transfer",
-]
-
 MIN_SEGMENTED = 32 * 1024  # total bytes; below, one native call has less latency than rounds of messages
 MAX_SEGMENT = 60 * 1024  # bytes; Open MPI's eager limit is 64 KiB with its own headers
 MAX_IN_FLIGHT = 16  # segments per direction: enough for 10 Gbit/s, and partners keep the same pace

@@ -23,8 +23,6 @@ from collectives.communicator import count_equal_ring_bytes
 from collectives.rates import Rates
 from collectives.transport.segments import MAX_IN_FLIGHT, MAX_SEGMENT, SegmentList, transfer
 
-__all__ = ["calibrate", "get_rates", "pass_right", "rehearse_calibration"]
-
 SHORT_MESSAGES = 8
 FIRST_BLOCK = MAX_SEGMENT  # bytes
 MAX_BLOCK = 64 * MAX_SEGMENT  # bytes

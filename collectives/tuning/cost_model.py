@@ -29,15 +29,6 @@ from collectives.rates import Rates
 from collectives.tuning.calibration import get_rates
 from wirecodec.interop import estimate_index_bytes, estimate_union
 
-__all__ = [
-    "Cost",
-    "Workload",
-    "choose_algorithm",
-    "estimate_costs",
-    "estimate_index_bytes",
-    "estimate_union",
-]
-
 MIN_CALIBRATED = 32 * 1024  # bytes of all containers; one native call moves fewer
 
 

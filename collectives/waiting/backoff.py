@@ -17,8 +17,6 @@ from collectives.communicator import Communicator, Request
 from collectives.errors import name_ranks
 from collectives.waiting.roll_call import RollCall
 
-__all__ = ["Backoff", "check_seconds", "wait_all"]
-
 POLLS_WITHOUT_PAUSE = 50  # about 20 µs
 POLLS_WITH_YIELD = 10
 SLEEP_FRACTION = 1 / 8  # of the time waited so far

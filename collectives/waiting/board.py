@@ -14,8 +14,6 @@ import numpy as np
 
 from collectives.communicator import Request
 
-__all__ = ["NOTICE_SIZE", "NOTICE_TAG", "PAUSE", "Board", "find_board"]
-
 NOTICE_TAG = 0x5744  # of every notice; that of all other messages is one less
 NOTICE_SIZE = 256  # bytes
 PAUSE = 0.01  # seconds between two looks

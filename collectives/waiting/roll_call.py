@@ -21,8 +21,6 @@ from collectives.communicator import Communicator
 from collectives.errors import CollectiveError, Timeout, name_ranks
 from collectives.waiting.board import NOTICE_SIZE, find_board
 
-__all__ = ["Notice", "RollCall", "State", "describe_attendance"]
-
 MAX_COLLECT_SECONDS = 1.0  # for the answers of the other ranks
 MAX_DESCRIBED = 4  # different places of waiting that an error lists
 

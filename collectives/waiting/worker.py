@@ -12,8 +12,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-__all__ = ["Worker"]
-
 EXIT_WAIT = 1.0  # seconds for which the end of the program waits for all threads together
 
 _Functions: TypeAlias = "queue.SimpleQueue[Callable[[], object] | None]"

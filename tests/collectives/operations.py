@@ -15,7 +15,7 @@ import numpy as np
 
 import collectives as co
 import wirecodec as wc
-from collectives.transport.segments import ByteArray
+from collectives.channel import ByteArray
 from tests.collectives.inputs import bits, gradient
 from tests.oracles import Array
 

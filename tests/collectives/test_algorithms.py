@@ -20,13 +20,12 @@ from collectives.tuning.cost_model import (
     Workload,
     choose_algorithm,
     estimate_costs,
-    estimate_index_bytes,
-    estimate_union,
 )
 from tests.collectives.conftest import World
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.conftest import DTYPES
 from tests.oracles import Array
+from wirecodec.interop import estimate_index_bytes, estimate_union
 
 ALGORITHMS = ("allgather", "dense", "split-pairs", "split-bitmap", "split-dense", "auto")
 OTHERS = ALGORITHMS[1:]

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import collectives as co
+from collectives.channel import ByteArray
 from collectives.communicator import Communicator
 from collectives.simulation.communicator import SimulatedComm
-from collectives.transport.segments import MAX_IN_FLIGHT, MAX_SEGMENT, MIN_SEGMENTED, ByteArray
+from collectives.transport.segments import MAX_IN_FLIGHT, MAX_SEGMENT, MIN_SEGMENTED
 from tests.collectives.conftest import World
 
 LENGTHS: dict[str, Callable[[int, int], int]] = {

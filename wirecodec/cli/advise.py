@@ -19,8 +19,6 @@ from wirecodec.cli.options import add_command, add_file, add_picture
 from wirecodec.cli.progress import show_progress
 from wirecodec.cli.units import parse_bandwidth, parse_count, parse_seconds
 
-__all__ = ["add_to"]
-
 _DEFAULT_RANKS = 8
 _OTHER_RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Numbers of ranks that are compared if none is given."""

@@ -17,8 +17,6 @@ from wirecodec.cli.units import format_seconds
 from wirecodec.errors import EncodeError
 from wirecodec.settings.scheme import Scheme
 
-__all__ = ["BudgetAdvice", "find_budget", "format_budget"]
-
 _ROUNDS = 6
 """Most measurements; each measures the budget that follows from the times of the one before."""
 _NEARLY = 0.9

@@ -10,8 +10,6 @@ from wirecodec.errors import EncodeError
 from wirecodec.settings.scheme import Scheme
 from wirecodec.validation import as_integer, as_ratio
 
-__all__ = ["COMMON", "MORE", "Candidate", "parse_candidate"]
-
 _CLT_K = re.compile(r"\s*clt-k\(([^)]*)\)\s*")
 _LOCAL = re.compile(r"\s*local-updates\(([^)]*)\)\s*\|(.*)", re.DOTALL)
 

@@ -11,8 +11,6 @@ from wirecodec.cli.cost_model import Network
 from wirecodec.cli.formatting import format_table
 from wirecodec.cli.units import format_bandwidth, format_seconds
 
-__all__ = ["format_advice"]
-
 _ALGORITHMS = {
     "allgather": "all-gather of the encodings; every rank decodes and sums them",
     "narrow": "all-reduce of the values in their shorter type",

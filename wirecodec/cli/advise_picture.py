@@ -17,8 +17,6 @@ from wirecodec.cli.files import FileArgument
 from wirecodec.cli.picture import new_figure, save_png
 from wirecodec.cli.units import format_bandwidth, format_seconds
 
-__all__ = ["draw_advice", "make_title", "merge_curves"]
-
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", ":")
 _MARGIN = 30  # the axis extends to this many times the outermost bandwidth of interest

@@ -28,15 +28,6 @@ from wirecodec.cli.measurement import Measurement, TimedScheme, allocate_sums, m
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.errors import EncodeError
 
-__all__ = [
-    "Advice",
-    "Prediction",
-    "advise",
-    "compare",
-    "leave_out_alike",
-    "predict",
-]
-
 _ALIKE = 0.03
 """Relative difference in time and in error below which two schemes are alike."""
 _PREPARING = 0.7

@@ -21,8 +21,6 @@ from wirecodec.cli.formatting import format_name
 from wirecodec.container.writer import MAGIC
 from wirecodec.errors import EncodeError
 
-__all__ = ["NAME_RULE", "check_names", "load_arrays", "load_gradient", "load_tensors", "save_npz"]
-
 MAX_NAME_BYTES = 65_531
 """UTF-8 bytes of a name: a zip archive allows 65,535 for a member's name, and ``.npy`` takes 4."""
 

@@ -19,8 +19,6 @@ from wirecodec.cli.progress import ProgressCallback, show_progress
 from wirecodec.cli.units import format_seconds
 from wirecodec.settings.scheme import Scheme
 
-__all__ = ["add_to", "format_bench"]
-
 _MIN_SECONDS = 1e-9  # the resolution of the clock; avoids a division by 0
 
 

@@ -23,8 +23,6 @@ from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_add, encode_many
 from wirecodec.settings.scheme import Scheme
 
-__all__ = ["ModelMeasurement", "StageTime", "format_model", "measure_model"]
-
 STAGES = ("encode_many", "decode_add", "Compressor step")
 THREADS = (1, 2)
 MIN_SECONDS = 1e-9  # the resolution of the clock; avoids a division by 0

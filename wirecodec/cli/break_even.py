@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from wirecodec.cli.cost_model import Cost, Gradient, Network, Stages, compute_costs, compute_dense_cost
 
-__all__ = ["compute_min_ratio", "find_paying_bandwidths", "published_min_ratio"]
-
 
 def find_paying_bandwidths(
     costs: Sequence[Cost], dense: Cost, latency: float = 0.0

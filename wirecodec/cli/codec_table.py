@@ -18,8 +18,6 @@ from wirecodec.registry import EXPERIMENTAL, stages, transforms
 from wirecodec.settings.scheme import Scheme
 from wirecodec.value import TYPED_RAW, Raw
 
-__all__ = ["Description", "Parameter", "describe", "describe_all"]
-
 _FOLDERS = {"transform": "transform", "index codec": "index", "value codec": "value"}
 """Folder of formats/spec per stage that has bytes of its own."""
 _FIELDS = {"transform": "transform", "selector": "select", "index codec": "index", "value codec": "value"}

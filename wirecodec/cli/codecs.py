@@ -21,8 +21,6 @@ from wirecodec.registry import suggestion
 from wirecodec.settings.presets import PRESETS
 from wirecodec.version import __version__
 
-__all__ = ["add_to", "measure"]
-
 _ELEMENTS = 2**18
 _TITLES = {
     "transform": "transforms",

@@ -34,18 +34,6 @@ from dataclasses import dataclass
 
 from wirecodec.support import estimate_index_bytes, estimate_union
 
-__all__ = [
-    "Cost",
-    "Gradient",
-    "Network",
-    "Pairs",
-    "Stages",
-    "compute_costs",
-    "compute_dense_cost",
-    "compute_sum_cost",
-    "find_fastest",
-]
-
 _MIN_SEGMENT, _MAX_SEGMENT, _SEGMENTS = 4096, 60 * 1024, 32  # of CLT-k's broadcast, in bytes
 _MIN_SPLIT = 2**15  # bytes of all encodings; collectives gathers fewer
 

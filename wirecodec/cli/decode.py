@@ -25,8 +25,6 @@ from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.pipeline import decode_many
 from wirecodec.sparse import SparseTensor
 
-__all__ = ["add_to"]
-
 _LIMITS = dataclasses.replace(DEFAULT_LIMITS, max_dense=2**30, max_expansion=NO_LIMIT)
 """Dense tensors are written in full, so their size is what matters: 2^30 elements are 4 GiB of float32."""
 

@@ -20,8 +20,6 @@ from wirecodec.errors import EncodeError
 from wirecodec.pipeline import encode, encode_many
 from wirecodec.select.budget import Budget, HardBudget
 
-__all__ = ["add_to"]
-
 
 def add_to(commands: Any) -> None:
     """Add the subcommand."""

@@ -11,17 +11,6 @@ from typing import BinaryIO, Literal, TypeAlias, cast
 
 from wirecodec.errors import EncodeError
 
-__all__ = [
-    "STANDARD",
-    "FileArgument",
-    "find_stream",
-    "format_file",
-    "name_file",
-    "name_of",
-    "open_input",
-    "parse_file",
-]
-
 STANDARD: Literal["-"] = "-"
 """Argument for standard input or output. A file of this name is ``./-``."""
 

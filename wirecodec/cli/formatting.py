@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-__all__ = ["escape", "format_count", "format_name", "format_os_error", "format_table", "shorten"]
-
 MAX_NAME_WIDTH = 64
 """Characters of a tensor's name that a table or a message shows."""
 

@@ -16,8 +16,6 @@ from wirecodec.errors import EncodeError
 from wirecodec.select.base import require_finite
 from wirecodec.select.topk import fraction_count
 
-__all__ = ["DECAY_FRACTION", "DENSITIES", "GradientStats", "Selected", "choose_ranks", "compute_stats"]
-
 DENSITIES = (0.1, 0.01, 0.001)
 DECAY_FRACTION = 0.37
 """Fraction of the magnitudes, the largest, whose decay is measured, as in the paper's figure 7."""

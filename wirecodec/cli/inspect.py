@@ -17,8 +17,6 @@ from wirecodec.errors import WireError
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_many
 
-__all__ = ["add_to", "format_container"]
-
 VALID = "valid"
 _TEXT_COLUMNS = ("name", "shape", "dtype", "transform", "index", "value")
 _MAX_TAG_WIDTH = 256

@@ -27,8 +27,6 @@ from wirecodec.cli.formatting import escape, format_os_error, shorten
 from wirecodec.cli.options import Parser
 from wirecodec.version import __version__
 
-__all__ = ["main", "run"]
-
 _COMMANDS = (encode, decode, inspect, verify, codecs, presets, stats, bench, advise, min_ratio, warm)
 _MAX_MESSAGE_WIDTH = 2000
 

@@ -30,15 +30,6 @@ from wirecodec.pipeline import decode_add, decode_many, encode_many, sort_names
 from wirecodec.select.all import All
 from wirecodec.value.raw import Raw
 
-__all__ = [
-    "Machine",
-    "Measurement",
-    "TimedScheme",
-    "allocate_sums",
-    "measure",
-    "measure_medians",
-]
-
 Call: TypeAlias = Callable[[], object]
 
 ROUNDS = 7

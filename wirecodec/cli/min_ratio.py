@@ -16,8 +16,6 @@ from wirecodec.cli.break_even import published_min_ratio
 from wirecodec.cli.options import add_command
 from wirecodec.cli.units import format_bandwidth, parse_bandwidth
 
-__all__ = ["add_to"]
-
 _STAGES = {
     "conversion": "T_m, to a shorter float, done twice",
     "transform": "T_f, of the transform",

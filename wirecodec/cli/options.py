@@ -14,19 +14,6 @@ from wirecodec.registry import stages_of, suggestion
 from wirecodec.settings.presets import PRESETS, preset
 from wirecodec.settings.scheme import LOSSLESS, Scheme
 
-__all__ = [
-    "Parser",
-    "add_command",
-    "add_file",
-    "add_limit_options",
-    "add_picture",
-    "add_scheme_options",
-    "get_limits",
-    "get_scheme",
-    "name_limit_options",
-    "parse_scheme",
-]
-
 NO_LIMIT = UNLIMITED.max_dense
 _LIMITS = {
     "max_bytes": "bytes of a container",

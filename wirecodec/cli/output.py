@@ -14,8 +14,6 @@ from typing import Any, BinaryIO
 
 from wirecodec.cli.files import FileArgument, find_stream
 
-__all__ = ["is_stream", "open_output"]
-
 
 @contextmanager
 def open_output(file: FileArgument) -> Iterator[BinaryIO]:

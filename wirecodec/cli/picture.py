@@ -7,8 +7,6 @@ from typing import Any
 from wirecodec.cli.files import FileArgument
 from wirecodec.cli.output import open_output
 
-__all__ = ["new_figure", "save_png"]
-
 
 def new_figure(width: float, height: float) -> Any:
     """Create an empty figure that needs no display.

@@ -8,8 +8,6 @@ from typing import Any
 from wirecodec.cli.options import add_command
 from wirecodec.settings.presets import PRESETS
 
-__all__ = ["add_to"]
-
 
 def add_to(commands: Any) -> None:
     """Add the subcommand."""

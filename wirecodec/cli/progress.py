@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-__all__ = ["ProgressCallback", "ignore_progress", "show_progress"]
-
 ProgressCallback: TypeAlias = Callable[[float], object]
 """A function that is called with the completed fraction of the work."""
 

@@ -21,8 +21,6 @@ from wirecodec.select.sidco_magnitudes import Magnitudes
 from wirecodec.select.sidco_search import DISTRIBUTIONS
 from wirecodec.select.topk import fraction_count
 
-__all__ = ["STAGES", "FitQuality", "Outcome", "SIDCoStats", "compute_sidco_stats"]
-
 STAGES = (1, 2, 3, 4)
 
 _MAX_DISTANCE_POINTS = 65_536

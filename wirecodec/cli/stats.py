@@ -12,8 +12,6 @@ from wirecodec.cli.formatting import format_name
 from wirecodec.cli.options import add_command, add_file, add_picture
 from wirecodec.errors import EncodeError
 
-__all__ = ["add_to"]
-
 
 def add_to(commands: Any) -> None:
     """Add the subcommand."""

@@ -8,8 +8,6 @@ from wirecodec.cli.formatting import format_table
 from wirecodec.cli.gradient_stats import DECAY_FRACTION, DENSITIES, GradientStats
 from wirecodec.cli.sidco_stats import STAGES, SIDCoStats
 
-__all__ = ["format_stats"]
-
 _MIN_DECAY = 0.5  # of a compressible gradient, by Definition 1
 
 

@@ -11,8 +11,6 @@ from wirecodec.cli.gradient_stats import DENSITIES, GradientStats
 from wirecodec.cli.picture import new_figure, save_png
 from wirecodec.cli.sidco_stats import STAGES, SIDCoStats
 
-__all__ = ["draw_stats"]
-
 _FIT_COLOURS = {"exponential": "#D55E00", "gamma": "#009E73", "generalised Pareto": "#0072B2"}
 _SID_COLOURS = {"exponential": "#D55E00", "gamma-gp": "#009E73", "gp": "#0072B2"}
 _DASHES = ("-", "--", ":")

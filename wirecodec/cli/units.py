@@ -5,15 +5,6 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = [
-    "format_bandwidth",
-    "format_seconds",
-    "parse_bandwidth",
-    "parse_bytes",
-    "parse_count",
-    "parse_seconds",
-]
-
 _QUANTITY = re.compile(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(\D+)")
 _PREFIXES = "kMGT"
 _BITS = ("bit", "bits", "b", "bit/s", "b/s", "bps")

@@ -16,8 +16,6 @@ from wirecodec.errors import Truncated, WireError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.pipeline import decode_many
 
-__all__ = ["add_to"]
-
 VALID, INVALID, UNREADABLE = range(3)
 """Exit codes; that of several files is the highest of theirs."""
 

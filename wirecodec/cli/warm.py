@@ -12,8 +12,6 @@ from wirecodec.cli.units import format_seconds
 from wirecodec.compilation import Warmth, warm
 from wirecodec.settings.scheme import LOSSLESS, Scheme
 
-__all__ = ["add_to"]
-
 
 def add_to(commands: Any) -> None:
     """Add the subcommand."""

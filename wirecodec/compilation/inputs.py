@@ -9,8 +9,6 @@ import numpy as np
 
 from wirecodec.arrays import Array, read_only
 
-__all__ = ["SAMPLED", "make_large_tensor", "make_supports", "make_tensors"]
-
 SMALL, SAMPLED, LARGE = 1000, 70_001, 2**22
 """Elements of tensors without a sample, with a sample, and with several threads."""
 

@@ -34,8 +34,6 @@ from wirecodec.transform.base import coefficient_type
 from wirecodec.value.auto import AutoValue
 from wirecodec.value.raw import Raw
 
-__all__ = ["Warmth", "is_warm", "warm"]
-
 _WARM_UP_RATIO = 0.3
 """Density of the first steps of a schedule, at which selectors take another path."""
 

@@ -25,8 +25,6 @@ from wirecodec.select.budget import HELD_BYTES, SMALL_BYTES, Budget, HardBudget
 from wirecodec.select.budget_notice import warn_of_small
 from wirecodec.settings.scheme import Scheme
 
-__all__ = ["Limit", "fit_budgets", "raw_bytes"]
-
 _RECORD_BYTES = 24
 """Bytes of an extension block with a record of fused tensors, without the tensors."""
 _ENTRY_BYTES = 64

@@ -37,8 +37,6 @@ from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJobs
 from wirecodec.validation import as_integer, as_seed
 
-__all__ = ["Compressor"]
-
 
 class Compressor:
     """Stateful encoder of named gradients with error feedback, for one rank.

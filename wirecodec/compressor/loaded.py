@@ -15,8 +15,6 @@ import numpy as np
 
 from wirecodec.errors import EncodeError
 
-__all__ = ["UNKNOWN_RANK", "Loaded", "rename_state"]
-
 UNKNOWN_RANK = -1
 """Rank of a state that was saved before the first step, or by an older version."""
 

@@ -11,8 +11,6 @@ import dataclasses
 from wirecodec.compressor.compressor import Compressor
 from wirecodec.prng import mix
 
-__all__ = ["StepInParts"]
-
 _OWN = ("_state", "_seed", "_spare")
 
 

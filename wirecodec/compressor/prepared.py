@@ -11,8 +11,6 @@ from wirecodec.step import StepResult
 if TYPE_CHECKING:
     from wirecodec.compressor.compressor import Compressor
 
-__all__ = ["Prepared"]
-
 
 class Prepared:
     """Encoded step that waits for ``commit`` or ``rollback``; one of them is called once.

@@ -14,8 +14,6 @@ from wirecodec.select.base import find_nonfinite
 from wirecodec.settings.schedule import Schedule, parse_schedule
 from wirecodec.validation import as_integer, as_seed
 
-__all__ = ["read_state", "saved_rank", "saved_residual", "saved_schedule", "saved_step", "unmasked"]
-
 MAX_STEP = 2**62
 """Half the range of int64, so that a loaded state can count further steps."""
 

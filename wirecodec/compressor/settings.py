@@ -32,9 +32,6 @@ from wirecodec.settings.scheme import (
 )
 from wirecodec.validation import as_integer, as_real
 
-__all__ = ["Settings"]
-
-
 _SPEND_ALL = "budget(bits=1) | rice | error-bounded"
 """Scheme of a Compressor with ``bytes_per_step`` and no scheme."""
 

@@ -10,8 +10,6 @@ from wirecodec.arrays import Array, any_on_gpu, on_gpu
 from wirecodec.compressor.loaded import UNKNOWN_RANK, Loaded
 from wirecodec.step import StepResult, TensorJobs
 
-__all__ = ["SpareMemory", "State", "all_to_host", "to_host"]
-
 
 @dataclass(frozen=True, eq=False)
 class State:

@@ -9,8 +9,6 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, read_only
 
-__all__ = ["compute_checksum", "compute_checksums"]
-
 MIN_KERNEL_BYTES, MIN_KERNEL_SLICES = 2**16, 32
 """Bytes and slices from which a kernel is used. It is faster from 4 kB on, but takes 0.5 s to compile."""
 MIN_BYTES_PER_THREAD = 2**20

@@ -20,8 +20,6 @@ from wirecodec.arrays import Array, integers
 from wirecodec.container.extension_writer import MAX_NDIM, MAX_PRODUCT, ROW, dimension_bytes
 from wirecodec.errors import Invalid, Malformed
 
-__all__ = ["check_names", "check_rows", "fit_sizes", "is_short", "read_names", "read_rows", "walk_rows"]
-
 _UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 KEPT, MAX_KEPT = 32, 2**16

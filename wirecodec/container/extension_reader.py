@@ -36,8 +36,6 @@ from wirecodec.container.records import find_record_bodies
 from wirecodec.errors import Invalid, LimitExceeded, Malformed
 from wirecodec.registry import transform
 
-__all__ = ["ExtensionReader", "Spans", "read"]
-
 
 @dataclass(frozen=True, eq=False)
 class Spans:

@@ -16,8 +16,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
-__all__ = ["Extension", "check_shape", "digits", "dimension_bytes", "pad8", "write", "write_model"]
-
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
 FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TRANSFORM: 1, TAG: 0}
 HEAD = struct.Struct("<II")

@@ -14,8 +14,6 @@ from wirecodec.container.writer import MAJOR
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codec, transform, value_codec
 
-__all__ = ["ContainerInfo", "EntryInfo", "inspect"]
-
 
 @dataclass(frozen=True)
 class EntryInfo:

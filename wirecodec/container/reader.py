@@ -37,8 +37,6 @@ from wirecodec.errors import (
 )
 from wirecodec.limits import UNLIMITED, DecodeLimits
 
-__all__ = ["ContainerHeader", "Row", "blob_size", "read_header", "sections"]
-
 _ROWS = 1024
 """Rows of the table that are converted to Python objects at a time."""
 

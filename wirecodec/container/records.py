@@ -9,8 +9,6 @@ import numpy as np
 from wirecodec.container.extension_writer import FLAGS, HEAD, RECORD, pad8
 from wirecodec.errors import Invalid, Malformed, Unsupported
 
-__all__ = ["find_record_bodies"]
-
 _LONG = 4096
 """Bytes of a rejected block from which a kernel is faster than Python."""
 

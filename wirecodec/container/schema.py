@@ -24,17 +24,6 @@ from wirecodec.container.writer import TABLE
 from wirecodec.errors import EncodeError, SchemaMismatch
 from wirecodec.limits import Schema, TensorSchema
 
-__all__ = [
-    "TensorSpec",
-    "TensorSpecs",
-    "check_all",
-    "check_count",
-    "check_names",
-    "check_only",
-    "dtypes_of",
-    "plain_spec",
-]
-
 _DTYPE = list(TABLE.fields or ()).index("dtype")
 MAX_OBJECTS = 64
 """Entries up to which all chunks may be objects; those of more take memory that the limits do not count."""

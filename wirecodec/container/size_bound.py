@@ -31,8 +31,6 @@ from wirecodec.transform.base import coefficient_type
 from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import map_bytes
 
-__all__ = ["max_encoded_bytes"]
-
 _GRID_STEPS = 64
 """Counts of a chunk are rounded up by at most 1/64 where several chunks share the selected elements."""
 _PRICE_STEPS = 96

@@ -13,8 +13,6 @@ from wirecodec.container.writer import PREFIX_BYTES
 from wirecodec.errors import Truncated
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 
-__all__ = ["blob_size", "iter_blobs"]
-
 
 def blob_size(prefix: Any) -> int:
     """Read the length of a container from its first 24 bytes.

@@ -20,8 +20,6 @@ from wirecodec.registry import index_codecs, readable_codecs, transforms, value_
 from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import PACKED, map_bytes
 
-__all__ = ["check_limits", "check_table", "count_keys_of_sound"]
-
 
 def count_keys_of_sound(
     table: Array, payload: int, total: int, limits: DecodeLimits, sizes_trusted: bool

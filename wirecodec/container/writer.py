@@ -19,8 +19,6 @@ from wirecodec.container.checksum import compute_checksum, compute_checksums
 from wirecodec.support import SectionBatch
 from wirecodec.value.sort_permutation import PACKED
 
-__all__ = ["CHUNK", "MAJOR", "PREFIX_BYTES", "Entry", "EntryBatch", "header_bytes", "layout", "pack"]
-
 MAGIC = b"\xf7WC\x1a"
 MAJOR, MINOR = 1, 0
 HAS_EXTENSION = 1

@@ -37,8 +37,6 @@ from wirecodec.transform.base import coefficient_type, is_in_range
 from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map
 
-__all__ = ["decode_chunk", "element_type", "encode_chunks", "stored_type"]
-
 T = TypeVar("T")
 _INDEX_TYPE = np.dtype(np.uint32)
 

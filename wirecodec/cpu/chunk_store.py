@@ -14,8 +14,6 @@ from wirecodec.cpu.batch.decode import DecodedBatch
 from wirecodec.cpu.chunk import stored_type
 from wirecodec.support import DecodedChunk
 
-__all__ = ["ChunkStore", "DecodedChunks"]
-
 _SMALL = 16
 """Elements up to which a chunk is smaller than its objects."""
 

@@ -17,8 +17,6 @@ import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, addresses_of
 
-__all__ = ["ArrayColumns", "Targets", "describe"]
-
 
 @dataclass(frozen=True, eq=False)
 class ArrayColumns:

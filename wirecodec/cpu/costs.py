@@ -23,16 +23,6 @@ from wirecodec.support import Support
 from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import map_bytes
 
-__all__ = [
-    "CodecCosts",
-    "group_bytes",
-    "one_element_bytes",
-    "row_bytes",
-    "share_header",
-    "takes_step",
-    "warn_of_small_budgets",
-]
-
 _MOST_MEASURED = 2**16
 """Elements of the largest tensor with which the bytes of a position are measured."""
 

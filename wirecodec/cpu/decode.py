@@ -30,16 +30,6 @@ from wirecodec.registry import transform
 from wirecodec.sparse import SparseTensor, index_dtype
 from wirecodec.support import DecodedChunk
 
-__all__ = [
-    "DecodedTensors",
-    "add",
-    "add_chunks",
-    "concatenate_chunks",
-    "decode_chunks",
-    "only_tensor_of",
-    "tensors_of",
-]
-
 
 def decode_chunks(
     data: Bytes,

@@ -26,8 +26,6 @@ from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.support import Support
 
-__all__ = ["describe_tensors", "encode", "encode_many", "encode_selection", "find_others", "select_many"]
-
 
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode one tensor as a container (n,) u8. Raises EncodeError."""

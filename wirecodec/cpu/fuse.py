@@ -17,10 +17,8 @@ from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import index_dtype
 from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["concatenate", "make_entries", "move_error", "plan_runs", "split_fused", "step_owner"]
 
-
-class Selected(Protocol):
+class _Selected(Protocol):
     """Selected elements of a tensor on any device."""
 
     @property
@@ -33,11 +31,11 @@ class Selected(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
 
-S = TypeVar("S", bound=Selected)
+S = TypeVar("S", bound=_Selected)
 
 
 def _group_small(
-    supports: Mapping[str, Selected], schemes: Mapping[str, Scheme], fuse: int
+    supports: Mapping[str, _Selected], schemes: Mapping[str, Scheme], fuse: int
 ) -> dict[int, list[int]]:
     """Group small tensors that share an entry, as {first key: keys}, of those with two or more."""
     numbers: dict[Any, int] = {}
@@ -51,7 +49,7 @@ def _group_small(
     return {run[0]: list(run) for run in runs if len(run) > 1}
 
 
-def step_owner(support: Selected) -> tuple[Any, Any]:
+def step_owner(support: _Selected) -> tuple[Any, Any]:
     """Return what tensors that share an entry have in common: the entries of their group, and their step."""
     return getattr(support, "shared", None), getattr(support, "step", None)
 

@@ -31,8 +31,6 @@ from wirecodec.settings.feedback import Feedback
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = ["GroupSelection", "select_groups"]
-
 
 @dataclass(frozen=True, eq=False)
 class GroupSelection:

@@ -24,17 +24,6 @@ from wirecodec.sparse import index_dtype
 from wirecodec.step import TensorJob
 from wirecodec.support import SharedEntries, Support
 
-__all__ = [
-    "Group",
-    "Member",
-    "SelectedMember",
-    "add_group",
-    "at_member",
-    "select_group",
-    "split_support",
-    "sum_dtype",
-]
-
 MIN_ELEMENTS_PER_THREAD = 2**17
 
 

@@ -21,8 +21,6 @@ from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
 from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["SplitChunks", "decode_groups", "encode_groups", "subtract_received"]
-
 
 def encode_groups(
     selected: ModelSelection, groups: Sequence[GroupSelection], *, seed: int, names: bool, fuse: int

@@ -16,8 +16,6 @@ from wirecodec.select.base import find_nonfinite
 from wirecodec.support import DecodedChunk
 from wirecodec.validation import as_flag, as_real
 
-__all__ = ["Guard"]
-
 
 @dataclass(frozen=True)
 class Guard:

@@ -12,8 +12,6 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["LastThresholds"]
-
 MAX_SETS = 256
 """Sets of tensors whose thresholds are kept; a step in parts has one per part."""
 

@@ -24,17 +24,6 @@ from wirecodec.settings.scheme import sends_all
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import TensorJob
 
-__all__ = [
-    "Addend",
-    "add_momentum",
-    "clip_factor",
-    "decay_residual",
-    "is_masked",
-    "make_terms",
-    "stop_momentum",
-    "sum_squares",
-]
-
 MIN_ELEMENTS_PER_THREAD = 2**17
 SQUARES_ROW = 2**16
 

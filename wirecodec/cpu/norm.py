@@ -14,8 +14,6 @@ import numpy as np
 
 from wirecodec.arrays import Array, add_in_order
 
-__all__ = ["BLOCK", "Norm", "is_reliable", "measure"]
-
 BLOCK = 2**16
 """Elements that are converted at a time."""
 _MIN_SQUARES = 2.0**-900

@@ -22,8 +22,6 @@ from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection, Selector, all_finite, require_finite
 from wirecodec.settings.feedback import ErrorFeedback
 
-__all__ = ["AccumulatedGradient", "SelectedValues"]
-
 
 @dataclass(frozen=True, eq=False)
 class AccumulatedGradient:

@@ -23,8 +23,6 @@ from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor, ascending_indices, index_dtype, nonzero
 from wirecodec.support import Support
 
-__all__ = ["choose", "dense", "gather", "is_own", "magnitude_in", "scaled", "select"]
-
 
 def select(tensor: Any, scheme: Scheme, *, seed: int = 0, header: int = 0, tag: bytes = b"") -> Support:
     """Select elements of a tensor, or coefficients of its transform, with their values.

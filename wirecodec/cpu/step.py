@@ -24,8 +24,6 @@ from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult
 from wirecodec.support import DecodedChunk
 
-__all__ = ["step"]
-
 
 def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """Run a step of named tensors on the host. Raises EncodeError, which names the tensor."""

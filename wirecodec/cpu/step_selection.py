@@ -29,8 +29,6 @@ from wirecodec.select.base import is_zero
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import StepInput, TensorJob
 
-__all__ = ["StepSelection", "select_step"]
-
 _PLAIN = ErrorFeedback()
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select.base import INFINITY_BITS
 
-__all__ = ["MIN_STREAMED", "add_streamed", "clear", "scatter_streamed", "take"]
-
 LINE = 64
 MIN_STREAMED = 2**18
 """Bytes below which an array stays in the caches, so ordinary stores are faster."""

@@ -17,15 +17,6 @@ from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import TensorJob
 from wirecodec.support import Support
 
-__all__ = [
-    "SelectedTensor",
-    "accumulate",
-    "residual_buffer",
-    "select_alone",
-    "select_as_one",
-    "select_in_terms",
-]
-
 _PLAIN = ErrorFeedback()
 MIN_FUSED_SIZE = 2**16
 """Elements below which momentum stays in the cache, so it is faster to select from tensors together."""

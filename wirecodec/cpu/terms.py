@@ -17,8 +17,6 @@ from wirecodec.select.term_table import TermTable
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
 from wirecodec.step import StepInput
 
-__all__ = ["TermBatch", "TermColumns", "clear_selected", "select_term_batches"]
-
 MIN_CLEARED_PER_THREAD = 2**14
 """Selected elements that justify another thread."""
 

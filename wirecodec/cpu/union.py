@@ -10,8 +10,6 @@ import numpy as np
 from wirecodec.arrays import Array, read_only
 from wirecodec.sparse import SparseTensor
 
-__all__ = ["sum_sparse"]
-
 
 def sum_sparse(tensors: Sequence[SparseTensor], dtype: np.dtype[Any]) -> tuple[Array | None, Array]:
     """Sum sparse tensors on the host, in their order from +0.

@@ -19,8 +19,6 @@ from wirecodec.select.budget_model import Histogram
 from wirecodec.select.budget_source import HostSource
 from wirecodec.settings.scheme import Scheme
 
-__all__ = ["split_budget"]
-
 _THRESHOLDS = 2.0 ** -(np.arange(-16, 40 * 16) / 16)
 """Thresholds of the model: 40 octaves below the largest magnitude of the group."""
 _STEPS = 60

@@ -13,17 +13,6 @@ from wirecodec.kernels.cuda import bits, elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
 
-__all__ = [
-    "concatenate",
-    "copy_to_host",
-    "count_nonzero",
-    "find_nonfinite",
-    "has_nonfinite",
-    "mean",
-    "sum_squares",
-    "zeros",
-]
-
 
 def copy_to_host(device: Device, flat: DeviceFlat) -> Flat:
     """Copy a tensor to the host."""

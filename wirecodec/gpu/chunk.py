@@ -30,8 +30,6 @@ from wirecodec.prng import mix
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["decode_chunk", "encode_chunks", "has_kernels", "to_device"]
-
 
 def has_kernels(index: Any, value: Any) -> bool:
     """Return whether both codecs of a scheme have kernels."""

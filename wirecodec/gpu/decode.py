@@ -13,8 +13,6 @@ from wirecodec.kernels.cuda import bits, elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.support import DecodedChunk
 
-__all__ = ["add_part", "concatenate_parts"]
-
 
 def add_part(device: Device, out: Any, part: DecodedChunk, dtype: np.dtype[Any], scale: float) -> None:
     """Add scale * values to an array; each value, product and sum is rounded to the array's type.

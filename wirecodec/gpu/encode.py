@@ -25,8 +25,6 @@ from wirecodec.prng import mix
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = ["encode", "encode_many", "encode_supports", "pack"]
-
 
 def encode(device: Device, flat: DeviceFlat, scheme: Scheme, seed: int, tag: bytes) -> Any:
     """Encode one tensor as a container, u8 on the device. Raises EncodeError."""

@@ -34,23 +34,6 @@ from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.support import DecodedChunk
 
-__all__ = [
-    "add",
-    "all_finite",
-    "can_add",
-    "copy_bytes_to_host",
-    "copy_to_host",
-    "count_nonzero",
-    "encode",
-    "encode_many",
-    "find_nonfinite",
-    "is_zero",
-    "mean",
-    "step",
-    "tensors_of",
-    "zeros",
-]
-
 
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode a tensor on a GPU as a container, a uint8 CuPy array. Raises EncodeError or DeviceError."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["HostFallback"]
-
 
 class HostFallback(Exception):
     """A kernel met a value that it cannot process. The CPU's code repeats the work and raises the error."""

@@ -19,8 +19,6 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["concatenate_supports", "split_part"]
-
 
 def concatenate_supports(
     device: Device, supports: Sequence[DeviceSupport | Support], scheme: Scheme

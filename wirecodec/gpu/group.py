@@ -31,8 +31,6 @@ from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import TensorJob
 from wirecodec.support import Support
 
-__all__ = ["select_group"]
-
 Given = tuple[str, DeviceFlat, TensorJob]
 
 

@@ -21,8 +21,6 @@ from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.step import TensorJob
 from wirecodec.support import DecodedChunk
 
-__all__ = ["Addend", "add_momentum", "decay_residual", "stop_momentum"]
-
 
 @dataclass(frozen=True, eq=False)
 class Addend:

@@ -25,8 +25,6 @@ from wirecodec.select.topk import TopK
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.support import DecodedChunk
 
-__all__ = ["AccumulatedGradient", "SelectedValues", "accumulate", "top_of_group"]
-
 
 @dataclass(frozen=True, eq=False)
 class AccumulatedGradient:

@@ -33,8 +33,6 @@ from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import TensorJob
 from wirecodec.support import DecodedChunk, Support
 
-__all__ = ["SelectedTensor", "add_terms", "encode", "next_momentum", "next_residual", "select_tensor"]
-
 _PLAIN = ErrorFeedback()
 
 

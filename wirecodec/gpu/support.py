@@ -14,8 +14,6 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.sparse import index_dtype
 from wirecodec.support import Support
 
-__all__ = ["DeviceSupport", "support_to_host"]
-
 
 @dataclass(frozen=True, eq=False)
 class DeviceSupport:

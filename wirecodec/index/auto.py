@@ -24,8 +24,6 @@ from wirecodec.index.structured_plan import FORMS, Plan, Shape, count_runs
 from wirecodec.support import SectionBatch
 from wirecodec.validation import as_flag
 
-__all__ = ["AutoIndex"]
-
 _MAX_SMALL_SUPPORT = 1024
 """Up to this number of indices, the padding of rice's words matters, so that gap streams are planned too."""
 

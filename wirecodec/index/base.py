@@ -12,8 +12,6 @@ from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 from wirecodec.arrays import Array, Bytes
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["Approximation", "IndexChoice", "IndexCodec", "LossyIndexCodec", "is_lossy"]
-
 
 @runtime_checkable
 class IndexCodec(Protocol):

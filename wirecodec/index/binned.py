@@ -15,8 +15,6 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, set_fields
 
-__all__ = ["Binned"]
-
 _MAX_BIN = 16_383
 _WORD_BYTES = 8
 """Bytes after the records, so that kernels can load and store whole words."""

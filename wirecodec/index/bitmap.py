@@ -11,8 +11,6 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["Bitmap", "bitmap_bytes"]
-
 
 def bitmap_bytes(d: int) -> int:
     """Return the length in bytes of a bitmap of ``d`` elements."""

@@ -23,8 +23,6 @@ from wirecodec.kernels.layout import BLOOM_PAD
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, set_fields
 
-__all__ = ["HEADER_BYTES", "P0", "P1", "POLICIES", "Bloom", "Header", "filter_bytes", "windows"]
-
 _HEADER = struct.Struct("<QIBBH")
 HEADER_BYTES = _HEADER.size
 _WORD_BYTES = 8

@@ -13,8 +13,6 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid
 from wirecodec.kernels.layout import BLOOM_PAD
 
-__all__ = ["P2_PASSES", "max_positives", "select_inserted"]
-
 P2_PASSES = 5
 """Passes over the windows of all positives, which ``DecodeLimits.max_work`` counts."""
 

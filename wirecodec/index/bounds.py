@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from wirecodec.kernels.layout import RICE_SPAN
 
-__all__ = ["max_gap_bits", "max_runs", "max_span_words", "max_varint_bytes"]
-
 _MAX_PARAMETER = 24
 _VARINT_SHIFTS = (7, 14, 21)
 """A LEB128 varint takes one byte more from 2^7, 2^14 and 2^21 on."""

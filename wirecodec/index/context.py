@@ -15,8 +15,6 @@ from wirecodec.kernels.layout import CONTEXT_BLOCK, CONTEXT_PART, CONTEXT_PERIOD
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, set_fields
 
-__all__ = ["ContextIndex"]
-
 _MIN_PERIOD, _MAX_PERIOD = CONTEXT_PERIODS
 _VALID_PERIODS = f"0 or {_MIN_PERIOD} to {_MAX_PERIOD}"
 _HEADER_BYTES = 2

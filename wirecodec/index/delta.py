@@ -13,8 +13,6 @@ from wirecodec.index.bounds import max_varint_bytes
 from wirecodec.index.varint import STORE_MARGIN, survey_section
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["Delta", "measure_section"]
-
 
 @dataclass(frozen=True)
 class Delta:

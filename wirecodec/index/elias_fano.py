@@ -16,8 +16,6 @@ from wirecodec.index.bounds import max_span_words
 from wirecodec.kernels.layout import RICE_SPAN
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["EliasFano"]
-
 _MIN_SPANS_PER_THREAD = 32
 """Spans per thread below which no thread is started."""
 

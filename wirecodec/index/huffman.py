@@ -28,8 +28,6 @@ from wirecodec.kernels.canonical_huffman import (
 from wirecodec.kernels.layout import HUFFMAN_KEYS, HUFFMAN_SPAN, HUFFMAN_SYMBOLS
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["Huffman"]
-
 _HEADER = struct.Struct("<BBB")
 _STORE_MARGIN = 8
 _BITS_PER_BYTE = np.uint64(8)

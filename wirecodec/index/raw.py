@@ -11,8 +11,6 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["RawIndex", "ascending_below"]
-
 
 def ascending_below(indices: Array, d: int) -> Array:
     """Return ``indices`` if they ascend strictly and are below ``d``.

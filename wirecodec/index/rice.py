@@ -17,8 +17,6 @@ from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 from wirecodec.limits import DecodeLimits
 from wirecodec.support import SectionBatch
 
-__all__ = ["Rice", "measure_section"]
-
 _PARAMETER_BITS, _MAX_PARAMETER = 5, 24
 MIN_BATCH_INDICES = 2**16
 """Indices of a batch that justify another thread."""

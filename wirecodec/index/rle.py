@@ -17,8 +17,6 @@ from wirecodec.index.short_sections import decode_short
 from wirecodec.index.varint import STORE_MARGIN, survey_section
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["RLE", "measure_section"]
-
 
 @dataclass(frozen=True)
 class RLE:

@@ -11,8 +11,6 @@ from wirecodec.arrays import Array, read_only
 from wirecodec.errors import WireError
 from wirecodec.limits import UNLIMITED
 
-__all__ = ["decode_short"]
-
 MIN_BATCH_INDICES = 2**15
 """Indices of a batch that justify another thread."""
 

@@ -19,8 +19,6 @@ from wirecodec.index.structured_plan import FORMS, Header, Shape, count_runs
 from wirecodec.kernels.layout import GAP_BLOCK, GAP_PARAMETER_BITS
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["Structured"]
-
 
 @dataclass(frozen=True)
 class Structured:

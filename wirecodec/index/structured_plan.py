@@ -14,8 +14,6 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.layout import GAP_BLOCK
 
-__all__ = ["FORMS", "Header", "Plan", "Shape", "count_runs"]
-
 FORMS = ("gaps", "runs", "bitmap")
 """Ways to list grains, in the order of their codes."""
 

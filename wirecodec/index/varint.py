@@ -8,8 +8,6 @@ import numpy as np
 
 from wirecodec.arrays import Bytes
 
-__all__ = ["STORE_MARGIN", "Survey", "survey_section"]
-
 STORE_MARGIN = 7
 """Bytes that a writer's last store may reach beyond the section."""
 

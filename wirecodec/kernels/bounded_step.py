@@ -7,22 +7,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = [
-    "CENTRED_START",
-    "CORRECTIONS",
-    "FIRST_STEPS",
-    "MAX_START",
-    "MIN_ENERGY",
-    "NEARLY",
-    "ROUNDING_MARGIN",
-    "STEPS",
-    "find_start",
-    "guess_step",
-    "is_allowed_step",
-    "next_step",
-    "reduce_step",
-]
-
 ROUNDING_MARGIN = 1 - 2.0**-20
 """Factor on the allowed squared error that covers rounding of the sums."""
 MAX_START = 57

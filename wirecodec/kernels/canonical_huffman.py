@@ -11,8 +11,6 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Malformed
 from wirecodec.kernels.layout import HUFFMAN_BITS
 
-__all__ = ["build_table", "check_spans", "frame_spans", "locate_spans", "pack_lengths"]
-
 _LOAD_BYTES = 8
 
 

@@ -2,31 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BLOOM_PAD",
-    "BOUNDED_BLOCK",
-    "BOUNDED_ESCAPE",
-    "BOUNDED_ROWS",
-    "CONTEXT_BLOCK",
-    "CONTEXT_PART",
-    "CONTEXT_PERIODS",
-    "GAP_BLOCK",
-    "GAP_PARAMETER_BITS",
-    "HUFFMAN_BITS",
-    "HUFFMAN_KEYS",
-    "HUFFMAN_SPAN",
-    "HUFFMAN_SYMBOLS",
-    "PACK_BLOCK",
-    "PACK_LANES",
-    "RICE_BLOCK",
-    "RICE_LANES",
-    "RICE_SPAN",
-    "SKETCH_CELLS",
-    "SKETCH_SUMS",
-    "TERNARY_BLOCK",
-    "TERNARY_DIGITS",
-]
-
 RICE_SPAN = 4096
 RICE_BLOCK = 256
 RICE_LANES = 8

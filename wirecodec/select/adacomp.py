@@ -18,8 +18,6 @@ from wirecodec.select.threshold_common import widen
 from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_integer, as_real, set_fields
 
-__all__ = ["AdaComp"]
-
 _ELEMENTS_PER_CALL = 2**18
 """Approximate number of elements per kernel call."""
 

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 from wirecodec.arrays import Array
 from wirecodec.select.base import Selection
 
-__all__ = ["All"]
-
 
 @dataclass(frozen=True)
 class All:

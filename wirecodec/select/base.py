@@ -10,18 +10,6 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, Array, bits_of, read_only
 from wirecodec.errors import EncodeError
 
-__all__ = [
-    "INFINITY_BITS",
-    "BatchSelection",
-    "Costs",
-    "Selection",
-    "Selector",
-    "all_finite",
-    "find_nonfinite",
-    "is_zero",
-    "require_finite",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Selection:

@@ -14,8 +14,6 @@ from wirecodec.select.budget_search import search
 from wirecodec.select.budget_source import HostSource
 from wirecodec.validation import as_real, set_fields
 
-__all__ = ["HELD_BYTES", "SMALL_BYTES", "Budget", "HardBudget"]
-
 SMALL_BYTES = 128
 """Bytes beside its header that a tensor may take if its budget does not hold header and one element."""
 _MOST_HEADER_BYTES = 384

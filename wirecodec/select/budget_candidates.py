@@ -13,8 +13,6 @@ from wirecodec.select.budget_model import Histogram, spread_starts, step_ratio
 from wirecodec.select.topk_exact import select_top_k
 from wirecodec.sparse import index_dtype
 
-__all__ = ["Candidates", "Chosen", "Source", "cut_segments"]
-
 VALUES_PER_SEGMENT = 256
 """Selected elements of a segment."""
 MIN_SEGMENT_VALUES, MAX_SEGMENT_VALUES, SEGMENT_DIVISOR = 2**15, 2**17, 64

@@ -11,8 +11,6 @@ import numpy as np
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select.base import INFINITY_BITS
 
-__all__ = ["Histogram", "ModelCosts", "sample_starts", "spread_starts", "step_ratio"]
-
 MANTISSA_BITS = 3
 BINS_PER_OCTAVE = 1 << MANTISSA_BITS
 """Bits of the mantissa that number a bin, and bins per octave."""

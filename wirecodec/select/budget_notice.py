@@ -6,8 +6,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-__all__ = ["warn_of_small"]
-
 _MOST_TOLD = 1000
 """Names that are remembered; no further one is warned of."""
 _told: set[str] = set()

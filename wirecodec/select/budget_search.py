@@ -19,8 +19,6 @@ from wirecodec.select.base import Costs, Selection
 from wirecodec.select.budget_candidates import Candidates, Chosen, Source, cut_segments
 from wirecodec.select.budget_model import Histogram
 
-__all__ = ["search"]
-
 MIN_ROOM = 12
 """Bytes below which a search ends."""
 MAX_TRIES = 8

@@ -14,8 +14,6 @@ from wirecodec.select.budget_model import Histogram, sample_starts
 from wirecodec.select.topk_exact import map_array_parts, select_top_k
 from wirecodec.sparse import index_dtype
 
-__all__ = ["HostSource"]
-
 EXCESS = 1.06
 """Memory of a sweep, in elements that are expected."""
 

@@ -20,8 +20,6 @@ from wirecodec.select.topk import fraction_count
 from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
-__all__ = ["ChunkTopK"]
-
 
 @dataclass(frozen=True)
 class ChunkTopK:

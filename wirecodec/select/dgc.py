@@ -14,8 +14,6 @@ from wirecodec.select.threshold_common import collect_indices, select_all
 from wirecodec.select.topk import TopK, fraction_count
 from wirecodec.validation import as_ratio, set_fields
 
-__all__ = ["DGC"]
-
 
 @dataclass(frozen=True)
 class DGC:

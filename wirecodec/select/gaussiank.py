@@ -19,8 +19,6 @@ from wirecodec.select.threshold_common import (
 from wirecodec.select.topk import fraction_count
 from wirecodec.validation import as_ratio, set_fields
 
-__all__ = ["GaussianK"]
-
 _MAX_CORRECTIONS = 3
 _MIN_PROBABILITY = math.ulp(0.0)
 """Lower bound of a tail probability: half of the smallest ratio would round to 0."""

@@ -12,8 +12,6 @@ from wirecodec.arrays import Array
 from wirecodec.select.base import Selection
 from wirecodec.sparse import nonzero
 
-__all__ = ["NonZero"]
-
 
 @dataclass(frozen=True)
 class NonZero:

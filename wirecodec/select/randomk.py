@@ -21,8 +21,6 @@ from wirecodec.select.topk import fraction_count
 from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_ratio, set_fields
 
-__all__ = ["RandomK"]
-
 _DRAWS = 2**32
 
 

@@ -17,8 +17,6 @@ from wirecodec.select.threshold_common import (
 from wirecodec.select.topk import fraction_count
 from wirecodec.validation import as_ratio, set_fields
 
-__all__ = ["RedSync"]
-
 _MAX_ROUNDS = 10
 
 

@@ -39,8 +39,6 @@ from wirecodec.select.sidco_sweeps import MagnitudeSource
 from wirecodec.select.topk import fraction_count
 from wirecodec.validation import as_integer, as_ratio, as_real, set_fields
 
-__all__ = ["SIDCo", "SIDCoResult"]
-
 _DEFAULT_STAGES = 3
 _MODES = ("retargeted", "adaptive", "faithful")
 

@@ -25,8 +25,6 @@ from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.select.sidco_search import ThresholdSearch
 
-__all__ = ["Adaptive", "begin", "restore", "save", "update"]
-
 _MAX_CORRECTIONS = 6
 _MAX_STEP = math.log(4)
 _MAX_CORRECTION = 2.0**40

@@ -24,8 +24,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
-__all__ = ["Controller", "max_stages", "restore", "save", "update"]
-
 
 @dataclass(frozen=True)
 class Controller:

@@ -17,20 +17,6 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = [
-    "Exponential",
-    "Fit",
-    "Gamma",
-    "Moments",
-    "Pareto",
-    "Point",
-    "PublishedGamma",
-    "fit_exponential",
-    "fit_gamma",
-    "fit_pareto",
-    "fit_published_gamma",
-]
-
 
 @dataclass(frozen=True)
 class Moments:

@@ -10,8 +10,6 @@ from wirecodec.select.sidco_sweeps import MagnitudeSource, Sums
 from wirecodec.select.threshold_common import grow
 from wirecodec.sparse import index_dtype
 
-__all__ = ["Magnitudes"]
-
 
 class Magnitudes(MagnitudeSource):
     """Magnitudes of flat ``x``; ``what`` names the selector in messages."""

@@ -11,8 +11,6 @@ from wirecodec.select import sidco_fits
 from wirecodec.select.sidco_fits import Fit, Moments
 from wirecodec.select.sidco_sweeps import MagnitudeSource
 
-__all__ = ["DISTRIBUTIONS", "PUBLISHED", "MeasuredThreshold", "ThresholdSearch"]
-
 DISTRIBUTIONS: dict[str, tuple[Callable[[Moments], Fit], Callable[[Moments], Fit]]] = {
     "exponential": (sidco_fits.fit_exponential, sidco_fits.fit_exponential),
     "gamma-gp": (sidco_fits.fit_gamma, sidco_fits.fit_pareto),

@@ -17,8 +17,6 @@ import numpy as np
 from wirecodec.arrays import bits_of
 from wirecodec.select.sidco_fits import Moments
 
-__all__ = ["MagnitudeSource", "Sums"]
-
 Sums = tuple[int, float, float, float]
 """Count, Σ y, Σ y² and Σ ln y."""
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 
-__all__ = ["TermTable", "map_pieces"]
-
 MIN_ELEMENTS_PER_THREAD = 2**20
 """Elements below which another thread costs more than it saves."""
 MIN_PIECE = 2**16

@@ -12,8 +12,6 @@ from wirecodec.select.base import Selection
 from wirecodec.select.threshold_common import select_by_threshold
 from wirecodec.validation import as_real, set_fields
 
-__all__ = ["Threshold"]
-
 
 @dataclass(frozen=True)
 class Threshold:

@@ -14,16 +14,6 @@ from wirecodec.arrays import BFLOAT16, Array, bits_of, read_only
 from wirecodec.select.base import Selection, require_finite
 from wirecodec.sparse import index_dtype
 
-__all__ = [
-    "collect_indices",
-    "count_three",
-    "grow",
-    "round_threshold",
-    "select_all",
-    "select_by_threshold",
-    "widen",
-]
-
 
 def widen(x: Array) -> Array:
     """Convert flat ``x`` to a type that kernels compute in: 16-bit types become float32, exactly."""

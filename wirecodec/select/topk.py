@@ -23,8 +23,6 @@ from wirecodec.select.topk_fused_residual import Terms, select_top_k_of_sum, sel
 from wirecodec.select.topk_group import can_select_group, select_top_k_of_group
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
-__all__ = ["TopK", "fraction_count"]
-
 
 @lru_cache(maxsize=1024)
 def fraction_count(ratio: float, size: int) -> int:

@@ -14,8 +14,6 @@ from wirecodec.select import topk_exact
 from wirecodec.select.base import INFINITY_BITS, BatchSelection
 from wirecodec.select.term_table import TermTable
 
-__all__ = ["select_top_k_batch", "select_top_k_of_sums", "select_top_k_of_totals"]
-
 MAX_SIZE = 2**23
 """Elements of the largest array of a batch."""
 MAX_UNSAMPLED_BYTES = 2**18

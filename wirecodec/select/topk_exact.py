@@ -25,17 +25,6 @@ from wirecodec.arrays import Array, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.sparse import index_dtype
 
-__all__ = [
-    "Candidates",
-    "SamplePlan",
-    "find_threshold",
-    "keep_top",
-    "map_array_parts",
-    "map_parts",
-    "plan_sample",
-    "select_top_k",
-]
-
 T = TypeVar("T")
 IndicesAndBits: TypeAlias = "tuple[Array, Array]"
 """Positions, ascending, and the bits of the elements there."""

@@ -15,8 +15,6 @@ from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select import topk_exact
 from wirecodec.sparse import index_dtype
 
-__all__ = ["Terms", "select_top_k_of_sum", "select_top_k_of_terms"]
-
 
 @dataclass(frozen=True, eq=False)
 class Terms:

@@ -10,8 +10,6 @@ from wirecodec.arrays import Array, read_only
 from wirecodec.select import topk_exact
 from wirecodec.select.term_table import TermTable, map_pieces
 
-__all__ = ["can_select_group", "select_top_k_of_group"]
-
 
 def can_select_group(total: int, k: int) -> bool:
     """Tell whether ``select_top_k_of_group`` can be faster than adding first."""

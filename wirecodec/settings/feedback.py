@@ -15,16 +15,6 @@ from wirecodec.errors import EncodeError
 from wirecodec.settings.rules import Key, find_matches
 from wirecodec.validation import as_flag, as_ratio, as_real, set_fields
 
-__all__ = [
-    "ErrorFeedback",
-    "Feedback",
-    "FeedbackLike",
-    "MomentumCorrection",
-    "as_feedback",
-    "feedback_for_all",
-    "list_feedback",
-]
-
 
 @dataclass(frozen=True)
 class ErrorFeedback:

@@ -21,8 +21,6 @@ from wirecodec.errors import EncodeError
 from wirecodec.registry import name_presets, suggestion
 from wirecodec.settings.scheme import Scheme, parse_stage, read_call
 
-__all__ = ["PRESETS", "Preset", "override", "preset"]
-
 _STAGES = {"transform": "transform", "select": "selector", "index": "index codec", "value": "value codec"}
 
 

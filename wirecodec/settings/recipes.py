@@ -21,9 +21,6 @@ from wirecodec.settings.rules import Rule
 from wirecodec.settings.schedule import WarmUp
 from wirecodec.settings.scheme import Scheme
 
-__all__ = ["RECIPES", "Recipe", "recipe"]
-
-
 AS_DENSE = "as in dense training"
 LESS = "less than in dense training; the paper: the same"
 """For error feedback at 1 % and less, which is a momentum of its own."""

@@ -15,8 +15,6 @@ from typing import Any, TypeAlias, TypeVar
 from wirecodec.errors import EncodeError
 from wirecodec.validation import as_integer, set_fields
 
-__all__ = ["EMBEDDING_GLOBS", "Key", "Rule", "find_key", "find_match", "find_matches", "key_text", "usual"]
-
 V = TypeVar("V")
 
 

@@ -18,8 +18,6 @@ from wirecodec.registry import suggestion
 from wirecodec.settings.scheme import call_string, parse_call
 from wirecodec.validation import as_flag, as_integer, as_real, set_fields
 
-__all__ = ["Diminishing", "Follow", "Schedule", "Steps", "WarmUp", "parse_schedule", "schedule_string"]
-
 Schedule: TypeAlias = Callable[[int, float], float]
 
 

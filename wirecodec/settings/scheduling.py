@@ -13,8 +13,6 @@ from wirecodec.select.budget import Budget
 from wirecodec.settings.schedule import Diminishing, Follow, Schedule, Steps, WarmUp, schedule_string
 from wirecodec.settings.scheme import WHOLE, Scheme, sends_all
 
-__all__ = ["check_schedule", "ratio_at", "restore_schedule", "schedule_text", "scheme_at"]
-
 _RAW_BITS = 32
 """Bits of an element, of which a budget's ratio is the fraction."""
 

@@ -31,21 +31,6 @@ from wirecodec.transform import Transform
 from wirecodec.value.base import ValueChoice, ValueCodec
 from wirecodec.value.raw import Raw
 
-__all__ = [
-    "LOSSLESS",
-    "WHOLE",
-    "Scheme",
-    "SchemeLike",
-    "as_scheme",
-    "call_string",
-    "parse_call",
-    "parse_stage",
-    "read_call",
-    "scheme_for",
-    "schemes_for",
-    "sends_all",
-]
-
 _CALL = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*(?:\((.*)\))?\s*\Z", re.DOTALL)
 _BARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 MAX_TEXT = 4096

@@ -17,15 +17,6 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, Array, bits_of
 from wirecodec.errors import EncodeError
 
-__all__ = [
-    "Transform",
-    "coefficient_type",
-    "is_in_range",
-    "round_coefficients",
-    "round_elements",
-    "smooth_length",
-]
-
 _MAX_COEFFICIENT = 2.0**1000
 """Largest magnitude of a coefficient; sums of float64 coefficients then stay finite."""
 

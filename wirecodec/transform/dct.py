@@ -10,8 +10,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.transform.base import round_coefficients, round_elements, smooth_length
 
-__all__ = ["DCT"]
-
 
 @dataclass(frozen=True)
 class DCT:

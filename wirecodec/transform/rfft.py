@@ -11,8 +11,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.transform.base import round_coefficients, round_elements, smooth_length
 
-__all__ = ["RFFT"]
-
 
 @dataclass(frozen=True)
 class RFFT:

@@ -31,8 +31,6 @@ from wirecodec.value.terngrad import TernGrad
 from wirecodec.value.three_lc import ThreeLC
 from wirecodec.value.zstd import Zstd
 
-__all__ = ["AutoValue"]
-
 _ROUNDING_MARGIN = 1 - 2.0**-20
 """Factor on the allowed squared error that covers rounding of the sums."""
 _MIN_ENERGY = 2.0**-900

@@ -12,8 +12,6 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.limits import DecodeLimits
 
-__all__ = ["OrderedValueCodec", "ValueChoice", "ValueCodec", "is_ordered"]
-
 
 @runtime_checkable
 class ValueCodec(Protocol):

@@ -9,8 +9,6 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.kernels.layout import PACK_BLOCK
 
-__all__ = ["has_stray_bits", "pack", "packed_size", "packed_sizes", "unpack"]
-
 
 def packed_size(count: int, bits: int) -> int:
     """Compute the bytes of ``count`` codes with ``bits`` bits each."""

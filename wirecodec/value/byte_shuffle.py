@@ -12,8 +12,6 @@ import numpy as np
 
 from wirecodec.arrays import Array
 
-__all__ = ["read_content", "write_content"]
-
 
 def write_content(values: Array, shuffle: bool) -> memoryview:
     """View (r,) values as bytes, shuffled if ``shuffle`` is True."""

@@ -18,20 +18,6 @@ from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.value.raw import widen
 
-__all__ = [
-    "average_pieces",
-    "evaluate_curve",
-    "find_worse_than_zeros",
-    "max_finite",
-    "read_heads",
-    "read_raw",
-    "scale_values",
-    "split_by_sign",
-    "write_raw",
-    "write_section",
-    "zero_pieces",
-]
-
 MAX_LENGTH_FIELD = 2**24 - 1
 """Mask of the head bits that hold a piece's length minus 1."""
 

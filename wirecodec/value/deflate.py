@@ -14,8 +14,6 @@ from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_flag, as_integer, set_fields
 from wirecodec.value.byte_shuffle import read_content, write_content
 
-__all__ = ["Deflate"]
-
 _RAW_STREAM = -15
 """zlib's code for a stream without header and checksum, with the largest window."""
 

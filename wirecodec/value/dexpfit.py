@@ -24,8 +24,6 @@ from wirecodec.value.curve_fit import (
     zero_pieces,
 )
 
-__all__ = ["DExpFit"]
-
 _BINS = 512
 """Largest number of bins to which a curve is fitted."""
 _BACKWARDS_FLAG = 1 << 24

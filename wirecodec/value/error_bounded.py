@@ -16,8 +16,6 @@ from wirecodec.value.error_bounded_batch import read_batch, read_short, write_ba
 from wirecodec.value.error_bounded_cells import CellSearch
 from wirecodec.value.error_bounded_section import EXACT, CellSection, read_section, write_smaller
 
-__all__ = ["ErrorBounded"]
-
 DEFAULT_ERROR = 0.01
 """Relative l2 error if neither the scheme nor the selector gives one."""
 

@@ -17,8 +17,6 @@ from wirecodec.value.error_bounded_levels import default_levels
 from wirecodec.value.error_bounded_section import build_default_table, count_lanes, write_smaller
 from wirecodec.value.float32_convert import from_float32, max_float32
 
-__all__ = ["read_batch", "read_short", "write_batch", "write_short"]
-
 MAX_LANES = 4
 """Lanes of the largest block that the kernels take."""
 MIN_VALUES_PER_THREAD = 2**12

@@ -20,8 +20,6 @@ from wirecodec.kernels.layout import BOUNDED_BLOCK
 from wirecodec.value.float32_convert import from_float32, max_float32
 from wirecodec.value.raw import widen
 
-__all__ = ["CENTRED", "OFFSET", "CellSearch", "Cells", "as_float32", "split_blocks"]
-
 T = TypeVar("T")
 OFFSET, CENTRED = 1, 2
 """Forms of a section: cells begin at the smallest magnitude, or are centred at zero."""

@@ -13,8 +13,6 @@ import numpy as np
 from wirecodec.arrays import Array, read_only
 from wirecodec.kernels.layout import BOUNDED_ROWS
 
-__all__ = ["CENTRED", "OFFSET", "SHIFTED", "default_levels"]
-
 OFFSET = (
     "ff0179ceeffefefffffffefffefffffffffffefffffffefefffffffffffe",
     "ff0156afc8ededffffdd",

@@ -19,16 +19,6 @@ from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, split_bl
 from wirecodec.value.error_bounded_levels import default_levels
 from wirecodec.value.float32_convert import from_float32, max_float32
 
-__all__ = [
-    "EXACT",
-    "CellSection",
-    "build_default_table",
-    "count_lanes",
-    "read_section",
-    "write_section",
-    "write_smaller",
-]
-
 EXACT = 0
 """Form of unchanged elements."""
 _HEADER = struct.Struct("<BfffI")

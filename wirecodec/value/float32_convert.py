@@ -11,8 +11,6 @@ from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
 from wirecodec.value.raw import round_to_16_bits, widen
 
-__all__ = ["MAX_FLOAT32", "from_float32", "max_float32", "to_float32"]
-
 MAX_FLOAT32 = {
     "float32": float(np.finfo(np.float32).max),
     "float16": 65504.0,

@@ -16,8 +16,6 @@ from wirecodec.validation import as_integer, as_real, set_fields
 from wirecodec.value.bit_packing import has_stray_bits, packed_size
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
-__all__ = ["OffsetFloat"]
-
 _HEADER = struct.Struct("<BBHHHI")
 _ROUNDINGS = ("nearest", "stochastic")
 _OVERFLOWS = ("clamp", "raise")

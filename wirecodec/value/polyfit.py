@@ -27,8 +27,6 @@ from wirecodec.value.curve_fit import (
     zero_pieces,
 )
 
-__all__ = ["PolyFit"]
-
 _MAX_DEGREE = 8
 """Largest degree of a piece."""
 

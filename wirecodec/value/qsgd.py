@@ -16,8 +16,6 @@ from wirecodec.validation import as_integer, set_fields
 from wirecodec.value.bit_packing import has_stray_bits, packed_size, packed_sizes
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
-__all__ = ["QSGD"]
-
 _HEADER = struct.Struct("<BBHI")
 _NORMS = ("max", "l2")
 _MAX_BUCKET = 2**24

@@ -16,8 +16,6 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.support import SectionBatch
 
-__all__ = ["Raw", "Raw16Bit", "RawBfloat16", "RawFloat16", "round_to_16_bits", "widen"]
-
 _MIN_VALUES_PER_THREAD = 2**18
 """Values that justify another thread."""
 

@@ -12,8 +12,6 @@ from wirecodec.errors import Invalid
 from wirecodec.value.float32_convert import MAX_FLOAT32
 from wirecodec.value.raw import round_to_16_bits
 
-__all__ = ["MAX_SCALE", "max_scale", "read_scale", "round_scale", "scale_type", "sign_words"]
-
 MAX_SCALE = MAX_FLOAT32 | {"float64": float(np.finfo(np.float64).max)}
 """Largest number that each element type holds, by type name."""
 

@@ -13,8 +13,6 @@ from wirecodec.limits import DecodeLimits
 from wirecodec.value.raw import widen
 from wirecodec.value.scale import max_scale, read_scale, round_scale, scale_type, sign_words
 
-__all__ = ["SignScale"]
-
 _SHRINK = 2.0**-64
 
 

@@ -23,8 +23,6 @@ from wirecodec.validation import as_integer, set_fields
 from wirecodec.value.bit_packing import has_stray_bits, pack, packed_size, unpack
 from wirecodec.value.float32_convert import from_float32, max_float32, to_float32
 
-__all__ = ["SketchML"]
-
 _HEADER = struct.Struct("<BBH")
 _PACKED, _HUFFMAN = 0, 1
 """Forms of a section."""

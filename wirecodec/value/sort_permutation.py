@@ -10,8 +10,6 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import Invalid, Malformed
 
-__all__ = ["PACKED", "map_bytes", "pack_map", "restore_order", "sort_ascending", "unpack_map"]
-
 PACKED = 1
 """Wire id of the map codec."""
 

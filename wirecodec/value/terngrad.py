@@ -16,8 +16,6 @@ from wirecodec.validation import as_real, set_fields
 from wirecodec.value.float32_convert import from_float32, max_float32, to_float32
 from wirecodec.value.scale import read_scale, sign_words
 
-__all__ = ["TernGrad"]
-
 _HEAD = 4
 _MIN_SCALE = 2.0**-100
 

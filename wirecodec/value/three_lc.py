@@ -15,8 +15,6 @@ from wirecodec.validation import as_real, set_fields
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 from wirecodec.value.scale import read_scale, sign_words
 
-__all__ = ["ThreeLC"]
-
 _HEAD = 4
 
 

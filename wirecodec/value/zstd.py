@@ -18,8 +18,6 @@ from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_flag, as_integer, set_fields
 from wirecodec.value.byte_shuffle import read_content, write_content
 
-__all__ = ["Zstd"]
-
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _SINGLE_SEGMENT = 0x20
 _UNSUPPORTED_BITS = 0x1F

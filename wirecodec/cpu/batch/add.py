@@ -11,8 +11,6 @@ from wirecodec.arrays import Array
 from wirecodec.cpu.batch.decode import DecodedBatch
 from wirecodec.cpu.columns import Targets, describe
 
-__all__ = ["DecodedContainer", "add_batches"]
-
 MIN_ADDED_PER_THREAD = 2**15
 """Values to add that justify another thread."""
 

@@ -17,8 +17,6 @@ from wirecodec.cpu.batch.sections import can_decode_together, decode_indices, de
 from wirecodec.registry import index_codec, value_codec
 from wirecodec.support import DecodedChunk
 
-__all__ = ["DecodedBatch", "decode_batches"]
-
 MAX_ENTRIES = 2304
 """Rows of the table whose entries are decoded together.
 

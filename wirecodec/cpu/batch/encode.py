@@ -18,8 +18,6 @@ from wirecodec.select.base import all_finite
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = ["encode_batches", "encode_selected", "select_batches"]
-
 
 def select_batches(columns: ArrayColumns, schemes: Sequence[Scheme]) -> list[SelectedBatch]:
     """Select from the tensors that a batch can take.

@@ -20,16 +20,6 @@ from wirecodec.settings.scheme import Scheme
 from wirecodec.support import SectionBatch
 from wirecodec.value.base import is_ordered
 
-__all__ = [
-    "can_decode_together",
-    "can_encode_together",
-    "decode_indices",
-    "decode_values",
-    "encode_indices",
-    "encode_values",
-    "full_index_id",
-]
-
 
 def can_encode_together(scheme: Scheme) -> bool:
     """Tell whether the sections of a scheme's tensors can be made without an entry per tensor."""

@@ -15,9 +15,6 @@ from wirecodec.select.base import BatchSelection
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = ["ModelSelection", "SelectedBatch", "group_tensors", "is_batchable"]
-
-
 Shapes: TypeAlias = "Sequence[tuple[int, ...]] | Mapping[int, tuple[int, ...]]"
 
 

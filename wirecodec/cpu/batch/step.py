@@ -15,16 +15,6 @@ from wirecodec.cpu.columns import ArrayColumns, describe
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = [
-    "SumBatch",
-    "find_received",
-    "select_sums",
-    "store_differences",
-    "subtract_sent",
-    "subtract_sent_batch",
-    "take_memory",
-]
-
 MIN_SELECTED_PER_THREAD = 2**14
 """Selected elements of a batch that justify another thread."""
 

@@ -12,15 +12,6 @@ from wirecodec.arrays import Bytes
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 
-__all__ = [
-    "ApproximateIndices",
-    "ExactIndexCodec",
-    "GpuIndexCodec",
-    "LossyIndexCodec",
-    "rebase",
-    "unless_flagged",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class ApproximateIndices:

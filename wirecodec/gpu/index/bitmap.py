@@ -12,8 +12,6 @@ from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 
-__all__ = ["BITMAP"]
-
 
 def _encode(device: Device, codec: Bitmap, indices: Any, base: int, d: int) -> Any:
     return bits.set_bits(device, rebase(device, indices, base), d).view(np.uint8)[: bitmap_bytes(d)]

@@ -12,8 +12,6 @@ from wirecodec.index.bloom import HEADER_BYTES, P0, P1, POLICIES, Bloom, Header,
 from wirecodec.kernels.cuda import bloom
 from wirecodec.kernels.cuda.device import Device
 
-__all__ = ["BLOOM"]
-
 
 def _supports(codec: Bloom) -> bool:
     """Return whether the device implements the policy."""

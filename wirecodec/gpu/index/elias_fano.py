@@ -12,8 +12,6 @@ from wirecodec.index.elias_fano import EliasFano
 from wirecodec.kernels.cuda import elias_fano
 from wirecodec.kernels.cuda.device import Device
 
-__all__ = ["ELIAS_FANO"]
-
 
 def _encode(device: Device, codec: EliasFano, indices: Any, base: int, d: int) -> Any:
     words, length = elias_fano.encode(device, rebase(device, indices, base), d)

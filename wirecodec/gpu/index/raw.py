@@ -11,8 +11,6 @@ from wirecodec.index.raw import RawIndex
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 
-__all__ = ["RAW_INDEX"]
-
 
 def _encode(device: Device, codec: RawIndex, indices: Any, base: int, d: int) -> Any:
     stored = np.uint16 if d <= 2**16 else np.uint32

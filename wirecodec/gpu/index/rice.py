@@ -12,8 +12,6 @@ from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import rice
 from wirecodec.kernels.cuda.device import Device
 
-__all__ = ["RICE"]
-
 
 def _encode(device: Device, codec: Rice, indices: Any, base: int, d: int) -> Any:
     words, length = rice.encode(device, rebase(device, indices, base), d)

@@ -17,8 +17,6 @@ from wirecodec.kernels.cuda.adacomp import mark_bins
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.select.adacomp import AdaComp
 
-__all__ = ["adacomp", "adacomp_of_sum", "set_scale"]
-
 
 def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Context) -> DeviceSupport:
     """Select elements of a tensor, and their magnitude.

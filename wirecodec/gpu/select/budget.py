@@ -25,8 +25,6 @@ from wirecodec.select.budget_model import Histogram, sample_starts
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = ["select_within"]
-
 
 def select_within(device: Device, flat: DeviceFlat, scheme: Scheme, header: int) -> Support:
     """Select elements within a budget; return them on the host, with the entries that the search has encoded.

@@ -14,8 +14,6 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected, Selector, magnitude_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
 
-__all__ = ["Context", "find_top", "select_all_finite", "select_from", "to_support"]
-
 
 @dataclass(frozen=True, eq=False)
 class Context:

@@ -13,8 +13,6 @@ from wirecodec.prng import mix
 from wirecodec.select.dgc import DGC
 from wirecodec.select.topk import fraction_count
 
-__all__ = ["dgc"]
-
 
 def dgc(device: Device, flat: DeviceFlat, selector: DGC, context: Context) -> DeviceSupport:
     """Select the elements of the top k that reach the sample's threshold.

@@ -35,8 +35,6 @@ from wirecodec.select.topk import TopK
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
-__all__ = ["SIZE_LIMIT", "choose", "has_kernels", "select", "select_sum"]
-
 SIZE_LIMIT = 2**31
 """The kernels select from fewer elements than this."""
 

@@ -16,8 +16,6 @@ from wirecodec.kernels.cuda.select import Selected
 from wirecodec.select.sidco import SIDCo
 from wirecodec.select.sidco_sweeps import MagnitudeSource, Sums
 
-__all__ = ["DeviceMagnitudes", "sidco"]
-
 
 def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, context: Context) -> DeviceSupport:
     """Select the elements that reach the fitted threshold; raises HostFallback if one is not finite."""

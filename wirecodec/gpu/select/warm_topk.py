@@ -12,8 +12,6 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
 from wirecodec.kernels.cuda.topk import Search
 
-__all__ = ["LastTop"]
-
 
 class LastTop:
     """Cache of the last search for a tensor's top k. It holds about half a byte of memory per element."""

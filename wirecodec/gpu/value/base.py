@@ -13,8 +13,6 @@ from wirecodec.kernels.cuda import bits, elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import infinity_of
 
-__all__ = ["EncodedValues", "GpuValueCodec", "ValueDecoder", "find_nonfinite", "to_float32", "to_values"]
-
 ValueDecoder: TypeAlias = Callable[[Device, Bytes, int, "np.dtype[Any]"], Any]
 """(device, section, r, dtype) -> (r,) raw bits on the device, or None if the host must decode the section."""
 

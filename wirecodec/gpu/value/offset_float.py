@@ -14,8 +14,6 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.float32_convert import MAX_FLOAT32
 from wirecodec.value.offset_float import OffsetFloat
 
-__all__ = ["OFFSET_FLOAT"]
-
 
 def _encode(device: Device, codec: OffsetFloat, raw: Any, dtype: np.dtype[Any], stream: int) -> EncodedValues:
     float32, flags = to_float32(device, raw, dtype)

@@ -13,8 +13,6 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.float32_convert import MAX_FLOAT32
 from wirecodec.value.qsgd import QSGD
 
-__all__ = ["QSGD_VALUES"]
-
 _NORM_CODES = {"max": 0, "l2": 1}
 
 

@@ -12,8 +12,6 @@ from wirecodec.kernels.cuda import elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
 
-__all__ = ["RAW"]
-
 
 def _narrow_form(codec: Raw, dtype: np.dtype[Any]) -> type[RawFloat16] | type[RawBfloat16] | None:
     """Return the 16-bit form that stores the values, or None if they keep their type."""

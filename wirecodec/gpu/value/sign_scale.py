@@ -12,8 +12,6 @@ from wirecodec.kernels.cuda import elements, sign_scale
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.value.sign_scale import SignScale
 
-__all__ = ["SIGN_SCALE"]
-
 
 def _encode(device: Device, codec: SignScale, raw: Any, dtype: np.dtype[Any], stream: int) -> EncodedValues:
     nonfinite = find_nonfinite(device, raw, dtype)

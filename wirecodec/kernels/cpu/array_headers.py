@@ -8,8 +8,6 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import view_at
 
-__all__ = ["read"]
-
 DATA, NDIM, DIMENSIONS, DESCRIPTION, FLAGS, WORDS = 0, 1, 2, 5, 6, 7
 """Words of NumPy's PyArrayObject_fields after the object's head."""
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400

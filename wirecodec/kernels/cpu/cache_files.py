@@ -25,8 +25,6 @@ from wirecodec.kernels.cpu.checked_files import read_checked, write_checked
 from wirecodec.kernels.cpu.compile_log import warn_without_cache
 from wirecodec.kernels.cpu.source_stamp import compute_stamp
 
-__all__ = ["KernelCache"]
-
 _PACKAGE = str(Path(__file__).parents[1])
 """Folder of ``wirecodec.kernels``."""
 

@@ -8,8 +8,6 @@ import tempfile
 
 import numba
 
-__all__ = ["explain_other_folder"]
-
 
 @functools.cache
 def explain_other_folder(folder: str, wanted: str) -> str | None:

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["CompilationNeeded", "cached_kernels_only", "is_compilation_allowed"]
-
 _allowed: ContextVar[bool] = ContextVar("compilation allowed", default=True)
 
 

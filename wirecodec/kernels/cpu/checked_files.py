@@ -11,8 +11,6 @@ import hashlib
 import os
 import uuid
 
-__all__ = ["read_checked", "write_checked"]
-
 CHECKSUM_BYTES = 32
 
 

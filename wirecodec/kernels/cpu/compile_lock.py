@@ -19,8 +19,6 @@ try:
 except ImportError:  # not a POSIX system: Numba's atomic renames suffice, since no lock is needed
     fcntl = None
 
-__all__ = ["CompileLock"]
-
 MAX_WAIT_SECONDS = 60.0
 """Maximum wait for another process, which may compile for seconds or be stopped indefinitely."""
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.01, 0.05

@@ -7,8 +7,6 @@ import threading
 import warnings
 from dataclasses import dataclass
 
-__all__ = ["LogEntry", "log", "warn_of_damage", "warn_of_other_folder", "warn_without_cache"]
-
 
 @dataclass(frozen=True)
 class LogEntry:

@@ -11,8 +11,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["skip_records", "skip_rows"]
-
 
 @kernel
 def skip_records(words: Array, at: int, count: int, flags_of: Array) -> tuple[int, int]:

@@ -20,8 +20,6 @@ from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 from wirecodec.kernels.cpu.literals import without_literals
 from wirecodec.kernels.cpu.type_inference import TypeInference
 
-__all__ = ["KernelCompiler", "make_helper"]
-
 
 class _KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
     """Library of a kernel; declarations of other functions are not optimised."""

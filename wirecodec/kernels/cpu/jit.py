@@ -45,8 +45,6 @@ if numba.version_info.short <= LAST_TESTED_NUMBA:
 else:
     from wirecodec.kernels.cpu.plain_compiler import KernelCompiler, make_helper
 
-__all__ = ["cache_folder", "inline", "inline_without_refcounts", "kernel"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _folders: set[str] = set()

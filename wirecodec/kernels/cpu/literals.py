@@ -6,8 +6,6 @@ from typing import Any
 
 from numba import types
 
-__all__ = ["without_literals"]
-
 
 def without_literals(signature: Any) -> Any:
     """Replace literal types, for which Numba would compile a function once more.

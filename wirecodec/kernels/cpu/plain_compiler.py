@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core.compiler import Compiler as KernelCompiler
+from numba.core import compiler
 
-__all__ = ["KernelCompiler", "make_helper"]
+KernelCompiler = compiler.Compiler
 
 
 def make_helper(fn: Callable[..., Any], **options: Any) -> Any:

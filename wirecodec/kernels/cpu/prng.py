@@ -9,8 +9,6 @@ import numpy as np
 from wirecodec.kernels.cpu.jit import inline
 from wirecodec.kernels.cpu.simd.vector import ramp
 
-__all__ = ["draw16", "draw32", "draw32x16", "splitmix_finalize"]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -11,8 +11,6 @@ import hashlib
 import os
 import re
 
-__all__ = ["compute_stamp", "list_imports"]
-
 _PACKAGE = "wirecodec.kernels"
 _IMPORT = re.compile(rf"^from {_PACKAGE}([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 

@@ -16,8 +16,6 @@ from wirecodec.kernels.cpu.simd.floats import add_floats
 from wirecodec.kernels.cpu.simd.memory import prefetch, prefetch_ahead, store_fence, stream_store
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits
 
-__all__ = ["add_streamed", "clear", "scatter", "take"]
-
 LANES = 64
 PREFETCHED = 1024
 """Elements between a prefetch and its load."""

@@ -11,8 +11,6 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes, copy_elements, prefetch, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["add_at", "add_parts", "copy_slices", "find_disorder", "find_nonfinite", "gather_slices"]
-
 ADD_BLOCK = 2**16
 """Elements of an array that stay in the cache while several parts are added."""
 PREFETCHED_TARGETS = 64

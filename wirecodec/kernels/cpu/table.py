@@ -11,8 +11,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["ROW_WORDS", "measure_sound_table"]
-
 ROW_WORDS = 10
 U64 = np.uint64
 

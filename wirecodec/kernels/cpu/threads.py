@@ -35,8 +35,6 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector_type import llvm_intrinsic
 
-__all__ = ["least_units", "map_ranges", "next_unit", "run_parallel", "sole_turns", "thread_count"]
-
 T = TypeVar("T")
 
 NEXT, END, UNFINISHED, CALLER_WAITS = 0, 1, 2, 3

@@ -12,8 +12,6 @@ from numba import types
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NopythonTypeInference
 
-__all__ = ["TypeInference"]
-
 _signatures: dict[Any, Any] = {}
 """{(function, types of its arguments): signature}; compilers run under Numba's lock."""
 

@@ -8,8 +8,6 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
 
-__all__ = ["sum_union"]
-
 BLOCK_SIZE = 2**14
 """Elements whose sums stay in the cache while all vectors are added."""
 U64 = np.uint64

@@ -11,8 +11,6 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = ["mark_bins"]
-
 _WARPS = THREADS // 32
 
 

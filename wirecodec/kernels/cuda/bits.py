@@ -9,18 +9,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = [
-    "NOWHERE",
-    "add_scaled",
-    "count_below",
-    "divide",
-    "find_chunk_ends",
-    "find_nonfinite",
-    "find_set_bits",
-    "set_bits",
-    "subtract_base",
-]
-
 NOWHERE = 0xFFFFFFFF
 """Position that stands for "no position"."""
 _TILE = 1024

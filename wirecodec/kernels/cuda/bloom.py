@@ -13,8 +13,6 @@ from wirecodec.kernels.cuda.bits import find_set_bits
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.prng import stream_words
 
-__all__ = ["insert", "list_elements", "query", "sample"]
-
 
 def insert(device: Device, indices: Any, windows: int, nbytes: int) -> Any:
     """Build a filter of ``nbytes``, a multiple of 8, from (n,) u32 ``indices``; return it as u64."""

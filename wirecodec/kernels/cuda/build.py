@@ -17,16 +17,6 @@ from pathlib import Path
 
 from wirecodec.kernels.cuda import nvrtc
 
-__all__ = [
-    "FLAGS",
-    "build_image",
-    "choose_architecture",
-    "compile_source",
-    "read_headers",
-    "read_source",
-    "source_names",
-]
-
 FLAGS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 """Options that round each operation once, denormals included, as on a CPU."""
 

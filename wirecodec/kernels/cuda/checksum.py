@@ -8,8 +8,6 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = ["crc32"]
-
 _BYTES_PER_THREAD = 64
 """Bytes per thread."""
 

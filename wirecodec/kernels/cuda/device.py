@@ -17,8 +17,6 @@ from wirecodec.arrays import Array
 from wirecodec.errors import DeviceError
 from wirecodec.kernels.cuda import build
 
-__all__ = ["THREADS", "CupyDevice", "Device", "blocks_for", "cupy_device", "device_of"]
-
 THREADS = 256
 """Threads per block, of every kernel."""
 

@@ -12,18 +12,6 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = [
-    "NOWHERE",
-    "convert",
-    "from_float32",
-    "gather",
-    "narrow",
-    "scatter",
-    "set_magnitude",
-    "to_float32",
-    "widen",
-]
-
 NOWHERE = 0xFFFFFFFF
 _KERNEL_NAMES = {"float16": "f16", "bfloat16": "bf16"}
 

@@ -13,8 +13,6 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.layout import RICE_SPAN
 
-__all__ = ["decode", "encode"]
-
 
 def encode(device: Device, indices: Any, d: int) -> tuple[Any, Any]:
     """Encode (r,) u32 ``indices`` as a section.

@@ -12,8 +12,6 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.select import Selected
 
-__all__ = ["accumulate_momentum", "add", "clamp", "clear_at", "filter_residual", "restore", "subtract"]
-
 _MAX_BLOCKS = 2048
 """With more work than this many blocks do, each block does more."""
 

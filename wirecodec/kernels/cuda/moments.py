@@ -13,8 +13,6 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.prng import stream_words
 
-__all__ = ["SQUARES_ROW", "sample", "sum_moments", "sum_squares"]
-
 SQUARES_ROW = 65536
 
 _ROW, _LANES = 4096, 64

@@ -18,8 +18,6 @@ from typing import Any
 
 from wirecodec.errors import DeviceError
 
-__all__ = ["Compiled", "architectures", "compile_source", "version"]
-
 _WHEELS = ("nvidia.cuda_nvrtc", "nvidia.cu13")
 _SYSTEM = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _OLDEST = (12, 0)

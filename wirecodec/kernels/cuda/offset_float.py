@@ -16,8 +16,6 @@ from wirecodec.kernels.cuda.packing import packed_words
 from wirecodec.kernels.cuda.prng import stream_words
 from wirecodec.kernels.layout import PACK_BLOCK
 
-__all__ = ["OffsetFormat", "decode", "encode"]
-
 _HEADER = 3
 """u32 words before the codes."""
 _MAX_BLOCKS = 2048

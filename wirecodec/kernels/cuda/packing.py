@@ -9,8 +9,6 @@ import numpy as np
 from wirecodec.kernels.cuda.device import Device, blocks_for
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["pack", "packed_words", "unpack"]
-
 
 def packed_words(count: int, bits: int) -> int:
     """Return the number of u32 words that ``count`` codes of ``bits`` bits take."""

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["stream_words"]
-
 
 def stream_words(stream: int) -> tuple[Any, Any]:
     """Return the arguments for a stream, a u64: its lower half and its upper half."""

@@ -15,8 +15,6 @@ from wirecodec.kernels.cuda.packing import packed_words
 from wirecodec.kernels.cuda.prng import stream_words
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["decode", "encode"]
-
 _HEADER = 2
 """u32 words before the scales."""
 

@@ -13,8 +13,6 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 
-__all__ = ["decode", "encode"]
-
 _WARPS = THREADS // 32
 
 

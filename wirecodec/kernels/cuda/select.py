@@ -14,8 +14,6 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import Device, blocks_for
 
-__all__ = ["EVERY", "TILE", "Selected", "Selector", "infinity_of", "magnitude_of", "rule_of"]
-
 TILE = 4096
 """Elements per block."""
 EVERY = 2**32 - 1

@@ -11,8 +11,6 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
-__all__ = ["encode", "expand"]
-
 
 def encode(device: Device, values: Any) -> Any:
     """Encode (r,) finite float32 or float64 ``values`` as a section."""

@@ -23,8 +23,6 @@ from wirecodec.kernels.cuda import feedback
 from wirecodec.kernels.cuda.device import Device, blocks_for
 from wirecodec.kernels.cuda.select import Selected, Selector, magnitude_of
 
-__all__ = ["Search"]
-
 _DIGIT, _DIGITS = 11, 2048
 _FIELDS = 10
 _NEEDS_SELECT, _SELECTED = 8, 9

@@ -16,8 +16,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline_without_refcounts
 
-__all__ = ["AHEAD", "ONE", "Coder", "begin", "code", "finish", "initial_state"]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -15,8 +15,6 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, select, splat, store
 from wirecodec.kernels.layout import TERNARY_BLOCK, TERNARY_DIGITS
 
-__all__ = ["BAD_BYTE", "BAD_PADDING", "ROW", "expand", "pack_block", "pack_last"]
-
 U8 = np.uint8
 U64 = np.uint64
 

@@ -12,22 +12,6 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import load64
 from wirecodec.kernels.layout import HUFFMAN_BITS
 
-__all__ = [
-    "BAD_CODE",
-    "BAD_LENGTH",
-    "BAD_PADDING",
-    "BAD_WINDOW",
-    "ENTRY_EXTRA",
-    "ENTRY_LENGTH",
-    "ENTRY_VALUE",
-    "assign_codes",
-    "build_lengths",
-    "fill_table",
-    "mask_of",
-    "read_table",
-    "window",
-]
-
 U32 = np.uint32
 U64 = np.uint64
 

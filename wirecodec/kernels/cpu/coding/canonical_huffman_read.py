@@ -14,8 +14,6 @@ from wirecodec.kernels.cpu.coding import canonical_huffman
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.layout import HUFFMAN_SPAN
 
-__all__ = ["BAD_END", "BAD_PADDING", "first_fault", "read_bytes"]
-
 U8 = np.uint8
 U64 = np.uint64
 

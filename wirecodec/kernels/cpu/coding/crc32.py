@@ -20,8 +20,6 @@ from wirecodec.kernels.cpu.simd.vector import extract_lane, load
 from wirecodec.kernels.cpu.simd.vector_type import Vector, has_feature, llvm_intrinsic, shuffle
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["POLYNOMIAL", "crc32"]
-
 I8 = ir.IntType(8)
 U64 = np.uint64
 POLYNOMIAL = 0xEDB88320

@@ -13,8 +13,6 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import load64, trailing_zeros
 from wirecodec.kernels.layout import GAP_BLOCK, GAP_PARAMETER_BITS
 
-__all__ = ["BAD_LENGTH", "BAD_PARAMETER", "BAD_RANGE", "plan", "read", "read_block", "write"]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -17,16 +17,6 @@ from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, resize, select, splat, store
 from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
 
-__all__ = [
-    "bfloat16_from_f32",
-    "bfloat16_from_f64",
-    "first_overflow",
-    "half_from_f32",
-    "half_from_f64",
-    "single_from_bfloat16",
-    "single_from_half",
-]
-
 U16 = np.uint16
 U32 = np.uint32
 U64 = np.uint64

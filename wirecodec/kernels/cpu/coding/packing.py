@@ -20,8 +20,6 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector_type import Vector, element_pointer, llvm_intrinsic
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["pack", "pack_block", "pack_rest", "unpack", "unpack_block", "unpack_rest"]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -14,8 +14,6 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import bit_width
 from wirecodec.kernels.cpu.simd.words import load64, store64
 
-__all__ = ["pack_bits", "pairs_of", "scatter", "sort_pairs", "split_pairs", "unpack_permutation"]
-
 U32 = np.uint32
 U64 = np.uint64
 DIGIT = 8

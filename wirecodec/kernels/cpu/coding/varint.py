@@ -12,8 +12,6 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import load64, popcount, store64, trailing_zeros
 
-__all__ = ["BACK", "FRONT", "GROUP", "read", "size", "survey", "write"]
-
 U8 = np.uint8
 U32 = np.uint32
 U64 = np.uint64

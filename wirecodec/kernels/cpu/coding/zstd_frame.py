@@ -7,8 +7,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["find_end_of_blocks"]
-
 HEADER_BYTES = 3
 REPEATED, RESERVED = 1, 3
 

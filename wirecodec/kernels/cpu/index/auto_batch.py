@@ -17,8 +17,6 @@ from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import GAP_BLOCK
 
-__all__ = ["BITMAP", "GAPS", "OTHER", "RICE", "RLE", "plan", "write"]
-
 U64 = np.uint64
 
 RICE, BITMAP, GAPS, RLE, OTHER = 0, 1, 2, 3, 4

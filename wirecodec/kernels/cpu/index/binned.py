@@ -8,17 +8,6 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.words import load64, store64
 
-__all__ = [
-    "BAD_EMPTY",
-    "BAD_LENGTH",
-    "BAD_NUMBER",
-    "BAD_ORDER",
-    "BAD_RANGE",
-    "count_records",
-    "read",
-    "write",
-]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -13,8 +13,6 @@ from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits
 from wirecodec.kernels.cpu.simd.words import load64, popcount
 from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 
-__all__ = ["copy_bitmap", "count_ones", "find_nonzero", "find_positions", "set_bits"]
-
 U64 = np.uint64
 
 BLOCK = 1024

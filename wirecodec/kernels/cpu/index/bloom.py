@@ -16,8 +16,6 @@ from wirecodec.kernels.cpu.prng import draw32, splitmix_finalize
 from wirecodec.kernels.cpu.simd.words import load64, popcount, rotate_left, store64, trailing_zeros
 from wirecodec.kernels.layout import BLOOM_PAD
 
-__all__ = ["count", "fill", "insert", "sample", "seed_of", "window"]
-
 U32 = np.uint32
 U64 = np.uint64
 

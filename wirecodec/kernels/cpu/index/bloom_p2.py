@@ -16,17 +16,6 @@ from wirecodec.kernels.cpu.prng import draw32
 from wirecodec.kernels.cpu.simd.words import load64, popcount, rotate_left, store64
 from wirecodec.kernels.layout import BLOOM_PAD
 
-__all__ = [
-    "count_members",
-    "draw_members",
-    "fill_lists",
-    "flag_certain",
-    "list_selected",
-    "mark_explained",
-    "mark_hits",
-    "sort_by_length",
-]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -10,8 +10,6 @@ from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.words import popcount
 from wirecodec.kernels.layout import CONTEXT_BLOCK, CONTEXT_PART, CONTEXT_PERIODS
 
-__all__ = ["BAD_COUNT", "BAD_END", "BAD_LENGTH", "find_period", "walk"]
-
 U16 = np.uint16
 U32 = np.uint32
 U64 = np.uint64

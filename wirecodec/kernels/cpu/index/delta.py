@@ -8,8 +8,6 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.coding import varint
 from wirecodec.kernels.cpu.jit import inline, kernel
 
-__all__ = ["measure", "read", "write"]
-
 U32 = np.uint32
 U64 = np.uint64
 

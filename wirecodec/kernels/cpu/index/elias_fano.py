@@ -13,18 +13,6 @@ from wirecodec.kernels.cpu.simd.set_bits import find_set_bits
 from wirecodec.kernels.cpu.simd.vector import funnel_shift_right, load, ramp, splat, store
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
-__all__ = [
-    "BAD_BASE",
-    "BAD_HIGH",
-    "BAD_LENGTH",
-    "BAD_ORDER",
-    "BAD_PADDING",
-    "BAD_RANGE",
-    "compute_layout",
-    "read",
-    "write",
-]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -13,8 +13,6 @@ from wirecodec.kernels.cpu.index.huffman import FINEST, class_of, extra_bits, sm
 from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 
-__all__ = ["bound_bytes", "estimate_bits", "may_suit_huffman"]
-
 U64 = np.uint64
 
 BLOCK = 256

@@ -11,18 +11,6 @@ from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.words import leading_zeros, store64
 from wirecodec.kernels.layout import HUFFMAN_SPAN
 
-__all__ = [
-    "FINEST",
-    "choose",
-    "class_of",
-    "count_gaps",
-    "count_keys",
-    "extra_bits",
-    "smallest_gap",
-    "write_gaps",
-    "write_keys",
-]
-
 U32 = np.uint32
 U64 = np.uint64
 

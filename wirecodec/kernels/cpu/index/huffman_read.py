@@ -15,8 +15,6 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes
 from wirecodec.kernels.layout import HUFFMAN_BITS, HUFFMAN_KEYS, HUFFMAN_SPAN, HUFFMAN_SYMBOLS
 
-__all__ = ["read_gaps", "read_keys", "read_short"]
-
 U32 = np.uint32
 U64 = np.uint64
 

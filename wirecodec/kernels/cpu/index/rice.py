@@ -17,21 +17,6 @@ from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 
-__all__ = [
-    "MAX_PARAMETER",
-    "MIN_UNITS_PER_THREAD",
-    "PARAMETER_BITS",
-    "SPAN_BLOCKS",
-    "UNIT_SPANS",
-    "directory_words",
-    "gap",
-    "gaps8",
-    "gaps16",
-    "low_words",
-    "plan",
-    "plan_span",
-]
-
 U32 = np.uint32
 U64 = np.uint64
 

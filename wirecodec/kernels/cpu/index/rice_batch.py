@@ -13,8 +13,6 @@ from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 
-__all__ = ["plan", "read", "read_short", "write", "write_short"]
-
 
 @inline
 def _blocks_before(cuts: Array, i: int) -> int:

@@ -33,19 +33,6 @@ from wirecodec.kernels.cpu.simd.vector import (
 from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
-__all__ = [
-    "BAD_BASE",
-    "BAD_LENGTH",
-    "BAD_PADDING",
-    "BAD_PARAMETER",
-    "BAD_RANGE",
-    "BAD_UNARY",
-    "SPAN_ONES",
-    "read",
-    "read_directory",
-    "read_span",
-]
-
 U32 = np.uint32
 U64 = np.uint64
 

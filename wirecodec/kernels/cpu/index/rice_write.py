@@ -23,8 +23,6 @@ from wirecodec.kernels.cpu.simd.words import store64
 from wirecodec.kernels.cpu.threads import next_unit, run_parallel
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN
 
-__all__ = ["SPAN_CODES", "SPAN_EIGHTS", "write", "write_directory", "write_span"]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -16,8 +16,6 @@ from wirecodec.kernels.cpu.simd.memory import copy_bytes
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import HUFFMAN_KEYS, HUFFMAN_SPAN
 
-__all__ = ["BAD", "OTHER", "read_gaps", "read_huffman", "read_rle"]
-
 U32 = np.uint32
 
 BAD, OTHER = 1, 2

@@ -11,8 +11,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["LONG_RUNS_PERCENT", "count_breaks", "expand_runs", "find_grain", "find_runs", "split_runs"]
-
 U32 = np.uint32
 LONG_RUNS_PERCENT = 80
 """A support has long runs if it has at most this percentage of the runs of a uniform one."""

@@ -13,8 +13,6 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import store64, trailing_zeros
 from wirecodec.kernels.layout import GAP_BLOCK
 
-__all__ = ["BAD_COUNT", "read_bitmap", "read_gaps", "read_runs"]
-
 U32 = np.uint32
 U64 = np.uint64
 

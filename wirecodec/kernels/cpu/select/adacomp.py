@@ -15,8 +15,6 @@ from wirecodec.kernels.cpu.simd.masks64 import adacomp_mask64, max_key64
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.words import float_from_bits, low_bits_mask
 
-__all__ = ["NOT_FINITE", "PARTIAL_SUMS", "fill_bins"]
-
 F64 = np.float64
 
 NOT_FINITE = -1

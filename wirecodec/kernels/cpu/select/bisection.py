@@ -18,16 +18,6 @@ from wirecodec.kernels.cpu.simd.memory import bit_width
 from wirecodec.kernels.cpu.simd.vector import load, reduce_max, select, store
 from wirecodec.kernels.cpu.simd.words import popcount
 
-__all__ = [
-    "bound_rank",
-    "collect_keys",
-    "count_groups",
-    "find_rank",
-    "pad",
-    "rank_of_maxima",
-    "update_maxima",
-]
-
 U64 = np.uint64
 SLACK = 64
 OCTAVE = 9

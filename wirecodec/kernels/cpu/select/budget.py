@@ -15,15 +15,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
 
-__all__ = [
-    "BINS_PER_OCTAVE",
-    "count_bins",
-    "find_count",
-    "find_smallest_key",
-    "predict_bits",
-    "predict_curve",
-]
-
 U64 = np.uint64
 BINS_PER_OCTAVE = 8
 MAX_EDGES = 1024

@@ -18,8 +18,6 @@ from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import bits_to_mask, load, reduce_max, select
 from wirecodec.kernels.cpu.simd.words import leading_zeros, low_bits_mask, popcount, trailing_zeros
 
-__all__ = ["SLACK", "fill_chunks"]
-
 U64 = np.uint64
 
 SLACK = 64

@@ -8,8 +8,6 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.prng import draw32
 
-__all__ = ["draw_stratified"]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -24,8 +24,6 @@ from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select, store
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
 
-__all__ = ["add", "bound_rank_of_sum", "bracket_sum", "restore_unselected", "sweep_sum", "sweep_sum_range"]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -21,8 +21,6 @@ from wirecodec.kernels.cpu.select.topk_batch import PART_SIZE, has_nonfinite
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["select_sums", "store_differences"]
-
 U64 = np.uint64
 PREFETCH_INDICES = 24
 MANY = 4

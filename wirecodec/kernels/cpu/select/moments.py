@@ -39,8 +39,6 @@ from wirecodec.kernels.cpu.simd.vector import (
 )
 from wirecodec.kernels.cpu.simd.words import float_from_bits, popcount
 
-__all__ = ["BLOCK_SIZE", "SLACK", "add_blocks", "collect_reaching", "sweep"]
-
 I64 = np.int64
 U64 = np.uint64
 

@@ -20,18 +20,6 @@ from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead, store_f
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select, store
 
-__all__ = [
-    "HEAVY_BALL",
-    "NESTEROV",
-    "PLAIN",
-    "accumulate",
-    "add_range",
-    "bracket_total",
-    "sweep_total",
-    "sweep_total_range",
-    "total_one",
-]
-
 U32 = np.uint32
 U64 = np.uint64
 

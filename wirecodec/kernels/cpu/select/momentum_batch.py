@@ -28,8 +28,6 @@ from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch, store_fence, 
 from wirecodec.kernels.cpu.simd.words import trailing_zeros
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["add_group", "bracket_group", "clear_at", "restore_group", "select_totals", "sweep_group"]
-
 U32 = np.uint32
 U64 = np.uint64
 GRADIENT, MOMENTUM, RESIDUAL, AFTER, TOTAL = 0, 1, 2, 3, 4

@@ -17,8 +17,6 @@ from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, resize, store
 from wirecodec.kernels.cpu.simd.words import popcount, trailing_zeros
 
-__all__ = ["count_above_and_equal", "find_threshold", "find_threshold_by_digits", "select_kth"]
-
 U64 = np.uint64
 DIGIT_BITS = 11
 DIGITS = 1 << DIGIT_BITS

@@ -10,8 +10,6 @@ from wirecodec.kernels.cpu.prng import draw32
 from wirecodec.kernels.cpu.simd.masks64 import at_most64
 from wirecodec.kernels.cpu.simd.words import low_bits_mask, trailing_zeros
 
-__all__ = ["SLACK", "collect_draws"]
-
 U32 = np.uint32
 U64 = np.uint64
 

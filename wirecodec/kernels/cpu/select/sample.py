@@ -10,16 +10,6 @@ from wirecodec.kernels.cpu.select.bisection import bound_rank, collect_keys, fin
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch
 from wirecodec.kernels.cpu.simd.words import multiply_high
 
-__all__ = [
-    "PREFETCH_RUNS",
-    "bracket_kth",
-    "bracket_sample",
-    "choose_run",
-    "find_run",
-    "plan_strata",
-    "prefetch_sample",
-]
-
 U64 = np.uint64
 PREFETCH_RUNS = 24
 SLACK = 64

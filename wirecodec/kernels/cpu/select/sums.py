@@ -15,8 +15,6 @@ from wirecodec.kernels.cpu.simd.masks64 import keys64, load_tail64
 from wirecodec.kernels.cpu.simd.memory import prefetch_ahead
 from wirecodec.kernels.cpu.simd.vector import load, reduce_max, select
 
-__all__ = ["sum_and_squares", "sum_magnitudes"]
-
 PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
 
 

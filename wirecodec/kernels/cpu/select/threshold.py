@@ -17,8 +17,6 @@ from wirecodec.kernels.cpu.simd.memory import prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.words import popcount
 
-__all__ = ["SLACK", "count_three", "fill_at_least"]
-
 U64 = np.uint64
 
 SLACK = 64

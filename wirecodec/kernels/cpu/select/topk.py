@@ -19,18 +19,6 @@ from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount, trailing_zeros
 
-__all__ = [
-    "SLACK",
-    "SWEEP_SLACK",
-    "collect",
-    "fill",
-    "find_top",
-    "keep",
-    "keep_top_k",
-    "sweep",
-    "sweep_range",
-]
-
 I32 = np.int32
 U32 = np.uint32
 U64 = np.uint64

@@ -12,8 +12,6 @@ from wirecodec.kernels.cpu.select.topk import SLACK, SWEEP_SLACK, find_top, keep
 from wirecodec.kernels.cpu.simd.memory import bit_width, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 
-__all__ = ["has_nonfinite", "select", "select_short"]
-
 U64 = np.uint64
 PART_SIZE = 8192
 """Elements that are swept between prefetches for the next array."""

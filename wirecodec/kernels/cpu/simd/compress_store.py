@@ -17,8 +17,6 @@ from wirecodec.kernels.cpu.simd.vector_type import (
     shuffle,
 )
 
-__all__ = ["compress_store"]
-
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 

@@ -13,17 +13,6 @@ from numba import types
 
 from wirecodec.kernels.cpu.simd.vector_type import Vector, llvm_intrinsic, shuffle
 
-__all__ = [
-    "add_floats",
-    "float_to_int",
-    "int_to_float",
-    "multiply_floats",
-    "splat_float",
-    "subtract_floats",
-    "sum_floats",
-    "to_float64",
-]
-
 I32 = ir.IntType(32)
 FORMS = {32: ir.FloatType(), 64: ir.DoubleType()}
 

@@ -18,8 +18,6 @@ from wirecodec.kernels.cpu.simd.vector_type import (
     shuffle,
 )
 
-__all__ = ["divide_approximately", "expand_load", "floor_log2", "gather"]
-
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 F32 = ir.FloatType()
 

@@ -26,18 +26,6 @@ from wirecodec.kernels.cpu.simd.vector import (
     store,
 )
 
-__all__ = [
-    "above64",
-    "adacomp_mask64",
-    "at_least64",
-    "at_most64",
-    "keys64",
-    "load_tail64",
-    "max_key64",
-    "negative64",
-    "store_by_mask64",
-]
-
 U64 = np.uint64
 
 

@@ -13,17 +13,6 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline_without_refcounts
 from wirecodec.kernels.cpu.simd.vector_type import element_pointer, llvm_intrinsic
 
-__all__ = [
-    "bit_width",
-    "copy_bytes",
-    "copy_elements",
-    "prefetch",
-    "prefetch_ahead",
-    "store_fence",
-    "stream_store",
-    "view_at",
-]
-
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 LINE = 64
 

@@ -23,8 +23,6 @@ from wirecodec.kernels.cpu.simd.vector_type import (
 )
 from wirecodec.kernels.cpu.simd.words import load64
 
-__all__ = ["find_set_bits", "positions_table", "ranks_table", "store_set_bits"]
-
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 FEW = 4

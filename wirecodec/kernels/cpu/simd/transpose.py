@@ -9,8 +9,6 @@ from numba import types
 
 from wirecodec.kernels.cpu.simd.vector_type import element_pointer, llvm_intrinsic, shuffle
 
-__all__ = ["TILE_SIZE", "transpose_from_runs", "transpose_to_runs"]
-
 I64 = ir.IntType(64)
 TILE_SIZE = 16
 """Rows and columns per tile."""

@@ -22,31 +22,6 @@ from wirecodec.kernels.cpu.simd.vector_type import (
     shuffle,
 )
 
-__all__ = [
-    "bits_to_mask",
-    "broadcast_lane",
-    "even_lanes",
-    "extract_lane",
-    "funnel_shift_right",
-    "load",
-    "lower_half",
-    "mask_to_bits",
-    "odd_lanes",
-    "popcounts",
-    "prefix_sum",
-    "ramp",
-    "reduce_add",
-    "reduce_max",
-    "reinterpret",
-    "resize",
-    "select",
-    "shift_in",
-    "splat",
-    "store",
-    "upper_half",
-    "widen",
-]
-
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
 

@@ -18,18 +18,6 @@ from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-__all__ = [
-    "Vector",
-    "broadcast",
-    "call_intrinsic",
-    "element_pointer",
-    "has_feature",
-    "lane_count",
-    "lane_numbers",
-    "llvm_intrinsic",
-    "shuffle",
-]
-
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
 

@@ -14,20 +14,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = [
-    "f32_from_bits",
-    "f32_to_bits",
-    "float_from_bits",
-    "leading_zeros",
-    "load64",
-    "low_bits_mask",
-    "multiply_high",
-    "popcount",
-    "rotate_left",
-    "store64",
-    "trailing_zeros",
-]
-
 I8, I64 = ir.IntType(8), ir.IntType(64)
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import kernel
 
-__all__ = ["sum_squares"]
-
 LANES = 16
 
 

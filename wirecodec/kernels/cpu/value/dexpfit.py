@@ -13,8 +13,6 @@ from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.words import float_from_bits
 
-__all__ = ["BAD_HEAD", "BAD_PARAMETER", "BAD_SUM", "bin_means", "evaluate", "fit", "read_heads"]
-
 U64 = np.uint64
 INVERSE_LN2 = float.fromhex("0x1.71547652b82fep+0")
 LN2_HIGH = float.fromhex("0x1.62e42feep-1")

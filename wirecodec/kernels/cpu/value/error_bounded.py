@@ -36,18 +36,6 @@ from wirecodec.kernels.cpu.simd.vector import (
 )
 from wirecodec.kernels.cpu.simd.words import low_bits_mask, popcount
 
-__all__ = [
-    "BATCH",
-    "estimate_error",
-    "measure_error",
-    "measure_range",
-    "quantise",
-    "reconstruct",
-    "round_trip",
-    "sum_square_differences",
-    "sum_squares",
-]
-
 U32 = np.uint32
 U64 = np.uint64
 BATCH = 64

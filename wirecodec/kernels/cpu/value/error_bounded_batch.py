@@ -28,8 +28,6 @@ from wirecodec.kernels.cpu.value.error_bounded_write import (
 )
 from wirecodec.kernels.layout import BOUNDED_ROWS
 
-__all__ = ["FAULT", "LEFT", "SOUND", "read", "write"]
-
 F32 = np.float32
 U8 = np.uint8
 U32 = np.uint32

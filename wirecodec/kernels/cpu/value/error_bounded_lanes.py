@@ -18,29 +18,6 @@ from wirecodec.kernels.cpu.simd.vector import mask_to_bits, resize, select
 from wirecodec.kernels.cpu.simd.words import popcount
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = [
-    "DIRECT_SYMBOLS",
-    "MAX_LANES",
-    "PRECISION",
-    "ROW_STRIDE",
-    "SMALL_VECTOR",
-    "count_raw_bits",
-    "find_bases",
-    "find_contexts",
-    "find_run_starts",
-    "find_sign_frequencies",
-    "find_symbols",
-    "limit",
-    "pop_raw_bits",
-    "pop_sign",
-    "pop_symbol",
-    "push_raw_bits",
-    "push_symbol",
-    "refill",
-    "start_model",
-    "update_model",
-]
-
 U32 = np.uint32
 ESCAPE, DIRECT_SYMBOLS = BOUNDED_ESCAPE, 32
 """Symbol of an escape, and number of symbols without raw bits."""

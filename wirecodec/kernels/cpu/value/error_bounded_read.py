@@ -41,8 +41,6 @@ from wirecodec.kernels.cpu.value.error_bounded_lanes import (
 )
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["COARSE_SLOTS", "HEAD_WORDS", "SLOTS", "TAIL_WORDS", "read", "read_few_lanes"]
-
 U32 = np.uint32
 U64 = np.uint64
 

@@ -16,8 +16,6 @@ from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.cpu.value.error_bounded import estimate_error, measure_error, measure_range
 
-__all__ = ["find_cells"]
-
 F32 = np.float32
 F64 = np.float64
 U64 = np.uint64

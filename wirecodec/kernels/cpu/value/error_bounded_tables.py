@@ -10,8 +10,6 @@ from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["fill", "fit"]
-
 U8 = np.uint8
 U32 = np.uint32
 U64 = np.uint64

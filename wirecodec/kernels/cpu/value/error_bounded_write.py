@@ -38,8 +38,6 @@ from wirecodec.kernels.cpu.value.error_bounded_lanes import (
 )
 from wirecodec.kernels.layout import BOUNDED_ESCAPE
 
-__all__ = ["COUNTERS", "COUNT_TABLES", "walk", "walk_few_lanes", "write", "write_few_lanes"]
-
 U32 = np.uint32
 
 ESCAPE = BOUNDED_ESCAPE

@@ -9,8 +9,6 @@ from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.simd.floats import sum_floats
 from wirecodec.kernels.cpu.simd.vector import load
 
-__all__ = ["sum_values"]
-
 F64 = np.float64
 
 

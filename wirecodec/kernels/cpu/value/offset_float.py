@@ -29,8 +29,6 @@ from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["MIN_UNITS_PER_THREAD", "UNIT", "choose", "dequantise", "find_range", "quantise"]
-
 U16 = np.uint16
 U32 = np.uint32
 U64 = np.uint64

@@ -12,8 +12,6 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cpu.jit import inline, kernel
 
-__all__ = ["MAX_DEGREE", "evaluate", "fit", "read_heads", "segment"]
-
 MAX_DEGREE = 8
 """Largest degree of a piece."""
 BLOCK = 64

@@ -40,8 +40,6 @@ from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
-__all__ = ["MIN_UNITS_PER_THREAD", "UNIT", "are_scales", "dequantise", "l2_scales", "max_scales", "quantise"]
-
 U8 = np.uint8
 U16 = np.uint16
 U32 = np.uint32

@@ -10,8 +10,6 @@ from wirecodec.kernels.cpu.threads import next_unit, sole_turns
 from wirecodec.kernels.cpu.value.qsgd import UNIT, are_scales, dequantise, quantise
 from wirecodec.kernels.layout import PACK_BLOCK
 
-__all__ = ["read", "read_short", "write", "write_short"]
-
 U32 = np.uint32
 MAX_BUCKET = 2**24
 

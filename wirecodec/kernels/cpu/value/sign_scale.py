@@ -13,8 +13,6 @@ from wirecodec.kernels.cpu.simd.masks64 import at_least64, negative64, store_by_
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import load64, store64
 
-__all__ = ["expand", "sum_and_pack_signs"]
-
 F64 = np.float64
 U64 = np.uint64
 

@@ -18,8 +18,6 @@ from wirecodec.kernels.cpu.simd.vector import load, reduce_max, select, store
 from wirecodec.kernels.cpu.simd.words import f32_from_bits
 from wirecodec.kernels.layout import SKETCH_CELLS, SKETCH_SUMS
 
-__all__ = ["assign", "count_cells", "find_extremes", "is_ascending", "look_up", "number_cells"]
-
 U8 = np.uint8
 U32 = np.uint32
 U64 = np.uint64

@@ -19,8 +19,6 @@ from wirecodec.kernels.cpu.simd.vector import load, ramp, reduce_max, resize, se
 from wirecodec.kernels.cpu.simd.words import f32_from_bits
 from wirecodec.kernels.layout import TERNARY_BLOCK
 
-__all__ = ["encode", "max_magnitude", "sum_of_squares"]
-
 F32 = np.float32
 F64 = np.float64
 U32 = np.uint32

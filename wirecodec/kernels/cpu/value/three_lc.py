@@ -16,19 +16,6 @@ from wirecodec.kernels.cpu.simd.memory import prefetch
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, reduce_max, select, splat, store
 from wirecodec.kernels.cpu.simd.words import load64, store64, trailing_zeros
 
-__all__ = [
-    "BAD_COUNT",
-    "BAD_DIGIT",
-    "BAD_RUN",
-    "DIGITS",
-    "WRITE_MARGIN",
-    "dequantise",
-    "expand_runs",
-    "max_magnitude",
-    "quantise",
-    "shorten_runs",
-]
-
 U8 = np.uint8
 U32 = np.uint32
 U64 = np.uint64
