@@ -48,7 +48,7 @@ from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
 from wirecodec.cpu.union import sum_sparse
 from wirecodec.frameworks import as_sparse
-from wirecodec.kernels.cpu.cached_only import CompilationNeeded, cached_kernels_only
+from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_sum, decode_to
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector

@@ -65,7 +65,7 @@ if sys.argv[2] == "warm":
     wc.warm(sys.argv[1])
 blob = wc.encode(gradient, sys.argv[1])
 wc.decode(blob)
-from wirecodec.kernels.cpu.compile_log import log
+from wirecodec.kernels.compiler.compile_log import log
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps([used.ru_utime + used.ru_stime, sum(entry.compiled for entry in log)]))
 """

@@ -105,7 +105,7 @@ def _run_first() -> dict[str, float]:
     """Encode ResNet-50's shapes twice in this process."""
     import wirecodec as wc
     from benchmarks.model.models import build_resnet50, draw_gradient
-    from wirecodec.kernels.cpu.compile_log import log
+    from wirecodec.kernels.compiler.compile_log import log
 
     tensors, _ = draw_gradient(build_resnet50().shapes)
     marks = [(time.perf_counter(), _measure_processor_time())]

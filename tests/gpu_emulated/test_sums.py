@@ -15,7 +15,7 @@ from wirecodec.kernels.cpu.select import moments as cpu_moments
 from wirecodec.kernels.cuda import checksum, moments
 from wirecodec.kernels.cuda.adacomp import mark_bins
 from wirecodec.kernels.cuda.select import Selector, rule_of
-from wirecodec.select.dgc import draw_positions
+from wirecodec.select.papers.dgc import draw_positions
 
 KINDS = [np.float32, np.float64]
 

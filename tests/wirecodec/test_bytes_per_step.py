@@ -11,7 +11,7 @@ import pytest
 
 import wirecodec as wc
 from wirecodec.cpu.costs import CodecCosts
-from wirecodec.select import budget_notice
+from wirecodec.select.budget import notice as budget_notice
 
 DATA = Path(__file__).parents[1] / "data"
 

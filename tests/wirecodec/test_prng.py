@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu import prng as compiled
-from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.prng import draw16, draw32, mix
 
 SPEC = Path(__file__).parents[2] / "formats" / "SPEC.md"

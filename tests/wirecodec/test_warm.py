@@ -19,7 +19,7 @@ USE = """
 import numpy as np
 import wirecodec as wc
 from wirecodec.interop import dtype_named
-from wirecodec.kernels.cpu.compile_log import log
+from wirecodec.kernels.compiler.compile_log import log
 
 dtype, rng, late = dtype_named("{dtype}"), np.random.default_rng(1), []
 for scheme in {schemes}:
@@ -51,7 +51,7 @@ def test_nothing_is_compiled_or_loaded_after_warm_of_weights() -> None:
     run("""
 import numpy as np
 import wirecodec as wc
-from wirecodec.kernels.cpu.compile_log import log
+from wirecodec.kernels.compiler.compile_log import log
 
 def build():
     scheme = "budget(bits=0.25) | rice | error-bounded"

@@ -18,7 +18,7 @@ from wirecodec.cli.units import parse_bytes
 from wirecodec.compressor import Compressor
 from wirecodec.errors import EncodeError
 from wirecodec.pipeline import encode, encode_many
-from wirecodec.select.budget import Budget, HardBudget
+from wirecodec.select.budget.selector import Budget, HardBudget
 
 
 def add_to(commands: Any) -> None:

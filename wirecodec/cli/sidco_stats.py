@@ -14,11 +14,11 @@ import numpy as np
 
 from wirecodec.arrays import Array, as_flat
 from wirecodec.cli.gradient_stats import DENSITIES
-from wirecodec.select import sidco_fits as fits
-from wirecodec.select.sidco import SIDCo
-from wirecodec.select.sidco_fits import Fit
-from wirecodec.select.sidco_magnitudes import Magnitudes
-from wirecodec.select.sidco_search import DISTRIBUTIONS
+from wirecodec.select.papers.sidco import fits
+from wirecodec.select.papers.sidco.fits import Fit
+from wirecodec.select.papers.sidco.magnitudes import Magnitudes
+from wirecodec.select.papers.sidco.search import DISTRIBUTIONS
+from wirecodec.select.papers.sidco.selector import SIDCo
 from wirecodec.select.topk import fraction_count
 
 STAGES = (1, 2, 3, 4)

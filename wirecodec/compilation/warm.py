@@ -116,8 +116,8 @@ def warm(
     """
     start = time.perf_counter()
     jobs = [job for job in _list_jobs(scheme, dtype, feedback) if job not in _done]
-    from wirecodec.kernels.cpu.compile_log import log
-    from wirecodec.kernels.cpu.jit import cache_folder
+    from wirecodec.kernels.compiler.compile_log import log
+    from wirecodec.kernels.compiler.jit import cache_folder
 
     before = len(log)
     for job in jobs:

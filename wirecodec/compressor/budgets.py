@@ -21,8 +21,8 @@ from wirecodec.cpu.columns import describe
 from wirecodec.cpu.costs import group_bytes, one_element_bytes, row_bytes, takes_step
 from wirecodec.cpu.fuse import plan_runs
 from wirecodec.errors import EncodeError
-from wirecodec.select.budget import HELD_BYTES, SMALL_BYTES, Budget, HardBudget
-from wirecodec.select.budget_notice import warn_of_small
+from wirecodec.select.budget.notice import warn_of_small
+from wirecodec.select.budget.selector import HELD_BYTES, SMALL_BYTES, Budget, HardBudget
 from wirecodec.settings.scheme import Scheme
 
 _RECORD_BYTES = 24

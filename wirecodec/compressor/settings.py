@@ -9,7 +9,7 @@ from typing import Any
 
 from wirecodec.compressor.budgets import raw_bytes
 from wirecodec.errors import EncodeError
-from wirecodec.select.budget import Budget
+from wirecodec.select.budget.selector import Budget
 from wirecodec.settings.feedback import (
     Feedback,
     FeedbackLike,

@@ -16,8 +16,8 @@ from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, Entry, padded
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.errors import EncodeError
 from wirecodec.index.base import is_lossy
-from wirecodec.select.budget import SMALL_BYTES, Budget, HardBudget
-from wirecodec.select.budget_notice import warn_of_small
+from wirecodec.select.budget.notice import warn_of_small
+from wirecodec.select.budget.selector import SMALL_BYTES, Budget, HardBudget
 from wirecodec.settings.scheme import Scheme, call_string
 from wirecodec.support import Support
 from wirecodec.value.base import is_ordered

@@ -25,7 +25,7 @@ from wirecodec.cpu.stream import take
 from wirecodec.cpu.terms import TermColumns, clear_selected, is_masking
 from wirecodec.errors import EncodeError
 from wirecodec.index.base import is_lossy
-from wirecodec.select.adacomp import AdaComp
+from wirecodec.select.papers.adacomp import AdaComp
 from wirecodec.select.term_table import TermTable
 from wirecodec.settings.feedback import Feedback
 from wirecodec.settings.scheme import Scheme

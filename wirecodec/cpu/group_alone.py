@@ -16,7 +16,7 @@ from wirecodec.cpu.momentum import Addend
 from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
-from wirecodec.select.adacomp import AdaComp
+from wirecodec.select.papers.adacomp import AdaComp
 from wirecodec.select.topk import TopK
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.settings.scheme import Scheme

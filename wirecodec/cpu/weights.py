@@ -14,9 +14,9 @@ import numpy as np
 from wirecodec.arrays import Array, add_in_order
 from wirecodec.cpu.costs import CodecCosts, one_element_bytes
 from wirecodec.cpu.group_alone import Group
-from wirecodec.select.budget import SMALL_BYTES, Budget, HardBudget
-from wirecodec.select.budget_model import Histogram
-from wirecodec.select.budget_source import HostSource
+from wirecodec.select.budget.model import Histogram
+from wirecodec.select.budget.selector import SMALL_BYTES, Budget, HardBudget
+from wirecodec.select.budget.source import HostSource
 from wirecodec.settings.scheme import Scheme
 
 _THRESHOLDS = 2.0 ** -(np.arange(-16, 40 * 16) / 16)

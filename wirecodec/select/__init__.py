@@ -4,17 +4,17 @@ One file per selector; ``base`` defines the interface. ``SELECTORS`` is the only
 and the registry derives from it.
 """
 
-from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector
-from wirecodec.select.budget import Budget
-from wirecodec.select.chunk_topk import ChunkTopK
-from wirecodec.select.dgc import DGC
-from wirecodec.select.gaussiank import GaussianK
+from wirecodec.select.budget.selector import Budget
 from wirecodec.select.nonzero import NonZero
+from wirecodec.select.papers.adacomp import AdaComp
+from wirecodec.select.papers.chunk_topk import ChunkTopK
+from wirecodec.select.papers.dgc import DGC
+from wirecodec.select.papers.gaussiank import GaussianK
+from wirecodec.select.papers.redsync import RedSync
+from wirecodec.select.papers.sidco.selector import SIDCo
 from wirecodec.select.randomk import RandomK
-from wirecodec.select.redsync import RedSync
-from wirecodec.select.sidco import SIDCo
 from wirecodec.select.threshold import Threshold
 from wirecodec.select.topk import TopK
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from wirecodec.errors import EncodeError
-from wirecodec.select.adacomp import AdaComp
-from wirecodec.select.budget import Budget
+from wirecodec.select.budget.selector import Budget
+from wirecodec.select.papers.adacomp import AdaComp
 from wirecodec.settings.schedule import Diminishing, Follow, Schedule, Steps, WarmUp, schedule_string
 from wirecodec.settings.scheme import WHOLE, Scheme, sends_all
 

@@ -56,7 +56,7 @@ assert np.abs(t.values - x[k]).max() <= np.abs(x).max() / 7
 
 FORKED = """
 import fcntl, os, time
-from wirecodec.kernels.cpu.compile_lock import CompileLock
+from wirecodec.kernels.compiler.compile_lock import CompileLock
 path = os.environ["LOCK"]
 lock = CompileLock(path)
 with lock.hold(lambda: False):
@@ -108,7 +108,8 @@ def test_without_a_folder_to_cache_in() -> None:
 FULL = """
 import pathlib, warnings
 import numpy as np
-from wirecodec.kernels.cpu import cache_files, support
+from wirecodec.kernels.cpu import support
+from wirecodec.kernels.compiler import cache_files
 def refuse(self, name, data):
     raise OSError(28, "No space left on device")
 cache_files._ContentNamed._save_data = refuse

@@ -28,13 +28,13 @@ from numba.core.compiler import CompileResult
 
 from tests.child import run
 from wirecodec.interop import CompilationNeeded, cached_kernels_only
-from wirecodec.kernels.cpu import cache_folder, checked_files, compile_log
-from wirecodec.kernels.cpu.cache_files import _ContentNamed
+from wirecodec.kernels.compiler import cache_folder, checked_files, compile_log
+from wirecodec.kernels.compiler.cache_files import _ContentNamed
 
 ROOT = Path(__file__).parents[3]
 
 SOURCE = """
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 
 @kernel
 def double(x):

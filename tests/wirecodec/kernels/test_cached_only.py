@@ -11,7 +11,7 @@ import pytest
 from wirecodec.interop import CompilationNeeded, cached_kernels_only
 
 SOURCE = """
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 
 @kernel
 def double(x):

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.child import run
-from wirecodec.kernels.cpu import cache_files
+from wirecodec.kernels.compiler import cache_files
 
 fcntl = pytest.importorskip("fcntl")
 
 USE = """
 import numpy as np
-from wirecodec.kernels.cpu import compile_lock
+from wirecodec.kernels.compiler import compile_lock
 compile_lock.MAX_WAIT_SECONDS = {patience}
 from wirecodec.kernels.cpu import support
 x = np.ones(70, np.float32)
@@ -67,7 +67,8 @@ time.sleep = refuse
 COLD = """
 import time
 import numpy as np
-from wirecodec.kernels.cpu import compile_lock, extension, support
+from wirecodec.kernels.cpu import extension, support
+from wirecodec.kernels.compiler import compile_lock
 compile_lock.MAX_WAIT_SECONDS = 0.3
 waits = []
 time_sleep, time.sleep = time.sleep, lambda seconds: (waits.append(seconds), time_sleep(seconds))

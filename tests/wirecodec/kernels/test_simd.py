@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.child import run
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,

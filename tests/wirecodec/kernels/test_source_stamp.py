@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 
 import wirecodec.kernels
-from wirecodec.kernels.cpu import source_stamp
-from wirecodec.kernels.cpu.source_stamp import compute_stamp, list_imports
+from wirecodec.kernels.compiler import source_stamp
+from wirecodec.kernels.compiler.source_stamp import compute_stamp, list_imports
 
 PACKAGE = Path(wirecodec.kernels.__file__).parent
 

@@ -16,9 +16,9 @@ from tests import inputs
 from tests.child import run
 from wirecodec.arrays import bits_of, read_only
 from wirecodec.index.rice import measure_section
+from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.index import bitmap, rice, rice_read, rice_write
-from wirecodec.kernels.cpu.jit import kernel
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.limits import UNLIMITED
 

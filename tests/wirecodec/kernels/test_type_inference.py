@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 from numba.core.typing.context import BaseContext
 
-from wirecodec.kernels.cpu.helper_compiler import KernelCompiler
+from wirecodec.kernels.compiler.helper_compiler import KernelCompiler
 
 
 def compile_sum() -> Any:

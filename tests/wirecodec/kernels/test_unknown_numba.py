@@ -17,7 +17,7 @@ import numpy as np
 import wirecodec as wc
 x = np.arange(70, dtype=np.float32) % 3
 blob = bytes(wc.encode(x, "nonzero | bitmap | raw"))
-assert "wirecodec.kernels.cpu.helper_compiler" not in sys.modules
+assert "wirecodec.kernels.compiler.helper_compiler" not in sys.modules
 assert np.array_equal(wc.decode(blob).to_dense(), x)
 print(blob.hex())
 """

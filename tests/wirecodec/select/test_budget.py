@@ -11,7 +11,7 @@ import pytest
 
 import wirecodec as wc
 from tests import oracles
-from wirecodec.select import budget_notice
+from wirecodec.select.budget import notice as budget_notice
 
 DATA = Path(__file__).parents[2] / "data"
 BAND = 0.95, 1.0

@@ -20,7 +20,7 @@ def test_dgc_keeps_at_most_k_and_only_of_the_top(gradient: Any) -> None:
 
 
 def test_no_sample_is_drawn_twice() -> None:
-    from wirecodec.select.dgc import draw_positions
+    from wirecodec.select.papers.dgc import draw_positions
 
     for size, n in ((10, 1), (10, 10), (1001, 10), (1_000_003, 777)):
         found = draw_positions(n, size, 0x123456789ABCDEF)

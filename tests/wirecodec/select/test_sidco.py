@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import oracles
-from wirecodec.select import sidco_controller
-from wirecodec.select.sidco_magnitudes import Magnitudes
+from wirecodec.select.papers.sidco import controller as sidco_controller
+from wirecodec.select.papers.sidco.magnitudes import Magnitudes
 
 SIDS = ("exponential", "gamma-gp", "gp")
 DENSITIES = (0.1, 0.01, 0.001)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from wirecodec.select import sidco_fits
-from wirecodec.select.sidco_magnitudes import Magnitudes
+from wirecodec.select.papers.sidco import fits as sidco_fits
+from wirecodec.select.papers.sidco.magnitudes import Magnitudes
 
 DENSITIES = (0.1, 0.01, 0.001)
 

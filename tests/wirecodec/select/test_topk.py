@@ -20,7 +20,7 @@ from tests import oracles
 from tests.conftest import DTYPES
 from tests.wirecodec.select.vectors import CUTS, FAMILIES, family, typed
 from wirecodec.arrays import bits_of, read_only
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.select import radix, sample, topk
 from wirecodec.kernels.cpu.simd import memory
 from wirecodec.select import topk_exact

@@ -15,7 +15,7 @@ from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda import elements
 from wirecodec.kernels.cuda.adacomp import mark_bins
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.select.adacomp import AdaComp
+from wirecodec.select.papers.adacomp import AdaComp
 
 
 def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Context) -> DeviceSupport:

@@ -19,9 +19,9 @@ from wirecodec.gpu.support import DeviceSupport, support_to_host
 from wirecodec.kernels.cuda import elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import infinity_of
-from wirecodec.select.budget import Budget
-from wirecodec.select.budget_candidates import Candidates
-from wirecodec.select.budget_model import Histogram, sample_starts
+from wirecodec.select.budget.candidates import Candidates
+from wirecodec.select.budget.model import Histogram, sample_starts
+from wirecodec.select.budget.selector import Budget
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 

@@ -10,7 +10,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import infinity_of
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.prng import mix
-from wirecodec.select.dgc import DGC
+from wirecodec.select.papers.dgc import DGC
 from wirecodec.select.topk import fraction_count
 
 

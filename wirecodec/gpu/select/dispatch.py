@@ -23,12 +23,12 @@ from wirecodec.gpu.select.warm_topk import LastTop
 from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
-from wirecodec.select.adacomp import AdaComp
 from wirecodec.select.all import All
-from wirecodec.select.budget import Budget
-from wirecodec.select.dgc import DGC
+from wirecodec.select.budget.selector import Budget
 from wirecodec.select.nonzero import NonZero
-from wirecodec.select.sidco import SIDCo
+from wirecodec.select.papers.adacomp import AdaComp
+from wirecodec.select.papers.dgc import DGC
+from wirecodec.select.papers.sidco.selector import SIDCo
 from wirecodec.select.threshold import Threshold
 from wirecodec.select.threshold_common import round_threshold
 from wirecodec.select.topk import TopK

@@ -13,8 +13,8 @@ from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda import elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
-from wirecodec.select.sidco import SIDCo
-from wirecodec.select.sidco_sweeps import MagnitudeSource, Sums
+from wirecodec.select.papers.sidco.selector import SIDCo
+from wirecodec.select.papers.sidco.sweeps import MagnitudeSource, Sums
 
 
 def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, context: Context) -> DeviceSupport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import view_at
 
 DATA, NDIM, DIMENSIONS, DESCRIPTION, FLAGS, WORDS = 0, 1, 2, 5, 6, 7

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.compiler.jit import inline
 from wirecodec.kernels.cpu.simd.vector import ramp
 
 U32 = np.uint32

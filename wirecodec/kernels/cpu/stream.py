@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.simd.floats import add_floats
 from wirecodec.kernels.cpu.simd.memory import prefetch, prefetch_ahead, store_fence, stream_store
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes, copy_elements, prefetch, view_at
 from wirecodec.kernels.cpu.threads import next_unit
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 
 ROW_WORDS = 10
 U64 = np.uint64

@@ -32,7 +32,7 @@ from numba import types
 from numba.np.ufunc import parallel
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector_type import llvm_intrinsic
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline_without_refcounts
+from wirecodec.kernels.compiler.jit import inline_without_refcounts
 
 U32 = np.uint32
 U64 = np.uint64

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.coding import canonical_huffman
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.layout import HUFFMAN_SPAN
 
 U8 = np.uint8

@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline_without_refcounts, kernel
+from wirecodec.kernels.compiler.jit import inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load
 from wirecodec.kernels.cpu.simd.vector_type import Vector, has_feature, llvm_intrinsic, shuffle
 from wirecodec.kernels.cpu.threads import next_unit

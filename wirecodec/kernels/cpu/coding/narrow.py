@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.floats import add_floats, int_to_float, multiply_floats, splat_float
 from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, resize, select, splat, store

@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba import types
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector_type import Vector, element_pointer, llvm_intrinsic
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.coding import gap_stream
 from wirecodec.kernels.cpu.index import gap_probe, rle, structured
 from wirecodec.kernels.cpu.index.bitmap import set_bits
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.cpu.threads import next_unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.simd.words import load64, store64
 
 U32 = np.uint32

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.prng import draw32, splitmix_finalize
 from wirecodec.kernels.cpu.simd.words import load64, popcount, rotate_left, store64, trailing_zeros
 from wirecodec.kernels.layout import BLOOM_PAD

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.index.bloom import next_window, seed_of
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.prng import draw32
 from wirecodec.kernels.cpu.simd.words import load64, popcount, rotate_left, store64
 from wirecodec.kernels.layout import BLOOM_PAD

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.set_bits import find_set_bits
 from wirecodec.kernels.cpu.simd.vector import funnel_shift_right, load, ramp, splat, store
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_LANES, RICE_SPAN

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.index.huffman import FINEST, class_of, extra_bits, smallest_gap
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 
 U64 = np.uint64

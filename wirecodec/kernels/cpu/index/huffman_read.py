@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.coding import canonical_huffman
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes
 from wirecodec.kernels.layout import HUFFMAN_BITS, HUFFMAN_KEYS, HUFFMAN_SPAN, HUFFMAN_SYMBOLS
 

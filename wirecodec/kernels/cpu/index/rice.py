@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector import load, reduce_add, shift_in, splat
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.cpu.threads import next_unit, run_parallel

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.index.rice import directory_words, plan_span
 from wirecodec.kernels.cpu.index.rice_read import SPAN_ONES, read_directory, read_span
 from wirecodec.kernels.cpu.index.rice_write import SPAN_CODES, SPAN_EIGHTS, write_directory, write_span
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.index.rice import (
     MAX_PARAMETER,
     MIN_UNITS_PER_THREAD,
@@ -18,7 +19,6 @@ from wirecodec.kernels.cpu.index.rice import (
     directory_words,
     low_words,
 )
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.set_bits import find_set_bits
 from wirecodec.kernels.cpu.simd.vector import (
     broadcast_lane,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.index.rice import (
     MIN_UNITS_PER_THREAD,
     PARAMETER_BITS,
@@ -17,7 +18,6 @@ from wirecodec.kernels.cpu.index.rice import (
     gaps8,
     gaps16,
 )
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector import even_lanes, odd_lanes, reinterpret, splat, store
 from wirecodec.kernels.cpu.simd.words import store64
 from wirecodec.kernels.cpu.threads import next_unit, run_parallel

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.coding import varint
-from wirecodec.kernels.cpu.jit import inline, kernel
 
 U32 = np.uint32
 U64 = np.uint64

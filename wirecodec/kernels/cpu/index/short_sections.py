@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.coding import gap_stream
 from wirecodec.kernels.cpu.index.huffman_read import read_short
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.layout import HUFFMAN_KEYS, HUFFMAN_SPAN

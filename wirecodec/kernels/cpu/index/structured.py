@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 
 U32 = np.uint32
 LONG_RUNS_PERCENT = 80

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.coding.gap_stream import read, read_block
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import store64, trailing_zeros
 from wirecodec.kernels.layout import GAP_BLOCK
 

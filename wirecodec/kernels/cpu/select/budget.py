@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
+from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts, kernel
 
 U64 = np.uint64
 BINS_PER_OCTAVE = 8

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.select.bisection import count_groups, rank_of_maxima, update_maxima
 from wirecodec.kernels.cpu.select.sample import PREFETCH_RUNS, bracket_sample, find_run, plan_strata
 from wirecodec.kernels.cpu.select.topk import (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
+from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.select.sample import bracket_sample, find_run, plan_strata
 from wirecodec.kernels.cpu.select.topk import BLOCK_SIZE, PREFETCH_ELEMENTS, SLACK, key_of
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float

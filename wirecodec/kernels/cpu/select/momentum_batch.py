@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.select.bisection import bound_rank
 from wirecodec.kernels.cpu.select.feedback import restore_unselected
 from wirecodec.kernels.cpu.select.momentum import add_range, bracket_total, sweep_total_range, total_one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.prng import draw32
 from wirecodec.kernels.cpu.simd.masks64 import at_most64
 from wirecodec.kernels.cpu.simd.words import low_bits_mask, trailing_zeros

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.simd.masks64 import at_least64
 from wirecodec.kernels.cpu.simd.memory import prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.select.bisection import bound_rank
 from wirecodec.kernels.cpu.select.sample import bracket_kth, prefetch_sample
 from wirecodec.kernels.cpu.select.topk import SLACK, SWEEP_SLACK, find_top, keep, key_of, sweep_range

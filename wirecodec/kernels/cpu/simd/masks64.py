@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.compiler.jit import inline
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float
 from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.vector import (

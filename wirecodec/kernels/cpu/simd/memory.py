@@ -10,7 +10,7 @@ from numba.core import cgutils
 from numba.np.arrayobj import populate_array
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline_without_refcounts
+from wirecodec.kernels.compiler.jit import inline_without_refcounts
 from wirecodec.kernels.cpu.simd.vector_type import element_pointer, llvm_intrinsic
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)

@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline
+from wirecodec.kernels.compiler.jit import inline
 from wirecodec.kernels.cpu.simd.vector_type import (
     Vector,
     broadcast,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,
     float_to_int,

@@ -8,7 +8,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.bounded_step import MAX_START
-from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
+from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes, copy_elements
 from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
 from wirecodec.kernels.cpu.threads import next_unit

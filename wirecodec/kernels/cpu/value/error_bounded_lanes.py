@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts
+from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.gather import divide_approximately, expand_load, floor_log2, gather
 from wirecodec.kernels.cpu.simd.vector import mask_to_bits, resize, select

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, inline_without_refcounts, kernel
+from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.gather import gather
 from wirecodec.kernels.cpu.simd.transpose import TILE_SIZE, transpose_to_runs
 from wirecodec.kernels.cpu.simd.vector import (

@@ -11,7 +11,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels import bounded_step
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.cpu.value.error_bounded import estimate_error, measure_error, measure_range

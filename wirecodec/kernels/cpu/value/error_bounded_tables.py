@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline_without_refcounts, kernel
+from wirecodec.kernels.compiler.jit import inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_elements
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 from wirecodec.kernels.layout import BOUNDED_ESCAPE

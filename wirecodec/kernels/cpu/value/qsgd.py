@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.coding.packing import pack_block, pack_rest, unpack_block, unpack_rest
-from wirecodec.kernels.cpu.jit import inline, kernel
 from wirecodec.kernels.cpu.prng import draw32x16
 from wirecodec.kernels.cpu.simd.floats import (
     add_floats,

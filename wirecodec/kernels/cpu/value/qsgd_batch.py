@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.threads import next_unit, sole_turns
 from wirecodec.kernels.cpu.value.qsgd import UNIT, are_scales, dequantise, quantise
 from wirecodec.kernels.layout import PACK_BLOCK

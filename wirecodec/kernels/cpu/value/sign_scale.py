@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import kernel
+from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.simd.floats import sum_floats
 from wirecodec.kernels.cpu.simd.masks64 import at_least64, negative64, store_by_mask64
 from wirecodec.kernels.cpu.simd.vector import load

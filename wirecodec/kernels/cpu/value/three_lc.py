@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.kernels.cpu.jit import inline, kernel
+from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.masks64 import keys64, load_tail64
 from wirecodec.kernels.cpu.simd.memory import prefetch
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, reduce_max, select, splat, store

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wirecodec.arrays import Array
-from wirecodec.select import sidco_fits
-from wirecodec.select.sidco_fits import Fit, Moments
-from wirecodec.select.sidco_sweeps import MagnitudeSource
+from wirecodec.select.papers.sidco import fits as sidco_fits
+from wirecodec.select.papers.sidco.fits import Fit, Moments
+from wirecodec.select.papers.sidco.sweeps import MagnitudeSource
 
 DISTRIBUTIONS: dict[str, tuple[Callable[[Moments], Fit], Callable[[Moments], Fit]]] = {
     "exponential": (sidco_fits.fit_exponential, sidco_fits.fit_exponential),

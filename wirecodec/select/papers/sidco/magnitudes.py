@@ -6,7 +6,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select.base import require_finite
-from wirecodec.select.sidco_sweeps import MagnitudeSource, Sums
+from wirecodec.select.papers.sidco.sweeps import MagnitudeSource, Sums
 from wirecodec.select.threshold_common import grow
 from wirecodec.sparse import index_dtype
 

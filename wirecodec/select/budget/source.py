@@ -9,8 +9,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select.base import all_finite, require_finite
-from wirecodec.select.budget_candidates import Candidates
-from wirecodec.select.budget_model import Histogram, sample_starts
+from wirecodec.select.budget.candidates import Candidates
+from wirecodec.select.budget.model import Histogram, sample_starts
 from wirecodec.select.topk_exact import map_array_parts, select_top_k
 from wirecodec.sparse import index_dtype
 

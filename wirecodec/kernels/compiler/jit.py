@@ -23,27 +23,27 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-from wirecodec.kernels.cpu.cache_files import KernelCache
-from wirecodec.kernels.cpu.cache_folder import explain_other_folder
-from wirecodec.kernels.cpu.cached_only import CompilationNeeded, is_compilation_allowed
-from wirecodec.kernels.cpu.compile_lock import CompileLock
-from wirecodec.kernels.cpu.compile_log import (
+from wirecodec.kernels.compiler.cache_files import KernelCache
+from wirecodec.kernels.compiler.cache_folder import explain_other_folder
+from wirecodec.kernels.compiler.cached_only import CompilationNeeded, is_compilation_allowed
+from wirecodec.kernels.compiler.compile_lock import CompileLock
+from wirecodec.kernels.compiler.compile_log import (
     LogEntry,
     log,
     warn_of_damage,
     warn_of_other_folder,
     warn_without_cache,
 )
-from wirecodec.kernels.cpu.literals import without_literals
+from wirecodec.kernels.compiler.literals import without_literals
 
 LAST_TESTED_NUMBA = (0, 68)
 """Last version of Numba on which ``helper_compiler`` was tested; the first is in pyproject.toml."""
 
 # The compiler of helpers overrides internal methods of Numba, which can change with any version.
 if numba.version_info.short <= LAST_TESTED_NUMBA:
-    from wirecodec.kernels.cpu.helper_compiler import KernelCompiler, make_helper
+    from wirecodec.kernels.compiler.helper_compiler import KernelCompiler, make_helper
 else:
-    from wirecodec.kernels.cpu.plain_compiler import KernelCompiler, make_helper
+    from wirecodec.kernels.compiler.plain_compiler import KernelCompiler, make_helper
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from wirecodec.kernels.layout import RICE_BLOCK
 from wirecodec.select.base import Costs, Selection
-from wirecodec.select.budget_candidates import Candidates, Chosen, Source, cut_segments
-from wirecodec.select.budget_model import Histogram
+from wirecodec.select.budget.candidates import Candidates, Chosen, Source, cut_segments
+from wirecodec.select.budget.model import Histogram
 
 MIN_ROOM = 12
 """Bytes below which a search ends."""

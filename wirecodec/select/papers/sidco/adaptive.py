@@ -23,7 +23,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.select.sidco_search import ThresholdSearch
+from wirecodec.select.papers.sidco.search import ThresholdSearch
 
 _MAX_CORRECTIONS = 6
 _MAX_STEP = math.log(4)

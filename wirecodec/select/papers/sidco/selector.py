@@ -31,11 +31,12 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.select import sidco_adaptive, sidco_controller
 from wirecodec.select.base import Selection
-from wirecodec.select.sidco_magnitudes import Magnitudes
-from wirecodec.select.sidco_search import DISTRIBUTIONS, MeasuredThreshold, ThresholdSearch
-from wirecodec.select.sidco_sweeps import MagnitudeSource
+from wirecodec.select.papers.sidco import adaptive as sidco_adaptive
+from wirecodec.select.papers.sidco import controller as sidco_controller
+from wirecodec.select.papers.sidco.magnitudes import Magnitudes
+from wirecodec.select.papers.sidco.search import DISTRIBUTIONS, MeasuredThreshold, ThresholdSearch
+from wirecodec.select.papers.sidco.sweeps import MagnitudeSource
 from wirecodec.select.topk import fraction_count
 from wirecodec.validation import as_integer, as_ratio, as_real, set_fields
 

@@ -20,10 +20,10 @@ from typing import Any
 
 from numba.core.caching import IndexDataCacheFile
 
-from wirecodec.kernels.cpu.cached_only import CompilationNeeded, is_compilation_allowed
-from wirecodec.kernels.cpu.checked_files import read_checked, write_checked
-from wirecodec.kernels.cpu.compile_log import warn_without_cache
-from wirecodec.kernels.cpu.source_stamp import compute_stamp
+from wirecodec.kernels.compiler.cached_only import CompilationNeeded, is_compilation_allowed
+from wirecodec.kernels.compiler.checked_files import read_checked, write_checked
+from wirecodec.kernels.compiler.compile_log import warn_without_cache
+from wirecodec.kernels.compiler.source_stamp import compute_stamp
 
 _PACKAGE = str(Path(__file__).parents[1])
 """Folder of ``wirecodec.kernels``."""

@@ -17,8 +17,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 
-from wirecodec.kernels.cpu.literals import without_literals
-from wirecodec.kernels.cpu.type_inference import TypeInference
+from wirecodec.kernels.compiler.literals import without_literals
+from wirecodec.kernels.compiler.type_inference import TypeInference
 
 
 class _KernelLibrary(JITCodeLibrary):  # type: ignore[misc]

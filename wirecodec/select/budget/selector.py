@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Costs, Selection
-from wirecodec.select.budget_candidates import Source
-from wirecodec.select.budget_model import ModelCosts
-from wirecodec.select.budget_search import search
-from wirecodec.select.budget_source import HostSource
+from wirecodec.select.budget.candidates import Source
+from wirecodec.select.budget.model import ModelCosts
+from wirecodec.select.budget.search import search
+from wirecodec.select.budget.source import HostSource
 from wirecodec.validation import as_real, set_fields
 
 SMALL_BYTES = 128

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import bits_of
-from wirecodec.select.sidco_fits import Moments
+from wirecodec.select.papers.sidco.fits import Moments
 
 Sums = tuple[int, float, float, float]
 """Count, Σ y, Σ y² and Σ ln y."""

@@ -1,0 +1,1 @@
+"""SIDCo: a threshold from a fitted distribution, corrected in stages and over steps."""
