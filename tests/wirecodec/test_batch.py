@@ -14,11 +14,10 @@ from wirecodec.arrays import addresses_of, aligned
 from wirecodec.container.reader import read_header
 from wirecodec.cpu.batch import decode, encode, selection
 from wirecodec.cpu.columns import describe
-from wirecodec.index.base import is_lossy
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, value_codecs
 
-INDEX = [codec.name for codec in index_codecs().values() if not is_lossy(codec)]
+INDEX = [codec.name for codec in index_codecs().values() if not codec.lossy]
 VALUE = [codec.name for codec in value_codecs().values() if codec.name not in ("raw-float16", "raw-bfloat16")]
 SCHEMES = [
     *(f"topk(0.03) | {name} | raw" for name in INDEX),

@@ -24,7 +24,7 @@ from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, nothing, read_only
 from wirecodec.container.reader import Row
 from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
-from wirecodec.index.base import IndexCodec, is_lossy
+from wirecodec.index.base import IndexChoice, IndexCodec, LossyIndexCodec
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.prng import mix
@@ -34,7 +34,7 @@ from wirecodec.settings.scheme import Scheme, call_string
 from wirecodec.sparse import ascending_indices
 from wirecodec.support import DecodedChunk, Support
 from wirecodec.transform.base import coefficient_type, is_in_range
-from wirecodec.value.base import is_ordered
+from wirecodec.value.base import ValueChoice
 from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map
 
 T = TypeVar("T")
@@ -94,10 +94,8 @@ def _encode_chunk(
     map_section = positions = None
     some = indices if values.size else None
     try:
-        index: Any = scheme.index
-        if hasattr(index, "choose"):
-            index, index_section = index.choose(some, d, stream)
-        elif some is not None and is_lossy(index):
+        index: IndexChoice = scheme.index
+        if some is not None and isinstance(index, LossyIndexCodec):
             made = index.approximate(some, d, stream)
             if not made.complete:
                 require_finite(read_only(_real_numbers(values)), call_string(index))
@@ -106,25 +104,19 @@ def _encode_chunk(
                 values = support.at(indices.astype(np.int64) + base)
             if values.size < d:
                 index_section = made.section
-        elif some is not None:
-            index_section = index.encode(some, d, stream)
+        else:
+            index, index_section = index.choose(some, d, stream)
         values = read_only(_real_numbers(values))
-        value: Any = scheme.value
-        if hasattr(value, "choose"):
+        value: ValueChoice = scheme.value
+        if not (value.carries_nonfinite or (support.finite and not index.lossy)):
+            require_finite(values, value.name)
+        if value.ordered:
+            values, positions = sort_ascending(values)
+            map_section = pack_map(positions)
+        if support.step is None or not values.size:
             value, value_section = value.choose(values, stream)
         else:
-            if not (value.carries_nonfinite or (support.finite and not is_lossy(scheme.index))):
-                require_finite(values, value.name)
-            if is_ordered(value):
-                values, positions = sort_ascending(values)
-                map_section = pack_map(positions)
-            if values.size:
-                takes_step = support.step is not None and hasattr(value, "encode_with_step")
-                value_section = (
-                    value.encode_with_step(values, support.step)
-                    if takes_step
-                    else value.encode(values, stream)
-                )
+            value, value_section = value.choose_with_step(values, stream, support.step)
     except EncodeError as error:
         raise _at_element(error, indices, positions, base, support) from None
     return Entry(
@@ -208,8 +200,8 @@ def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> D
     values = nothing(dtype)
     work = 0
     if 0 < r < d:
-        index: Any = index_codec(row.index_codec)
-        if hasattr(index, "work"):
+        index = index_codec(row.index_codec)
+        if index.has_work or row.index_codec >= EXPERIMENTAL:
             work = _call(index, lambda: int(index.work(sections[0], d, r)))
             if work > limits.max_work:
                 raise LimitExceeded("max-work", f"{work} steps; {limits.max_work} are left of the limit")
@@ -219,7 +211,7 @@ def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> D
             found = _call_for_array(index, lambda: index.decode(sections[0], d, r, limits), r, _INDEX_TYPE)
             indices = ascending_below(found.copy(), d)  # the codec's array may be a view of the buffer
     if r:
-        value: Any = value_codec(row.value_codec)
+        value = value_codec(row.value_codec)
         n = r * width
         if row.value_codec < EXPERIMENTAL:
             values = value.decode(sections[1], n, dtype, limits)

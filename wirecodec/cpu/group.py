@@ -24,7 +24,6 @@ from wirecodec.cpu.select import choose
 from wirecodec.cpu.stream import take
 from wirecodec.cpu.terms import TermColumns, clear_selected, is_masking
 from wirecodec.errors import EncodeError
-from wirecodec.index.base import is_lossy
 from wirecodec.select.papers.adacomp import AdaComp
 from wirecodec.select.term_table import TermTable
 from wirecodec.settings.feedback import Feedback
@@ -135,7 +134,7 @@ def select_groups(columns: TermColumns) -> list[GroupSelection]:
 
 def _is_plain(scheme: Scheme) -> bool:
     """Tell whether a scheme selects from sums alone and sends what was selected."""
-    return not (is_lossy(scheme.index) or isinstance(scheme.select, AdaComp) or scheme.transform)
+    return not (scheme.index.lossy or isinstance(scheme.select, AdaComp) or scheme.transform)
 
 
 def _select(columns: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> GroupSelection | None:

@@ -89,7 +89,7 @@ def _select_in_sum(flat: Flat, job: TensorJob, addend: Addend, buffer: Array | N
     select_sum = getattr(scheme.select, "select_sum", None)
     if select_sum is None or residual is None or buffer is None or job.feedback != _PLAIN:
         return None
-    if scheme.transform is not None or getattr(scheme.index, "lossy", False):
+    if scheme.transform is not None or scheme.index.lossy:
         return None
     if not gradient.dtype == residual.dtype == buffer.dtype:
         return None
@@ -106,7 +106,7 @@ def select_in_terms(flat: Flat, job: TensorJob, factor: float) -> SelectedTensor
     select_terms: Any = getattr(scheme.select, "select_terms", None)
     if select_terms is None or residual is None or gradient.size < MIN_FUSED_SIZE:
         return None
-    if scheme.transform is not None or getattr(scheme.index, "lossy", False):
+    if scheme.transform is not None or scheme.index.lossy:
         return None
     rule = job.residual_rule(exact=True)
     terms = None if rule != _PLAIN else make_terms(job, gradient, factor)

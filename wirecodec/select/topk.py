@@ -15,7 +15,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import BatchSelection, Selection, all_finite, require_finite
+from wirecodec.select.base import BatchSelection, Selection, Selector, all_finite, require_finite
 from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk_batch import select_top_k_batch, select_top_k_of_sums, select_top_k_of_totals
 from wirecodec.select.topk_exact import IndicesAndBits, select_top_k
@@ -32,7 +32,7 @@ def fraction_count(ratio: float, size: int) -> int:
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(Selector):
     """Selector of the k elements of largest magnitude.
 
     Selects the first k of the order (|x_i| descending, i ascending). Ties go to the lower index. Zeros are

@@ -28,7 +28,6 @@ from wirecodec.arrays import aligned, bits_of, read_only
 from wirecodec.cpu import stream
 from wirecodec.cpu.tensor_step import MIN_FUSED_SIZE
 from wirecodec.cpu.union import sum_sparse
-from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix
 from wirecodec.limits import UNLIMITED
@@ -103,7 +102,7 @@ def run_index_codecs(sink: Sink) -> None:
                 sink(str(error))
                 continue
             r = indices.size
-            if is_lossy(codec):
+            if codec.lossy:
                 found = codec.approximate(read_only(indices), d, 7).found
                 r = r if found is None else found.size
             if r == d:

@@ -13,7 +13,7 @@ from wirecodec.container.checksum import compute_checksums
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
 from wirecodec.cpu.batch import MIN_TENSORS
-from wirecodec.cpu.batch.sections import can_decode_together, decode_indices, decode_values
+from wirecodec.cpu.batch.sections import can_decode_together
 from wirecodec.registry import index_codec, value_codec
 from wirecodec.support import DecodedChunk
 
@@ -141,12 +141,12 @@ def _decode_batch(
     indices, index_places = None, np.full(counts.size, -1)
     if counts[0] < one["d"]:
         sizes = table["d"][here].astype(np.int64)
-        indices = decode_indices(index_codec(index), words, starts, lengths[0], sizes, cuts)
+        indices = index_codec(index).decode_batch(words, starts, lengths[0], sizes, cuts)
         index_places = cuts[:-1]
         if indices is None:
             return None
     starts = starts + ((lengths[0] + 7) >> 3 << 1)
-    decoded = decode_values(value_codec(value), words, starts, lengths[1], cuts, dtype)
+    decoded = value_codec(value).decode_batch(words, starts, lengths[1], cuts, dtype)
     if decoded is None:
         return None
     return DecodedBatch(first + here, counts, indices, index_places, *decoded)

@@ -10,7 +10,7 @@ import numpy as np
 from wirecodec.arrays import Array, read_only
 from wirecodec.container.writer import CHUNK, EntryBatch
 from wirecodec.cpu.batch import MIN_TENSORS
-from wirecodec.cpu.batch.sections import can_encode_together, encode_indices, encode_values, full_index_id
+from wirecodec.cpu.batch.sections import can_encode_together
 from wirecodec.cpu.batch.selection import SelectedBatch, group_tensors
 from wirecodec.cpu.columns import ArrayColumns
 from wirecodec.prng import mix_each
@@ -82,8 +82,7 @@ def _encode_supports(keys: list[int], members: list[Support], scheme: Scheme, se
     cuts = np.zeros(len(members) + 1, np.int64)
     np.cumsum([support.values.size for support in members], out=cuts[1:])
     values = np.concatenate([support.values for support in members])
-    value: Any = scheme.value
-    if not (hasattr(value, "choose") or value.carries_nonfinite) and not all_finite(values):
+    if not scheme.value.carries_nonfinite and not all_finite(values):
         return None
     indices = None if full else np.concatenate([support.indices for support in members])
     if indices is not None:
@@ -97,12 +96,12 @@ def _encode(
 ) -> EntryBatch | None:
     """Encode the values, and the u32 indices unless all tensors are full, of tensors of one type."""
     streams = mix_each(seed, keys.astype(np.uint64), 0)
-    value_sections = encode_values(scheme.value, read_only(values), cuts, streams)
+    value_sections = scheme.value.encode_batch(read_only(values), cuts, streams)
     if value_sections is None:
         return None
     index_sections = None
     if indices is not None:
-        index_sections = encode_indices(scheme.index, read_only(indices), cuts, sizes, streams)
+        index_sections = scheme.index.encode_batch(read_only(indices), cuts, sizes, streams)
         if index_sections is None:
             return None
     return EntryBatch(
@@ -110,7 +109,7 @@ def _encode(
         sizes.astype(np.uint32),
         np.diff(cuts),
         values.dtype,
-        full_index_id(scheme.index),
+        scheme.index.choose(None, 1, 0)[0].wire_id,
         index_sections,
         value_sections,
     )

@@ -10,7 +10,6 @@ import numpy as np
 
 from wirecodec.arrays import DTYPES, Array
 from wirecodec.cpu.batch import MIN_TENSORS
-from wirecodec.index.base import is_lossy
 from wirecodec.select.base import BatchSelection
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
@@ -81,7 +80,7 @@ class ModelSelection:
 
 def is_batchable(scheme: Scheme, method: str) -> bool:
     """Tell whether a scheme's tensors can be selected together, by a method of its selector."""
-    return scheme.transform is None and not is_lossy(scheme.index) and hasattr(scheme.select, method)
+    return scheme.transform is None and not scheme.index.lossy and hasattr(scheme.select, method)
 
 
 def group_tensors(
