@@ -16,16 +16,16 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, nothing, read_only
 from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
-from wirecodec.cpu.batch.add import DecodedContainer, add_batches
-from wirecodec.cpu.batch.decode import DecodedBatch, decode_batches
 from wirecodec.cpu.chunk import decode_chunk, element_type
-from wirecodec.cpu.chunk_store import ChunkStore, DecodedChunks
-from wirecodec.cpu.columns import Targets
+from wirecodec.cpu.chunk_store import ChunkStore, DecodedChunks, SplitChunks
+from wirecodec.cpu.fast.add import DecodedContainer, add_batches
+from wirecodec.cpu.fast.columns import Targets
+from wirecodec.cpu.fast.decode import DecodedBatch, decode_batches
+from wirecodec.cpu.fast.stream import clear
 from wirecodec.cpu.fuse import split_fused
 from wirecodec.cpu.guard import Guard
-from wirecodec.cpu.stream import clear
 from wirecodec.errors import WireError, number_of_container
-from wirecodec.limits import DecodeLimits
+from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.registry import transform
 from wirecodec.sparse import SparseTensor, index_dtype
 from wirecodec.support import DecodedChunk
@@ -74,6 +74,19 @@ def decode_chunks(
         for key, chunks in cut(found[int(group[0, 0])][0], group).items():
             found.replace(key, chunks)
     return found
+
+
+def decode_whole(data: Bytes, header: ContainerHeader, batches: Sequence[DecodedBatch]) -> SplitChunks:
+    """Decode a container of this process, whose shared entries are split only on demand."""
+    shared: dict[int, tuple[DecodedChunk, Array]] = {}
+
+    def keep(part: DecodedChunk, members: Array) -> dict[int, list[DecodedChunk]]:
+        values = np.ascontiguousarray(part.values)
+        shared[int(members[0, 0])] = dataclasses.replace(part, values=values), members
+        return {}
+
+    chunks = decode_chunks(data, header, UNLIMITED, cut=keep, batches=batches)
+    return SplitChunks(chunks, shared)
 
 
 def _decode_entries(

@@ -81,11 +81,13 @@ class Selector(ABC):
         name: how schemes spell it; lower-case letters, digits and hyphens.
         needs_costs: True if ``select_within`` is called in place of ``select``.
         reads_gradient: True if ``select`` reads its argument ``gradient``.
+        selects_sums: True if ``select_each`` and ``select_joint`` may return a selection.
     """
 
     name: ClassVar[str]
     needs_costs: ClassVar[bool] = False
     reads_gradient: ClassVar[bool] = False
+    selects_sums: ClassVar[bool] = False
 
     @abstractmethod
     def select(

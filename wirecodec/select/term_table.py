@@ -60,7 +60,7 @@ class TermTable:
         from wirecodec.kernels.cpu.select import momentum_batch
 
         def run(pieces: Array) -> bool:
-            given = self.addresses, self.sizes, read_only(self.factors), self.form
+            given = self.addresses, self.sizes, read_only(self.factors), max(self.form - 2, 0)
             return bool(momentum_batch.add_group(*given, pieces, *self.samples))
 
         return all(map_pieces(run, self.sizes))

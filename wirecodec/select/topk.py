@@ -5,7 +5,7 @@ k is ⌊ratio · n⌋, computed from the decimal that was written: 0.29 of 100 i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -15,6 +15,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
+from wirecodec.kernels.term_forms import IDENTITY, SUM
 from wirecodec.select.base import BatchSelection, Selection, Selector, all_finite, require_finite
 from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk_batch import select_top_k_batch, select_top_k_of_sums, select_top_k_of_totals
@@ -57,6 +58,7 @@ class TopK(Selector):
     """
 
     name: ClassVar[str] = "topk"
+    selects_sums: ClassVar[bool] = True
     ratio: float | None = None
     k: int | None = None
 
@@ -136,6 +138,25 @@ class TopK(Selector):
         k = self.count(rest.size)
         found = select_top_k_of_terms(terms, k, rest) if k < rest.size else None
         return _finite_selection(found, rest.dtype)
+
+    def select_each(self, table: TermTable, guesses: Array | None = None) -> BatchSelection | None:
+        """Select the top k of each sum; see ``Selector``."""
+        if table.form == IDENTITY:
+            return self.select_batch(table.addresses[:, 0].copy(), table.sizes, table.dtype)
+        if table.form == SUM:
+            assert guesses is not None
+            return self.select_sum_batch(
+                np.ascontiguousarray(table.addresses[:, [0, 2, 4]]), table.sizes, table.dtype, guesses
+            )
+        return select_top_k_of_totals(replace(table, form=table.form - 2), self)
+
+    def takes_joint(self, size: int) -> bool:
+        """Tell whether ``select_joint`` can select from so many elements."""
+        return self.takes_group(size)
+
+    def select_joint(self, table: TermTable) -> Selection | None:
+        """Select the top k of all sums, joined as one vector; see ``Selector``."""
+        return self.select_group(replace(table, form=max(table.form - 2, 0)))
 
     def takes_group(self, size: int) -> bool:
         """Tell whether ``select_group`` can select from a group with so many elements."""

@@ -25,8 +25,8 @@ from tests.wirecodec.container.long_extensions import LONG, RECORDS, ROWS, with_
 from tests.wirecodec.kernels.guard import guard_memory
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import aligned, bits_of, read_only
-from wirecodec.cpu import stream
-from wirecodec.cpu.tensor_step import MIN_FUSED_SIZE
+from wirecodec.cpu.fast import stream
+from wirecodec.cpu.fast.step import MIN_FUSED_SIZE
 from wirecodec.cpu.union import sum_sparse
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix

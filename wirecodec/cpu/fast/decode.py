@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,11 @@ from wirecodec.arrays import DTYPES, Array, Bytes, read_only
 from wirecodec.container.checksum import compute_checksums
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
-from wirecodec.cpu.batch import MIN_TENSORS
-from wirecodec.cpu.batch.sections import can_decode_together
-from wirecodec.registry import index_codec, value_codec
+from wirecodec.cpu.fast import MIN_TENSORS, is_on
+from wirecodec.index.base import IndexCodec
+from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
 from wirecodec.support import DecodedChunk
+from wirecodec.value.base import ValueCodec
 
 MAX_ENTRIES = 2304
 """Rows of the table whose entries are decoded together.
@@ -70,7 +71,9 @@ def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
     """
     batches: list[DecodedBatch] = []
     start = header.payload
-    for first in range(0, header.table.size if header.table.size >= MIN_TENSORS else 0, MAX_ENTRIES):
+    if header.table.size < MIN_TENSORS or not is_on():
+        return batches
+    for first in range(0, header.table.size, MAX_ENTRIES):
         rows = header.table[first : first + MAX_ENTRIES]
         lengths = np.array([rows[name] for name in LENGTHS], np.int64)
         ends = start + np.cumsum(((lengths + 7) & -8).T).reshape(-1, len(LENGTHS)).T
@@ -98,10 +101,17 @@ def _group_entries(table: Array) -> list[Array]:
         if kind < 0:
             continue
         index = index_codec(kind >> 16) if kind >> 16 else None
-        if not can_decode_together(index, value_codec(kind >> 8 & 0xFF)):
+        if not _can_decode_together(index, value_codec(kind >> 8 & 0xFF)):
             continue
         groups.append(np.flatnonzero(kinds == kind))
     return groups
+
+
+def _can_decode_together(index: type[IndexCodec] | None, value: type[ValueCodec]) -> bool:
+    """Tell whether sections can be decoded without limits; ``index`` is None for full tensors."""
+    if value.wire_id >= EXPERIMENTAL or value.ordered:
+        return False
+    return index is None or (index.wire_id < EXPERIMENTAL and not index.has_work)
 
 
 def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array, ends: Array) -> bool:
@@ -150,3 +160,17 @@ def _decode_batch(
     if decoded is None:
         return None
     return DecodedBatch(first + here, counts, indices, index_places, *decoded)
+
+
+def find_received(table: Array, batches: Sequence[DecodedBatch], n: int) -> Array:
+    """Return the address of each tensor's decoded values, (n,) i64 by key.
+
+    It is 0 for a tensor of no batch, and for one of several chunks.
+    """
+    received = np.zeros(n, np.int64)
+    for batch in batches:
+        first = batch.values.__array_interface__["data"][0]
+        received[table["key"][batch.entries]] = first + batch.value_places * batch.values.itemsize
+    keys = table["key"]
+    received[keys[1:][keys[1:] == keys[:-1]]] = 0
+    return received
