@@ -92,7 +92,7 @@ def _accumulate(g: Array, old: Array, factors: Array, nesterov: bool, u: Array, 
 def stop_momentum(job: TensorJob, addend: Addend, sent: SparseTensor) -> Array:
     """Return the next momentum, with 0 for each element that is masked or not finite.
 
-    With masking, the elements that were sent are masked. Overwrites the momentum of the addend, which has one.
+    With masking, the elements that were sent are masked. Overwrites the addend's momentum.
     """
     u = addend.momentum
     assert u is not None
