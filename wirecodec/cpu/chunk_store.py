@@ -12,7 +12,6 @@ from wirecodec.container.reader import ContainerHeader, Row
 from wirecodec.container.schema import MAX_OBJECTS
 from wirecodec.cpu.chunk import stored_type
 from wirecodec.cpu.fast.decode import DecodedBatch
-from wirecodec.cpu.fuse import split_fused
 from wirecodec.support import DecodedChunk
 
 _SMALL = 16
@@ -66,37 +65,6 @@ class DecodedChunks(Mapping[int, list[DecodedChunk]]):
         parts = self[key]
         self._replaced.pop(key, None)
         return parts
-
-
-class SplitChunks(Mapping[int, list[DecodedChunk]]):
-    """Decoded chunks of tensors by key; a shared entry is split when one of its tensors is first read.
-
-    Args:
-        parts: chunks by key, of tensors that share no entry.
-        shared: {first key: (chunk, members)} of the shared entries; a member is a row (key, size).
-    """
-
-    def __init__(
-        self, parts: Mapping[int, list[DecodedChunk]], shared: Mapping[int, tuple[DecodedChunk, Array]]
-    ) -> None:
-        self._parts, self._shared = parts, shared
-        self._split: dict[int, list[DecodedChunk]] = {}
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._parts)
-
-    def __getitem__(self, key: int) -> list[DecodedChunk]:
-        if self._shared and not self._split:
-            for part, members in self._shared.values():
-                self._split |= split_fused(part, members)
-        return self._split[key] if key in self._split else self._parts[key]
-
-    def whole(self, key: int) -> DecodedChunk:
-        """Return the chunk of the shared entry that begins with a tensor."""
-        return self._shared[key][0]
 
 
 class ChunkStore:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Bytes
+from wirecodec.arrays import Array, Bytes
 from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
 from wirecodec.cpu import fast
@@ -58,6 +58,20 @@ class ModelSelection:
                 return batch.support_of(at, at + len(run), self.shapes)
         return concatenate([self.support_of((key,)) for key in run])
 
+    def size_of(self, key: int) -> int:
+        """Return the number of elements of a tensor."""
+        if key in self.supports:
+            return self.supports[key].size
+        batch, at = self._places[key]
+        return int(batch.sizes[at])
+
+    def count_of(self, key: int) -> int:
+        """Return the number of selected elements of a tensor."""
+        if key in self.supports:
+            return self.supports[key].values.size
+        batch, at = self._places[key]
+        return int(batch.cuts[at + 1] - batch.cuts[at])
+
     def plan(self, fuse: int) -> tuple[list[int], tuple[Run, ...]]:
         """Return the elements of each tensor, and the keys of each entry that small tensors share."""
         n, numbers = len(self.names), dict[Any, int]()
@@ -74,6 +88,25 @@ class ModelSelection:
         return sizes, tuple(run for run in plan_runs(tuple(sizes), tuple(kinds), fuse) if len(run) > 1)
 
 
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Container, and where its entries are.
+
+    Attributes:
+        blob: the container, (n,) u8.
+        starts: offsets of the entries and of those of the batches, in this order.
+        entries: of single tensors, or of runs.
+        batches: entries that were written together.
+        runs: keys of the tensors of each shared entry.
+    """
+
+    blob: Bytes
+    starts: Array
+    entries: Sequence[writer.Entry]
+    batches: Sequence[writer.EntryBatch]
+    runs: Sequence[Run]
+
+
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode one tensor as a container (n,) u8. Raises EncodeError."""
     support = select(tensor, scheme, seed=mix(seed, 0), tag=tag)
@@ -83,7 +116,7 @@ def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     block = b""
     if shapes or lengths or tag:
         block = ext.write(ext.Extension(shapes=shapes, lengths=lengths, tag=tag))
-    return writer.pack(list(encode_chunks(0, support, scheme, seed)), block)
+    return writer.pack(list(encode_chunks(0, support, scheme, seed)), block)[0]
 
 
 def encode_many(
@@ -104,7 +137,7 @@ def encode_many(
     Raises EncodeError, which names the tensor.
     """
     selected = select_many(tensors, schemes, seed=seed, tag=tag, names=names)
-    return encode_selection(selected, seed=seed, tag=tag, names=names, fuse=fuse)[0]
+    return encode_selection(selected, seed=seed, tag=tag, names=names, fuse=fuse).blob
 
 
 def select_many(
@@ -151,10 +184,8 @@ def find_others(n: int, batches: Sequence[Selected]) -> list[int]:
 
 def encode_selection(
     selected: ModelSelection, *, seed: int, tag: bytes = b"", names: bool = True, fuse: int = 0
-) -> tuple[Bytes, tuple[Run, ...]]:
+) -> Encoded:
     """Encode the selected elements of a model as one container; small tensors share entries.
-
-    Returns the container (n,) u8, and the keys of the tensors of each shared entry.
 
     Raises EncodeError, which names the tensor.
     """
@@ -181,4 +212,5 @@ def encode_selection(
         return encode_chunks(run[0], selected.support_of(run), selected.schemes[run[0]], seed)
 
     runs = sorted([*shared, *((key,) for key in np.flatnonzero(left).tolist())])
-    return writer.pack(encode_runs(runs, selected.names, sizes, encode_run), block, batches), shared
+    entries = encode_runs(runs, selected.names, sizes, encode_run)
+    return Encoded(*writer.pack(entries, block, batches), entries, batches, shared)

@@ -7,22 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, Flat, addresses_of
-from wirecodec.container.reader import read_header
+from wirecodec.arrays import Array, Flat, addresses_of
 from wirecodec.cpu import fast
-from wirecodec.cpu.decode import DecodedTensors, decode_whole
 from wirecodec.cpu.encode import ModelSelection, encode_selection, find_others
 from wirecodec.cpu.fast.columns import describe_tensors
-from wirecodec.cpu.fast.decode import decode_batches, find_received
 from wirecodec.cpu.fast.residual import complete
 from wirecodec.cpu.fast.selected import Selected
 from wirecodec.cpu.fast.step import select_sums
-from wirecodec.cpu.fuse import Run
 from wirecodec.cpu.group import Member, SelectedTensor, accumulate, select_alone, select_as_one
 from wirecodec.cpu.momentum import clip_factor, stop_momentum, sum_squares
 from wirecodec.cpu.select import dense
+from wirecodec.cpu.sent import SentTensors
 from wirecodec.errors import EncodeError
-from wirecodec.limits import UNLIMITED
 from wirecodec.select.base import is_zero
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult
@@ -49,9 +45,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         schemes[key], shapes[key] = one.job.scheme, one.support.shape
     supports = {key: one.support for key, one in alone.items()}
     model = ModelSelection(names, schemes, shapes, batches, supports)
-    blob, runs = encode_selection(model, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse)
-    sent, received = _decode_own(blob, model, runs)
-    residuals = {names[key]: rest for key, rest in _complete(batches, sent, names, received).items()}
+    encoded = encode_selection(model, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse)
+    sent = SentTensors(model, encoded)
+    residuals = _complete(batches, sent, names)
     momenta: dict[str, Array] = {}
     for batch in batches:
         momenta |= zip((names[key] for key in batch.keys.tolist()), batch.momenta, strict=False)
@@ -64,7 +60,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
             residuals[name] = _remainder(name, one, sent[name])
         if one.addend.momentum is not None:
             momenta[name] = stop_momentum(jobs[name], one.addend, sent[name])
-    return StepResult(blob, blob, sent, residuals, selectors, momenta)
+    return StepResult(encoded.blob, encoded.blob, sent, residuals, selectors, momenta)
 
 
 def _flatten(tensors: Sequence[Any], keys: Iterable[int], wanted: StepInput) -> dict[int, Flat]:
@@ -106,44 +102,16 @@ def _select(flats: Mapping[int, Flat], factor: float, wanted: StepInput) -> dict
     return dict(sorted(selected.items()))
 
 
-def _decode_own(blob: Bytes, model: ModelSelection, runs: Sequence[Run]) -> tuple[DecodedTensors, Array]:
-    """Decode a container of this step as receivers with a schema do; shared entries are split on demand.
-
-    Returns the tensors, and the addresses of the decoded values of those in batches, (n,) i64 by key; 0 if
-    they are not known.
-    """
-    n, header = len(model.names), read_header(blob, UNLIMITED, sizes_trusted=True)
-    decoded = decode_batches(blob, header)
-    chunks = decode_whole(blob, header, decoded)
-    dtypes = [np.dtype(np.float32)] * n
-    counts = np.zeros(n, np.int64)
-    for batch in model.batches:
-        counts[batch.keys] = np.diff(batch.cuts)
-        for key in batch.keys.tolist():
-            dtypes[key] = batch.values.dtype
-    for key, support in model.supports.items():
-        dtypes[key], counts[key] = support.dtype, support.values.size
-    received = find_received(header.table, decoded, n)
-    for run in runs if model.batches else ():
-        values = chunks.whole(run[0]).values
-        ends = np.cumsum(counts[list(run)])
-        received[list(run)] = addresses_of([values]) + (ends - counts[list(run)]) * values.itemsize
-    sent = DecodedTensors(model.names, model.shapes, dtypes, chunks, UNLIMITED)
-    return sent, received
-
-
-def _complete(
-    batches: Sequence[Selected], sent: Mapping[str, SparseTensor], names: Sequence[str], received: Array
-) -> dict[int, Array]:
-    """Complete the residuals of batches, and return them by key."""
-    residuals: dict[int, Array] = {}
+def _complete(batches: Sequence[Selected], sent: SentTensors, names: Sequence[str]) -> dict[str, Array]:
+    """Complete the residuals of batches, and return them by name."""
+    residuals: dict[str, Array] = {}
     for batch in batches:
-        keys = batch.keys
-        others = keys[received[keys] == 0].tolist()
-        values = [np.ascontiguousarray(sent[names[key]].values) for key in others]
-        received[others] = addresses_of(values)
-        complete(batch, received[keys])
-        residuals |= zip(keys.tolist(), batch.rests, strict=True)
+        received, listed = sent.addresses[batch.keys], [names[key] for key in batch.keys.tolist()]
+        chunked = np.flatnonzero(received == 0).tolist()
+        values = [np.ascontiguousarray(sent[listed[at]].values) for at in chunked]
+        received[chunked] = addresses_of(values)
+        complete(batch, received)
+        residuals |= zip(listed, batch.rests, strict=True)
     return residuals
 
 

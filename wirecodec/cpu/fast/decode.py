@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,17 +160,3 @@ def _decode_batch(
     if decoded is None:
         return None
     return DecodedBatch(first + here, counts, indices, index_places, *decoded)
-
-
-def find_received(table: Array, batches: Sequence[DecodedBatch], n: int) -> Array:
-    """Return the address of each tensor's decoded values, (n,) i64 by key.
-
-    It is 0 for a tensor of no batch, and for one of several chunks.
-    """
-    received = np.zeros(n, np.int64)
-    for batch in batches:
-        first = batch.values.__array_interface__["data"][0]
-        received[table["key"][batch.entries]] = first + batch.value_places * batch.values.itemsize
-    keys = table["key"]
-    received[keys[1:][keys[1:] == keys[:-1]]] = 0
-    return received
