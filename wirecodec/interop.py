@@ -46,7 +46,6 @@ from wirecodec.compressor.saved_state import saved_rank, saved_residual, saved_s
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
-from wirecodec.cpu.union import sum_sparse
 from wirecodec.frameworks import as_sparse
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_sum, decode_to
@@ -57,7 +56,7 @@ from wirecodec.settings.rules import find_match, key_text
 from wirecodec.settings.schedule import schedule_string
 from wirecodec.settings.scheduling import restore_schedule, schedule_text
 from wirecodec.settings.scheme import SchemeLike, as_scheme, parse_stage
-from wirecodec.sparse import SparseTensor
+from wirecodec.sparse import SparseTensor, sum_sparse
 from wirecodec.support import estimate_index_bytes, estimate_union
 from wirecodec.validation import as_integer
 

@@ -27,11 +27,11 @@ from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import aligned, bits_of, read_only
 from wirecodec.cpu.fast import stream
 from wirecodec.cpu.fast.step import MIN_FUSED_SIZE
-from wirecodec.cpu.union import sum_sparse
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix
 from wirecodec.limits import UNLIMITED
 from wirecodec.select import topk_exact
+from wirecodec.sparse import sum_sparse
 
 __all__ = ["HALVES", "kernels", "run", "unused_kernels"]
 
