@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wirecodec.kernels.cpu import threads
-from wirecodec.select import topk_exact
+from wirecodec.select.topk import exact as topk_exact
 
 
 @pytest.fixture

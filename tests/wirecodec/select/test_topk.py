@@ -23,7 +23,7 @@ from wirecodec.arrays import bits_of, read_only
 from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.select import radix, sample, topk
 from wirecodec.kernels.cpu.simd import memory
-from wirecodec.select import topk_exact
+from wirecodec.select.topk import exact as topk_exact
 
 ROOT = Path(__file__).parents[3]
 
@@ -254,7 +254,7 @@ import numpy as np
 from tests import oracles
 from tests.wirecodec.select.vectors import FAMILIES, family, typed, sums
 from wirecodec.arrays import aligned, bits_of
-from wirecodec.select import topk_exact
+from wirecodec.select.topk import exact as topk_exact
 import wirecodec as wc
 for dtype in DTYPES:
     for name in FAMILIES:

@@ -15,12 +15,13 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
+from wirecodec.kernels.term_forms import HEAVY_BALL, SUM
 from wirecodec.select.base import BatchSelection, Selection, all_finite, require_finite
-from wirecodec.select.term_table import TermTable
-from wirecodec.select.topk_batch import select_top_k_batch, select_top_k_of_sums, select_top_k_of_totals
-from wirecodec.select.topk_exact import IndicesAndBits, select_top_k
-from wirecodec.select.topk_fused_residual import Terms, select_top_k_of_sum, select_top_k_of_terms
-from wirecodec.select.topk_group import can_select_group, select_top_k_of_group
+from wirecodec.select.topk.each import select_top_k_each
+from wirecodec.select.topk.exact import select_top_k
+from wirecodec.select.topk.joint import can_select_joint, select_top_k_joint
+from wirecodec.select.topk.term_table import TermTable
+from wirecodec.select.topk_fused_residual import Terms
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
 
@@ -103,80 +104,76 @@ class TopK:
             require_finite(x, self.name)
         return Selection(indices, values=values, finite=True)
 
+    def select_each(self, table: TermTable, guesses: Array | None = None) -> BatchSelection | None:
+        """Select the top k of each tensor of a table, with the results of ``select`` for its sum.
+
+        Sums and next momenta are written. What a sum has at its selected elements is undefined.
+
+        Args:
+            table: of the tensors.
+            guesses: (n,) u64, 0 or what the last step's call has written; overwritten. They affect only the
+                time.
+
+        Tensors that are not among the members must be selected one by one; their sums and momenta are
+        undefined. Returns None if there are no members.
+        """
+        return select_top_k_each(table, self, guesses)
+
+    def takes_joint(self, size: int) -> bool:
+        """Tell whether ``select_joint`` can select from so many elements."""
+        return can_select_joint(size, self.count(size))
+
+    def select_joint(self, table: TermTable) -> Selection | None:
+        """Select the top k of all tensors of a table, joined as one vector, whose size determines k.
+
+        Sums and next momenta are written; the sums have +0 at the selected elements.
+
+        Args:
+            table: of the tensors, in a form with sums. ``takes_joint`` must accept their elements.
+
+        Returns a Selection with values. Returns None, with undefined sums and momenta, if adding first is no
+        slower or a sum is not finite.
+        """
+        found = select_top_k_joint(table, self.count(table.total))
+        if found is None:
+            return None
+        values = found[1].view(table.dtype)
+        return Selection(found[0], values=values) if all_finite(values) else None
+
+    # Temporary names of the two above, for ``wirecodec.cpu``.
+
     def select_batch(self, addresses: Array, sizes: Array, dtype: np.dtype[Any]) -> BatchSelection | None:
-        """Select from each of many arrays of one type, as ``select`` does.
-
-        Args:
-            addresses: (n,) i64, of the arrays.
-            sizes: (n,) i64, their elements.
-            dtype: their type.
-
-        Returns None if no array can be selected in a batch.
-        """
-        return select_top_k_batch(addresses, sizes, dtype, self)
-
-    def select_sum(self, gradient: Array, residual: Array, rest: Array) -> Selection | None:
-        """Select the top k of gradient + residual while adding the two.
-
-        Args:
-            gradient: (n,) float32 or float64.
-            residual: (n,) of the same type.
-            rest: (n,) an array from ``arrays.aligned``; it receives the sums, with +0 at the selected
-                elements.
-
-        Returns a Selection with values. Returns None, with undefined contents of ``rest``, if adding first is
-        no slower or a sum is not finite.
-        """
-        k = self.count(gradient.size)
-        found = select_top_k_of_sum(gradient, residual, k, rest) if k < gradient.size else None
-        return _finite_selection(found, gradient.dtype)
-
-    def select_terms(self, terms: Terms, rest: Array) -> Selection | None:
-        """Select the top k of a sum of several terms while adding them, as ``select_sum`` does."""
-        k = self.count(rest.size)
-        found = select_top_k_of_terms(terms, k, rest) if k < rest.size else None
-        return _finite_selection(found, rest.dtype)
-
-    def takes_group(self, size: int) -> bool:
-        """Tell whether ``select_group`` can select from a group with so many elements."""
-        return 0 < self.count(size) < size and can_select_group(size, self.count(size))
-
-    def select_group(self, table: TermTable) -> Selection | None:
-        """Select the top k of many sums, joined as one vector, whose size determines k.
-
-        The table's sums are written, with +0 at the selected elements. ``takes_group`` must accept their
-        number. Otherwise as ``select_terms``.
-        """
-        return _finite_selection(select_top_k_of_group(table, self.count(table.total)), table.dtype)
-
-    def select_terms_batch(self, table: TermTable) -> BatchSelection | None:
-        """Select the top k of each of many sums, as ``select_terms`` does.
-
-        Returns None if no sum can be selected in a batch.
-        """
-        return select_top_k_of_totals(table, self)
+        """Apply ``select_each`` to arrays."""
+        return self.select_each(TermTable.of_arrays(addresses, sizes, dtype))
 
     def select_sum_batch(
         self, addresses: Array, sizes: Array, dtype: np.dtype[Any], guesses: Array
     ) -> BatchSelection | None:
-        """Select the top k of each of many sums of one type, as ``select_sum`` does.
+        """Apply ``select_each`` to sums of gradient and residual."""
+        return self.select_each(TermTable.of_sums(addresses, sizes, dtype), guesses)
 
-        Args:
-            addresses: (n, 3) i64, of each gradient, residual, and array for the sum, which keeps the selected
-                elements.
-            sizes: (n,) i64, elements of each of the three.
-            dtype: float32 or float64.
-            guesses: (n,) u64, 0 or what the last step's call has written; overwritten. They affect only the
-                time.
+    def select_terms_batch(self, table: TermTable) -> BatchSelection | None:
+        """Apply ``select_each``."""
+        return self.select_each(table)
 
-        Returns None if no sum can be selected in a batch.
-        """
-        return select_top_k_of_sums(addresses, sizes, dtype, self, guesses)
+    def select_sum(self, gradient: Array, residual: Array, rest: Array) -> Selection | None:
+        """Apply ``select_joint`` to one sum of gradient and residual."""
+        if not self.takes_joint(gradient.size):
+            return None
+        return self.select_joint(TermTable.of_one(SUM, np.ones(3), gradient, residual, rest))
 
+    def select_terms(self, terms: Terms, rest: Array) -> Selection | None:
+        """Apply ``select_joint`` to one sum."""
+        if not self.takes_joint(rest.size):
+            return None
+        momenta = (terms.momentum, terms.after) if terms.form >= HEAVY_BALL else ()
+        given = terms.gradient, terms.residual, rest, *momenta
+        return self.select_joint(TermTable.of_one(terms.form, terms.factors, *given))
 
-def _finite_selection(found: IndicesAndBits | None, dtype: np.dtype[Any]) -> Selection | None:
-    """Return a selection of indices and bits; None for None, and if a value is not finite."""
-    if found is None:
-        return None
-    values = found[1].view(dtype)
-    return Selection(found[0], values=values) if all_finite(values) else None
+    def takes_group(self, size: int) -> bool:
+        """Apply ``takes_joint``."""
+        return self.takes_joint(size)
+
+    def select_group(self, table: TermTable) -> Selection | None:
+        """Apply ``select_joint``."""
+        return self.select_joint(table)
