@@ -125,11 +125,14 @@ def select_top_k_each(table: TermTable, selector: Any, guesses: Array | None = N
     plan = _plan_batch(selector, table.sizes.tobytes(), table.dtype.itemsize, thread_count())
     if plan.members.size == 0:
         return None
-    total, count = int(plan.cuts[-1]), plan.members.size
-    addresses, factors = table.addresses[plan.members], read_only(table.factors)
+    total, count, factors = int(plan.cuts[-1]), plan.members.size, read_only(table.factors)
+    some = count < table.sizes.size
+    addresses = table.addresses[plan.members] if some else table.addresses
     indices, bits = np.empty(total, np.int32), bits_of(np.empty(total, table.dtype))
     faults = np.empty(count, np.bool_)
-    thresholds = np.zeros(count, np.uint64) if guesses is None else guesses[plan.members]
+    if guesses is None:
+        guesses = np.zeros(table.sizes.size, np.uint64)
+    thresholds = guesses[plan.members] if some else guesses
     select = select_each.select[table.form]
     run_parallel(
         lambda turns: select(
@@ -152,7 +155,7 @@ def select_top_k_each(table: TermTable, selector: Any, guesses: Array | None = N
         count,
         plan.units_per_thread,
     )
-    if guesses is not None:
+    if some:
         guesses[plan.members] = thresholds
     return _without_faults(plan, indices, bits.view(table.dtype), faults)
 

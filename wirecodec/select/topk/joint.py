@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from wirecodec.arrays import Array, read_only
-from wirecodec.kernels.term_forms import START, STOP, TENSOR
 from wirecodec.select.topk import exact
-from wirecodec.select.topk.term_table import TermTable, map_pieces
+from wirecodec.select.topk.term_table import TermTable
 from wirecodec.sparse import index_dtype
 
 
@@ -45,15 +44,13 @@ def select_top_k_joint(table: TermTable, k: int) -> exact.IndicesAndBits | None:
     if tied:
         return None
 
-    def sweep(pieces: Array) -> exact.Candidates | None:
-        elements = int((pieces[:, STOP] - pieces[:, START]).sum())
+    def sweep(pieces: Array, origin: int, elements: int) -> exact.Candidates | None:
         capacity = min(int(plan.fraction * size), elements) + terms.SWEEP_SLACK
         found, words = np.empty(capacity, np.int32), np.empty(capacity, like.dtype)
-        origin = int(table.starts[pieces[0, TENSOR]] + pieces[0, START])
         n = sweep_pieces(*given, low, pieces, origin, like, like_out, found, words)
         return exact.Candidates.collect(origin, found[:n], words[:n], low, high) if n >= 0 else None
 
-    swept: Sequence[exact.Candidates | None] = map_pieces(sweep, table.sizes)
+    swept: Sequence[exact.Candidates | None] = table.map_parts(sweep)
     parts = [part for part in swept if part is not None]
     if len(parts) < len(swept) or sum(part.words.size for part in parts) < k:
         return None

@@ -20,7 +20,7 @@ from wirecodec.select.base import BatchSelection, Selection, all_finite, require
 from wirecodec.select.topk.each import select_top_k_each
 from wirecodec.select.topk.exact import select_top_k
 from wirecodec.select.topk.joint import can_select_joint, select_top_k_joint
-from wirecodec.select.topk.term_table import TermTable
+from wirecodec.select.topk.term_table import ONES, TermTable
 from wirecodec.select.topk_fused_residual import Terms
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
@@ -160,7 +160,7 @@ class TopK:
         """Apply ``select_joint`` to one sum of gradient and residual."""
         if not self.takes_joint(gradient.size):
             return None
-        return self.select_joint(TermTable.of_one(SUM, np.ones(3), gradient, residual, rest))
+        return self.select_joint(TermTable.of_one(SUM, ONES, gradient, residual, rest))
 
     def select_terms(self, terms: Terms, rest: Array) -> Selection | None:
         """Apply ``select_joint`` to one sum."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ MIN_PIECE = 2**16
 """Elements of a piece, if a tensor has more; a multiple of 1024."""
 MAX_PART_SIZE = 2**30
 """Elements whose positions are counted in 32 bits."""
-_ONES = read_only(np.ones(3))
+ONES = read_only(np.ones(3))
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +50,14 @@ class TermTable:
         """Return a table of arrays; ``addresses`` is (n,) i64."""
         columns = np.zeros((sizes.size, 5), np.int64)
         columns[:, GRADIENT] = addresses
-        return cls(columns, sizes, _ONES, IDENTITY, dtype)
+        return cls(columns, sizes, ONES, IDENTITY, dtype)
 
     @classmethod
     def of_sums(cls, addresses: Array, sizes: Array, dtype: np.dtype[Any]) -> TermTable:
         """Return a table of sums; ``addresses`` is (n, 3) i64: of gradient, residual and sum."""
         columns = np.zeros((sizes.size, 5), np.int64)
         columns[:, GRADIENT], columns[:, RESIDUAL], columns[:, TOTAL] = addresses.T
-        return cls(columns, sizes, _ONES, SUM, dtype)
+        return cls(columns, sizes, ONES, SUM, dtype)
 
     @classmethod
     def of_one(
@@ -70,39 +71,61 @@ class TermTable:
         after: Array | None = None,
     ) -> TermTable:
         """Return a table of one tensor, given as its arrays."""
-        columns = np.zeros((1, 5), np.int64)
-        columns[0, GRADIENT], columns[0, RESIDUAL] = gradient.ctypes.data, residual.ctypes.data
-        columns[0, TOTAL] = total.ctypes.data
+        row = [gradient.ctypes.data, 0, residual.ctypes.data, 0, total.ctypes.data]
         if momentum is not None and after is not None:
-            columns[0, MOMENTUM], columns[0, AFTER] = momentum.ctypes.data, after.ctypes.data
-        return cls(columns, np.array([gradient.size]), factors, form, gradient.dtype)
+            row[MOMENTUM], row[AFTER] = momentum.ctypes.data, after.ctypes.data
+        return cls(np.array([row]), np.array([gradient.size]), factors, form, gradient.dtype)
 
-    @cached_property
+    @property
     def starts(self) -> Array:
         """The place of each tensor in the vector of all, (n + 1,) i64."""
-        return sum_before(self.sizes)
+        return _lay_out(self.sizes.tobytes()).starts
 
     @property
     def total(self) -> int:
         """Number of elements of all tensors."""
-        return int(self.starts[-1])
+        return _lay_out(self.sizes.tobytes()).places[-1]
 
     @property
     def samples(self) -> tuple[Array, Array]:
         """Two empty arrays of the type of the elements' bits, for the inputs and the outputs of kernels."""
         return _make_samples(self.dtype)
 
+    def map_parts(self, work: Callable[[Array, int, int], T]) -> list[T]:
+        """Return [work(pieces, place, size), ...] over parts, in order, on threads if that pays off.
+
+        A piece is a row (tensor, start, stop) of elements. A part has at most ``MAX_PART_SIZE`` elements;
+        ``place`` is its first one's in the vector of all.
+        """
+        layout = _lay_out(self.sizes.tobytes())
+        places, count = layout.places, len(layout.pieces)
+        longest = max(1, MAX_PART_SIZE // MIN_PIECE)
+        if places[-1] < 2 * MIN_ELEMENTS_PER_THREAD and count <= longest:
+            return [work(layout.pieces, 0, places[-1])]
+        from wirecodec.kernels.cpu.threads import map_ranges, thread_count
+
+        def run(first: int, last: int) -> list[T]:
+            cuts = [*range(first, last, longest), last]
+            return [
+                work(layout.pieces[start:stop], places[start], places[stop] - places[start])
+                for start, stop in pairwise(cuts)
+            ]
+
+        # No more parts than needed: each has buffers of its own.
+        per_thread = max(MIN_ELEMENTS_PER_THREAD, places[-1] // thread_count())
+        parts = map_ranges(run, count, max(1, per_thread * count // places[-1]))
+        return [result for part in parts for result in part]
+
     def add(self) -> bool:
         """Write all sums and momenta; return whether all sums are finite."""
         from wirecodec.kernels.cpu.select import select_joint
 
         add, factors = select_joint.add[self.form], read_only(self.factors)
-        return all(
-            map_pieces(
-                lambda pieces: bool(add(self.addresses, self.sizes, factors, pieces, *self.samples)),
-                self.sizes,
-            )
-        )
+
+        def run(pieces: Array, place: int, size: int) -> bool:
+            return bool(add(self.addresses, self.sizes, factors, pieces, *self.samples))
+
+        return all(self.map_parts(run))
 
 
 def sum_before(counts: Array) -> Array:
@@ -119,31 +142,27 @@ def _make_samples(dtype: np.dtype[Any]) -> tuple[Array, Array]:
     return read_only(like), like
 
 
-def map_pieces(work: Callable[[Array], T], sizes: Array) -> list[T]:
-    """Return [work(pieces), ...] over parts of the pieces of tensors, in order, on threads if that pays off.
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Places of tensors, end to end.
 
-    A piece is a row (tensor, start, stop) of elements. A part has at most ``MAX_PART_SIZE`` elements.
+    Attributes:
+        starts: (n + 1,) i64, of each tensor.
+        pieces: (m, 3) i64.
+        places: of each piece, and of the end.
     """
-    from wirecodec.kernels.cpu.threads import map_ranges, thread_count
 
-    pieces, elements = _cut(sizes.tobytes()), int(sizes.sum())
-    # No more parts than needed: each has buffers of its own.
-    per_thread = max(MIN_ELEMENTS_PER_THREAD, elements // thread_count())
-    least = max(1, per_thread * len(pieces) // max(1, elements))
-    longest = max(1, MAX_PART_SIZE // MIN_PIECE)
-
-    def run(first: int, last: int) -> list[T]:
-        return [work(pieces[at : min(at + longest, last)]) for at in range(first, last, longest)]
-
-    return [part for parts in map_ranges(run, len(pieces), least) for part in parts]
+    starts: Array
+    pieces: Array
+    places: list[int]
 
 
 @lru_cache(maxsize=64)
-def _cut(sizes: bytes) -> Array:
-    """Return the pieces of tensors with these sizes, (m, 3) i64."""
+def _lay_out(sizes: bytes) -> _Layout:
+    """Return the layout of tensors with these sizes."""
     counts = np.frombuffer(sizes, np.int64)
-    parts = -(-counts // MIN_PIECE)
+    starts, parts = sum_before(counts), -(-counts // MIN_PIECE)
     tensors = np.repeat(np.arange(counts.size), parts)
-    first = np.cumsum(parts) - parts
-    begins = (np.arange(tensors.size) - first[tensors]) * MIN_PIECE
-    return np.stack([tensors, begins, np.minimum(begins + MIN_PIECE, counts[tensors])], axis=1)
+    begins = (np.arange(tensors.size) - sum_before(parts)[tensors]) * MIN_PIECE
+    pieces = np.stack([tensors, begins, np.minimum(begins + MIN_PIECE, counts[tensors])], axis=1)
+    return _Layout(starts, pieces, [*(starts[tensors] + begins).tolist(), int(starts[-1])])
