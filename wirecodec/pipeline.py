@@ -27,7 +27,7 @@ from wirecodec.container.schema import (
     plain_spec,
 )
 from wirecodec.cpu import entry as host
-from wirecodec.cpu.columns import Targets
+from wirecodec.cpu.fast.columns import Targets
 from wirecodec.cpu.guard import Guard
 from wirecodec.errors import EncodeError, SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema

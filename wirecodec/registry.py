@@ -10,18 +10,21 @@ import dataclasses
 import difflib
 import inspect
 import re
+from abc import ABC
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from wirecodec.errors import EncodeError
 from wirecodec.index import CHOICES as INDEX_CHOICES
 from wirecodec.index import CODECS as INDEX_CODECS
-from wirecodec.index.base import IndexCodec
+from wirecodec.index.base import IndexChoice, IndexCodec, LossyIndexCodec
 from wirecodec.select import SELECTORS
+from wirecodec.select.base import Selector
 from wirecodec.transform import TRANSFORMS, Transform
 from wirecodec.value import CHOICES as VALUE_CHOICES
 from wirecodec.value import CODECS as VALUE_CODECS
 from wirecodec.value import TYPED_RAW, ValueCodec
+from wirecodec.value.base import ValueChoice
 
 EXPERIMENTAL = 0x80
 """The lowest id for codecs that no specification defines."""
@@ -166,8 +169,48 @@ def register(cls: T) -> T:
         if wire_id in known and known[wire_id].name != name:
             raise EncodeError(f"{cls.__name__}: wire_id {wire_id:#x} belongs to {known[wire_id].name!r}")
         known[wire_id] = cls
+    _adopt(cls, stage)
     _stages[stage][name] = cls
     return cls
+
+
+def adopt(stage: str, part: Any) -> None:
+    """Give an object of a class that ``register`` has not seen the optional methods of its stage.
+
+    Raises:
+        EncodeError: the object has not the methods of a stage.
+    """
+    is_instance = isinstance(getattr(part, "name", None), str) and not isinstance(part, type)
+    if not is_instance or not any(hasattr(part, word) for word in _REQUIRED[stage]):
+        raise EncodeError(f"{stage} is {part!r}, which is not one")
+    if stage != "transform":
+        _adopt(type(part), stage)
+
+
+def _adopt(cls: type, stage: str) -> None:
+    """Give a class that does not derive from a base class of its stage the optional methods of one."""
+    plain, choice, lossy = _BASES[stage]
+    base = lossy if getattr(cls, "lossy", False) else plain if hasattr(cls, _REQUIRED[stage][0]) else choice
+    if issubclass(cls, base):
+        return
+    for name in dir(base):
+        if not name.startswith("_") and not hasattr(cls, name):
+            setattr(cls, name, inspect.getattr_static(base, name))
+    base.register(cls)
+
+
+_REQUIRED = {
+    "transform": ("forward",),
+    "selector": ("select",),
+    "index codec": ("encode", "choose"),
+    "value codec": ("encode", "choose"),
+}
+_BASES: dict[str, tuple[type[ABC], type[ABC], type[ABC]]] = {
+    "selector": (Selector, Selector, Selector),
+    "index codec": (IndexCodec, IndexChoice, LossyIndexCodec),
+    "value codec": (ValueCodec, ValueChoice, ValueCodec),
+}
+"""For each stage, the base class of plain parts, of choices among them, and of lossy ones."""
 
 
 def _stage(cls: type) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, read_only
+from wirecodec.arrays import Array, Bytes, as_bytes, read_only
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +97,12 @@ class SectionBatch:
     write: Callable[[Array, Array], None]
 
     @classmethod
-    def join(cls, wire_id: int | Array, sections: Sequence[Bytes]) -> SectionBatch:
-        """Join sections, (m,) u8 each, to a batch."""
+    def join(cls, chosen: Sequence[tuple[Any, Bytes]]) -> SectionBatch:
+        """Join sections, each given with its codec, to a batch."""
+        wire_ids = np.array([codec.wire_id for codec, _ in chosen], np.uint8)
+        sections = [as_bytes(section) for _, section in chosen]
         lengths = np.array([section.size for section in sections], np.int64)
-        return cls.of_slices(wire_id, np.concatenate(sections), np.cumsum(lengths) - lengths, lengths)
+        return cls.of_slices(wire_ids, np.concatenate(sections), np.cumsum(lengths) - lengths, lengths)
 
     @classmethod
     def of_slices(cls, wire_id: int | Array, source: Bytes, places: Array, lengths: Array) -> SectionBatch:
@@ -111,6 +113,19 @@ class SectionBatch:
             support.copy_slices(read_only(source), places, lengths, words.view(np.uint8), starts * 4)
 
         return cls(wire_id, lengths, write)
+
+
+def slice_sections(words: Array, starts: Array, lengths: Array) -> list[Bytes]:
+    """Return a read-only view of each section's bytes.
+
+    Args:
+        words: (m,) u32, the container.
+        starts: (n,) i64, the first word of each section.
+        lengths: (n,) i64, bytes of each section.
+    """
+    data = read_only(words).view(np.uint8)
+    pairs = zip((starts * 4).tolist(), lengths.tolist(), strict=True)
+    return [data[start : start + length] for start, length in pairs]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -13,7 +13,6 @@ from benchmarks.value.distributions import Floats
 from wirecodec.arrays import as_bytes
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import value_codec
-from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map
 
 __all__ = ["CONFIGURATIONS", "Codec", "Coder", "build_codecs"]
@@ -89,28 +88,17 @@ class Codec:
         """Parse the codec's frozen dataclass."""
         return wc.Scheme.parse(f"all | raw-index | {self.name}").value
 
-    @cached_property
-    def _chooses(self) -> bool:
-        return hasattr(self.codec, "choose")
-
-    @cached_property
-    def _ordered(self) -> bool:
-        return is_ordered(self.codec)
-
     def fit(self, values: Floats) -> Coder:
         """Return the codec unchanged: its search for parameters is part of ``encode`` and its time."""
         return self
 
     def encode(self, values: Floats, stream: int) -> Any:
         """Encode values; ``auto-value`` chooses its codec, and codecs of ordered values add a map."""
-        codec = self.codec
-        if self._chooses:
-            codec, section = codec.choose(values, stream)
+        if not self.codec.ordered:
+            codec, section = self.codec.choose(values, stream)
             return codec, as_bytes(section), NO_MAP
-        if not self._ordered:
-            return codec, as_bytes(codec.encode(values, stream)), NO_MAP
         values, positions = sort_ascending(values)
-        return codec, as_bytes(codec.encode(values, stream)), as_bytes(pack_map(positions))
+        return self.codec, as_bytes(self.codec.encode(values, stream)), as_bytes(pack_map(positions))
 
     def nbytes(self, code: Any) -> int:
         """Return the lengths of section and map."""

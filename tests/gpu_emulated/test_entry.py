@@ -148,7 +148,7 @@ def flip_bit(rng: np.random.Generator, entries: Any) -> Array:
     field = "index_section" if entry.index_section.size and rng.random() < 0.5 else "value_section"
     section = getattr(entry, field).copy()
     section[rng.integers(min(section.size, rng.choice([12, section.size])))] ^= np.uint8(1 << rng.integers(8))
-    return writer.pack([dataclasses.replace(entry, **{field: section})], b"")
+    return writer.pack([dataclasses.replace(entry, **{field: section})], b"")[0]
 
 
 def test_named_tensors(standin: StandInDevice) -> None:

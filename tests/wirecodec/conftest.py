@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from wirecodec.kernels.cpu import threads
+from wirecodec.select import term_table
 from wirecodec.select.topk import exact as topk_exact
-from wirecodec.select.topk import term_table
 
 
 @pytest.fixture

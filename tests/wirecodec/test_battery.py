@@ -15,7 +15,6 @@ import wirecodec as wc
 from formats import reference
 from formats.zstd import find_decompressor
 from tests import inputs
-from wirecodec.index.base import is_lossy
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, value_codecs
 
@@ -70,7 +69,7 @@ def test_index_round_trip(codec: Any, case: str) -> None:
     """A lossy codec decodes to its own approximation: a superset, or as many indices as the input."""
     d, indices = SUPPORTS[case]
     section, found = codec.encode(indices, d, 7), indices
-    if is_lossy(codec):
+    if codec.lossy:
         made = codec.approximate(indices, d, 7)
         assert np.array_equal(made.section, section)
         found = made.found if made.found is not None else codec.decode(section, d, indices.size, UNLIMITED)
@@ -94,7 +93,7 @@ def test_index_sections_read_by_the_reference(codec: Any, case: str) -> None:
     (read,), found = reference.decode(blob).tensors, wc.decode(blob)
     assert list(read.indices) == found.indices.tolist()
     assert read.values == found.values.tobytes()
-    assert is_lossy(codec) or np.array_equal(found.indices, indices)
+    assert codec.lossy or np.array_equal(found.indices, indices)
 
 
 def vector_cases(dtype: Any) -> dict[str, Any]:

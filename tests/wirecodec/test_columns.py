@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from wirecodec.cpu import columns
+from wirecodec.cpu.fast import columns
 
 
 def test_headers_are_read_as_attributes_are() -> None:

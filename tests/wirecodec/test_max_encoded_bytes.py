@@ -16,8 +16,6 @@ from tests import inputs
 from tests.wirecodec.test_battery import INDEX, SUPPORTS, VALUE, VARIANTS
 from wirecodec import registry
 from wirecodec.container import size_bound
-from wirecodec.index.base import is_lossy
-from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import sort_ascending
 
 Array = np.ndarray[Any, Any]
@@ -74,7 +72,7 @@ def test_index_sections_stay_within_their_bound(codec: Any) -> None:
                 assert codec.name == "bloom"
                 continue
             assert len(section) <= one.max_bytes(r, d), (one, name, len(section), one.max_bytes(r, d))
-            if is_lossy(one):
+            if one.lossy:
                 found = one.approximate(indices, d, 3).found
                 assert found is None or found.size <= one.max_decoded(r, d)
 
@@ -106,7 +104,7 @@ def test_value_sections_stay_within_their_bound(codec: Any, dtype: Any) -> None:
     for one, vector in itertools.product(_variants(codec), hard_values(dtype)):
         if codec is wc.AutoValue and vector.size > 9000:
             continue  # tries every codec
-        values = sort_ascending(vector)[0] if is_ordered(one) else vector
+        values = sort_ascending(vector)[0] if one.ordered else vector
         try:
             section = one.choose(values, 3)[1] if hasattr(one, "choose") else one.encode(values, 3)
         except wc.EncodeError:

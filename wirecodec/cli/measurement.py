@@ -138,7 +138,7 @@ class TimedScheme:
         named, tensors = len(tensors) > 1, {name: tensors[name] for name in sort_names(tensors)}
         schemes = dict.fromkeys(tensors, scheme)
         selected = select_many(tensors, schemes, seed=0)
-        blob = encode_selection(selected, seed=0, names=named)
+        blob = encode_selection(selected, seed=0, names=named).blob
         schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}
         decoded = decode_many(blob, limits=UNLIMITED, schema=schema)
         summable = (

@@ -17,8 +17,8 @@ import numpy as np
 from wirecodec.arrays import DTYPES, Array, add_in_order, dtype_named
 from wirecodec.container.size_bound import max_encoded_bytes
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES
-from wirecodec.cpu.columns import describe
 from wirecodec.cpu.costs import group_bytes, one_element_bytes, row_bytes, takes_step
+from wirecodec.cpu.fast.columns import describe
 from wirecodec.cpu.fuse import plan_runs
 from wirecodec.errors import EncodeError
 from wirecodec.select.budget.notice import warn_of_small

@@ -23,7 +23,7 @@ from wirecodec.compressor.state import SpareMemory, State, all_to_host, to_host
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.costs import share_header, warn_of_small_budgets
-from wirecodec.cpu.last_thresholds import LastThresholds
+from wirecodec.cpu.fast.thresholds import LastThresholds
 from wirecodec.errors import EncodeError
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.pipeline import decode_many, sort_names

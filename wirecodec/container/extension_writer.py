@@ -102,8 +102,9 @@ def write_model(
     tag: bytes,
     *,
     names_stored: bool,
+    groups: Sequence[Array] = (),
 ) -> bytes:
-    """Write the extension block of a model without fused tensors.
+    """Write the extension block of a model.
 
     Args:
         names: of all tensors, in the order of their keys.
@@ -111,11 +112,13 @@ def write_model(
         lengths: {key: number of elements} of the tensors stored as coefficients.
         tag: the application's bytes.
         names_stored: False to leave the names out.
+        groups: rows (key, size) of the members of each shared entry.
 
     Raises EncodeError, which names the tensor, if the format cannot hold a shape or a name.
     """
     return _write_records(
         {
+            FUSED: _fused_body(groups),
             NAMES: _names_body(names) if names_stored else b"",
             SHAPES: _checked_shapes_body(names, shapes),
             TRANSFORM: _transform_body(lengths),

@@ -25,10 +25,8 @@ from wirecodec.arrays import dtype_named
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, padded
 from wirecodec.errors import EncodeError
-from wirecodec.index.base import is_lossy
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.transform.base import coefficient_type
-from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import map_bytes
 
 _GRID_STEPS = 64
@@ -77,12 +75,13 @@ def max_encoded_bytes(shape: Sequence[int] | int, dtype: Any, scheme: SchemeLike
         chunks.append((_Chunk(rest, width, numbers, parsed), 1))
     block = ext.write(ext.Extension(shapes={} if len(dims) == 1 else {0: dims}, lengths=lengths))
     header_bytes = PREFIX_BYTES + TABLE.itemsize * max(whole + bool(rest), 1) + len(block)
-    fewest, most = _count_range(parsed.select, count)
+    fewest, most = parsed.select.count_range(count)
+    most = min(most, count)
     if fewest == count:
         return header_bytes + sum(n * chunk.full_bytes() for chunk, n in chunks)
     total = header_bytes + _max_total([(chunk, n) for chunk, n in chunks if n], most)
-    limit = getattr(parsed.select, "max_bytes", None)
-    return total if limit is None else min(total, max(header_bytes, int(limit(count))))
+    limit = parsed.select.max_bytes(count)
+    return total if limit is None else min(total, max(header_bytes, limit))
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,8 @@ class _Chunk:
         partial = 0
         if self.d > 1:
             listed = min(r, self.d - 1)
-            partial = padded(_bound(index, "index codec", "max_bytes(r, d)", listed, self.d))
-            partial += self._value_bytes(_max_decoded(index, listed, self.d))
+            partial = padded(int(index.max_bytes(listed, self.d)))
+            partial += self._value_bytes(int(index.max_decoded(listed, self.d)))
         return max(partial, self.full_bytes()) if r == self.d else partial
 
     def full_bytes(self) -> int:
@@ -114,35 +113,8 @@ class _Chunk:
         value, count = self.scheme.value, r * self.width
         if count == 0:
             return 0
-        order = padded(map_bytes(count)) if is_ordered(value) else 0
-        return order + padded(_bound(value, "value codec", "max_bytes(r, dtype)", count, self.dtype))
-
-
-def _bound(codec: Any, stage: str, call: str, *arguments: Any) -> int:
-    """Return a codec's own bound; raise EncodeError if it defines none."""
-    bound = getattr(codec, "max_bytes", None)
-    if bound is None:
-        raise EncodeError(
-            f"{stage} {codec.name!r} has no bound; define {call} to return its section's most bytes"
-        )
-    return int(bound(*arguments))
-
-
-def _max_decoded(index: Any, r: int, d: int) -> int:
-    """Return how many indices at most a reader finds in a section of at most r of d elements."""
-    if not is_lossy(index):
-        return r
-    bound = getattr(index, "max_decoded", None)
-    return d if bound is None else int(bound(r, d))
-
-
-def _count_range(selector: Any, size: int) -> tuple[int, int]:
-    """Return how many elements a selector selects at least and at most; 0 and all if unknown."""
-    bound = getattr(selector, "count_range", None)
-    if bound is None:
-        return 0, size
-    fewest, most = bound(size)
-    return int(fewest), min(int(most), size)
+        order = padded(map_bytes(count)) if value.ordered else 0
+        return order + padded(int(value.max_bytes(count, self.dtype)))
 
 
 def _max_total(chunks: Sequence[tuple[_Chunk, int]], most: int) -> int:

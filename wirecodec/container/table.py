@@ -17,7 +17,6 @@ from wirecodec.container.writer import CHUNK, LENGTHS, PREFIX_BYTES, TABLE
 from wirecodec.errors import Invalid, LimitExceeded, Malformed, Unsupported, WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import index_codecs, readable_codecs, transforms, value_codecs
-from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import PACKED, map_bytes
 
 
@@ -45,7 +44,7 @@ def count_keys_of_sound(
 @lru_cache(maxsize=4)
 def _mark_known(index: tuple[Any, ...], value: tuple[Any, ...]) -> tuple[Array, Array]:
     """Return (256,) bool for index codecs, and for value codecs that need no map: whether an id is known."""
-    return _mark(index), _mark(codec for codec in value if not is_ordered(codec))
+    return _mark(index), _mark(codec for codec in value if not codec.ordered)
 
 
 def _mark(codecs: Iterable[Any]) -> Array:
@@ -102,7 +101,7 @@ def check_table(table: Array, payload: int, total: int) -> None:
     _refuse_unknown("index-codec", table["index"], index_codecs())
     _refuse_unknown("value-codec", table["value"], value_codecs())
     maps = np.zeros(256, np.uint8)
-    maps[[wire_id for wire_id, codec in value_codecs().items() if is_ordered(codec)]] = PACKED
+    maps[[wire_id for wire_id, codec in value_codecs().items() if codec.ordered]] = PACKED
     wrong = table["map"] != maps[table["value"]]
     _refuse(Unsupported, "map-codec", wrong, "the map codec is unknown, or not the value codec's")
     _refuse(Invalid, "count", r > d, "an entry stores more elements than it has")

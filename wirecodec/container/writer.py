@@ -54,7 +54,10 @@ _ZEROS = bytes(7)
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Encoded chunk: place, counts, element type and domain, codecs' ids, sections; None for no map."""
+    """Encoded chunk: place, counts, element type and domain, codecs' ids, sections; None for no map.
+
+    If they are known (``is_known``), ``indices`` are those that readers find: (r,) u32, or None for all.
+    """
 
     key: int
     base: int
@@ -67,6 +70,8 @@ class Entry:
     index_section: Bytes
     value_section: Bytes
     map_section: Bytes | None = None
+    indices: Array | None = None
+    is_known: bool = False
 
     @property
     def parts(self) -> list[Bytes]:
@@ -113,17 +118,25 @@ class EntryBatch:
         """Write the sections into (m,) u32; ``starts`` are the entries' first words."""
         if self.index_sections is not None:
             self.index_sections.write(words, starts)
-            starts = starts + ((self.index_sections.lengths + 7) >> 3 << 1)
-        self.value_sections.write(words, starts)
+        self.value_sections.write(words, self.value_starts(starts))
+
+    def value_starts(self, starts: Array) -> Array:
+        """Return the first words of the value sections."""
+        if self.index_sections is None:
+            return starts
+        begins: Array = starts + ((self.index_sections.lengths + 7) >> 3 << 1)
+        return begins
 
 
-def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] = ()) -> Bytes:
+def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] = ()) -> tuple[Bytes, Array]:
     """Write a container as a new (n,) uint8 array.
 
     Args:
         entries: ascending by (key, base).
         block: the extension block.
         batches: entries of other keys.
+
+    Returns the container, and the offsets of the entries and of those of the batches, in this order.
     """
     if not batches:
         return _pack_entries(entries, block)
@@ -150,10 +163,10 @@ def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] =
         first += batch.keys.size
     table["crc"] = compute_checksums(blob, starts, starts + sizes)
     blob.data[:payload] = _header_bytes(table.size, table.take(order).tobytes(), block, total)
-    return blob
+    return blob, starts
 
 
-def _pack_entries(entries: Sequence[Entry], block: bytes) -> Bytes:
+def _pack_entries(entries: Sequence[Entry], block: bytes) -> tuple[Bytes, Array]:
     """Write a container without batches; for few entries, plain loops are faster than columns."""
     payload, places, total = layout(entries, block)
     blob = np.empty(total, np.uint8)
@@ -167,7 +180,7 @@ def _pack_entries(entries: Sequence[Entry], block: bytes) -> Bytes:
             data[end:at] = _ZEROS[: at - end]
         crcs.append(compute_checksum(blob, start, stop))
     data[:payload] = header_bytes(entries, crcs, block, total)
-    return blob
+    return blob, np.array([start for start, _ in places], np.int64)
 
 
 def _zero_padding(blob: Bytes, starts: Array, padded_lengths: Array) -> None:
@@ -203,16 +216,16 @@ def layout(entries: Sequence[Entry], block: bytes) -> tuple[int, list[tuple[int,
 
 def header_bytes(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, total: int) -> bytes:
     """Write prefix, table and extension block of entries whose payloads have these checksums."""
-    fields = b"".join([ROW.pack(*_row(e, crc)) for e, crc in zip(entries, crcs, strict=True)])
+    fields = b"".join([ROW.pack(*row_of(e, crc)) for e, crc in zip(entries, crcs, strict=True)])
     return _header_bytes(len(entries), fields, block, total)
 
 
 def rows_of(entries: Sequence[Entry]) -> Array:
     """Return the entries' rows of the table, without checksums."""
-    return np.array([_row(e, 0) for e in entries], TABLE)
+    return np.array([row_of(e) for e in entries], TABLE)
 
 
-def _row(e: Entry, crc: int) -> tuple[int, ...]:
+def row_of(e: Entry, crc: int = 0) -> tuple[int, ...]:
     """Return the fields of an entry's row of the table."""
     map_length, map_codec = (0, 0) if e.map_section is None else (e.map_section.size, PACKED)
     dtype = e.domain << 4 | _DTYPE_CODES[e.dtype]

@@ -24,7 +24,7 @@ from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, nothing, read_only
 from wirecodec.container.reader import Row
 from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
-from wirecodec.index.base import IndexCodec, is_lossy
+from wirecodec.index.base import IndexChoice, IndexCodec, LossyIndexCodec
 from wirecodec.index.raw import ascending_below
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.prng import mix
@@ -34,7 +34,7 @@ from wirecodec.settings.scheme import Scheme, call_string
 from wirecodec.sparse import ascending_indices
 from wirecodec.support import DecodedChunk, Support
 from wirecodec.transform.base import coefficient_type, is_in_range
-from wirecodec.value.base import is_ordered
+from wirecodec.value.base import ValueChoice
 from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map
 
 T = TypeVar("T")
@@ -94,37 +94,31 @@ def _encode_chunk(
     map_section = positions = None
     some = indices if values.size else None
     try:
-        index: Any = scheme.index
-        if hasattr(index, "choose"):
-            index, index_section = index.choose(some, d, stream)
-        elif some is not None and is_lossy(index):
+        index: IndexChoice = scheme.index
+        if some is not None and isinstance(index, LossyIndexCodec):
             made = index.approximate(some, d, stream)
             if not made.complete:
                 require_finite(read_only(_real_numbers(values)), call_string(index))
+            known = made.found is not None and index.wire_id < EXPERIMENTAL
             if made.found is not None:
                 indices = _check_found(index, made.found, d)
                 values = support.at(indices.astype(np.int64) + base)
             if values.size < d:
                 index_section = made.section
-        elif some is not None:
-            index_section = index.encode(some, d, stream)
+        else:
+            index, index_section = index.choose(some, d, stream)
+            known = index.wire_id < EXPERIMENTAL
         values = read_only(_real_numbers(values))
-        value: Any = scheme.value
-        if hasattr(value, "choose"):
+        value: ValueChoice = scheme.value
+        if not (value.carries_nonfinite or (support.finite and not index.lossy)):
+            require_finite(values, value.name)
+        if value.ordered:
+            values, positions = sort_ascending(values)
+            map_section = pack_map(positions)
+        if support.step is None or not values.size:
             value, value_section = value.choose(values, stream)
         else:
-            if not (value.carries_nonfinite or (support.finite and not is_lossy(scheme.index))):
-                require_finite(values, value.name)
-            if is_ordered(value):
-                values, positions = sort_ascending(values)
-                map_section = pack_map(positions)
-            if values.size:
-                takes_step = support.step is not None and hasattr(value, "encode_with_step")
-                value_section = (
-                    value.encode_with_step(values, support.step)
-                    if takes_step
-                    else value.encode(values, stream)
-                )
+            value, value_section = value.choose_with_step(values, stream, support.step)
     except EncodeError as error:
         raise _at_element(error, indices, positions, base, support) from None
     return Entry(
@@ -139,6 +133,8 @@ def _encode_chunk(
         _flat_bytes(index_section),
         _flat_bytes(value_section),
         map_section,
+        indices,
+        known,
     )
 
 
@@ -202,36 +198,41 @@ def _types(field: int) -> tuple[np.dtype[Any], np.dtype[Any], int]:
 
 def decode_chunk(row: Row, sections: Sequence[Bytes], limits: DecodeLimits) -> DecodedChunk:
     """Decode one chunk: indices, values, map; each codec checks its section. Raises a WireError."""
-    d, r = row.d, row.r
+    indices, work = decode_indices(row, sections[0], limits)
+    return DecodedChunk(row.base, row.d, indices, decode_values(row, sections[1], sections[2], limits), work)
+
+
+def decode_indices(row: Row, section: Bytes, limits: DecodeLimits) -> tuple[Array | None, int]:
+    """Decode the indices of a chunk, (r,) u32 or None for all; and count the steps beyond bytes and r."""
+    d, r, work = row.d, row.r, 0
+    if not 0 < r < d:
+        return None if r == d else nothing(_INDEX_TYPE), 0
+    index = index_codec(row.index_codec)
+    if index.has_work or row.index_codec >= EXPERIMENTAL:
+        work = _call(index, lambda: int(index.work(section, d, r)))
+        if work > limits.max_work:
+            raise LimitExceeded("max-work", f"{work} steps; {limits.max_work} are left of the limit")
+    if row.index_codec < EXPERIMENTAL:
+        return index.decode(section, d, r, limits), work
+    indices = _call_for_array(index, lambda: index.decode(section, d, r, limits), r, _INDEX_TYPE)
+    return ascending_below(indices.copy(), d), work  # the codec's array may be a view of the buffer
+
+
+def decode_values(row: Row, section: Bytes, map_section: Bytes, limits: DecodeLimits) -> Array:
+    """Decode the values of a chunk, (r,) in the type of its elements or coefficients."""
     stored, dtype, width = _types(row.dtype)
-    indices: Array | None = None if r == d else nothing(_INDEX_TYPE)
-    values = nothing(dtype)
-    work = 0
-    if 0 < r < d:
-        index: Any = index_codec(row.index_codec)
-        if hasattr(index, "work"):
-            work = _call(index, lambda: int(index.work(sections[0], d, r)))
-            if work > limits.max_work:
-                raise LimitExceeded("max-work", f"{work} steps; {limits.max_work} are left of the limit")
-        if row.index_codec < EXPERIMENTAL:
-            indices = index.decode(sections[0], d, r, limits)
-        else:
-            found = _call_for_array(index, lambda: index.decode(sections[0], d, r, limits), r, _INDEX_TYPE)
-            indices = ascending_below(found.copy(), d)  # the codec's array may be a view of the buffer
-    if r:
-        value: Any = value_codec(row.value_codec)
-        n = r * width
+    n, values = row.r * width, nothing(dtype)
+    if n:
+        value = value_codec(row.value_codec)
         if row.value_codec < EXPERIMENTAL:
-            values = value.decode(sections[1], n, dtype, limits)
+            values = value.decode(section, n, dtype, limits)
         else:
-            values = _call_for_array(value, lambda: value.decode(sections[1], n, dtype, limits), n, dtype)
+            values = _call_for_array(value, lambda: value.decode(section, n, dtype, limits), n, dtype)
         if row.map_codec:
-            values = restore_order(values, unpack_map(sections[2], n))
+            values = restore_order(values, unpack_map(map_section, n))
         if row.dtype >> 4 and not is_in_range(values):
             raise Invalid("transform-value", "a coefficient is not finite, or above 2^1000")
-    if width == 2:
-        values = np.ascontiguousarray(values).view(stored)
-    return DecodedChunk(row.base, d, indices, values, work)
+    return np.ascontiguousarray(values).view(stored) if width == 2 else values
 
 
 def _call_for_array(codec: Any, decoding: Callable[[], Array], r: int, dtype: np.dtype[Any]) -> Array:

@@ -10,8 +10,8 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.container.reader import ContainerHeader, Row
 from wirecodec.container.schema import MAX_OBJECTS
-from wirecodec.cpu.batch.decode import DecodedBatch
 from wirecodec.cpu.chunk import stored_type
+from wirecodec.cpu.fast.decode import DecodedBatch
 from wirecodec.support import DecodedChunk
 
 _SMALL = 16

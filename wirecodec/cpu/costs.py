@@ -15,12 +15,10 @@ from wirecodec.container import extension_writer as ext
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, Entry, padded
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.errors import EncodeError
-from wirecodec.index.base import is_lossy
 from wirecodec.select.budget.notice import warn_of_small
 from wirecodec.select.budget.selector import SMALL_BYTES, Budget, HardBudget
 from wirecodec.settings.scheme import Scheme, call_string
 from wirecodec.support import Support
-from wirecodec.value.base import is_ordered
 from wirecodec.value.sort_permutation import map_bytes
 
 _MOST_MEASURED = 2**16
@@ -37,7 +35,7 @@ class CodecCosts:
     """
 
     def __init__(self, scheme: Scheme, size: int, header: int) -> None:
-        if is_lossy(scheme.index):
+        if scheme.index.lossy:
             raise EncodeError(f"{scheme.select.name} needs an exact index codec, not {scheme.index.name}")
         self.scheme = scheme
         self.overhead = header + row_bytes(size)
@@ -67,7 +65,7 @@ def share_header(
     unless ``warns`` is False.
     """
     distinct = dict(zip(map(id, schemes.values()), schemes.values(), strict=True)).values()
-    if not any(hasattr(one.select, "select_within") for one in distinct):
+    if not any(one.select.needs_costs for one in distinct):
         return 0
     shapes = tuple([tuple(getattr(tensor, "shape", ())) for tensor in tensors.values()])
     transformed: list[int] = []
@@ -101,7 +99,7 @@ def group_bytes(members: int) -> int:
 
 def takes_step(scheme: Scheme) -> bool:
     """Tell whether the value codec takes its step from the selection."""
-    return getattr(scheme.value, "error", 0) is None and hasattr(scheme.value, "encode_with_step")
+    return scheme.value.takes_step
 
 
 def row_bytes(size: int) -> int:
@@ -113,7 +111,7 @@ def one_element_bytes(scheme: Scheme, size: int, dtype: np.dtype[Any]) -> int:
     """Return the bytes of the sections of one of ``size`` elements; codecs' bounds can be far above them."""
     index: Any = scheme.index
     value: Any = scheme.value
-    some = size > 1 and not is_lossy(index)  # a budget refuses a lossy codec later
+    some = size > 1 and not index.lossy  # a budget refuses a lossy codec later
     places = _measure_index(index, min(size, _MOST_MEASURED)) if some else 0
     return places + _measure_value(value, dtype)
 
@@ -122,15 +120,15 @@ def one_element_bytes(scheme: Scheme, size: int, dtype: np.dtype[Any]) -> int:
 def _measure_index(index: Any, d: int) -> int:
     """Return the bytes of the position of one of d elements."""
     last = read_only(np.array([d - 1], np.uint32))
-    return padded(len(index.choose(last, d, 0)[1] if hasattr(index, "choose") else index.encode(last, d, 0)))
+    return padded(len(index.choose(last, d, 0)[1]))
 
 
 @lru_cache(maxsize=256)
 def _measure_value(value: Any, dtype: np.dtype[Any]) -> int:
     """Return the bytes of one value."""
     one = read_only(np.ones(1, dtype))
-    nbytes = padded(len(value.choose(one, 0)[1] if hasattr(value, "choose") else value.encode(one, 0)))
-    return nbytes + (padded(map_bytes(1)) if is_ordered(value) else 0)
+    nbytes = padded(len(value.choose(one, 0)[1]))
+    return nbytes + (padded(map_bytes(1)) if value.ordered else 0)
 
 
 def warn_of_small_budgets(

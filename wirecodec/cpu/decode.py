@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,14 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, nothing, read_only
 from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
-from wirecodec.cpu.batch.add import DecodedContainer, add_batches
-from wirecodec.cpu.batch.decode import DecodedBatch, decode_batches
 from wirecodec.cpu.chunk import decode_chunk, element_type
 from wirecodec.cpu.chunk_store import ChunkStore, DecodedChunks
-from wirecodec.cpu.columns import Targets
+from wirecodec.cpu.fast.add import DecodedContainer, add_batches
+from wirecodec.cpu.fast.columns import Targets
+from wirecodec.cpu.fast.decode import DecodedBatch, decode_batches
+from wirecodec.cpu.fast.stream import clear
 from wirecodec.cpu.fuse import split_fused
 from wirecodec.cpu.guard import Guard
-from wirecodec.cpu.stream import clear
 from wirecodec.errors import WireError, number_of_container
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
@@ -69,7 +68,9 @@ def decode_chunks(
     for row, (key, size) in zip(
         header.table[spans.starts[spans.domains > 0]].tolist(), header.extension.lengths(), strict=True
     ):
-        found.replace(key, [_invert_transform(found[key], Row(*row), size)])
+        field = Row(*row)
+        parts = invert_transform(found[key], field.dtype >> 4, size, element_type(field))
+        found.replace(key, [parts])
     for group in header.extension.groups():
         for key, chunks in cut(found[int(group[0, 0])][0], group).items():
             found.replace(key, chunks)
@@ -120,45 +121,6 @@ def only_tensor_of(
     return _join(spec, (part for _, part in parts), count, limits)
 
 
-class DecodedTensors(Mapping[str, SparseTensor]):
-    """Decoded tensors by name, each made when it is first used.
-
-    Args:
-        names, shapes, dtypes: of the tensors, in the order of their keys.
-        parts: the tensors' chunks, by key.
-        limits: bounds for ``to_dense``.
-    """
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        shapes: Sequence[tuple[int, ...]],
-        dtypes: Sequence[np.dtype[Any]],
-        parts: Mapping[int, list[DecodedChunk]],
-        limits: DecodeLimits,
-    ) -> None:
-        self._names, self._shapes, self._dtypes = names, shapes, dtypes
-        self._parts, self._limits = parts, limits
-        self._made: dict[str, SparseTensor] = {}
-
-    @cached_property
-    def _keys(self) -> dict[str, int]:
-        return {name: key for key, name in enumerate(self._names)}
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __getitem__(self, name: str) -> SparseTensor:
-        if name not in self._made:
-            key = self._keys[name]
-            spec = TensorSpec(name, self._shapes[key], self._dtypes[key])
-            self._made[name] = concatenate_chunks(spec, self._parts[key], self._limits)
-        return self._made[name]
-
-
 def add(
     containers: Sequence[tuple[Bytes, ContainerHeader]],
     targets: Targets,
@@ -204,16 +166,16 @@ def add(
                 add_chunks(target.reshape(-1), parts[key], scale)
 
 
-def _invert_transform(parts: list[DecodedChunk], row: Row, size: int) -> DecodedChunk:
+def invert_transform(parts: list[DecodedChunk], domain: int, size: int, dtype: np.dtype[Any]) -> DecodedChunk:
     """Invert a transform: all elements are present, or none if there is no coefficient."""
-    count, dtype = sum(part.d for part in parts), element_type(row)
+    count = sum(part.d for part in parts)
     if count and not any(part.values.size for part in parts):
         return DecodedChunk(0, size, nothing(np.dtype(np.uint32)), nothing(dtype))
     coefficients = np.zeros(count, parts[0].values.dtype)
     for part in parts:
         where = slice(None) if part.indices is None else part.indices
         coefficients[part.base : part.base + part.d][where] = part.values
-    return DecodedChunk(0, size, None, transform(row.dtype >> 4).inverse(coefficients, size, dtype))
+    return DecodedChunk(0, size, None, transform(domain).inverse(coefficients, size, dtype))
 
 
 def concatenate_chunks(spec: TensorSpec, parts: list[DecodedChunk], limits: DecodeLimits) -> SparseTensor:

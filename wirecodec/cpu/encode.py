@@ -1,30 +1,110 @@
-"""Tensors on the host to containers: select, encode the chunks, write the container."""
+"""Tensors to containers: select, encode the chunks, write the container."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Bytes, as_flat
+from wirecodec.arrays import Array, Bytes
 from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
-from wirecodec.cpu.batch.encode import encode_batches, encode_selected, select_batches
-from wirecodec.cpu.batch.selection import ModelSelection, SelectedBatch
+from wirecodec.cpu import fast
 from wirecodec.cpu.chunk import encode_chunks
-from wirecodec.cpu.columns import ArrayColumns, describe
 from wirecodec.cpu.costs import share_header
-from wirecodec.cpu.fuse import concatenate, make_entries
+from wirecodec.cpu.fast import encode as fast_encode
+from wirecodec.cpu.fast.columns import describe_tensors
+from wirecodec.cpu.fast.selected import Selected
+from wirecodec.cpu.fuse import Run, concatenate, encode_runs, kinds_of, list_members, plan_runs
 from wirecodec.cpu.select import select
 from wirecodec.errors import EncodeError
-from wirecodec.frameworks import as_sparse
 from wirecodec.prng import mix
 from wirecodec.settings.scheme import Scheme
-from wirecodec.sparse import SparseTensor
 from wirecodec.support import Support
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSelection:
+    """Selected elements of all tensors of a model, by key.
+
+    Attributes:
+        names, schemes, shapes: (n,).
+        batches: tensors that were selected together.
+        supports: those of all other tensors, ascending.
+    """
+
+    names: Sequence[str]
+    schemes: Sequence[Scheme]
+    shapes: Sequence[tuple[int, ...]]
+    batches: Sequence[Selected]
+    supports: Mapping[int, Support]
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[Selected, int]]:
+        return {key: (batch, at) for batch in self.batches for at, key in enumerate(batch.keys.tolist())}
+
+    def support_of(self, run: Run) -> Support:
+        """Return the selected elements of a tensor, or of several as one vector."""
+        if len(run) == 1 and run[0] in self.supports:
+            return self.supports[run[0]]
+        if run[0] in self._places:
+            batch, at = self._places[run[0]]
+            follow = batch.joint and np.array_equal(batch.keys[at : at + len(run)], run)
+            if len(run) == 1 or follow:
+                return batch.support_of(at, at + len(run), self.shapes)
+        return concatenate([self.support_of((key,)) for key in run])
+
+    def size_of(self, key: int) -> int:
+        """Return the number of elements of a tensor."""
+        if key in self.supports:
+            return self.supports[key].size
+        batch, at = self._places[key]
+        return int(batch.sizes[at])
+
+    def count_of(self, key: int) -> int:
+        """Return the number of selected elements of a tensor."""
+        if key in self.supports:
+            return self.supports[key].values.size
+        batch, at = self._places[key]
+        return int(batch.cuts[at + 1] - batch.cuts[at])
+
+    def plan(self, fuse: int) -> tuple[list[int], tuple[Run, ...]]:
+        """Return the elements of each tensor, and the keys of each entry that small tensors share."""
+        n, numbers = len(self.names), dict[Any, int]()
+        sizes, kinds = [0] * n, [-1] * n
+        for batch in self.batches:
+            owner = None if batch.entries is None or batch.keys.size == 1 else batch
+            number = numbers.setdefault((batch.values.dtype, batch.scheme, owner, batch.step), len(numbers))
+            for key, size in zip(batch.keys.tolist(), batch.sizes.tolist(), strict=True):
+                sizes[key], kinds[key] = size, number
+        schemes = [self.schemes[key] for key in self.supports]
+        found = kinds_of(self.supports.values(), schemes, numbers)
+        for (key, support), kind in zip(self.supports.items(), found, strict=True):
+            sizes[key], kinds[key] = support.size, kind
+        return sizes, tuple(run for run in plan_runs(tuple(sizes), tuple(kinds), fuse) if len(run) > 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Container, and where its entries are.
+
+    Attributes:
+        blob: the container, (n,) u8.
+        starts: offsets of the entries and of those of the batches, in this order.
+        entries: of single tensors, or of runs.
+        batches: entries that were written together.
+        runs: keys of the tensors of each shared entry.
+    """
+
+    blob: Bytes
+    starts: Array
+    entries: Sequence[writer.Entry]
+    batches: Sequence[writer.EntryBatch]
+    runs: Sequence[Run]
 
 
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
@@ -36,7 +116,7 @@ def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     block = b""
     if shapes or lengths or tag:
         block = ext.write(ext.Extension(shapes=shapes, lengths=lengths, tag=tag))
-    return writer.pack(list(encode_chunks(0, support, scheme, seed)), block)
+    return writer.pack(list(encode_chunks(0, support, scheme, seed)), block)[0]
 
 
 def encode_many(
@@ -57,7 +137,7 @@ def encode_many(
     Raises EncodeError, which names the tensor.
     """
     selected = select_many(tensors, schemes, seed=seed, tag=tag, names=names)
-    return encode_selection(selected, seed=seed, tag=tag, names=names, fuse=fuse)
+    return encode_selection(selected, seed=seed, tag=tag, names=names, fuse=fuse).blob
 
 
 def select_many(
@@ -77,8 +157,12 @@ def select_many(
     """
     header = share_header(tensors, schemes, tag, names=names)
     listed, given, chosen = list(tensors), list(tensors.values()), list(schemes.values())
-    arrays, shapes, columns = describe_tensors(given)
-    batches = select_batches(columns, chosen)
+    shapes: list[Any] = [()] * len(given)
+    batches: list[Selected] = []
+    if fast.is_on():
+        arrays, shapes, columns = describe_tensors(given)
+        batches = fast_encode.select_many(columns, chosen)
+        del arrays  # the selection has read them
     supports: dict[int, Support] = {}
     for key in find_others(len(listed), batches):
         try:
@@ -86,85 +170,47 @@ def select_many(
             shapes[key] = supports[key].shape
         except EncodeError as error:
             raise error.of(listed[key]) from None
-    del arrays  # the batches have read them
     return ModelSelection(listed, chosen, shapes, batches, supports)
 
 
-def find_others(n: int, batches: Sequence[SelectedBatch]) -> list[int]:
+def find_others(n: int, batches: Sequence[Selected]) -> list[int]:
     """Return the keys below n of no batch, ascending."""
     others = np.ones(n, np.bool_)
     for batch in batches:
         others[batch.keys] = False
-    found: list[int] = np.flatnonzero(others).tolist()
-    return found
-
-
-def describe_tensors(tensors: Sequence[Any]) -> tuple[list[Any], list[Any], ArrayColumns]:
-    """Convert tensors to arrays that kernels can read.
-
-    Returns:
-        The arrays, which the caller keeps alive; the tensors' shapes; and the columns that describe the
-        arrays. A tensor that cannot be converted stays as it is, and ``select`` raises its error.
-    """
-    columns = describe(tensors)
-    if columns.kinds.size == 0 or columns.kinds.min() >= 0:
-        return list(tensors), [x.shape for x in tensors], columns
-    arrays, shapes = list(tensors), [getattr(x, "shape", None) for x in tensors]
-    for key in np.flatnonzero(columns.kinds < 0).tolist():
-        if not isinstance(as_sparse(tensors[key]), SparseTensor):
-            with contextlib.suppress(EncodeError):
-                flat = as_flat(tensors[key])
-                arrays[key], shapes[key] = flat.data, flat.shape
-    return arrays, shapes, describe(arrays)
+    keys: list[int] = np.flatnonzero(others).tolist()
+    return keys
 
 
 def encode_selection(
     selected: ModelSelection, *, seed: int, tag: bytes = b"", names: bool = True, fuse: int = 0
-) -> Bytes:
-    """Encode the selected elements of a model as one container (n,) u8."""
-    if fuse:
-        return _encode_fused(selected, seed=seed, tag=tag, names=names, fuse=fuse)
+) -> Encoded:
+    """Encode the selected elements of a model as one container; small tensors share entries.
+
+    Raises EncodeError, which names the tensor.
+    """
+    sizes, shared = selected.plan(fuse) if fuse else ([0] * len(selected.names), ())
+    lengths = {key: math.prod(one.shape) for key, one in selected.supports.items() if one.domain}
     block = ext.write_model(
-        tuple(selected.names), tuple(selected.shapes), _lengths(selected.supports), tag, names_stored=names
+        tuple(selected.names),
+        tuple(selected.shapes),
+        lengths,
+        tag,
+        names_stored=names,
+        groups=list_members(tuple(sizes), shared),
     )
-    batches, supports = [], dict(selected.supports)
-    for batch in selected.batches:
-        encoded = encode_selected(batch, seed=seed)
-        if encoded is None:
-            supports |= batch.supports(selected.shapes)
-        else:
-            batches.append(encoded)
-    if len(selected.batches) > len(batches):
-        supports = dict(sorted(supports.items()))
-    batches += encode_batches(supports, selected.schemes, seed=seed, fuse=0)
-    done = {key for batch in batches for key in batch.keys.tolist()} if supports else ()
-    entries: list[writer.Entry] = []
-    for key, support in supports.items():
-        if key not in done:
-            try:
-                entries += encode_chunks(key, support, selected.schemes[key], seed)
-            except EncodeError as error:
-                raise error.of(selected.names[key]) from None
-    return writer.pack(entries, block, batches)
+    left = np.ones(len(selected.names), np.bool_)
+    left[[key for run in shared for key in run]] = False
+    batches: list[writer.EntryBatch] = []
+    if fast.is_on():
+        columns = selected.batches, dict(selected.supports), selected.schemes, selected.shapes
+        batches = fast_encode.encode_many(*columns, ~left, seed)
+        for batch in batches:
+            left[batch.keys] = False
 
+    def encode_run(run: Run) -> Iterable[writer.Entry]:
+        return encode_chunks(run[0], selected.support_of(run), selected.schemes[run[0]], seed)
 
-def _lengths(supports: Mapping[int, Support]) -> dict[int, int]:
-    """Return {key: number of elements} of the tensors that are stored as coefficients."""
-    return {key: math.prod(support.shape) for key, support in supports.items() if support.domain}
-
-
-def _encode_fused(selected: ModelSelection, *, seed: int, tag: bytes, names: bool, fuse: int) -> Bytes:
-    """Encode the selected elements of a model; small tensors share entries."""
-    members = selected.all_supports()
-    batches = encode_batches(members, selected.schemes, seed=seed, fuse=fuse)
-    batched = {key for batch in batches for key in batch.keys.tolist()}
-
-    def encode_key(key: int, members: Sequence[Support], scheme: Scheme) -> Iterable[writer.Entry]:
-        if key in batched:
-            return ()
-        return encode_chunks(key, concatenate(members) if len(members) > 1 else members[0], scheme, seed)
-
-    supports = dict(zip(selected.names, members.values(), strict=True))
-    schemes = dict(zip(selected.names, selected.schemes, strict=True))
-    entries, extension = make_entries(supports, schemes, encode_key, tag=tag, names=names, fuse=fuse)
-    return writer.pack(entries, ext.write(extension), batches)
+    runs = sorted([*shared, *((key,) for key in np.flatnonzero(left).tolist())])
+    entries = encode_runs(runs, selected.names, sizes, encode_run)
+    return Encoded(*writer.pack(entries, block, batches), entries, batches, shared)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array
-from wirecodec.cpu.batch import MIN_TENSORS
-from wirecodec.cpu.columns import ArrayColumns, describe
 from wirecodec.cpu.decode import add, only_tensor_of, tensors_of
 from wirecodec.cpu.encode import encode, encode_many
+from wirecodec.cpu.fast import MIN_TENSORS, is_on
+from wirecodec.cpu.fast.columns import ArrayColumns, describe
 from wirecodec.cpu.step import step
 
 __all__ = [
@@ -41,7 +41,7 @@ def describe_targets(targets: Sequence[Any], sizes: Array) -> ArrayColumns | Non
 
     Returns None for few arrays, and if an array needs the check of ``can_add``.
     """
-    if len(targets) < MIN_TENSORS:
+    if len(targets) < MIN_TENSORS or not is_on():
         return None
     columns = describe(targets)
     added = (columns.kinds == _FLOAT32) | (columns.kinds == _FLOAT64)

@@ -1,70 +1,61 @@
-"""Fusion of small tensors: named tensors become entries, and small ones share one (formats/SPEC.md, 3.3)."""
+"""Several tensors as one vector: entries that small tensors share (formats/SPEC.md, 3.3), and groups.
+
+plan_runs         which tensors share an entry
+encode_runs       the entries of all tensors, whose errors name the tensor
+concatenate       supports of tensors -> support of the vector
+split_support     support of the vector -> supports of tensors
+split_fused       decoded chunk of the vector -> chunks of tensors
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.container import extension_writer as ext
 from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import index_dtype
-from wirecodec.support import DecodedChunk, Support
+from wirecodec.support import DecodedChunk, SharedEntries, Support
+
+Run: TypeAlias = tuple[int, ...]
+"""Keys of the tensors that share an entry, or of one tensor."""
 
 
-class _Selected(Protocol):
-    """Selected elements of a tensor on any device."""
+def kinds_of(supports: Iterable[Any], schemes: Sequence[Scheme], numbers: dict[Any, int]) -> list[int]:
+    """Return numbers that are equal for tensors that may share an entry; -1 for tensors with a transform.
 
-    @property
-    def size(self) -> int: ...
-    @property
-    def domain(self) -> int: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
+    Args:
+        supports: of all tensors, on any device.
+        schemes: of all tensors.
+        numbers: the numbers so far; extended.
 
-
-S = TypeVar("S", bound=_Selected)
-
-
-def _group_small(
-    supports: Mapping[str, _Selected], schemes: Mapping[str, Scheme], fuse: int
-) -> dict[int, list[int]]:
-    """Group small tensors that share an entry, as {first key: keys}, of those with two or more."""
-    numbers: dict[Any, int] = {}
-    kinds = tuple(
+    Members of an entry have one dtype and one scheme, and their selector gave all of them one step, or none.
+    If they were encoded as groups, they are of one.
+    """
+    return [
         -1
         if support.domain
-        else numbers.setdefault((support.dtype, schemes[name], step_owner(support)), len(numbers))
-        for name, support in supports.items()
-    )
-    runs = plan_runs(tuple(support.size for support in supports.values()), kinds, fuse)
-    return {run[0]: list(run) for run in runs if len(run) > 1}
-
-
-def step_owner(support: _Selected) -> tuple[Any, Any]:
-    """Return what tensors that share an entry have in common: the entries of their group, and their step."""
-    return getattr(support, "shared", None), getattr(support, "step", None)
+        else numbers.setdefault((support.dtype, scheme, support.shared, support.step), len(numbers))
+        for support, scheme in zip(supports, schemes, strict=True)
+    ]
 
 
 @lru_cache(maxsize=64)
-def plan_runs(sizes: tuple[int, ...], kinds: tuple[int, ...], fuse: int) -> tuple[tuple[int, ...], ...]:
+def plan_runs(sizes: tuple[int, ...], kinds: tuple[int, ...], fuse: int) -> tuple[Run, ...]:
     """Group small tensors that share an entry; return the keys of each entry or tensor, by their first key.
 
     Args:
         sizes: elements, by key.
-        kinds: numbers of dtype, scheme and group, by key; -1 for tensors with a transform.
+        kinds: from ``kinds_of``, by key.
         fuse: number of elements up to which tensors share entries.
 
-    Members have no transform, one dtype and one scheme. If they were encoded as groups, they are of one.
-    Each has at most ``fuse`` elements, and all together have at most one chunk.
+    Each member has at most ``fuse`` elements, and all together have at most one chunk.
     """
     filling: dict[int, list[int]] = {}
     capacity: dict[int, int] = {}
@@ -81,52 +72,32 @@ def plan_runs(sizes: tuple[int, ...], kinds: tuple[int, ...], fuse: int) -> tupl
     return tuple(map(tuple, runs))
 
 
-def make_entries(
-    supports: Mapping[str, S],
-    schemes: Mapping[str, Scheme],
-    encode: Callable[[int, Sequence[S], Scheme], Iterable[Entry]],
-    *,
-    tag: bytes,
-    names: bool,
-    fuse: int,
-) -> tuple[list[Entry], ext.Extension]:
-    """Encode named tensors as entries, and collect the content of the extension block.
+@lru_cache(maxsize=16)
+def list_members(sizes: tuple[int, ...], runs: tuple[Run, ...]) -> tuple[Array, ...]:
+    """Return rows (key, size) of the members of each shared entry, as the extension block has them."""
+    return tuple(np.array([(key, sizes[key]) for key in run], np.int64) for run in runs if len(run) > 1)
+
+
+def encode_runs(
+    runs: Iterable[Run],
+    names: Sequence[str],
+    sizes: Sequence[int],
+    encode: Callable[[Run], Iterable[Entry]],
+) -> list[Entry]:
+    """Encode the tensors of each run; an error names the tensor.
 
     Args:
-        supports, schemes: by name, in the order of their keys.
-        encode: returns the entries of a key, for its one tensor or the tensors that share them.
-        tag, names, fuse: as for ``encode_many``.
-
-    Raises EncodeError, which names the tensor.
+        runs: ascending by their first keys.
+        names, sizes: of all tensors, by key.
+        encode: returns the entries of a run.
     """
-    for name, support in supports.items():
-        try:
-            ext.check_shape(support.shape)
-        except EncodeError as error:
-            raise error.of(name) from None
-    order = list(supports)
-    groups = _group_small(supports, schemes, fuse)
-    absorbed = {key for group in groups.values() for key in group[1:]}
     entries: list[Entry] = []
-    for key, name in enumerate(order):
-        if key in absorbed:
-            continue
-        members = [order[k] for k in groups.get(key, [key])]
+    for run in runs:
         try:
-            entries += encode(key, [supports[member] for member in members], schemes[name])
+            entries += encode(run)
         except EncodeError as error:
-            if len(members) > 1:
-                error = move_error(error, [(member, supports[member].size) for member in members])
-            raise error.of(name) from None
-    return entries, ext.Extension(
-        names=tuple(order) if names else None,
-        shapes={key: s.shape for key, s in enumerate(supports.values()) if len(s.shape) != 1},
-        groups=tuple(
-            np.array([(k, supports[order[k]].size) for k in group], np.int64) for group in groups.values()
-        ),
-        lengths={key: math.prod(s.shape) for key, s in enumerate(supports.values()) if s.domain},
-        tag=tag,
-    )
+            raise at_member(error, [names[key] for key in run], [sizes[key] for key in run]) from None
+    return entries
 
 
 def concatenate(supports: Sequence[Support]) -> Support:
@@ -160,16 +131,43 @@ def _gather_concatenated(supports: Sequence[Support], starts: Array, where: Arra
     return np.concatenate([support.at(where[a:b] - start) for support, start, a, b in parts if a < b])
 
 
-def move_error(error: EncodeError, members: list[tuple[str, int]]) -> EncodeError:
-    """Move a fused entry's error to its member; ``members`` are (name, size)."""
-    if error.position is None:
-        return error
-    position = error.position
-    for name, size in members:
-        if position < size:
-            return EncodeError(error.reason, tensor=name, position=position)
-        position -= size
-    raise AssertionError("a position outside its entry")
+def split_support(support: Support, sizes: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> list[Support]:
+    """Split what was selected of a group by tensors, with these sizes and shapes."""
+    if len(sizes) == 1:
+        return [replace(support, shape=shapes[0])]
+    shared = None if support.entries is None else SharedEntries(support.entries, len(sizes))
+    starts = np.cumsum([0, *sizes])
+    indices, parts = support.indices, []
+    edges = starts if indices is None else np.searchsorted(indices, starts)
+    rows = zip(sizes, shapes, starts.tolist(), edges, edges[1:], strict=False)
+    for size, shape, start, a, b in rows:
+        values = support.values[a:b]
+        if indices is None or b - a == size:
+            parts.append(Support(None, values, size, shape, step=support.step, shared=shared))
+            continue
+        local = (indices[a:b] - indices.dtype.type(start)).astype(index_dtype(size), copy=False)
+        source = partial(_gather, support, start)
+        parts.append(Support(local, values, size, shape, source, step=support.step, shared=shared))
+    return parts
+
+
+def _gather(support: Support, start: int, where: Array) -> Array:
+    """Gather the values of a tensor of a group at ascending element numbers."""
+    return support.at(where.astype(np.int64) + start)
+
+
+def at_member(error: EncodeError, names: Sequence[str | None], sizes: Sequence[int]) -> EncodeError:
+    """Move the error of several tensors as one vector to the one that has its element, or to the first.
+
+    Args:
+        error: of the vector.
+        names, sizes: of the tensors.
+    """
+    if error.position is None or len(names) == 1:
+        return error.of(names[0])
+    starts = np.cumsum([0, *sizes])
+    at = int(np.searchsorted(starts, error.position, side="right")) - 1
+    return EncodeError(error.reason, tensor=names[at], position=error.position - int(starts[at]))
 
 
 def split_fused(part: DecodedChunk, group: Array) -> dict[int, list[DecodedChunk]]:

@@ -1,216 +1,247 @@
-"""Selection from groups of tensors as from one vector each, and the residuals that are left.
+"""Selection from the sums of a step: of one tensor alone, or of several as of one vector.
 
-The sums are written tensor by tensor while the top k is selected, or into one vector for any other selector.
-What is selected keeps its positions in the group until it is encoded: a fused entry has the same ones.
-``cpu.group_alone`` has the groups that a table cannot have: those without residuals yet, with lossy index
-codecs, or with several weights.
+gradient -> clipping, momentum, decay -> + residual -> choose -> Support
+            accumulate                   select_alone, select_as_one
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from wirecodec.arrays import DTYPES, Array, Flat, addresses_of, aligned, read_only
-from wirecodec.cpu.batch.step import store_differences, take_memory
-from wirecodec.cpu.columns import describe
+from wirecodec.arrays import Array, Flat, aligned, read_only
 from wirecodec.cpu.costs import group_bytes
-from wirecodec.cpu.group_alone import at_member
+from wirecodec.cpu.fuse import at_member, split_support
+from wirecodec.cpu.momentum import Addend, add_momentum, decay_residual
+from wirecodec.cpu.residual import AccumulatedGradient, take_memory
 from wirecodec.cpu.select import choose
-from wirecodec.cpu.stream import take
-from wirecodec.cpu.terms import TermColumns, clear_selected, is_masking
+from wirecodec.cpu.weights import split_budget
 from wirecodec.errors import EncodeError
-from wirecodec.index.base import is_lossy
-from wirecodec.select.papers.adacomp import AdaComp
-from wirecodec.select.term_table import TermTable
-from wirecodec.settings.feedback import Feedback
+from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.settings.scheme import Scheme
+from wirecodec.step import TensorJob
 from wirecodec.support import Support
+
+_PLAIN = ErrorFeedback()
 
 
 @dataclass(frozen=True, eq=False)
-class GroupSelection:
-    """Selected elements of a group of tensors.
+class Member:
+    """Tensor of a step, before its residual is added.
 
     Attributes:
-        scheme: of all of them.
-        keys: (n,) i64, ascending.
-        table: of their terms, whose sums and momenta are written.
-        support: the elements to send; positions are those in the vector of all tensors.
-        cuts: (n + 1,) i64, the place of each tensor's elements.
-        selector: the selector's next state, which the first tensor keeps; or None.
-        rests: sum of each tensor.
-        momenta: next momentum of each tensor, or empty.
-        vector: all sums as one vector; None if each has +0 at its selected elements.
+        name: the tensor's, or None if the caller knows it.
+        flat: (size,) addend of its residual, in the gradient's type.
+        addend: the same in the sum's type.
+        job: settings and state; the feedback is the residual's rule, and the residual has decayed.
     """
 
-    scheme: Scheme
-    keys: Array
-    table: TermTable
+    name: str | None
+    flat: Flat
+    addend: Addend
+    job: TensorJob
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(self.flat.data.size)
+
+    @property
+    def sum_dtype(self) -> np.dtype[Any]:
+        """Type of addend + residual, which all tensors of a group share."""
+        residual = self.job.residual
+        types = [self.addend.data.dtype, np.dtype(np.float32)] + (
+            [] if residual is None else [residual.dtype]
+        )
+        return np.result_type(*types)
+
+    def require_size(self) -> None:
+        """Raise EncodeError if the residual has another size."""
+        residual = self.job.residual
+        if residual is not None and residual.size != self.size:
+            reason = f"the gradient has {self.size} elements; its residual has {residual.size}"
+            raise EncodeError(reason, tensor=self.name)
+
+    def add(self, out: Array | None) -> AccumulatedGradient | None:
+        """Add the residual, in ``out`` if there is one; return None if no residual is kept."""
+        rule, residual, dtype = self.job.feedback, self.job.residual, self.flat.data.dtype
+        if rule is None:
+            return None
+        assert isinstance(rule, ErrorFeedback)
+        return AccumulatedGradient.of(rule, self.addend.data, residual, out, dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedTensor:
+    """Selected elements of one tensor, and the sum they are from.
+
+    Attributes:
+        job: the tensor's settings and state.
+        support: the elements to send.
+        selector: the selector's next state, or None; the first tensor of a group keeps the group's.
+        addend: addend of the residual in this step.
+        total: addend + residual; None if no residual is kept.
+    """
+
+    job: TensorJob
     support: Support
-    cuts: Array
-    selector: Any
-    rests: Sequence[Array]
-    momenta: Sequence[Array]
-    vector: Array | None
-
-    def support_of(self, first: int, stop: int, shapes: Sequence[tuple[int, ...]]) -> Support:
-        """Return the elements of tensors first ... stop - 1, as of one vector.
-
-        Args:
-            first, stop: places in ``keys``.
-            shapes: of all tensors of the model, by key; for one tensor alone.
-        """
-        if stop - first == self.keys.size > 1:
-            return self.support
-        base, size = int(self.table.starts[first]), int(self.table.starts[stop] - self.table.starts[first])
-        shape = shapes[int(self.keys[first])] if stop - first == 1 else (size,)
-        here, whole = slice(self.cuts[first], self.cuts[stop]), self.support
-        values, indices = whole.values[here], whole.indices
-        if indices is not None and values.size < size:
-            indices = indices[here] - indices.dtype.type(base) if base else indices[here]
-        else:
-            indices = None
-        return Support(indices, values, size, shape, step=whole.step, finite=whole.finite)
-
-    def subtract(self, first: int, stop: int, sent: Array) -> None:
-        """Complete the residuals of tensors first ... stop - 1, in place.
-
-        Args:
-            first, stop: places in ``keys``.
-            sent: (k,) the values that receivers decode at their selected elements.
-        """
-        here, indices = slice(self.cuts[first], self.cuts[stop]), self.support.indices
-        if self.vector is None:
-            assert indices is not None
-            cuts, sizes = self.cuts[first : stop + 1] - self.cuts[first], self.table.sizes[first:stop]
-            bases = self.table.starts[first:stop]
-            places = self.table.addresses[first:stop, 4] - bases * self.table.dtype.itemsize
-            sent = np.ascontiguousarray(sent)
-            received = addresses_of([sent]) + cuts[:-1] * sent.itemsize
-            values, sizes = self.support.values[here], sizes + bases
-            store_differences(values, indices[here], cuts, received, places, sizes, cleared=True)
-            return
-        part = self.vector[self.table.starts[first] : self.table.starts[stop]]
-        with np.errstate(over="ignore"):
-            if indices is None:
-                part -= sent
-                part[~np.isfinite(part)] = 0
-                return
-            places = indices[here] - indices.dtype.type(self.table.starts[first])
-            left = take(part, places) - sent
-        left[~np.isfinite(left)] = 0
-        part[places] = left
+    selector: Array | None
+    addend: Addend
+    total: AccumulatedGradient | None
 
 
-def select_groups(columns: TermColumns) -> list[GroupSelection]:
-    """Add all terms and select, for the groups whose tensors have the same form of terms.
-
-    Raises EncodeError, which names a tensor.
-    """
-    jobs = columns.wanted.jobs
-    members: dict[tuple[Any, int], list[int]] = {}
-    kinds = columns.gradients.kinds
-    for key in np.flatnonzero(columns.free).tolist() if jobs.groups else ():
-        name = columns.names[key]
-        if name in jobs.groups:
-            members.setdefault((jobs.groups[name], int(kinds[key])), []).append(key)
-    found = []
-    for listed in members.values():
-        keys = np.array(listed, np.int64)
-        scheme = jobs.schemes[columns.names[listed[0]]]
-        rules = list(columns.split(keys))
-        weights = {jobs.weights.get(columns.names[key], 1.0) for key in listed}
-        alike = len(weights) == 1 and len(rules) == 1 and rules[0][1].size == keys.size
-        if alike and _is_plain(scheme):
-            selection = _select(columns, scheme, rules[0][0], keys)
-            if selection is not None:
-                found.append(selection)
-    return found
-
-
-def _is_plain(scheme: Scheme) -> bool:
-    """Tell whether a scheme selects from sums alone and sends what was selected."""
-    return not (is_lossy(scheme.index) or isinstance(scheme.select, AdaComp) or scheme.transform)
-
-
-def _select(columns: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> GroupSelection | None:
-    """Select from one group; return None if its sums are not finite."""
-    sizes, dtype = columns.gradients.sizes[keys], DTYPES[int(columns.gradients.kinds[keys[0]])]
-    spares = columns.spares(keys)
-    selector: Any = scheme.select
-    if hasattr(selector, "select_group") and selector.takes_group(int(sizes.sum())):
-        rests, outputs = take_memory(spares, sizes, dtype)
-        table, momenta = columns.table(rule, keys, outputs)
-        selection = selector.select_group(table)
-        if selection is not None:
-            indices, values = selection.indices, selection.values
-            support = Support(indices, values, table.total, (table.total,), finite=True)
-            return _complete(columns, rule, scheme, keys, table, support, None, rests, momenta)
-    x = _join(spares, sizes, dtype)
-    x = aligned(int(sizes.sum()), dtype) if x is None else x
-    starts = np.cumsum(sizes) - sizes
-    table, momenta = columns.table(rule, keys, x.ctypes.data + starts * dtype.itemsize)
-    if not table.add():
-        return None
-    first = columns.wanted.jobs[columns.names[int(keys[0])]]
-    header = keys.size * first.header + group_bytes(keys.size)
-    try:
-        flat = Flat(read_only(x), (x.size,))
-        support, state = choose(flat, scheme, state=first.state, seed=first.seed, header=header)
-    except EncodeError as error:
-        raise at_member(error, [columns.names[key] for key in keys.tolist()], table.starts) from None
-    parts = zip(table.starts.tolist(), table.starts[1:].tolist(), strict=False)
-    rests = [x[a:b] for a, b in parts]
-    return _complete(columns, rule, scheme, keys, table, support, state, rests, momenta, x)
-
-
-def _complete(
-    columns: TermColumns,
-    rule: Feedback,
-    scheme: Scheme,
-    keys: Array,
-    table: TermTable,
-    support: Support,
-    state: Any,
-    rests: Sequence[Array],
-    momenta: Sequence[Array],
-    vector: Array | None = None,
-) -> GroupSelection:
-    """Stop the momentum of the selected elements, and return the group."""
-    indices, starts = support.indices, table.starts
-    cuts = starts
-    if indices is not None:
-        cuts = np.searchsorted(indices, starts.astype(indices.dtype))
-    if is_masking(rule):
-        if indices is None:
-            for x in momenta:
-                x[:] = 0
-        else:
-            clear_selected(table, indices, cuts, starts[:-1])
-    return GroupSelection(scheme, keys, table, support, cuts, state, rests, momenta, vector)
-
-
-def _join(arrays: Sequence[Array | None], sizes: Array, dtype: np.dtype[Any]) -> Array | None:
-    """Return the memory of arrays as one vector if they follow each other in one array, else None.
+def accumulate(name: str | None, flat: Flat, job: TensorJob, factor: float) -> Member:
+    """Apply clipping, momentum and decay. Raises EncodeError, which names the tensor.
 
     Args:
-        arrays: any; None for a missing one.
-        sizes: (n,) that they must have.
-        dtype: that they must have.
+        name: the tensor's.
+        flat: the gradient.
+        job: its settings and state.
+        factor: of clipping.
     """
-    head = arrays[0]
-    if head is None or head.base is None or any(x is None or x.base is not head.base for x in arrays):
-        return None
-    known = describe(arrays)
-    ends = known.addresses + sizes * dtype.itemsize
-    if (known.kinds != DTYPES.index(dtype)).any() or (known.sizes != sizes).any():
-        return None
-    if not known.writeable.all() or (ends[:-1] != known.addresses[1:]).any():
-        return None
-    vector: Array = as_strided(head, (int(sizes.sum()),))
-    return vector
+    rule = job.feedback
+    if factor == 1 and (rule is None or rule == _PLAIN):
+        return Member(name, flat, Addend(flat.data), job)
+    try:
+        addend = add_momentum(job, flat.data, factor)
+    except EncodeError as error:
+        raise error.of(name) from None
+    data, dtype = addend.data, flat.data.dtype
+    left = replace(job, feedback=job.residual_rule(exact=data.dtype == dtype), residual=decay_residual(job))
+    if data.dtype != dtype:
+        data = AccumulatedGradient.of(_PLAIN, data, None, sent_dtype=dtype).sendable()
+    return Member(name, Flat(read_only(data), flat.shape), addend, left)
+
+
+def select_alone(member: Member) -> SelectedTensor:
+    """Add a tensor's residual, select, and gather the values. Raises EncodeError, which names the tensor."""
+    job, flat, out = member.job, member.flat, None
+    member.require_size()
+    if job.feedback is not None and job.residual is not None:
+        assert isinstance(job.feedback, ErrorFeedback)
+        dtype = job.feedback.sum_dtype(member.addend.data.dtype, job.residual.dtype)
+        out = take_memory(job.spare, member.size, dtype)
+    total = member.add(out)
+    if total is not None and job.residual is not None:
+        flat = Flat(read_only(total.sendable()), flat.shape)
+    options: dict[str, Any] = {
+        "gradient": member.flat.data,
+        "state": job.state,
+        "seed": job.seed,
+        "header": job.header,
+    }
+    try:
+        support, selector = choose(flat, job.scheme, **options)
+    except EncodeError as error:
+        raise error.of(member.name) from None
+    return SelectedTensor(job, support, selector, member.addend, total)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Sums of several tensors in one array.
+
+    Attributes:
+        members: the tensors.
+        x: (n,) addends + residuals, in the type of the gradients.
+        totals: the tensors' sums, within one array; None if no residual is kept.
+    """
+
+    members: Sequence[Member]
+    x: Array
+    totals: Sequence[AccumulatedGradient | None]
+
+    @property
+    def header(self) -> int:
+        """Bytes of the container's header that count for the group."""
+        return sum(member.job.header for member in self.members) + group_bytes(len(self.members))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Elements of each tensor."""
+        return [member.size for member in self.members]
+
+
+def select_as_one(members: Sequence[Member]) -> list[SelectedTensor]:
+    """Select from tensors of one scheme and element type as from one vector.
+
+    Tensors whose sums have another type, or whose errors have another weight, are a vector of their own.
+
+    Raises EncodeError, which names the tensor.
+    """
+    kinds: dict[np.dtype[Any], dict[float, list[Member]]] = {}
+    for member in members:
+        kinds.setdefault(member.sum_dtype, {}).setdefault(member.job.weight, []).append(member)
+    selected: dict[Member, SelectedTensor] = {}
+    for parts in kinds.values():
+        groups = [_add(same) for same in parts.values()]
+        schemes = [members[0].job.scheme]
+        if len(groups) > 1:
+            schemes = split_budget(groups, list(parts), schemes[0])
+        for group, scheme in zip(groups, schemes, strict=True):
+            tensors = _select(group, scheme)
+            selected |= zip(group.members, tensors, strict=True)
+    return [selected[member] for member in members]
+
+
+def _add(members: Sequence[Member]) -> Group:
+    """Write the sums of tensors with one element type and one type of sums into one array."""
+    for member in members:
+        member.require_size()
+    first, cuts = members[0], np.cumsum([0] + [member.size for member in members]).tolist()
+    x = _allocate(members, cuts[-1], first.sum_dtype)
+    totals = []
+    for member, a, b in zip(members, cuts, cuts[1:], strict=False):
+        if member.job.residual is None:
+            x[a:b] = member.addend.data
+            total = member.add(None)
+            totals.append(None if total is None else replace(total, x=x[a:b]))
+        else:
+            totals.append(member.add(x[a:b]))
+    dtype = first.flat.data.dtype
+    sendable = AccumulatedGradient(ErrorFeedback(), x, None, x, sent_dtype=dtype).sendable()
+    return Group(members, read_only(sendable), totals)
+
+
+def _select(group: Group, scheme: Scheme) -> list[SelectedTensor]:
+    """Select from all tensors of a group as from one."""
+    members, job = group.members, group.members[0].job
+    gradient = None
+    if scheme.select.reads_gradient:
+        gradient = np.concatenate([member.flat.data for member in members])
+    options: dict[str, Any] = {
+        "gradient": gradient,
+        "state": job.state,
+        "seed": job.seed,
+        "header": group.header,
+    }
+    try:
+        support, state = choose(Flat(group.x, (group.x.size,)), scheme, **options)
+    except EncodeError as error:
+        raise at_member(error, [member.name for member in members], group.sizes) from None
+    parts = split_support(support, group.sizes, [member.flat.shape for member in members])
+    rows = enumerate(zip(members, parts, group.totals, strict=True))
+    return [
+        SelectedTensor(replace(member.job, scheme=scheme), part, None if i else state, member.addend, total)
+        for i, (member, part, total) in rows
+    ]
+
+
+def _allocate(members: Sequence[Member], size: int, dtype: np.dtype[Any]) -> Array:
+    """Return memory for the sums: that of spare arrays, if they follow each other in one array."""
+    spares = [member.job.spare for member in members]
+    head = spares[0]
+    if head is None or head.base is None:
+        return aligned(size, dtype)
+    address = head.ctypes.data
+    for member, spare in zip(members, spares, strict=True):
+        if spare is None or spare.base is not head.base or spare.size != member.size:
+            return aligned(size, dtype)
+        if spare.dtype != dtype or spare.ctypes.data != address:
+            return aligned(size, dtype)
+        address += spare.nbytes
+    return as_strided(head, (size,))

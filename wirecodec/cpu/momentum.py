@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, add_in_order, aligned, bits_of, read_only
+from wirecodec.arrays import Array, add_in_order, bits_of, read_only
 from wirecodec.cpu.norm import Norm, is_reliable, measure
+from wirecodec.cpu.residual import take_memory
 from wirecodec.errors import EncodeError
-from wirecodec.select.topk_fused_residual import Terms
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.scheme import sends_all
 from wirecodec.sparse import SparseTensor
@@ -63,7 +62,7 @@ def add_momentum(job: TensorJob, gradient: Array, factor: float) -> Addend:
         return Addend(g if factor == 1 else g * dtype.type(factor))
     if before is not None and before.size != g.size:
         raise EncodeError(f"the gradient has {g.size} elements; its momentum has {before.size}")
-    u = _take_memory(job.spare_momentum, g.size, dtype)
+    u = take_memory(job.spare_momentum, g.size, dtype)
     ahead = np.empty(g.size if rule.nesterov else 0, dtype)
     old = np.empty(0, dtype) if before is None else before.astype(dtype, copy=False)
     factors = np.array([rule.momentum, factor], dtype)
@@ -90,52 +89,13 @@ def _accumulate(g: Array, old: Array, factors: Array, nesterov: bool, u: Array, 
     return all(map_ranges(run, -(-g.size // unit), MIN_ELEMENTS_PER_THREAD // unit)) if g.size else True
 
 
-def _take_memory(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
-    """Return the spare array if it fits, else a new one."""
-    if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
-        return aligned(size, dtype)
-    return spare
-
-
-def make_terms(job: TensorJob, gradient: Array, factor: float) -> Terms | None:
-    """Return the terms of gradient, momentum and residual, for a selector that adds them itself.
-
-    Returns None if the arrays differ in type or size, or if gradient and residual are the only terms.
-    """
-    from wirecodec.kernels.cpu.select import momentum
-
-    rule, before = job.feedback, job.momentum
-    given = [gradient, job.residual]
-    keep, decay, form = 0.0, 1.0, momentum.PLAIN
-    if isinstance(rule, MomentumCorrection):
-        form = momentum.NESTEROV if rule.nesterov else momentum.HEAVY_BALL
-        keep = rule.momentum
-        given.append(before)
-    elif isinstance(rule, ErrorFeedback):
-        decay = rule.decay
-    if form == momentum.PLAIN and decay == factor == 1:
-        return None
-    if any(x is None or (x.dtype, x.size) != (gradient.dtype, gradient.size) for x in given):
-        return None
-    if gradient.dtype not in (np.float32, np.float64):
-        return None
-    none = np.empty(0, gradient.dtype)
-    after = (
-        none if form == momentum.PLAIN else _take_memory(job.spare_momentum, gradient.size, gradient.dtype)
-    )
-    factors = np.array([keep, factor, decay])
-    old = none if form == momentum.PLAIN else before
-    return Terms(gradient, job.residual, old, after, factors, form)
-
-
-def stop_momentum(job: TensorJob, addend: Addend, sent: SparseTensor) -> Array | None:
+def stop_momentum(job: TensorJob, addend: Addend, sent: SparseTensor) -> Array:
     """Return the next momentum, with 0 for each element that is masked or not finite.
 
     With masking, the elements that were sent are masked. Overwrites the addend's momentum.
     """
     u = addend.momentum
-    if u is None:
-        return None
+    assert u is not None
     if is_masked(job):
         u[... if sent.is_full else sent.indices] = 0
     if not addend.finite:

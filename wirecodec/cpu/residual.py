@@ -16,8 +16,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wirecodec.arrays import Array, read_only
-from wirecodec.cpu.stream import MIN_STREAMED, add_streamed, scatter_streamed, take
+from wirecodec.arrays import Array, aligned, read_only
+from wirecodec.cpu import fast
+from wirecodec.cpu.fast.stream import MIN_STREAMED, add_streamed, scatter_streamed, take
+from wirecodec.cpu.fast.terms import select_sum
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection, Selector, all_finite, require_finite
 from wirecodec.settings.feedback import ErrorFeedback
@@ -100,9 +102,9 @@ class AccumulatedGradient:
         if residual is None or out is None or residual.dtype != gradient.dtype:
             fits = residual is not None and rule.sum_dtype(gradient.dtype, residual.dtype) == residual.dtype
             total = cls.of(rule, gradient, residual, out if fits else None)
-        elif rule.beta == 1 and (taken := _select_sum(selector, gradient, residual, out)) is not None:
+        elif rule.beta == 1 and (taken := select_sum(selector, gradient, residual, out)) is not None:
             return cls(rule, gradient, residual, out, finite=True, taken=taken)
-        elif add_streamed(gradient, residual, out):
+        elif fast.is_on() and add_streamed(gradient, residual, out):
             return cls(rule, gradient, residual, out, finite=True)
         else:
             total = cls.of(rule, gradient, residual, out)
@@ -210,7 +212,7 @@ class SelectedValues:
             return means
         if out is None:
             out = np.zeros(self.total.gradient.size, self.total.gradient.dtype)
-        elif out.nbytes >= MIN_STREAMED:
+        elif fast.is_on() and out.nbytes >= MIN_STREAMED:
             scatter_streamed(out, self.indices, means)
             return out
         else:
@@ -219,11 +221,11 @@ class SelectedValues:
         return out
 
 
-def _select_sum(selector: Any, gradient: Array, residual: Array, out: Array) -> Selection | None:
-    """Add and select in one pass, if the selector can; return None, with any contents of ``out``, if not."""
-    select = getattr(selector, "select_sum", None)
-    found: Selection | None = select(gradient, residual, out) if select is not None else None
-    return found
+def take_memory(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
+    """Return the spare array if it fits, else a new one; aligned to 64 bytes."""
+    if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
+        return aligned(size, dtype)
+    return spare
 
 
 def _subtract_at(out: Array, indices: Array | None, sent: Array) -> None:

@@ -85,7 +85,7 @@ def choose(
     """
     if scheme.transform is not None:
         return _select_coefficients(flat, scheme, state, seed, header)
-    if hasattr(scheme.select, "select_within"):
+    if scheme.select.needs_costs:
         return _select_within(flat, scheme, header), None
     selection = _call_selector(scheme, flat.data, gradient=gradient, state=state, seed=seed)
     return gather(flat, selection, trusted=is_own(scheme.select)), selection.state
@@ -120,7 +120,7 @@ def _select_coefficients(
     assert transform is not None
     require_finite(flat.data, transform.name)
     coefficients = read_only(transform.forward(flat.data))
-    if hasattr(scheme.select, "select_within"):
+    if scheme.select.needs_costs:
         if transform.width > 1:
             raise EncodeError(f"{scheme.select.name} cannot follow {transform.name}; use dct")
         support = _select_within(Flat(coefficients, flat.shape), scheme, header)

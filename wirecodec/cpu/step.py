@@ -1,109 +1,124 @@
-"""A Compressor's step on the host: add residuals, select, encode, and compute the next residuals."""
+"""A Compressor's step: add residuals, select, encode, and compute the next residuals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes, addresses_of
-from wirecodec.container.reader import read_header
-from wirecodec.cpu.batch.decode import decode_batches
-from wirecodec.cpu.batch.selection import ModelSelection
-from wirecodec.cpu.batch.step import SumBatch, find_received, subtract_sent, subtract_sent_batch
-from wirecodec.cpu.decode import DecodedTensors, decode_chunks
-from wirecodec.cpu.encode import describe_tensors, encode_selection
-from wirecodec.cpu.group_entries import decode_groups, encode_groups, subtract_received
-from wirecodec.cpu.momentum import stop_momentum
-from wirecodec.cpu.step_selection import select_step
-from wirecodec.cpu.tensor_step import SelectedTensor
+from wirecodec.arrays import Array, Flat, addresses_of
+from wirecodec.cpu import fast
+from wirecodec.cpu.encode import ModelSelection, encode_selection, find_others
+from wirecodec.cpu.fast.columns import describe_tensors
+from wirecodec.cpu.fast.residual import complete
+from wirecodec.cpu.fast.selected import Selected
+from wirecodec.cpu.fast.step import select_sums
+from wirecodec.cpu.group import Member, SelectedTensor, accumulate, select_alone, select_as_one
+from wirecodec.cpu.momentum import clip_factor, stop_momentum, sum_squares
+from wirecodec.cpu.select import dense
+from wirecodec.cpu.sent import SentTensors
 from wirecodec.errors import EncodeError
-from wirecodec.limits import UNLIMITED
+from wirecodec.select.base import is_zero
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult
-from wirecodec.support import DecodedChunk
 
 
 def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """Run a step of named tensors on the host. Raises EncodeError, which names the tensor."""
     names, jobs = list(wanted.jobs), wanted.jobs
-    arrays, shapes, columns = describe_tensors([tensors[name] for name in names])
-    found = select_step(arrays, shapes, columns, wanted)
-    selected, batches = found.tensors, found.batches
-    schemes, dtypes = list(jobs.schemes.values()), [DTYPES[kind] for kind in columns.kinds.tolist()]
-    for key, each in selected.items():
-        schemes[key], shapes[key], dtypes[key] = each.job.scheme, each.support.shape, each.support.dtype
-    supports = {key: each.support for key, each in selected.items()}
-    model = ModelSelection(names, schemes, shapes, [batch.selected for batch in batches], supports)
-    chunks: Mapping[int, list[DecodedChunk]]
-    if found.groups:
-        blob, runs = encode_groups(
-            model, found.groups, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse
-        )
-        chunks = split = decode_groups(blob)
-        subtract_received(found.groups, runs, split)
-        received = np.zeros(len(names), np.int64)
-    else:
-        blob = encode_selection(model, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse)
-        chunks, received = _decode_own(blob, len(names))
-    sent = DecodedTensors(names, shapes, dtypes, chunks, UNLIMITED)
-    residuals = _next_residuals(names, batches, selected, sent, received)
-    stopped = {
-        names[key]: stop_momentum(jobs[names[key]], each.addend, sent[names[key]])
-        for key, each in selected.items()
-        if each.addend.momentum is not None
-    }
-    return StepResult(
-        blob,
-        blob,
-        sent,
-        residuals | {names[key]: rest for key, rest in found.group_residuals().items()},
-        {names[key]: state for key, state in found.selectors().items()},
-        stopped | {names[key]: x for key, x in found.momenta().items()},
-    )
+    given, flats, factor = [tensors[name] for name in names], dict[int, Flat](), 1.0
+    if wanted.clip is not None:
+        flats = _flatten(given, range(len(given)), wanted)
+        gradients = [flat.data for flat in flats.values()]
+        factor = clip_factor(map(sum_squares, gradients), wanted.clip, lambda: gradients)
+    shapes: list[Any] = [()] * len(given)
+    batches: list[Selected] = []
+    if fast.is_on():
+        arrays, shapes, columns = describe_tensors(given)
+        batches = select_sums(arrays, columns, wanted, factor)
+    others = find_others(len(names), batches)
+    flats |= _flatten(given, [key for key in others if key not in flats], wanted)
+    alone = _select({key: flats[key] for key in others}, factor, wanted)
+    schemes = list(jobs.schemes.values())
+    for key, one in alone.items():
+        schemes[key], shapes[key] = one.job.scheme, one.support.shape
+    supports = {key: one.support for key, one in alone.items()}
+    model = ModelSelection(names, schemes, shapes, batches, supports)
+    encoded = encode_selection(model, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse)
+    sent = SentTensors(model, encoded)
+    residuals = _complete(batches, sent, names)
+    momenta: dict[str, Array] = {}
+    for batch in batches:
+        momenta |= zip((names[key] for key in batch.keys.tolist()), batch.momenta, strict=False)
+    selectors = {names[int(batch.keys[0])]: batch.state for batch in batches if batch.state is not None}
+    for key, one in alone.items():
+        name = names[key]
+        if one.selector is not None:
+            selectors[name] = one.selector
+        if one.total is not None:
+            residuals[name] = _remainder(name, one, sent[name])
+        if one.addend.momentum is not None:
+            momenta[name] = stop_momentum(jobs[name], one.addend, sent[name])
+    return StepResult(encoded.blob, encoded.blob, sent, residuals, selectors, momenta)
 
 
-def _decode_own(blob: Bytes, n: int) -> tuple[Mapping[int, list[DecodedChunk]], Array]:
-    """Decode a container of n tensors as receivers with a schema do.
+def _flatten(tensors: Sequence[Any], keys: Iterable[int], wanted: StepInput) -> dict[int, Flat]:
+    """Convert gradients to flat arrays. Raises EncodeError, which names the tensor."""
+    names, flats = list(wanted.jobs), {}
+    for key in keys:
+        try:
+            flats[key] = dense(tensors[key], wanted.jobs.schemes[names[key]])
+        except EncodeError as error:
+            raise error.of(names[key]) from None
+    return flats
 
-    Returns the tensors' chunks by key, and the addresses of the values that were decoded in batches, (n,) i64
-    by key; 0 for the others.
+
+def _select(flats: Mapping[int, Flat], factor: float, wanted: StepInput) -> dict[int, SelectedTensor]:
+    """Add the terms of tensors, and select from each, or from each group as from one vector.
+
+    Args:
+        flats: gradients by key, ascending.
+        factor: of clipping.
+        wanted: the step.
+
+    Raises EncodeError, which names the tensor.
     """
-    header = read_header(blob, UNLIMITED, sizes_trusted=True)
-    batches = decode_batches(blob, header)
-    chunks = decode_chunks(blob, header, UNLIMITED, batches=batches)
-    received = np.zeros(n, np.int64)
-    if not header.extension.is_fused:
-        received = find_received(header.table, batches, n)
-    return chunks, received
+    names, groups = list(wanted.jobs), wanted.jobs.groups
+    parts: dict[Any, list[tuple[int, Member]]] = {}
+    for key, flat in flats.items():
+        name, job = names[key], wanted.jobs[names[key]]
+        part: tuple[Any, Any] = (None, key)
+        if wanted.hold_zeros and is_zero(flat.data):
+            job = job.hold()
+        elif name in groups:
+            part = (groups[name], flat.data.dtype)
+        parts.setdefault(part, []).append((key, accumulate(name, flat, job, factor)))
+    selected: dict[int, SelectedTensor] = {}
+    for (group, _), listed in sorted(parts.items(), key=lambda item: item[0][0] is None):  # groups first
+        keys, members = [key for key, _ in listed], [member for _, member in listed]
+        tensors = [select_alone(members[0])] if group is None else select_as_one(members)
+        selected |= zip(keys, tensors, strict=True)
+    return dict(sorted(selected.items()))
 
 
-def _next_residuals(
-    names: Sequence[str],
-    batches: Sequence[SumBatch],
-    selected: Mapping[int, SelectedTensor],
-    sent: Mapping[str, SparseTensor],
-    received: Array,
-) -> dict[str, Array]:
-    """Return the next residuals by name. Raises EncodeError, which names the tensor."""
+def _complete(batches: Sequence[Selected], sent: SentTensors, names: Sequence[str]) -> dict[str, Array]:
+    """Complete the residuals of batches, and return them by name."""
     residuals: dict[str, Array] = {}
     for batch in batches:
-        keys = batch.selected.keys
-        others = keys[received[keys] == 0].tolist()
-        values = [np.ascontiguousarray(sent[names[key]].values) for key in others]
-        received[others] = addresses_of(values)
-        subtract_sent_batch(batch, received[keys])
-        residuals |= zip([names[key] for key in keys.tolist()], batch.rests, strict=True)
-    for key, each in selected.items():
-        name = names[key]
-        try:
-            if each.rest is not None:
-                subtract_sent(each.rest, each.support, sent[name].values)
-                residuals[name] = each.rest
-            elif each.total is not None:
-                found = sent[name]
-                residuals[name] = each.total.remainder(None if found.is_full else found.indices, found.values)
-        except EncodeError as error:
-            raise error.of(name) from None
+        received, listed = sent.addresses[batch.keys], [names[key] for key in batch.keys.tolist()]
+        chunked = np.flatnonzero(received == 0).tolist()
+        values = [np.ascontiguousarray(sent[listed[at]].values) for at in chunked]
+        received[chunked] = addresses_of(values)
+        complete(batch, received)
+        residuals |= zip(listed, batch.rests, strict=True)
     return residuals
+
+
+def _remainder(name: str, one: SelectedTensor, sent: SparseTensor) -> Array:
+    """Compute a tensor's next residual. Raises EncodeError, which names the tensor."""
+    assert one.total is not None
+    try:
+        return one.total.remainder(None if sent.is_full else sent.indices, sent.values)
+    except EncodeError as error:
+        raise error.of(name) from None

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from wirecodec.arrays import Array, add_in_order
 from wirecodec.cpu.costs import CodecCosts, one_element_bytes
-from wirecodec.cpu.group_alone import Group
 from wirecodec.select.budget.model import Histogram
 from wirecodec.select.budget.selector import SMALL_BYTES, Budget, HardBudget
 from wirecodec.select.budget.source import HostSource
@@ -25,7 +25,18 @@ _STEPS = 60
 """Bisections of the error that a byte is worth."""
 
 
-def split_budget(groups: Sequence[Group], weights: Sequence[float], scheme: Scheme) -> list[Scheme]:
+class Part(Protocol):
+    """Part of a group: its sums ``x``, the bytes of its header, and its tensors."""
+
+    @property
+    def x(self) -> Array: ...  # noqa: D102
+    @property
+    def header(self) -> int: ...  # noqa: D102
+    @property
+    def members(self) -> Sequence[Any]: ...  # noqa: D102
+
+
+def split_budget(groups: Sequence[Part], weights: Sequence[float], scheme: Scheme) -> list[Scheme]:
     """Divide the bytes of a budget so that the weighted squared error is small.
 
     Args:
@@ -44,7 +55,7 @@ def split_budget(groups: Sequence[Group], weights: Sequence[float], scheme: Sche
     return [next(found) if group.x.size else scheme for group in groups]
 
 
-def _split(groups: Sequence[Group], weights: Sequence[float], scheme: Scheme) -> list[Scheme]:
+def _split(groups: Sequence[Part], weights: Sequence[float], scheme: Scheme) -> list[Scheme]:
     """Return the schemes of parts that have elements."""
     if len(groups) < 2:
         return [scheme] * len(groups)
@@ -128,7 +139,7 @@ def _sum_bytes(curves: Sequence[_Curve], price: float) -> tuple[list[float], flo
     return parts, add_in_order(parts)
 
 
-def _measure(group: Group, costs: CodecCosts, model: Histogram, count: float) -> float:
+def _measure(group: Part, costs: CodecCosts, model: Histogram, count: float) -> float:
     """Measure the bytes of a part's largest elements, in predicted bytes."""
     wanted = min(round(count), group.x.size)
     if wanted < 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
 from wirecodec.container.writer import Entry
 from wirecodec.cpu.costs import share_header
-from wirecodec.cpu.fuse import make_entries
+from wirecodec.cpu.fuse import Run, encode_runs, kinds_of, list_members, plan_runs
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.chunk import encode_chunks
 from wirecodec.gpu.fuse import concatenate_supports
@@ -37,7 +38,7 @@ def encode(device: Device, flat: DeviceFlat, scheme: Scheme, seed: int, tag: byt
         lengths={0: flat.raw_bits.size} if support.domain else {},
         tag=tag,
     )
-    return pack(device, entries, extension)
+    return pack(device, entries, ext.write(extension))
 
 
 def encode_many(
@@ -74,20 +75,27 @@ def encode_supports(
 ) -> Any:
     """Encode the selected elements of named tensors, in the order of their keys, as one container."""
 
-    def encode_entry(key: int, members: Sequence[DeviceSupport | Support], scheme: Scheme) -> list[Entry]:
-        support = concatenate_supports(device, members, scheme) if len(members) > 1 else members[0]
-        return encode_chunks(device, key, support, scheme, seed)
+    listed, members, chosen = list(supports), list(supports.values()), list(schemes.values())
+    sizes, kinds = tuple(one.size for one in members), tuple(kinds_of(members, chosen, {}))
+    runs = plan_runs(sizes, kinds, fuse)
+    shapes = tuple(one.shape for one in members)
+    lengths = {key: math.prod(one.shape) for key, one in enumerate(members) if one.domain}
+    groups = list_members(sizes, runs)
+    block = ext.write_model(tuple(listed), shapes, lengths, tag, names_stored=names, groups=groups)
 
-    entries, extension = make_entries(supports, schemes, encode_entry, tag=tag, names=names, fuse=fuse)
-    return pack(device, entries, extension)
+    def encode_run(run: Run) -> list[Entry]:
+        scheme, parts = chosen[run[0]], [members[key] for key in run]
+        support = concatenate_supports(device, parts, scheme) if len(parts) > 1 else parts[0]
+        return encode_chunks(device, run[0], support, scheme, seed)
+
+    return pack(device, encode_runs(runs, listed, sizes, encode_run), block)
 
 
-def pack(device: Device, entries: Sequence[Entry], extension: ext.Extension) -> Any:
+def pack(device: Device, entries: Sequence[Entry], block: bytes) -> Any:
     """Write a container, u8 on the device, of entries whose sections are on the device or on the host.
 
     Only the entries' checksums are copied to the host, which writes the header.
     """
-    block = ext.write(extension)
     payload, places, total = writer.layout(entries, block)
     blob = device.empty(total, np.uint8)
     device.clear(blob)

@@ -16,8 +16,8 @@ import numpy as np
 from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
-from wirecodec.cpu.columns import Targets
 from wirecodec.cpu.decode import decode_chunks
+from wirecodec.cpu.fast.columns import Targets
 from wirecodec.cpu.guard import Guard
 from wirecodec.cpu.momentum import clip_factor
 from wirecodec.errors import DeviceError, EncodeError, number_of_container

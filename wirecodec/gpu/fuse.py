@@ -13,7 +13,6 @@ from wirecodec.cpu import fuse
 from wirecodec.gpu.arrays import concatenate
 from wirecodec.gpu.index.base import rebase
 from wirecodec.gpu.support import DeviceSupport, support_to_host
-from wirecodec.index.base import is_lossy
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.scheme import Scheme
@@ -29,7 +28,7 @@ def concatenate_supports(
     magnitude.
     """
     on_device = [each for each in supports if isinstance(each, DeviceSupport)]
-    lossy = is_lossy(scheme.index)
+    lossy = scheme.index.lossy
     if len(on_device) < len(supports) or (lossy and any(each.scale is not None for each in on_device)):
         return fuse.concatenate(
             [support_to_host(device, each) if isinstance(each, DeviceSupport) else each for each in supports]

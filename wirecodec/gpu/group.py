@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat, Flat
-from wirecodec.cpu import tensor_step as host
+from wirecodec.cpu import group as host
 from wirecodec.cpu.costs import group_bytes
-from wirecodec.cpu.group_alone import at_member, split_support
+from wirecodec.cpu.fuse import at_member, split_support
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.arrays import concatenate, copy_to_host
 from wirecodec.gpu.fallback import HostFallback
@@ -99,7 +99,7 @@ def _select(
     try:
         support, state = choose(device, flat, first.scheme, context)
     except EncodeError as error:
-        raise at_member(error, names, starts) from None
+        raise at_member(error, names, sizes) from None
     shapes = [each.shape for _, each, _ in given]
     parts: list[Support | DeviceSupport]
     if isinstance(support, Support):
@@ -139,13 +139,13 @@ def _split(
 
 def _select_on_host(device: Device, given: Sequence[Given], factor: float) -> list[SelectedTensor]:
     """Do the same by the CPU's code."""
-    moved = []
+    members = []
     for name, flat, job in given:
         residual, momentum = (None if x is None else device.get(x) for x in (job.residual, job.momentum))
         gradient = Flat(copy_to_host(device, flat).data, flat.shape)
-        moved.append((name, gradient, replace(job, residual=residual, momentum=momentum)))
-    chosen = host.select_as_one(moved, factor)
+        moved = replace(job, residual=residual, momentum=momentum)
+        members.append(host.accumulate(name, gradient, moved, factor))
     return [
         SelectedTensor(job, one.support, one.selector, one.addend, one.total)
-        for (_, _, job), one in zip(moved, chosen, strict=True)
+        for (_, _, job), one in zip(given, host.select_as_one(members), strict=True)
     ]

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat, Flat, read_only
+from wirecodec.arrays import DeviceFlat, Flat
+from wirecodec.cpu import group as host_group
 from wirecodec.cpu import momentum as host_momentum
 from wirecodec.cpu import residual as host
-from wirecodec.cpu import select as host_select
-from wirecodec.cpu import tensor_step as host_step
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu.arrays import copy_to_host
@@ -79,7 +78,7 @@ def select_tensor(device: Device, flat: DeviceFlat, wanted: TensorJob, factor: f
 def add_terms(
     device: Device, flat: DeviceFlat, wanted: TensorJob, factor: float
 ) -> tuple[Addend | None, DeviceFlat, TensorJob]:
-    """Apply clipping, momentum and decay (``cpu.tensor_step.accumulate``).
+    """Apply clipping, momentum and decay (``cpu.group.accumulate``).
 
     Args:
         device: of the arrays.
@@ -142,18 +141,8 @@ def _select_on_host(device: Device, flat: DeviceFlat, job: TensorJob, factor: fl
     gradient = copy_to_host(device, flat).data
     residual, momentum = (None if x is None else device.get(x) for x in (job.residual, job.momentum))
     moved = replace(job, residual=residual, momentum=momentum)
-    addend, seen, left = host_step.accumulate(Flat(gradient, flat.shape), moved, factor)
-    rule, total = left.feedback, None
-    changed = seen.data
-    if rule is not None:
-        assert isinstance(rule, ErrorFeedback)
-        total = host.AccumulatedGradient.of(rule, addend.data, left.residual, None, gradient.dtype)
-        if left.residual is not None:
-            seen = Flat(read_only(total.sendable()), flat.shape)
-    found = host_select.choose(
-        seen, job.scheme, gradient=changed, state=job.state, seed=job.seed, header=job.header
-    )
-    return SelectedTensor(job, *found, addend, total)
+    one = host_group.select_alone(host_group.accumulate(None, Flat(gradient, flat.shape), moved, factor))
+    return SelectedTensor(job, one.support, one.selector, one.addend, one.total)
 
 
 def encode(

@@ -33,6 +33,8 @@ class DeviceSupport:
     scale: float | None = None
     state: Any = None
     domain: ClassVar[int] = 0
+    step: ClassVar[None] = None
+    shared: ClassVar[None] = None
 
     @property
     def size(self) -> int:

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, as_bytes
+from wirecodec.arrays import Array, Bytes
 from wirecodec.index import rice, rle
-from wirecodec.index.base import IndexCodec
+from wirecodec.index.base import IndexChoice, IndexCodec
 from wirecodec.index.bitmap import Bitmap, bitmap_bytes
 from wirecodec.index.context import ContextIndex
 from wirecodec.index.huffman import Huffman
@@ -32,7 +32,7 @@ _WIRE_IDS = np.array([Rice.wire_id, Bitmap.wire_id, Structured.wire_id, RLE.wire
 
 
 @dataclass(frozen=True)
-class AutoIndex:
+class AutoIndex(IndexChoice):
     """Automatic index codec: the smallest exact codec for each chunk.
 
     Sizes are computed exactly and in integers, so that every machine makes the same choice. The number of
@@ -72,21 +72,21 @@ class AutoIndex:
                 return ContextIndex(), modelled
         return codec, section
 
-    def choose_batch(self, indices: Array, cuts: Array, sizes: Array, streams: Array) -> SectionBatch | None:
+    def encode_batch(self, indices: Array, cuts: Array, sizes: Array, streams: Array) -> SectionBatch | None:
         """Choose a codec for each of many tensors, and encode the indices; see ``IndexChoice``.
 
         One call plans the sections of most tensors. ``choose`` makes those that may have structure, and
-        huffman is encoded where it may be the smallest. Returns None with ``smallest``.
+        huffman is encoded where it may be the smallest.
         """
         if self.smallest:
-            return None
+            return super().encode_batch(indices, cuts, sizes, streams)
         from wirecodec.kernels.cpu.index import auto_batch
         from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
         n = cuts.size - 1
         units = least_units(rice.MIN_BATCH_INDICES, n, indices.size)
         kinds, suits = np.empty(n, np.uint8), np.empty(n, np.bool_)
-        planned = Rice().encode_batch(indices, cuts)
+        planned = Rice().encode_batch(indices, cuts, sizes, streams)
         lengths = planned.lengths.copy()
         run_parallel(
             lambda turns: auto_batch.plan(
@@ -108,8 +108,7 @@ class AutoIndex:
         others, rest = np.array(list(made), np.int64), None
         wire_ids, kinds[others] = _WIRE_IDS[kinds], auto_batch.OTHER
         if made:
-            ids = np.array([codec.wire_id for codec, _ in made.values()], np.uint8)
-            rest = SectionBatch.join(ids, [as_bytes(section) for _, section in made.values()])
+            rest = SectionBatch.join(list(made.values()))
             wire_ids[others], lengths[others] = rest.wire_id, rest.lengths
 
         def write(words: Array, starts: Array) -> None:

@@ -1,41 +1,92 @@
-"""Protocols of index codecs: ascending u32 indices below d to a section of bytes, and back.
+"""Base classes of index codecs: ascending u32 indices below d to a section of bytes, and back.
 
 Sections and their checks are those of formats/spec/index/NAME.md. A codec is called only if 0 < r < d. Empty
-and full supports take no bytes (formats/SPEC.md, 2.2).
+and full supports take no bytes (formats/SPEC.md, 2.2). Methods with a body are optional: the body is right
+for every codec.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
 
 from wirecodec.arrays import Array, Bytes
-from wirecodec.limits import DecodeLimits
+from wirecodec.errors import EncodeError, WireError
+from wirecodec.limits import UNLIMITED, DecodeLimits
+from wirecodec.support import SectionBatch, slice_sections
 
 
-@runtime_checkable
-class IndexCodec(Protocol):
+class IndexChoice(ABC):
+    """Choice among index codecs for each chunk, which has a name in schemes.
+
+    Attributes:
+        name: the name in schemes.
+        lossy: True for a ``LossyIndexCodec``.
+    """
+
+    name: ClassVar[str]
+    lossy: ClassVar[bool] = False
+
+    @abstractmethod
+    def choose(self, indices: Array | None, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
+        """Choose a codec, and encode the indices with it.
+
+        Args:
+            indices: as in ``IndexCodec.encode``, or None for an empty or full support.
+            d: elements of the chunk.
+            stream: u64 seed of random draws.
+
+        Returns:
+            (the codec, its section, which is empty if ``indices`` is None).
+        """
+
+    def encode_batch(self, indices: Array, cuts: Array, sizes: Array, streams: Array) -> SectionBatch | None:
+        """Encode the indices of many tensors, none empty and none full, each as ``choose`` does.
+
+        Args:
+            indices: (R,) u32, read-only.
+            cuts: (n + 1,) i64, the place of each tensor's indices.
+            sizes: (n,) i64, elements of each tensor.
+            streams: (n,) u64, seeds of random draws.
+
+        Returns:
+            The sections, or None if ``choose`` raises an error for a tensor.
+        """
+        rows = zip(pairwise(cuts.tolist()), sizes.tolist(), streams.tolist(), strict=True)
+        try:
+            return SectionBatch.join([self.choose(indices[a:b], d, stream) for (a, b), d, stream in rows])
+        except EncodeError:
+            return None
+
+    def max_bytes(self, r: int, d: int) -> int:
+        """Return the most bytes of a section of at most r indices below d. Raises EncodeError if unknown."""
+        raise EncodeError(
+            f"index codec {self.name!r} has no bound; define max_bytes(r, d) to return its section's most"
+            " bytes"
+        )
+
+    def max_decoded(self, r: int, d: int) -> int:
+        """Return the most indices to which a section of at most r indices below d decodes."""
+        return r
+
+
+class IndexCodec(IndexChoice):
     """Index codec: encodes the positions of a chunk's present elements.
 
     It is a frozen dataclass whose fields are its parameters. ``register`` admits a codec of your own; its
     ``decode`` must invert its ``encode``, unless it is a ``LossyIndexCodec``.
-
-    A codec whose decoding can take many more steps than its section has bytes also has a classmethod
-    ``work(section, d, r) -> int``. It makes the first checks and returns the number of steps. The sum over a
-    container is compared with ``DecodeLimits.max_work`` before ``decode`` is called.
-
-    A codec may have batched forms of its methods, which a model with many tensors calls once. They give the
-    same sections and indices. ``encode_batch(indices, cuts)`` gets (R,) u32 indices of all tensors and their
-    places, (n + 1,) i64, and returns a ``SectionBatch``. The classmethod
-    ``decode_batch(words, starts, lengths, sizes, cuts)`` gets the container, (m,) u32, and for each section
-    its first word, its bytes, the elements and the place of its indices. It returns (R,) u32, or None if a
-    section fails a check: ``decode`` then raises the error.
 
     Source: formats/SPEC.md, 2.2; docs/guides/codec.md shows how to write one.
 
     Attributes:
         name: the name in schemes.
         wire_id: the id in the container, from formats/registry.toml; 0x80 to 0xFF for user-defined codecs.
+        lossy: True for a ``LossyIndexCodec``.
+        has_work: True if ``work`` is not 0 for every section.
 
     Examples:
         >>> import wirecodec as wc
@@ -43,9 +94,10 @@ class IndexCodec(Protocol):
         (True, 3)
     """
 
-    name: ClassVar[str]
     wire_id: ClassVar[int]
+    has_work: ClassVar[bool] = False
 
+    @abstractmethod
     def encode(self, indices: Array, d: int, stream: int) -> Bytes:
         """Encode indices as a section.
 
@@ -60,9 +112,9 @@ class IndexCodec(Protocol):
         Raises:
             EncodeError: the codec cannot represent these indices.
         """
-        ...
 
     @classmethod
+    @abstractmethod
     def decode(cls, section: Bytes, d: int, r: int, limits: DecodeLimits) -> Array:
         """Decode a section, and check all of it.
 
@@ -78,7 +130,44 @@ class IndexCodec(Protocol):
         Raises:
             WireError: a check of the codec's page fails.
         """
-        ...
+
+    def choose(self, indices: Array | None, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
+        """Return the codec itself and its section; see ``IndexChoice``."""
+        return self, _EMPTY if indices is None else self.encode(indices, d, stream)
+
+    @classmethod
+    def work(cls, section: Bytes, d: int, r: int) -> int:
+        """Make the first checks, and return the number of steps beyond the section's bytes and r.
+
+        The sum over a container is compared with ``DecodeLimits.max_work`` before ``decode`` is called.
+        """
+        return 0
+
+    @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, sizes: Array, cuts: Array
+    ) -> Array | None:
+        """Decode the sections of many tensors, each as ``decode`` does.
+
+        Args:
+            words: (m,) u32, the container.
+            starts: (n,) i64, the first word of each section.
+            lengths: (n,) i64, bytes of each section.
+            sizes: (n,) i64, elements of each tensor.
+            cuts: (n + 1,) i64, the place of each tensor's indices in the result.
+
+        Returns:
+            (R,) u32, or None if a section fails a check. ``decode`` then raises the error.
+        """
+        sections = slice_sections(words, starts, lengths)
+        rows = zip(sections, sizes.tolist(), np.diff(cuts).tolist(), strict=True)
+        try:
+            return np.concatenate([cls.decode(section, d, r, UNLIMITED) for section, d, r in rows])
+        except WireError:
+            return None
+
+
+_EMPTY: Bytes = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,46 +187,15 @@ class Approximation:
     complete: bool = False
 
 
-@runtime_checkable
-class LossyIndexCodec(IndexCodec, Protocol):
-    """Index codec that may decode to other indices than were encoded; its attribute ``lossy`` is True."""
+class LossyIndexCodec(IndexCodec):
+    """Index codec that may decode to other indices than were encoded."""
 
-    lossy: ClassVar[bool]
+    lossy: ClassVar[bool] = True
 
+    @abstractmethod
     def approximate(self, indices: Array, d: int, stream: int) -> Approximation:
         """Encode indices, and compute the indices to which the section decodes; see ``encode``."""
-        ...
 
-
-def is_lossy(codec: Any) -> TypeGuard[LossyIndexCodec]:
-    """Return whether an index codec may decode to other indices than were encoded.
-
-    A codec without the attribute ``lossy`` is exact.
-    """
-    return bool(getattr(codec, "lossy", False))
-
-
-@runtime_checkable
-class IndexChoice(Protocol):
-    """Choice among index codecs for each chunk, which has a name in schemes.
-
-    It may have a batched form, ``choose_batch(indices, cuts, sizes, streams)``. It gets what ``encode_batch``
-    of ``IndexCodec`` gets, with (n,) i64 elements and (n,) u64 seeds of the tensors, and returns a
-    ``SectionBatch`` of the codecs that ``choose`` would choose. If it returns None, ``choose`` is called per
-    tensor.
-    """
-
-    name: ClassVar[str]
-
-    def choose(self, indices: Array | None, d: int, stream: int) -> tuple[IndexCodec, Bytes]:
-        """Choose a codec, and encode the indices with it.
-
-        Args:
-            indices: as in ``IndexCodec.encode``, or None for an empty or full support.
-            d: elements of the chunk.
-            stream: u64 seed of random draws.
-
-        Returns:
-            (the codec, its section, which is empty if ``indices`` is None).
-        """
-        ...
+    def max_decoded(self, r: int, d: int) -> int:
+        """Return the most indices to which a section of at most r indices below d decodes."""
+        return d

@@ -12,6 +12,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.index.base import IndexCodec
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, set_fields
 
@@ -21,7 +22,7 @@ _WORD_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Binned:
+class Binned(IndexCodec):
     """Binned index codec: positions within bins of equal size.
 
     A section takes 2 bytes, and ⌊log2 bin⌋ + 2 bits per index and per empty bin: 7 bits for bins of 32 to 63

@@ -9,6 +9,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.base import IndexCodec
 from wirecodec.limits import DecodeLimits
 
 
@@ -18,7 +19,7 @@ def bitmap_bytes(d: int) -> int:
 
 
 @dataclass(frozen=True)
-class Bitmap:
+class Bitmap(IndexCodec):
     """Bitmap index codec: one bit per element of the chunk.
 
     It has no parameters. A section takes ⌈d/8⌉ bytes, or d/r bits per index, whatever the indices are. It is

@@ -17,7 +17,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed, Unsupported
-from wirecodec.index.base import Approximation
+from wirecodec.index.base import Approximation, LossyIndexCodec
 from wirecodec.index.bloom_p2 import P2_PASSES, max_positives, select_inserted
 from wirecodec.kernels.layout import BLOOM_PAD
 from wirecodec.limits import DecodeLimits
@@ -33,7 +33,7 @@ _RANDOM_POLICIES = (P1, P2)
 
 
 @dataclass(frozen=True)
-class Bloom:
+class Bloom(LossyIndexCodec):
     """Bloom filter index codec: lossy, a filter of the indices and the policy that reads it.
 
     A section takes 16 bytes and about 1.44 log2(1/fpr) bits per index: 14.4 at 0.001. With k = ⌈log2 1/fpr⌉
@@ -71,7 +71,7 @@ class Bloom:
 
     name: ClassVar[str] = "bloom"
     wire_id: ClassVar[int] = 9
-    lossy: ClassVar[bool] = True
+    has_work: ClassVar[bool] = True
     policy: str = "p0"
     fpr: float = 1e-3
 

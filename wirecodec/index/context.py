@@ -11,6 +11,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.index.base import IndexCodec
 from wirecodec.kernels.layout import CONTEXT_BLOCK, CONTEXT_PART, CONTEXT_PERIODS
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, set_fields
@@ -25,7 +26,7 @@ _MAX_TAIL_BYTES = 4
 
 
 @dataclass(frozen=True)
-class ContextIndex:
+class ContextIndex(IndexCodec):
     """Context-modelling index codec: adaptive binary arithmetic coding of each element.
 
     It is usually the smallest exact codec, and always the slowest. On a uniform support a section takes 1 to
@@ -52,6 +53,7 @@ class ContextIndex:
 
     name: ClassVar[str] = "context"
     wire_id: ClassVar[int] = 11
+    has_work: ClassVar[bool] = True
     period: int | None = None
 
     def __post_init__(self) -> None:

@@ -9,13 +9,14 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.base import IndexCodec
 from wirecodec.index.bounds import max_varint_bytes
 from wirecodec.index.varint import STORE_MARGIN, survey_section
 from wirecodec.limits import DecodeLimits
 
 
 @dataclass(frozen=True)
-class Delta:
+class Delta(IndexCodec):
     """Delta index codec: gaps between indices as LEB128 varints.
 
     It has no parameters. A gap takes 8 bits if it is below 128, 16 below 16,384, 24 below 2^21, otherwise 32.

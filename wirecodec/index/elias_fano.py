@@ -12,6 +12,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.base import IndexCodec
 from wirecodec.index.bounds import max_span_words
 from wirecodec.kernels.layout import RICE_SPAN
 from wirecodec.limits import DecodeLimits
@@ -21,7 +22,7 @@ _MIN_SPANS_PER_THREAD = 32
 
 
 @dataclass(frozen=True)
-class EliasFano:
+class EliasFano(IndexCodec):
     """Elias-Fano index codec: low bits packed, high bits as a bitmap.
 
     It has no parameters. A span of n indices among n + z elements, with b = ⌊log2(z/n)⌋ or 0, takes n·b bits

@@ -15,6 +15,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.index.base import IndexCodec
 from wirecodec.index.bounds import max_gap_bits
 from wirecodec.index.raw import ascending_below
 from wirecodec.index.short_sections import decode_short
@@ -34,7 +35,7 @@ _BITS_PER_BYTE = np.uint64(8)
 
 
 @dataclass(frozen=True)
-class Huffman:
+class Huffman(IndexCodec):
     """Huffman index codec: canonical codes of at most 12 bits, fitted to the support.
 
     With ``gaps`` a gap takes the code of its class and extra bits. The total is the entropy of the classes

@@ -9,6 +9,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.base import IndexCodec
 from wirecodec.limits import DecodeLimits
 
 
@@ -28,7 +29,7 @@ def ascending_below(indices: Array, d: int) -> Array:
 
 
 @dataclass(frozen=True)
-class RawIndex:
+class RawIndex(IndexCodec):
     """Raw index codec: each index as a little-endian integer.
 
     It has no parameters. A section takes 16 bits per index if d <= 65,536 and 32 otherwise.

@@ -12,6 +12,7 @@ import numpy as np
 
 from wirecodec.arrays import WORD, Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.base import IndexCodec
 from wirecodec.index.bounds import max_span_words
 from wirecodec.kernels.layout import RICE_BLOCK, RICE_SPAN
 from wirecodec.limits import DecodeLimits
@@ -23,7 +24,7 @@ MIN_BATCH_INDICES = 2**16
 
 
 @dataclass(frozen=True)
-class Rice:
+class Rice(IndexCodec):
     """Rice (Golomb) index codec: gaps between indices, with an optimal parameter per block of 256.
 
     It has no parameters. A gap g with parameter b takes b + 1 + ⌊g / 2^b⌋ bits. The parameters add 5 bits per
@@ -60,7 +61,7 @@ class Rice:
         rice_write.write(indices, parameters, lengths, section.view("<u4"))
         return section
 
-    def encode_batch(self, indices: Array, cuts: Array) -> SectionBatch:
+    def encode_batch(self, indices: Array, cuts: Array, sizes: Array, streams: Array) -> SectionBatch:
         """Encode the indices of many tensors, each as ``encode`` does; see ``IndexCodec``."""
         from wirecodec.kernels.cpu.index import rice_batch
         from wirecodec.kernels.cpu.threads import least_units, run_parallel

@@ -12,6 +12,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
+from wirecodec.index.base import IndexCodec
 from wirecodec.index.bounds import max_runs, max_varint_bytes
 from wirecodec.index.short_sections import decode_short
 from wirecodec.index.varint import STORE_MARGIN, survey_section
@@ -19,7 +20,7 @@ from wirecodec.limits import DecodeLimits
 
 
 @dataclass(frozen=True)
-class RLE:
+class RLE(IndexCodec):
     """Run-length index codec: the lengths of absent and present runs, alternating, as LEB128 varints.
 
     It has no parameters. A run of present elements takes at least 16 bits: two numbers of one byte below 128,

@@ -13,6 +13,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
+from wirecodec.index.base import IndexCodec
 from wirecodec.index.bounds import max_gap_bits, max_runs
 from wirecodec.index.short_sections import decode_short
 from wirecodec.index.structured_plan import FORMS, Header, Shape, count_runs
@@ -21,7 +22,7 @@ from wirecodec.limits import DecodeLimits
 
 
 @dataclass(frozen=True)
-class Structured:
+class Structured(IndexCodec):
     """Structured index codec: for whole rows, long runs and nearly full supports.
 
     The header takes 1 to 7 bytes. Listing n of N grains as ``"gaps"`` takes about 2 + log2(N/n) bits per

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array
-from wirecodec.select.base import Selection
+from wirecodec.select.base import Selection, Selector
 
 
 @dataclass(frozen=True)
-class All:
+class All(Selector):
     """Selector of every element.
 
     Selects {0 … n-1}. Of a SparseTensor, it selects every stored element. NaN and Inf pass.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, Array, bits_of, read_only
 from wirecodec.errors import EncodeError
+from wirecodec.select.term_table import TermTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,22 +72,24 @@ class Costs(Protocol):
         ...
 
 
-@runtime_checkable
-class Selector(Protocol):
-    """Interface of selectors: frozen dataclasses whose fields are their parameters.
+class Selector(ABC):
+    """Base class of selectors: frozen dataclasses whose fields are their parameters.
 
-    A selector that can select while gradient and residual are added also has ``select_sum``; see ``TopK``.
-    One that can select from many tensors in one call has ``select_batch`` and ``select_sum_batch``, with the
-    same results. They get the arrays' addresses and sizes, and return a ``BatchSelection``.
-    ``select_sum_batch`` also gets what it has found in the last step. One whose choice depends on the bytes
-    that its codecs write has ``select_within``; see ``Budget``.
+    A subclass defines ``select``. The other methods are optional.
 
     Attributes:
         name: how schemes spell it; lower-case letters, digits and hyphens.
+        needs_costs: True if ``select_within`` is called in place of ``select``.
+        reads_gradient: True if ``select`` reads its argument ``gradient``.
+        selects_sums: True if ``select_each`` and ``select_joint`` may return a selection.
     """
 
     name: ClassVar[str]
+    needs_costs: ClassVar[bool] = False
+    reads_gradient: ClassVar[bool] = False
+    selects_sums: ClassVar[bool] = False
 
+    @abstractmethod
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0
     ) -> Selection:
@@ -101,7 +105,43 @@ class Selector(Protocol):
 
         Raises EncodeError at the first NaN or Inf if the selection depends on the order of magnitudes.
         """
-        ...
+
+    def select_within(self, x: Array, costs: Costs) -> Selection:
+        """Select elements of flat ``x`` by the bytes that their codecs write, which ``costs`` measures."""
+        return self.select(x)
+
+    def select_each(self, table: TermTable, guesses: Array | None = None) -> BatchSelection | None:
+        """Select from each of many sums of one type while their terms are added, as ``select`` does.
+
+        Args:
+            table: the terms. All sums and momenta are written; the selected elements of a sum do not matter.
+            guesses: (n,) u64, 0 or what the last step's call has written; overwritten. They affect only the
+                time.
+
+        Returns None if no sum can be selected in this way: a sum may not be finite, or adding first may be as
+        fast.
+        """
+        return None
+
+    def takes_joint(self, size: int) -> bool:
+        """Tell whether ``select_joint`` can select from so many elements."""
+        return False
+
+    def select_joint(self, table: TermTable) -> Selection | None:
+        """Select from all sums, joined as one vector, while their terms are added, as ``select`` does.
+
+        The table's sums and momenta are written, with +0 at the selected elements. Returns None, with
+        undefined sums and momenta, if it cannot.
+        """
+        return None
+
+    def count_range(self, size: int) -> tuple[int, int]:
+        """Return the fewest and the most of ``size`` elements that are selected."""
+        return 0, size
+
+    def max_bytes(self, size: int) -> int | None:
+        """Return the most bytes of a container of ``size`` elements; None if its codecs decide."""
+        return None
 
 
 INFINITY_BITS: dict[np.dtype[Any], Any] = {

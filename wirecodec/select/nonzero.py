@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array
-from wirecodec.select.base import Selection
+from wirecodec.select.base import Selection, Selector
 from wirecodec.sparse import nonzero
 
 
 @dataclass(frozen=True)
-class NonZero:
+class NonZero(Selector):
     """Selector of the elements that have a bit set.
 
     Selects {i : bits(x_i) ≠ 0}. A receiver that fills the rest with +0.0 restores x bit for bit. NaN and Inf

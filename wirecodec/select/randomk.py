@@ -16,7 +16,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.prng import mix
-from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.topk import fraction_count
 from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_ratio, set_fields
@@ -25,7 +25,7 @@ _DRAWS = 2**32
 
 
 @dataclass(frozen=True)
-class RandomK:
+class RandomK(Selector):
     """Selector of k elements drawn at random; every set of k is equally likely.
 
     Selects the k indices of smallest draw32(mix(seed), i), with k = max(1, ⌊ratio · n⌋).

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selection
+from wirecodec.select.base import Selection, Selector
 from wirecodec.select.threshold_common import select_by_threshold
 from wirecodec.validation import as_real, set_fields
 
 
 @dataclass(frozen=True)
-class Threshold:
+class Threshold(Selector):
     """Selector of the elements that reach a fixed magnitude.
 
     Selects {i : |x_i| ≥ t, x_i ≠ 0}. The number of elements depends on the data. t is rounded to the type of

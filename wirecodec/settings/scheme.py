@@ -20,15 +20,15 @@ from typing import Any, TypeAlias
 
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
-from wirecodec.index.base import IndexChoice, IndexCodec
+from wirecodec.index.base import IndexChoice
 from wirecodec.index.raw import RawIndex
-from wirecodec.registry import is_preset, named, stages_of, suggestion
+from wirecodec.registry import adopt, is_preset, named, stages_of, suggestion
 from wirecodec.select.all import All
 from wirecodec.select.base import Selector
 from wirecodec.select.nonzero import NonZero
 from wirecodec.settings.rules import Key, find_match, find_matches
 from wirecodec.transform import Transform
-from wirecodec.value.base import ValueChoice, ValueCodec
+from wirecodec.value.base import ValueChoice
 from wirecodec.value.raw import Raw
 
 _CALL = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9_-]*)\s*(?:\((.*)\))?\s*\Z", re.DOTALL)
@@ -59,22 +59,20 @@ class Scheme:
     """
 
     select: Selector
-    index: IndexCodec | IndexChoice
-    value: ValueCodec | ValueChoice
+    index: IndexChoice
+    value: ValueChoice
     transform: Transform | None = None
 
     def __post_init__(self) -> None:
-        stages: list[tuple[str, Any, tuple[str, ...]]] = [
-            ("selector", self.select, ("select",)),
-            ("index codec", self.index, ("encode", "choose")),
-            ("value codec", self.value, ("encode", "choose")),
-        ]
         if self.transform is not None:
-            stages.insert(0, ("transform", self.transform, ("forward",)))
-        for stage, part, words in stages:
-            is_instance = isinstance(getattr(part, "name", None), str) and not isinstance(part, type)
-            if not is_instance or not any(hasattr(part, word) for word in words):
-                raise EncodeError(f"{stage} is {part!r}, which is not one")
+            adopt("transform", self.transform)
+        for stage, part, base in (
+            ("selector", self.select, Selector),
+            ("index codec", self.index, IndexChoice),
+            ("value codec", self.value, ValueChoice),
+        ):
+            if not isinstance(part, base):
+                adopt(stage, part)
 
     def __str__(self) -> str:
         stages = (self.transform, self.select, self.index, self.value)

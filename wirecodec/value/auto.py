@@ -17,7 +17,7 @@ from wirecodec.arrays import Array, Bytes, as_bytes, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
 from wirecodec.validation import as_real, set_fields
-from wirecodec.value.base import ValueCodec
+from wirecodec.value.base import ValueChoice, ValueCodec
 from wirecodec.value.bit_packing import packed_size
 from wirecodec.value.deflate import Deflate
 from wirecodec.value.error_bounded import ErrorBounded
@@ -86,7 +86,7 @@ _FAMILIES = (
 
 
 @dataclass(frozen=True)
-class AutoValue:
+class AutoValue(ValueChoice):
     """Value codec choice: for each chunk, the smallest codec within an error bound.
 
     The decoded values v̂ satisfy ‖v̂ - v‖₂ ≤ error · ‖v‖₂ in each chunk, so error feedback converges. A chunk

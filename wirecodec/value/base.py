@@ -1,102 +1,42 @@
-"""Protocols of value codecs: values of a chunk, in the order of its indices, to bytes and back.
+"""Base classes of value codecs: values of a chunk, in the order of its indices, to bytes and back.
 
 formats/spec/value/NAME.md defines each codec's section and its checks. Codecs are called with r > 0 only.
+Methods with a body are optional: the body is right for every codec.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes
-from wirecodec.limits import DecodeLimits
+from wirecodec.errors import EncodeError, WireError
+from wirecodec.limits import UNLIMITED, DecodeLimits
+from wirecodec.support import SectionBatch, slice_sections
 
 
-@runtime_checkable
-class ValueCodec(Protocol):
-    """Protocol of value codecs: a frozen dataclass whose fields are the codec's parameters.
-
-    A codec may have batched forms of its methods, which a model with many tensors calls once. They give the
-    same sections and values. ``encode_batch(values, cuts, streams)`` gets (R,) values of all tensors, their
-    places, (n + 1,) i64, and (n,) u64 streams. It returns a ``SectionBatch``, or None if it cannot encode
-    them. The classmethod ``decode_batch(words, starts, lengths, cuts, dtype)`` gets the container, (m,) u32,
-    and for each section its first word, its bytes and the place of its values. It returns an array with the
-    values and the (n,) places in it, or None if a section fails a check: ``decode`` then raises the error.
+class ValueChoice(ABC):
+    """Name without a wire id, which chooses a value codec for each chunk.
 
     Attributes:
         name: name in scheme strings.
-        wire_id: id in formats/registry.toml; user-defined codecs use 0x80 to 0xFF.
-        carries_nonfinite: True if NaN and Inf are preserved. If False, the pipeline raises EncodeError at the
-            first such element and does not call ``encode``.
-
-    Examples:
-        >>> import wirecodec as wc
-        >>> isinstance(wc.QSGD(bits=4), wc.ValueCodec)
-        True
+        carries_nonfinite: True if the pipeline passes NaN and Inf to ``choose``.
+        ordered: True for an ``OrderedValueCodec``.
     """
 
     name: ClassVar[str]
-    wire_id: ClassVar[int]
-    carries_nonfinite: ClassVar[bool]
+    carries_nonfinite: ClassVar[bool] = True
+    ordered: ClassVar[bool] = False
 
-    def encode(self, values: Array, stream: int) -> Bytes:
-        """Encode values as a section.
+    @property
+    def takes_step(self) -> bool:
+        """Whether a selector may choose the width of the codec's cells; see ``Selection.step``."""
+        return False
 
-        Args:
-            values: (r,) read-only array of one of the four element types, r > 0.
-            stream: u64 seed of the random draws.
-
-        Returns:
-            The section, a uint8 array or bytes.
-
-        Raises:
-            EncodeError: if a value cannot be encoded. ``position`` is the index into ``values``; the pipeline
-                replaces it by the element's index.
-        """
-        ...
-
-    @classmethod
-    def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
-        """Decode a section.
-
-        Args:
-            section: read-only uint8 array, aligned to 8 bytes.
-            r: number of values, above 0.
-            dtype: element type of the result.
-            limits: ``max_work`` bounds the steps beyond section bytes and r.
-
-        Returns:
-            (r,) array of type ``dtype``.
-
-        Raises:
-            WireError: if the section violates a check of the codec's spec page.
-        """
-        ...
-
-
-@runtime_checkable
-class OrderedValueCodec(ValueCodec, Protocol):
-    """Protocol of value codecs that need ascending values; ``ordered`` is True.
-
-    The pipeline sorts the values and stores a map to their original order with the section. -0 precedes +0,
-    and the sort is stable.
-    """
-
-    ordered: ClassVar[bool]
-
-
-def is_ordered(codec: Any) -> TypeGuard[OrderedValueCodec]:
-    """Check if a value codec needs sorted values; the default is no."""
-    return bool(getattr(codec, "ordered", False))
-
-
-@runtime_checkable
-class ValueChoice(Protocol):
-    """Protocol of names without a wire id, which choose a codec for each chunk."""
-
-    name: ClassVar[str]
-
+    @abstractmethod
     def choose(self, values: Array, stream: int) -> tuple[ValueCodec, Bytes]:
         """Choose a codec and encode the values with it.
 
@@ -112,4 +52,125 @@ class ValueChoice(Protocol):
         Raises:
             EncodeError: if no available codec can encode the values.
         """
-        ...
+
+    def choose_with_step(self, values: Array, stream: int, step: float) -> tuple[ValueCodec, Bytes]:
+        """Encode values with the width of cells that a selector chose; the default ignores it."""
+        return self.choose(values, stream)
+
+    def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
+        """Encode the values of many tensors, none empty, each as ``choose`` does.
+
+        Args:
+            values: (R,) read-only; finite, unless the codec carries NaN and Inf.
+            cuts: (n + 1,) i64, the place of each tensor's values.
+            streams: (n,) u64, seeds of the random draws.
+
+        Returns:
+            The sections, or None if ``choose`` raises an error for a tensor.
+        """
+        rows = zip(pairwise(cuts.tolist()), streams.tolist(), strict=True)
+        try:
+            return SectionBatch.join([self.choose(values[a:b], stream) for (a, b), stream in rows])
+        except EncodeError:
+            return None
+
+    def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes of a section of at most r values. Raises EncodeError if unknown."""
+        raise EncodeError(
+            f"value codec {self.name!r} has no bound; define max_bytes(r, dtype) to return its section's most"
+            " bytes"
+        )
+
+
+class ValueCodec(ValueChoice):
+    """Value codec: a frozen dataclass whose fields are the codec's parameters.
+
+    Attributes:
+        name: name in scheme strings.
+        wire_id: id in formats/registry.toml; user-defined codecs use 0x80 to 0xFF.
+        carries_nonfinite: True if NaN and Inf are preserved. If False, the pipeline raises EncodeError at the
+            first such element and does not call ``encode``.
+        ordered: True for an ``OrderedValueCodec``.
+
+    Examples:
+        >>> import wirecodec as wc
+        >>> isinstance(wc.QSGD(bits=4), wc.ValueCodec)
+        True
+    """
+
+    wire_id: ClassVar[int]
+
+    @abstractmethod
+    def encode(self, values: Array, stream: int) -> Bytes:
+        """Encode values as a section.
+
+        Args:
+            values: (r,) read-only array of one of the four element types, r > 0.
+            stream: u64 seed of the random draws.
+
+        Returns:
+            The section, a uint8 array or bytes.
+
+        Raises:
+            EncodeError: if a value cannot be encoded. ``position`` is the index into ``values``; the pipeline
+                replaces it by the element's index.
+        """
+
+    @classmethod
+    @abstractmethod
+    def decode(cls, section: Bytes, r: int, dtype: np.dtype[Any], limits: DecodeLimits) -> Array:
+        """Decode a section.
+
+        Args:
+            section: read-only uint8 array, aligned to 8 bytes.
+            r: number of values, above 0.
+            dtype: element type of the result.
+            limits: ``max_work`` bounds the steps beyond section bytes and r.
+
+        Returns:
+            (r,) array of type ``dtype``.
+
+        Raises:
+            WireError: if the section violates a check of the codec's spec page.
+        """
+
+    def choose(self, values: Array, stream: int) -> tuple[ValueCodec, Bytes]:
+        """Return the codec itself and its section; see ``ValueChoice``."""
+        return self, self.encode(values, stream) if values.size else _EMPTY
+
+    @classmethod
+    def decode_batch(
+        cls, words: Array, starts: Array, lengths: Array, cuts: Array, dtype: np.dtype[Any]
+    ) -> tuple[Array, Array] | None:
+        """Decode the sections of many tensors, each as ``decode`` does.
+
+        Args:
+            words: (m,) u32, the container.
+            starts: (n,) i64, the first word of each section.
+            lengths: (n,) i64, bytes of each section.
+            cuts: (n + 1,) i64, the place of each tensor's values.
+            dtype: element type of the result.
+
+        Returns:
+            An array with the values, and the (n,) place of each tensor's values in it; or None if a section
+            fails a check. ``decode`` then raises the error.
+        """
+        rows = zip(slice_sections(words, starts, lengths), np.diff(cuts).tolist(), strict=True)
+        try:
+            found = [cls.decode(section, r, dtype, UNLIMITED) for section, r in rows]
+        except WireError:
+            return None
+        return np.concatenate(found), cuts[:-1]
+
+
+_EMPTY: Bytes = np.empty(0, np.uint8)
+
+
+class OrderedValueCodec(ValueCodec):
+    """Value codec that needs ascending values.
+
+    The pipeline sorts the values and stores a map to their original order with the section. -0 precedes +0,
+    and the sort is stable.
+    """
+
+    ordered: ClassVar[bool] = True

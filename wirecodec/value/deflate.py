@@ -12,6 +12,7 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_flag, as_integer, set_fields
+from wirecodec.value.base import ValueCodec
 from wirecodec.value.byte_shuffle import read_content, write_content
 
 _RAW_STREAM = -15
@@ -19,7 +20,7 @@ _RAW_STREAM = -15
 
 
 @dataclass(frozen=True)
-class Deflate:
+class Deflate(ValueCodec):
     """DEFLATE value codec.
 
     Lossless, including the bits of NaN and Inf. Bits per value depend on the data; incompressible values take

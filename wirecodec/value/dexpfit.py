@@ -11,6 +11,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
+from wirecodec.value.base import OrderedValueCodec
 from wirecodec.value.curve_fit import (
     average_pieces,
     evaluate_curve,
@@ -35,7 +36,7 @@ _MAX_FACTOR = 2.0**900
 
 
 @dataclass(frozen=True)
-class DExpFit:
+class DExpFit(OrderedValueCodec):
     """Double-exponential curve fit (Fit-DExp) value codec.
 
     Sorted values of each sign are approximated by a·e^(bx) + c·e^(dx), fitted on at most 512 bins.
@@ -61,7 +62,6 @@ class DExpFit:
     name: ClassVar[str] = "dexpfit"
     wire_id: ClassVar[int] = 10
     carries_nonfinite: ClassVar[bool] = False
-    ordered: ClassVar[bool] = True
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode ascending values as curves, or unchanged if that is smaller."""

@@ -12,6 +12,7 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.support import SectionBatch
 from wirecodec.validation import as_real, set_fields
+from wirecodec.value.base import ValueCodec
 from wirecodec.value.error_bounded_batch import read_batch, read_short, write_batch, write_short
 from wirecodec.value.error_bounded_cells import CellSearch
 from wirecodec.value.error_bounded_section import EXACT, CellSection, read_section, write_smaller
@@ -21,7 +22,7 @@ DEFAULT_ERROR = 0.01
 
 
 @dataclass(frozen=True)
-class ErrorBounded:
+class ErrorBounded(ValueCodec):
     """Error-bounded value codec.
 
     The decoded values v̂ of each chunk satisfy ‖v̂ - v‖₂ ≤ error · ‖v‖₂, so error feedback converges. A
@@ -68,12 +69,18 @@ class ErrorBounded:
 
     def encode_batch(self, values: Array, cuts: Array, streams: Array) -> SectionBatch | None:
         """Encode the values of many tensors, each as ``encode`` does; see ``ValueCodec``."""
-        return write_batch(self.wire_id, values, cuts, self._bound)
+        batch = write_batch(self.wire_id, values, cuts, self._bound)
+        return super().encode_batch(values, cuts, streams) if batch is None else batch
 
-    def encode_with_step(self, values: Array, step: float) -> Bytes:
+    @property
+    def takes_step(self) -> bool:
+        """Whether a selector may choose the width of the cells: without a bound of the error."""
+        return self.error is None
+
+    def choose_with_step(self, values: Array, stream: int, step: float) -> tuple[ValueCodec, Bytes]:
         """Encode values as cells of a width, or unchanged if that is smaller or the width is not possible."""
         search = CellSearch(values, DEFAULT_ERROR)
-        return write_smaller(search.bits, values, search.cells_of(step))
+        return self, write_smaller(search.bits, values, search.cells_of(step))
 
     @property
     def _bound(self) -> float:

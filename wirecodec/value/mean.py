@@ -10,6 +10,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.limits import DecodeLimits
+from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import widen
 from wirecodec.value.scale import max_scale, round_scale, scale_type
 
@@ -17,7 +18,7 @@ _SHRINK = 2.0**-64
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(ValueCodec):
     """Mean value codec: every value becomes the chunk's mean.
 
     It takes 4 bytes per chunk (8 for float64) and 0 bits per value, so a container effectively stores a set

@@ -13,6 +13,7 @@ from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, as_real, set_fields
+from wirecodec.value.base import ValueCodec
 from wirecodec.value.bit_packing import has_stray_bits, packed_size
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
@@ -22,7 +23,7 @@ _OVERFLOWS = ("clamp", "raise")
 
 
 @dataclass(frozen=True)
-class OffsetFloat:
+class OffsetFloat(ValueCodec):
     """Offset float (range-based float) value codec.
 
     The codes stand for zero and for floats of ``mantissa`` bits from eps upwards, of both signs. There is no

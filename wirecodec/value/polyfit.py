@@ -13,6 +13,7 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, as_real, set_fields
+from wirecodec.value.base import OrderedValueCodec
 from wirecodec.value.curve_fit import (
     MAX_LENGTH_FIELD,
     average_pieces,
@@ -32,7 +33,7 @@ _MAX_DEGREE = 8
 
 
 @dataclass(frozen=True)
-class PolyFit:
+class PolyFit(OrderedValueCodec):
     """Piecewise polynomial curve fit (Fit-Poly) value codec.
 
     Sorted values are approximated by least-squares polynomials. Pieces are split at the point farthest from
@@ -65,7 +66,6 @@ class PolyFit:
     name: ClassVar[str] = "polyfit"
     wire_id: ClassVar[int] = 9
     carries_nonfinite: ClassVar[bool] = False
-    ordered: ClassVar[bool] = True
     degree: int = 5
     pieces: int | None = None
     error: float = 0.01

@@ -13,6 +13,7 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.support import SectionBatch
 from wirecodec.validation import as_integer, set_fields
+from wirecodec.value.base import ValueCodec
 from wirecodec.value.bit_packing import has_stray_bits, packed_size, packed_sizes
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 
@@ -29,7 +30,7 @@ _MAX_SMALL = 2**14
 
 
 @dataclass(frozen=True)
-class QSGD:
+class QSGD(ValueCodec):
     """Quantized SGD (QSGD) value codec.
 
     A value is rounded at random to one of the 2s + 1 multiples of scale/s, where s = 2^(bits-1) - 1. It takes
@@ -131,7 +132,7 @@ class QSGD:
         from wirecodec.kernels.cpu.value import qsgd, qsgd_batch
 
         if self.norm != "max" or self.bucket > qsgd.UNIT or values.dtype == np.float64:
-            return None
+            return super().encode_batch(values, cuts, streams)
         bits, n = bits_of(to_float32(values, self.name)), cuts.size - 1
         counts = np.diff(cuts)
         lengths = _HEADER.size + 4 * -(-counts // self.bucket) + packed_sizes(counts, self.bits)

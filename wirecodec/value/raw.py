@@ -15,13 +15,14 @@ from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.support import SectionBatch
+from wirecodec.value.base import ValueCodec
 
 _MIN_VALUES_PER_THREAD = 2**18
 """Values that justify another thread."""
 
 
 @dataclass(frozen=True)
-class Raw:
+class Raw(ValueCodec):
     """Raw value codec.
 
     It takes 8 · itemsize bits per value and is lossless if ``dtype`` is None. Otherwise it takes 16 bits per
@@ -95,7 +96,7 @@ class Raw:
         return section.view(dtype)
 
 
-class Raw16Bit:
+class Raw16Bit(ValueCodec):
     """Base class of 16-bit storage of float32 and float64 tensors; ``stored`` is the 16-bit type."""
 
     carries_nonfinite: ClassVar[bool] = True

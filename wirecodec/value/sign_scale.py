@@ -10,6 +10,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, bits_of
 from wirecodec.errors import Malformed
 from wirecodec.limits import DecodeLimits
+from wirecodec.value.base import ValueCodec
 from wirecodec.value.raw import widen
 from wirecodec.value.scale import max_scale, read_scale, round_scale, scale_type, sign_words
 
@@ -17,7 +18,7 @@ _SHRINK = 2.0**-64
 
 
 @dataclass(frozen=True)
-class SignScale:
+class SignScale(ValueCodec):
     """Sign and scale value codec: sign(v) times the mean magnitude.
 
     It takes 1 bit per value and 4 bytes per chunk (8 for float64). A zero becomes positive. Values of equal

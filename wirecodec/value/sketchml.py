@@ -20,6 +20,7 @@ from wirecodec.kernels.canonical_huffman import (
 from wirecodec.kernels.layout import HUFFMAN_SPAN, SKETCH_CELLS, SKETCH_SUMS
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_integer, set_fields
+from wirecodec.value.base import ValueCodec
 from wirecodec.value.bit_packing import has_stray_bits, pack, packed_size, unpack
 from wirecodec.value.float32_convert import from_float32, max_float32, to_float32
 
@@ -33,7 +34,7 @@ _NO_EXTRA_BITS, _BUCKET_NUMBERS = np.zeros(_MAX_BUCKETS, np.int64), np.arange(_M
 
 
 @dataclass(frozen=True)
-class SketchML:
+class SketchML(ValueCodec):
     """Quantile bucket (SketchML) value codec.
 
     Values are sorted into buckets of about equal counts, and a bucket contains values of one sign. A value is

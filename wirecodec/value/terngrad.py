@@ -13,6 +13,7 @@ from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, set_fields
+from wirecodec.value.base import ValueCodec
 from wirecodec.value.float32_convert import from_float32, max_float32, to_float32
 from wirecodec.value.scale import read_scale, sign_words
 
@@ -21,7 +22,7 @@ _MIN_SCALE = 2.0**-100
 
 
 @dataclass(frozen=True)
-class TernGrad:
+class TernGrad(ValueCodec):
     """Ternary gradient (TernGrad) value codec.
 
     A value is sent as its sign times the scale with probability |v|/scale, and as zero otherwise. It takes

@@ -12,6 +12,7 @@ from wirecodec.errors import EncodeError, Malformed
 from wirecodec.kernels.layout import TERNARY_DIGITS
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_real, set_fields
+from wirecodec.value.base import ValueCodec
 from wirecodec.value.float32_convert import MAX_FLOAT32, from_float32, max_float32, to_float32
 from wirecodec.value.scale import read_scale, sign_words
 
@@ -19,7 +20,7 @@ _HEAD = 4
 
 
 @dataclass(frozen=True)
-class ThreeLC:
+class ThreeLC(ValueCodec):
     """3LC value codec.
 
     A value is rounded to -1, 0 or 1 times the scale. Five values take one byte, and up to 14 bytes of zeros

@@ -16,6 +16,7 @@ from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.validation import as_flag, as_integer, set_fields
+from wirecodec.value.base import ValueCodec
 from wirecodec.value.byte_shuffle import read_content, write_content
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
@@ -27,7 +28,7 @@ _MAX_BLOCK = 2**17
 
 
 @dataclass(frozen=True)
-class Zstd:
+class Zstd(ValueCodec):
     """Zstandard value codec.
 
     Lossless, including the bits of NaN and Inf. Bits per value depend on the data; incompressible values take

@@ -160,7 +160,7 @@ def test_many_tensors_get_the_sections_of_one_by_one() -> None:
     sizes = np.array([d for d, _ in chosen])
     cuts = np.cumsum([0, *(indices.size for _, indices in chosen)])
     streams = np.zeros(sizes.size, np.uint64)
-    batch = codec.choose_batch(read_only(np.concatenate([x for _, x in chosen])), cuts, sizes, streams)
+    batch = codec.encode_batch(read_only(np.concatenate([x for _, x in chosen])), cuts, sizes, streams)
     assert batch is not None
     expected = [codec.choose(indices, d, 0) for d, indices in chosen]
     assert batch.lengths.tolist() == [section.size for _, section in expected]
@@ -183,7 +183,7 @@ def test_the_batch_plans_small_sections_itself(monkeypatch: pytest.MonkeyPatch) 
     cuts = np.cumsum([0, *(indices.size for _, indices in chosen)])
     monkeypatch.setattr(wc.AutoIndex, "choose", None)
     indices = read_only(np.concatenate([x for _, x in chosen]))
-    batch = wc.AutoIndex().choose_batch(indices, cuts, sizes, np.zeros(sizes.size, np.uint64))
+    batch = wc.AutoIndex().encode_batch(indices, cuts, sizes, np.zeros(sizes.size, np.uint64))
     assert batch is not None
     assert batch.lengths.size == sizes.size
 

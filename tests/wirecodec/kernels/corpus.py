@@ -25,17 +25,16 @@ from tests.wirecodec.container.long_extensions import LONG, RECORDS, ROWS, with_
 from tests.wirecodec.kernels.guard import guard_memory
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import addresses_of, aligned, bits_of, read_only
-from wirecodec.cpu import stream
-from wirecodec.cpu.tensor_step import MIN_FUSED_SIZE
+from wirecodec.cpu.fast import stream
+from wirecodec.cpu.fast.step import MIN_FUSED_SIZE
 from wirecodec.cpu.union import sum_sparse
-from wirecodec.index.base import is_lossy
 from wirecodec.kernels.compiler.family import Family
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix
 from wirecodec.kernels.term_forms import HEAVY_BALL, SUM_NAMES
 from wirecodec.limits import UNLIMITED
+from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk import exact as topk_exact
-from wirecodec.select.topk.term_table import TermTable
 
 __all__ = ["HALVES", "kernels", "run", "unused_kernels"]
 
@@ -106,7 +105,7 @@ def run_index_codecs(sink: Sink) -> None:
                 sink(str(error))
                 continue
             r = indices.size
-            if is_lossy(codec):
+            if codec.lossy:
                 found = codec.approximate(read_only(indices), d, 7).found
                 r = r if found is None else found.size
             if r == d:

@@ -15,9 +15,23 @@ from tests import oracles
 from tests.conftest import DTYPES
 from tests.wirecodec.select.vectors import FAMILIES, family, typed
 from wirecodec.arrays import addresses_of, aligned, bits_of
-from wirecodec.kernels.term_forms import FORM_NAMES, HEAVY_BALL, IDENTITY, NESTEROV, PLAIN, SUM, SUM_NAMES
-from wirecodec.select.topk import each, term_table
-from wirecodec.select.topk.term_table import TermTable
+from wirecodec.kernels.term_forms import (
+    AFTER,
+    FORM_NAMES,
+    GRADIENT,
+    HEAVY_BALL,
+    IDENTITY,
+    MOMENTUM,
+    NESTEROV,
+    PLAIN,
+    RESIDUAL,
+    SUM,
+    SUM_NAMES,
+    TOTAL,
+)
+from wirecodec.select import term_table
+from wirecodec.select.term_table import TermTable
+from wirecodec.select.topk import each
 
 FACTORS = np.array([0.9, 0.7, 0.8])
 SIZES = (1, 2, 63, 64, 65, 500, 1024, 4096, 4097, 6001, 30_000, 70_001)
@@ -35,10 +49,9 @@ class Case:
     def table(self) -> TermTable:
         addresses = np.array([addresses_of(arrays) for arrays in (*self.given, *self.written)]).T.copy()
         sizes = np.array([x.size for x in self.given[0]], np.int64)
-        if self.form == IDENTITY:
-            return TermTable.of_arrays(addresses[:, 0], sizes, self.given[0][0].dtype)
-        if self.form == SUM:
-            return TermTable.of_sums(addresses[:, [0, 2, 4]], sizes, self.given[0][0].dtype)
+        used = [GRADIENT, *([RESIDUAL, TOTAL] if self.form >= SUM else [])]
+        used += [MOMENTUM, AFTER] if self.form >= HEAVY_BALL else []
+        addresses[:, [column for column in range(5) if column not in used]] = 0
         return TermTable(addresses, sizes, FACTORS, self.form, self.given[0][0].dtype)
 
     def expected(self, i: int) -> tuple[Any, Any]:

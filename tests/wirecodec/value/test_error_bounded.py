@@ -98,7 +98,7 @@ def test_bytes_of_a_step_equal_the_reference_writer(
 ) -> None:
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
     with np.errstate(over="ignore"):
-        section = wc.ErrorBounded().encode_with_step(values, step)
+        section = wc.ErrorBounded().choose_with_step(values, 0, step)[1]
     written = reference.ErrorBounded(step=step).write_section(values.tobytes(), BY_NAME[dtype.name], 0)
     assert section.tobytes() == written
 
@@ -287,7 +287,7 @@ def test_without_an_argument_the_error_is_one_per_cent() -> None:
 def test_given_step(step: float, dtype: np.dtype[Any]) -> None:
     """Cells have the given width, from the least magnitude on; none of their values is far from its cell."""
     x = (2 + np.random.default_rng(1).laplace(size=4000) ** 2).astype(dtype)
-    section = wc.ErrorBounded().encode_with_step(x, step)
+    section = wc.ErrorBounded().choose_with_step(x, 0, step)[1]
     form, first, width = struct.unpack("<Bff", section[:9].tobytes())
     assert form in (1, 2)
     assert width == np.float32(step)

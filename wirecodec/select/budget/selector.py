@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Costs, Selection
+from wirecodec.select.base import Costs, Selection, Selector
 from wirecodec.select.budget.candidates import Source
 from wirecodec.select.budget.model import ModelCosts
 from wirecodec.select.budget.search import search
@@ -23,7 +23,7 @@ HELD_BYTES = 48
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Selector):
     """Selector that spends a number of bits per element so that the squared error is small.
 
     A container of an n-element tensor has at most bits · n / 8 bytes, its header included. Elements are
@@ -64,6 +64,7 @@ class Budget:
     """
 
     name: ClassVar[str] = "budget"
+    needs_costs: ClassVar[bool] = True
     MAX_BITS: ClassVar[int] = 64
     bits: float
 

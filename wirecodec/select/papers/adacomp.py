@@ -13,7 +13,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.threshold_common import widen
 from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_integer, as_real, set_fields
@@ -23,7 +23,7 @@ _ELEMENTS_PER_CALL = 2**18
 
 
 @dataclass(frozen=True)
-class AdaComp:
+class AdaComp(Selector):
     """Selector of the elements that reach the maximum of their bin if the gradient is added again.
 
     With G = x = residual + gradient and H = G + (factor - 1) · gradient, it selects {i : G_i ≠ 0, |H_i| ≥ max
@@ -54,6 +54,7 @@ class AdaComp:
     """
 
     name: ClassVar[str] = "adacomp"
+    reads_gradient: ClassVar[bool] = True
     bin: int = 50
     factor: float = 2.0
 

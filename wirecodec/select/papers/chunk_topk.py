@@ -14,7 +14,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.threshold_common import select_all
 from wirecodec.select.topk import fraction_count
 from wirecodec.sparse import index_dtype
@@ -22,7 +22,7 @@ from wirecodec.validation import as_integer, as_ratio, set_fields
 
 
 @dataclass(frozen=True)
-class ChunkTopK:
+class ChunkTopK(Selector):
     """Selector of the largest elements of each chunk.
 
     Selects, from each chunk of c elements, the max(1, ⌊ratio · c⌋) of largest magnitude. The last chunk may

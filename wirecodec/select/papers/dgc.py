@@ -9,14 +9,14 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.prng import mix
-from wirecodec.select.base import Selection, all_finite, require_finite
+from wirecodec.select.base import Selection, Selector, all_finite, require_finite
 from wirecodec.select.threshold_common import collect_indices, select_all
 from wirecodec.select.topk import TopK, fraction_count
 from wirecodec.validation import as_ratio, set_fields
 
 
 @dataclass(frozen=True)
-class DGC:
+class DGC(Selector):
     """Selector of at most k elements, by a threshold that is estimated from a sample.
 
     With t the top-``ratio`` threshold of the sample and k = max(1, ⌊ratio · n⌋), it selects S = {i : |x_i| ≥

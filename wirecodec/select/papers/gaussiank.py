@@ -8,7 +8,7 @@ from statistics import NormalDist
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.threshold_common import (
     count_three,
     round_threshold,
@@ -25,7 +25,7 @@ _MIN_PROBABILITY = math.ulp(0.0)
 
 
 @dataclass(frozen=True)
-class GaussianK:
+class GaussianK(Selector):
     """Selector of about k elements, by the threshold of a fitted normal distribution.
 
     Selects {i : |x_i| ≥ t, x_i ≠ 0}. First t = μ + z·σ, with P(|Z| > z) = ``ratio`` for a standard normal Z.

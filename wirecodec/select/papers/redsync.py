@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
-from wirecodec.select.base import Selection, require_finite
+from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.threshold_common import (
     count_three,
     round_threshold,
@@ -21,7 +21,7 @@ _MAX_ROUNDS = 10
 
 
 @dataclass(frozen=True)
-class RedSync:
+class RedSync(Selector):
     """Selector of k to 2k elements, by bisection for a threshold.
 
     Selects {i : |x_i| ≥ m + r·(M - m), x_i ≠ 0} with mean m and maximum M of |x|. r is bisected in [0, 1]

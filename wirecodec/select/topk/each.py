@@ -11,8 +11,8 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select.base import INFINITY_BITS, BatchSelection
+from wirecodec.select.term_table import TermTable, sum_before
 from wirecodec.select.topk import exact
-from wirecodec.select.topk.term_table import TermTable, sum_before
 
 MAX_SIZE = 2**23
 """Elements of the largest array of a batch."""

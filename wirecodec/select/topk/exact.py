@@ -111,7 +111,7 @@ def select_top_k(bits: Array, k: int) -> IndicesAndBits:
 
 def _select_short(bits: Array, k: int) -> IndicesAndBits:
     """Select with one kernel call, which costs less than a sample's three."""
-    from wirecodec.kernels.cpu.select.topk import select_short
+    from wirecodec.kernels.cpu.select.select_each import select_short
 
     indices, words = np.empty(k, np.int32), np.empty(k, bits.dtype)
     if not select_short(bits, indices, words):

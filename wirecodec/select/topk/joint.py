@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from wirecodec.arrays import Array, read_only
+from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk import exact
-from wirecodec.select.topk.term_table import TermTable
 from wirecodec.sparse import index_dtype
 
 

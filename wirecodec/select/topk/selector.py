@@ -11,17 +11,13 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
-import numpy as np
-
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.kernels.term_forms import HEAVY_BALL, SUM
-from wirecodec.select.base import BatchSelection, Selection, all_finite, require_finite
+from wirecodec.select.base import BatchSelection, Selection, Selector, all_finite, require_finite
+from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk.each import select_top_k_each
 from wirecodec.select.topk.exact import select_top_k
 from wirecodec.select.topk.joint import can_select_joint, select_top_k_joint
-from wirecodec.select.topk.term_table import ONES, TermTable
-from wirecodec.select.topk_fused_residual import Terms
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
 
@@ -33,7 +29,7 @@ def fraction_count(ratio: float, size: int) -> int:
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(Selector):
     """Selector of the k elements of largest magnitude.
 
     Selects the first k of the order (|x_i| descending, i ascending). Ties go to the lower index. Zeros are
@@ -58,6 +54,7 @@ class TopK:
     """
 
     name: ClassVar[str] = "topk"
+    selects_sums: ClassVar[bool] = True
     ratio: float | None = None
     k: int | None = None
 
@@ -105,18 +102,7 @@ class TopK:
         return Selection(indices, values=values, finite=True)
 
     def select_each(self, table: TermTable, guesses: Array | None = None) -> BatchSelection | None:
-        """Select the top k of each tensor of a table, with the results of ``select`` for its sum.
-
-        Sums and next momenta are written. What a sum has at its selected elements is undefined.
-
-        Args:
-            table: of the tensors.
-            guesses: (n,) u64, 0 or what the last step's call has written; overwritten. They affect only the
-                time.
-
-        Tensors that are not among the members must be selected one by one; their sums and momenta are
-        undefined. Returns None if there are no members.
-        """
+        """Select the top k of each tensor of a table; see ``Selector``."""
         return select_top_k_each(table, self, guesses)
 
     def takes_joint(self, size: int) -> bool:
@@ -124,56 +110,9 @@ class TopK:
         return can_select_joint(size, self.count(size))
 
     def select_joint(self, table: TermTable) -> Selection | None:
-        """Select the top k of all tensors of a table, joined as one vector, whose size determines k.
-
-        Sums and next momenta are written; the sums have +0 at the selected elements.
-
-        Args:
-            table: of the tensors, in a form with sums. ``takes_joint`` must accept their elements.
-
-        Returns a Selection with values. Returns None, with undefined sums and momenta, if adding first is no
-        slower or a sum is not finite.
-        """
+        """Select the top k of all tensors of a table, joined as one vector; see ``Selector``."""
         found = select_top_k_joint(table, self.count(table.total))
         if found is None:
             return None
         values = found[1].view(table.dtype)
         return Selection(found[0], values=values) if all_finite(values) else None
-
-    # Temporary names of the two above, for ``wirecodec.cpu``.
-
-    def select_batch(self, addresses: Array, sizes: Array, dtype: np.dtype[Any]) -> BatchSelection | None:
-        """Apply ``select_each`` to arrays."""
-        return self.select_each(TermTable.of_arrays(addresses, sizes, dtype))
-
-    def select_sum_batch(
-        self, addresses: Array, sizes: Array, dtype: np.dtype[Any], guesses: Array
-    ) -> BatchSelection | None:
-        """Apply ``select_each`` to sums of gradient and residual."""
-        return self.select_each(TermTable.of_sums(addresses, sizes, dtype), guesses)
-
-    def select_terms_batch(self, table: TermTable) -> BatchSelection | None:
-        """Apply ``select_each``."""
-        return self.select_each(table)
-
-    def select_sum(self, gradient: Array, residual: Array, rest: Array) -> Selection | None:
-        """Apply ``select_joint`` to one sum of gradient and residual."""
-        if not self.takes_joint(gradient.size):
-            return None
-        return self.select_joint(TermTable.of_one(SUM, ONES, gradient, residual, rest))
-
-    def select_terms(self, terms: Terms, rest: Array) -> Selection | None:
-        """Apply ``select_joint`` to one sum."""
-        if not self.takes_joint(rest.size):
-            return None
-        momenta = (terms.momentum, terms.after) if terms.form >= HEAVY_BALL else ()
-        given = terms.gradient, terms.residual, rest, *momenta
-        return self.select_joint(TermTable.of_one(terms.form, terms.factors, *given))
-
-    def takes_group(self, size: int) -> bool:
-        """Apply ``takes_joint``."""
-        return self.takes_joint(size)
-
-    def select_group(self, table: TermTable) -> Selection | None:
-        """Apply ``select_joint``."""
-        return self.select_joint(table)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from wirecodec.arrays import Array
-from wirecodec.kernels import term_forms
 from wirecodec.kernels.compiler.jit import kernel
 
 BLOCK_SIZE = 1024
-PLAIN, HEAVY_BALL, NESTEROV = term_forms.PLAIN, term_forms.HEAVY_BALL, term_forms.NESTEROV
-"""Temporary names."""
 
 
 @kernel

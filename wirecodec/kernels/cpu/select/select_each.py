@@ -10,19 +10,18 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.family import kernel_family
-from wirecodec.kernels.compiler.jit import inline
+from wirecodec.kernels.compiler.jit import inline, kernel
+from wirecodec.kernels.cpu.select.bisection import bound_rank
+from wirecodec.kernels.cpu.select.term_bounds import bound_first, bracket_rows, prefetch_rows_sample
 from wirecodec.kernels.cpu.select.terms import (
     SLACK,
     SWEEP_SLACK,
-    bound_first,
-    bracket_rows,
-    prefetch_rows_sample,
     split_factors,
     sweep_range,
     view_inputs,
     view_outputs,
 )
-from wirecodec.kernels.cpu.select.topk import find_top, has_nonfinite, keep
+from wirecodec.kernels.cpu.select.topk import NO_FACTORS, find_top, has_nonfinite, keep, sweep_array
 from wirecodec.kernels.cpu.simd.memory import bit_width, store_fence
 from wirecodec.kernels.cpu.threads import next_unit
 from wirecodec.kernels.term_forms import FORM_NAMES
@@ -154,3 +153,21 @@ def select(
             last_guess = guesses[i] if n <= MANY * (stop - start) else U64(0)
             guesses[i] = U64(0) if faults[i] else _update_guess(last_guess, U64(threshold), like)
         unit = next_unit(turns, unit)
+
+
+@kernel
+def select_short(bits: Array, indices: Array, words: Array) -> bool:
+    """Select the top k of one short array without a sample; return False if another thread changed it.
+
+    Args:
+        bits: fewer than 2^31 elements.
+        indices: (k,) int32, written: positions, ascending; 0 < k < size.
+        words: (k,), written: the bits there.
+    """
+    found, swept = np.empty(bits.size + SWEEP_SLACK, np.int32), np.empty(bits.size + SWEEP_SLACK, bits.dtype)
+    low, high = bound_rank(bits, indices.size), (U64(1) << U64(bit_width(bits) - 1)) - U64(1)
+    n = sweep_array(bits, bits, bits, NO_FACTORS, low, bits, bits, U64(0), found, swept, 0, 0, 0, bits.size)
+    if not indices.size <= n <= bits.size:
+        return False
+    threshold, ties = find_top(swept[:n], indices.size, np.int64(low), np.int64(high))
+    return keep(found[:n], swept[:n], threshold, ties, 0, indices, words) == indices.size

@@ -11,11 +11,11 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.family import kernel_family
 from wirecodec.kernels.compiler.jit import kernel
+from wirecodec.kernels.cpu.select.term_bounds import bracket_rows
 from wirecodec.kernels.cpu.select.terms import (
     BLOCK_SIZE,
     SLACK,
     add_range,
-    bracket_rows,
     split_factors,
     sweep_range,
     view_inputs,

@@ -10,13 +10,12 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, kernel
-from wirecodec.kernels.cpu.select.bisection import bound_rank, find_rank, pad
+from wirecodec.kernels.cpu.select.bisection import find_rank, pad
 from wirecodec.kernels.cpu.select.radix import find_threshold
 from wirecodec.kernels.cpu.select.terms import (
     BLOCK_SIZE,
     PREFETCH_ELEMENTS,
     SLACK,
-    SWEEP_SLACK,
     sweep_range,
 )
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
@@ -33,7 +32,7 @@ U64 = np.uint64
 MAX_BISECTED = 2**15  # keys up to which bisection is faster than counting digits
 NO_FACTORS = (1.0, 1.0, 1.0)
 
-_sweep_range = sweep_range[IDENTITY]
+sweep_array = sweep_range[IDENTITY]
 
 
 @inline
@@ -54,7 +53,7 @@ def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
 
     Returns their number, or -1 if the buffers are too small.
     """
-    n = _sweep_range(
+    n = sweep_array(
         bits, bits, bits, NO_FACTORS, U64(low), bits, bits, U64(0), found, words, 0, 0, 0, bits.size
     )
     return n if n <= found.size - 2 * SLACK else -1
@@ -234,24 +233,6 @@ def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> t
             indices[n], values[n] = i, bits[i]
             n += 1
     return n, ties
-
-
-@kernel
-def select_short(bits: Array, indices: Array, words: Array) -> bool:
-    """Select the top k of one short array without a sample; return False if another thread changed it.
-
-    Args:
-        bits: fewer than 2^31 elements.
-        indices: (k,) int32, written: positions, ascending; 0 < k < size.
-        words: (k,), written: the bits there.
-    """
-    found, swept = np.empty(bits.size + SWEEP_SLACK, np.int32), np.empty(bits.size + SWEEP_SLACK, bits.dtype)
-    low, high = bound_rank(bits, indices.size), (U64(1) << U64(bit_width(bits) - 1)) - U64(1)
-    n = _sweep_range(bits, bits, bits, NO_FACTORS, low, bits, bits, U64(0), found, swept, 0, 0, 0, bits.size)
-    if not indices.size <= n <= bits.size:
-        return False
-    threshold, ties = find_top(swept[:n], indices.size, np.int64(low), np.int64(high))
-    return keep(found[:n], swept[:n], threshold, ties, 0, indices, words) == indices.size
 
 
 @inline

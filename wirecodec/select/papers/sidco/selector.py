@@ -31,7 +31,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import Selection
+from wirecodec.select.base import Selection, Selector
 from wirecodec.select.papers.sidco import adaptive as sidco_adaptive
 from wirecodec.select.papers.sidco import controller as sidco_controller
 from wirecodec.select.papers.sidco.magnitudes import Magnitudes
@@ -67,7 +67,7 @@ class SIDCoResult:
 
 
 @dataclass(frozen=True)
-class SIDCo:
+class SIDCo(Selector):
     """Selector of about k elements, by the threshold of a distribution fitted to the tail.
 
     Selects {i : |x_i| ≥ t, x_i ≠ 0}. Stage 1 takes t from P(|x| > t) = ``first``; stage s adds the threshold

@@ -1,7 +1,8 @@
-"""Tests that tensors encoded and decoded together give what they give one by one."""
+"""Tests that ``cpu.fast`` changes only the time: bytes, states and errors are those of the plain way."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import ml_dtypes
@@ -12,13 +13,15 @@ import wirecodec as wc
 from formats.reference import reseal
 from wirecodec.arrays import addresses_of, aligned
 from wirecodec.container.reader import read_header
-from wirecodec.cpu.batch import decode, encode, selection
-from wirecodec.cpu.columns import describe
-from wirecodec.index.base import is_lossy
+from wirecodec.cpu import fast
+from wirecodec.cpu.fast import decode, encode
+from wirecodec.cpu.fast.columns import describe
+from wirecodec.kernels import term_forms as forms
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, value_codecs
+from wirecodec.select.term_table import TermTable
 
-INDEX = [codec.name for codec in index_codecs().values() if not is_lossy(codec)]
+INDEX = [codec.name for codec in index_codecs().values() if not codec.lossy]
 VALUE = [codec.name for codec in value_codecs().values() if codec.name not in ("raw-float16", "raw-bfloat16")]
 SCHEMES = [
     *(f"topk(0.03) | {name} | raw" for name in INDEX),
@@ -50,11 +53,6 @@ def make_model(dtype: Any) -> dict[str, Any]:
     return {name: x.astype(dtype) for name, x in model.items()}
 
 
-def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (encode, decode, selection):
-        monkeypatch.setattr(module, "MIN_TENSORS", 10**9)
-
-
 def add(blob: Any, model: dict[str, Any], dtype: Any) -> dict[str, bytes]:
     out = {name: np.full(x.size, 0.3, dtype) for name, x in model.items()}
     wc.decode_add(blob, out, scale=0.7)
@@ -63,9 +61,7 @@ def add(blob: Any, model: dict[str, Any], dtype: Any) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_tensors_together_are_tensors_one_by_one(
-    scheme: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensors_together_are_tensors_one_by_one(scheme: str, dtype: Any) -> None:
     model = make_model(dtype)
     schemes = {"*1": "all | raw-index | raw", "*": scheme}
 
@@ -79,8 +75,8 @@ def test_tensors_together_are_tensors_one_by_one(
         return [*(blob.tobytes() for blob in blobs), found, *sums]
 
     together = run()
-    one_by_one(monkeypatch)
-    assert together == run()
+    with fast.off():
+        assert together == run()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -88,9 +84,7 @@ def test_tensors_together_are_tensors_one_by_one(
     "scheme",
     ["topk(0.03) | rice | qsgd", "topk(0.002) | rice | raw", "topk(0.03) | rice | error-bounded(0.3)"],
 )
-def test_steps_together_are_steps_one_by_one(
-    scheme: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_together_are_steps_one_by_one(scheme: str, dtype: Any) -> None:
     def run() -> list[Any]:
         compressor, found = wc.Compressor({"*1": "all | raw-index | qsgd", "*": scheme}), []
         for factor in (-1.5, -0.5, 0.5, 0.55, 1e-4, 1e6, 0, 1e-4):
@@ -100,8 +94,8 @@ def test_steps_together_are_steps_one_by_one(
         return [*found, *((key, np.array(x).tobytes()) for key, x in state.items())]
 
     together = run()
-    one_by_one(monkeypatch)
-    assert together == run()
+    with fast.off():
+        assert together == run()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -114,8 +108,12 @@ def test_a_wrong_guess_of_a_threshold_affects_only_the_time(dtype: Any) -> None:
 
     def run(guesses: Any) -> tuple[list[bytes], Any]:
         sums = [aligned(x.size, dtype) for x in gradients]
-        columns = np.array([addresses_of(arrays) for arrays in (gradients, residuals, sums)]).T.copy()
-        found = selector.select_sum_batch(columns, sizes, np.dtype(dtype), guesses)
+        columns = np.zeros((len(sums), 5), np.int64)
+        columns[:, [forms.GRADIENT, forms.RESIDUAL, forms.TOTAL]] = np.transpose(
+            [addresses_of(arrays) for arrays in (gradients, residuals, sums)]
+        )
+        table = TermTable(columns, sizes, np.ones(3), forms.SUM, np.dtype(dtype))
+        found = selector.select_each(table, guesses)
         assert found is not None
         for slot, member in enumerate(found.members.tolist()):
             sums[member][found.indices[found.cuts[slot] : found.cuts[slot + 1]]] = 0
@@ -131,10 +129,10 @@ def test_a_wrong_guess_of_a_threshold_affects_only_the_time(dtype: Any) -> None:
 def test_batches_are_used() -> None:
     model = make_model(np.float32)
     schemes = [wc.Scheme.parse("topk(0.03) | rice | qsgd")] * len(model)
-    (batch,) = encode.select_batches(describe(list(model.values())), schemes)
+    (batch,) = encode.select_many(describe(list(model.values())), schemes)
     assert batch.keys.size >= 9  # not the empty, the full, the tied and perhaps the largest
-    entries = encode.encode_selected(batch, seed=0)
-    assert entries is not None
+    shares = np.zeros(len(model), np.bool_)
+    (entries,) = encode.encode_many([batch], {}, schemes, [x.shape for x in model.values()], shares, 0)
     assert np.array_equal(entries.keys, batch.keys)
 
 
@@ -150,15 +148,14 @@ def test_all_entries_are_decoded_together(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_nonfinite_element_is_reported_as_one_by_one(bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nonfinite_element_is_reported_as_one_by_one(bad: float) -> None:
     model = make_model(np.float32)
     model["09"][77] = bad
     messages = []
-    for _ in range(2):
-        with pytest.raises(wc.EncodeError) as caught:
+    for way in (nullcontext(), fast.off()):
+        with way, pytest.raises(wc.EncodeError) as caught:
             wc.encode_many(model, "topk(0.03) | rice | qsgd")
         messages.append(str(caught.value))
-        one_by_one(monkeypatch)
     assert messages[0] == messages[1]
     assert "tensor '09', element 77" in messages[0]
 
@@ -168,7 +165,7 @@ def test_a_nonfinite_element_is_reported_as_one_by_one(bad: float, monkeypatch: 
     [f"topk(0.05) | rice | {value}" for value in ("qsgd(bits=5)", "raw", "error-bounded(0.1)")]
     + ["topk(0.05) | auto-index | raw"],
 )
-def test_damage_gives_the_error_of_one_by_one(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_gives_the_error_of_one_by_one(scheme: str) -> None:
     rng = np.random.default_rng(3)
     model = {
         name: rng.laplace(size=size).astype("f4") for name, size in (("a", 900), ("b", 9000), ("c", 7000))
@@ -195,8 +192,8 @@ def test_damage_gives_the_error_of_one_by_one(scheme: str, monkeypatch: pytest.M
         return {name: x.tobytes() for name, x in out.items()}
 
     together = [judge(data) for data in damaged]
-    one_by_one(monkeypatch)
-    assert together == [judge(data) for data in damaged]
+    with fast.off():
+        assert together == [judge(data) for data in damaged]
     codes = {found[0] for found in together if isinstance(found, tuple)}
     assert len(codes) >= 3
 
@@ -240,3 +237,91 @@ def test_arrays_that_overlap_are_added_in_order() -> None:
     memory = np.zeros(6, np.float32)
     wc.decode_add(blob, {"a": memory[:4], "b": memory[1:5], "c": memory[2:]})
     assert memory.tolist() == [1, 3, 6, 9, 7, 4]
+
+
+FEEDBACKS = {
+    "plain": wc.ErrorFeedback(),
+    "decay": wc.ErrorFeedback(decay=0.9),
+    "low-pass": wc.ErrorFeedback(beta=0.5),
+    "momentum": wc.MomentumCorrection(),
+    "nesterov": wc.MomentumCorrection(nesterov=True),
+    "unmasked": wc.MomentumCorrection(masking=False),
+}
+STEP_SCHEMES = (
+    "topk(0.01) | auto-index | qsgd(bits=4)",
+    "topk(0.3) | bitmap | raw(float16)",
+    "topk(0.02) | bloom | raw",
+    "topk(0.02) | rice | polyfit",
+    "threshold(2.5) | rice | raw",
+    "sidco(0.02) | rice | qsgd",
+    "adacomp(50) | rle | raw",
+    "all | raw-index | raw",
+    "budget(1) | auto-index | error-bounded",
+    "budget(6) | auto-index | error-bounded",
+)
+WAYS: dict[str, dict[str, Any]] = {
+    "tensor": {},
+    "fused": {"fuse": 5000},
+    "clipped": {"clip": 10.0},
+    "group": {"scope": "group"},
+    "clipped group": {"scope": "group", "clip": 10.0},
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*does not hold the header")
+@pytest.mark.sampled(40)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("feedback", FEEDBACKS)
+@pytest.mark.parametrize("scheme", STEP_SCHEMES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("only", [None, "11", "09"])
+def test_every_step_is_that_of_the_plain_way(
+    way: str, feedback: str, scheme: str, dtype: Any, only: str | None
+) -> None:
+    """Models and single tensors, with a zero gradient in the third step and a NaN in the last."""
+    factors = (1.0, -0.5, 0.0, 1e-4, 1e6, np.nan)
+
+    def run() -> list[Any]:
+        compressor, found = wc.Compressor(scheme, feedback=FEEDBACKS[feedback], **WAYS[way]), list[Any]()
+        for factor in factors:
+            model = {name: (x * min(factor, 1e6)).astype(dtype) for name, x in make_model(np.float64).items()}
+            if np.isnan(factor):
+                model = {name: x.copy() for name, x in make_model(dtype).items()}
+                model["09"][7] = np.nan
+            chosen = model if only is None else {only: model[only]}
+            try:
+                found.append(compressor.compress(chosen).tobytes())
+            except wc.EncodeError as error:
+                found.append(str(error))
+        state = compressor.state_dict()
+        return [*found, *((key, np.array(x).tobytes()) for key, x in state.items())]
+
+    together = run()
+    with fast.off():
+        assert together == run()
+
+
+@pytest.mark.parametrize("hold_zeros", [False, True])
+def test_groups_with_weights_and_held_tensors_are_those_of_the_plain_way(hold_zeros: bool) -> None:
+    def run() -> list[Any]:
+        weights = {"0*": 4.0, "*": 1.0}
+        budget = "budget(1) | auto-index | error-bounded"
+        compressors = [
+            wc.Compressor(budget, scope="group", weights=weights),
+            wc.Compressor(budget, scope="group", bytes_per_step=20_000),
+            wc.Compressor({"0*": "topk(0.05) | rice | raw", "*": "topk(0.02) | rice | raw"}, scope="group"),
+        ]
+        found = []
+        for compressor in compressors:
+            for factor in (1, 0, -0.3):
+                model = {name: (x * factor).astype("f4") for name, x in make_model(np.float32).items()}
+                model["11"] = make_model(np.float32)["11"]
+                prepared = compressor.prepare(model, hold_zeros=hold_zeros)
+                prepared.commit()
+                found.append(prepared.blob.tobytes())
+            found += [np.array(x).tobytes() for x in compressor.state_dict().values()]
+        return found
+
+    together = run()
+    with fast.off():
+        assert together == run()

@@ -6,6 +6,7 @@ attributes of some arrays first. If they differ, the attributes are used.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, addresses_of
+from wirecodec.arrays import DTYPES, Array, addresses_of, as_flat
+from wirecodec.errors import EncodeError
+from wirecodec.frameworks import as_sparse
+from wirecodec.sparse import SparseTensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +56,25 @@ class Targets:
 def describe(objects: Sequence[Any]) -> ArrayColumns:
     """Describe objects, most of which are arrays."""
     return _read_headers(objects) if _is_layout_known() else _read_attributes(objects)
+
+
+def describe_tensors(tensors: Sequence[Any]) -> tuple[list[Any], list[Any], ArrayColumns]:
+    """Convert tensors to arrays that kernels can read.
+
+    Returns:
+        The arrays, which the caller keeps alive; the tensors' shapes; and the columns that describe the
+        arrays. A tensor that cannot be converted stays as it is, and ``select`` raises its error.
+    """
+    columns = describe(tensors)
+    if columns.kinds.size == 0 or columns.kinds.min() >= 0:
+        return list(tensors), [x.shape for x in tensors], columns
+    arrays, shapes = list(tensors), [getattr(x, "shape", None) for x in tensors]
+    for key in np.flatnonzero(columns.kinds < 0).tolist():
+        if not isinstance(as_sparse(tensors[key]), SparseTensor):
+            with contextlib.suppress(EncodeError):
+                flat = as_flat(tensors[key])
+                arrays[key], shapes[key] = flat.data, flat.shape
+    return arrays, shapes, describe(arrays)
 
 
 def _read_headers(objects: Sequence[Any]) -> ArrayColumns:

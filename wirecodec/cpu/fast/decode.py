@@ -12,10 +12,11 @@ from wirecodec.arrays import DTYPES, Array, Bytes, read_only
 from wirecodec.container.checksum import compute_checksums
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
-from wirecodec.cpu.batch import MIN_TENSORS
-from wirecodec.cpu.batch.sections import can_decode_together, decode_indices, decode_values
-from wirecodec.registry import index_codec, value_codec
+from wirecodec.cpu.fast import MIN_TENSORS, is_on
+from wirecodec.index.base import IndexCodec
+from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
 from wirecodec.support import DecodedChunk
+from wirecodec.value.base import ValueCodec
 
 MAX_ENTRIES = 2304
 """Rows of the table whose entries are decoded together.
@@ -70,7 +71,9 @@ def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
     """
     batches: list[DecodedBatch] = []
     start = header.payload
-    for first in range(0, header.table.size if header.table.size >= MIN_TENSORS else 0, MAX_ENTRIES):
+    if header.table.size < MIN_TENSORS or not is_on():
+        return batches
+    for first in range(0, header.table.size, MAX_ENTRIES):
         rows = header.table[first : first + MAX_ENTRIES]
         lengths = np.array([rows[name] for name in LENGTHS], np.int64)
         ends = start + np.cumsum(((lengths + 7) & -8).T).reshape(-1, len(LENGTHS)).T
@@ -98,10 +101,17 @@ def _group_entries(table: Array) -> list[Array]:
         if kind < 0:
             continue
         index = index_codec(kind >> 16) if kind >> 16 else None
-        if not can_decode_together(index, value_codec(kind >> 8 & 0xFF)):
+        if not _can_decode_together(index, value_codec(kind >> 8 & 0xFF)):
             continue
         groups.append(np.flatnonzero(kinds == kind))
     return groups
+
+
+def _can_decode_together(index: type[IndexCodec] | None, value: type[ValueCodec]) -> bool:
+    """Tell whether sections can be decoded without limits; ``index`` is None for full tensors."""
+    if value.wire_id >= EXPERIMENTAL or value.ordered:
+        return False
+    return index is None or (index.wire_id < EXPERIMENTAL and not index.has_work)
 
 
 def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array, ends: Array) -> bool:
@@ -141,12 +151,12 @@ def _decode_batch(
     indices, index_places = None, np.full(counts.size, -1)
     if counts[0] < one["d"]:
         sizes = table["d"][here].astype(np.int64)
-        indices = decode_indices(index_codec(index), words, starts, lengths[0], sizes, cuts)
+        indices = index_codec(index).decode_batch(words, starts, lengths[0], sizes, cuts)
         index_places = cuts[:-1]
         if indices is None:
             return None
     starts = starts + ((lengths[0] + 7) >> 3 << 1)
-    decoded = decode_values(value_codec(value), words, starts, lengths[1], cuts, dtype)
+    decoded = value_codec(value).decode_batch(words, starts, lengths[1], cuts, dtype)
     if decoded is None:
         return None
     return DecodedBatch(first + here, counts, indices, index_places, *decoded)

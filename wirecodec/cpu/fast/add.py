@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.cpu.batch.decode import DecodedBatch
-from wirecodec.cpu.columns import Targets, describe
+from wirecodec.cpu.fast.columns import Targets, describe
+from wirecodec.cpu.fast.decode import DecodedBatch
 
 MIN_ADDED_PER_THREAD = 2**15
 """Values to add that justify another thread."""

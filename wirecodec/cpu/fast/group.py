@@ -1,0 +1,116 @@
+"""Selection from groups of tensors as from one vector each, whose sums are written by one kernel call.
+
+A selector that selects while it adds gets the terms; any other one gets the vector of the sums. What is
+selected keeps its positions in the group until it is encoded: a fused entry has the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from wirecodec.arrays import DTYPES, Array, Flat, aligned, read_only
+from wirecodec.cpu.costs import group_bytes
+from wirecodec.cpu.fast.columns import describe
+from wirecodec.cpu.fast.selected import Selected, can_select_together
+from wirecodec.cpu.fast.stream import take
+from wirecodec.cpu.fast.terms import TermColumns, mask_momenta, select_joint
+from wirecodec.cpu.fuse import at_member
+from wirecodec.cpu.select import choose
+from wirecodec.errors import EncodeError
+from wirecodec.settings.feedback import Feedback
+from wirecodec.settings.scheme import Scheme
+
+
+def select_groups(columns: TermColumns) -> list[Selected]:
+    """Add all terms and select, for the groups whose tensors have one form of terms and one weight.
+
+    Raises EncodeError, which names a tensor.
+    """
+    jobs = columns.wanted.jobs
+    members: dict[tuple[Any, int], list[int]] = {}
+    for key in np.flatnonzero(columns.free).tolist():
+        name = columns.names[key]
+        if name in jobs.groups:
+            kind = int(columns.gradients.kinds[key])
+            members.setdefault((jobs.groups[name], kind), []).append(key)
+    groups = []
+    for listed in members.values():
+        keys = np.array(listed, np.int64)
+        scheme = jobs.schemes[columns.names[listed[0]]]
+        rules = list(columns.split(keys))
+        weights = {jobs.weights.get(columns.names[key], 1.0) for key in listed}
+        alike = len(weights) == 1 and len(rules) == 1 and rules[0][1].size == keys.size
+        if alike and can_select_together(scheme) and not scheme.select.reads_gradient:
+            selected = _select(columns, scheme, rules[0][0], keys)
+            if selected is not None:
+                groups.append(selected)
+    return groups
+
+
+def _select(columns: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
+    """Select from one group; return None if its sums are not finite."""
+    sizes, dtype = columns.gradients.sizes[keys], columns.dtype_of(keys)
+    if scheme.select.takes_joint(int(sizes.sum())):
+        selected = select_joint(columns, scheme, rule, keys)
+        if selected is not None:
+            return selected
+    x = _join(columns.spares(keys), sizes, dtype)
+    x = aligned(int(sizes.sum()), dtype) if x is None else x
+    starts = np.cumsum(sizes) - sizes
+    table, momenta = columns.table(rule, keys, x.ctypes.data + starts * dtype.itemsize)
+    if not table.add():
+        return None
+    first = columns.wanted.jobs[columns.names[int(keys[0])]]
+    header = keys.size * first.header + group_bytes(keys.size)
+    try:
+        flat = Flat(read_only(x), (x.size,))
+        support, state = choose(flat, scheme, state=first.state, seed=first.seed, header=header)
+    except EncodeError as error:
+        raise at_member(error, [columns.names[key] for key in keys.tolist()], sizes.tolist()) from None
+    indices, cuts, kept = support.indices, table.starts, None
+    if indices is not None:
+        cuts, kept = np.searchsorted(indices, table.starts.astype(indices.dtype)), take(x, indices)
+    selected = Selected(
+        scheme,
+        keys,
+        sizes,
+        starts,
+        cuts,
+        indices,
+        support.values,
+        joint=True,
+        step=support.step,
+        entries=support.entries,
+        rests=[x[a : a + size] for a, size in zip(starts.tolist(), sizes.tolist(), strict=True)],
+        kept=kept,
+        cleared=indices is not None,
+        momenta=momenta,
+        state=state,
+    )
+    mask_momenta(rule, table, momenta, selected)
+    return selected
+
+
+def _join(arrays: Sequence[Array | None], sizes: Array, dtype: np.dtype[Any]) -> Array | None:
+    """Return the memory of arrays as one vector if they follow each other in one array, else None.
+
+    Args:
+        arrays: any; None for a missing one.
+        sizes: (n,) that they must have.
+        dtype: that they must have.
+    """
+    head = arrays[0]
+    if head is None or head.base is None or any(x is None or x.base is not head.base for x in arrays):
+        return None
+    known = describe(arrays)
+    ends = known.addresses + sizes * dtype.itemsize
+    if (known.kinds != DTYPES.index(dtype)).any() or (known.sizes != sizes).any():
+        return None
+    if not known.writeable.all() or (ends[:-1] != known.addresses[1:]).any():
+        return None
+    vector: Array = as_strided(head, (int(sizes.sum()),))
+    return vector

@@ -1,0 +1,141 @@
+"""Selected elements of many tensors of one scheme and type, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import DTYPES, Array
+from wirecodec.container.writer import Entry
+from wirecodec.select.base import BatchSelection
+from wirecodec.settings.scheme import Scheme
+from wirecodec.support import Support
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """Selected elements of tensors as columns; the ``Support`` of a tensor is a row.
+
+    Attributes:
+        scheme: of all tensors; its index codec is exact, and it has no transform.
+        keys: (n,) i64, ascending.
+        sizes: (n,) i64, elements of each tensor.
+        starts: (n,) i64, where the positions of each tensor begin: 0, or the first position of each in the
+            vector of all tensors if they were selected as one.
+        cuts: (n + 1,) i64, the place of each tensor's elements in ``indices`` and ``values``.
+        indices: positions, ascending within each tensor; None for all elements.
+        values: the elements to send.
+        joint: whether the tensors were selected as one vector.
+        step, entries: as in ``Support``, of all tensors as one vector.
+        rests: each tensor's sum, or empty if no residual is kept.
+        kept: the sums at the selected elements; None if they are ``values``.
+        cleared: whether the sums have +0 at the selected elements.
+        momenta: each tensor's next momentum, or empty.
+        state: the selector's next state, which the first tensor keeps; or None.
+    """
+
+    scheme: Scheme
+    keys: Array
+    sizes: Array
+    starts: Array
+    cuts: Array
+    indices: Array | None
+    values: Array
+    joint: bool = False
+    step: float | None = None
+    entries: Sequence[Entry] | None = None
+    rests: Sequence[Array] = ()
+    kept: Array | None = None
+    cleared: bool = False
+    momenta: Sequence[Array] = ()
+    state: Any = None
+
+    @classmethod
+    def each(cls, scheme: Scheme, keys: Array, sizes: Array, selection: BatchSelection) -> Selected:
+        """Build the columns of tensors that were selected one by one; ``selection`` may leave some out."""
+        members = selection.members
+        starts = np.zeros(members.size, np.int64)
+        columns = selection.cuts, selection.indices, selection.values
+        return cls(scheme, keys[members], sizes[members], starts, *columns)
+
+    def supports(self, shapes: Shapes) -> dict[int, Support]:
+        """Return {key: Support}; ``shapes`` are by key."""
+        rows = enumerate(self.keys.tolist())
+        return {key: self.support_of(at, at + 1, shapes) for at, key in rows}
+
+    def support_of(self, first: int, stop: int, shapes: Shapes) -> Support:
+        """Return the elements of tensors first ... stop - 1, as of one vector.
+
+        Args:
+            first, stop: places in ``keys``; more than one tensor only if they were selected as one vector.
+            shapes: by key, for one tensor alone.
+        """
+        base, size = int(self.starts[first]), int(self.sizes[first:stop].sum())
+        shape = shapes[int(self.keys[first])] if stop - first == 1 else (size,)
+        here = slice(int(self.cuts[first]), int(self.cuts[stop]))
+        values, indices = self.values[here], None
+        if self.indices is not None and values.size < size:
+            indices = self.indices[here]
+            indices = indices - indices.dtype.type(base) if base else indices
+        entries = self.entries if stop - first == self.keys.size else None
+        return Support(indices, values, size, shape, step=self.step, entries=entries, finite=True)
+
+    def without(self, rows: Array) -> Selected:
+        """Return the columns of tensors that were selected one by one, without some, (n,) bool."""
+        if not rows.any():
+            return self
+        counts = np.diff(self.cuts)
+        stays, elements = ~rows, np.repeat(~rows, counts)
+        assert self.indices is not None
+        return replace(
+            self,
+            keys=self.keys[stays],
+            sizes=self.sizes[stays],
+            starts=self.starts[stays],
+            cuts=np.r_[0, np.cumsum(counts[stays])],
+            indices=self.indices[elements],
+            values=self.values[elements],
+        )
+
+
+Shapes = Mapping[int, tuple[int, ...]] | Sequence[tuple[int, ...]]
+
+
+def can_select_together(scheme: Scheme) -> bool:
+    """Tell whether a scheme selects from sums alone, and sends what was selected."""
+    return scheme.transform is None and not scheme.index.lossy
+
+
+def group_tensors(
+    schemes: Sequence[Scheme], kinds: Array, least: int
+) -> list[tuple[Scheme, np.dtype[Any], Array]]:
+    """Group tensors whose selector takes many of them, or their terms, at a time.
+
+    Args:
+        schemes: (n,).
+        kinds: (n,) i64, places of their element types in ``DTYPES``; negative for tensors of no group.
+        least: tensors of a group.
+
+    Returns:
+        (scheme, dtype, keys) of each group.
+    """
+    if np.count_nonzero(kinds >= 0) < least:
+        return []
+    identities = np.fromiter(map(id, schemes), np.int64, len(schemes))
+    _, firsts, places = np.unique(identities, return_index=True, return_inverse=True)
+    distinct: dict[Scheme, int] = {}
+    for key in np.sort(firsts).tolist():
+        distinct.setdefault(schemes[key], len(distinct))
+    numbers = np.array([distinct[schemes[key]] for key in firsts.tolist()], np.int64)[places]
+    groups = []
+    for scheme, number in distinct.items():
+        if not (scheme.select.selects_sums and can_select_together(scheme)):
+            continue
+        for kind, dtype in enumerate(DTYPES):
+            keys = np.flatnonzero((numbers == number) & (kinds == kind))
+            if keys.size >= least:
+                groups.append((scheme, dtype, keys))
+    return groups

@@ -1,0 +1,209 @@
+"""Terms of the sums of many tensors in a step: gradient, momentum and residual with their factors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import DTYPES, Array, addresses_of, aligned
+from wirecodec.cpu.fast import is_on
+from wirecodec.cpu.fast.columns import ArrayColumns, describe
+from wirecodec.cpu.fast.selected import Selected
+from wirecodec.kernels import term_forms as forms
+from wirecodec.select.base import Selection, Selector
+from wirecodec.select.term_table import TermTable
+from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
+from wirecodec.settings.scheme import Scheme
+from wirecodec.step import StepInput
+
+MIN_CLEARED_PER_THREAD = 2**14
+"""Selected elements that justify another thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class TermColumns:
+    """Columns of all tensors of a step.
+
+    Args:
+        gradients: columns of all tensors, by key.
+        wanted: the step.
+        free: (n,) bool, the tensors that may be taken.
+        factor: of clipping.
+    """
+
+    gradients: ArrayColumns
+    wanted: StepInput
+    free: Array
+    factor: float
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The tensors' names by key."""
+        return list(self.wanted.jobs)
+
+    @cached_property
+    def rules(self) -> list[Feedback | None]:
+        """The distinct feedbacks."""
+        return list({id(rule): rule for rule in self.wanted.jobs.rules.values()}.values())
+
+    @cached_property
+    def numbers(self) -> Array:
+        """(n,) i64, index into ``rules``; -1 if the tensor does not fit a table."""
+        jobs = self.wanted.jobs
+        if not self.rules:
+            return np.full(len(jobs), -1)
+        place = {id(rule): i if _has_terms(rule) else -1 for i, rule in enumerate(self.rules)}
+        place.setdefault(id(None), -1)
+        numbers = np.fromiter(
+            (place[id(rule)] for rule in map(jobs.rules.get, self.names)), np.int64, len(self.names)
+        )
+        kinds, sizes = self.gradients.kinds, self.gradients.sizes
+        fits = self.free & np.isin(kinds, _KINDS) & (sizes > 0)
+        fits &= (self._residuals.kinds == kinds) & (self._residuals.sizes == sizes)
+        moving = np.array([isinstance(rule, MomentumCorrection) for rule in self.rules], bool)[numbers]
+        if moving.any():
+            fits &= ~moving | ((self._momenta.kinds == kinds) & (self._momenta.sizes == sizes))
+        numbers[~fits] = -1
+        return numbers
+
+    def split(self, keys: Array) -> Iterator[tuple[Feedback, Array]]:
+        """Yield (feedback, keys) of the tensors of each feedback that a table can have."""
+        numbers = self.numbers[keys]
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            rule = self.rules[number]
+            assert rule is not None
+            yield rule, keys[numbers == number]
+
+    def table(self, rule: Feedback, keys: Array, outputs: Array) -> tuple[TermTable, list[Array]]:
+        """Return the table of tensors of one type, and their next momenta.
+
+        Args:
+            rule: their feedback.
+            keys: of the tensors.
+            outputs: (n,) i64, addresses of the arrays that receive their sums.
+        """
+        sizes, dtype = self.gradients.sizes[keys], self.dtype_of(keys)
+        addresses = np.zeros((keys.size, 5), np.int64)
+        addresses[:, forms.GRADIENT] = self.gradients.addresses[keys]
+        addresses[:, forms.RESIDUAL] = self._residuals.addresses[keys]
+        addresses[:, forms.TOTAL] = outputs
+        form, keep, decay = self.form_of(rule), 0.0, 1.0
+        after: list[Array] = []
+        if isinstance(rule, MomentumCorrection):
+            keep, spares = rule.momentum, self.wanted.jobs.spare_momenta
+            after, places = take_memory([spares.get(self.names[key]) for key in keys.tolist()], sizes, dtype)
+            addresses[:, forms.MOMENTUM], addresses[:, forms.AFTER] = self._momenta.addresses[keys], places
+        else:
+            decay = rule.decay
+        return TermTable(addresses, sizes, np.array([keep, self.factor, decay]), form, dtype), after
+
+    def allocate(self, rule: Feedback, keys: Array) -> tuple[TermTable, list[Array], list[Array]]:
+        """Return the table of tensors of one type, and the arrays that receive their sums and momenta."""
+        rests, outputs = take_memory(self.spares(keys), self.gradients.sizes[keys], self.dtype_of(keys))
+        table, momenta = self.table(rule, keys, outputs)
+        return table, rests, momenta
+
+    def dtype_of(self, keys: Array) -> np.dtype[Any]:
+        """Return the element type of tensors of one type."""
+        return DTYPES[int(self.gradients.kinds[keys[0]])]
+
+    def form_of(self, rule: Feedback) -> int:
+        """Return the form of the sums of tensors with a feedback."""
+        if isinstance(rule, MomentumCorrection):
+            return forms.NESTEROV if rule.nesterov else forms.HEAVY_BALL
+        return forms.SUM if rule.decay == self.factor == 1 else forms.PLAIN
+
+    def spares(self, keys: Array) -> list[Array | None]:
+        """Return the spare memory of residuals."""
+        spares = self.wanted.jobs.spares
+        return [spares.get(self.names[key]) for key in keys.tolist()]
+
+    @cached_property
+    def _residuals(self) -> ArrayColumns:
+        residuals = self.wanted.jobs.residuals
+        return describe([residuals.get(name) for name in self.names])
+
+    @cached_property
+    def _momenta(self) -> ArrayColumns:
+        momenta = self.wanted.jobs.momenta
+        return describe([momenta.get(name) for name in self.names])
+
+
+_KINDS = [DTYPES.index(np.dtype(name)) for name in ("float32", "float64")]
+
+
+def _has_terms(rule: Feedback | None) -> bool:
+    """Tell whether all of the sum that is not sent is kept."""
+    return isinstance(rule, MomentumCorrection) or (isinstance(rule, ErrorFeedback) and rule.beta == 1)
+
+
+def take_memory(
+    spares: Sequence[Array | None], sizes: Array, dtype: np.dtype[Any]
+) -> tuple[list[Array], Array]:
+    """Return an array per size, aligned to 64 bytes, the spare one if it fits; and their addresses."""
+    columns = describe(spares)
+    fits = (columns.sizes == sizes) & (columns.addresses % 64 == 0) & columns.writeable
+    fits &= columns.kinds == DTYPES.index(dtype)
+    arrays: list[Any] = list(spares)
+    if not fits.all():
+        for i in np.flatnonzero(~fits).tolist():
+            arrays[i] = aligned(int(sizes[i]), dtype)
+        columns = describe(arrays)
+    return arrays, columns.addresses
+
+
+def select_joint(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
+    """Select from tensors as from one vector; return None if a sum is not finite."""
+    table, rests, momenta = terms.allocate(rule, keys)
+    selection = scheme.select.select_joint(table)
+    if selection is None or selection.indices is None or selection.values is None:
+        return None
+    indices, starts = selection.indices, table.starts
+    cuts = np.searchsorted(indices, starts.astype(indices.dtype))
+    columns = starts[:-1], cuts, indices, selection.values
+    selected = Selected(scheme, keys, table.sizes, *columns, joint=True, rests=rests, cleared=True)
+    mask_momenta(rule, table, momenta, selected)
+    return replace(selected, momenta=momenta)
+
+
+def select_sum(selector: Selector | None, gradient: Array, residual: Array, out: Array) -> Selection | None:
+    """Add one residual and select in one pass; return None, with any contents of ``out``, if it cannot.
+
+    Args:
+        selector: selects, or None.
+        gradient, residual: (n,) of one type.
+        out: (n,) aligned to 64 bytes; it receives the sum, with +0 at the selected elements.
+    """
+    if selector is None or not is_on() or not selector.takes_joint(gradient.size):
+        return None
+    if gradient.dtype not in (np.float32, np.float64):
+        return None
+    addresses = np.zeros((1, 5), np.int64)
+    addresses[0, [forms.GRADIENT, forms.RESIDUAL, forms.TOTAL]] = addresses_of([gradient, residual, out])
+    table = TermTable(addresses, np.array([out.size]), np.ones(3), forms.SUM, gradient.dtype)
+    return selector.select_joint(table)
+
+
+def mask_momenta(rule: Feedback, table: TermTable, momenta: Sequence[Array], selected: Selected) -> None:
+    """Set the next momenta to 0 at the selected elements, if the feedback masks them."""
+    if not (isinstance(rule, MomentumCorrection) and rule.masking):
+        return
+    if selected.indices is None:
+        for momentum in momenta:
+            momentum[:] = 0
+        return
+    from wirecodec.kernels.cpu.select import momentum_batch
+    from wirecodec.kernels.cpu.threads import run_parallel
+
+    n, addresses = table.sizes.size, np.ascontiguousarray(table.addresses[:, forms.AFTER])
+    given = selected.indices, selected.cuts, selected.starts, addresses, table.sizes
+    like = np.empty(0, table.dtype)
+    run_parallel(
+        lambda turns: momentum_batch.clear_at(*given, like, turns),
+        n,
+        max(1, MIN_CLEARED_PER_THREAD * n // max(1, selected.indices.size)),
+    )
