@@ -18,7 +18,7 @@ from benchmarks.common.inputs import DENSITIES
 from benchmarks.common.timing import numba_threads
 from benchmarks.select.reads import measure_reads
 from wirecodec.kernels.cpu.select import sample
-from wirecodec.select import topk_exact
+from wirecodec.select.topk import exact as topk_exact
 
 __all__ = ["SlowInput", "measure_slow_inputs"]
 

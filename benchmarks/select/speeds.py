@@ -16,6 +16,7 @@ from benchmarks.common.timing import numba_threads
 from benchmarks.select.contenders import build_contenders
 from benchmarks.select.reads import measure_reads
 from wirecodec.arrays import aligned
+from wirecodec.cpu.fast.terms import select_sum
 
 __all__ = [
     "FUSED",
@@ -113,7 +114,7 @@ def select_from_sum(selector: wc.TopK, gradient: Any, residual: Any, rest: Any) 
         gradient, residual: (n,) float32.
         rest: (n,) float32, receives the new residual.
     """
-    selection = selector.select_sum(gradient, residual, rest)
+    selection = select_sum(selector, gradient, residual, rest)
     return selection or selector.select(np.add(gradient, residual, out=rest))
 
 

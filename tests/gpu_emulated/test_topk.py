@@ -14,7 +14,7 @@ from wirecodec.arrays import bits_of, read_only
 from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.kernels.cuda.select import infinity_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
-from wirecodec.select.topk_exact import select_top_k
+from wirecodec.select.topk.exact import select_top_k
 
 SIZE = 20_011
 

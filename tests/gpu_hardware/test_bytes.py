@@ -16,7 +16,7 @@ from wirecodec.arrays import bits_of
 from wirecodec.kernels.cuda.device import cupy_device
 from wirecodec.kernels.cuda.select import infinity_of
 from wirecodec.kernels.cuda.topk import Search
-from wirecodec.select.topk_exact import select_top_k
+from wirecodec.select.topk.exact import select_top_k
 
 KINDS = [np.float32, np.float16, np.float64]
 VECTORS = Path(__file__).parents[2] / "formats" / "vectors"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from wirecodec.kernels.cpu import threads
-from wirecodec.select import topk_exact
+from wirecodec.select import term_table
+from wirecodec.select.topk import exact as topk_exact
 
 
 @pytest.fixture
@@ -18,5 +19,6 @@ def on_threads(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(threads, "thread_count", lambda: n)
         monkeypatch.setattr(topk_exact, "MIN_UNITS_PER_THREAD", 1)
         monkeypatch.setattr(topk_exact, "MIN_PARALLEL_CANDIDATES", 1)
+        monkeypatch.setattr(term_table, "MIN_ELEMENTS_PER_THREAD", 1)
 
     return set_threads

@@ -13,7 +13,9 @@ PLAIN with factors of 1. IDENTITY writes nothing; the other forms write x, and u
 from __future__ import annotations
 
 IDENTITY, SUM, PLAIN, HEAVY_BALL, NESTEROV = 0, 1, 2, 3, 4
-FORM_NAMES = ("identity", "sum", "plain", "heavy_ball", "nesterov")
+SUM_NAMES = {SUM: "sum", PLAIN: "plain", HEAVY_BALL: "heavy_ball", NESTEROV: "nesterov"}
+FORM_NAMES = {IDENTITY: "identity", **SUM_NAMES}
+"""Names of the forms that write sums, and of all forms."""
 
 KEEP, FACTOR, DECAY = 0, 1, 2
 """Places of the factors, which are float64 numbers and are rounded to the elements' type."""

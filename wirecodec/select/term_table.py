@@ -1,34 +1,40 @@
-"""Terms of the sums of many tensors as a table of addresses, and the sums of all of them in one vector."""
+"""Tables of the tensors of which the top k are selected: arrays, or sums of several terms."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 
+T = TypeVar("T")
+
 MIN_ELEMENTS_PER_THREAD = 2**20
 """Elements below which another thread costs more than it saves."""
 MIN_PIECE = 2**16
 """Elements of a piece, if a tensor has more; a multiple of 1024."""
+MAX_PART_SIZE = 2**30
+"""Elements whose positions are counted in 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class TermTable:
-    """Terms of x = decay * residual + addend of n tensors of one type; see ``kernels.cpu.select.momentum``.
+    """Terms of n tensors of one type; see ``kernels.term_forms``.
 
     The caller keeps the arrays alive.
 
     Attributes:
-        addresses: (n, 5) i64: of gradient, momentum, residual, next momentum and sum; 0 for no momentum. The
-            last two are aligned to 64 bytes, unless they are only for ``add``.
+        addresses: (n, 5) i64: of gradient, momentum, residual, next momentum and sum; 0 for one that the form
+            does not use. The last two are aligned to 64 bytes, unless they are only for ``add``.
         sizes: (n,) i64, elements of each, above 0.
         factors: (3,) float64: of the momentum, the gradient and the residual.
-        form: PLAIN, HEAVY_BALL or NESTEROV.
-        dtype: float32 or float64.
+        form: IDENTITY, SUM, PLAIN, HEAVY_BALL or NESTEROV.
+        dtype: float32 or float64; any element type for IDENTITY.
     """
 
     addresses: Array
@@ -37,54 +43,93 @@ class TermTable:
     form: int
     dtype: np.dtype[Any]
 
-    @cached_property
+    @property
     def starts(self) -> Array:
         """The place of each tensor in the vector of all, (n + 1,) i64."""
-        starts = np.zeros(self.sizes.size + 1, np.int64)
-        np.cumsum(self.sizes, out=starts[1:])
-        return starts
+        return _lay_out(self.sizes.tobytes()).starts
 
     @property
     def total(self) -> int:
         """Number of elements of all tensors."""
-        return int(self.starts[-1])
+        return _lay_out(self.sizes.tobytes()).places[-1]
 
-    @cached_property
+    @property
     def samples(self) -> tuple[Array, Array]:
         """Two empty arrays of the type of the elements' bits, for the inputs and the outputs of kernels."""
-        like = bits_of(np.empty(0, self.dtype))
-        return read_only(like), like
+        return _make_samples(self.dtype)
+
+    def map_parts(self, work: Callable[[Array, int, int], T]) -> list[T]:
+        """Return [work(pieces, place, size), ...] over parts, in order, on threads if that pays off.
+
+        A piece is a row (tensor, start, stop) of elements. A part has at most ``MAX_PART_SIZE`` elements;
+        ``place`` is its first one's in the vector of all.
+        """
+        layout = _lay_out(self.sizes.tobytes())
+        places, count = layout.places, len(layout.pieces)
+        longest = max(1, MAX_PART_SIZE // MIN_PIECE)
+        if places[-1] < 2 * MIN_ELEMENTS_PER_THREAD and count <= longest:
+            return [work(layout.pieces, 0, places[-1])]
+        from wirecodec.kernels.cpu.threads import map_ranges, thread_count
+
+        def run(first: int, last: int) -> list[T]:
+            cuts = [*range(first, last, longest), last]
+            return [
+                work(layout.pieces[start:stop], places[start], places[stop] - places[start])
+                for start, stop in pairwise(cuts)
+            ]
+
+        # No more parts than needed: each has buffers of its own.
+        per_thread = max(MIN_ELEMENTS_PER_THREAD, places[-1] // thread_count())
+        parts = map_ranges(run, count, max(1, per_thread * count // places[-1]))
+        return [result for part in parts for result in part]
 
     def add(self) -> bool:
         """Write all sums and momenta; return whether all sums are finite."""
-        from wirecodec.kernels.cpu.select import momentum_batch
+        from wirecodec.kernels.cpu.select import select_joint
 
-        def run(pieces: Array) -> bool:
-            given = self.addresses, self.sizes, read_only(self.factors), max(self.form - 2, 0)
-            return bool(momentum_batch.add_group(*given, pieces, *self.samples))
+        add, factors = select_joint.add[self.form], read_only(self.factors)
 
-        return all(map_pieces(run, self.sizes))
+        def run(pieces: Array, place: int, size: int) -> bool:
+            return bool(add(self.addresses, self.sizes, factors, pieces, *self.samples))
+
+        return all(self.map_parts(run))
 
 
-def map_pieces(work: Any, sizes: Array) -> list[Any]:
-    """Return [work(pieces), ...] over parts of the pieces of tensors, in order, on threads if that pays off.
+def sum_before(counts: Array) -> Array:
+    """Return the sum of the counts before each one, and of all, (n + 1,) i64."""
+    sums = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
 
-    A piece is a row (tensor, start, stop) of elements.
+
+@lru_cache(maxsize=8)
+def _make_samples(dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Make the ``samples`` of an element type."""
+    like = bits_of(np.empty(0, dtype))
+    return read_only(like), like
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Places of tensors, end to end.
+
+    Attributes:
+        starts: (n + 1,) i64, of each tensor.
+        pieces: (m, 3) i64.
+        places: of each piece, and of the end.
     """
-    from wirecodec.kernels.cpu.threads import map_ranges
 
-    pieces = _cut(sizes.tobytes())
-    least = max(1, MIN_ELEMENTS_PER_THREAD * len(pieces) // max(1, int(sizes.sum())))
-    found: list[Any] = map_ranges(lambda first, last: work(pieces[first:last]), len(pieces), least)
-    return found
+    starts: Array
+    pieces: Array
+    places: list[int]
 
 
 @lru_cache(maxsize=64)
-def _cut(sizes: bytes) -> Array:
-    """Return the pieces of tensors with these sizes, (m, 3) i64."""
+def _lay_out(sizes: bytes) -> _Layout:
+    """Return the layout of tensors with these sizes."""
     counts = np.frombuffer(sizes, np.int64)
-    parts = -(-counts // MIN_PIECE)
+    starts, parts = sum_before(counts), -(-counts // MIN_PIECE)
     tensors = np.repeat(np.arange(counts.size), parts)
-    first = np.cumsum(parts) - parts
-    begins = (np.arange(tensors.size) - first[tensors]) * MIN_PIECE
-    return np.stack([tensors, begins, np.minimum(begins + MIN_PIECE, counts[tensors])], axis=1)
+    begins = (np.arange(tensors.size) - sum_before(parts)[tensors]) * MIN_PIECE
+    pieces = np.stack([tensors, begins, np.minimum(begins + MIN_PIECE, counts[tensors])], axis=1)
+    return _Layout(starts, pieces, [*(starts[tensors] + begins).tolist(), int(starts[-1])])

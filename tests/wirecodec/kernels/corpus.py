@@ -24,13 +24,16 @@ import wirecodec.kernels.cpu
 from tests.wirecodec.container.long_extensions import LONG, RECORDS, ROWS, with_records, with_rows
 from tests.wirecodec.kernels.guard import guard_memory
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
-from wirecodec.arrays import aligned, bits_of, read_only
+from wirecodec.arrays import addresses_of, aligned, bits_of, read_only
 from wirecodec.cpu.fast import stream
 from wirecodec.cpu.fast.step import MIN_FUSED_SIZE
+from wirecodec.kernels.compiler.family import Family
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix
+from wirecodec.kernels.term_forms import HEAVY_BALL, SUM_NAMES
 from wirecodec.limits import UNLIMITED
-from wirecodec.select import topk_exact
+from wirecodec.select.term_table import TermTable
+from wirecodec.select.topk import exact as topk_exact
 from wirecodec.sparse import sum_sparse
 
 __all__ = ["HALVES", "kernels", "run", "unused_kernels"]
@@ -291,6 +294,33 @@ def run_many(sink: Sink) -> None:
                 sink(group.residual("513"))
 
 
+def run_tables(sink: Sink) -> None:
+    """Select from tables of terms in every form: the top k of each tensor, and of all."""
+    rng = np.random.default_rng(9)
+    for dtype in DTYPES[::3]:
+        for form in SUM_NAMES:
+            given = [[rng.laplace(size=n).astype(dtype) for n in (*SIZES, 20_001)] for _ in range(3)]
+            written = [[aligned(x.size, dtype) for x in given[0]] for _ in range(2)]
+            addresses = np.array([addresses_of(arrays) for arrays in (*given, *written)]).T.copy()
+            sizes, factors = np.array([x.size for x in given[0]]), np.array([0.9, 0.5, 0.8])
+            table, guesses = (
+                TermTable(addresses, sizes, factors, form, dtype),
+                np.zeros(sizes.size, np.uint64),
+            )
+            sink(str(table.add()))
+            for arrays in written[0 if form >= HEAVY_BALL else 1 :]:
+                sink(np.concatenate(arrays))
+            for _ in range(2):
+                each = wc.TopK(0.05).select_each(table, guesses)
+                sink(each.indices)
+                sink(each.values)
+            joint = wc.TopK(0.05).select_joint(table)
+            sink(joint.indices)
+            sink(joint.values)
+            for arrays in written[0 if form >= HEAVY_BALL else 1 :]:
+                sink(np.concatenate(arrays))
+
+
 def run_streams(sink: Sink) -> None:
     """Add, take, scatter and clear past the caches, and sum over unions."""
     rng = np.random.default_rng(8)
@@ -338,7 +368,7 @@ def run_shared_out(sink: Sink) -> None:
 HALVES = {
     "codecs": (run_index_codecs, run_value_codecs, run_long_values, run_refusals, run_long_extensions),
     "tensors": (
-        *(run_selectors, run_budgets, run_transforms, run_steps, run_many, run_streams),
+        *(run_selectors, run_budgets, run_transforms, run_steps, run_many, run_tables, run_streams),
         run_shared_out,
     ),
 }
@@ -359,16 +389,28 @@ def run(halves: Sequence[str] = tuple(HALVES)) -> str:
 
 
 def kernels() -> dict[str, Any]:
-    """Return every kernel of the folder by ``module.function``; inlined helpers are no kernels."""
+    """Return every kernel of the folder by ``module.function``; inlined helpers are no kernels.
+
+    A family has a kernel per form.
+    """
     found = {}
     folder = wirecodec.kernels.cpu
     for info in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
         module = importlib.import_module(info.name)
-        for name, each in vars(module).items():
+        for name, each in list_members(module):
             own = getattr(each, "__module__", "") == module.__name__ and hasattr(each, "signatures")
             if own and getattr(each._cache, "cache_path", None):
                 found[f"{info.name.removeprefix(folder.__name__)[1:]}.{name}"] = each
     return found
+
+
+def list_members(module: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and the members of a module, and those of its families."""
+    for name, each in vars(module).items():
+        if isinstance(each, Family):
+            yield from ((f"{name}[{each.names[form]}]", each[form]) for form in each.names)
+        else:
+            yield name, each
 
 
 def unused_kernels() -> list[str]:

@@ -21,14 +21,14 @@ ONE_FORM = """
 import numpy as np, wirecodec as wc
 from wirecodec.kernels.cpu import support
 from wirecodec.kernels.cpu.index import bitmap, rice, rice_batch, rice_read, rice_write
-from wirecodec.kernels.cpu.select import sample, topk, topk_batch
+from wirecodec.kernels.cpu.select import sample, topk
 from wirecodec.kernels.cpu.value import qsgd, qsgd_batch
 c = wc.Compressor("topk(0.1) | rice | qsgd")
 for step in range(3):
     g = np.random.default_rng(step).normal(size=(50, 40)).astype(np.float32)
     for source in (g, g[::-1], np.asfortranarray(g)):
         wc.decode(bytes(c.compress({"w": source})))
-rooms = (bitmap, qsgd, qsgd_batch, rice, rice_batch, rice_read, rice_write, sample, support, topk, topk_batch)
+rooms = (bitmap, qsgd, qsgd_batch, rice, rice_batch, rice_read, rice_write, sample, support, topk)
 named = [k for room in rooms for k in vars(room).values() if hasattr(k, "signatures")]
 used = [k for k in named if getattr(k._cache, "cache_path", None)]  # kernels, not the words they are made of
 many = [(k.__name__, k.signatures) for k in used if len(k.signatures) > 1]

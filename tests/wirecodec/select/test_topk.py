@@ -23,7 +23,7 @@ from wirecodec.arrays import bits_of, read_only
 from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.select import radix, sample, topk
 from wirecodec.kernels.cpu.simd import memory
-from wirecodec.select import topk_exact
+from wirecodec.select.topk import exact as topk_exact
 
 ROOT = Path(__file__).parents[3]
 
@@ -254,7 +254,8 @@ import numpy as np
 from tests import oracles
 from tests.wirecodec.select.vectors import FAMILIES, family, typed, sums
 from wirecodec.arrays import aligned, bits_of
-from wirecodec.select import topk_exact
+from wirecodec.cpu.fast.terms import select_sum
+from wirecodec.select.topk import exact as topk_exact
 import wirecodec as wc
 for dtype in DTYPES:
     for name in FAMILIES:
@@ -267,7 +268,7 @@ for dtype in DTYPES:
     if np.dtype(dtype).itemsize >= 4:
         gradient, residual = sums(1, 30_001, "heavy tails", dtype)
         x, rest = gradient + residual, aligned(30_001, dtype)
-        found = wc.TopK(0.02).select_sum(gradient, residual, rest)
+        found = select_sum(wc.TopK(0.02), gradient, residual, rest)
         assert np.array_equal(found.indices, oracles.top_k_sorted(x, 600))
         x[found.indices] = 0
         assert np.array_equal(x, rest)

@@ -10,7 +10,7 @@ import numpy as np
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select.base import Selection
 from wirecodec.select.budget.model import Histogram, spread_starts, step_ratio
-from wirecodec.select.topk_exact import select_top_k
+from wirecodec.select.topk.exact import select_top_k
 from wirecodec.sparse import index_dtype
 
 VALUES_PER_SEGMENT = 256

@@ -11,7 +11,7 @@ from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select.base import all_finite, require_finite
 from wirecodec.select.budget.candidates import Candidates
 from wirecodec.select.budget.model import Histogram, sample_starts
-from wirecodec.select.topk_exact import map_array_parts, select_top_k
+from wirecodec.select.topk.exact import map_array_parts, select_top_k
 from wirecodec.sparse import index_dtype
 
 EXCESS = 1.06
@@ -59,12 +59,12 @@ class HostSource:
 
         Raises EncodeError at the first NaN or Inf.
         """
-        from wirecodec.kernels.cpu.select import topk
+        from wirecodec.kernels.cpu.select import terms, topk
 
         bits, size = read_only(bits_of(self.x)), self.size
 
         def sweep(start: int, stop: int) -> tuple[int, int, Array, Array]:
-            capacity = min(int(EXCESS * expected / size * (stop - start)), stop - start) + topk.SWEEP_SLACK
+            capacity = min(int(EXCESS * expected / size * (stop - start)), stop - start) + terms.SWEEP_SLACK
             found, words = np.empty(capacity, np.int32), np.empty(capacity, bits.dtype)
             return start, topk.sweep(bits[start:stop], least, found, words), found, words
 

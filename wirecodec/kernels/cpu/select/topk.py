@@ -12,22 +12,27 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.select.bisection import find_rank, pad
 from wirecodec.kernels.cpu.select.radix import find_threshold
+from wirecodec.kernels.cpu.select.terms import (
+    BLOCK_SIZE,
+    PREFETCH_ELEMENTS,
+    SLACK,
+    sweep_range,
+)
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64
 from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount, trailing_zeros
+from wirecodec.kernels.term_forms import IDENTITY
 
 I32 = np.int32
 U32 = np.uint32
 U64 = np.uint64
-BLOCK_SIZE = 1024
-SLACK = 64
 MAX_BISECTED = 2**15  # keys up to which bisection is faster than counting digits
-SWEEP_SLACK = BLOCK_SIZE + 2 * SLACK
-PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
-PREFETCH_PAGES = 4 * BLOCK_SIZE  # one line ahead of each block, so that its page's address is known in time
+NO_FACTORS = (1.0, 1.0, 1.0)
+
+sweep_array = sweep_range[IDENTITY]
 
 
 @inline
@@ -48,38 +53,10 @@ def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
 
     Returns their number, or -1 if the buffers are too small.
     """
-    n = sweep_range(bits, U64(low), found, words, 0, 0, bits.size)
+    n = sweep_array(
+        bits, bits, bits, NO_FACTORS, U64(low), bits, bits, U64(0), found, words, 0, 0, 0, bits.size
+    )
     return n if n <= found.size - 2 * SLACK else -1
-
-
-@inline
-def sweep_range(
-    bits: Array, least: np.uint64, found: Array, words: Array, n: int, start: int, stop: int
-) -> int:
-    """Continue ``sweep`` with bits[start:stop] after n positions; ``start`` is a multiple of 64.
-
-    Returns the number of positions, which is above the capacity if the buffers are too small.
-    """
-    whole = bits.size & ~63
-    for block in range(start, min(stop, whole), BLOCK_SIZE):
-        if n > found.size - BLOCK_SIZE - SLACK:
-            return found.size
-        first = n
-        prefetch_ahead(bits, block + PREFETCH_PAGES, 1)
-        for at in range(block, min(block + BLOCK_SIZE, stop, whole), 64):
-            prefetch_ahead(bits, at + PREFETCH_ELEMENTS, 64)
-            n += store_set_bits(found, n, at_least64(bits, at, least), U32(at))
-        for i in range(first, n):
-            words[i] = bits[U64(U32(found[i]))]
-    if stop == bits.size:
-        if n > found.size - 2 * SLACK:
-            return found.size
-        for i in range(whole, stop):
-            if key_of(bits, i) >= least:
-                found[n] = i
-                words[n] = bits[i]
-                n += 1
-    return n
 
 
 @kernel
@@ -256,3 +233,12 @@ def fill(bits: Array, least: int, ties: int, indices: Array, values: Array) -> t
             indices[n], values[n] = i, bits[i]
             n += 1
     return n, ties
+
+
+@inline
+def has_nonfinite(words: Array, infinity: int) -> bool:
+    """Return whether one of the elements is NaN or Inf."""
+    found = False
+    for j in range(words.size):
+        found |= key_of(words, j) >= U64(infinity)
+    return found

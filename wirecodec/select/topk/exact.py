@@ -111,7 +111,7 @@ def select_top_k(bits: Array, k: int) -> IndicesAndBits:
 
 def _select_short(bits: Array, k: int) -> IndicesAndBits:
     """Select with one kernel call, which costs less than a sample's three."""
-    from wirecodec.kernels.cpu.select.topk_batch import select_short
+    from wirecodec.kernels.cpu.select.select_each import select_short
 
     indices, words = np.empty(k, np.int32), np.empty(k, bits.dtype)
     if not select_short(bits, indices, words):
@@ -174,9 +174,9 @@ class Candidates:
     @classmethod
     def collect(cls, start: int, found: Array, words: Array, low: int, high: int) -> Candidates:
         """Count the keys from ``high`` on, and collect those from ``low`` to below ``high``."""
-        from wirecodec.kernels.cpu.select import topk
+        from wirecodec.kernels.cpu.select import terms, topk
 
-        keys = np.empty(words.size + topk.SLACK, words.dtype)
+        keys = np.empty(words.size + terms.SLACK, words.dtype)
         certain, n = topk.collect(words, low, high, keys)
         return cls(start, found, words, certain, keys[:n])
 
@@ -186,10 +186,10 @@ def _select_sparse(bits: Array, k: int, low: int, high: int, fraction: float) ->
 
     Returns None if they are fewer than k, or many more than planned.
     """
-    from wirecodec.kernels.cpu.select import topk
+    from wirecodec.kernels.cpu.select import terms, topk
 
     def sweep(start: int, stop: int) -> tuple[int, int, Array, Array]:
-        capacity = min(int(fraction * bits.size), stop - start) + topk.SWEEP_SLACK
+        capacity = min(int(fraction * bits.size), stop - start) + terms.SWEEP_SLACK
         found, words = np.empty(capacity, np.int32), np.empty(capacity, bits.dtype)
         return start, topk.sweep(bits[start:stop], low, found, words), found, words
 
@@ -268,13 +268,13 @@ def _select_dense(
     Returns None if the k-th key is not from ``low`` to below ``high``. A k-th key of ``low`` or less is
     filled only if ``tied`` says that many elements equal ``low``.
     """
-    from wirecodec.kernels.cpu.select import radix, topk
+    from wirecodec.kernels.cpu.select import radix, terms, topk
 
     if low == _max_key(bits):  # no key is above it
         return _fill(bits, k, low, k)
 
     def collect(start: int, stop: int) -> tuple[int, Array]:
-        keys = np.empty(min(int(fraction * bits.size), stop - start) + topk.SWEEP_SLACK, bits.dtype)
+        keys = np.empty(min(int(fraction * bits.size), stop - start) + terms.SWEEP_SLACK, bits.dtype)
         certain, n = topk.collect(bits[start:stop], low + 1, max(high, low + 1), keys)
         return (certain, keys[:n]) if n >= 0 else (k, keys[:0])
 
@@ -290,9 +290,9 @@ def _select_dense(
 
 def _fill(bits: Array, k: int, threshold: int, ties: int) -> IndicesAndBits | None:
     """Return the keys above ``threshold`` and the first ``ties`` equal to it, or None if these are not k."""
-    from wirecodec.kernels.cpu.select import topk
+    from wirecodec.kernels.cpu.select import terms, topk
 
-    indices, words = np.empty(k + topk.SLACK, index_dtype(bits.size)), np.empty(k + topk.SLACK, bits.dtype)
+    indices, words = np.empty(k + terms.SLACK, index_dtype(bits.size)), np.empty(k + terms.SLACK, bits.dtype)
     n = 0
     for start in range(0, bits.size, MAX_PART_SIZE):
         local = indices[n:].view(np.int32)[: indices.size - n]
