@@ -9,6 +9,7 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
+from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World
@@ -293,14 +294,14 @@ def test_ranks_that_differ(several: World, wrong: str, reason: str) -> None:
 
 
 def test_a_broken_choice_is_an_error_on_all(monkeypatch: Any) -> None:
-    whole = co.CLTk._encode_indices
+    whole = LocalStep.encode_indices
 
-    def broken(self: co.CLTk, turn: Any) -> Any:
-        blob = whole(self, turn).copy()
-        blob[-12] ^= 1
-        return blob
+    def broken(self: LocalStep, selectors: Any) -> None:
+        whole(self, selectors)
+        self.blob = self.blob.copy()
+        self.blob[-12] ^= 1
 
-    monkeypatch.setattr(co.CLTk, "_encode_indices", broken)
+    monkeypatch.setattr(LocalStep, "encode_indices", broken)
 
     def fn(comm: SimulatedComm) -> tuple[str, int]:
         cltk = co.CLTk(RATIO)
