@@ -201,8 +201,8 @@ class CLTk(CLTkState):
             blob = broadcast(channel, local.blob, table[leader].payload_len, leader)
             supports = local.decode_supports(blob, leader)
             selected = {name: total.select(supports[name]) for name, total in local.totals.items()}
-            values = {name: each.values for name, each in selected.items()}
-            left = {name: each.remainder() for name, each in selected.items() if name not in local.kept}
+            values = {name: chosen.values for name, chosen in selected.items()}
+            left = {name: chosen.remainder() for name, chosen in selected.items() if name not in local.kept}
             after = local.before.next(channel.rank, left)
             whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:

@@ -132,14 +132,14 @@ class GTopK(Stateful):
         chosen = np.arange(x.size) if indices is None else indices.astype(np.int64)
         limit = find_limit(dtype, x.dtype, channel.size)
         sent = np.clip(x[chosen], -limit, limit)
-        found, rests = merge_along_tree(channel, Sparse(chosen, sent), x.size)
+        merged, rests = merge_along_tree(channel, Sparse(chosen, sent), x.size)
         mean, residual = np.zeros(x.size, dtype), x.copy()
         with np.errstate(all="ignore"):
             residual[chosen] -= sent
-            mean[found.indices] = found.values / x.dtype.type(channel.size)
+            mean[merged.indices] = merged.values / x.dtype.type(channel.size)
             if channel.rank == 0:
-                delivered = mean[found.indices].astype(x.dtype) * x.dtype.type(channel.size)
-                rests.append(Sparse(found.indices, found.values - delivered))
+                delivered = mean[merged.indices].astype(x.dtype) * x.dtype.type(channel.size)
+                rests.append(Sparse(merged.indices, merged.values - delivered))
             for rest in rests:
                 residual[rest.indices] += rest.values
         largest = np.finfo(x.dtype).max

@@ -151,7 +151,7 @@ def rename_state(
     for key, x in state.items():
         outer = _NESTED if key.startswith(_NESTED) else ""
         inner = key.removeprefix(outer)
-        kind = next((each for each in _KINDS if inner.startswith(each)), "")
+        kind = next((start for start in _KINDS if inner.startswith(start)), "")
         if kind:
             inner = kind + add + rename(inner.removeprefix(kind)).removeprefix(prefix)
         if outer + inner in renamed:

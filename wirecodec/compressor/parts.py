@@ -31,11 +31,11 @@ class StepInParts(Generic[T]):
         self._before = whole._holder.state
         self._after: State | None = None
         self._parts = 0
-        memory = whole._holder.memory
+        self._memory = whole._holder.memory
         self.compressor = copy.copy(whole)
-        whole._holder.memory = memory  # the parts do not overwrite the state, but free its arrays
+        whole._holder.memory = self._memory  # this copy overwrites no array of the state
         # Memory that a part has taken is the whole's again if the step fails.
-        self._holder = self.compressor._holder = StateHolder(self._before, memory.fork())
+        self._holder = self.compressor._holder = StateHolder(self._before, self._memory.fork())
 
     def next_part(self) -> T:
         """Return the object that exchanges the next part; all ranks exchange the same parts in order.
@@ -62,10 +62,11 @@ class StepInParts(Generic[T]):
             raise RuntimeError("another step was committed since this one began")
         if self._after is None:
             self._after = self._before.join(self._holder.state)
-        # After an interrupt before the last line, no array of the state is in the memory.
-        whole.memory = Memory()
+        # Another copy may hold the arrays that the parts have freed.
+        memory = self._holder.memory if whole.memory is self._memory else Memory()
+        whole.memory = Memory()  # an interrupt before the last line leaves no array of the state in it
         whole.state = self._after
-        whole.memory = self._holder.memory
+        whole.memory = memory
 
     def keep_attributes(self) -> None:
         """Copy attributes that a subclass has changed to the whole, whether or not the step counts."""

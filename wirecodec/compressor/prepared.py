@@ -67,9 +67,10 @@ class Prepared:
         after, holder = self._after, self._holder
         if after is None:
             raise RuntimeError("this step was closed before")
-        if holder.state is after:
+        was_committed = holder.state is after
+        if was_committed:
             holder.state = self._before
         self._after = None
-        # Memory is reused only if no other step holds these residuals.
-        if holder.state is self._before:
+        # Memory is reused only if no other step, and no copy of the compressor, holds these residuals.
+        if holder.state is self._before and not was_committed:
             holder.memory.take_back(self._before, after)

@@ -107,12 +107,12 @@ def saved_schedule(state: Mapping[str, Any]) -> Schedule | None:
 
 def saved_residual(key: str, x: Any) -> Array:
     """Return a flat copy of a residual or momentum; raise ValueError with ``key`` unless it is finite."""
-    found = unmasked(key, x).reshape(-1)
-    if found.dtype not in (np.float32, np.float64):
-        raise ValueError(f"{key} is {found.dtype}; it must be float32 or float64")
-    if (at := find_nonfinite(read_only(found))) >= 0:
-        raise ValueError(f"{key}: element {at} is {float(found[at])}; it must be finite")
-    return found
+    residual = unmasked(key, x).reshape(-1)
+    if residual.dtype not in (np.float32, np.float64):
+        raise ValueError(f"{key} is {residual.dtype}; it must be float32 or float64")
+    if (at := find_nonfinite(read_only(residual))) >= 0:
+        raise ValueError(f"{key}: element {at} is {float(residual[at])}; it must be finite")
+    return residual
 
 
 def unmasked(key: str, x: Any) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -388,3 +389,24 @@ def test_a_group_is_one_vector(several: World) -> None:
 
     with pytest.raises(co.CollectiveError, match=r"scheme|parameters|settings"):
         co.simulate(2, disagree)
+
+
+@pytest.mark.parametrize("make", [lambda: co.CLTk(0.01), lambda: co.GTopK(0.01)], ids=["CLTk", "GTopK"])
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_a_copy_takes_its_own_steps(make: Any, duplicate: Any) -> None:
+    def fn(comm: SimulatedComm) -> bool:
+        whole, fresh = make(), make()
+        for _ in range(3):
+            whole.allreduce(comm, smooth(comm.rank, 2**17))
+        copied = duplicate(whole)
+        before = whole.state_dict()
+        for _ in range(3):
+            whole.allreduce(comm, smooth(comm.rank, 2**17))
+        fresh.load_state_dict(before)
+        after = whole.state_dict()
+        for _ in range(3):
+            means = [one.allreduce(comm, smooth(comm.rank, 2**17)) for one in (copied, fresh)]
+            assert bits(means[0]) == bits(means[1])
+        return all(np.array_equal(after[key], x) for key, x in whole.state_dict().items())
+
+    assert co.simulate(2, fn) == [True, True]
