@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wirecodec.compressor.budgets import raw_bytes
+from wirecodec.arrays import dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.select.budget.selector import Budget
 from wirecodec.settings.feedback import (
@@ -159,7 +159,7 @@ class Settings:
             return self.bytes_per_step
         if isinstance(self.schedule, WarmUp) and self.schedule.sends_raw(step):
             return math.inf
-        raw = sum(raw_bytes(tensor) for tensor in tensors.values())
+        raw = sum(math.prod(x.shape) * dtype_named(x.dtype).itemsize for x in tensors.values())
         own = min(self.bytes_per_step / max(raw, 1), 1.0)
         ratio = ratio_at(self.schedule, step, own)
         if ratio == own:
