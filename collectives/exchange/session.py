@@ -16,7 +16,7 @@ from dataclasses import replace
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import rehearse, run_announced
-from collectives.agreement.header import NO_DETAIL, Algorithm, Header
+from collectives.agreement.header import NO_DETAIL, Header
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
@@ -43,6 +43,7 @@ def open_exchange(
     sparse: bool = False,
     hold_zeros: bool = False,
     finite: bool = False,
+    decodes_own: bool = False,
     rehearsal: Callable[[Channel, Encoding], object] | None = None,
 ) -> Iterator[tuple[Channel, Encoding]]:
     """Encode a rank's tensors and agree with the others; yield the channel and this rank's Encoding.
@@ -59,6 +60,7 @@ def open_exchange(
         sparse: whether the results are SparseTensors, on which all ranks agree.
         hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
+        decodes_own: whether the block needs this rank's tensors decoded, which is then tried here.
         rehearsal: calls the kernels that the block needs, with this rank's Encoding.
 
     Raises:
@@ -70,7 +72,7 @@ def open_exchange(
 
     def contribute() -> Failure | None:
         failure = encode_tensors(local, make, scheme, seed, channel, hold_zeros=hold_zeros, finite=finite)
-        if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it needs its own tensors decoded
+        if failure is None and decodes_own:
             failure = _try_decode_own(local, channel.rank)
         if failure is None and rehearsal is not None and local.gpu is None:
             settings = scheme.signature if isinstance(scheme, wc.Compressor) else local.operand.scheme_text
