@@ -37,15 +37,9 @@ class AllreduceAlgorithm:
 
 ALGORITHMS = {
     Algorithm.ALLGATHER: AllreduceAlgorithm(
-        gathered.sum_gathered,
-        gathered.rehearse,
-        gathered.compute_cost,
-        moves_supports=True,
-        decodes_own=False,
+        gathered.run, gathered.rehearse, gathered.compute_cost, moves_supports=True, decodes_own=False
     ),
-    Algorithm.DENSE: AllreduceAlgorithm(
-        dense.sum_densified, dense.rehearse, dense.compute_cost, moves_supports=False
-    ),
+    Algorithm.DENSE: AllreduceAlgorithm(dense.run, dense.rehearse, dense.compute_cost, moves_supports=False),
     **{
         split.code: AllreduceAlgorithm(split.run, split.rehearse, split.cost, bool(split.union))
         for split in SPLITS

@@ -1,14 +1,15 @@
 """Interface for transports: the functions beyond the public API that a transport of gradients needs.
 
-`collectives` imports wirecodec's public names and this module, nothing else; another transport can do the
-same. Names that take arrays on a GPU import CuPy when they are called.
+`collectives` imports wirecodec's public names and this module; only the command in `collectives.advise` uses
+helpers of `wirecodec.cli`, too. Another transport can do the same. Names that take arrays on a GPU import
+CuPy when they are called.
 
     bytes and flat views    as_bytes, as_flat, as_sparse, as_writable, dtype_named, BFLOAT16
-    arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_rank, saved_residual
+    arguments               as_integer, as_ratio, as_scheme, SchemeLike
     elements                is_zero, find_nonfinite, gpu_all_finite
     settings                find_match, key_text, parse_stage, saved_schedule, schedule_string, schedule_text,
                             restore_schedule
-    loaded states           Loaded, UNKNOWN_RANK
+    loaded states           Loaded, UNKNOWN_RANK, saved_step, saved_rank, saved_residual
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
@@ -59,7 +60,7 @@ from wirecodec.settings.scheduling import restore_schedule, schedule_text
 from wirecodec.settings.scheme import SchemeLike, as_scheme, parse_stage
 from wirecodec.sparse import SparseTensor
 from wirecodec.support import estimate_index_bytes, estimate_union
-from wirecodec.validation import as_integer
+from wirecodec.validation import as_integer, as_ratio
 
 __all__ = [
     "BFLOAT16",
@@ -78,6 +79,7 @@ __all__ = [
     "as_bytes",
     "as_flat",
     "as_integer",
+    "as_ratio",
     "as_scheme",
     "as_sparse",
     "as_writable",

@@ -73,7 +73,10 @@ def open_exchange(
     def contribute() -> Failure | None:
         failure = encode_tensors(local, make, scheme, seed, channel, hold_zeros=hold_zeros, finite=finite)
         if failure is None and decodes_own:
-            failure = _try_decode_own(local, channel.rank)
+            try:
+                local.decode_own()
+            except Exception as error:
+                failure = failure_of_decoding(error, channel.rank)
         if failure is None and rehearsal is not None and local.gpu is None:
             settings = scheme.signature if isinstance(scheme, wc.Compressor) else local.operand.scheme_text
             key = proposal.operation, proposal.algorithm, settings, sparse, local.dtypes
@@ -87,7 +90,10 @@ def open_exchange(
                 failure = run_announced(channel, contribute, lambda: (proposal, local.operand))
             stored = NO_DETAIL
             if failure is None:
-                stored, failure = _try_count_stored(local)
+                try:
+                    stored = count_stored(local.blob)
+                except Exception as error:
+                    failure = failure_of_encoding(error)
             proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
             local.table = agree(channel, proposal, local.operand, failure)
             yield channel, local
@@ -105,20 +111,3 @@ def open_exchange(
                     with suppress(RuntimeError):  # it was resolved before the interrupt
                         resolve()
                     raise
-
-
-def _try_count_stored(local: Encoding) -> tuple[int, Failure | None]:
-    """Count the elements in this rank's container; return NO_DETAIL and a Failure if it cannot be read."""
-    try:
-        return count_stored(local.blob), None
-    except Exception as error:
-        return NO_DETAIL, failure_of_encoding(error)
-
-
-def _try_decode_own(local: Encoding, rank: int) -> Failure | None:
-    """Decode this rank's own container; return a Failure if that is impossible."""
-    try:
-        local.decode_own()
-    except Exception as error:
-        return failure_of_decoding(error, rank)
-    return None

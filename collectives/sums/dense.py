@@ -12,7 +12,7 @@ from collectives.exchange.specs import failure_of_decoding
 from collectives.transport.reduce import Dense, sum_named
 
 
-def sum_densified(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
+def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
     """Decode this rank's container, and sum all ranks' vectors by name, as ``AllreduceAlgorithm.run``.
 
     With "auto", no rank has tried to decode its own container before the agreement, so the ranks exchange the

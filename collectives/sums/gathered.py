@@ -22,7 +22,7 @@ MAX_DECODED = 16
 """Containers that are decoded before they are added; it bounds the memory for their values."""
 
 
-def sum_gathered(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
+def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
     """Gather every rank's container and sum them, as ``AllreduceAlgorithm.run``.
 
     Sums are in the caller's memory if there is any.
@@ -68,9 +68,6 @@ def _add_containers(local: Encoding, blobs: Sequence[ByteArray]) -> dict[str, De
 
     Sums are in the caller's memory if it has their type and if all containers can be checked before the first
     sum changes.
-
-    Returns:
-        {name: (size,)} in the types of the sums.
     """
     direct = local.targets.flat if len(blobs) <= MAX_DECODED else {}
     sums = {}
@@ -91,15 +88,7 @@ def _decode_into(
     decode: Callable[..., None],
     first: int = 0,
 ) -> None:
-    """Decode some ranks' containers into sums.
-
-    Args:
-        local: this rank's side of the exchange.
-        blobs: of consecutive ranks.
-        sums: {name: (size,)}.
-        decode: ``decode_add``, or ``decode_sum``, which replaces the contents.
-        first: rank of the first container.
-    """
+    """Decode consecutive ranks' containers, from rank ``first`` on, into sums."""
     limits = local.get_limits(blobs)
     try:
         if local.named:

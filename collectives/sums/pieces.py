@@ -103,8 +103,10 @@ def encode_sums(
     ranges: Ranges,
     divisor: int,
     scheme: str,
+    *,
+    sparse: bool = False,
 ) -> ByteArray:
-    """Sum all ranks' pieces and encode the sums as a container.
+    """Sum all ranks' pieces of one range and encode the sums as a container.
 
     Args:
         blobs: every rank's piece, in rank order.
@@ -112,6 +114,7 @@ def encode_sums(
         ranges: of this rank.
         divisor: 1, or the number of ranks.
         scheme: of the sums.
+        sparse: whether to sum over the union of the pieces' supports.
 
     Raises:
         InvalidPiece: a piece cannot be decoded.
@@ -119,34 +122,22 @@ def encode_sums(
     schema = _get_schema(specs, ranges)
     limits = get_limits(schema, blobs)
     totals = {name: np.zeros(shape, accumulator_dtype(dtype)) for name, (shape, dtype) in schema.items()}
+    pieces = []
     for rank, blob in enumerate(blobs):
         try:
-            wc.decode_add(blob, totals, limits=limits, schema=schema)
+            if sparse:
+                pieces.append(wc.decode_many(blob, limits=limits, schema=schema))
+            else:
+                wc.decode_add(blob, totals, limits=limits, schema=schema)
         except wc.WireError as error:
             raise InvalidPiece(rank, error) from error
-    results = {name: divide_and_round(total, divisor, specs[name][1]) for name, total in totals.items()}
+    results: dict[str, wc.SparseTensor | Dense]
+    if sparse:
+        union = unite(pieces, schema, divisor)
+        results = {name: each.values if each.is_full else each for name, each in union.items()}
+    else:
+        results = {name: divide_and_round(x, divisor, specs[name][1]) for name, x in totals.items()}
     return as_bytes(wc.encode_many(results, scheme, names=False))
-
-
-def encode_union(
-    blobs: list[ByteArray],
-    specs: Mapping[str, TensorSpec],
-    ranges: Ranges,
-    divisor: int,
-    scheme: str,
-) -> ByteArray:
-    """Sum all ranks' pieces over the union of their supports; else as ``encode_sums``."""
-    schema = _get_schema(specs, ranges)
-    limits, pieces = get_limits(schema, blobs), []
-    for rank, blob in enumerate(blobs):
-        try:
-            pieces.append(wc.decode_many(blob, limits=limits, schema=schema))
-        except wc.WireError as error:
-            raise InvalidPiece(rank, error) from error
-    sums = {
-        name: each.values if each.is_full else each for name, each in unite(pieces, schema, divisor).items()
-    }
-    return as_bytes(wc.encode_many(sums, scheme, names=False))
 
 
 def _decode_blocks(

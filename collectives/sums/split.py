@@ -37,7 +37,6 @@ from collectives.sums.pieces import (
     decode_union,
     encode_pieces,
     encode_sums,
-    encode_union,
 )
 from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
@@ -82,12 +81,7 @@ class Split:
     balanced: bool = False
 
     def run(self, channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
-        """Sum all ranks' tensors by ranges.
-
-        Raises:
-            CollectiveError: a rank cannot decode what another one sent; the same on all ranks.
-            Timeout: a rank does not take part.
-        """
+        """Sum all ranks' tensors by ranges."""
         if proposal.algorithm != self.code:  # with "auto", the kernels were not rehearsed before the headers
             proposal = proposal._replace(algorithm=self.code)
             work = partial(self.rehearse, local, proposal)
@@ -107,9 +101,10 @@ class Split:
         pieces = alltoall_ragged(channel, blocks, [row[channel.rank] for row in lengths])
         block: ByteArray = np.empty(0, np.uint8)
         stored = NO_DETAIL
-        encode, scheme = (encode_union, self.union) if local.sparse else (encode_sums, self.scheme)
+        scheme = self.union if local.sparse else self.scheme
         try:
-            block = encode(pieces, local.specs, ranges[channel.rank], divisor, scheme)
+            own = ranges[channel.rank]
+            block = encode_sums(pieces, local.specs, own, divisor, scheme, sparse=local.sparse)
             stored = count_stored(block)
         except InvalidPiece as error:
             failure = failure or Failure(Status.DECODE, error.error, error.rank)

@@ -19,17 +19,7 @@ from wirecodec.interop import gpu_count_nonzero
 
 
 def sum_tensors(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
-    """Sum all ranks' tensors by the proposed algorithm.
-
-    Args:
-        channel: open; all ranks call this together.
-        local: this rank's side, after the agreement.
-        divisor: 1, or the number of ranks.
-        proposal: the requested operation.
-
-    Returns {name: (size,)}, divided by ``divisor``; on a GPU, raw bits. Returns {name: SparseTensor} on the
-    host if ``local.sparse`` is set.
-    """
+    """Sum all ranks' tensors by the proposed algorithm, as ``AllreduceAlgorithm.run``."""
     code, signature = Algorithm(proposal.algorithm), local.operand.signature
     if code == Algorithm.AUTO:
         code = choose_algorithm(channel, _derive_workload(channel, local), sparse=local.sparse)
@@ -77,13 +67,7 @@ def _count_nonzero(vector: Any) -> int:
 
 
 def rehearse_sum(proposal: Header, channel: Channel, local: Encoding) -> None:
-    """Call the kernels that the call needs after its headers, with this rank's tensors only.
-
-    Args:
-        proposal: the operation, with the algorithm.
-        channel: of the call.
-        local: this rank's side, with its container.
-    """
+    """Call the kernels that the proposed operation needs after its headers, with this rank's tensors only."""
     code = Algorithm(proposal.algorithm)
     ALGORITHMS[code or Algorithm.ALLGATHER].rehearse(local, proposal)
     if code == Algorithm.AUTO and channel.rates is None:
