@@ -1,10 +1,11 @@
 """Interface for transports: the functions beyond the public API that a transport of gradients needs.
 
-`collectives` imports wirecodec's public names and this module, nothing else; another transport can do the
-same. Names that take arrays on a GPU import CuPy when they are called.
+`collectives` imports wirecodec's public names and this module; only the command in `collectives.advise` uses
+helpers of `wirecodec.cli`, too. Another transport can do the same. Names that take arrays on a GPU import
+CuPy when they are called.
 
     bytes and flat views    as_bytes, as_flat, as_sparse, as_writable, dtype_named, BFLOAT16
-    arguments               as_integer, as_scheme, SchemeLike
+    arguments               as_integer, as_ratio, as_scheme, SchemeLike
     elements                is_zero, find_nonfinite, gpu_all_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
                             restore_schedule
@@ -62,7 +63,7 @@ from wirecodec.settings.scheduling import restore_schedule, schedule_text
 from wirecodec.settings.scheme import SchemeLike, as_scheme, parse_stage
 from wirecodec.sparse import SparseTensor, sum_sparse
 from wirecodec.support import estimate_index_bytes, estimate_union
-from wirecodec.validation import as_integer
+from wirecodec.validation import as_integer, as_ratio
 
 __all__ = [
     "BFLOAT16",
@@ -83,6 +84,7 @@ __all__ = [
     "as_bytes",
     "as_flat",
     "as_integer",
+    "as_ratio",
     "as_scheme",
     "as_sparse",
     "as_writable",
