@@ -237,7 +237,9 @@ class Compressor(Stateful):
     ) -> TensorJobs:
         """Collect the settings and the state of all tensors for this step. Raises EncodeError."""
         schemes = self._settings.schemes_at(tensors, state.step)
-        header = share_header(tensors, schemes, b"", names=self._names, warns=False)
+        header = 0
+        if self._settings.has_budget:
+            header = share_header(tensors, schemes, b"", names=self._names, warns=False)
         groups = self._settings.groups_of(tensors, schemes)
         weights = self._settings.weights_of(tensors) if groups else {}
         if limit is not None:

@@ -6,16 +6,44 @@ nothing. New arrays would cost more than the sums. So the arrays of a state that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from wirecodec.arrays import Array, any_on_gpu, on_gpu
 from wirecodec.compressor.state import State
-from wirecodec.cpu.fast.thresholds import LastThresholds
 from wirecodec.step import StepResult, TensorJobs
 
 _KINDS = ("residuals", "momenta")
+
+
+MAX_SETS = 256
+"""Sets of tensors whose thresholds are kept; a step in parts has one per part."""
+
+
+class LastThresholds:
+    """Cache of the thresholds of the last step's searches on the host, 8 bytes per tensor.
+
+    The next search starts there, and finds what a search from the beginning finds.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, ...], Array] = {}
+
+    def __reduce__(self) -> tuple[type[LastThresholds], tuple[()]]:
+        """Copy as an empty cache."""
+        return LastThresholds, ()
+
+    def of(self, names: Iterable[str]) -> Array:
+        """Return the thresholds of a set of tensors, (n,) u64; 0 if unknown. A step overwrites them."""
+        key = tuple(names)
+        if key not in self._found:
+            if len(self._found) >= MAX_SETS:
+                self._found.clear()
+            self._found[key] = np.zeros(len(key), np.uint64)
+        return self._found[key]
 
 
 @dataclass(frozen=True, eq=False)

@@ -120,6 +120,11 @@ class Settings:
         """Whether a tensor may have a momentum."""
         return any(isinstance(rule, MomentumCorrection) for rule in list_feedback(self.feedback))
 
+    @property
+    def has_budget(self) -> bool:
+        """Whether a selector asks for the bytes of the container's header."""
+        return any(scheme.select.needs_costs for scheme in self.scheme_map.values())
+
     def with_schedule(self, schedule: Schedule | None) -> Settings:
         """Return these settings with another schedule."""
         return replace(self, schedule=schedule)

@@ -26,7 +26,7 @@ from tests.wirecodec.kernels.guard import guard_memory
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import addresses_of, aligned, bits_of, read_only
 from wirecodec.cpu.fast import stream
-from wirecodec.cpu.fast.step import MIN_FUSED_SIZE
+from wirecodec.cpu.fast.sums import MIN_FUSED_SIZE
 from wirecodec.kernels.compiler.family import Family
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix
