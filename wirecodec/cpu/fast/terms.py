@@ -12,16 +12,13 @@ import numpy as np
 from wirecodec.arrays import DTYPES, Array, addresses_of, aligned, as_flat
 from wirecodec.cpu.fast import is_on
 from wirecodec.cpu.fast.columns import ArrayColumns, describe, describe_tensors
-from wirecodec.cpu.fast.selected import Selected
+from wirecodec.cpu.fast.selected import MIN_SELECTED_PER_THREAD, Selected
 from wirecodec.kernels import term_forms as forms
 from wirecodec.select.base import Selection, Selector, is_zero
 from wirecodec.select.term_table import TermTable
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
 from wirecodec.settings.scheme import Scheme
 from wirecodec.step import StepInput
-
-MIN_CLEARED_PER_THREAD = 2**14
-"""Selected elements that justify another thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,5 +225,5 @@ def mask_momenta(rule: Feedback, table: TermTable, momenta: Sequence[Array], sel
     run_parallel(
         lambda turns: momentum_batch.clear_at(*given, like, turns),
         n,
-        max(1, MIN_CLEARED_PER_THREAD * n // max(1, selected.indices.size)),
+        max(1, MIN_SELECTED_PER_THREAD * n // max(1, selected.indices.size)),
     )
