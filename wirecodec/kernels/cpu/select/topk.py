@@ -20,7 +20,7 @@ from wirecodec.kernels.cpu.select.terms import (
 )
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead
+from wirecodec.kernels.cpu.simd.memory import PREFETCH_ELEMENTS, bit_width, prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount, trailing_zeros
