@@ -14,7 +14,6 @@ from wirecodec.kernels.cpu.select.bisection import find_rank, pad
 from wirecodec.kernels.cpu.select.radix import find_threshold
 from wirecodec.kernels.cpu.select.terms import (
     BLOCK_SIZE,
-    PREFETCH_ELEMENTS,
     SLACK,
     sweep_range,
 )
