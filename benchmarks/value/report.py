@@ -23,9 +23,9 @@ sign(v)·(decoded - v). The last two are relative to the root mean square of v. 
 magnitudes grow. For random codecs, marked ~, the bias is the mean over {SEEDS} seeds, or over the chunks of
 one seed if there are several.
 
-Times are minima over many calls on one thread, encode / decode. One table has multiples of `np.copyto` of the
-same float32 values in the same run: 2.0 means twice the time of the copy. The other has nanoseconds per
-value. All coders, peers included, decode to float32 values in their original order and in new memory. The
+Times are minima over many calls on one thread, encode / decode. They are multiples of `np.copyto` of the same
+float32 values in the same run: 2.0 means twice the time of the copy, whose nanoseconds per value are the
+first row. All coders, peers included, decode to float32 values in their original order and in new memory. The
 system needs time to provide such memory; the row "copy into new memory" shows it. `raw` copies nothing, so
 its time is the cost of a call.
 
@@ -110,10 +110,6 @@ def _format_group(group: str, measurements: Sequence[Measurement]) -> list[str]:
                 ["copy, ns per value", *(f"{time:.3f}" for time in copies)],
                 ["copy into new memory", *(f"{time:.2f}" for time in fresh)],
             ],
-        ),
-        format_table(
-            "encode / decode, ns per value",
-            lambda m: f"{_format_time(m.encode_ns)} / {_format_time(m.decode_ns)}",
         ),
     ]
 
