@@ -7,7 +7,7 @@ reproducible. MPI_Allreduce guarantees neither. The algorithms differ in what th
     dense                        the decoded vectors: a reduce-scatter, then the sums
     split-pairs, -bitmap, -dense the decoded elements, to the rank that sums their range; then the sums, with
                                  coded indices, with a bitmap, or all of them
-    auto                         the fastest one by ``collectives.tuning.cost_model``
+    auto                         the fastest one by ``collectives.cost_model``
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import wirecodec as wc
 from collectives.agreement.agree import Failure
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated, make_nan
+from collectives.algorithms import ALGORITHMS
 from collectives.call import counted
 from collectives.channel import Channel
 from collectives.communicator import Communicator
@@ -29,11 +30,11 @@ from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.session import open_exchange
 from collectives.exchange.specs import ONLY, SchemeArgument, Tensors
 from collectives.exchange.targets import fill_with_nan
-from collectives.exchange.union import UNION_ALGORITHMS, move_to_gpu
-from collectives.sums.choice import rehearse_sum, sum_tensors
+from collectives.exchange.union import move_to_gpu
 from collectives.transport.reduce import Dense
+from collectives.tuning.choice import rehearse_sum, sum_tensors
 
-_ALGORITHMS = {algorithm.name.lower().replace("_", "-"): algorithm for algorithm in Algorithm}
+_CODES = {code.name.lower().replace("_", "-"): code for code in Algorithm}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
 
 
@@ -208,14 +209,14 @@ def reduce_made(
     try:
         check_setting(nonfinite)
         proposal = proposal._replace(
-            reduction=_parse("op", op, _REDUCTIONS), algorithm=_parse("algorithm", algorithm, _ALGORITHMS)
+            reduction=_parse("op", op, _REDUCTIONS), algorithm=_parse("algorithm", algorithm, _CODES)
         )
         if sparse:
             _check_sparse(proposal.algorithm, has_out=has_out)
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
     finite = nonfinite == "propagate"
-    inputs = Inputs({})
+    inputs, record = Inputs({}), ALGORITHMS.get(Algorithm(proposal.algorithm))
 
     def keep() -> Inputs:
         nonlocal inputs
@@ -233,6 +234,7 @@ def reduce_made(
             sparse=sparse,
             hold_zeros=hold_zeros,
             finite=finite,
+            decodes_own=record is not None and record.decodes_own,
             rehearsal=partial(rehearse_sum, proposal),
         ) as (channel, local):
             sums = sum_tensors(channel, local, channel.size if op == "mean" else 1, proposal)
@@ -255,9 +257,10 @@ def reduce_made(
 
 def _check_sparse(algorithm: int, *, has_out: bool) -> None:
     """Raise ValueError if results cannot be sparse."""
-    if algorithm not in (Algorithm.AUTO, *UNION_ALGORITHMS):
-        names = ", ".join(f'"{name}"' for name, code in _ALGORITHMS.items() if code in UNION_ALGORITHMS)
-        raise ValueError(f'sparse=True needs an algorithm that moves supports: "auto", {names}')
+    able = {Algorithm.AUTO, *(code for code, each in ALGORITHMS.items() if each.moves_supports)}
+    if algorithm not in able:
+        names = ", ".join(f'"{name}"' for name, code in _CODES.items() if code in able)
+        raise ValueError(f"sparse=True needs an algorithm that moves supports: {names}")
     if has_out:
         raise ValueError("sparse=True returns new SparseTensors; out must be None")
 
@@ -270,13 +273,7 @@ def _make_sparse_nan(tensor: Tensors) -> Any:
 
 
 def _parse(name: str, value: Any, codes: Mapping[str, int]) -> int:
-    """Convert the value of an argument to its code; raise ValueError if there is none.
-
-    Args:
-        name: of the argument, for the error.
-        value: of the argument.
-        codes: {value: code}.
-    """
+    """Convert the value of an argument to its code in {value: code}; raise ValueError if there is none."""
     if not isinstance(value, str) or value not in codes:
         raise ValueError(f"{name} is {value!r}; the choices are {', '.join(map(repr, codes))}")
     return codes[value]

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from collectives.attributes import attach, check_mpi, check_not_null, get_attached, is_mpi
 from collectives.call import Call
 from collectives.communicator import Communicator, Request, check_communicator, is_transport_error
+from collectives.cost_model import Rates
 from collectives.device import DEVICES, Device, may_take_device
 from collectives.errors import CollectiveError, Timeout
-from collectives.rates import Rates
 from collectives.waiting.backoff import Backoff, check_seconds, wait_all
 from collectives.waiting.roll_call import RollCall
 from collectives.waiting.worker import Worker

@@ -1,21 +1,23 @@
 """Interface for transports: the functions beyond the public API that a transport of gradients needs.
 
-`collectives` imports wirecodec's public names and this module, nothing else; another transport can do the
-same. Names that take arrays on a GPU import CuPy when they are called.
+`collectives` imports wirecodec's public names and this module; only the command in `collectives.advise` uses
+helpers of `wirecodec.cli`, too. Another transport can do the same. Names that take arrays on a GPU import
+CuPy when they are called.
 
     bytes and flat views    as_bytes, as_flat, as_sparse, as_writable, dtype_named, BFLOAT16
-    arguments               as_integer, as_scheme, SchemeLike, saved_step, saved_rank, saved_residual
+    arguments               as_integer, as_ratio, as_scheme, SchemeLike
     elements                is_zero, find_nonfinite, gpu_all_finite
-    settings                find_match, key_text, parse_stage, saved_schedule, schedule_string, schedule_text,
+    settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
                             restore_schedule
-    loaded states           Loaded, UNKNOWN_RANK
+    states                  State, copy_of; StateHolder, Stateful, Memory
+    saved states            read_state, write_state, check_keys, unmasked
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     sparse sums             sum_sparse, make_sparse
     sizes of supports       estimate_index_bytes, estimate_union
     error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
-    steps                   StepInParts, which exchanges one step of a Compressor in parts
+    steps                   StepInParts, which exchanges one step in parts
     memory                  aligned: an array whose sums bypass the caches
     sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
 """
@@ -40,13 +42,15 @@ from wirecodec.arrays import (
     read_only,
 )
 from wirecodec.compilation import is_warm
-from wirecodec.compressor.loaded import UNKNOWN_RANK, Loaded
+from wirecodec.compressor.holder import Stateful, StateHolder
+from wirecodec.compressor.memory import Memory
 from wirecodec.compressor.parts import StepInParts
-from wirecodec.compressor.saved_state import saved_rank, saved_residual, saved_schedule, saved_step, unmasked
+from wirecodec.compressor.saved_state import check_keys, read_state, unmasked, write_state
+from wirecodec.compressor.state import State, copy_of
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
-from wirecodec.cpu.union import sum_sparse
+from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_sum, decode_to
@@ -57,20 +61,22 @@ from wirecodec.settings.rules import find_match, key_text
 from wirecodec.settings.schedule import schedule_string
 from wirecodec.settings.scheduling import restore_schedule, schedule_text
 from wirecodec.settings.scheme import SchemeLike, as_scheme, parse_stage
-from wirecodec.sparse import SparseTensor
+from wirecodec.sparse import SparseTensor, sum_sparse
 from wirecodec.support import estimate_index_bytes, estimate_union
-from wirecodec.validation import as_integer
+from wirecodec.validation import as_integer, as_ratio
 
 __all__ = [
     "BFLOAT16",
     "CHUNK",
-    "UNKNOWN_RANK",
     "AccumulatedGradient",
     "CompilationNeeded",
     "HostGradient",
-    "Loaded",
+    "Memory",
     "SchemeLike",
     "SelectedValues",
+    "State",
+    "StateHolder",
+    "Stateful",
     "StepInParts",
     "accumulate",
     "accumulate_on_gpu",
@@ -78,10 +84,13 @@ __all__ = [
     "as_bytes",
     "as_flat",
     "as_integer",
+    "as_ratio",
     "as_scheme",
     "as_sparse",
     "as_writable",
     "cached_kernels_only",
+    "check_keys",
+    "copy_of",
     "copy_to_host",
     "decode_many_to",
     "decode_sum",
@@ -100,16 +109,14 @@ __all__ = [
     "key_text",
     "make_sparse",
     "parse_stage",
+    "read_state",
     "restore_schedule",
-    "saved_rank",
-    "saved_residual",
-    "saved_schedule",
-    "saved_step",
     "schedule_string",
     "schedule_text",
     "sum_sparse",
     "top_of_group",
     "unmasked",
+    "write_state",
 ]
 
 
@@ -156,6 +163,7 @@ def accumulate(
     gradient: Any,
     residual: Array | None,
     user: str,
+    name: str,
     out: Array | None = None,
     selector: Selector | None = None,
 ) -> HostGradient:
@@ -166,6 +174,7 @@ def accumulate(
         gradient: array of a carried float type, of any shape.
         residual: (size,) float32 or float64, or None.
         user: the algorithm that needs finite elements, for the message.
+        name: the tensor's name, for the message.
         out: memory for the sum, from ``aligned``, in the type of the residual; None for new memory.
         selector: the selector that follows on this rank, or None. The result then allows one ``top`` of it,
             and one ``select`` of the same elements.
@@ -173,7 +182,10 @@ def accumulate(
     Raises:
         EncodeError: if an element is not finite, or the residual has another size.
     """
-    return HostGradient.finite_of(rule, dense(gradient).data, residual, user, out, selector)
+    try:
+        return HostGradient.finite_of(rule, dense(gradient).data, residual, user, out, selector)
+    except EncodeError as error:
+        raise error.of(name) from None
 
 
 def top_of_group(totals: Sequence[AccumulatedGradient], selector: Selector) -> list[Array | None]:

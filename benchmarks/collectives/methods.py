@@ -20,13 +20,13 @@ from benchmarks.collectives.cases import Case
 from collectives.agreement.agree import agree
 from collectives.agreement.header import Algorithm, Header, Operand, Operation
 from collectives.communicator import count_ring_bytes
-from collectives.split import SECOND_PHASE
+from collectives.cost_model import Workload
+from collectives.sums.split import SPLITS
 from collectives.transport.allgather import allgather_concatenated
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import compute_bounds, sum_dense
-from collectives.tuning.cost_model import Workload, choose_algorithm
-from wirecodec.interop import estimate_union
+from collectives.tuning.choice import choose_algorithm
 
 __all__ = ["ALGORITHMS", "AUTO", "Method", "build_exchanges", "build_whole_calls"]
 
@@ -158,7 +158,7 @@ def _build_splits(channel: co.Channel, case: Case, sparse: wc.SparseTensor) -> d
 
         return Method(call, scattered + count_ring_bytes(counts, rank))
 
-    return {_format_algorithm(algorithm): build(scheme) for algorithm, scheme in SECOND_PHASE.items()}
+    return {_format_algorithm(split.code): build(split.scheme) for split in SPLITS}
 
 
 def _build_agreement(channel: co.Channel, case: Case) -> Method:
@@ -189,10 +189,8 @@ def build_whole_calls(comm: Any, case: Case, *, dense: bool = True) -> dict[str,
         """Repeat the automatic choice from the same numbers."""
         signature = Operand.of({"0": (x.shape, "float32")}, bare=True, scheme=scheme).signature
         stored = (case.count,) * comm.size
-        union = channel.get_union(signature) or estimate_union(x.size, stored)
-        return _format_algorithm(
-            choose_algorithm(channel, Workload(comm.size, x.size, x.nbytes, blobs, stored, union))
-        )
+        work = Workload.of(x.size, x.nbytes, blobs, stored, channel.get_union(signature))
+        return _format_algorithm(choose_algorithm(channel, work))
 
     methods[f"allreduce {AUTO}"].note = repeat_choice
     return methods

@@ -22,7 +22,7 @@ from benchmarks.collectives.launch import ENVIRONMENT, launch_ranks
 from benchmarks.scale.prediction import compute_cost
 from benchmarks.scale.rates import Rates, combine, read_rates
 from benchmarks.scale.systems import SYSTEMS, Options
-from wirecodec.cli.cost_model import Network
+from collectives.advise.cost_model import Network
 
 __all__ = ["CheckedTime", "Run", "compare", "run_rates", "run_systems"]
 

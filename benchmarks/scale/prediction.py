@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.scale.powersgd import SUMS
 from benchmarks.scale.rates import Rates
 from benchmarks.scale.systems import LOCAL, SYSTEMS
-from wirecodec.cli.cost_model import (
-    Cost,
+from collectives.advise.cost_model import (
+    ExchangeCost,
     Network,
     compute_costs,
     compute_dense_cost,
-    compute_sum_cost,
     find_fastest,
 )
+from collectives.advise.measurement import Gradient
 
 __all__ = ["BANDWIDTHS", "RANKS", "Cell", "Step", "compute_cost", "predict_cells"]
 
@@ -65,27 +65,20 @@ class Cell:
         return self.seconds["dense"] / self.seconds[name]
 
 
-def compute_cost(name: str, rates: Rates, network: Network) -> Cost:
+def compute_cost(name: str, rates: Rates, network: Network) -> ExchangeCost:
     """Compute the cost of a system's exchange per step; local updates use the fastest algorithm."""
     gradient, ranks = rates.gradient, network.ranks
     if name == "dense":
         return compute_dense_cost(gradient, ranks)
     if name == "fp16":
         half = rates.half
-        return compute_sum_cost(
-            name, gradient.nbytes / 2, ranks, computing=half.cast, add=half.add, finish=half.finish
-        )
+        dense = compute_dense_cost(Gradient(gradient.nbytes // 2, half.add, half.finish), ranks)
+        return replace(dense, algorithm=name, computing=dense.computing + half.cast)
     if name == "PowerSGD":
-        size = rates.factor_bytes / gradient.nbytes
-        return compute_sum_cost(
-            "factors",
-            rates.factor_bytes,
-            ranks,
-            computing=rates.factor_seconds,
-            add=size * gradient.add,
-            finish=size * gradient.finish,
-            sums=SUMS,
-        )
+        factors = gradient.scaled(rates.factor_bytes / gradient.nbytes)
+        dense = compute_dense_cost(factors, ranks)
+        computing = dense.computing + rates.factor_seconds
+        return replace(dense, algorithm="factors", computing=computing, messages=SUMS * dense.messages)
     if name == LOCAL:
         return find_fastest(compute_costs(rates.local, gradient, ranks), network)
     stages, algorithm = (rates.leader, "clt-k") if name == "CLT-k" else (rates.stages, name)

@@ -27,7 +27,8 @@ from benchmarks.scale.library import copy, limit_threads
 from benchmarks.scale.models import MODELS, Subject
 from benchmarks.scale.powersgd import PowerSGD, count_factor_bytes
 from benchmarks.scale.systems import LOCAL, Options, Worker, build_exchange
-from wirecodec.cli.cost_model import Gradient, Pairs, Stages
+from collectives.advise.measurement import Gradient, Pairs, Stages
+from collectives.sums.pieces import PIECES
 from wirecodec.interop import decode_sum
 
 __all__ = ["Half", "Rates", "combine", "measure_rates", "read_rates"]
@@ -36,8 +37,6 @@ Array = Any
 CONTAINERS = 4
 """Containers that are added up, so that the time of one is a difference without the fixed part."""
 FIRST_CALLS, CALLS = 3, 9
-PAIRS = "nonzero | rice | raw"
-"""Scheme of the pairs that the split algorithms send."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +93,14 @@ def measure_rates(subject: Subject, options: Options, *, budget: float = 1.0) ->
     seconds = _measure_factors(worker, options, budget)
     factor = subject.scale
     assert stages.pairs is not None
-    scaled = _scale(stages, factor)
+    scaled = stages.scaled(factor)
     return Rates(
         dataclasses.replace(gradient, move=move).scaled(factor),
         Half(factor * half.cast, factor * half.add, factor * half.finish),
         count_factor_bytes(subject.shapes, options.rank),
         factor * seconds,
         scaled,
-        _scale(leader, factor),
+        leader.scaled(factor),
         dataclasses.replace(scaled, every=options.every),
     )
 
@@ -182,12 +181,12 @@ def _measure_scheme(worker: Worker, options: Options, budget: float) -> tuple[St
     schema = {name: (x.shape, x.dtype) for name, x in worker.tensors.items()}
     sums = {name: x.reshape(-1) for name, x in worker.out.items()}
     sent = wc.decode_many(blobs[0], schema=schema)
-    pairs = wc.encode_many(sent, PAIRS, names=False)
+    pairs = wc.encode_many(sent, PIECES, names=False)
     one, several, encode_pairs, add_pairs = _measure(
         [
             lambda: decode_sum(blobs[:1], sums, schema=schema),
             lambda: decode_sum(blobs, sums, schema=schema),
-            lambda: wc.encode_many(sent, PAIRS, names=False),
+            lambda: wc.encode_many(sent, PIECES, names=False),
             lambda: wc.decode_add(pairs, sums, schema=schema),
         ],
         budget,
@@ -270,19 +269,6 @@ def _measure(calls: Sequence[Callable[[], Any]], budget: float) -> list[float]:
         for call, found in zip(calls, times, strict=True):
             found.append(_time_thread(call))
     return [statistics.median(found) for found in times]
-
-
-def _scale(stages: Stages, factor: float) -> Stages:
-    """Return the sizes and times of a model of ``factor`` times the size."""
-    return dataclasses.replace(
-        stages,
-        nbytes=round(factor * stages.nbytes),
-        select=factor * stages.select,
-        encode=factor * stages.encode,
-        decode=factor * stages.decode,
-        index_bytes=stages.index_bytes and round(factor * stages.index_bytes),
-        pairs=stages.pairs and stages.pairs.scaled(factor),
-    )
 
 
 def main() -> None:

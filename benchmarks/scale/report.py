@@ -18,7 +18,7 @@ __all__ = ["MAX_ERROR", "check_targets", "describe_settings", "format_page"]
 
 MAX_ERROR = 0.15
 """Largest relative error of a prediction."""
-MODEL = """The cost model is that of `wirecodec advise` (`wirecodec/cli/cost_model.py`): messages, bytes and
+MODEL = """The cost model is that of `wirecodec advise` (`collectives/advise`): messages, bytes and
 computing, at the rates below. A step is the slowest rank's. Dense, fp16 and PowerSGD are summed in the fewest
 messages that send no more bytes, as by MPI's recursive halving and doubling. The others are the algorithms of
 `collectives`. Ranks' supports are independent, which is the worst case for split: its sums cover the union.

@@ -21,35 +21,27 @@ values leave it, and only indices and means enter it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import Any, Literal, overload
-
-import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import rehearse, run_announced
-from collectives.agreement.header import Header, Operand, Operation, Reduction, Status
+from collectives.agreement.header import Header, Operation, Reduction
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.call import counted
-from collectives.channel import ByteArray, Channel
+from collectives.channel import Channel
 from collectives.cltk.rehearsal import rehearse_large
 from collectives.cltk.selection import LeaderSelectors
 from collectives.cltk.state import CLTkState
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
-from collectives.device import find_gpu
 from collectives.errors import CollectiveError
 from collectives.exchange.inputs import Inputs, MakeInputs
-from collectives.exchange.specs import ONLY, TensorSpec, failure_of_encoding, get_spec
-from collectives.exchange.targets import Targets, fill_with_nan
+from collectives.exchange.specs import TensorSpec, failure_of_encoding
+from collectives.exchange.targets import fill_with_nan
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
-from wirecodec.interop import as_bytes, is_zero, top_of_group
-
-INDEX_SCHEME = "all | auto-index | mean"
-_NO_INDICES = np.empty(0, np.int64)
 
 
 class CLTk(CLTkState):
@@ -191,7 +183,7 @@ class CLTk(CLTkState):
     ) -> Any:
         """Take a step, as ``allreduce``; raise CollectiveError in place of NaN."""
         with channel.collective() as call:
-            leader = self._step % channel.size
+            leader = self.step % channel.size
             proposal = Header(operation=Operation.CLTK, reduction=Reduction.MEAN)
 
             def prepare() -> Failure | None:
@@ -199,7 +191,7 @@ class CLTk(CLTkState):
                     local, make, nonfinite, channel.rank, leads=channel.rank == leader, holds=hold_zeros
                 )
                 if failure is None and not local.on_gpu:
-                    key = Operation.CLTK, self._step < self._selectors.warmup, local.dtypes
+                    key = Operation.CLTK, self.step < self._selectors.warmup, local.dtypes
                     rehearse(channel, key, lambda: self._rehearse(local.inputs.tensors, local.specs))
                 return failure
 
@@ -209,10 +201,9 @@ class CLTk(CLTkState):
             blob = broadcast(channel, local.blob, table[leader].payload_len, leader)
             supports = local.decode_supports(blob, leader)
             selected = {name: total.select(supports[name]) for name, total in local.totals.items()}
-            values = {name: each.values for name, each in selected.items()}
-            left = {name: each.remainder() for name, each in selected.items() if name not in local.kept}
-            assert local.residuals is not None
-            after = local.residuals.current | left
+            values = {name: chosen.values for name, chosen in selected.items()}
+            left = {name: chosen.remainder() for name, chosen in selected.items() if name not in local.kept}
+            after = local.before.next(channel.rank, left)
             whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
                 means = sum_named(channel, values, channel.size, whole)
@@ -224,21 +215,8 @@ class CLTk(CLTkState):
                 raise
             finally:
                 if call.is_delivered:  # even if this rank raises: the others have taken the step
-                    self._residuals, self._loaded = local.residuals, None
-                    self._residuals.current, self._step = after, self._step + 1
-                    self._rank = channel.rank
-        return self._deliver(local, selected, means)
-
-    @staticmethod
-    def _deliver(local: LocalStep, selected: Mapping[str, Any], means: Mapping[str, Dense]) -> Any:
-        """Return the means as dense arrays, in the order in which the gradients were given."""
-        targets, grads = local.targets, local.grads
-        dense = {
-            name: selected[name].scatter(means[name], targets.flat.get(name)).reshape(local.specs[name][0])
-            for name in grads
-        }
-        results = targets.deliver(grads, dense)
-        return results[ONLY] if local.bare else results
+                    self._holder.state = after
+        return local.deliver(selected, means)
 
     def _prepare(
         self, local: LocalStep, make: MakeInputs, nonfinite: str, rank: int, *, leads: bool, holds: bool
@@ -247,37 +225,18 @@ class CLTk(CLTkState):
         try:
             check_setting(nonfinite)
             local.inputs = make()
-            grads = local.grads
-            local.residuals = self._settle(rank, grads)
-            gpu = find_gpu(grads)
-            local.on_gpu = gpu is not None
-            if gpu is not None:
-                gpu.synchronize()  # the stream that writes the gradients is unknown
-            specs = {name: get_spec(grads[name]) for name in sorted(grads, key=str.encode)}
-            shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
-            local.operand = Operand.of(shapes, bare=local.bare, scheme=self.signature + local.inputs.unit)
-            local.specs = specs
-            try:
-                local.targets = Targets.of(local.inputs.out, grads, specs, bare=local.bare)
-            except (TypeError, ValueError) as error:
-                return Failure(Status.ARGUMENT, error)
-            local.selectors = {name: self.selector(name, shape) for name, (shape, _) in specs.items()}
-            local.sparse = [name for name in specs if local.selectors[name] is not None]
-            held = {name for name in specs if holds and is_zero(grads[name])}
-            local.silent = held & set(local.sparse) if leads else set()
-            local.kept = held - set(local.sparse)
-            chosen = set(local.sparse) - local.silent
-            for name in specs:
-                selects = leads and name in chosen and self._selectors.scope == "tensor"
-                local.totals[name] = local.residuals.accumulate(
-                    name,
-                    grads[name],
-                    on_gpu=gpu is not None and self._selectors.has_gpu_kernels,
-                    held=name in local.kept,
-                    selector=local.selectors[name] if selects else None,
-                )
-            if leads and local.sparse:
-                local.blob = self._encode_indices(local)
+            local.before = self._holder.state.settle(rank, local.grads)
+            if failure := local.describe(self.signature):
+                return failure
+            local.choose(self._selectors, leads=leads, holds=holds)
+            local.accumulate(
+                self._holder.memory,
+                self._feedback,
+                on_gpu=local.on_gpu and self._selectors.has_gpu_kernels,
+                selects=leads and self._selectors.scope == "tensor",
+            )
+            if leads:
+                local.encode_indices(self._selectors)
         except Exception as error:
             return failure_of_encoding(error)
         return None
@@ -285,35 +244,6 @@ class CLTk(CLTkState):
     def _rehearse(self, grad: Any, specs: Mapping[str, TensorSpec]) -> None:
         """Take steps alone with new objects, which call the kernels that follow the headers."""
         alone = CLTk(1.0, self._feedback.beta)
-        alone._selectors = self._selectors.rehearsal(warm=self._step < self._selectors.warmup)
+        alone._selectors = self._selectors.rehearsal(warm=self.step < self._selectors.warmup)
         simulate(1, lambda comm: alone.allreduce(comm, grad))
         rehearse_large(specs, lambda: CLTk(0.001, self._feedback.beta))
-
-    def _encode_indices(self, local: LocalStep) -> ByteArray:
-        """Select elements of each tensor, and encode their indices as a container."""
-        selected = {}
-        found = self._select(local)
-        for name in local.sparse:
-            size = prod(local.specs[name][0])
-            indices = found.get(name, _NO_INDICES)
-            if indices is None:
-                indices = np.arange(size, dtype=np.int64)
-            selected[name] = wc.SparseTensor(indices, np.ones(indices.size, np.float32), (size,))
-        local.stored = sum(tensor.nnz for tensor in selected.values())
-        return as_bytes(wc.encode_many(selected, INDEX_SCHEME, names=False))
-
-    def _select(self, local: LocalStep) -> dict[str, Dense | None]:
-        """Return the indices that this leader selects of each tensor, None for all; none of silent ones."""
-        names = [name for name in local.sparse if name not in local.silent]
-        if self._selectors.scope == "tensor":
-            return {name: local.totals[name].top(local.selectors[name]) for name in names}
-        groups: dict[Any, list[str]] = {}
-        for name in names:
-            shape, total = local.specs[name][0], local.totals[name]
-            groups.setdefault((self._selectors.group(name, shape), np.dtype(total.x.dtype)), []).append(name)
-        found: dict[str, Dense | None] = {}
-        for members in groups.values():
-            totals = [local.totals[name] for name in members]
-            indices = top_of_group(totals, local.selectors[members[0]])
-            found |= zip(members, indices, strict=True)
-        return found

@@ -71,8 +71,9 @@ class LeaderSelectors:
 
     def group(self, name: str, shape: tuple[int, ...] | None) -> int:
         """Return the number of the key that a tensor matches. Raises EncodeError if none does."""
-        found: int = find_match(name, shape, {key: i for i, key in enumerate(self._selectors)}, "ratio")
-        return found
+        numbers = {key: number for number, key in enumerate(self._selectors)}
+        number: int = find_match(name, shape, numbers, "ratio")
+        return number
 
     def rehearsal(self, *, warm: bool) -> LeaderSelectors:
         """Return the selectors for a trial step: at the end of the schedule, or sending everything."""

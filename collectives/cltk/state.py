@@ -1,29 +1,31 @@
-"""State of CLT-k on one rank: the step, the residuals, and the selectors with their schedule."""
+"""State of CLT-k on one rank: the step and the residuals, and the selectors with their schedule."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import wirecodec as wc
-from collectives.cltk.residuals import Residuals
+from collectives.cltk.residuals import on_host
 from collectives.cltk.selection import LeaderSelectors
+from collectives.device import stage_on_host
 from collectives.exchange.specs import ONLY
 from collectives.transport.reduce import Dense
 from wirecodec.interop import (
-    UNKNOWN_RANK,
-    Loaded,
-    saved_rank,
-    saved_residual,
-    saved_schedule,
-    saved_step,
+    Stateful,
+    StateHolder,
+    accumulate,
+    copy_of,
+    read_state,
     schedule_string,
+    write_state,
 )
 
 
-class CLTkState:
+class CLTkState(Stateful):
     """State of one rank over the steps of a training.
 
     Args:
@@ -34,31 +36,20 @@ class CLTkState:
     def __init__(self, selectors: LeaderSelectors, feedback: wc.ErrorFeedback) -> None:
         self._selectors = selectors
         self._feedback = feedback
-        self._step = 0
-        self._rank = UNKNOWN_RANK
-        self._loaded: Loaded | None = None
-        self._residuals = Residuals(feedback)
-
-    @property
-    def step(self) -> int:
-        """Steps taken so far."""
-        return self._step
+        self._holder = StateHolder()
 
     def residual(self, name: str = ONLY) -> Dense | None:
         """Return a copy of a tensor's residual, (size,) on its device, or None if it has none."""
-        return self._residuals.copy(name)
+        return copy_of(self._holder.state.residuals, name)
 
     def state_dict(self) -> dict[str, Dense]:
         """Return this rank's state as a flat {str: ndarray}, copied to the host, with its rank and names."""
-        residuals = {f"residual/{name}": x for name, x in self._residuals.to_dict().items()}
-        state = {
-            "step": np.array(self._step, np.int64),
-            "rank": np.array(self._rank, np.int64),
-            **residuals,
-        }
+        state = self._holder.state
+        residuals = {name: on_host(x) for name, x in state.residuals.items()}
+        saved: dict[str, Dense] = write_state(replace(state, residuals=residuals))
         if text := schedule_string(self._selectors.schedule):
-            state["schedule"] = np.frombuffer(text.encode(), np.uint8).copy()
-        return state
+            saved["schedule"] = np.frombuffer(text.encode(), np.uint8).copy()
+        return saved
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Restore a state of ``state_dict``, on the host or on a GPU.
@@ -73,44 +64,9 @@ class CLTkState:
         Raises:
             ValueError: a key is wrong; the message names it, and nothing changes.
         """
-        odd = [
-            key
-            for key in state
-            if key not in ("step", "schedule", "rank") and not key.startswith("residual/")
-        ]
-        if odd or "step" not in state:
-            raise ValueError(f"not a state of CLTk: {f'unknown keys {odd}' if odd else 'step is missing'}")
-        step = saved_step(state)
-        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
-        schedule = saved_schedule(state) if "schedule" in state else None
-        loaded = Loaded(saved_rank(state), strict)
+        loaded, schedule = read_state(state, "CLTk", optional=("rank", "schedule"), strict=strict)
         self._selectors.restore(schedule)
-        self._step, self._rank, self._loaded = step, loaded.rank, loaded
-        self._residuals.replace(residuals)
-
-    def require_names(self, names: Collection[str]) -> None:
-        """Compare a loaded state with the names of all tensors of the training.
-
-        Raises EncodeError if it has other names, and was loaded with ``strict``.
-        """
-        if self._loaded is not None:
-            self._residuals.drop(self._loaded.find_unnamed(self._residuals.current, names))
-            self._loaded = self._loaded.with_names()
-
-    def set_step(self, step: int) -> None:
-        """Set the number of steps taken, and keep all residuals."""
-        self._step = step
-
-    def _settle(self, rank: int, names: Collection[str]) -> Residuals:
-        """Return the residuals of a step; those of a loaded state are compared, and stale ones dropped.
-
-        Raises EncodeError if another rank has saved the state. It changes only if the step succeeds.
-        """
-        if self._loaded is None:
-            return self._residuals
-        settled = self._residuals.fork()
-        settled.drop(self._loaded.find_dropped(settled.current, rank, names))
-        return settled
+        self._holder.load(loaded)
 
     @property
     def ratios(self) -> dict[Any, float]:
@@ -120,7 +76,7 @@ class CLTkState:
     @property
     def signature(self) -> str:
         """Text of all that ranks must agree on: ratios, beta, warm-up and step."""
-        return f"clt-k({self._selectors}, beta={self._feedback.beta!r}); step {self._step}"
+        return f"clt-k({self._selectors}, beta={self._feedback.beta!r}); step {self.step}"
 
     def selector(self, name: str, shape: tuple[int, ...] | None = None) -> Any:
         """Return a tensor's selector in this step, or None if it is sent whole.
@@ -131,11 +87,13 @@ class CLTkState:
 
         Raises EncodeError if no key matches.
         """
-        return self._selectors.at(name, shape, self._step)
+        return self._selectors.at(name, shape, self.step)
 
     def add_residual(self, name: str, grad: Any) -> Dense:
         """Add a tensor's residual to its gradient; return the sum, flat, on the host.
 
         Raises EncodeError if an element is not finite, or the residual has another size.
         """
-        return self._residuals.add(name, grad)
+        residual = on_host(self._holder.state.residuals.get(name))
+        total: Dense = accumulate(self._feedback, stage_on_host(grad), residual, "clt-k", name).x
+        return total

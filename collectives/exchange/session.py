@@ -16,7 +16,7 @@ from dataclasses import replace
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import rehearse, run_announced
-from collectives.agreement.header import NO_DETAIL, Algorithm, Header
+from collectives.agreement.header import NO_DETAIL, Header
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
@@ -43,6 +43,7 @@ def open_exchange(
     sparse: bool = False,
     hold_zeros: bool = False,
     finite: bool = False,
+    decodes_own: bool = False,
     rehearsal: Callable[[Channel, Encoding], object] | None = None,
 ) -> Iterator[tuple[Channel, Encoding]]:
     """Encode a rank's tensors and agree with the others; yield the channel and this rank's Encoding.
@@ -59,6 +60,7 @@ def open_exchange(
         sparse: whether the results are SparseTensors, on which all ranks agree.
         hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
+        decodes_own: whether the block needs this rank's tensors decoded, which is then tried here.
         rehearsal: calls the kernels that the block needs, with this rank's Encoding.
 
     Raises:
@@ -70,8 +72,11 @@ def open_exchange(
 
     def contribute() -> Failure | None:
         failure = encode_tensors(local, make, scheme, seed, channel, hold_zeros=hold_zeros, finite=finite)
-        if failure is None and proposal.algorithm > Algorithm.ALLGATHER:  # it needs its own tensors decoded
-            failure = _try_decode_own(local, channel.rank)
+        if failure is None and decodes_own:
+            try:
+                local.decode_own()
+            except Exception as error:
+                failure = failure_of_decoding(error, channel.rank)
         if failure is None and rehearsal is not None and local.gpu is None:
             settings = scheme.signature if isinstance(scheme, wc.Compressor) else local.operand.scheme_text
             key = proposal.operation, proposal.algorithm, settings, sparse, local.dtypes
@@ -85,7 +90,10 @@ def open_exchange(
                 failure = run_announced(channel, contribute, lambda: (proposal, local.operand))
             stored = NO_DETAIL
             if failure is None:
-                stored, failure = _try_count_stored(local)
+                try:
+                    stored = count_stored(local.blob)
+                except Exception as error:
+                    failure = failure_of_encoding(error)
             proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
             local.table = agree(channel, proposal, local.operand, failure)
             yield channel, local
@@ -103,20 +111,3 @@ def open_exchange(
                     with suppress(RuntimeError):  # it was resolved before the interrupt
                         resolve()
                     raise
-
-
-def _try_count_stored(local: Encoding) -> tuple[int, Failure | None]:
-    """Count the elements in this rank's container; return NO_DETAIL and a Failure if it cannot be read."""
-    try:
-        return count_stored(local.blob), None
-    except Exception as error:
-        return NO_DETAIL, failure_of_encoding(error)
-
-
-def _try_decode_own(local: Encoding, rank: int) -> Failure | None:
-    """Decode this rank's own container; return a Failure if that is impossible."""
-    try:
-        local.decode_own()
-    except Exception as error:
-        return failure_of_decoding(error, rank)
-    return None

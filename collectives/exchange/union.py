@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import wirecodec as wc
-from collectives.agreement.header import Algorithm
 from collectives.channel import ByteArray
 from collectives.device import GpuDevice
 from collectives.exchange.encoding import Encoding
@@ -18,9 +17,6 @@ from collectives.transport.reduce import accumulator_dtype, divide_and_round
 from wirecodec.interop import BFLOAT16, decode_many_to, decode_to, make_sparse, sum_sparse
 
 SparseSums: TypeAlias = dict[str, wc.SparseTensor]
-
-UNION_ALGORITHMS = (Algorithm.ALLGATHER, Algorithm.SPLIT_PAIRS, Algorithm.SPLIT_BITMAP)
-"""Algorithms that move supports; the others move dense vectors."""
 
 
 def sum_containers(local: Encoding, blobs: Sequence[ByteArray], divisor: int) -> SparseSums:

@@ -14,7 +14,7 @@ So results and residuals together have everything, up to the rounding of sums an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,20 @@ from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.exchange.specs import ONLY, TensorSpec, failure_of_encoding, get_spec
 from collectives.gtopk.tree import Sparse, find_limit, merge_along_tree
-from wirecodec.interop import UNKNOWN_RANK, Loaded, accumulate, saved_rank, saved_residual, saved_step
+from wirecodec.interop import (
+    State,
+    Stateful,
+    StateHolder,
+    accumulate,
+    copy_of,
+    read_state,
+    write_state,
+)
 
 Array = Any
 
 
-class GTopK:
+class GTopK(Stateful):
     """gTop-k all-reduce of one rank over the steps of a training, with its residuals.
 
     It is here to be compared with other methods. For few ranks, ``allreduce`` with ``topk`` and ``rice``
@@ -58,20 +66,11 @@ class GTopK:
 
     def __init__(self, ratio: float) -> None:
         self._selector = wc.TopK(ratio=ratio)
-        self._step = 0
-        self._rank = UNKNOWN_RANK
-        self._loaded: Loaded | None = None
-        self._residuals: dict[str, Array] = {}
-
-    @property
-    def step(self) -> int:
-        """Steps taken so far."""
-        return self._step
+        self._holder = StateHolder()
 
     def residual(self, name: str = ONLY) -> Array | None:
         """Return a copy of a tensor's residual, (size,), or None if it has no residual."""
-        found = self._residuals.get(name)
-        return None if found is None else found.copy()
+        return copy_of(self._holder.state.residuals, name)
 
     @counted(lambda self, comm, *_, **__: Channel.of(comm))
     def allreduce(self, comm: Communicator | Channel, grad: Any) -> Any:
@@ -93,22 +92,24 @@ class GTopK:
         channel, bare = Channel.of(comm), not isinstance(grad, Mapping)
         grads = {ONLY: grad} if bare else grad
         specs: dict[str, TensorSpec] = {}
-        before: dict[str, Array] = {}
+        before = State()
         totals: dict[str, Array] = {}
         operand = Operand()
         proposal = Header(operation=Operation.GTOPK, reduction=Reduction.MEAN)
 
         def prepare() -> Failure | None:
-            nonlocal operand
+            nonlocal operand, before
             try:
                 for name in sorted(grads, key=str.encode):
                     specs[name] = get_spec(grads[name])
                 shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
-                scheme = f"gtop-k({self._selector.ratio!r}); step {self._step}"
+                scheme = f"gtop-k({self._selector.ratio!r}); step {self.step}"
                 operand = Operand.of(shapes, bare=bare, scheme=scheme)
-                before.update(self._settle(channel.rank, specs))
+                before = self._holder.state.settle(channel.rank, specs)
                 for name in specs:
-                    totals[name] = self._accumulate(name, grads[name], before.get(name))
+                    given, residual = stage_on_host(grads[name]), before.residuals.get(name)
+                    x = accumulate(wc.ErrorFeedback(), given, residual, "gtop-k", name).x
+                    totals[name] = x if x.dtype == np.float64 else x.astype(np.float32)
             except Exception as error:
                 failure: Failure | None = failure_of_encoding(error)
                 return failure
@@ -121,19 +122,9 @@ class GTopK:
             for name, x in totals.items():
                 results[name], residuals[name] = self._exchange(channel, x, specs[name][1])
             call.is_delivered = True
-            self._residuals, self._step = {**before, **residuals}, self._step + 1
-            self._rank, self._loaded = channel.rank, None
+            self._holder.state = before.next(channel.rank, residuals)
         dense = {name: results[name].reshape(specs[name][0]) for name in grads}
         return dense[ONLY] if bare else dense
-
-    def _accumulate(self, name: str, grad: Any, residual: Array | None) -> Array:
-        """Add a tensor's residual to its gradient; raise EncodeError, which names the tensor."""
-        try:
-            total = accumulate(wc.ErrorFeedback(), stage_on_host(grad), residual, "gtop-k")
-        except wc.EncodeError as error:
-            raise error.of(name) from None
-        x: Array = total.x
-        return x if x.dtype == np.float64 else x.astype(np.float32)
 
     def _exchange(self, channel: Channel, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         """Merge one tensor; return the mean as a dense vector of a type, and the residual."""
@@ -141,14 +132,14 @@ class GTopK:
         chosen = np.arange(x.size) if indices is None else indices.astype(np.int64)
         limit = find_limit(dtype, x.dtype, channel.size)
         sent = np.clip(x[chosen], -limit, limit)
-        found, rests = merge_along_tree(channel, Sparse(chosen, sent), x.size)
+        merged, rests = merge_along_tree(channel, Sparse(chosen, sent), x.size)
         mean, residual = np.zeros(x.size, dtype), x.copy()
         with np.errstate(all="ignore"):
             residual[chosen] -= sent
-            mean[found.indices] = found.values / x.dtype.type(channel.size)
+            mean[merged.indices] = merged.values / x.dtype.type(channel.size)
             if channel.rank == 0:
-                delivered = mean[found.indices].astype(x.dtype) * x.dtype.type(channel.size)
-                rests.append(Sparse(found.indices, found.values - delivered))
+                delivered = mean[merged.indices].astype(x.dtype) * x.dtype.type(channel.size)
+                rests.append(Sparse(merged.indices, merged.values - delivered))
             for rest in rests:
                 residual[rest.indices] += rest.values
         largest = np.finfo(x.dtype).max
@@ -156,9 +147,7 @@ class GTopK:
 
     def state_dict(self) -> dict[str, Array]:
         """Return this rank's state as a flat {str: ndarray}, with its rank and names."""
-        residuals = {f"residual/{name}": x.copy() for name, x in self._residuals.items()}
-        counts = {"step": np.array(self._step, np.int64), "rank": np.array(self._rank, np.int64)}
-        return {**counts, **residuals}
+        return write_state(self._holder.state)
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Restore a state of ``state_dict``.
@@ -172,18 +161,4 @@ class GTopK:
         Raises:
             ValueError: a key is wrong; the message names it, and nothing changes.
         """
-        odd = [key for key in state if key not in ("step", "rank") and not key.startswith("residual/")]
-        if odd or "step" not in state:
-            raise ValueError(f"not a state of GTopK: {f'unknown keys {odd}' if odd else 'step is missing'}")
-        step = saved_step(state)
-        residuals = {key[9:]: saved_residual(key, x) for key, x in state.items() if key[:9] == "residual/"}
-        loaded = Loaded(saved_rank(state), strict)
-        self._step, self._residuals, self._rank, self._loaded = step, residuals, loaded.rank, loaded
-
-    def _settle(self, rank: int, names: Collection[str]) -> dict[str, Array]:
-        """Return the residuals of a step; those of a loaded state are compared, and stale ones dropped.
-
-        Raises EncodeError if another rank has saved the state.
-        """
-        stale = self._loaded.find_dropped(self._residuals, rank, names) if self._loaded is not None else ()
-        return {name: x for name, x in self._residuals.items() if name not in stale}
+        self._holder.load(read_state(state, "GTopK", strict=strict)[0])

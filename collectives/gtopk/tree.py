@@ -115,5 +115,5 @@ def merge_along_tree(channel: Channel, own: Sparse, d: int) -> tuple[Sparse, lis
             here, rest = merge(here, Sparse.from_bytes(received[source], k, dtype, d), k)
             dropped.append(rest)
         step *= 2
-    found = broadcast(channel, here.to_bytes(d) if rank == 0 else nothing, nbytes, 0)
-    return Sparse.from_bytes(found, k, dtype, d), dropped
+    data = broadcast(channel, here.to_bytes(d) if rank == 0 else nothing, nbytes, 0)
+    return Sparse.from_bytes(data, k, dtype, d), dropped

@@ -16,7 +16,7 @@ from collectives.allgather import gather_made
 from collectives.channel import ByteArray, Channel
 from collectives.errors import CollectiveError, name_ranks
 from collectives.exchange.specs import get_limits
-from collectives.local_updates.outer import Array, OuterSettings, OuterState
+from collectives.local_updates.outer import OuterSettings, OuterState
 
 T = TypeVar("T")
 
@@ -151,9 +151,3 @@ def fetch_state(
 def _number(items: Sequence[T]) -> dict[str, T]:
     """Return items by their numbers: the names of parameters may be too long for a container."""
     return {str(number): item for number, item in enumerate(items)}
-
-
-def join_arrays(state: OuterState) -> dict[str, Array]:
-    """Return the arrays of a state by their keys in ``state_dict``."""
-    found = {f"parameter/{name}": x for name, x in state.parameters.items()}
-    return found | {f"momentum/{name}": x for name, x in state.momenta.items()}

@@ -28,15 +28,12 @@ from collectives.local_updates.agreement import (
     collect_states,
     fetch_state,
     find_leader,
-    join_arrays,
 )
 from collectives.local_updates.outer import Array, OuterSettings, OuterState, take_outer_step
 from collectives.local_updates.parameters import find_trained, name_arrays, read, round_to, write
+from collectives.local_updates.saved_state import read_state, write_state
 from collectives.torch.arguments import check_compressor, wrap_group
 from collectives.torch.optimizer import warn_of_momentum
-from wirecodec.interop import as_integer, unmasked
-
-_KEYS = ("parameter/", "momentum/", "compressor/")
 
 
 class LocalUpdates:
@@ -171,11 +168,11 @@ class LocalUpdates:
             EncodeError: a new parameter has no float type.
         """
         self._complete()
-        found = self._find_new()
-        if found:
-            self._state = self._state.admit({name: read(p) for name, p in found.items()})
-            self._parameters = {**self._parameters, **found}
-        return list(found)
+        new = self._find_new()
+        if new:
+            self._state = self._state.admit({name: read(p) for name, p in new.items()})
+            self._parameters = {**self._parameters, **new}
+        return list(new)
 
     @counted(lambda self: self._channel, exchanges=2)
     def exchange(self) -> None:
@@ -227,13 +224,13 @@ class LocalUpdates:
             return False
         self.inner_step = 0
         leader = find_leader(table)
-        if len({each[:3] for each in table}) == 1:
+        if len({summary[:3] for summary in table}) == 1:
             return False
-        found = fetch_state(self._channel, self._state, self._settings, leader, table[leader].round)
+        fetched = fetch_state(self._channel, self._state, self._settings, leader, table[leader].round)
         if table[self._channel.rank][:3] == table[leader][:3]:
             return False
         self._compressor.set_step(table[leader].step)
-        self._advance(found)
+        self._advance(fetched)
         return True
 
     def revert(self) -> None:
@@ -249,12 +246,7 @@ class LocalUpdates:
         for bit, also between two exchanges. ``co.torch_state_dict`` returns the same as tensors.
         """
         self._complete()
-        state = {
-            "round": np.array(self.round, np.int64),
-            "inner_step": np.array(self.inner_step, np.int64),
-        }
-        state |= {key: x.copy() for key, x in join_arrays(self._state).items()}
-        return state | {f"compressor/{key}": x for key, x in self._compressor.state_dict().items()}
+        return write_state(self._state, self.inner_step, self._compressor.state_dict())
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Restore a state of ``state_dict``. Load the model and the inner optimizer, too.
@@ -268,35 +260,13 @@ class LocalUpdates:
         Raises:
             ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
-        odd = [key for key in state if key not in ("round", "inner_step") and not key.startswith(_KEYS)]
-        missing = sorted({"round", "inner_step"} - state.keys())
-        if odd or missing:
-            what = f"unknown keys {odd}" if odd else f"{', '.join(map(repr, missing))} missing"
-            raise ValueError(f"not a state of LocalUpdates: {what}")
-        saved = {key.removeprefix(_KEYS[0]) for key in state if key.startswith(_KEYS[0])}
-        if strict:
-            self._check_names(saved)
-        counts = {key: as_integer(state[key], key) for key in ("round", "inner_step")}
-        for key, count in counts.items():
-            if not 0 <= count < 2**62:
-                raise ValueError(f"{key} is {count}; it must be 0 to 2^62")
-        parameters, momenta = (
-            {
-                key.removeprefix(kind): self._check_array(key, x)
-                for key, x in state.items()
-                if key.startswith(kind) and key.removeprefix(kind) in self._parameters
-            }
-            for kind in _KEYS[:2]
+        loaded, steps, compressor = read_state(
+            state, self._state.parameters, has_momentum=self._settings.momentum > 0, strict=strict
         )
-        new = {name: read(p) for name, p in self._parameters.items() if name not in saved}
-        if self._settings.momentum and counts["round"]:  # the state has no outer momentum, or not all of it
-            momenta = {name: np.zeros_like(x) for name, x in parameters.items()} | momenta
-        self._compressor.load_state_dict(
-            {key.removeprefix(_KEYS[2]): x for key, x in state.items() if key.startswith(_KEYS[2])},
-            strict=strict,
-        )
-        self._state = OuterState(counts["round"], parameters, momenta).admit(new)
-        self.inner_step, self._next, self._is_reverted = counts["inner_step"], None, True
+        others = {name: read(p) for name, p in self._parameters.items() if name not in loaded.parameters}
+        self._compressor.load_state_dict(compressor, strict=strict)
+        self._state = loaded.admit(others)
+        self.inner_step, self._next, self._is_reverted = steps, None, True
 
     def __repr__(self) -> str:
         """Return the settings, the round and the step."""
@@ -309,13 +279,13 @@ class LocalUpdates:
 
     def _summarize_for_exchange(self) -> StateSummary:
         """Summarize this rank's state; raise ValueError if a parameter would be left out."""
-        found = self._summarize()
+        summary = self._summarize()
         for name in self._find_new():
             raise ValueError(
                 f"parameter {name!r} needs a gradient, and did not when LocalUpdates was made: call"
                 " admit() on all ranks right after unfreezing it, before it is changed"
             )
-        return found
+        return summary
 
     def _find_new(self) -> dict[str, Any]:
         """Return the parameters that need a gradient and are not exchanged yet."""
@@ -330,26 +300,6 @@ class LocalUpdates:
                 for name, p in self._parameters.items()
             }
         )
-
-    def _check_names(self, saved: set[str]) -> None:
-        """Raise ValueError if the parameters of a state are not those of this object."""
-        unknown, missing = saved - self._parameters.keys(), self._parameters.keys() - saved
-        if unknown or missing:
-            what = f"no parameter is called {min(unknown)!r}" if unknown else f"{min(missing)!r} is missing"
-            raise ValueError(
-                f"parameters of the state: {what}; rename them by wc.rename_state, or pass strict=False,"
-                " which ignores unknown parameters and starts missing ones with their present values"
-            )
-
-    def _check_array(self, key: str, x: Any) -> Array:
-        """Return a copy of a saved array; raise ValueError unless it fits its parameter."""
-        found = unmasked(key, x)
-        like = self._state.parameters[key.partition("/")[2]]
-        if found.shape != like.shape or found.dtype != like.dtype:
-            raise ValueError(
-                f"{key} is {found.dtype} of shape {found.shape}; it must be {like.dtype} of {like.shape}"
-            )
-        return found
 
     def _advance(self, state: OuterState) -> None:
         """Set the parameters to a state's values, and then the state.

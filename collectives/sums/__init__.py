@@ -1,1 +1,1 @@
-"""Sums of all ranks' tensors by algorithms that move whole tensors: containers, or dense vectors."""
+"""The algorithms of allreduce, one module each, and the containers of ranges that some exchange."""

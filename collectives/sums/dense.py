@@ -1,4 +1,4 @@
-"""Sums of decoded, dense vectors, computed by ranges."""
+"""Algorithm "dense": the ranks decode their containers and sum the dense vectors by ranges."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import run_announced
 from collectives.agreement.header import Algorithm, Header
 from collectives.channel import Channel
+from collectives.cost_model import Cost, Workload
 from collectives.exchange.encoding import Encoding
 from collectives.exchange.specs import failure_of_decoding
 from collectives.transport.reduce import Dense, sum_named
 
 
-def sum_densified(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
-    """Decode this rank's container, and sum all ranks' dense vectors by name.
+def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
+    """Decode this rank's container, and sum all ranks' vectors by name, as ``AllreduceAlgorithm.run``.
 
-    Args:
-        channel: open; all ranks call this together.
-        local: this rank's side, after the agreement.
-        divisor: 1, or the number of ranks.
-        proposal: the requested operation. With "auto", no rank has tried to decode its own container before
-            the agreement, so the ranks exchange the results here.
-
-    Returns:
-        {name: (size,)}, divided by ``divisor``, in the caller's memory if it holds the only tensor of a type.
+    With "auto", no rank has tried to decode its own container before the agreement, so the ranks exchange the
+    results here. Sums are in the caller's memory if it holds the only tensor of a type.
     """
     flat: dict[str, Dense] = {}
 
@@ -44,3 +38,14 @@ def sum_densified(channel: Channel, local: Encoding, divisor: int, proposal: Hea
         raise failure.error  # out of memory: the other ranks will time out
     ordered = {name: flat[name] for name in sorted(flat, key=str.encode)}
     return sum_named(channel, ordered, divisor, local.targets.flat)
+
+
+def rehearse(local: Encoding, proposal: Header) -> None:
+    """Decode this rank's container."""
+    for tensor in local.decode_own().values():
+        tensor.to_dense()
+
+
+def compute_cost(work: Workload) -> Cost:
+    """Compute the cost of a reduce-scatter and an all-gather of dense vectors, both in a ring."""
+    return Cost(2 * (work.ranks - 1), 2 * work.fraction * work.nbytes, 4 * work.elements, work.largest)

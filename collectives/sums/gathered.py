@@ -1,4 +1,4 @@
-"""Sums of gathered containers, computed by every rank."""
+"""Algorithm "allgather": every rank gathers all containers and sums them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
+from collectives.agreement.header import Header
 from collectives.channel import ByteArray, Channel
+from collectives.cost_model import Cost, Workload
 from collectives.exchange.encoding import Encoding
 from collectives.exchange.specs import ONLY, error_of_container
+from collectives.exchange.union import sum_containers
 from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round
 from wirecodec.interop import decode_sum, gpu_mean, gpu_zeros
 
@@ -19,16 +22,10 @@ MAX_DECODED = 16
 """Containers that are decoded before they are added; it bounds the memory for their values."""
 
 
-def sum_gathered(channel: Channel, local: Encoding, divisor: int) -> dict[str, Any]:
-    """Gather every rank's container and sum them.
+def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
+    """Gather every rank's container and sum them, as ``AllreduceAlgorithm.run``.
 
-    Args:
-        channel: open; all ranks call this together.
-        local: this rank's side, after the agreement.
-        divisor: 1, or the number of ranks.
-
-    Returns:
-        {name: (size,)}, divided by ``divisor``, in the caller's memory if there is any; on a GPU, raw bits.
+    Sums are in the caller's memory if there is any.
 
     Raises:
         CollectiveError: a container cannot be decoded; the same on all ranks. The caller's memory is
@@ -36,6 +33,8 @@ def sum_gathered(channel: Channel, local: Encoding, divisor: int) -> dict[str, A
         Timeout: a rank does not take part.
     """
     blobs = local.gather(channel)
+    if local.sparse:
+        return sum_containers(local, blobs, divisor)
     if local.gpu is not None:
         with local.gpu.current():
             on_gpu = {
@@ -44,21 +43,31 @@ def sum_gathered(channel: Channel, local: Encoding, divisor: int) -> dict[str, A
             }
             _decode_into(local, blobs, on_gpu, wc.decode_add)
             return {name: gpu_mean(on_gpu[name], divisor, dtype) for name, (_, dtype) in local.specs.items()}
-    sums = add_containers(local, blobs)
+    sums = _add_containers(local, blobs)
     return {
         name: divide_and_round(sums[name], divisor, dtype, local.targets.flat.get(name))
         for name, (_, dtype) in local.specs.items()
     }
 
 
-def add_containers(local: Encoding, blobs: Sequence[ByteArray]) -> dict[str, Dense]:
+def rehearse(local: Encoding, proposal: Header) -> None:
+    """Decode and sum this rank's container only."""
+    if local.sparse:
+        sum_containers(local, [local.blob], 1)
+    else:
+        _add_containers(local, [local.blob])
+
+
+def compute_cost(work: Workload) -> Cost:
+    """Compute the cost of a ring of containers, and of adding them all."""
+    return Cost(work.ranks - 1, work.gathered, 3 * work.elements, work.stored)
+
+
+def _add_containers(local: Encoding, blobs: Sequence[ByteArray]) -> dict[str, Dense]:
     """Add containers in rank order to +0, on the host.
 
     Sums are in the caller's memory if it has their type and if all containers can be checked before the first
     sum changes.
-
-    Returns:
-        {name: (size,)} in the types of the sums.
     """
     direct = local.targets.flat if len(blobs) <= MAX_DECODED else {}
     sums = {}
@@ -79,15 +88,7 @@ def _decode_into(
     decode: Callable[..., None],
     first: int = 0,
 ) -> None:
-    """Decode some ranks' containers into sums.
-
-    Args:
-        local: this rank's side of the exchange.
-        blobs: of consecutive ranks.
-        sums: {name: (size,)}.
-        decode: ``decode_add``, or ``decode_sum``, which replaces the contents.
-        first: rank of the first container.
-    """
+    """Decode consecutive ranks' containers, from rank ``first`` on, into sums."""
     limits = local.get_limits(blobs)
     try:
         if local.named:

@@ -22,7 +22,6 @@ import wirecodec as wc
 from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
-from collectives.cltk.parts import CLTkInParts
 from collectives.errors import CollectiveError
 from collectives.torch.gradients import Gradients, average, is_dense
 from collectives.torch.scaling import LossScale, warn_of_changed_scale
@@ -60,7 +59,7 @@ class TrainingStep:
         self._settings = settings
         self._buckets: list[Any] = []
         self._futures: list[Any] = []
-        self._parts: StepInParts | CLTkInParts | None = None
+        self._parts: StepInParts[Any] | None = None
         self._scale: LossScale | None = None  # of this step
         self._is_exchanged = True  # so far
         self._sparse: dict[str, Any] = {}  # means of sparse gradients
@@ -122,7 +121,7 @@ class TrainingStep:
         try:
             if self._parts is None:
                 settings.compressor.require_names(settings.names.values())
-                self._parts = _divide(settings.compressor)
+                self._parts = StepInParts(settings.compressor)
             part = self._parts.next_part()
         except Exception as error:
             broken = error
@@ -200,7 +199,7 @@ class TrainingStep:
                         (gradient if is_dense(gradient) else gradient._values()).fill_(math.nan)
 
 
-def _commit(parts: StepInParts | CLTkInParts) -> None:
+def _commit(parts: StepInParts[Any]) -> None:
     """Take the step, and try again after an exception, because the other ranks have taken it."""
     try:
         parts.commit()
@@ -209,10 +208,6 @@ def _commit(parts: StepInParts | CLTkInParts) -> None:
     except BaseException:
         parts.commit()
         raise
-
-
-def _divide(compressor: wc.Compressor | CLTk) -> StepInParts | CLTkInParts:
-    return CLTkInParts(compressor) if isinstance(compressor, CLTk) else StepInParts(compressor)
 
 
 def _name_gradients(buckets: Iterable[Any], names: Mapping[int, str]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def broadcast(channel: Channel, block: ByteArray, nbytes: int, root: int) -> Byt
         return allgather_concatenated(channel, block[: counts[rank]], counts)
     position = (rank - root) % n  # in the chain
     out = block if position == 0 else np.empty(nbytes, np.uint8)
-    segment = max(MIN_SEGMENT, min(MAX_SEGMENT, nbytes // SEGMENTS_PER_BLOCK))
+    segment = compute_chain_segment(nbytes)
     left, right = (rank - 1) % n, (rank + 1) % n
     channel.bytes_sent += nbytes if position < n - 1 else 0
     transfer(
@@ -53,6 +53,11 @@ def broadcast(channel: Channel, block: ByteArray, nbytes: int, root: int) -> Byt
     if n > 2:  # two ranks have one link, on which messages stay in order
         _acknowledge(channel, root, (root + 1) % n)
     return out
+
+
+def compute_chain_segment(nbytes: int) -> int:
+    """Compute the bytes per segment of a block of this size."""
+    return max(MIN_SEGMENT, min(MAX_SEGMENT, nbytes // SEGMENTS_PER_BLOCK))
 
 
 def _acknowledge(channel: Channel, root: int, neighbour: int) -> None:

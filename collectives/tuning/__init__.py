@@ -1,1 +1,1 @@
-"""Choice of the all-reduce algorithm: measured rates and a cost model."""
+"""Choice of the all-reduce algorithm by measured rates."""

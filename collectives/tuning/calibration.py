@@ -20,7 +20,7 @@ import numpy.typing as npt
 import wirecodec as wc
 from collectives.channel import Channel
 from collectives.communicator import count_equal_ring_bytes
-from collectives.rates import Rates
+from collectives.cost_model import Rates
 from collectives.transport.segments import MAX_IN_FLIGHT, MAX_SEGMENT, SegmentList, transfer
 
 SHORT_MESSAGES = 8

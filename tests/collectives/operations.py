@@ -135,10 +135,12 @@ def _compressed(channel: co.Channel, mine: Contribution) -> bytes:
 class _Leading(co.CLTk):
     """CLT-k with invalid indices if this rank leads."""
 
-    def _encode_indices(self, turn: Any) -> ByteArray:
-        broken: ByteArray = super()._encode_indices(turn).copy()
-        broken[-9] ^= 1
-        return broken
+    def _prepare(self, local: Any, *args: Any, **settings: Any) -> Any:
+        failure = super()._prepare(local, *args, **settings)
+        if failure is None:
+            local.blob = local.blob.copy()
+            local.blob[-9] ^= 1
+        return failure
 
 
 def _cltk(channel: co.Channel, mine: Contribution) -> bytes:

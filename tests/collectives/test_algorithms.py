@@ -11,16 +11,13 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Algorithm
+from collectives.algorithms import ALGORITHMS as RECORDS
 from collectives.communicator import Communicator
-from collectives.rates import Rates
+from collectives.cost_model import Rates, Workload
 from collectives.simulation.communicator import SimulatedComm
-from collectives.split import assign_ranges
+from collectives.sums.pieces import assign_ranges
 from collectives.tuning.calibration import get_rates
-from collectives.tuning.cost_model import (
-    Workload,
-    choose_algorithm,
-    estimate_costs,
-)
+from collectives.tuning.choice import choose_algorithm
 from tests.collectives.conftest import World
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.conftest import DTYPES
@@ -138,9 +135,10 @@ def test_what_is_expected_is_what_is_sent() -> None:
     blobs = tuple(wc.encode(x, scheme).nbytes for x in tensors)
     stored = (d // 20,) * n
     union = int((np.array([wc.decode(wc.encode(x, scheme)).to_dense() for x in tensors]) != 0).any(0).sum())
-    for algorithm, cost in estimate_costs(Workload(n, d, 4 * d, blobs, stored, union)).items():
-        name = algorithm.name.lower().replace("_", "-")
-        assert sent_bytes(n, name, scheme, tensors) == pytest.approx(cost.nbytes, rel=0.06), name
+    work = Workload.of(d, 4 * d, blobs, stored, union)
+    for code, record in RECORDS.items():
+        name = code.name.lower().replace("_", "-")
+        assert sent_bytes(n, name, scheme, tensors) == pytest.approx(record.cost(work).nbytes, rel=0.06), name
 
 
 # ---- the choice ----
@@ -221,7 +219,7 @@ def test_the_union_is_remembered_and_looked_at_again() -> None:
         channel = co.Channel(comm)
         co.allreduce(channel, x, "topk(0.1) | rice | raw")
         known = next(iter(channel._union_sizes.values()), None)
-        work = Workload(8, x.size, x.nbytes, (45_000,) * 8, (10_000,) * 8, known or 0)
+        work = Workload.of(x.size, x.nbytes, (45_000,) * 8, (10_000,) * 8, known or 0)
         return known, choose_algorithm(channel, work)
 
     known, chosen = co.simulate(8, learn, alpha=1e-6, beta=8e-9)[0]
@@ -235,9 +233,10 @@ def test_the_union_is_remembered_and_looked_at_again() -> None:
 @pytest.mark.parametrize("algorithm", ["split-pairs", "split-bitmap", "split-dense"])
 def test_a_piece_that_one_rank_cannot_decode_is_an_error_on_all(algorithm: str, monkeypatch: Any) -> None:
     """Rank 1 sends an invalid piece to rank 2, the only one that receives it."""
-    from collectives import split
+    from collectives.sums import pieces as pieces_module
+    from collectives.sums import split
 
-    whole = split._encode_pieces
+    whole = pieces_module.encode_pieces
 
     def broken(sent: Any, ranges: Any, **settings: Any) -> Any:
         pieces = whole(sent, ranges, **settings)
@@ -246,7 +245,7 @@ def test_a_piece_that_one_rank_cannot_decode_is_an_error_on_all(algorithm: str, 
             pieces[2][-9] ^= 1
         return pieces
 
-    monkeypatch.setattr(split, "_encode_pieces", broken)
+    monkeypatch.setattr(split, "encode_pieces", broken)
 
     def fn(comm: SimulatedComm) -> tuple[co.CollectiveError, int, bytes]:
         compressor = wc.Compressor("topk(0.5) | rice | raw")
@@ -286,6 +285,7 @@ def test_ranks_that_want_different_algorithms(several: World) -> None:
 
 def test_every_algorithm_has_a_name() -> None:
     assert {one.name.lower().replace("_", "-") for one in Algorithm} == set(ALGORITHMS)
+    assert {Algorithm.AUTO, *RECORDS} == set(Algorithm)
 
 
 # ---- overlap ----

@@ -9,7 +9,7 @@ import pytest
 
 import collectives as co
 from collectives.simulation.communicator import SimulatedComm
-from collectives.split import balance
+from collectives.sums.split import balance
 
 N, D = 5, 40_000
 

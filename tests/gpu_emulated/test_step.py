@@ -96,7 +96,7 @@ def test_the_last_threshold_is_used(standin: StandInDevice) -> None:
         step_both(there, here, {"w": (rng.laplace(size=SIZE) * factor).astype(np.float32)})
         assert ("begin_warm" in standin.launched) == (number > 0)
         assert ("select_sum_f32" in standin.launched) == (number > 0)
-    search = there._last["w"]._search
+    search = there._holder.memory.searches["w"]._search
     assert search is not None
     standin.launched.clear()
     step_both(there, here, {"w": rng.laplace(size=SIZE).astype(np.float64)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import wirecodec as wc
 from tests.wirecodec.named_gradients import SCHEMES, gradients
+from wirecodec.interop import StepInParts
 
 
 def test_a_loaded_compressor_continues_identically(rng: np.random.Generator) -> None:
@@ -50,16 +52,37 @@ def test_a_bad_state_changes_nothing() -> None:
         assert all(np.array_equal(before[k], v) for k, v in c.state_dict().items())
 
 
-def test_a_copy_is_independent(rng: np.random.Generator) -> None:
-    c = wc.Compressor("topk(0.1) | rice | raw")
-    steps = [{"w": rng.normal(size=500).astype(np.float32)} for _ in range(6)]
+def pickled(x: Any) -> Any:
+    return pickle.loads(pickle.dumps(x))
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "a prepared step", "a step in parts", "a step rolled back"])
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
+def test_a_copy_is_independent(rng: np.random.Generator, duplicate: Any, meanwhile: str) -> None:
+    c = wc.Compressor("topk(0.1) | rice | raw", feedback=wc.MomentumCorrection(0.9), seed=3)
+    steps = [{name: rng.normal(size=500).astype(np.float32) for name in "vw"} for _ in range(6)]
     for g in steps[:3]:
         c.compress(g)
-    copied = copy.copy(c)
-    before = copied.state_dict()
+    prepared, parts = c.prepare(steps[0]), StepInParts(c)
+    if meanwhile == "a step in parts":
+        parts.next_part().prepare(steps[0]).commit()
+    before = c.state_dict()
+    copied = duplicate(c)
+    if meanwhile == "a prepared step":
+        prepared.commit()
+    elif meanwhile == "a step in parts":
+        parts.commit()
+    elif meanwhile == "a step rolled back":
+        prepared.rollback()
     for g in steps:
         c.compress(g)
     assert all(np.array_equal(before[key], x) for key, x in copied.state_dict().items())
+    after = c.state_dict()
+    blobs = [copied.compress(g).tobytes() for g in steps]
+    assert all(np.array_equal(after[key], x) for key, x in c.state_dict().items())
+    again = wc.Compressor(c.schemes, feedback=c.feedback)
+    again.load_state_dict(before)
+    assert blobs == [again.compress(g).tobytes() for g in steps]
 
 
 @pytest.mark.parametrize(

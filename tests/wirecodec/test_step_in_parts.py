@@ -9,6 +9,7 @@ import pytest
 
 import wirecodec as wc
 from tests.oracles import Array
+from tests.wirecodec.test_compressor import interrupt_at
 from wirecodec.interop import StepInParts
 
 SCHEMES = {"c": "all | raw-index | raw", "*": "topk(0.1) | rice | raw(float16)"}
@@ -56,3 +57,28 @@ def test_parts_draw_their_own_random_numbers() -> None:
     parts = StepInParts(wc.Compressor("randomk(0.1) | raw-index | raw"))
     sent = [parts.next_part().prepare({name: np.ones(1000, "f4")}).sent[name].indices for name in "ab"]
     assert not np.array_equal(*sent)
+
+
+@pytest.mark.parametrize("tries_again", [True, False])
+def test_an_interrupt_of_commit_loses_no_mass(tries_again: bool) -> None:
+    rng = np.random.default_rng(6)
+    raised, line = True, 0
+    while raised:
+        line += 1
+        c = wc.Compressor("topk(0.1) | rice | raw")
+        given, got = np.zeros(500), np.zeros(500)
+        for turn in range(8):
+            gradient, step, parts = rng.normal(size=500).astype(np.float32), c.step, StepInParts(c)
+            prepared = parts.next_part().prepare({"w": gradient})
+            prepared.commit()
+            if turn == 3:
+                raised = interrupt_at(line, parts.commit)
+                if tries_again:
+                    parts.commit()
+            elif turn != 5:
+                parts.commit()
+            if c.step > step:
+                given += gradient
+                got += prepared.sent["w"].to_dense()
+            assert np.allclose(given, got + (0 if c.step == 0 else c.residual("w")), atol=1e-4), line
+    assert line > 4

@@ -1,31 +1,15 @@
-"""``wirecodec advise``: find the schemes that make an exchange faster."""
+"""Options of ``wirecodec advise``, which finds the schemes that make an exchange faster."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from contextlib import nullcontext
+from importlib import import_module
 from typing import Any
 
-import numpy as np
-
-from wirecodec.arrays import Array
-from wirecodec.cli.advise_candidates import parse_candidate
-from wirecodec.cli.array_files import load_gradient
-from wirecodec.cli.cost_model import Network
-from wirecodec.cli.files import STANDARD, FileArgument, name_file, name_of
-from wirecodec.cli.formatting import escape
 from wirecodec.cli.options import add_command, add_file, add_picture
-from wirecodec.cli.progress import show_progress
-from wirecodec.cli.units import parse_bandwidth, parse_count, parse_seconds
 
-_DEFAULT_RANKS = 8
-_OTHER_RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""Numbers of ranks that are compared if none is given."""
 _MAX_ERROR = 0.95
 """An exchange with this error sends 1 - 0.95², a tenth, of the gradient's squared norm."""
-_MAX_SYNTHETIC = 2**22
-"""Synthetic elements that are measured; times and bytes of more elements are computed from these."""
 
 
 def add_to(commands: Any) -> None:
@@ -86,55 +70,5 @@ def _parse_error(text: str) -> float:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from wirecodec.cli.advise_budget import find_budget, format_budget
-    from wirecodec.cli.advise_page import format_advice
-    from wirecodec.cli.advise_prediction import advise
-
-    ranks = _DEFAULT_RANKS if options.ranks is None else options.ranks
-    network = Network(ranks, parse_bandwidth(options.bandwidth), parse_seconds(options.latency))
-    step = None if options.step is None else parse_seconds(options.step)
-    candidates = [parse_candidate(text) for text in options.scheme] if options.scheme else None
-    gradient, name, scale = _load(options.file, options.elements)
-    named = nullcontext() if options.file is None else name_file(options.file)
-    with named, show_progress("measuring") as progress:
-        advice = advise(
-            gradient,
-            network,
-            candidates,
-            more=options.all,
-            max_error=options.max_error,
-            scale=scale,
-            progress=progress,
-        )
-    if options.png is not None:
-        from wirecodec.cli.advise_picture import draw_advice
-
-        draw_advice(advice, name, options.png)
-    other_ranks = _OTHER_RANKS if options.ranks is None else ()
-    page = sys.stderr if options.png == STANDARD else sys.stdout
-    print(format_advice(advice, name, other_ranks=other_ranks), file=page)
-    if step is not None:
-        with show_progress("finding the budget") as progress:
-            budget = find_budget(gradient, network, step, scale=scale, progress=progress)
-        print("", *format_budget(budget), sep="\n", file=page)
-    return 0
-
-
-def _load(file: FileArgument | None, elements: str | None) -> tuple[dict[str, Array], str, float]:
-    """Load the gradient of a file, or make one of this many elements.
-
-    Returns:
-        The tensors to measure, a title, and the size to advise for in sizes of these tensors.
-
-    Raises:
-        ValueError: not exactly one of the two is given, or it cannot be read.
-    """
-    if (file is None) == (elements is None):
-        raise ValueError("either a file or --elements must be given, not both")
-    if file is not None:
-        return load_gradient(file), escape(name_of(file)), 1.0
-    count = parse_count(str(elements))
-    measured = min(count, _MAX_SYNTHETIC)
-    x = np.random.default_rng(0).laplace(size=measured).astype(np.float32)
-    sample = "" if measured == count else f", scaled from {measured:,}"
-    return {"synthetic": x}, f"synthetic gradient (Laplace, float32{sample})", count / measured
+    # Both packages ship in one distribution. By its name, the other one is loaded only for this command.
+    return int(import_module("collectives.advise.command").run(options))

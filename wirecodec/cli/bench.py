@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from wirecodec.arrays import Array
-from wirecodec.cli.advise_candidates import Candidate
 from wirecodec.cli.array_files import load_gradient
-from wirecodec.cli.bench_model import format_model, measure_model
+from wirecodec.cli.bench_model import MIN_SECONDS, format_model, measure_model
 from wirecodec.cli.files import name_file, name_of
 from wirecodec.cli.formatting import escape, format_table
-from wirecodec.cli.measurement import Machine, TimedScheme, allocate_sums, measure
+from wirecodec.cli.measurement import EncodedGradient, allocate_sums, measure_medians
 from wirecodec.cli.options import add_command, add_file, add_scheme_options, get_scheme
 from wirecodec.cli.progress import ProgressCallback, show_progress
 from wirecodec.cli.units import format_seconds
-from wirecodec.settings.scheme import Scheme
 
-_MIN_SECONDS = 1e-9  # the resolution of the clock; avoids a division by 0
+_BUDGET = 0.15  # seconds per call
 
 
 def add_to(commands: Any) -> None:
@@ -41,66 +41,51 @@ def _run(options: argparse.Namespace) -> int:
             found = measure_model(tensors, scheme, progress=progress)
             page, facts = format_model(found, escape(name)), found.to_json()
         else:
-            machine = _measure_tensor(tensors, scheme, progress)
-            page, facts = format_bench(machine, escape(name)), _to_json(machine)
+            encoded = EncodedGradient.of(tensors, scheme, allocate_sums(tensors))
+            times = _measure_tensor(next(iter(tensors.values())), encoded, progress)
+            page, facts = format_bench(encoded, times, escape(name)), _to_json(encoded, times)
     print(json.dumps({"file": name, **facts}, indent=2) if options.json else page)
     return 0
 
 
-def _measure_tensor(tensors: Mapping[str, Array], scheme: Scheme, progress: ProgressCallback) -> Machine:
-    """Measure one tensor by the stages of its encoding."""
-    prepared = TimedScheme.prepare(tensors, Candidate.of(scheme), allocate_sums(tensors))
-    return measure(tensors, [prepared], progress=progress)
+def _measure_tensor(x: Array, encoded: EncodedGradient, progress: ProgressCallback) -> list[float]:
+    """Measure the seconds to copy, add, select, encode, and decode and add."""
+    target, (total, other) = x.copy(), (allocate_sums({"x": x})["x"] for _ in range(2))
+    own = (lambda: np.copyto(target, x), lambda: np.add(total, other, out=total))
+    return measure_medians([*own, *encoded.calls], budget=_BUDGET, progress=progress)
 
 
-def _to_json(machine: Machine) -> dict[str, Any]:
+def _to_json(encoded: EncodedGradient, times: Sequence[float]) -> dict[str, Any]:
     """Return the measurement of one scheme in types that JSON has."""
-    (measurement,) = machine.measurements
-    stages = measurement.stages
-    return {
-        "scheme": measurement.scheme,
-        "tensors": 1,
-        "elements": measurement.elements,
-        "dense_bytes": measurement.dense_bytes,
-        "bytes": stages.nbytes,
-        "stored": measurement.stored,
-        "error": measurement.error,
-        "copy": machine.copy,
-        "add": machine.gradient.add,
+    copy, add, *stages = times
+    return encoded.to_json(1) | {
+        "copy": copy,
+        "add": add,
         "stages": [
-            {"stage": "select", "seconds": stages.select},
-            {"stage": "encode", "seconds": stages.encode},
-            {"stage": "decode_add", "seconds": stages.decode},
+            {"stage": stage, "seconds": seconds}
+            for stage, seconds in zip(("select", "encode", "decode_add"), stages, strict=True)
         ],
     }
 
 
-def format_bench(machine: Machine, name: str) -> str:
+def format_bench(encoded: EncodedGradient, times: Sequence[float], name: str) -> str:
     """Format the measurement of one scheme; GB/s count the bytes of the uncompressed gradient."""
-    (measurement,) = machine.measurements
-
-    def row(stage: str, seconds: float) -> list[str]:
-        return [
-            stage,
-            format_seconds(seconds),
-            f"{measurement.dense_bytes / max(seconds, _MIN_SECONDS) / 1e9:.3g}",
-            f"{seconds / max(machine.copy, _MIN_SECONDS):.3g}",
-        ]
-
-    stages, stored = measurement.stages, measurement.stored
-    bits = 8 * stages.nbytes / stored if stored else 0.0
+    copy, _, *stages = times
+    rows = zip(("select", "encode", "decode and add", "np.copyto"), (*stages, copy), strict=True)
     lines = [
-        f"{name}: {measurement.elements:,} elements, {measurement.dense_bytes:,} bytes; {measurement.scheme}",
+        f"{name}: {encoded.elements:,} elements, {encoded.dense_bytes:,} bytes; {encoded.scheme}",
         *format_table(
             ["stage", "time", "GB/s", "over np.copyto"],
             [
-                row("select", stages.select),
-                row("encode", stages.encode),
-                row("decode and add", stages.decode),
-                row("np.copyto", machine.copy),
+                [
+                    stage,
+                    format_seconds(seconds),
+                    f"{encoded.dense_bytes / max(seconds, MIN_SECONDS) / 1e9:.3g}",
+                    f"{seconds / max(copy, MIN_SECONDS):.3g}",
+                ]
+                for stage, seconds in rows
             ],
         ),
-        f"{stages.nbytes:,} bytes, ratio {measurement.ratio:.1f}; {stored:,} elements stored, "
-        f"{bits:.2f} bits each; error {measurement.error:.3g} of the norm",
+        encoded.format_sizes(),
     ]
     return "\n".join(lines)

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.cli.advise_candidates import Candidate
 from wirecodec.cli.formatting import format_table
-from wirecodec.cli.measurement import Measurement, TimedScheme, allocate_sums, measure_medians
+from wirecodec.cli.measurement import EncodedGradient, allocate_sums, measure_medians
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.cli.units import format_seconds
 from wirecodec.compressor import Compressor
@@ -51,7 +50,7 @@ class ModelMeasurement:
 
     Attributes:
         tensors: number of tensors.
-        encoding: sizes and error of the model's encoding; its seconds are not set.
+        encoding: the model's encoding.
         flat_bytes: bytes of the encoding of the vectors.
         copy: seconds of ``np.copyto`` of the vectors.
         add: seconds of ``np.add`` of the vectors.
@@ -59,7 +58,7 @@ class ModelMeasurement:
     """
 
     tensors: int
-    encoding: Measurement
+    encoding: EncodedGradient
     flat_bytes: int
     copy: float
     add: float
@@ -67,16 +66,7 @@ class ModelMeasurement:
 
     def to_json(self) -> dict[str, Any]:
         """Return all measurements in types that JSON has; times are in seconds."""
-        encoding = self.encoding
-        return {
-            "scheme": encoding.scheme,
-            "tensors": self.tensors,
-            "elements": encoding.elements,
-            "dense_bytes": encoding.dense_bytes,
-            "bytes": encoding.stages.nbytes,
-            "flat_bytes": self.flat_bytes,
-            "stored": encoding.stored,
-            "error": encoding.error,
+        return self.encoding.to_json(self.tensors, flat_bytes=self.flat_bytes) | {
             "copy": self.copy,
             "add": self.add,
             "stages": [asdict(stage) for stage in self.stages],
@@ -103,7 +93,7 @@ def measure_model(
     """
     vectors = _concatenate(tensors)
     sums, flat_sums = allocate_sums(tensors), allocate_sums(vectors)
-    encoding = TimedScheme.prepare(tensors, Candidate.of(scheme), sums).untimed
+    encoding = EncodedGradient.of(tensors, scheme, sums)
     on_tensors, _ = _build_calls(tensors, sums, scheme)
     on_vectors, flat_bytes = _build_calls(vectors, flat_sums, scheme)
     cases = [
@@ -155,8 +145,6 @@ def format_model(found: ModelMeasurement, name: str) -> str:
         for stage in found.stages
     ]
     rows += [dense_row("np.copyto", found.copy), dense_row("np.add", found.add)]
-    nbytes, stored = encoding.stages.nbytes, encoding.stored
-    bits = 8 * nbytes / stored if stored else 0.0
     return "\n".join(
         [
             f"{name}: {found.tensors:,} tensors, {encoding.elements:,} elements, "
@@ -164,8 +152,7 @@ def format_model(found: ModelMeasurement, name: str) -> str:
             *format_table(
                 ["call", "threads", "model", "one vector", "model / vector", "over np.copyto"], rows
             ),
-            f"{nbytes:,} bytes, ratio {encoding.ratio:.1f} ({found.flat_bytes:,} bytes as one vector); "
-            f"{stored:,} elements stored, {bits:.2f} bits each; error {encoding.error:.3g} of the norm",
+            encoding.format_sizes(f" ({found.flat_bytes:,} bytes as one vector)"),
         ]
     )
 

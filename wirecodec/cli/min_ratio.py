@@ -12,7 +12,6 @@ import argparse
 import math
 from typing import Any
 
-from wirecodec.cli.break_even import published_min_ratio
 from wirecodec.cli.options import add_command
 from wirecodec.cli.units import format_bandwidth, parse_bandwidth
 
@@ -54,3 +53,30 @@ def _run(options: argparse.Namespace) -> int:
     if per_byte > 0:
         print(f"no ratio pays from {format_bandwidth(1 / (2 * per_byte))} on")
     return 0
+
+
+def published_min_ratio(
+    bandwidth: float, *, conversion: float, transform: float, packing: float, selection: float
+) -> float:
+    """Compute the ratio above which the pipeline of the FFT paper pays (equation 4).
+
+    All arguments have the same unit, such as bytes per second, and count uncompressed bytes. The paper
+    assumes that decompression takes as long as compression.
+
+    Args:
+        bandwidth: T_comm, of one message between two ranks.
+        conversion: T_m, to a shorter float, which is done twice.
+        transform: T_f.
+        packing: T_p.
+        selection: T_s.
+
+    Returns:
+        The ratio; inf if no ratio pays.
+
+    Examples:
+        >>> published_min_ratio(1, conversion=float("inf"), transform=8, packing=8, selection=float("inf"))
+        2.0
+    """
+    compressing = 2 / conversion + 1 / transform + 1 / packing + 1 / selection
+    remaining = 1 - 2 * bandwidth * compressing
+    return 1 / remaining if remaining > 0 else math.inf

@@ -45,11 +45,6 @@ class Limit:
     holds: bool
     excess: int = 0
 
-    @classmethod
-    def of(cls, nbytes: float | None, *, holds: bool) -> Limit | None:
-        """Return the limit of a number of bytes; None for None."""
-        return None if nbytes is None else cls(nbytes, holds)
-
     def lower(self, schemes: Mapping[str, Scheme], nbytes: int) -> Limit:
         """Return the limit for another attempt, because a container was too large.
 
@@ -101,15 +96,14 @@ def fit_budgets(
     """
     if limit.nbytes == math.inf:
         return dict(schemes)
-    step = _Step.of(schemes, tensors, header, groups, weights)
-    parts, fixed = step.parts, step.fixed
+    parts, wanted, fixed, others = _collect_parts(schemes, tensors, header, groups, weights)
     if not parts:
         return dict(schemes)
     spare = HELD_BYTES * sum(part.in_group for part in parts) if limit.holds else 0
     if (fuse or groups) and not any(len(part.names) > 1 for part in parts):
-        if step.others > 1:
+        if others > 1:
             fixed += _RECORD_BYTES
-        elif step.others + sum(not takes_step(part.scheme) for part in parts) > 1:
+        elif others + sum(not takes_step(part.scheme) for part in parts) > 1:
             spare += _RECORD_BYTES
     overheads = [part.overhead(header) for part in parts]
     least = fixed + sum(overheads) + spare
@@ -121,7 +115,7 @@ def fit_budgets(
     left = limit.nbytes - fixed
     if limit.excess:
         left = max(left - limit.excess, sum(overheads))
-    factor, nbytes, least_each = _share(parts, overheads, step.wanted, left)
+    factor, nbytes, least_each = _share(parts, overheads, wanted, left)
     if not limit.excess and (nbytes <= least_each).any():
         _warn(parts, nbytes, least_each, limit.nbytes)
     return _scale_all(schemes, parts, overheads, factor, nbytes, fuse)
@@ -136,8 +130,8 @@ class _Part:
         dtype: of the elements.
         in_group: whether they are selected as a group, of which some may be held.
         names: of the tensors with elements.
-        sizes: elements or coefficients of each.
-        weights: factors of the squared errors, if there are any.
+        sizes: {factor of the squared errors: elements or coefficients of each tensor}.
+        size: their sum.
         empty: names of tensors of the group without elements; they have the scheme, and no bytes of the part.
     """
 
@@ -145,21 +139,22 @@ class _Part:
     dtype: np.dtype[Any]
     in_group: bool
     names: list[str] = dataclasses.field(default_factory=list)
-    sizes: list[int] = dataclasses.field(default_factory=list)
-    weights: list[float] = dataclasses.field(default_factory=list)
+    sizes: dict[float, list[int]] = dataclasses.field(default_factory=dict)
+    size: int = 0
     empty: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, name: str, size: int, weight: float) -> None:
+        """Add a tensor."""
+        if size:
+            self.names.append(name)
+            self.sizes.setdefault(weight, []).append(size)
+            self.size += size
+        else:
+            self.empty.append(name)
 
     def overhead(self, header: int) -> int:
         """Return the bytes of the headers; tensors of different weights share no entry."""
-        distinct = sorted(set(self.weights))
-        if len(distinct) < 2:
-            return _overhead(self.sizes, header)
-        return sum(
-            _overhead(
-                [size for size, own in zip(self.sizes, self.weights, strict=True) if own == weight], header
-            )
-            for weight in distinct
-        )
+        return sum(_overhead(sizes, header) for sizes in self.sizes.values())
 
     @property
     def bits(self) -> float:
@@ -179,61 +174,40 @@ def _overhead(sizes: Sequence[int], header: int) -> int:
     return nbytes
 
 
-@dataclasses.dataclass
-class _Step:
-    """Parts of a step, and what is fixed.
+def _collect_parts(
+    schemes: Mapping[str, Scheme],
+    tensors: Mapping[str, Any],
+    header: int,
+    groups: Mapping[str, Any],
+    weights: Mapping[str, float],
+) -> tuple[list[_Part], float, int, int]:
+    """Collect the parts of a step; arguments as for ``fit_budgets``.
 
-    Attributes:
-        parts: with elements.
-        wanted: bytes of all parts before scaling, added in the order of the tensors.
-        fixed: most bytes of all tensors that are in no part, headers included.
-        others: number of tensors with elements that are in no part.
+    Returns the parts with elements; their bytes before scaling, added in the order of the tensors; the most
+    bytes of all tensors that are in no part, headers included; and how many of those have elements.
     """
-
-    parts: list[_Part]
-    wanted: float
-    fixed: int
-    others: int
-
-    @classmethod
-    def of(
-        cls,
-        schemes: Mapping[str, Scheme],
-        tensors: Mapping[str, Any],
-        header: int,
-        groups: Mapping[str, Any],
-        weights: Mapping[str, float],
-    ) -> _Step:
-        """Collect the parts of a step; arguments as for ``fit_budgets``."""
-        parts: dict[Any, _Part] = {}
-        bounds: dict[Any, int] = {}
-        fixed, others, wanted = 0, 0, 0.0
-        for name, (size, dtype) in zip(tensors, _describe(tensors), strict=True):
-            scheme = schemes[name]
-            selector = scheme.select
-            if not isinstance(selector, Budget):
-                key = id(scheme), size, dtype
-                if key not in bounds:
-                    bounds[key] = max_encoded_bytes(size, dtype, scheme) - PREFIX_BYTES
-                fixed += bounds[key] + header
-                others += size > 0
-                continue
-            count = size if scheme.transform is None else scheme.transform.count(size)
-            in_group = name in groups
-            place = (groups[name], dtype) if in_group else name
-            if place not in parts:
-                parts[place] = _Part(scheme, dtype, in_group)
-            part = parts[place]
-            if count:
-                part.names.append(name)
-                part.sizes.append(count)
-                wanted += selector.bits * count / 8
-                if weights:
-                    part.weights.append(weights.get(name, 1.0))
-            else:
-                part.empty.append(name)
-                fixed += header + row_bytes(0)
-        return cls([part for part in parts.values() if part.names], wanted, fixed, others)
+    parts: dict[Any, _Part] = {}
+    bounds: dict[Any, int] = {}
+    wanted, fixed, others = 0.0, 0, 0
+    for name, (size, dtype) in zip(tensors, _describe(tensors), strict=True):
+        scheme = schemes[name]
+        selector = scheme.select
+        if not isinstance(selector, Budget):
+            key = id(scheme), size, dtype
+            if key not in bounds:
+                bounds[key] = max_encoded_bytes(size, dtype, scheme) - PREFIX_BYTES
+            fixed += bounds[key] + header
+            others += size > 0
+            continue
+        count = size if scheme.transform is None else scheme.transform.count(size)
+        in_group = name in groups
+        place = (groups[name], dtype) if in_group else name
+        if place not in parts:
+            parts[place] = _Part(scheme, dtype, in_group)
+        parts[place].add(name, count, weights.get(name, 1.0))
+        wanted += selector.bits * count / 8
+        fixed += 0 if count else header + row_bytes(0)
+    return [part for part in parts.values() if part.names], wanted, fixed, others
 
 
 def _describe(tensors: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
@@ -259,9 +233,15 @@ def _share(
     last two are (n,) i64. A part gets less if the bytes do not suffice for all, and if nothing of it is sent.
     """
     n = len(parts)
-    sizes = np.fromiter((sum(part.sizes) for part in parts), np.int64, n)
+    sizes = np.fromiter((part.size for part in parts), np.int64, n)
     bits = np.fromiter((part.bits for part in parts), np.float64, n)
-    fixed, elements = np.array(overheads, np.int64), _one_element_each(parts, sizes.tolist())
+    known: dict[Any, int] = {}  # bytes of one element
+    keys = [(id(part.scheme), part.size, part.dtype) for part in parts]
+    for key, part in zip(keys, parts, strict=True):
+        if key not in known:
+            known[key] = one_element_bytes(part.scheme, part.size, part.dtype)
+    fixed = np.array(overheads, np.int64)
+    elements = np.array([known[key] for key in keys], np.int64)
     needed, wanted = fixed + elements, bits * sizes / 8
     most = Budget.MAX_BITS * sizes // 8
     most = np.where(most < needed + SMALL_BYTES, needed + most, most)  # few elements, beside a header
@@ -277,17 +257,6 @@ def _share(
         if (lacking == small).all() or lacking.all():
             return factor, np.where(lacking, needed, shares), needed
         small, total = lacking, add_in_order(wanted[~lacking].tolist())
-
-
-def _one_element_each(parts: Sequence[_Part], sizes: Sequence[int]) -> Array:
-    """Return the bytes of one element of each part, (n,) i64."""
-    known: dict[Any, int] = {}
-    for part, size in zip(parts, sizes, strict=True):
-        key = id(part.scheme), size, part.dtype
-        if key not in known:
-            known[key] = one_element_bytes(part.scheme, size, part.dtype)
-    found = (known[id(part.scheme), size, part.dtype] for part, size in zip(parts, sizes, strict=True))
-    return np.fromiter(found, np.int64, len(parts))
 
 
 def _share_among_large(fixed: Array, elements: Array, wanted: Array, left: float) -> Array:
@@ -335,7 +304,7 @@ def _scale_all(
     scaled = dict(schemes)
     made: dict[Any, Scheme] = {}
     for part, given, overhead in zip(parts, nbytes.tolist(), overheads, strict=True):
-        size, bits = sum(part.sizes), min(part.bits * factor, float(Budget.MAX_BITS)) or part.bits
+        size, bits = part.size, min(part.bits * factor, float(Budget.MAX_BITS)) or part.bits
         owner = part.names[0] if (fuse or part.in_group) and takes_step(part.scheme) else ""
         by_bits = not part.in_group and given == int(bits * size / 8)
         key = (id(part.scheme), owner, *(() if by_bits else (given, size, overhead)))
@@ -346,9 +315,3 @@ def _scale_all(
             made[key] = dataclasses.replace(part.scheme, select=budget)
         scaled |= dict.fromkeys(part.names + part.empty, made[key])
     return scaled
-
-
-def raw_bytes(tensor: Any) -> int:
-    """Return the bytes of a tensor's elements."""
-    size: int = math.prod(tensor.shape) * dtype_named(tensor.dtype).itemsize
-    return size

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes, any_on_gpu
 from wirecodec.compressor.budgets import Limit, fit_budgets
+from wirecodec.compressor.holder import Stateful, StateHolder
+from wirecodec.compressor.memory import all_to_host
 from wirecodec.compressor.prepared import Prepared
-from wirecodec.compressor.saved_state import read_state
+from wirecodec.compressor.saved_state import ARRAY_KINDS, read_state, write_state
 from wirecodec.compressor.settings import Settings
-from wirecodec.compressor.state import SpareMemory, State, all_to_host, to_host
+from wirecodec.compressor.state import State, copy_of
 from wirecodec.container.writer import CHUNK
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.costs import share_header, warn_of_small_budgets
-from wirecodec.cpu.fast.thresholds import LastThresholds
 from wirecodec.errors import EncodeError
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.pipeline import decode_many, sort_names
@@ -34,11 +35,11 @@ from wirecodec.settings.schedule import Schedule, schedule_string
 from wirecodec.settings.scheduling import restore_schedule
 from wirecodec.settings.scheme import Scheme, SchemeLike
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult, TensorJobs
+from wirecodec.step import StepInput, TensorJobs
 from wirecodec.validation import as_integer, as_seed
 
 
-class Compressor:
+class Compressor(Stateful):
     """Stateful encoder of named gradients with error feedback, for one rank.
 
     Args:
@@ -97,31 +98,13 @@ class Compressor:
         fuse: int = 0,
     ) -> None:
         self._settings = Settings.of(scheme, feedback, schedule, clip, scope, bytes_per_step, weights)
-        self._seed = as_seed(seed)
         self._names = names
         self._fuse = fuse
-        self._state = State()
-        self._spare = SpareMemory()
-        # Ends of the last step's searches, on a GPU and on the host: they affect the time, not the results.
-        self._last: dict[str, Any] = {}
-        self._thresholds = LastThresholds()
+        self._holder = StateHolder(State(seed=as_seed(seed)))
 
     def __repr__(self) -> str:
         """Return the schemes and the step."""
         return f"Compressor({self._settings.schemes_text}, step={self.step})"
-
-    def __copy__(self) -> Compressor:
-        """Copy the compressor with its residuals, because later steps overwrite their memory."""
-        copied = type(self).__new__(type(self))
-        copied.__dict__.update(self.__dict__)
-        copied._state = self._state.copy()
-        copied._spare, copied._last, copied._thresholds = SpareMemory(), {}, LastThresholds()
-        return copied
-
-    @property
-    def step(self) -> int:
-        """Committed steps so far."""
-        return self._state.step
 
     @property
     def schemes(self) -> Mapping[Key, Scheme]:
@@ -181,13 +164,11 @@ class Compressor:
 
     def residual(self, name: str) -> Array | None:
         """Return a copy of a tensor's residual (size,) on its device, or None if it has none."""
-        found = self._state.residuals.get(name)
-        return None if found is None else found.copy()
+        return copy_of(self._holder.state.residuals, name)
 
     def momentum(self, name: str) -> Array | None:
         """Return a copy of a tensor's momentum (size,) on its device, or None if it has none."""
-        found = self._state.momenta.get(name)
-        return None if found is None else found.copy()
+        return copy_of(self._holder.state.momenta, name)
 
     def compress(self, gradients: Mapping[str, Any], *, rank: int = 0, ranks: int = 1) -> Bytes:
         """Encode a step and commit it, for senders that cannot fail. Arguments and errors as ``prepare``."""
@@ -224,32 +205,41 @@ class Compressor:
         """
         rank = as_integer(rank, "rank")
         tensors = {name: gradients[name] for name in sort_names(gradients)}
-        current = self._state
+        holder = self._holder
+        current = holder.state
         before = current.settle(rank, tensors)
         on_device = any_on_gpu(tensors.values())
-        seed = mix(self._seed, before.step, rank)
+        seed = mix(before.seed, before.step, rank)
         if ranks < 1:
             raise EncodeError(f"ranks is {ranks!r}; it must be 1 or more")
         clip = None if self.clip is None else self.clip / math.sqrt(ranks)
-        limit = Limit.of(self._settings.bytes_at(tensors, before.step), holds=hold_zeros)
+        nbytes = self._settings.bytes_at(tensors, before.step)
+        limit = None if nbytes is None else Limit(nbytes, hold_zeros)
+        step = host.step
+        if on_device:
+            from wirecodec.gpu import entry
+
+            step = entry.step
         while True:
             jobs = self._make_jobs(tensors, before, limit, on_device=on_device)
             fuse = CHUNK if jobs.groups else self._fuse
             wanted = StepInput(jobs, seed, self._names, fuse, hold_zeros, clip)
-            done = _step_on_gpu(tensors, wanted) if on_device else host.step(tensors, wanted)
-            self._spare.keep_unused(jobs, done)
-            if limit is None or done.blob.nbytes <= limit.nbytes:
+            result = step(tensors, wanted)
+            holder.memory.put_unused(jobs, result)
+            if limit is None or result.blob.nbytes <= limit.nbytes:
                 break
-            limit = limit.lower(jobs.schemes, done.blob.nbytes)
-        after = before.next(done.residuals, done.selectors, done.momenta, rank)
-        return Prepared(done, self, current, after)
+            limit = limit.lower(jobs.schemes, result.blob.nbytes)
+        after = before.next(rank, result.residuals, result.selectors, result.momenta)
+        return Prepared(result, holder, current, after)
 
     def _make_jobs(
         self, tensors: Mapping[str, Any], state: State, limit: Limit | None, *, on_device: bool
     ) -> TensorJobs:
         """Collect the settings and the state of all tensors for this step. Raises EncodeError."""
         schemes = self._settings.schemes_at(tensors, state.step)
-        header = share_header(tensors, schemes, b"", names=self._names, warns=False)
+        header = 0
+        if self._settings.has_budget:
+            header = share_header(tensors, schemes, b"", names=self._names, warns=False)
         groups = self._settings.groups_of(tensors, schemes)
         weights = self._settings.weights_of(tensors) if groups else {}
         if limit is not None:
@@ -259,23 +249,24 @@ class Compressor:
         rules = self._settings.rules_of(tensors, schemes, state.residuals)
         corrects = self._settings.has_momentum
         momenta = state.momenta if corrects else {}
-        seed = mix(self._seed, state.step)  # without the rank: random selectors agree on all ranks
+        seed = mix(state.seed, state.step)  # without the rank: random selectors agree on all ranks
+        memory = self._holder.memory
         jobs = TensorJobs(schemes, rules, state.residuals, state.selectors, seed, header, momenta=momenta)
         if on_device:
             from wirecodec.gpu.select.warm_topk import LastTop
 
-            lasts = {name: self._last.setdefault(name, LastTop()) for name in tensors}
+            lasts = {name: memory.searches.setdefault(name, LastTop()) for name in tensors}
             if groups and self._settings.weights:
                 raise EncodeError("weights are applied on the host; copy the gradients")
             return dataclasses.replace(jobs, lasts=lasts, groups=groups)
-        spares, spare_momenta = self._spare.take(tensors, momenta=corrects)
+        spares, spare_momenta = memory.take(tensors, momenta=corrects)
         return dataclasses.replace(
             jobs,
             residuals=all_to_host(state.residuals),
             momenta=all_to_host(momenta),
             spares=spares,
             spare_momenta=spare_momenta,
-            thresholds=self._thresholds.of(tensors),
+            thresholds=memory.thresholds.of(tensors),
             groups=groups,
             weights=weights,
         )
@@ -286,16 +277,13 @@ class Compressor:
         It has the rank of the last step, and the names of the tensors in its keys, so that loading can
         compare them. ``numpy.savez`` and any framework's checkpoint can store it.
         """
-        state: dict[str, Array] = {
-            "step": np.array(self._state.step, np.int64),
-            "seed": np.array(self._seed, np.uint64),
+        state = self._holder.state
+        return {
+            "step": np.array(state.step, np.int64),
+            "seed": np.array(state.seed, np.uint64),
             "schedule": np.frombuffer(schedule_string(self.schedule).encode(), np.uint8).copy(),
-            "rank": np.array(self._state.rank, np.int64),
+            **write_state(state),
         }
-        state |= {f"residual/{name}": np.array(to_host(x)) for name, x in self._state.residuals.items()}
-        state |= {f"momentum/{name}": np.array(to_host(x)) for name, x in self._state.momenta.items()}
-        state |= {f"selector/{name}": np.array(x) for name, x in self._state.selectors.items()}
-        return state
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Restore step, seed, schedule, residuals, momenta and selector state.
@@ -318,28 +306,13 @@ class Compressor:
         Raises:
             ValueError: a key or its array is not valid. The message names the key, and nothing changes.
         """
-        loaded, seed, schedule = read_state(state, keeps_momentum=self._settings.has_momentum, strict=strict)
+        loaded, schedule = read_state(
+            state, "a Compressor", ("step", "seed", "schedule"), kinds=ARRAY_KINDS, strict=strict
+        )
+        if loaded.momenta and not self._settings.has_momentum:
+            raise ValueError(
+                f"momentum/{next(iter(loaded.momenta))}: this Compressor keeps no momentum; build it with"
+                " feedback=wc.MomentumCorrection(), as the one that was saved"
+            )
         self._settings = self._settings.with_schedule(restore_schedule(schedule, self.schedule))
-        self._seed, self._state = seed, loaded
-
-    def require_names(self, names: Collection[str]) -> None:
-        """Compare a loaded state with the names of all tensors of the training.
-
-        Args:
-            names: of all tensors, also of those without a gradient.
-
-        Raises:
-            EncodeError: the state has other names, and it was loaded with ``strict``.
-        """
-        self._state = self._state.settle_names(names)
-
-    def set_step(self, step: int) -> None:
-        """Set the number of committed steps, and keep all arrays, to take over another rank's step."""
-        self._state = dataclasses.replace(self._state, step=step)
-
-
-def _step_on_gpu(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
-    """Run a step of tensors on one GPU; residuals may be on the host or on a GPU."""
-    from wirecodec.gpu import entry
-
-    return entry.step(tensors, wanted)
+        self._holder.load(loaded)

@@ -44,11 +44,9 @@ class Loaded:
 
         Args:
             kept: names of the tensors that have arrays in the state.
-            rank: of the step.
-            names: of the step's tensors.
+            rank, names: of the step, and of its tensors.
 
-        Raises:
-            EncodeError: the state is of another rank, and the comparison is strict.
+        Raises EncodeError if the state is of another rank, and the comparison is strict.
         """
         if self.rank not in (UNKNOWN_RANK, rank):
             if self.is_strict:
@@ -65,14 +63,9 @@ class Loaded:
         return stale
 
     def find_unnamed(self, kept: Collection[str], names: Collection[str]) -> set[str]:
-        """Compare names with those of all tensors of a training; return the names of the arrays to drop.
+        """Compare ``kept`` with all names of a training; return those of the arrays to drop.
 
-        Args:
-            kept: names of the tensors that have arrays in the state.
-            names: of all tensors.
-
-        Raises:
-            EncodeError: the state has other names, and the comparison is strict.
+        Raises EncodeError if the state has other names, and the comparison is strict.
         """
         stale = self._find_stale(kept, names)
         if stale and self.is_strict:
@@ -158,7 +151,7 @@ def rename_state(
     for key, x in state.items():
         outer = _NESTED if key.startswith(_NESTED) else ""
         inner = key.removeprefix(outer)
-        kind = next((each for each in _KINDS if inner.startswith(each)), "")
+        kind = next((start for start in _KINDS if inner.startswith(start)), "")
         if kind:
             inner = kind + add + rename(inner.removeprefix(kind)).removeprefix(prefix)
         if outer + inner in renamed:

@@ -1,68 +1,75 @@
-"""StepInParts: one step of a Compressor that is exchanged in parts, as buckets of gradients are ready.
+"""StepInParts: one step that is exchanged in parts, as buckets of gradients are ready.
 
-Each part is encoded and exchanged like a step. The parts share the step's number and its schedule, and each
-has a seed of its own. The Compressor's state changes only if all parts have been exchanged.
+Each part is a step of its own, from a fork of the state: the parts share the step's number and its schedule,
+and each has a seed of its own. The state of the whole changes only if all parts have been exchanged.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import copy
+from typing import Generic, TypeVar
 
-from wirecodec.compressor.compressor import Compressor
-from wirecodec.prng import mix
+from wirecodec.compressor.holder import Stateful, StateHolder
+from wirecodec.compressor.memory import Memory
+from wirecodec.compressor.state import State
 
-_OWN = ("_state", "_seed", "_spare")
+T = TypeVar("T", bound=Stateful)
 
 
-class StepInParts:
-    """One step of a Compressor, in parts.
+class StepInParts(Generic[T]):
+    """One step of a Compressor or a CLTk, in parts.
 
     Args:
-        whole: the Compressor whose step this is. It takes no other step meanwhile.
+        whole: the object whose step this is. It takes no other step meanwhile.
 
     Attributes:
-        compressor: encodes the parts. It has the residuals of ``whole``, and its memory.
+        compressor: a copy of ``whole`` that exchanges the parts, with the same residuals and memory.
     """
 
-    def __init__(self, whole: Compressor) -> None:
+    def __init__(self, whole: T) -> None:
         self._whole = whole
-        self._before = whole._state
+        self._before = whole._holder.state
+        self._after: State | None = None
         self._parts = 0
-        self.compressor = type(whole).__new__(type(whole))
-        self.compressor.__dict__.update(vars(whole))
-        if whole._state.loaded is not None:  # a part has some of the names only
-            loaded = whole._state.loaded.with_names()
-            self.compressor._state = dataclasses.replace(whole._state, loaded=loaded)
-        self.compressor._spare = whole._spare.copy()  # memory that a part frees is used again if a part fails
+        self._memory = whole._holder.memory
+        self.compressor = copy.copy(whole)
+        whole._holder.memory = self._memory  # this copy overwrites no array of the state
+        # Memory that a part has taken is the whole's again if the step fails.
+        self._holder = self.compressor._holder = StateHolder(self._before, self._memory.fork())
 
-    def next_part(self) -> Compressor:
-        """Return the Compressor for the next part; all ranks exchange the same parts in the same order.
+    def next_part(self) -> T:
+        """Return the object that exchanges the next part; all ranks exchange the same parts in order.
 
         A tensor is in one part only.
         """
-        part = self.compressor
-        part._state = dataclasses.replace(part._state, step=self._before.step)
-        part._seed = mix(self._whole._seed, self._parts) if self._parts else self._whole._seed
+        self._holder.state = self._before.fork(self._parts, self._holder.state)
         self._parts += 1
-        return part
+        return self.compressor
 
     @property
     def is_exchanged(self) -> bool:
-        """Whether the latest part was committed."""
-        return self.compressor._state.step > self._before.step
+        """Whether the latest part was exchanged."""
+        return self._holder.state.step > self._before.step
 
     def commit(self) -> None:
-        """Replace the Compressor's state by the one after all parts.
+        """Replace the state of the whole by the one after all parts; again if that was interrupted.
 
         Raises:
             RuntimeError: another step was committed since this one began.
         """
-        if self._whole._state is not self._before:
+        whole = self._whole._holder
+        if whole.state is not self._before and whole.state is not self._after:
             raise RuntimeError("another step was committed since this one began")
-        self._whole._spare = self.compressor._spare
-        self._whole._state = dataclasses.replace(self.compressor._state, step=self._before.step + 1)
+        if self._after is None:
+            self._after = self._before.join(self._holder.state)
+        # Another copy may hold the arrays that the parts have freed.
+        memory = self._holder.memory if whole.memory is self._memory else Memory()
+        whole.memory = Memory()  # an interrupt before the last line leaves no array of the state in it
+        whole.state = self._after
+        whole.memory = memory
 
     def keep_attributes(self) -> None:
-        """Copy attributes that a subclass has changed to the Compressor, whether or not the step counts."""
-        changed = {name: value for name, value in vars(self.compressor).items() if name not in _OWN}
-        self._whole.__dict__.update(changed)
+        """Copy attributes that a subclass has changed to the whole, whether or not the step counts."""
+        for name, value in vars(self.compressor).items():
+            if name != "_holder":
+                setattr(self._whole, name, value)

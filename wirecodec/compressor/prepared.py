@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from wirecodec.arrays import Bytes
+from wirecodec.compressor.holder import StateHolder
 from wirecodec.compressor.state import State
 from wirecodec.step import StepResult
-
-if TYPE_CHECKING:
-    from wirecodec.compressor.compressor import Compressor
 
 
 class Prepared:
@@ -28,11 +24,11 @@ class Prepared:
         array([0., 3.], dtype=float32)
     """
 
-    def __init__(self, done: StepResult, compressor: Compressor, before: State, after: State) -> None:
-        self.blob = done.blob
-        self._blob_on_host = None if done.blob_on_host is done.blob else done.blob_on_host
-        self.sent = done.sent
-        self._compressor = compressor
+    def __init__(self, result: StepResult, holder: StateHolder, before: State, after: State) -> None:
+        self.blob = result.blob
+        self._blob_on_host = None if result.blob_on_host is result.blob else result.blob_on_host
+        self.sent = result.sent
+        self._holder = holder
         self._before = before
         self._after: State | None = after
 
@@ -52,13 +48,13 @@ class Prepared:
         Raises:
             RuntimeError: this step was closed before, or another one was committed since it was prepared.
         """
-        after, compressor = self._after, self._compressor
-        if after is None or (compressor._state is not self._before and compressor._state is not after):
+        after, holder = self._after, self._holder
+        if after is None or (holder.state is not self._before and holder.state is not after):
             raise RuntimeError("this step was closed before, or another one was committed since")
         # An interrupt may come between any two lines. ``rollback`` undoes this until ``_after`` is None.
-        compressor._state = after
+        holder.state = after
         self._after = None
-        compressor._spare.reuse(self._before, after)
+        holder.memory.advance(self._before, after)
 
     def rollback(self) -> None:
         """Drop this step. Call it if the exchange failed: the next step starts from the same residuals.
@@ -68,12 +64,13 @@ class Prepared:
         Raises:
             RuntimeError: this step was closed before.
         """
-        after, compressor = self._after, self._compressor
+        after, holder = self._after, self._holder
         if after is None:
             raise RuntimeError("this step was closed before")
-        if compressor._state is after:
-            compressor._state = self._before
+        was_committed = holder.state is after
+        if was_committed:
+            holder.state = self._before
         self._after = None
-        # Memory is reused only if no other step holds these residuals.
-        if compressor._state is self._before:
-            compressor._spare.reuse(after, self._before)
+        # Memory is reused only if no other step, and no copy of the compressor, holds these residuals.
+        if holder.state is self._before and not was_committed:
+            holder.memory.take_back(self._before, after)

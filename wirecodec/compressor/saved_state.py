@@ -1,14 +1,15 @@
-"""Checks of a saved state by key; ``Compressor`` and ``CLTk`` load their states through them."""
+"""State as flat {str: ndarray}, as it is saved, and the checks of a saved one by key."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import Array, read_only
 from wirecodec.compressor.loaded import UNKNOWN_RANK, Loaded
+from wirecodec.compressor.memory import to_host
 from wirecodec.compressor.state import State
 from wirecodec.select.base import find_nonfinite
 from wirecodec.settings.schedule import Schedule, parse_schedule
@@ -17,39 +18,66 @@ from wirecodec.validation import as_integer, as_seed
 MAX_STEP = 2**62
 """Half the range of int64, so that a loaded state can count further steps."""
 
+ARRAY_KINDS = _RESIDUAL, _MOMENTUM, _SELECTOR = "residual/", "momentum/", "selector/"
+"""Starts of the keys of arrays."""
+
+
+def write_state(state: State) -> dict[str, Array]:
+    """Return copies of step, rank and arrays on the host, by key."""
+    saved = {"step": np.array(state.step, np.int64), "rank": np.array(state.rank, np.int64)}
+    saved |= {_RESIDUAL + name: np.array(to_host(x)) for name, x in state.residuals.items()}
+    saved |= {_MOMENTUM + name: np.array(to_host(x)) for name, x in state.momenta.items()}
+    return saved | {_SELECTOR + name: np.array(x) for name, x in state.selectors.items()}
+
 
 def read_state(
-    state: Mapping[str, Any], *, keeps_momentum: bool, strict: bool
-) -> tuple[State, int, Schedule | None]:
-    """Return the state of a Compressor, its seed, and its schedule or None.
+    saved: Mapping[str, Any],
+    owner: str,
+    required: Sequence[str] = ("step",),
+    optional: Sequence[str] = ("rank",),
+    kinds: tuple[str, ...] = (_RESIDUAL,),
+    *,
+    strict: bool,
+) -> tuple[State, Schedule | None]:
+    """Return a state, and its schedule or None.
 
     Args:
-        state: from ``Compressor.state_dict``.
-        keeps_momentum: whether the Compressor that loads it has a feedback with momentum.
+        saved: from ``state_dict``.
+        owner: the class that saves such a state, for messages.
+        required, optional: keys that it has, or may have.
+        kinds: the starts of the keys of its arrays.
         strict: whether arrays of another rank, or of unknown tensors, are an error at the first step.
 
     Raises ValueError if a key or its array is not valid; the message names the key.
     """
-    known, kinds = {"step", "seed", "schedule"}, ("residual/", "momentum/", "selector/")
-    odd = [key for key in state if key not in {*known, "rank"} and not key.startswith(kinds)]
-    if odd or not known <= state.keys():
-        missing = ", ".join(map(repr, sorted(known - state.keys())))
-        raise ValueError(
-            f"not a state of a Compressor: {f'unknown keys {odd}' if odd else f'{missing} missing'}"
-        )
-    seed, step, schedule = as_seed(unmasked("seed", state["seed"])), saved_step(state), saved_schedule(state)
+    check_keys(saved, owner, required, optional, kinds)
+    seed = as_seed(unmasked("seed", saved["seed"])) if "seed" in saved else 0
+    step = saved_step(saved)
+    schedule = saved_schedule(saved) if "schedule" in saved else None
     residuals, momenta = (
-        {key[9:]: saved_residual(key, x) for key, x in state.items() if key.startswith(kind)}
-        for kind in kinds[:2]
+        {key[len(kind) :]: saved_residual(key, x) for key, x in saved.items() if key.startswith(kind)}
+        for kind in (_RESIDUAL, _MOMENTUM)
     )
-    selectors = {key[9:]: unmasked(key, x) for key, x in state.items() if key.startswith(kinds[2])}
-    if momenta and not keeps_momentum:
-        raise ValueError(
-            f"momentum/{next(iter(momenta))}: this Compressor keeps no momentum; build it with"
-            " feedback=wc.MomentumCorrection(), as the one that was saved"
-        )
-    loaded = Loaded(saved_rank(state), strict)
-    return State(step, residuals, selectors, momenta, loaded.rank, loaded), seed, schedule
+    selectors = {
+        key[len(_SELECTOR) :]: unmasked(key, x) for key, x in saved.items() if key.startswith(_SELECTOR)
+    }
+    loaded = Loaded(saved_rank(saved), strict)
+    return State(step, residuals, selectors, momenta, seed, loaded.rank, loaded), schedule
+
+
+def check_keys(
+    saved: Mapping[str, Any],
+    owner: str,
+    required: Sequence[str],
+    optional: Sequence[str],
+    kinds: tuple[str, ...],
+) -> None:
+    """Raise ValueError if a saved state has an unknown key, or lacks one; arguments as for ``read_state``."""
+    odd = [key for key in saved if key not in {*required, *optional} and not key.startswith(kinds)]
+    missing = ", ".join(map(repr, sorted(set(required) - saved.keys())))
+    if odd or missing:
+        lacks = f"{missing} missing" if len(required) > 1 else f"{required[0]} is missing"
+        raise ValueError(f"not a state of {owner}: {f'unknown keys {odd}' if odd else lacks}")
 
 
 def saved_rank(state: Mapping[str, Any]) -> int:
@@ -79,12 +107,12 @@ def saved_schedule(state: Mapping[str, Any]) -> Schedule | None:
 
 def saved_residual(key: str, x: Any) -> Array:
     """Return a flat copy of a residual or momentum; raise ValueError with ``key`` unless it is finite."""
-    found = unmasked(key, x).reshape(-1)
-    if found.dtype not in (np.float32, np.float64):
-        raise ValueError(f"{key} is {found.dtype}; it must be float32 or float64")
-    if (at := find_nonfinite(read_only(found))) >= 0:
-        raise ValueError(f"{key}: element {at} is {float(found[at])}; it must be finite")
-    return found
+    residual = unmasked(key, x).reshape(-1)
+    if residual.dtype not in (np.float32, np.float64):
+        raise ValueError(f"{key} is {residual.dtype}; it must be float32 or float64")
+    if (at := find_nonfinite(read_only(residual))) >= 0:
+        raise ValueError(f"{key}: element {at} is {float(residual[at])}; it must be finite")
+    return residual
 
 
 def unmasked(key: str, x: Any) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wirecodec.compressor.budgets import raw_bytes
+from wirecodec.arrays import dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.select.budget.selector import Budget
 from wirecodec.settings.feedback import (
@@ -120,6 +120,11 @@ class Settings:
         """Whether a tensor may have a momentum."""
         return any(isinstance(rule, MomentumCorrection) for rule in list_feedback(self.feedback))
 
+    @property
+    def has_budget(self) -> bool:
+        """Whether a selector asks for the bytes of the container's header."""
+        return any(scheme.select.needs_costs for scheme in self.scheme_map.values())
+
     def with_schedule(self, schedule: Schedule | None) -> Settings:
         """Return these settings with another schedule."""
         return replace(self, schedule=schedule)
@@ -159,7 +164,7 @@ class Settings:
             return self.bytes_per_step
         if isinstance(self.schedule, WarmUp) and self.schedule.sends_raw(step):
             return math.inf
-        raw = sum(raw_bytes(tensor) for tensor in tensors.values())
+        raw = sum(math.prod(x.shape) * dtype_named(x.dtype).itemsize for x in tensors.values())
         own = min(self.bytes_per_step / max(raw, 1), 1.0)
         ratio = ratio_at(self.schedule, step, own)
         if ratio == own:

@@ -1,23 +1,27 @@
-"""State of a Compressor: what persists from step to step, per tensor."""
+"""State of one rank between two steps of a training, per tensor.
+
+A state is a value: a step takes one and returns the next, and neither changes. A Compressor, CLT-k and gTop-k
+share it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from wirecodec.arrays import Array, any_on_gpu, on_gpu
+from wirecodec.arrays import Array
 from wirecodec.compressor.loaded import UNKNOWN_RANK, Loaded
-from wirecodec.step import StepResult, TensorJobs
+from wirecodec.prng import mix
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """State that a step changes; ``commit`` replaces it as a whole.
+    """State that a step replaces as a whole.
 
     Attributes:
-        step: committed steps so far.
+        step: steps so far.
         residuals, selectors, momenta: arrays by the tensors' names.
+        seed: of all random numbers, a u64.
         rank: of the last step, or UNKNOWN_RANK.
         loaded: what a loaded state is not yet compared with, or None.
     """
@@ -26,24 +30,41 @@ class State:
     residuals: Mapping[str, Array] = field(default_factory=dict)
     selectors: Mapping[str, Array] = field(default_factory=dict)
     momenta: Mapping[str, Array] = field(default_factory=dict)
+    seed: int = 0
     rank: int = UNKNOWN_RANK
     loaded: Loaded | None = None
 
     def next(
         self,
-        residuals: Mapping[str, Array],
-        selectors: Mapping[str, Array],
-        momenta: Mapping[str, Array],
         rank: int,
+        residuals: Mapping[str, Array],
+        selectors: Mapping[str, Array] | None = None,
+        momenta: Mapping[str, Array] | None = None,
     ) -> State:
         """Return the state after a step of a rank; tensors that were not in this step keep theirs."""
         return State(
             self.step + 1,
             {**self.residuals, **residuals},
-            {**self.selectors, **selectors},
+            {**self.selectors, **selectors} if selectors else self.selectors,
             {**self.momenta, **momenta} if momenta else self.momenta,
+            self.seed,
             rank,
         )
+
+    def fork(self, number: int, latest: State) -> State:
+        """Return the state for a part of the step that begins in this state.
+
+        Args:
+            number: of the part, from 0.
+            latest: the state after the earlier parts; this one for the first.
+        """
+        seed = mix(self.seed, number) if number else self.seed
+        loaded = None if latest.loaded is None else latest.loaded.with_names()  # a part has some names only
+        return replace(latest, step=self.step, seed=seed, loaded=loaded)
+
+    def join(self, latest: State) -> State:
+        """Return the state after the step that begins in this state, from the one after its last part."""
+        return replace(latest, step=self.step + 1, seed=self.seed)
 
     def settle(self, rank: int, names: Collection[str]) -> State:
         """Return the state for a step of these tensors: a loaded one is compared, and drops what is stale.
@@ -77,68 +98,8 @@ class State:
         )
         return replace(self, residuals=residuals, selectors=selectors, momenta=momenta)
 
-    def copy(self) -> State:
-        """Copy the state with its arrays, because later steps overwrite their memory."""
-        residuals = {name: x.copy() for name, x in self.residuals.items()}
-        momenta = {name: x.copy() for name, x in self.momenta.items()}
-        return replace(self, residuals=residuals, momenta=momenta)
 
-
-class SpareMemory:
-    """Memory on the host of residuals and momenta that no state holds, by the tensors' names."""
-
-    def __init__(self) -> None:
-        self.residuals: dict[str, Array] = {}
-        self.momenta: dict[str, Array] = {}
-
-    def copy(self) -> SpareMemory:
-        """Return another record of the same arrays."""
-        copied = SpareMemory()
-        copied.residuals, copied.momenta = dict(self.residuals), dict(self.momenta)
-        return copied
-
-    def take(self, names: Mapping[str, Any], *, momenta: bool) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Remove and return the memory of residuals, and of momenta if wanted, of these tensors."""
-        return _take(self.residuals, names), _take(self.momenta, names) if momenta else {}
-
-    def reuse(self, old: State, kept: State) -> None:
-        """Keep the memory of arrays that only one of two states holds, for later steps."""
-        for spare, before, after in (
-            (self.residuals, old.residuals, kept.residuals),
-            (self.momenta, old.momenta, kept.momenta),
-        ):
-            left = {name: array for name, array in before.items() if after.get(name) is not array}
-            if any_on_gpu(left.values()):
-                left = {name: array for name, array in left.items() if not on_gpu(array)}
-            spare.update(left)
-
-    def keep_unused(self, jobs: TensorJobs, done: StepResult) -> None:
-        """Keep the memory that a step did not need: that of tensors that were held."""
-        for kept, given, made in (
-            (self.residuals, jobs.spares, done.residuals),
-            (self.momenta, jobs.spare_momenta, done.momenta),
-        ):
-            kept |= {name: x for name, x in given.items() if name not in made}
-
-
-def _take(held: dict[str, Array], names: Mapping[str, Any]) -> dict[str, Array]:
-    """Remove the arrays with these names from a dict, and return them."""
-    if held.keys() <= names.keys():
-        taken = dict(held)
-        held.clear()
-        return taken
-    return {name: held.pop(name) for name in names if name in held}
-
-
-def all_to_host(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return arrays by name on the host."""
-    return {name: to_host(x) for name, x in arrays.items()} if any_on_gpu(arrays.values()) else arrays
-
-
-def to_host(x: Any) -> Any:
-    """Return an array on the host, copied if it is on a GPU; None for None."""
-    if x is None or not on_gpu(x):
-        return x
-    from wirecodec.gpu import entry
-
-    return entry.copy_to_host(x)
+def copy_of(arrays: Mapping[str, Array], name: str) -> Array | None:
+    """Return a copy of a named array on its device, or None if there is none."""
+    array = arrays.get(name)
+    return None if array is None else array.copy()

@@ -1,1 +1,27 @@
-"""Implementation on the host: select, encode, decode, step, accumulate; ``wirecodec.gpu`` mirrors it."""
+"""Encoding and decoding on the host. Follow a tensor through the rooms:
+
+    entry       the functions that the public ones call
+
+    step        a Compressor's step: clip, add, select, encode, keep what was not sent
+    momentum      clipping, momentum and decay of a gradient
+    residual      gradient + residual, and the residual that is left after sending
+    group         selection from the sum of one tensor, or of several as of one vector
+
+    select      transform and selector: a tensor -> Support, its selected elements
+    costs         the bytes of a selection, for selectors with a budget
+    weights       a budget divided among the parts of a group
+    encode      Supports -> container
+    fuse          several tensors as one vector, for entries that small tensors share
+    chunk         one chunk through its codecs, both ways
+    sent          what receivers decode, which the sender knows without decoding all
+
+    decode      container -> chunks -> tensors, or into sums
+    chunk_store   decoded chunks of many small tensors
+    guard         checks of values before they are added
+    norm          norms that neither overflow nor underflow
+
+    fast        all that exists for speed alone, with a switch
+
+A scheme's selector meets the tensor in ``select.choose``. A residual is completed in
+``residual.AccumulatedGradient.remainder``; ``fast.residual.complete`` does the same for many tensors.
+"""

@@ -10,10 +10,11 @@ import numpy as np
 from wirecodec.arrays import Array, Flat, addresses_of
 from wirecodec.cpu import fast
 from wirecodec.cpu.encode import ModelSelection, encode_selection, find_others
-from wirecodec.cpu.fast.columns import describe_tensors
+from wirecodec.cpu.fast.group import select_groups
 from wirecodec.cpu.fast.residual import complete
 from wirecodec.cpu.fast.selected import Selected
-from wirecodec.cpu.fast.step import select_sums
+from wirecodec.cpu.fast.sums import select_tensors
+from wirecodec.cpu.fast.terms import TermColumns
 from wirecodec.cpu.group import Member, SelectedTensor, accumulate, select_alone, select_as_one
 from wirecodec.cpu.momentum import clip_factor, stop_momentum, sum_squares
 from wirecodec.cpu.select import dense
@@ -35,8 +36,8 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     shapes: list[Any] = [()] * len(given)
     batches: list[Selected] = []
     if fast.is_on():
-        arrays, shapes, columns = describe_tensors(given)
-        batches = select_sums(arrays, columns, wanted, factor)
+        terms = TermColumns.of(given, wanted, factor)
+        shapes, batches = terms.shapes, select_groups(terms) + select_tensors(terms)
     others = find_others(len(names), batches)
     flats |= _flatten(given, [key for key in others if key not in flats], wanted)
     alone = _select({key: flats[key] for key in others}, factor, wanted)

@@ -39,9 +39,6 @@ class All(Selector):
 
         Args:
             x: (n,) any element type; it is not read.
-            gradient: unused.
-            state: unused.
-            seed: unused.
 
         Returns a Selection whose ``indices`` are None.
         """

@@ -82,6 +82,11 @@ class Selector(ABC):
         needs_costs: True if ``select_within`` is called in place of ``select``.
         reads_gradient: True if ``select`` reads its argument ``gradient``.
         selects_sums: True if ``select_each`` and ``select_joint`` may return a selection.
+
+    Examples:
+        >>> import wirecodec as wc
+        >>> isinstance(wc.TopK(0.01), wc.Selector), wc.TopK(0.01).count_range(500)
+        (True, (5, 5))
     """
 
     name: ClassVar[str]

@@ -37,9 +37,6 @@ class NonZero(Selector):
 
         Args:
             x: (n,) any element type.
-            gradient: unused.
-            state: unused.
-            seed: unused.
 
         Returns a Selection.
         """

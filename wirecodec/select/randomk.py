@@ -64,8 +64,6 @@ class RandomK(Selector):
 
         Args:
             x: (n,) any element type, at most 2^32 elements.
-            gradient: unused.
-            state: unused.
             seed: of the draws.
 
         Returns a Selection.

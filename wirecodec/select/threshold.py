@@ -52,9 +52,6 @@ class Threshold(Selector):
 
         Args:
             x: (n,) any element type.
-            gradient: unused.
-            state: unused.
-            seed: unused.
 
         Returns a Selection.
 

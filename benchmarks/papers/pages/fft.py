@@ -10,7 +10,7 @@ import wirecodec as wc
 from benchmarks.common.results import format_markdown
 from benchmarks.papers.fft import FIXED, FORMATS, RANKS, Result
 from benchmarks.papers.pages.table import Row, format_rows
-from wirecodec.cli.break_even import published_min_ratio
+from wirecodec.cli.min_ratio import published_min_ratio
 
 __all__ = ["format_section"]
 

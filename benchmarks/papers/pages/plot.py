@@ -15,7 +15,7 @@ from benchmarks.papers import adacomp, deepreduce, fft, scalecom, sidco
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pages.adacomp import find_best
 from benchmarks.papers.plan import Results
-from wirecodec.cli.break_even import published_min_ratio
+from wirecodec.cli.min_ratio import published_min_ratio
 
 __all__ = ["draw_all"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
+from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World
@@ -293,14 +295,14 @@ def test_ranks_that_differ(several: World, wrong: str, reason: str) -> None:
 
 
 def test_a_broken_choice_is_an_error_on_all(monkeypatch: Any) -> None:
-    whole = co.CLTk._encode_indices
+    whole = LocalStep.encode_indices
 
-    def broken(self: co.CLTk, turn: Any) -> Any:
-        blob = whole(self, turn).copy()
-        blob[-12] ^= 1
-        return blob
+    def broken(self: LocalStep, selectors: Any) -> None:
+        whole(self, selectors)
+        self.blob = self.blob.copy()
+        self.blob[-12] ^= 1
 
-    monkeypatch.setattr(co.CLTk, "_encode_indices", broken)
+    monkeypatch.setattr(LocalStep, "encode_indices", broken)
 
     def fn(comm: SimulatedComm) -> tuple[str, int]:
         cltk = co.CLTk(RATIO)
@@ -387,3 +389,24 @@ def test_a_group_is_one_vector(several: World) -> None:
 
     with pytest.raises(co.CollectiveError, match=r"scheme|parameters|settings"):
         co.simulate(2, disagree)
+
+
+@pytest.mark.parametrize("make", [lambda: co.CLTk(0.01), lambda: co.GTopK(0.01)], ids=["CLTk", "GTopK"])
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
+def test_a_copy_takes_its_own_steps(make: Any, duplicate: Any) -> None:
+    def fn(comm: SimulatedComm) -> bool:
+        whole, fresh = make(), make()
+        for _ in range(3):
+            whole.allreduce(comm, smooth(comm.rank, 2**17))
+        copied = duplicate(whole)
+        before = whole.state_dict()
+        for _ in range(3):
+            whole.allreduce(comm, smooth(comm.rank, 2**17))
+        fresh.load_state_dict(before)
+        after = whole.state_dict()
+        for _ in range(3):
+            means = [one.allreduce(comm, smooth(comm.rank, 2**17)) for one in (copied, fresh)]
+            assert bits(means[0]) == bits(means[1])
+        return all(np.array_equal(after[key], x) for key, x in whole.state_dict().items())
+
+    assert co.simulate(2, fn) == [True, True]

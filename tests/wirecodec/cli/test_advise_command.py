@@ -65,7 +65,7 @@ def test_advise_tries_schemes_of_its_own(
     grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "wirecodec.cli.advise_prediction.COMMON", ("topk(0.1) | bitmap | raw", "dgc(index=rice)")
+        "collectives.advise.prediction.COMMON", ("topk(0.1) | bitmap | raw", "dgc(index=rice)")
     )
     assert main(["advise", str(grad), *AT_1_GBIT]) == 0
     page = capsys.readouterr().out

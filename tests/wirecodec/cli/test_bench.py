@@ -11,6 +11,8 @@ import pytest
 import wirecodec as wc
 from tests.wirecodec.cli.inputs import X
 from wirecodec.cli import main
+from wirecodec.cli.bench import format_bench
+from wirecodec.cli.measurement import EncodedGradient
 
 
 def test_bench(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,3 +72,13 @@ def test_safetensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         save_file({"a": X, "b": X[0].copy()}, file)
         assert main(["bench", str(file)]) == 0
         assert "model.safetensors: 2 tensors, 1,100 elements" in capsys.readouterr().out
+
+
+def test_bench_page() -> None:
+    calls = (int, int, int)
+    encoded = EncodedGradient("quick", 250_000, 1_000_000, 100_000, 0, 100, 0.5, {}, calls)
+    page = format_bench(encoded, (1e-4, 0.0, 1e-3, 0.0, 0.0), "grad.npy").splitlines()
+    assert page[0] == "grad.npy: 250,000 elements, 1,000,000 bytes; quick"
+    assert page[2].split() == ["select", "1", "ms", "1", "10"]
+    assert page[3].split()[-1] == "0"
+    assert page[-1].startswith("100,000 bytes, ratio 10.0; 100 elements stored")

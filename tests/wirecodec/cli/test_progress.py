@@ -51,7 +51,7 @@ def test_ctrl_c_during_progress_is_one_line(grad: Path, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     terminal = watch(monkeypatch, bar)
-    monkeypatch.setattr("wirecodec.cli.bench.measure", interrupt)
+    monkeypatch.setattr("wirecodec.cli.bench.measure_medians", interrupt)
     assert main(["bench", str(grad)]) == 130
     assert terminal.getvalue().endswith("wirecodec: interrupted\n")
     assert "Traceback" not in terminal.getvalue()

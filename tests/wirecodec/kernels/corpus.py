@@ -26,8 +26,7 @@ from tests.wirecodec.kernels.guard import guard_memory
 from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import addresses_of, aligned, bits_of, read_only
 from wirecodec.cpu.fast import stream
-from wirecodec.cpu.fast.step import MIN_FUSED_SIZE
-from wirecodec.cpu.union import sum_sparse
+from wirecodec.cpu.fast.sums import MIN_FUSED_SIZE
 from wirecodec.kernels.compiler.family import Family
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix
@@ -35,6 +34,7 @@ from wirecodec.kernels.term_forms import HEAVY_BALL, SUM_NAMES
 from wirecodec.limits import UNLIMITED
 from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk import exact as topk_exact
+from wirecodec.sparse import sum_sparse
 
 __all__ = ["HALVES", "kernels", "run", "unused_kernels"]
 

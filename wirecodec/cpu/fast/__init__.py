@@ -2,8 +2,8 @@
 
 Two ideas make a step fast. Many tensors go through each stage in one kernel call (``encode``, ``decode``,
 ``add``, ``residual``), as columns of ``selected``. And a selector may choose from sums while their terms are
-added (``step``, ``group``, ``terms``). ``columns`` describes many arrays at once, ``stream`` writes past the
-caches, and ``thresholds`` remembers where the last search ended.
+added (``sums``, ``group``, ``terms``). ``columns`` describes many arrays at once, and ``stream`` writes past
+the caches.
 
 A fast form takes the tensors that it can, and leaves the others to the plain way. Bytes, states and errors
 are the same:

@@ -32,11 +32,9 @@ def select_groups(columns: TermColumns) -> list[Selected]:
     """
     jobs = columns.wanted.jobs
     members: dict[tuple[Any, int], list[int]] = {}
-    for key in np.flatnonzero(columns.free).tolist():
-        name = columns.names[key]
-        if name in jobs.groups:
-            kind = int(columns.gradients.kinds[key])
-            members.setdefault((jobs.groups[name], kind), []).append(key)
+    for key in np.flatnonzero(columns.free & columns.grouped).tolist():
+        kind = int(columns.gradients.kinds[key])
+        members.setdefault((jobs.groups[columns.names[key]], kind), []).append(key)
     groups = []
     for listed in members.values():
         keys = np.array(listed, np.int64)
@@ -45,19 +43,19 @@ def select_groups(columns: TermColumns) -> list[Selected]:
         weights = {jobs.weights.get(columns.names[key], 1.0) for key in listed}
         alike = len(weights) == 1 and len(rules) == 1 and rules[0][1].size == keys.size
         if alike and can_select_together(scheme) and not scheme.select.reads_gradient:
-            selected = _select(columns, scheme, rules[0][0], keys)
+            selected, size = None, int(columns.gradients.sizes[keys].sum())
+            if scheme.select.takes_joint(size):
+                selected = select_joint(columns, scheme, rules[0][0], keys)
+            if selected is None:
+                selected = _select_vector(columns, scheme, rules[0][0], keys)
             if selected is not None:
                 groups.append(selected)
     return groups
 
 
-def _select(columns: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
-    """Select from one group; return None if its sums are not finite."""
+def _select_vector(columns: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
+    """Write the sums of a group into one vector, and select from it; return None if one is not finite."""
     sizes, dtype = columns.gradients.sizes[keys], columns.dtype_of(keys)
-    if scheme.select.takes_joint(int(sizes.sum())):
-        selected = select_joint(columns, scheme, rule, keys)
-        if selected is not None:
-            return selected
     x = _join(columns.spares(keys), sizes, dtype)
     x = aligned(int(sizes.sum()), dtype) if x is None else x
     starts = np.cumsum(sizes) - sizes

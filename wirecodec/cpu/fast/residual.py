@@ -7,10 +7,7 @@ import ctypes
 import numpy as np
 
 from wirecodec.arrays import Array, addresses_of, read_only
-from wirecodec.cpu.fast.selected import Selected
-
-MIN_SELECTED_PER_THREAD = 2**14
-"""Selected elements that justify another thread."""
+from wirecodec.cpu.fast.selected import MIN_SELECTED_PER_THREAD, Selected
 
 
 def complete(selected: Selected, received: Array) -> None:

@@ -14,6 +14,9 @@ from wirecodec.select.base import BatchSelection
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
+MIN_SELECTED_PER_THREAD = 2**14
+"""Selected elements that justify another thread."""
+
 
 @dataclass(frozen=True, eq=False)
 class Selected:

@@ -9,36 +9,56 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, addresses_of, aligned
+from wirecodec.arrays import DTYPES, Array, addresses_of, aligned, as_flat
 from wirecodec.cpu.fast import is_on
-from wirecodec.cpu.fast.columns import ArrayColumns, describe
-from wirecodec.cpu.fast.selected import Selected
+from wirecodec.cpu.fast.columns import ArrayColumns, describe, describe_tensors
+from wirecodec.cpu.fast.selected import MIN_SELECTED_PER_THREAD, Selected
 from wirecodec.kernels import term_forms as forms
-from wirecodec.select.base import Selection, Selector
+from wirecodec.select.base import Selection, Selector, is_zero
 from wirecodec.select.term_table import TermTable
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
 from wirecodec.settings.scheme import Scheme
 from wirecodec.step import StepInput
-
-MIN_CLEARED_PER_THREAD = 2**14
-"""Selected elements that justify another thread."""
 
 
 @dataclass(frozen=True, eq=False)
 class TermColumns:
     """Columns of all tensors of a step.
 
-    Args:
-        gradients: columns of all tensors, by key.
+    Attributes:
+        arrays: the gradients as arrays, as far as they can be converted.
+        shapes: of the gradients.
+        gradients: columns of the arrays.
         wanted: the step.
-        free: (n,) bool, the tensors that may be taken.
         factor: of clipping.
     """
 
+    arrays: Sequence[Any]
+    shapes: list[Any]
     gradients: ArrayColumns
     wanted: StepInput
-    free: Array
     factor: float
+
+    @classmethod
+    def of(cls, tensors: Sequence[Any], wanted: StepInput, factor: float) -> TermColumns:
+        """Describe the gradients of a step."""
+        return cls(*describe_tensors(tensors), wanted, factor)
+
+    @cached_property
+    def free(self) -> Array:
+        """(n,) bool, whether a tensor is not held: it is an array, and not zero."""
+        if not self.wanted.hold_zeros:
+            return np.ones(len(self.arrays), np.bool_)
+        kept = [isinstance(x, np.ndarray) and not is_zero(as_flat(x).data) for x in self.arrays]
+        return np.array(kept, np.bool_)
+
+    @cached_property
+    def grouped(self) -> Array:
+        """(n,) bool, whether a tensor is selected from as a part of a group."""
+        groups = self.wanted.jobs.groups
+        if not groups:
+            return np.zeros(len(self.arrays), np.bool_)
+        return np.fromiter(map(groups.__contains__, self.names), np.bool_, len(self.arrays))
 
     @cached_property
     def names(self) -> list[str]:
@@ -205,5 +225,5 @@ def mask_momenta(rule: Feedback, table: TermTable, momenta: Sequence[Array], sel
     run_parallel(
         lambda turns: momentum_batch.clear_at(*given, like, turns),
         n,
-        max(1, MIN_CLEARED_PER_THREAD * n // max(1, selected.indices.size)),
+        max(1, MIN_SELECTED_PER_THREAD * n // max(1, selected.indices.size)),
     )

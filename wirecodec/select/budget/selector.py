@@ -105,9 +105,6 @@ class Budget(Selector):
 
         Args:
             x: (n,) any element type.
-            gradient: unused.
-            state: unused.
-            seed: unused.
 
         Returns a Selection with values and a step.
 

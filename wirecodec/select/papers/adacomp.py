@@ -82,8 +82,6 @@ class AdaComp(Selector):
         Args:
             x: (n,) any element type; gradient + residual.
             gradient: (n,) of x's type; None if there is no residual, and x is used.
-            state: unused.
-            seed: unused.
 
         Returns a Selection with a scale.
 

@@ -74,9 +74,6 @@ class ChunkTopK(Selector):
 
         Args:
             x: (n,) any element type.
-            gradient: unused.
-            state: unused.
-            seed: unused.
 
         Returns a Selection.
 

@@ -64,8 +64,6 @@ class DGC(Selector):
 
         Args:
             x: (n,) any element type.
-            gradient: unused.
-            state: unused.
             seed: of the sample.
 
         Returns a Selection.

@@ -64,9 +64,6 @@ class GaussianK(Selector):
 
         Args:
             x: (n,) any element type.
-            gradient: unused.
-            state: unused.
-            seed: unused.
 
         Returns a Selection.
 

@@ -60,9 +60,6 @@ class RedSync(Selector):
 
         Args:
             x: (n,) any element type.
-            gradient: unused.
-            state: unused.
-            seed: unused.
 
         Returns a Selection.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
 from wirecodec.select.base import INFINITY_BITS, BatchSelection
-from wirecodec.select.term_table import TermTable, sum_before
+from wirecodec.select.term_table import MIN_ELEMENTS_PER_THREAD, TermTable, sum_before
 from wirecodec.select.topk import exact
 
 MAX_SIZE = 2**23
@@ -24,8 +24,6 @@ MIN_HEAD_PER_RANK = 16
 """First elements per element that is selected; the bound needs groups of them."""
 MIN_HEAD = 256
 """First elements that give a bound at all: four for each of 64 groups."""
-MIN_ELEMENTS_PER_THREAD = 2**20
-"""Elements below which another thread costs more than it saves."""
 
 
 @dataclass(frozen=True, eq=False)

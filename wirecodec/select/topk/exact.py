@@ -146,10 +146,11 @@ def map_array_parts(size: int, work: Callable[[int, int], T]) -> list[T]:
 
 def map_parts(work: Callable[[int], T], n: int, candidates: int) -> list[T]:
     """Return [work(0), ... work(n - 1)] for n parts, in parallel if there are many candidates."""
+    if candidates < MIN_PARALLEL_CANDIDATES:
+        return [work(i) for i in range(n)]
     from wirecodec.kernels.cpu.threads import map_ranges
 
-    least = 1 if candidates >= MIN_PARALLEL_CANDIDATES else n
-    results = map_ranges(lambda first, last: [work(i) for i in range(first, last)], n, least)
+    results = map_ranges(lambda first, last: [work(i) for i in range(first, last)], n, 1)
     return [result for several in results for result in several]
 
 
@@ -256,7 +257,10 @@ def keep_top(
         if not narrow:
             np.add(local, part.start, out=indices[span])
 
-    map_parts(keep, len(parts), stops[-1])
+    if alone:
+        keep(0)
+    else:
+        map_parts(keep, len(parts), stops[-1])
     return indices[: stops[-1]], words[: stops[-1]]
 
 

@@ -13,7 +13,7 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64, keys64, max_key64
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead
+from wirecodec.kernels.cpu.simd.memory import PREFETCH_ELEMENTS, bit_width, prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import bits_to_mask, load, reduce_max, select
 from wirecodec.kernels.cpu.simd.words import leading_zeros, low_bits_mask, popcount, trailing_zeros
@@ -22,7 +22,6 @@ U64 = np.uint64
 
 SLACK = 64
 """Elements that ``fill_chunks`` needs free beyond those it writes."""
-PREFETCH_ELEMENTS = 512
 MIN_BRACKET_SIZE = 16
 """Number of keys between two, or 1/64 of the chunk, below which they are sorted out individually."""
 

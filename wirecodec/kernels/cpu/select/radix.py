@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead
+from wirecodec.kernels.cpu.simd.memory import PREFETCH_ELEMENTS, bit_width, prefetch_ahead
 from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits, resize, store
 from wirecodec.kernels.cpu.simd.words import popcount, trailing_zeros
 
@@ -22,7 +22,6 @@ DIGIT_BITS = 11
 DIGITS = 1 << DIGIT_BITS
 MAX_SORTED_SIZE = 32
 BLOCK_SIZE = 4096
-PREFETCH_ELEMENTS = 512
 ROWS = 4
 MAX_PART_SIZE = 2**30  # elements that are counted in 32 bits
 

@@ -12,10 +12,8 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float, sum_floats, to_float64
 from wirecodec.kernels.cpu.simd.masks64 import keys64, load_tail64
-from wirecodec.kernels.cpu.simd.memory import prefetch_ahead
+from wirecodec.kernels.cpu.simd.memory import PREFETCH_ELEMENTS, prefetch_ahead
 from wirecodec.kernels.cpu.simd.vector import load, reduce_max, select
-
-PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
 
 
 @kernel

@@ -15,7 +15,7 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.family import helper_family
 from wirecodec.kernels.compiler.jit import inline
 from wirecodec.kernels.cpu.simd.floats import add_floats, multiply_floats, splat_float
-from wirecodec.kernels.cpu.simd.memory import prefetch_ahead, stream_store, view_at
+from wirecodec.kernels.cpu.simd.memory import PREFETCH_ELEMENTS, prefetch_ahead, stream_store, view_at
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import extract_lane, load, mask_to_bits, select, store
 from wirecodec.kernels.term_forms import (
@@ -43,7 +43,6 @@ SLACK = 64
 BLOCK_SIZE = 1024
 SWEEP_SLACK = BLOCK_SIZE + 2 * SLACK
 """Elements that the buffers of a sweep have beyond their capacity."""
-PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
 PREFETCH_PAGES = 4 * BLOCK_SIZE  # one line ahead of each block, so that its page's address is known in time
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.simd.masks64 import at_least64
-from wirecodec.kernels.cpu.simd.memory import prefetch_ahead
+from wirecodec.kernels.cpu.simd.memory import PREFETCH_ELEMENTS, prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.words import popcount
 
@@ -21,7 +21,6 @@ U64 = np.uint64
 
 SLACK = 64
 """Elements that ``fill_at_least`` needs free in ``out`` before it reads the next 64."""
-PREFETCH_ELEMENTS = 512  # hardware prefetching stops at page boundaries
 
 
 @kernel

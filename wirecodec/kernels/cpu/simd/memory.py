@@ -15,6 +15,8 @@ from wirecodec.kernels.cpu.simd.vector_type import element_pointer, llvm_intrins
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 LINE = 64
+PREFETCH_ELEMENTS = 512
+"""Elements ahead that a sweep prefetches: hardware prefetching stops at page boundaries."""
 
 
 @llvm_intrinsic

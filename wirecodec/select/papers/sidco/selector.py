@@ -154,9 +154,7 @@ class SIDCo(Selector):
 
         Args:
             x: (n,) any element type.
-            gradient: unused.
             state: (5,) or (7,) float64, the state of the faithful or the adaptive controller, or None.
-            seed: unused.
 
         Returns a Selection with the next state.
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array
-from wirecodec.cli.advise_prediction import Advice, Prediction
-from wirecodec.cli.cost_model import find_fastest
+from collectives.advise.cost_model import find_fastest
+from collectives.advise.prediction import Advice, Prediction
+from collectives.local_updates.outer import Array
 from wirecodec.cli.files import FileArgument
 from wirecodec.cli.picture import new_figure, save_png
 from wirecodec.cli.units import format_bandwidth, format_seconds

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_flat
+from wirecodec.arrays import Array
 from wirecodec.cpu.fast import MIN_TENSORS
-from wirecodec.cpu.fast.columns import ArrayColumns
-from wirecodec.cpu.fast.group import select_groups
 from wirecodec.cpu.fast.selected import Selected, group_tensors
 from wirecodec.cpu.fast.terms import TermColumns, mask_momenta, select_joint
 from wirecodec.kernels.term_forms import SUM
-from wirecodec.select.base import is_zero
 from wirecodec.settings.feedback import Feedback
 from wirecodec.settings.scheme import Scheme
-from wirecodec.step import StepInput
 
 MIN_FUSED_SIZE = 2**16
 """Elements below which momentum stays in the cache, so that one tensor alone is added first."""
 
 
-def select_sums(
-    arrays: Sequence[Any], columns: ArrayColumns, wanted: StepInput, factor: float
-) -> list[Selected]:
-    """Add the terms and select, for the tensors whose selector can do both at once.
-
-    Args:
-        arrays, columns: of the gradients, from ``describe_tensors``.
-        wanted: the step.
-        factor: of clipping.
-    """
-    free = np.ones(len(arrays), np.bool_)
-    if wanted.hold_zeros:
-        free = ~np.fromiter(map(_is_held, arrays), np.bool_, len(arrays))
-    groups: list[Selected] = []
-    if wanted.jobs.groups:
-        groups = select_groups(TermColumns(columns, wanted, free, factor))
-        free &= ~np.fromiter(map(wanted.jobs.groups.__contains__, wanted.jobs), np.bool_, len(arrays))
-    terms = TermColumns(columns, wanted, free, factor)
-    kinds = np.where(terms.numbers >= 0, columns.kinds, -1)
+def select_tensors(terms: TermColumns) -> list[Selected]:
+    """Add the terms and select from each tensor by itself, for those whose selector can do both at once."""
+    kinds = np.where((terms.numbers >= 0) & ~terms.grouped, terms.gradients.kinds, -1)
     batches = []
-    for scheme, _, candidates in group_tensors(list(wanted.jobs.schemes.values()), kinds, 1):
+    for scheme, _, candidates in group_tensors(list(terms.wanted.jobs.schemes.values()), kinds, 1):
         for rule, keys in terms.split(candidates):
             left = keys
             if keys.size >= MIN_TENSORS:
@@ -56,12 +34,7 @@ def select_sums(
                 alone = _select_alone(terms, scheme, rule, key)
                 if alone is not None:
                     batches.append(alone)
-    return batches + groups
-
-
-def _is_held(array: Any) -> bool:
-    """Tell whether a tensor may be held: it is zero, or not an array."""
-    return not isinstance(array, np.ndarray) or is_zero(as_flat(array).data)
+    return batches
 
 
 def _select_each(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:

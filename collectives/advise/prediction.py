@@ -13,20 +13,21 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from wirecodec.arrays import Array
-from wirecodec.cli.advise_candidates import COMMON, MORE, Candidate, parse_candidate
-from wirecodec.cli.break_even import compute_min_ratio, find_paying_bandwidths
-from wirecodec.cli.cost_model import (
-    Cost,
-    Gradient,
+import wirecodec as wc
+from collectives.advise.candidates import COMMON, MORE, Candidate, parse_candidate
+from collectives.advise.cost_model import (
+    ExchangeCost,
     Network,
     compute_costs,
     compute_dense_cost,
+    compute_min_ratio,
     find_fastest,
+    find_paying_bandwidths,
 )
-from wirecodec.cli.measurement import Measurement, TimedScheme, allocate_sums, measure
+from collectives.advise.measurement import Gradient, Measurement, measure
+from collectives.local_updates.outer import Array
+from wirecodec.cli.measurement import allocate_sums
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
-from wirecodec.errors import EncodeError
 
 _ALIKE = 0.03
 """Relative difference in time and in error below which two schemes are alike."""
@@ -49,8 +50,8 @@ class Prediction:
     """
 
     measurement: Measurement
-    costs: tuple[Cost, ...]
-    cost: Cost
+    costs: tuple[ExchangeCost, ...]
+    cost: ExchangeCost
     seconds: float
     speed_up: float
     min_ratio: float
@@ -105,7 +106,7 @@ class Advice:
         return self.max_error == math.inf or prediction.measurement.error <= self.max_error
 
     @property
-    def dense(self) -> Cost:
+    def dense(self) -> ExchangeCost:
         """Return the cost of the dense all-reduce."""
         return compute_dense_cost(self.gradient, self.network.ranks)
 
@@ -208,20 +209,21 @@ def advise(
     for number, candidate in enumerate(tried):
         progress(_PREPARING * number / len(tried))
         try:
-            prepared.append(TimedScheme.prepare(tensors, candidate, sums))
-        except EncodeError as error:
+            prepared.append(Measurement.prepare(tensors, candidate, sums))
+        except wc.EncodeError as error:
             if candidates is not None:
                 raise
             failures.append((candidate.name, error))
     if not prepared:
-        raise failures[0][1] if failures else EncodeError("there is no scheme to measure")
-    machine = measure(
+        raise failures[0][1] if failures else wc.EncodeError("there is no scheme to measure")
+    gradient, measurements = measure(
         tensors,
         prepared,
+        scale=scale,
         budget=budget,
         progress=lambda fraction: progress(_PREPARING + (1 - _PREPARING) * fraction),
-    ).scaled(scale)
-    advice = compare(machine.gradient, network, machine.measurements, max_error=max_error)
+    )
+    advice = compare(gradient, network, measurements, max_error=max_error)
     excluded = tuple((name, str(error)) for name, error in failures)
     advice = dataclasses.replace(advice, excluded=excluded)
     return leave_out_alike(advice) if candidates is None else advice

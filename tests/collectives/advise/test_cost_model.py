@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from wirecodec.cli import main
-from wirecodec.cli.break_even import compute_min_ratio, find_paying_bandwidths, published_min_ratio
-from wirecodec.cli.cost_model import (
-    Gradient,
+from collectives.advise.cost_model import (
     Network,
-    Pairs,
-    Stages,
     compute_costs,
     compute_dense_cost,
-    compute_sum_cost,
+    compute_min_ratio,
     find_fastest,
+    find_paying_bandwidths,
 )
+from collectives.advise.measurement import Gradient, Pairs, Stages
+from wirecodec.cli.min_ratio import published_min_ratio
 
 M = 1_000_000
 GBIT = 1e9 / 8
@@ -64,7 +63,8 @@ def test_exact_break_even() -> None:
     stages, gradient = Stages(M // 10, 2e-4, 2e-4, 3e-4), Gradient(M)
     found, dense = compute_costs(stages, gradient, 2), compute_dense_cost(gradient, 2)
     ((low, high),) = find_paying_bandwidths(found, dense)
-    assert (low, high) == (0, pytest.approx(0.9 * M / 1e-3))
+    assert low == 0
+    assert high == pytest.approx(0.9 * M / 1e-3)
     for factor, pays in ((0.999, True), (1.001, False)):
         network = Network(2, factor * high)
         assert (find_fastest(found, network).seconds(network) < dense.seconds(network)) is pays
@@ -82,7 +82,9 @@ def test_what_is_short_without_compression_pays_everywhere() -> None:
 def test_encodings_larger_than_the_gradient_pay_where_latency_rules() -> None:
     gradient, stages = Gradient(M), Stages(2 * M, 0, 0, 0)
     found, dense = compute_costs(stages, gradient, 2), compute_dense_cost(gradient, 2)
-    assert find_paying_bandwidths(found, dense, latency=1e-3) == ((pytest.approx(M / 1e-3), math.inf),)
+    ((low, high),) = find_paying_bandwidths(found, dense, latency=1e-3)
+    assert low == pytest.approx(M / 1e-3)
+    assert high == math.inf
     assert find_paying_bandwidths(found, dense) == ()
 
 
@@ -112,14 +114,15 @@ def test_split_sends_the_union() -> None:
     """On many ranks, the union of random supports is everything: its dense sums, and one rank's pairs."""
     pairs = Pairs(elements=M // 4, stored=M // 400, nbytes=12_000, encode=1e-3, decode=2e-3, scan=0.7)
     gradient = Gradient(M, add=0.04, finish=0.08)
-    stages = Stages(20_000, select=0.1, encode=0.2, decode=0.3, accumulate=0.5, pairs=pairs)
+    stages = Stages(20_000, select=0.1, encode=0.2, decode=0.3, pairs=pairs)
     for ranks, second in ((2, 2 * 12_000), (8, None), (4096, M)):
         cost = next(c for c in compute_costs(stages, gradient, ranks) if c.algorithm == "split")
         fraction = (ranks - 1) / ranks
         assert cost.nbytes <= fraction * (12_000 + M)
         if second:
             assert cost.nbytes == pytest.approx(fraction * (12_000 + second), rel=0.05)
-    assert cost.computing == pytest.approx(0.5 + 0.1 + 0.2 + 0.08 + 1e-3 + 101 * 2e-3, rel=0.02)
+        assert cost.messages == 4 * (ranks - 1)
+    assert cost.computing == pytest.approx(0.1 + 0.2 + 0.08 + 1e-3 + 101 * 2e-3, rel=0.02)
 
 
 def test_local_updates_share_an_exchange_between_their_steps() -> None:
@@ -132,12 +135,6 @@ def test_local_updates_share_an_exchange_between_their_steps() -> None:
         assert each.seconds(network) == pytest.approx((one.seconds(network) + 0.6) / 10)
 
 
-def test_factors_are_summed_like_dense_vectors() -> None:
-    cost = compute_sum_cost("factors", 1000, 8, computing=0.5, add=0.08, finish=0.16, sums=3)
-    assert (cost.messages, cost.nbytes) == (3 * 2 * 3, pytest.approx(2 * 7 / 8 * 1000))
-    assert cost.computing == pytest.approx(0.5 + 0.08 * 7 / 8 + 0.16 / 8)
-
-
 def test_two_ranks_are_the_published_formula() -> None:
     """Its compression, once, and its decompression, of two encodings here, each half as dear."""
     rates = {"conversion": 200e9, "transform": 60e9, "packing": 34e9, "selection": 12e9}
@@ -146,24 +143,6 @@ def test_two_ranks_are_the_published_formula() -> None:
     for bandwidth in (GBIT, 10 * GBIT, 20 * GBIT, 56 * GBIT):
         ours = compute_min_ratio(stages, Gradient(M), Network(2, bandwidth))
         assert ours == pytest.approx(published_min_ratio(bandwidth, **rates))
-
-
-def the_rest(limit: float, selection: float) -> dict[str, float]:
-    """Rates under which no ratio pays from ``limit`` on, with what the paper does not tell all in packing."""
-    packing = 1 / (1 / (2 * limit) - 1 / selection)
-    return {"conversion": math.inf, "transform": math.inf, "packing": packing, "selection": selection}
-
-
-def test_figures_of_the_paper() -> None:
-    """Selection at 12 GB/s: none above 22 Gbit/s, and 2 is enough at 10. About 30 at 56 Gbit/s: 1.2 at 10."""
-    rates = the_rest(22 * GBIT, 12e9)
-    assert published_min_ratio(22.01 * GBIT, **rates) == math.inf
-    assert published_min_ratio(21.9 * GBIT, **rates) > 100
-    assert 1.5 < published_min_ratio(10 * GBIT, **rates) < 2
-    limit = 56 * GBIT / (1 - 1 / 30)
-    rates = the_rest(limit, math.inf)
-    assert published_min_ratio(56 * GBIT, **rates) == pytest.approx(30)
-    assert published_min_ratio(10 * GBIT, **rates) < 2
 
 
 @given(STAGES, GRADIENTS, NETWORKS)
@@ -215,17 +194,6 @@ def test_decoded_vectors_never_pay(stages: Stages, gradient: Gradient, network: 
         ((2, 1e9, 0.0, 0.5), "ranks_per_core"),
     ],
 )
-def test_networks_that_are_none(arguments: tuple[float, ...], says: str) -> None:
+def test_networks_that_are_none(arguments: tuple[Any, ...], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Network(*arguments)
-
-
-def test_min_ratio_is_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
-    rates = ["--conversion", "200GB/s", "--transform", "120GB/s", "--packing", "34GB/s"]
-    assert main(["min-ratio", "--bandwidth", "10Gbit", *rates, "--selection", "12GB/s"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    per_byte = 2 / 200 + 1 / 120 + 1 / 34 + 1 / 12
-    assert lines[0] == f"compression pays at 10 Gbit/s from a ratio of {1 / (1 - 2.5 * per_byte):.4g} on"
-    assert lines[1].startswith(f"no ratio pays from {8 / (2 * per_byte):.3g}")
-    assert main(["min-ratio", "--bandwidth", "100Gbit", *rates]) == 0
-    assert capsys.readouterr().out.startswith("no ratio pays at 100 Gbit/s\n")

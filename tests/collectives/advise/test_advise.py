@@ -1,4 +1,4 @@
-"""Measurement and comparison of schemes, with a fake clock or made-up times."""
+"""Comparison of schemes with made-up times, its page and its picture, and budgets."""
 
 from __future__ import annotations
 
@@ -11,143 +11,17 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from wirecodec.arrays import BFLOAT16
-from wirecodec.cli import advise_budget, measurement
-from wirecodec.cli.advise_budget import find_budget, format_budget
-from wirecodec.cli.advise_candidates import COMMON, MORE, Candidate, parse_candidate
-from wirecodec.cli.advise_page import format_advice
-from wirecodec.cli.advise_picture import draw_advice, make_title, merge_curves
-from wirecodec.cli.advise_prediction import (
-    Advice,
-    advise,
-    compare,
-    leave_out_alike,
-    predict,
-)
-from wirecodec.cli.bench import format_bench
-from wirecodec.cli.cost_model import Gradient, Network, Stages
-from wirecodec.cli.measurement import (
-    Machine,
-    Measurement,
-    TimedScheme,
-    allocate_sums,
-    measure,
-    measure_medians,
-)
-from wirecodec.cli.options import parse_scheme
-from wirecodec.cli.progress import ProgressCallback
+from collectives.advise import budget as budget_module
+from collectives.advise.budget import find_budget, format_budget
+from collectives.advise.candidates import COMMON, MORE, parse_candidate
+from collectives.advise.cost_model import Network
+from collectives.advise.measurement import Gradient, Measurement, Stages, measure
+from collectives.advise.page import format_advice
+from collectives.advise.picture import draw_advice, make_title, merge_curves
+from collectives.advise.prediction import Advice, advise, compare, leave_out_alike, predict
 
 M = 1_000_000
 X = np.random.default_rng(3).laplace(size=5000).astype(np.float32)
-TENSORS = {"a": X[:4000].reshape(40, 100), "b": X[4000:]}
-
-
-def trial(tensors: dict[str, np.ndarray], scheme: wc.Scheme) -> TimedScheme:
-    return TimedScheme.prepare(tensors, Candidate.of(scheme), allocate_sums(tensors))
-
-
-class Clock:
-    """Time that passes only where it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def taking(self, *seconds: float) -> measurement.Call:
-        """A call that takes so long the first time, the second …, and from then on the last of them."""
-        left = list(seconds)
-
-        def call() -> None:
-            self.now += left.pop(0) if len(left) > 1 else left[0]
-
-        return call
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    found = Clock()
-    monkeypatch.setattr(measurement, "time", found)
-    return found
-
-
-def test_medians_are_of_warm_calls_over_several_rounds(clock: Clock) -> None:
-    calls = [clock.taking(1e3, 3.0), clock.taking(9.0, 100.0, 2.0), clock.taking(7.0)]
-    assert measure_medians(calls, budget=0.1) == [3.0, 2.0, 7.0]
-
-
-def test_short_calls_are_repeated_within_the_budget(clock: Clock) -> None:
-    calls = 0
-
-    def call() -> None:
-        nonlocal calls
-        calls += 1
-        clock.now += 2.0**-10
-
-    assert measure_medians([call], budget=1.0) == [2.0**-10]
-    assert 1024 <= calls <= 1024 + 2 * measurement.ROUNDS
-
-
-def test_what_is_measured_is_what_encode_gives() -> None:
-    scheme = wc.Scheme.parse("topk(0.1) | rice | qsgd")
-    one = trial({"grad.npy": X}, scheme).untimed
-    assert one.stages.nbytes == wc.encode(X, scheme).nbytes
-    assert (one.elements, one.dense_bytes, one.stored) == (5000, 20_000, 500)
-    assert one.error == pytest.approx(
-        np.linalg.norm(wc.decode(wc.encode(X, scheme)).to_dense() - X) / np.linalg.norm(X), rel=1e-5
-    )
-    several = trial(TENSORS, scheme).untimed
-    assert several.stages.nbytes == wc.encode_many(TENSORS, scheme).nbytes
-
-
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
-def test_times_go_where_they_belong(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = X.astype(dtype)
-    schemes = map(wc.Scheme.parse, ("all | raw-index | raw", "nonzero | rice | raw"))
-    trials = [trial({"x": x}, scheme) for scheme in schemes]
-
-    def numbered(calls: list[measurement.Call], *, budget: float, progress: ProgressCallback) -> list[float]:
-        for call in calls:
-            call()
-        return [float(number) for number, _ in enumerate(calls)]
-
-    monkeypatch.setattr(measurement, "measure_medians", numbered)
-    machine = measure({"x": x}, trials)
-    assert machine.copy == 0
-    assert machine.gradient == Gradient(x.nbytes, add=1, finish=2)
-    assert [(m.stages.select, m.stages.encode, m.stages.decode) for m in machine.measurements] == [
-        (3, 4, 5),
-        (6, 7, 8),
-    ]
-    assert [m.stages.summable for m in machine.measurements] == [True, False]
-    assert [m.error for m in machine.measurements] == [0, 0]
-
-
-def test_a_real_clock_measures() -> None:
-    machine = measure(TENSORS, [trial(TENSORS, wc.Scheme.parse("topk(0.1) | rice | raw"))], budget=1e-3)
-    (one,) = machine.measurements
-    for taken in (machine.copy, machine.gradient.add, machine.gradient.finish):
-        assert 0 < taken < 1
-    assert 0 < one.stages.select < 1
-    assert 0 < one.stages.encode < 1
-    assert 0 < one.stages.decode < 1
-
-
-@pytest.mark.parametrize(
-    ("x", "error"),
-    [(np.zeros(9), 0.0), (np.array([3e200, 4e200, 0, 0]), 0.6), (np.array([3e-200, 4e-200]), 0.6)],
-)
-def test_errors_of_any_magnitude(x: np.ndarray, error: float) -> None:
-    assert trial({"x": x}, wc.Scheme.parse("topk(k=1) | rice | raw")).untimed.error == pytest.approx(error)
-
-
-def test_what_is_not_finite_has_no_error_to_tell() -> None:
-    plain = wc.Scheme.parse("all | raw-index | raw")
-    x = np.array([1, np.nan, np.inf], np.float32)
-    assert math.isnan(trial({"x": x}, plain).untimed.error)
-    signals = np.full(9, 0x7F81, np.uint16).view(BFLOAT16)
-    assert math.isnan(trial({"x": signals}, plain).untimed.error)
 
 
 def make_measurement(name: str, nbytes: int, select: float, decode: float) -> Measurement:
@@ -219,23 +93,6 @@ def test_page_where_one_pays_everywhere() -> None:
     assert "excluded: that: why" in page
 
 
-def test_those_who_watch_hear_how_far_it_got() -> None:
-    shares: list[float] = []
-    measurement.measure_medians([int, str], budget=0, progress=shares.append)
-    assert shares == sorted(set(shares))
-    assert shares[0] == 0
-    assert 0.9 < shares[-1] < 1
-
-
-def test_bench_page() -> None:
-    machine = Machine(1e-4, Gradient(M), (QUICK,))
-    page = format_bench(machine, "grad.npy").splitlines()
-    assert page[0] == "grad.npy: 250,000 elements, 1,000,000 bytes; quick"
-    assert page[2].split() == ["select", "1", "ms", "1", "10"]
-    assert page[3].split()[-1] == "0"
-    assert page[-1].startswith("100,000 bytes, ratio 10.0; 100 elements stored")
-
-
 def test_default_schemes_are_different_schemes() -> None:
     defaults = COMMON + MORE
     assert len({parse_candidate(text).name for text in defaults}) == len(defaults)
@@ -295,26 +152,9 @@ def test_title_of_the_picture_is_complete() -> None:
     assert make_title(advice(0.5e9, QUICK), "x") == "x: 250,000 elements; 2 ranks, 0 µs per message"
 
 
-def test_a_larger_gradient_of_the_same_kind_scales() -> None:
-    scaled = Machine(1e-4, Gradient(M, 1.0, 2.0), (QUICK,)).scaled(25)
-    assert scaled.gradient == Gradient(25 * M, 25.0, 50.0)
-    (one,) = scaled.measurements
-    assert (one.elements, one.dense_bytes, one.stored) == (25 * M // 4, 25 * M, 2500)
-    assert one.stages == Stages(25 * (M // 10), 25e-3, 0.0, 0.0)
-    assert (one.ratio, one.error) == (QUICK.ratio, QUICK.error)
-
-
 def test_without_a_scheme_there_is_nothing_to_measure() -> None:
     with pytest.raises(wc.EncodeError, match="no scheme to measure"):
         advise({"x": X}, Network(2, 1e9), [])
-
-
-def test_presets_are_schemes_by_name() -> None:
-    assert parse_scheme("dgc") == wc.preset("dgc")
-    assert parse_scheme("dgc(ratio=0.02, index=rice)") == wc.preset("dgc", ratio=0.02, index="rice")
-    assert str(parse_scheme("all | raw-index | raw")) == "all | raw-index | raw"
-    with pytest.raises(wc.EncodeError, match="'dcg' is neither a preset nor a scheme"):
-        parse_scheme("dcg")
 
 
 def test_picture(tmp_path: Path) -> None:
@@ -341,13 +181,12 @@ def test_budget_of_a_time() -> None:
 def test_a_budget_never_takes_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Computing that takes most of the time with many bits, and little with few, leaves a smaller budget."""
 
-    def slow_per_byte(*arguments: Any, **options: Any) -> Machine:
-        found = measure(*arguments, **options)
-        one = found.measurements[0]
+    def slow_per_byte(*arguments: Any, **options: Any) -> tuple[Gradient, list[Measurement]]:
+        gradient, (one,) = measure(*arguments, **options)
         stages = dataclasses.replace(one.stages, select=0.0, encode=one.stages.nbytes / 10_000)
-        return dataclasses.replace(found, measurements=(dataclasses.replace(one, stages=stages),))
+        return gradient, [dataclasses.replace(one, stages=stages)]
 
-    monkeypatch.setattr(advise_budget, "measure", slow_per_byte)
+    monkeypatch.setattr(budget_module, "measure", slow_per_byte)
     x = np.random.default_rng(0).laplace(size=60_000).astype(np.float32)
     found = find_budget({"a": x}, Network(3, 20_000.0), 1.0)
     assert 0.75 <= found.predicted <= 1.0

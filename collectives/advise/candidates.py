@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import wirecodec as wc
 from wirecodec.cli.options import parse_scheme
-from wirecodec.errors import EncodeError
-from wirecodec.settings.scheme import Scheme
-from wirecodec.validation import as_integer, as_ratio
+from wirecodec.interop import as_integer, as_ratio
 
 _CLT_K = re.compile(r"\s*clt-k\(([^)]*)\)\s*")
 _LOCAL = re.compile(r"\s*local-updates\(([^)]*)\)\s*\|(.*)", re.DOTALL)
@@ -51,15 +50,10 @@ class Candidate:
         every: steps between two exchanges; more than 1 for local updates.
     """
 
-    scheme: Scheme
+    scheme: wc.Scheme
     name: str
     leads: bool = False
     every: int = 1
-
-    @classmethod
-    def of(cls, scheme: Scheme) -> Candidate:
-        """Return the candidate of a scheme, with its string as name."""
-        return cls(scheme, str(scheme))
 
 
 def parse_candidate(text: str) -> Candidate:
@@ -79,14 +73,15 @@ def parse_candidate(text: str) -> Candidate:
         scheme, steps = parse_scheme(match[2].strip()), "local-updates: steps"
         every = as_integer(_parse_number(match[1], steps), steps)
         if every < 2:
-            raise EncodeError(f"{steps} is {every}; it must be 2 or more")
+            raise wc.EncodeError(f"{steps} is {every}; it must be 2 or more")
         return Candidate(scheme, f"local-updates({every}) | {scheme}", every=every)
-    return Candidate.of(parse_scheme(text))
+    scheme = parse_scheme(text)
+    return Candidate(scheme, str(scheme))
 
 
 def _parse_number(text: str, name: str) -> float | int:
     try:
         number = float(text)
     except ValueError:
-        raise EncodeError(f"{name} is {text!r}; it must be a number") from None
+        raise wc.EncodeError(f"{name} is {text!r}; it must be a number") from None
     return int(number) if number.is_integer() else number

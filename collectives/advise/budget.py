@@ -8,21 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wirecodec.arrays import Array
-from wirecodec.cli.advise_candidates import Candidate
-from wirecodec.cli.cost_model import Network, compute_costs
-from wirecodec.cli.measurement import TimedScheme, allocate_sums, measure
+import wirecodec as wc
+from collectives.advise.candidates import Candidate
+from collectives.advise.cost_model import Network, compute_costs
+from collectives.advise.measurement import Measurement, measure
+from collectives.local_updates.outer import Array
+from wirecodec.cli.measurement import allocate_sums
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.cli.units import format_seconds
-from wirecodec.errors import EncodeError
-from wirecodec.settings.scheme import Scheme
 
 _ROUNDS = 6
 """Most measurements; each measures the budget that follows from the times of the one before."""
 _NEARLY = 0.9
 """Part of the time that a budget uses at which the search ends."""
 _MAX_BITS = 16.0
-_ALLGATHER = "allgather"
 
 
 @dataclass(frozen=True)
@@ -84,17 +83,15 @@ def find_budget(
         if bits <= best.bits:
             break
         try:
-            scheme = Scheme.parse(f"budget(bits={bits!r}) | rice | error-bounded")
-            machine = measure(
-                vector, [TimedScheme.prepare(vector, Candidate.of(scheme), sums)], budget=0.1
-            ).scaled(scale)
-        except EncodeError:
+            scheme = wc.Scheme.parse(f"budget(bits={bits!r}) | rice | error-bounded")
+            prepared = Measurement.prepare(vector, Candidate(scheme, str(scheme)), sums)
+            gradient, (measured,) = measure(vector, [prepared], scale=scale, budget=0.1)
+        except wc.EncodeError:
             if np.isfinite(joined).all():
                 break  # the header alone takes longer
             raise
-        measured = machine.measurements[0]
-        cost = compute_costs(measured.stages, machine.gradient, network.ranks)[0]
-        assert cost.algorithm == _ALLGATHER
+        cost = compute_costs(measured.stages, gradient, network.ranks)[0]
+        assert cost.algorithm == "allgather"
         predicted = cost.seconds(network)
         if _NEARLY * seconds <= predicted <= seconds:
             return BudgetAdvice(seconds, bits, measured.stages.nbytes, predicted, measured.error)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from wirecodec.cli.advise_prediction import Advice, Prediction
-from wirecodec.cli.cost_model import Network
+from collectives.advise.cost_model import Network
+from collectives.advise.prediction import Advice, Prediction
 from wirecodec.cli.formatting import format_table
 from wirecodec.cli.units import format_bandwidth, format_seconds
 
@@ -37,6 +37,7 @@ def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ())
     network, dense, predictions = advice.network, advice.dense, advice.predictions
     columns = ["", "scheme", "error", "ratio", "exchange", "speed-up", "algorithm", "pays"]
     parts = ["scheme", "bytes", "select", "encode", "decode", "rest", "sending", "least ratio"]
+    algorithms = {prediction.cost.algorithm.partition(",")[0] for prediction in predictions}
     outcomes = [_outcome(prediction, mark=_mark(advice, prediction)) for prediction in predictions]
     lines = [
         f"{name}: {predictions[0].measurement.elements:,} elements; {network.ranks} ranks at "
@@ -47,11 +48,12 @@ def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ())
         "",
         f"dense all-reduce of {advice.gradient.nbytes:,} bytes: {format_seconds(dense.seconds(network))}, "
         f"{format_seconds(dense.nbytes / network.bandwidth)} of it sending",
-        *_conclusion(advice),
+        *_explain_pick(advice),
+        *_explain_pays(advice),
         *_ranks_table(advice, other_ranks),
         *([f"left out, like one of the above: {'; '.join(advice.alike)}"] if advice.alike else []),
         *(f"excluded: {scheme}: {reason}" for scheme, reason in advice.excluded),
-        *_legend({prediction.cost.algorithm.partition(",")[0] for prediction in predictions}),
+        *(f"{name}: {meaning}" for name, meaning in _ALGORITHMS.items() if name in algorithms),
         "error: the norm of the part of a gradient that one exchange loses, over the norm of the gradient.",
         f"Assumes that every rank is a machine like this one, with {_threads()} and no other load, and",
         "that it sends and receives at once. 'decode' covers all encodings that a rank decodes, 'rest' the",
@@ -109,11 +111,6 @@ def _format_interval(interval: tuple[float, float]) -> str:
     return ", ".join(ends) or "everywhere"
 
 
-def _conclusion(advice: Advice) -> list[str]:
-    """State the pick, how many schemes pay, and up to which bandwidth any pays."""
-    return [*_explain_pick(advice), *_explain_pays(advice)]
-
-
 def _explain_pick(advice: Advice) -> list[str]:
     pick, bound = advice.pick, advice.max_error
     same = [p for p in advice.predictions if not p.changes_training]
@@ -169,11 +166,6 @@ def _ranks_table(advice: Advice, other_ranks: Sequence[int]) -> list[str]:
         rows.append([str(ranks), str(n), f"{first.speed_up:.2f}", first.measurement.scheme])
     title = "fastest" if advice.pick is None or advice.max_error == math.inf else "fastest within the bound"
     return ["", *format_table(["ranks", "schemes that pay", "speed-up", title], rows, {3}), ""]
-
-
-def _legend(algorithms: Collection[str]) -> list[str]:
-    """Explain the algorithms of the table, one line each."""
-    return [f"{name}: {meaning}" for name, meaning in _ALGORITHMS.items() if name in algorithms]
 
 
 def _threads() -> str:

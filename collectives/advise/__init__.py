@@ -1,0 +1,1 @@
+"""Command ``wirecodec advise``: find the schemes that make an exchange faster."""

@@ -1,0 +1,237 @@
+"""Seconds of an exchange, computed from a machine's times and a network's bandwidth.
+
+Every rank sends and receives at once, each at the full bandwidth, and every message adds its latency. For n
+ranks, f = (n-1)/n, L = ⌈log2 n⌉, M bytes of a gradient, m bytes of its encoding and c = select + encode, the
+algorithms cost each rank
+
+    algorithm   computing                                             messages     bytes sent
+    dense       f·add + finish/n                                      2L           2f·M
+    narrow      c + decode + the computing of dense                   2L           2f·m
+    decoded     c + decode + the computing of dense                   2(n-1)       2f·M
+    allgather   c + n·decode + finish                                 n-1          (n-1)·m
+    split       c + pairs of k and of U/n; add of k and of U; scan/n  4(n-1)       f·(p + u)
+    clt-k       c + decode + finish + f·add·v/M                       3(n-1)       i + 2f·v + chain
+    every H     (the computing of an exchange + move) / H             1/H          1/H
+
+``dense`` sums the gradient without compression, in the fewest messages that send no more bytes (recursive
+halving and doubling, as in MPI). ``narrow`` is for schemes that round every element to a shorter float, which
+can be summed directly. The others are the algorithms of ``collectives``. The messages and bytes of the first
+three are those of their records (``collectives.algorithms``): ``decoded`` is "dense" there. In ``allgather``
+each rank adds up n encodings, its own too. In ``split``, each rank adds up one range of the elements: p bytes
+of pairs for its k elements, and u for the union U of independent supports, as pairs, with a bitmap, or dense.
+``clt-k`` is ScaleCom's method: one rank selects while the others wait, and broadcasts its i bytes of indices
+along a chain of ranks. Every rank's values at these indices, v bytes, are summed like a dense vector.
+``every H`` are local updates: an exchange every H steps, which also moves the parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from collectives.advise.measurement import Gradient, Pairs, Stages
+from collectives.agreement.header import Algorithm
+from collectives.algorithms import ALGORITHMS
+from collectives.cost_model import Workload
+from collectives.sums.split import SPLITS
+from collectives.transport.broadcast import compute_chain_segment
+from collectives.transport.segments import MIN_SEGMENTED
+from wirecodec.interop import estimate_union
+
+
+@dataclass(frozen=True)
+class Network:
+    """Ranks, and the network between them.
+
+    Args:
+        ranks: 2 to 2^31 - 1.
+        bandwidth: bytes per second that a rank can send while it receives as many.
+        latency: seconds per message.
+        ranks_per_core: number of ranks that share one core; their computing takes that many times as long.
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Examples:
+        >>> Network(ranks=8, bandwidth=1.25e9, latency=50e-6).ranks
+        8
+    """
+
+    ranks: int
+    bandwidth: float
+    latency: float = 0.0
+    ranks_per_core: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.ranks < 2:
+            raise ValueError(f"ranks is {self.ranks}; an exchange needs 2 ranks or more")
+        if self.ranks >= 2**31:  # MPI counts ranks in a C int; larger integers overflow a float
+            raise ValueError("ranks must be below 2^31")
+        if not 0 < self.bandwidth < math.inf:
+            raise ValueError(f"bandwidth is {self.bandwidth!r}; it must be above 0 and finite")
+        if not 0 <= self.latency < math.inf:
+            raise ValueError(f"latency is {self.latency!r}; it must be 0 or more and finite")
+        if not 1 <= self.ranks_per_core < math.inf:
+            raise ValueError(f"ranks_per_core is {self.ranks_per_core!r}; it must be 1 or more")
+
+
+@dataclass(frozen=True)
+class ExchangeCost:
+    """Cost of one algorithm for the slowest rank.
+
+    Attributes:
+        algorithm: its name in the table above.
+        computing: seconds.
+        messages, nbytes: number of messages, one after the other, and bytes sent.
+        compressed: whether ``nbytes`` is proportional to the bytes of the encoding.
+        alone: seconds that one rank computes while the others wait.
+    """
+
+    algorithm: str
+    computing: float
+    messages: float
+    nbytes: float
+    compressed: bool = True
+    alone: float = 0.0
+
+    def seconds(self, network: Network) -> float:
+        """Return the seconds of an exchange over a network with as many ranks."""
+        return self.fixed_seconds(network) + self.nbytes / network.bandwidth
+
+    def fixed_seconds(self, network: Network) -> float:
+        """Return the seconds that no bandwidth shortens: computing, and the latency of all messages."""
+        return self.computing * network.ranks_per_core + self.alone + self.messages * network.latency
+
+    def spread(self, every: int, move: float) -> ExchangeCost:
+        """Return the cost per step if this exchange, and ``move`` seconds, happen every few steps."""
+        return dataclasses.replace(
+            self,
+            algorithm=f"{self.algorithm}, every {every}",
+            computing=(self.computing + move) / every,
+            messages=self.messages / every,
+            nbytes=self.nbytes / every,
+            alone=self.alone / every,
+        )
+
+
+def compute_dense_cost(gradient: Gradient, ranks: int) -> ExchangeCost:
+    """Compute the cost of summing the gradient without compression: reduce-scatter and all-gather."""
+    fraction, rounds = (ranks - 1) / ranks, (ranks - 1).bit_length()  # ⌈log2 n⌉
+    computing = fraction * gradient.add + gradient.finish / ranks
+    return ExchangeCost("dense", computing, 2 * rounds, 2 * fraction * gradient.nbytes, compressed=False)
+
+
+def compute_costs(stages: Stages, gradient: Gradient, ranks: int) -> tuple[ExchangeCost, ...]:
+    """Compute the costs of the algorithms that can sum the encodings of a scheme."""
+    if stages.every > 1:
+        single = dataclasses.replace(stages, every=1)
+        return tuple(
+            cost.spread(stages.every, gradient.move) for cost in compute_costs(single, gradient, ranks)
+        )
+    if stages.index_bytes is not None:
+        return (_compute_cltk_cost(stages, stages.index_bytes, gradient, ranks),)
+    dense = compute_dense_cost(gradient, ranks)
+    once = stages.select + stages.encode
+    work = _describe(stages, gradient, ranks)
+    gathered = ALGORITHMS[Algorithm.ALLGATHER].cost(work)
+    computing = once + ranks * stages.decode + gradient.finish
+    exchanges = [ExchangeCost("allgather", computing, gathered.rounds, gathered.nbytes)]
+    if stages.pairs is not None and work.blobs >= MIN_SEGMENTED:
+        exchanges.append(_compute_split_cost(once, stages.pairs, gradient, work))
+    computing = once + stages.decode + dense.computing
+    if stages.summable:
+        nbytes = 2 * work.fraction * stages.nbytes
+        return *exchanges, ExchangeCost("narrow", computing, dense.messages, nbytes)
+    summed = ALGORITHMS[Algorithm.DENSE].cost(work)
+    return *exchanges, ExchangeCost("decoded", computing, summed.rounds, summed.nbytes, compressed=False)
+
+
+def find_fastest(costs: Sequence[ExchangeCost], network: Network) -> ExchangeCost:
+    """Return the cost of the fewest seconds over this network; the first of several equal ones."""
+    return min(costs, key=lambda cost: cost.seconds(network))
+
+
+def find_paying_bandwidths(
+    costs: Sequence[ExchangeCost], dense: ExchangeCost, latency: float = 0.0
+) -> tuple[tuple[float, float], ...]:
+    """Find the bandwidths at which an algorithm takes less time than the dense sum.
+
+    Args:
+        costs: of the algorithms of a scheme.
+        dense: the cost of the dense sum.
+        latency: seconds per message.
+
+    Returns:
+        Intervals (low, high) in bytes per second, ends excluded, within 0 to inf. They ascend and do not
+        overlap. Usually there is one, from 0.
+    """
+    network = Network(2, 1.0, latency)
+    intervals = sorted(found for cost in costs if (found := _find_interval(cost, dense, network)))
+    union: list[tuple[float, float]] = []
+    for low, high in intervals:
+        if union and low < union[-1][1]:
+            union[-1] = union[-1][0], max(high, union[-1][1])
+        else:
+            union.append((low, high))
+    return tuple(union)
+
+
+def _find_interval(cost: ExchangeCost, dense: ExchangeCost, network: Network) -> tuple[float, float] | None:
+    """Return the bandwidths at which the gain over ``dense`` is positive; it is linear in 1 / bandwidth."""
+    seconds_saved = dense.fixed_seconds(network) - cost.fixed_seconds(network)
+    bytes_saved = dense.nbytes - cost.nbytes
+    if bytes_saved > 0:
+        return 0.0, bytes_saved / -seconds_saved if seconds_saved < 0 else math.inf
+    if seconds_saved > 0:  # more bytes, but less of everything else
+        return -bytes_saved / seconds_saved, math.inf
+    return None
+
+
+def compute_min_ratio(stages: Stages, gradient: Gradient, network: Network) -> float:
+    """Compute the ratio M/m above which a scheme with these times pays; inf if it never does."""
+    available = compute_dense_cost(gradient, network.ranks).seconds(network)
+    ratio = math.inf
+    index_bytes = stages.index_bytes and stages.index_bytes * gradient.nbytes // stages.nbytes
+    whole = dataclasses.replace(stages, nbytes=gradient.nbytes, index_bytes=index_bytes, pairs=None)
+    for cost in compute_costs(whole, gradient, network.ranks):
+        seconds = available - cost.fixed_seconds(network)  # that remain for sending
+        if cost.compressed and seconds > 0:
+            ratio = min(ratio, cost.nbytes / network.bandwidth / seconds)
+    return ratio
+
+
+def _describe(stages: Stages, gradient: Gradient, ranks: int) -> Workload:
+    """Return the sizes of an exchange of equally large encodings; without pairs, elements do not count."""
+    elements = stored = 0
+    union, pair = 0.0, None
+    if stages.pairs is not None:
+        elements, stored = stages.pairs.elements, stages.pairs.stored
+        union, pair = estimate_union(elements, [stored] * ranks), stages.pairs.nbytes / stored
+    gathered = (ranks - 1) * stages.nbytes
+    blobs = gathered + stages.nbytes
+    return Workload(ranks, elements, gradient.nbytes, blobs, gathered, ranks * stored, stored, union, pair)
+
+
+def _compute_split_cost(once: float, pairs: Pairs, gradient: Gradient, work: Workload) -> ExchangeCost:
+    """Compute the cost of the split algorithm that sends the fewest bytes."""
+    cost = min((split.cost(work) for split in SPLITS), key=lambda cost: cost.nbytes)
+    growth = work.union / pairs.stored
+    computing = once + pairs.encode * (1 + growth / work.ranks) + pairs.decode * (1 + growth)
+    computing += pairs.scan / work.ranks + gradient.finish
+    return ExchangeCost("split", computing, cost.rounds, cost.nbytes, compressed=False)
+
+
+def _compute_cltk_cost(stages: Stages, index_bytes: int, gradient: Gradient, ranks: int) -> ExchangeCost:
+    """Compute the cost of CLT-k, whose broadcast takes one segment longer per further rank."""
+    fraction, values = (ranks - 1) / ranks, stages.nbytes - index_bytes
+    segment = min(index_bytes, compute_chain_segment(index_bytes))
+    computing = stages.decode + gradient.finish
+    return ExchangeCost(
+        "clt-k",
+        computing + fraction * gradient.add * values / gradient.nbytes,
+        3 * (ranks - 1),
+        index_bytes + 2 * fraction * values + (ranks - 2) * segment,
+        alone=stages.select + stages.encode,
+    )

@@ -1,0 +1,81 @@
+"""State of LocalUpdates as flat {str: ndarray}, as it is saved, and the checks of a saved one by key."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from collectives.local_updates.outer import Array, OuterState
+from wirecodec.interop import as_integer, check_keys, unmasked
+
+_COUNTS = ("inner_step", "round")
+_KINDS = _PARAMETER, _MOMENTUM, _COMPRESSOR = ("parameter/", "momentum/", "compressor/")
+
+
+def write_state(state: OuterState, inner_step: int, compressor: Mapping[str, Array]) -> dict[str, Array]:
+    """Return counts and copies of the arrays by key, with the saved state of the compressor."""
+    saved = {"round": np.array(state.round, np.int64), "inner_step": np.array(inner_step, np.int64)}
+    saved |= {_PARAMETER + name: x.copy() for name, x in state.parameters.items()}
+    saved |= {_MOMENTUM + name: x.copy() for name, x in state.momenta.items()}
+    return saved | {_COMPRESSOR + key: x for key, x in compressor.items()}
+
+
+def read_state(
+    saved: Mapping[str, Any], parameters: Mapping[str, Array], *, has_momentum: bool, strict: bool
+) -> tuple[OuterState, int, dict[str, Any]]:
+    """Return the outer state, the steps since the last exchange, and the saved state of the compressor.
+
+    Args:
+        saved: from ``write_state``, as arrays or tensors.
+        parameters: {name: array} of the shapes and types that are expected.
+        has_momentum: whether the outer optimizer has momentum.
+        strict: whether the saved state must have these names; others are ignored.
+
+    Raises ValueError if a key or its array is not valid; the message names the key.
+    """
+    check_keys(saved, "LocalUpdates", _COUNTS, (), _KINDS)
+    if strict:
+        _check_names(_cut(saved, _PARAMETER).keys(), parameters.keys())
+    steps, rounds = (as_integer(saved[key], key) for key in _COUNTS)
+    for key, count in (("round", rounds), ("inner_step", steps)):
+        if not 0 <= count < 2**62:
+            raise ValueError(f"{key} is {count}; it must be 0 to 2^62")
+    arrays, momenta = (
+        {
+            name: _check_array(kind + name, x, parameters[name])
+            for name, x in _cut(saved, kind).items()
+            if name in parameters
+        }
+        for kind in (_PARAMETER, _MOMENTUM)
+    )
+    if has_momentum and rounds:  # the state has no outer momentum, or not all of it
+        momenta = {name: np.zeros_like(x) for name, x in arrays.items()} | momenta
+    return OuterState(rounds, arrays, momenta), steps, _cut(saved, _COMPRESSOR)
+
+
+def _cut(saved: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return the items of which the keys start with a kind, by the rest of the keys."""
+    return {key.removeprefix(kind): x for key, x in saved.items() if key.startswith(kind)}
+
+
+def _check_names(saved: Collection[str], expected: Collection[str]) -> None:
+    """Raise ValueError if the parameters of a state are not those that are expected."""
+    unknown, missing = set(saved).difference(expected), set(expected).difference(saved)
+    if unknown or missing:
+        what = f"no parameter is called {min(unknown)!r}" if unknown else f"{min(missing)!r} is missing"
+        raise ValueError(
+            f"parameters of the state: {what}; rename them by wc.rename_state, or pass strict=False,"
+            " which ignores unknown parameters and starts missing ones with their present values"
+        )
+
+
+def _check_array(key: str, x: Any, like: Array) -> Array:
+    """Return a copy of a saved array; raise ValueError unless it fits its parameter."""
+    array = unmasked(key, x)
+    if array.shape != like.shape or array.dtype != like.dtype:
+        raise ValueError(
+            f"{key} is {array.dtype} of shape {array.shape}; it must be {like.dtype} of {like.shape}"
+        )
+    return array

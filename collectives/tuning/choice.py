@@ -1,0 +1,74 @@
+"""Choice of the algorithm of a sum, and its computation."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from collectives.agreement.header import NO_DETAIL, Algorithm, Header
+from collectives.algorithms import ALGORITHMS
+from collectives.channel import Channel
+from collectives.cost_model import Workload
+from collectives.device import is_on_gpu
+from collectives.exchange.encoding import Encoding
+from collectives.transport.segments import MIN_SEGMENTED
+from collectives.tuning.calibration import get_rates, rehearse_calibration
+from wirecodec.interop import gpu_count_nonzero
+
+
+def sum_tensors(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
+    """Sum all ranks' tensors by the proposed algorithm, as ``AllreduceAlgorithm.run``."""
+    code, signature = Algorithm(proposal.algorithm), local.operand.signature
+    if code == Algorithm.AUTO:
+        code = choose_algorithm(channel, _derive_workload(channel, local), sparse=local.sparse)
+        channel.call.update_pending = channel.is_union_due(signature)
+    sums = ALGORITHMS[code].run(channel, local, divisor, proposal)
+    if channel.call.update_pending:  # a split counts the union itself
+        count = (lambda tensor: tensor.nnz) if local.sparse else _count_nonzero
+        channel.remember_union(signature, sum(map(count, sums.values())))
+        channel.call.update_pending = False
+    return sums
+
+
+def choose_algorithm(channel: Channel, work: Workload, *, sparse: bool = False) -> Algorithm:
+    """Choose the algorithm with the least predicted time; the same on every rank.
+
+    Args:
+        channel: open; it may be calibrated here.
+        work: the sizes.
+        sparse: whether the algorithm has to move supports.
+    """
+    if work.ranks == 1 or not work.elements or work.blobs < MIN_SEGMENTED:
+        return Algorithm.ALLGATHER
+    rates = get_rates(channel)
+    allowed = {code: each for code, each in ALGORITHMS.items() if each.moves_supports or not sparse}
+    return min(allowed, key=lambda code: (allowed[code].cost(work).seconds(rates), code))
+
+
+def _derive_workload(channel: Channel, local: Encoding) -> Workload:
+    """Derive the sizes from the headers of the agreement and the last count of the union."""
+    elements, table = local.table[0].elements, local.table
+    return Workload.of(
+        elements,
+        sum(prod(shape) * dtype.itemsize for shape, dtype in local.specs.values()),
+        [header.payload_len for header in table],
+        [elements if h.detail == NO_DETAIL else min(h.detail, elements) for h in table],
+        channel.get_union(table[0].signature),
+    )
+
+
+def _count_nonzero(vector: Any) -> int:
+    """Count the nonzero elements of a vector, or of raw bits on a GPU; -0 counts as zero."""
+    if not is_on_gpu(vector):
+        return int(np.count_nonzero(vector))
+    return gpu_count_nonzero(vector)
+
+
+def rehearse_sum(proposal: Header, channel: Channel, local: Encoding) -> None:
+    """Call the kernels that the proposed operation needs after its headers, with this rank's tensors only."""
+    code = Algorithm(proposal.algorithm)
+    ALGORITHMS[code or Algorithm.ALLGATHER].rehearse(local, proposal)
+    if code == Algorithm.AUTO and channel.rates is None:
+        rehearse_calibration()
