@@ -14,13 +14,12 @@ from wirecodec.kernels.cpu.select.bisection import find_rank, pad
 from wirecodec.kernels.cpu.select.radix import find_threshold
 from wirecodec.kernels.cpu.select.terms import (
     BLOCK_SIZE,
-    PREFETCH_ELEMENTS,
     SLACK,
     sweep_range,
 )
 from wirecodec.kernels.cpu.simd.compress_store import compress_store
 from wirecodec.kernels.cpu.simd.masks64 import above64, at_least64
-from wirecodec.kernels.cpu.simd.memory import bit_width, prefetch_ahead
+from wirecodec.kernels.cpu.simd.memory import PREFETCH_ELEMENTS, bit_width, prefetch_ahead
 from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
 from wirecodec.kernels.cpu.simd.vector import load
 from wirecodec.kernels.cpu.simd.words import leading_zeros, popcount, trailing_zeros
