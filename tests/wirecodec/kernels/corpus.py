@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -32,6 +33,7 @@ from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.select import radix
 from wirecodec.kernels.term_forms import HEAVY_BALL, SUM_NAMES
 from wirecodec.limits import UNLIMITED
+from wirecodec.select import term_table
 from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk import exact as topk_exact
 from wirecodec.sparse import sum_sparse
@@ -349,19 +351,18 @@ def run_streams(sink: Sink) -> None:
 @contextlib.contextmanager
 def shared_out(count: int) -> Iterator[None]:
     """Share small arrays out among ``count`` threads."""
-    before = threads.thread_count, topk_exact.MIN_UNITS_PER_THREAD, topk_exact.MIN_PARALLEL_CANDIDATES
-    threads.thread_count = lambda: count
-    topk_exact.MIN_UNITS_PER_THREAD = topk_exact.MIN_PARALLEL_CANDIDATES = 1
-    try:
+    settings = [(threads, "thread_count", lambda: count), (term_table, "MIN_ELEMENTS_PER_THREAD", 1)]
+    settings += [(topk_exact, name, 1) for name in ("MIN_UNITS_PER_THREAD", "MIN_PARALLEL_CANDIDATES")]
+    with contextlib.ExitStack() as stack:
+        for module, name, value in settings:
+            stack.enter_context(mock.patch.object(module, name, value))
         yield
-    finally:
-        threads.thread_count, topk_exact.MIN_UNITS_PER_THREAD, topk_exact.MIN_PARALLEL_CANDIDATES = before
 
 
 def run_shared_out(sink: Sink) -> None:
     """Select and take steps on three threads."""
     with shared_out(3):
-        for part in (run_selectors, run_steps):
+        for part in (run_selectors, run_steps, run_tables):
             part(sink)
 
 

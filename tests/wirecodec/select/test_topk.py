@@ -21,7 +21,7 @@ from tests.conftest import DTYPES
 from tests.wirecodec.select.vectors import CUTS, FAMILIES, family, typed
 from wirecodec.arrays import bits_of, read_only
 from wirecodec.kernels.compiler.jit import kernel
-from wirecodec.kernels.cpu.select import radix, sample, topk
+from wirecodec.kernels.cpu.select import radix, sample, terms, topk
 from wirecodec.kernels.cpu.simd import memory
 from wirecodec.select.topk import exact as topk_exact
 
@@ -227,7 +227,7 @@ def test_kernels_never_write_beyond_their_buffers() -> None:
     bits = bits_of(np.ones(5000, np.float32))
     bits.flags.writeable = False
     one = int(bits[0])
-    found, words = np.empty(topk.SWEEP_SLACK + 100, np.int32), np.empty(topk.SWEEP_SLACK + 100, np.uint32)
+    found, words = np.empty(terms.SWEEP_SLACK + 100, np.int32), np.empty(terms.SWEEP_SLACK + 100, np.uint32)
     assert topk.sweep(bits, one, found, words) == -1
     assert topk.collect(bits, one, one + 1, np.empty(70, np.uint32)) == (0, -1)
     assert topk.fill(bits, one - 1, 0, np.empty(164, np.int32), np.empty(164, np.uint32))[0] == -1
