@@ -75,16 +75,14 @@ class Codec:
     @property
     def exact(self) -> bool:
         """Return True unless the codec is lossy."""
-        return not getattr(self.codec, "lossy", False)
+        return not self.codec.lossy
 
     def encode(self, indices: Indices, d: int) -> Any:
         """Encode indices; the code of a lossy codec includes the number of indices it decodes to."""
         codec = self.codec
-        if hasattr(codec, "choose"):
+        if self.exact:
             codec, section = codec.choose(indices, d, 0)
             return codec, as_bytes(section), indices.size
-        if self.exact:
-            return codec, as_bytes(codec.encode(indices, d, 0)), indices.size
         approximation = codec.approximate(indices, d, 0)
         decoded = indices if approximation.found is None else approximation.found
         return codec, as_bytes(approximation.section), decoded.size
