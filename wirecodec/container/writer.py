@@ -92,6 +92,7 @@ class EntryBatch:
         index: id of the index codec of tensors with all their elements.
         index_sections: None if all elements are stored.
         value_sections: of all values.
+        indices: (R,) u32 of all tensors, or None if all elements are stored.
     """
 
     keys: Array
@@ -101,6 +102,7 @@ class EntryBatch:
     index: int
     index_sections: SectionBatch | None
     value_sections: SectionBatch
+    indices: Array | None = None
 
     def rows(self) -> Array:
         """Return the entries' rows of the table, without checksums."""

@@ -58,13 +58,6 @@ class ModelSelection:
                 return batch.support_of(at, at + len(run), self.shapes)
         return concatenate([self.support_of((key,)) for key in run])
 
-    def size_of(self, key: int) -> int:
-        """Return the number of elements of a tensor."""
-        if key in self.supports:
-            return self.supports[key].size
-        batch, at = self._places[key]
-        return int(batch.sizes[at])
-
     def count_of(self, key: int) -> int:
         """Return the number of selected elements of a tensor."""
         if key in self.supports:
@@ -97,14 +90,14 @@ class Encoded:
         starts: offsets of the entries and of those of the batches, in this order.
         entries: of single tensors, or of runs.
         batches: entries that were written together.
-        runs: keys of the tensors of each shared entry.
+        members: rows (key, size) of the tensors of each shared entry.
     """
 
     blob: Bytes
     starts: Array
     entries: Sequence[writer.Entry]
     batches: Sequence[writer.EntryBatch]
-    runs: Sequence[Run]
+    members: Sequence[Array]
 
 
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
@@ -191,13 +184,14 @@ def encode_selection(
     """
     sizes, shared = selected.plan(fuse) if fuse else ([0] * len(selected.names), ())
     lengths = {key: math.prod(one.shape) for key, one in selected.supports.items() if one.domain}
+    members = list_members(tuple(sizes), shared)
     block = ext.write_model(
         tuple(selected.names),
         tuple(selected.shapes),
         lengths,
         tag,
         names_stored=names,
-        groups=list_members(tuple(sizes), shared),
+        groups=members,
     )
     left = np.ones(len(selected.names), np.bool_)
     left[[key for run in shared for key in run]] = False
@@ -213,4 +207,4 @@ def encode_selection(
 
     runs = sorted([*shared, *((key,) for key in np.flatnonzero(left).tolist())])
     entries = encode_runs(runs, selected.names, sizes, encode_run)
-    return Encoded(*writer.pack(entries, block, batches), entries, batches, shared)
+    return Encoded(*writer.pack(entries, block, batches), entries, batches, members)

@@ -5,8 +5,10 @@ The values are decoded. The indices are those of the encoder, unless only a read
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -37,10 +39,12 @@ class SentTensors(Mapping[str, SparseTensor]):
     """
 
     def __init__(self, model: ModelSelection, encoded: Encoded) -> None:
-        self._model, self._made = model, dict[str, SparseTensor]()
+        self._names, self._shapes = model.names, model.shapes
+        self._transforms = {key: (x.domain, x.dtype) for key, x in model.supports.items() if x.domain}
+        self._members = encoded.members
+        self._made: dict[str, SparseTensor] = {}
         self._chunks: dict[int, list[DecodedChunk]] = {}  # by the first key of their entry
-        self._rows: dict[int, tuple[Array, int, int]] = {}  # values, start and stop of tensors in batches
-        self._runs = encoded.runs
+        self._rows: dict[int, _Row] = {}  # of tensors that were encoded together
         self.addresses = np.zeros(len(model.names), np.int64)
         blob, starts, at = read_only(encoded.blob), encoded.starts, len(encoded.entries)
         for entry, start in zip(encoded.entries, starts[:at].tolist(), strict=True):
@@ -51,33 +55,35 @@ class SentTensors(Mapping[str, SparseTensor]):
             words = batch.value_starts(starts[at : at + batch.keys.size] >> 2)
             self._add_batch(batch, blob.view("<u4"), words)
             at += batch.keys.size
-        for run in encoded.runs:
-            values = self._chunks[run[0]][0].values
-            counts = [model.count_of(key) for key in run]
+        for members in encoded.members:
+            keys = members[:, 0]
+            values = self._chunks[int(keys[0])][0].values
+            counts = [model.count_of(key) for key in keys.tolist()]
             places = np.cumsum([0, *counts[:-1]]) * values.itemsize
-            self.addresses[list(run)] = self.addresses[run[0]] + places
+            self.addresses[keys] = self.addresses[keys[0]] + places
 
     def _add_batch(self, batch: EntryBatch, words: Array, starts: Array) -> None:
         """Decode the values of tensors that were encoded together."""
         keys, sections = batch.keys.astype(np.int64), batch.value_sections
         ids = np.broadcast_to(sections.wire_id, keys.shape)
+        cuts = np.cumsum(batch.r) - batch.r
         for wire_id in np.unique(ids).tolist():
             rows = ids == wire_id
-            cuts = np.r_[0, np.cumsum(batch.r[rows])]
-            columns = words, starts[rows], sections.lengths[rows], cuts, batch.dtype
+            counts = batch.r[rows]
+            columns = words, starts[rows], sections.lengths[rows], np.r_[0, np.cumsum(counts)], batch.dtype
             decoded = value_codec(wire_id).decode_batch(*columns)
             assert decoded is not None  # the sections are this process's own
             values, places = decoded
             self.addresses[keys[rows]] = addresses_of([values])[0] + places * values.itemsize
-            stops = places + batch.r[rows]
-            spans = zip(places.tolist(), stops.tolist(), strict=True)
-            self._rows |= zip(keys[rows].tolist(), ((values, a, b) for a, b in spans), strict=True)
+            lists = (x.tolist() for x in (keys[rows], cuts[rows], places, counts))
+            for key, first, place, count in zip(*lists, strict=True):
+                self._rows[key] = batch.indices, first, values, place, count
 
     def __len__(self) -> int:
-        return len(self._model.names)
+        return len(self._names)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._model.names)
+        return iter(self._names)
 
     def __getitem__(self, name: str) -> SparseTensor:
         if name not in self._made:
@@ -86,31 +92,32 @@ class SentTensors(Mapping[str, SparseTensor]):
 
     @cached_property
     def _keys(self) -> dict[str, int]:
-        return {name: key for key, name in enumerate(self._model.names)}
+        return {name: key for key, name in enumerate(self._names)}
 
     @cached_property
     def _split_chunks(self) -> dict[int, list[DecodedChunk]]:
         """Chunks of the tensors that share an entry."""
         chunks: dict[int, list[DecodedChunk]] = {}
-        for run in self._runs:
-            members = np.array([(key, self._model.size_of(key)) for key in run], np.int64)
-            chunks |= split_fused(self._chunks[run[0]][0], members)
+        for members in self._members:
+            chunks |= split_fused(self._chunks[int(members[0, 0])][0], members)
         return chunks
 
     def _make(self, key: int) -> SparseTensor:
         """Build one tensor."""
-        shape = self._model.shapes[key]
+        shape = self._shapes[key]
         if key in self._rows:
-            values, start, stop = self._rows[key]
-            indices = self._model.support_of((key,)).indices
-            places = None if indices is None else read_only(indices)
-            return SparseTensor._of(places, values[start:stop], shape, UNLIMITED.max_dense)
+            indices, first, values, place, count = self._rows[key]
+            here = None if indices is None else read_only(indices[first : first + count].view(np.int32))
+            return SparseTensor._of(here, values[place : place + count], shape, UNLIMITED.max_dense)
         parts = self._split_chunks.get(key) or self._chunks[key]
-        domain = self._model.supports[key].domain if key in self._model.supports else 0
-        size = int(np.prod(shape, dtype=np.int64))
-        if domain:
-            parts = [invert_transform(parts, domain, size, self._model.supports[key].dtype)]
+        if key in self._transforms:
+            domain, dtype = self._transforms[key]
+            parts = [invert_transform(parts, domain, math.prod(shape), dtype)]
         return concatenate_chunks(TensorSpec("", shape, parts[0].values.dtype), parts, UNLIMITED)
+
+
+_Row: TypeAlias = "tuple[Array | None, int, Array, int, int]"
+"""Indices of many tensors and the place of this one's, values and the place of this one's, count."""
 
 
 def _decode_entry(entry: Entry, data: Array) -> DecodedChunk:

@@ -133,4 +133,5 @@ def _encode(
         scheme.index.choose(None, 1, 0)[0].wire_id,
         index_sections,
         value_sections,
+        indices,
     )
