@@ -167,8 +167,8 @@ def _decode(
     try:
         with local.gpu.current() if local.gpu is not None else nullcontext():
             if local.named:
-                found = decode_many_to(on_gpu, blob, limits=limits, schema=local.specs)
-                return {name: found[name] for name in local.specs}
+                tensors = decode_many_to(on_gpu, blob, limits=limits, schema=local.specs)
+                return {name: tensors[name] for name in local.specs}
             return {ONLY: decode_to(on_gpu, blob, limits=limits, schema=local.specs[ONLY])}
     except wc.WireError as error:
         raise error_of_container(rank, error) from error

@@ -239,7 +239,7 @@ def reduce_made(
         ) as (channel, local):
             sums = sum_tensors(channel, local, channel.size if op == "mean" else 1, proposal)
             if finite or inputs.limits:
-                values = {name: each.values for name, each in sums.items()} if sparse else sums
+                values = {name: tensor.values for name, tensor in sums.items()} if sparse else sums
                 dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
                 check_results(values, dtypes, inputs.limits)
             if sparse:
@@ -257,7 +257,7 @@ def reduce_made(
 
 def _check_sparse(algorithm: int, *, has_out: bool) -> None:
     """Raise ValueError if results cannot be sparse."""
-    able = {Algorithm.AUTO, *(code for code, each in ALGORITHMS.items() if each.moves_supports)}
+    able = {Algorithm.AUTO, *(code for code, record in ALGORITHMS.items() if record.moves_supports)}
     if algorithm not in able:
         names = ", ".join(f'"{name}"' for name, code in _CODES.items() if code in able)
         raise ValueError(f"sparse=True needs an algorithm that moves supports: {names}")
@@ -268,7 +268,7 @@ def _check_sparse(algorithm: int, *, has_out: bool) -> None:
 def _make_sparse_nan(tensor: Tensors) -> Any:
     """Return SparseTensors of NaN, with all elements."""
     if isinstance(tensor, Mapping):
-        return {name: _make_sparse_nan(each) for name, each in tensor.items()}
+        return {name: _make_sparse_nan(array) for name, array in tensor.items()}
     return wc.SparseTensor.from_dense(make_nan(stage_on_host(tensor)))
 
 

@@ -119,7 +119,7 @@ def stage_on_host(tensors: Any) -> Any:
         ImportError: CuPy is missing. The message names the extra.
     """
     if isinstance(tensors, Mapping):
-        return {name: stage_on_host(each) for name, each in tensors.items()}
+        return {name: stage_on_host(tensor) for name, tensor in tensors.items()}
     if not is_on_gpu(tensors):
         return tensors
     return tensors.detach().cpu() if _is_torch(tensors) else _copy_array_to_host(tensors)
@@ -137,7 +137,7 @@ def match_devices(tensors: Any, results: Any) -> Any:
         Arrays with the type and the shape of the tensors, on their devices.
     """
     if isinstance(tensors, Mapping):
-        return {name: match_devices(tensors[name], each) for name, each in results.items()}
+        return {name: match_devices(tensors[name], result) for name, result in results.items()}
     if not is_on_gpu(tensors):
         return results
     if is_on_gpu(results):

@@ -73,12 +73,12 @@ def dtype_named(dtype: Any) -> np.dtype[Any]:
     if name is None:
         raise EncodeError("dtype is None; it must be float32, float16, bfloat16 or float64")
     try:
-        found: np.dtype[Any] = BFLOAT16 if isinstance(name, str) and name == "bfloat16" else np.dtype(name)
+        given: np.dtype[Any] = BFLOAT16 if isinstance(name, str) and name == "bfloat16" else np.dtype(name)
     except TypeError:
         raise EncodeError(f"dtype is {dtype!r}, which is unknown") from None
-    native: np.dtype[Any] = found.newbyteorder("=")
+    native: np.dtype[Any] = given.newbyteorder("=")
     if native not in DTYPES:
-        raise EncodeError(f"dtype {found} is not carried; it must be float32, float16, bfloat16 or float64")
+        raise EncodeError(f"dtype {given} is not carried; it must be float32, float16, bfloat16 or float64")
     return native
 
 
@@ -177,17 +177,17 @@ def as_writable(x: Any) -> Array:
     if _is_torch_strided(x) and (x.is_neg() or x.is_conj()):
         raise TypeError("the torch tensor is a lazy negative or conjugate; pass a tensor that has memory")
     try:
-        found = x if isinstance(x, np.ndarray) else _as_numpy(x)
-        native = dtype_named(found.dtype) == found.dtype
+        array = x if isinstance(x, np.ndarray) else _as_numpy(x)
+        native = dtype_named(array.dtype) == array.dtype
     except EncodeError as error:
         raise TypeError(str(error)) from None
-    if not native or not found.flags.aligned:
-        raise TypeError(f"dtype {found.dtype} has another byte order, or its memory is not aligned")
-    if not found.flags.writeable:
+    if not native or not array.flags.aligned:
+        raise TypeError(f"dtype {array.dtype} has another byte order, or its memory is not aligned")
+    if not array.flags.writeable:
         raise ValueError("the array is read-only")
-    if not found.flags.c_contiguous:
-        raise ValueError(f"the array is not C-contiguous: shape {found.shape}, strides {found.strides}")
-    return np.asarray(found).reshape(-1)
+    if not array.flags.c_contiguous:
+        raise ValueError(f"the array is not C-contiguous: shape {array.shape}, strides {array.strides}")
+    return np.asarray(array).reshape(-1)
 
 
 def _is_torch_strided(x: Any) -> bool:
@@ -279,13 +279,13 @@ def _from_torch(tensor: Any) -> Array:
         raise EncodeError("torch tensor is a DTensor; pass this rank's shard of it, tensor.to_local()")
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no bfloat16 of its own to receive it
-        found: Array = tensor.view(sys.modules["torch"].int16).numpy().view(BFLOAT16)
-        return found
+        array: Array = tensor.view(sys.modules["torch"].int16).numpy().view(BFLOAT16)
+        return array
     try:
-        found = tensor.numpy()
+        array = tensor.numpy()
     except (TypeError, RuntimeError) as error:
         raise EncodeError(f"torch tensor of {tensor.dtype}: {error}") from None
-    return found
+    return array
 
 
 def as_bytes(buffer: Any) -> Bytes:

@@ -29,9 +29,9 @@ def as_sparse(tensor: Any) -> Any:
         return tensor if tensor.layout is torch.strided else _from_torch(tensor, torch)
     scipy = sys.modules.get("scipy.sparse")
     if scipy is not None and scipy.issparse(tensor):
-        found = tensor.tocoo()
-        coordinates = found.coords if hasattr(found, "coords") else (found.row, found.col)
-        return _from_coordinates(coordinates, found.data, found.shape)
+        coo = tensor.tocoo()
+        coordinates = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
+        return _from_coordinates(coordinates, coo.data, coo.shape)
     jax = sys.modules.get("jax.experimental.sparse")
     if jax is not None and isinstance(tensor, jax.JAXSparse):
         return _from_jax(tensor, jax)
@@ -50,10 +50,10 @@ def _from_torch(tensor: Any, torch: Any) -> SparseTensor:
             raise EncodeError(
                 f"torch tensor has layout {tensor.layout}; pass tensor.to_dense() or tensor.to_sparse_coo()"
             ) from None
-    found = tensor.detach().coalesce()
-    values = found.values()
+    coo = tensor.detach().coalesce()
+    values = coo.values()
     flat = as_flat(values).data.reshape(tuple(values.shape))
-    return _from_coordinates(found.indices().numpy(), flat, tuple(tensor.shape))
+    return _from_coordinates(coo.indices().numpy(), flat, tuple(tensor.shape))
 
 
 def _from_jax(tensor: Any, jax: Any) -> SparseTensor:

@@ -162,8 +162,8 @@ def decode_to(
     specs = TensorSpecs(header, None)
     check_only(specs, schema)
     (tensor,) = _implementation(to_gpu).tensors_of(data, header, specs, limits)
-    found: SparseTensor = tensor
-    return found
+    decoded: SparseTensor = tensor
+    return decoded
 
 
 def decode_many(

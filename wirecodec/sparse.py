@@ -265,18 +265,18 @@ def sum_sparse(tensors: Sequence[SparseTensor], dtype: np.dtype[Any]) -> tuple[A
         values = [tensor.values.astype(dtype, copy=False) for tensor in tensors]
         if any(tensor.is_full for tensor in tensors):
             total = np.zeros(size, dtype)
-            for tensor, each in zip(tensors, values, strict=True):
+            for tensor, addend in zip(tensors, values, strict=True):
                 if tensor.is_full:
-                    total += each
+                    total += addend
                 else:
                     where = read_only(tensor.indices.view(f"u{tensor.indices.itemsize}"))
-                    support.add_at(total, where, read_only(each), dtype.type(1))
+                    support.add_at(total, where, read_only(addend), dtype.type(1))
             return None, total
     indices = np.concatenate([tensor.indices for tensor in tensors])
-    ends = np.cumsum([0, *(each.size for each in values)])
+    ends = np.cumsum([0, *(addend.size for addend in values)])
     room = min(int(ends[-1]), size)
-    found, sums = np.empty(room, indices.dtype), np.empty(room, dtype)
-    count = union.sum_union(read_only(indices), read_only(np.concatenate(values)), ends, size, found, sums)
+    united, sums = np.empty(room, indices.dtype), np.empty(room, dtype)
+    count = union.sum_union(read_only(indices), read_only(np.concatenate(values)), ends, size, united, sums)
     if count == size:
         return None, sums
-    return found[:count].copy(), sums[:count].copy()
+    return united[:count].copy(), sums[:count].copy()

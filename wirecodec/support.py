@@ -72,13 +72,13 @@ class Support:
             return self.source(where)
         if self.indices is None:
             return self.values[where]
-        found: Array = np.zeros(where.size, self.values.dtype)
+        values: Array = np.zeros(where.size, self.values.dtype)
         if self.indices.size:
             slots = np.searchsorted(self.indices, where.astype(self.indices.dtype, copy=False))
             slots[slots == self.indices.size] = 0
             stored = self.indices[slots] == where
-            found[stored] = self.values[slots[stored]]
-        return found
+            values[stored] = self.values[slots[stored]]
+        return values
 
 
 @dataclass(frozen=True, eq=False)

@@ -168,7 +168,7 @@ def find_paying_bandwidths(
         overlap. Usually there is one, from 0.
     """
     network = Network(2, 1.0, latency)
-    intervals = sorted(found for cost in costs if (found := _find_interval(cost, dense, network)))
+    intervals = sorted(interval for cost in costs if (interval := _find_interval(cost, dense, network)))
     union: list[tuple[float, float]] = []
     for low, high in intervals:
         if union and low < union[-1][1]:

@@ -81,13 +81,13 @@ def protocol_error(table: Sequence[Header]) -> CollectiveError | None:
     if not wrong:
         return None
     header = table[wrong[0]]
-    found = (
+    description = (
         f"magic {header.magic.hex(' ')}"
         if header.magic != MAGIC
         else f"version {header.version}, text of {header.text_len} bytes"
     )
     return CollectiveError(
-        f"{name_ranks(wrong)}: not a header of version {VERSION} ({found});"
+        f"{name_ranks(wrong)}: not a header of version {VERSION} ({description});"
         " install the same version of wirecodec on every rank",
         ranks=wrong,
         reason="protocol",
@@ -164,10 +164,10 @@ def _error_of_difference(
     parts = []
     for wrong in groups:
         if wrong is not right:
-            found, expected = _describe(
+            actual, expected = _describe(
                 reason, [(table[ranks[0]], texts[ranks[0]]) for ranks in (wrong, right)]
             )
-            parts.append(f"{name_ranks(wrong)}: {found}, but {name_ranks(right)}: {expected}")
+            parts.append(f"{name_ranks(wrong)}: {actual}, but {name_ranks(right)}: {expected}")
     wrong_ranks = [rank for ranks in groups if ranks is not right for rank in ranks]
     return CollectiveError("; ".join([*parts, _ADVICE[reason]]), ranks=wrong_ranks, reason=reason)
 

@@ -67,8 +67,8 @@ class Targets:
 
     def allocate(self, name: str, size: int, dtype: np.dtype[Any]) -> Dense:
         """Return the caller's memory for a result on the host, or a new array without it."""
-        found = self.flat.get(name)
-        return np.empty(size, dtype) if found is None else found
+        memory = self.flat.get(name)
+        return np.empty(size, dtype) if memory is None else memory
 
     def deliver(self, tensors: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
         """Return the results in the caller's memory, or as arrays on the devices of the tensors.
@@ -102,7 +102,7 @@ def fill_with_nan(tensor: Any, out: Any) -> Any:
         return nan
     bare = not isinstance(tensor, Mapping)
     tensors, results = ({ONLY: tensor}, {ONLY: nan}) if bare else (tensor, nan)
-    specs = {name: get_spec(each) for name, each in tensors.items()}
+    specs = {name: get_spec(array) for name, array in tensors.items()}
     delivered = Targets.of(out, tensors, specs, bare=bare).deliver(tensors, results)
     return delivered[ONLY] if bare else delivered
 

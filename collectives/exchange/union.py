@@ -54,7 +54,9 @@ def unite(
     """
     sums = {}
     for name, (shape, dtype) in specs.items():
-        indices, total = sum_sparse([each[name] for each in tensors], accumulator_dtype(dtype))
+        indices, total = sum_sparse(
+            [rank_tensors[name] for rank_tensors in tensors], accumulator_dtype(dtype)
+        )
         sums[name] = make_sparse(indices, divide_and_round(total, divisor, dtype), shape)
     return sums
 
@@ -63,10 +65,10 @@ def move_to_gpu(sums: SparseSums, gpu: GpuDevice) -> SparseSums:
     """Copy sums to a GPU; bfloat16 ones stay on the host, because CuPy does not have the type."""
     moved = {}
     with gpu.current():
-        for name, each in sums.items():
-            if each.dtype == BFLOAT16:
-                moved[name] = each
+        for name, tensor in sums.items():
+            if tensor.dtype == BFLOAT16:
+                moved[name] = tensor
                 continue
-            indices = None if each.is_full else gpu.cupy.asarray(each.indices)
-            moved[name] = make_sparse(indices, gpu.cupy.asarray(each.values), each.shape)
+            indices = None if tensor.is_full else gpu.cupy.asarray(tensor.indices)
+            moved[name] = make_sparse(indices, gpu.cupy.asarray(tensor.values), tensor.shape)
     return moved

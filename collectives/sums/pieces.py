@@ -134,7 +134,7 @@ def encode_sums(
     results: dict[str, wc.SparseTensor | Dense]
     if sparse:
         union = unite(pieces, schema, divisor)
-        results = {name: each.values if each.is_full else each for name, each in union.items()}
+        results = {name: tensor.values if tensor.is_full else tensor for name, tensor in union.items()}
     else:
         results = {name: divide_and_round(x, divisor, specs[name][1]) for name, x in totals.items()}
     return as_bytes(wc.encode_many(results, scheme, names=False))

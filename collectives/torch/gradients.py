@@ -116,8 +116,8 @@ class Gradients:
 
     def to_inputs(self) -> Inputs:
         """Return the inputs of an exchange, in the true unit; dense ones take their means, too."""
-        given = {name: self.scale.to_true_unit(each) for name, each in self.tensors.items()}
-        out = {name: each if is_dense(each) else _make_dense(each) for name, each in given.items()}
+        given = {name: self.scale.to_true_unit(tensor) for name, tensor in self.tensors.items()}
+        out = {name: tensor if is_dense(tensor) else _make_dense(tensor) for name, tensor in given.items()}
         return Inputs(given, out, self.scale.unit, self.scale.limits(self.tensors))
 
     def take(self, means: Mapping[str, Any]) -> dict[str, Any]:

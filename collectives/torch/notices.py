@@ -47,11 +47,11 @@ class StoreBoard:
         if time.monotonic() >= self._next_look:
             self._next_look = float("inf")
             self._worker.submit(partial(self._use_store, self._look))
-        found = {}
+        notices = {}
         while not self._incoming.empty():
             rank, data = self._incoming.get()
-            found[rank] = data
-        return found
+            notices[rank] = data
+        return notices
 
     def wait(self) -> bool:
         """Wait a moment."""

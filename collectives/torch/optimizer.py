@@ -65,13 +65,13 @@ def find_momentum(optimizer: Any) -> float:
     if not isinstance(groups, list):
         named = (getattr(optimizer, name, 0) for name in ("momentum", "beta_1"))
         return max((_as_number(x) for x in named), default=0.0)
-    found = [0.0]
+    momenta = [0.0]
     for group in groups:
         if isinstance(group, Mapping):
             betas = group.get("betas")
             first = betas[0] if isinstance(betas, list | tuple) and betas else 0
-            found += [_as_number(group.get("momentum", 0)), _as_number(first)]
-    return max(found)
+            momenta += [_as_number(group.get("momentum", 0)), _as_number(first)]
+    return max(momenta)
 
 
 def _as_number(x: Any) -> float:

@@ -42,7 +42,7 @@ class SegmentList:
             blocks: (rank, contiguous bytes).
             segment: bytes per message.
         """
-        return cls([each for rank, block in blocks for each in split_block(rank, block, segment)])
+        return cls([part for rank, block in blocks for part in split_block(rank, block, segment)])
 
     @classmethod
     def interleave(cls, blocks: Sequence[tuple[int, ByteArray]], segment: int = MAX_SEGMENT) -> SegmentList:

@@ -43,7 +43,7 @@ def choose_algorithm(channel: Channel, work: Workload, *, sparse: bool = False) 
     if work.ranks == 1 or not work.elements or work.blobs < MIN_SEGMENTED:
         return Algorithm.ALLGATHER
     rates = get_rates(channel)
-    allowed = {code: each for code, each in ALGORITHMS.items() if each.moves_supports or not sparse}
+    allowed = {code: record for code, record in ALGORITHMS.items() if record.moves_supports or not sparse}
     return min(allowed, key=lambda code: (allowed[code].cost(work).seconds(rates), code))
 
 

@@ -60,15 +60,15 @@ class _ProbingBoard:
 
     def read(self) -> Mapping[int, bytes]:
         """Return the notices that have arrived since the last call, by sender."""
-        found = {}
+        notices = {}
         for rank in range(self._comm.size):
             while rank != self._comm.rank and self._comm.Iprobe(rank, NOTICE_TAG):
                 buffer = np.empty(NOTICE_SIZE, np.uint8)
                 request = self._comm.Irecv(buffer, rank, NOTICE_TAG)
                 while not request.Test():  # it has arrived already
                     pass
-                found[rank] = buffer.tobytes()
-        return found
+                notices[rank] = buffer.tobytes()
+        return notices
 
     def wait(self) -> bool:
         """Wait a moment."""

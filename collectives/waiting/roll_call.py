@@ -129,14 +129,14 @@ class RollCall:
         cause = str(error).partition(". ")[0]  # gloo adds sentences that do not help
         where = f"rank {self._rank}: the connection to another rank was lost ({cause})"
         ranks: list[int] = []
-        found = "It is not known which rank has stopped"
+        attendance = "It is not known which rank has stopped"
         if self._board is not None:
             self._post(Notice(State.LOST, cause), self._others)
             self._collect(min(MAX_COLLECT_SECONDS, seconds))
         if self._notices or self._size == 2:
-            ranks, found = describe_attendance(self._size, self._rank, "", self._notices, self.last)
+            ranks, attendance = describe_attendance(self._size, self._rank, "", self._notices, self.last)
         advice = "Continue on a new communicator of the ranks that are left"
-        return CollectiveError(f"{where}. {found}. {advice}", ranks=ranks, reason="transport")
+        return CollectiveError(f"{where}. {attendance}. {advice}", ranks=ranks, reason="transport")
 
     def _collect(self, seconds: float) -> None:
         """Wait until all other ranks have sent a notice, or no longer."""

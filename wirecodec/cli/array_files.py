@@ -169,15 +169,15 @@ def check_names(names: Collection[str]) -> None:
     Examples:
         >>> check_names(["layer/weight", "layer/bias"])
     """
-    found: set[str] = set()
+    seen: set[str] = set()
     for name in names:
         if reason := _reason(name):
             raise ValueError(f"tensor '{format_name(name)}' cannot be a member of an .npz: its name {reason}")
-        if name in found:
+        if name in seen:
             raise ValueError(f"two arrays of the .npz are called '{format_name(name)}'")
-        found.add(name)
-    for name in found:
-        if f"{name}.npy" in found:
+        seen.add(name)
+    for name in seen:
+        if f"{name}.npy" in seen:
             both = f"'{format_name(name)}' and '{format_name(f'{name}.npy')}'"
             raise ValueError(f"{both} cannot be in one .npz: numpy.load confuses them")
 

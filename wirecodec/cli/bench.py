@@ -38,8 +38,8 @@ def _run(options: argparse.Namespace) -> int:
     name = name_of(options.file)
     with name_file(options.file), show_progress("measuring") as progress:
         if len(tensors) > 1:
-            found = measure_model(tensors, scheme, progress=progress)
-            page, facts = format_model(found, escape(name)), found.to_json()
+            measurement = measure_model(tensors, scheme, progress=progress)
+            page, facts = format_model(measurement, escape(name)), measurement.to_json()
         else:
             encoded = EncodedGradient.of(tensors, scheme, allocate_sums(tensors))
             times = _measure_tensor(next(iter(tensors.values())), encoded, progress)

@@ -121,14 +121,14 @@ def measure_model(
     return ModelMeasurement(len(tensors), encoding, flat_bytes, medians[0], medians[1], tuple(stages))
 
 
-def format_model(found: ModelMeasurement, name: str) -> str:
+def format_model(measurement: ModelMeasurement, name: str) -> str:
     """Format the measurements of a model.
 
     Args:
-        found: the measurements.
+        measurement: the measurements.
         name: of the file.
     """
-    encoding, copy = found.encoding, max(found.copy, MIN_SECONDS)
+    encoding, copy = measurement.encoding, max(measurement.copy, MIN_SECONDS)
 
     def dense_row(stage: str, seconds: float) -> list[str]:
         return [stage, "1", "", format_seconds(seconds), "", f"{seconds / copy:.3g}"]
@@ -142,17 +142,17 @@ def format_model(found: ModelMeasurement, name: str) -> str:
             f"{stage.model / max(stage.flat, MIN_SECONDS):.2f}",
             f"{stage.model / copy:.3g}",
         ]
-        for stage in found.stages
+        for stage in measurement.stages
     ]
-    rows += [dense_row("np.copyto", found.copy), dense_row("np.add", found.add)]
+    rows += [dense_row("np.copyto", measurement.copy), dense_row("np.add", measurement.add)]
     return "\n".join(
         [
-            f"{name}: {found.tensors:,} tensors, {encoding.elements:,} elements, "
+            f"{name}: {measurement.tensors:,} tensors, {encoding.elements:,} elements, "
             f"{encoding.dense_bytes:,} bytes; {encoding.scheme}",
             *format_table(
                 ["call", "threads", "model", "one vector", "model / vector", "over np.copyto"], rows
             ),
-            encoding.format_sizes(f" ({found.flat_bytes:,} bytes as one vector)"),
+            encoding.format_sizes(f" ({measurement.flat_bytes:,} bytes as one vector)"),
         ]
     )
 

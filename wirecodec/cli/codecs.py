@@ -71,9 +71,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _find(name: str, descriptions: Sequence[Description]) -> list[Description]:
     """Return the descriptions of a name; raise ValueError with the nearest one if there is none."""
-    found = [description for description in descriptions if description.name == name]
-    if found:
-        return found
+    matches = [description for description in descriptions if description.name == name]
+    if matches:
+        return matches
     if name in PRESETS:
         raise ValueError(f"{name!r} is a preset: {PRESETS[name].scheme}; wirecodec presets has its source")
     known = {description.name for description in descriptions}

@@ -30,14 +30,14 @@ def compute_checksums(data: Bytes, starts: Array, stops: Array) -> Array:
     from wirecodec.kernels.cpu.coding.crc32 import crc32
     from wirecodec.kernels.cpu.threads import run_parallel
 
-    words, found = read_only(data.view(np.uint64)), np.empty(n, np.uint32)
+    words, checksums = read_only(data.view(np.uint64)), np.empty(n, np.uint32)
     begin, end = starts >> 3, stops >> 3
     run_parallel(
-        lambda turns: crc32(words, begin, end, _tables(), found, turns),
+        lambda turns: crc32(words, begin, end, _tables(), checksums, turns),
         n,
         max(1, MIN_BYTES_PER_THREAD * n // max(1, total)),
     )
-    return found
+    return checksums
 
 
 def compute_checksum(data: Bytes, start: int, stop: int) -> int:

@@ -142,22 +142,24 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
     Raises:
         WireError: a check fails.
     """
-    found = ExtensionReader(find_record_bodies(block, start) if block else {})
+    extension = ExtensionReader(find_record_bodies(block, start) if block else {})
     keys = spans.keys
-    if found.is_fused:
-        keys = _check_fused(found, spans, max_entries)
+    if extension.is_fused:
+        keys = _check_fused(extension, spans, max_entries)
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
-    _check_lengths(found, spans)
-    if not found.is_fused and is_short(found.bodies.get(NAMES), found.bodies.get(SHAPES), keys.size):
-        found = replace(found, is_kept=True)
-    if found.is_named:
-        check_names(found.bodies[NAMES], keys.size, kept=found.is_kept)
-    if SHAPES in found.bodies:
-        _check_shapes(found, spans)
-    if TAG in found.bodies and not found.tag:
+    _check_lengths(extension, spans)
+    if not extension.is_fused and is_short(
+        extension.bodies.get(NAMES), extension.bodies.get(SHAPES), keys.size
+    ):
+        extension = replace(extension, is_kept=True)
+    if extension.is_named:
+        check_names(extension.bodies[NAMES], keys.size, kept=extension.is_kept)
+    if SHAPES in extension.bodies:
+        _check_shapes(extension, spans)
+    if TAG in extension.bodies and not extension.tag:
         raise Malformed("tag-record", "the tag is empty")
-    return found
+    return extension
 
 
 def _pairs(body: memoryview) -> Array:
@@ -234,9 +236,9 @@ def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
     if keys.size != places.size or (keys != spans.keys[places]).any():
         raise Invalid("transform", "the rows do not match the tensors stored as coefficients")
     for at, (key, size) in zip(integers(places), extension.lengths(), strict=True):
-        count, found = int(spans.sizes[at]), transform(int(spans.domains[at]))
+        count, applied = int(spans.sizes[at]), transform(int(spans.domains[at]))
         # The first comparison bounds the number before ``count`` computes with it.
-        if size > count * found.width or found.count(size) != count:
+        if size > count * applied.width or applied.count(size) != count:
             raise Invalid(
                 "transform", f"tensor {key} has {count} coefficients, which {size} elements do not make"
             )

@@ -54,7 +54,7 @@ def find_record_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
     count = HEAD.unpack_from(block)[1]
     if count == 0:
         raise Malformed("extension-record", "the block holds no record", offset=start)
-    found: dict[int, memoryview] = {}
+    bodies: dict[int, memoryview] = {}
     before, unknown = -1, None
     for kind, flags, body, length in _walk(block, start, HEAD.size, count):
         if kind <= before:  # types ascend, so the loop ends after at most 65,536 records
@@ -62,12 +62,12 @@ def find_record_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
             raise Invalid("extension-order", f"record type {kind} follows {before}", offset=start)
         before = kind
         if kind in FLAGS:
-            found[kind] = block[body : body + length]
+            bodies[kind] = block[body : body + length]
         elif flags & 1 and unknown is None:
             unknown = kind
     if unknown is not None:
         raise Unsupported("extension", f"critical record of unknown type {unknown}", offset=start)
-    return found
+    return bodies
 
 
 def _check_records(block: memoryview, start: int, count: int) -> None:

@@ -140,10 +140,10 @@ def _max_total(chunks: Sequence[tuple[_Chunk, int]], most: int) -> int:
 
 def _steps(chunk: _Chunk, most: int) -> list[tuple[int, int]]:
     """Return steps (r, bytes) of a chunk: at most ``bytes`` from r elements up to those of the next step."""
-    found = [(0, 0)]
+    steps = [(0, 0)]
     start = 1
     while start <= most:
         stop = min(start + start // _GRID_STEPS, most)
-        found.append((start, chunk.max_bytes(stop)))
+        steps.append((start, chunk.max_bytes(stop)))
         start = stop + 1
-    return found
+    return steps

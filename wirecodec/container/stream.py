@@ -79,10 +79,10 @@ def _read_fully(source: BinaryIO, count: int) -> bytes:
 
     The buffer grows as bytes arrive, so that a false length allocates no memory.
     """
-    found = bytearray()
-    while len(found) < count:
-        piece = source.read(min(count - len(found), 1 << 20))
+    buffer = bytearray()
+    while len(buffer) < count:
+        piece = source.read(min(count - len(buffer), 1 << 20))
         if not piece:
             break
-        found += piece
-    return bytes(found)
+        buffer += piece
+    return bytes(buffer)

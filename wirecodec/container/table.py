@@ -138,8 +138,8 @@ def _widths(table: Array) -> Array:
     widths = np.ones(16, np.int64)
     for domain, transform in transforms().items():
         widths[domain] = transform.width
-    found: Array = widths[table["dtype"] >> 4]
-    return found
+    entry_widths: Array = widths[table["dtype"] >> 4]
+    return entry_widths
 
 
 def check_limits(table: Array, total: int, limits: DecodeLimits, sizes_trusted: bool) -> None:

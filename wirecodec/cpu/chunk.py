@@ -59,8 +59,8 @@ def encode_chunks(key: int, support: Support, scheme: Scheme, seed: int) -> Iter
     cuts = [*bases, support.size]
     if support.indices is not None:  # edges of another type would convert all indices
         last = np.array(cuts[1:]) - 1
-        found = np.searchsorted(support.indices, last.astype(support.indices.dtype), side="right")
-        cuts = [0, *found.tolist()]
+        ends = np.searchsorted(support.indices, last.astype(support.indices.dtype), side="right")
+        cuts = [0, *ends.tolist()]
     for base, start, stop in zip(bases, cuts, cuts[1:], strict=False):
         d = min(chunk, support.size - base)
         values = support.values[start:stop]
@@ -145,9 +145,9 @@ def _flat_bytes(section: Any) -> Bytes:
     return as_bytes(section)
 
 
-def _check_found(index: IndexCodec, found: Array, d: int) -> Array:
+def _check_found(index: IndexCodec, indices: Array, d: int) -> Array:
     """Return the indices that a lossy codec reports; check those of a user-defined one."""
-    return found if index.wire_id < EXPERIMENTAL else ascending_indices(found, d)
+    return indices if index.wire_id < EXPERIMENTAL else ascending_indices(indices, d)
 
 
 def _real_numbers(values: Array) -> Array:
@@ -237,10 +237,10 @@ def decode_values(row: Row, section: Bytes, map_section: Bytes, limits: DecodeLi
 
 def _call_for_array(codec: Any, decoding: Callable[[], Array], r: int, dtype: np.dtype[Any]) -> Array:
     """Return the (r,) result of a user-defined codec; raise Invalid if it has another form."""
-    found = _call(codec, decoding)
-    if not isinstance(found, np.ndarray) or found.dtype != dtype or found.shape != (r,):
+    result = _call(codec, decoding)
+    if not isinstance(result, np.ndarray) or result.dtype != dtype or result.shape != (r,):
         raise Invalid("codec-failed", f"codec {codec.name!r} did not return {r} elements of {dtype}")
-    return found
+    return result
 
 
 def _call(codec: Any, call: Callable[[], T]) -> T:

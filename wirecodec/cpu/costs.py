@@ -53,7 +53,7 @@ class CodecCosts:
         """Return the entries of one of the last two selections, if no seed changes their bytes; else None."""
         if not self.takes_step:
             return None
-        return next((found for x, width, found in self._measured if x is values and width == step), None)
+        return next((entries for x, width, entries in self._measured if x is values and width == step), None)
 
 
 def share_header(

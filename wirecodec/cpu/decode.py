@@ -64,17 +64,17 @@ def decode_chunks(
     for entry, part in _decode_entries(data, header, limits, read, done):
         kept.keep(entry, part)
     spans = header.spans
-    found = DecodedChunks(kept, header)
+    decoded = DecodedChunks(kept, header)
     for row, (key, size) in zip(
         header.table[spans.starts[spans.domains > 0]].tolist(), header.extension.lengths(), strict=True
     ):
         field = Row(*row)
-        parts = invert_transform(found[key], field.dtype >> 4, size, element_type(field))
-        found.replace(key, [parts])
+        parts = invert_transform(decoded[key], field.dtype >> 4, size, element_type(field))
+        decoded.replace(key, [parts])
     for group in header.extension.groups():
-        for key, chunks in cut(found[int(group[0, 0])][0], group).items():
-            found.replace(key, chunks)
-    return found
+        for key, chunks in cut(decoded[int(group[0, 0])][0], group).items():
+            decoded.replace(key, chunks)
+    return decoded
 
 
 def _decode_entries(
@@ -146,9 +146,8 @@ def add(
             batches = decode_batches(data, header)
             stored = sum(batch.entries.size for batch in batches)
             if not plain or stored < np.count_nonzero(header.table["r"]):
-                found = decode_chunks(data, header, limits, batches=batches)
-                guard.check(found, [target.dtype for target in targets.arrays], scale)
-                chunks = found
+                chunks = decode_chunks(data, header, limits, batches=batches)
+                guard.check(chunks, [target.dtype for target in targets.arrays], scale)
             decoded.append((batches, chunks))
     together = [
         DecodedContainer(header.table, batches)

@@ -75,8 +75,8 @@ class ModelSelection:
             for key, size in zip(batch.keys.tolist(), batch.sizes.tolist(), strict=True):
                 sizes[key], kinds[key] = size, number
         schemes = [self.schemes[key] for key in self.supports]
-        found = kinds_of(self.supports.values(), schemes, numbers)
-        for (key, support), kind in zip(self.supports.items(), found, strict=True):
+        support_kinds = kinds_of(self.supports.values(), schemes, numbers)
+        for (key, support), kind in zip(self.supports.items(), support_kinds, strict=True):
             sizes[key], kinds[key] = support.size, kind
         return sizes, tuple(run for run in plan_runs(tuple(sizes), tuple(kinds), fuse) if len(run) > 1)
 

@@ -106,10 +106,10 @@ def keep_entries(flat: Flat, selection: Selection, costs: CodecCosts) -> Support
 
 def _call_selector(scheme: Scheme, x: Array, **options: Any) -> Selection:
     """Call the selector; raise EncodeError if a user-defined one does not return a Selection."""
-    found: Any = scheme.select.select(x, **options)
-    if not isinstance(found, Selection):
-        raise EncodeError(f"{scheme.select.name} gave {type(found).__name__}, not a Selection")
-    return found
+    selection: Any = scheme.select.select(x, **options)
+    if not isinstance(selection, Selection):
+        raise EncodeError(f"{scheme.select.name} gave {type(selection).__name__}, not a Selection")
+    return selection
 
 
 def _select_coefficients(
@@ -146,8 +146,8 @@ def _select_coefficients(
 def _magnitudes(coefficients: Array) -> Array:
     """Compute the magnitudes of complex numbers, clamped to finite numbers."""
     with np.errstate(over="ignore", under="ignore"):
-        found: Array = np.abs(coefficients)
-    return read_only(np.minimum(found, np.finfo(found.dtype).max, out=found))
+        magnitudes: Array = np.abs(coefficients)
+    return read_only(np.minimum(magnitudes, np.finfo(magnitudes.dtype).max, out=magnitudes))
 
 
 def is_own(part: Any) -> bool:

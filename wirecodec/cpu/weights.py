@@ -51,8 +51,8 @@ def split_budget(groups: Sequence[Part], weights: Sequence[float], scheme: Schem
         EncodeError: an element is NaN or Inf.
     """
     pairs = [(group, weight) for group, weight in zip(groups, weights, strict=True) if group.x.size]
-    found = iter(_split([group for group, _ in pairs], [weight for _, weight in pairs], scheme))
-    return [next(found) if group.x.size else scheme for group in groups]
+    schemes = iter(_split([group for group, _ in pairs], [weight for _, weight in pairs], scheme))
+    return [next(schemes) if group.x.size else scheme for group in groups]
 
 
 def _split(groups: Sequence[Part], weights: Sequence[float], scheme: Scheme) -> list[Scheme]:

@@ -23,11 +23,11 @@ def concatenate(device: Device, pieces: Sequence[Any]) -> Any:
     """Concatenate arrays of one type; a single array is returned without a copy."""
     if len(pieces) == 1:
         return pieces[0]
-    whole = device.empty(sum(each.size for each in pieces), pieces[0].dtype)
+    whole = device.empty(sum(piece.size for piece in pieces), pieces[0].dtype)
     start = 0
-    for each in pieces:
-        device.copy(each, whole[start : start + each.size])
-        start += each.size
+    for piece in pieces:
+        device.copy(piece, whole[start : start + piece.size])
+        start += piece.size
     return whole
 
 
@@ -53,8 +53,8 @@ def sum_squares(device: Device, flats: Sequence[DeviceFlat]) -> list[float]:
             raw = elements.convert(device, flat.raw_bits, flat.dtype, wide).view(f"u{wide.itemsize}")
             moments.sum_squares(device, raw, sums[at : at + count])
             at += count
-    found = iter(device.get(sums).tolist())
-    return [add_in_order(islice(found, count)) for count in rows]
+    row_sums = iter(device.get(sums).tolist())
+    return [add_in_order(islice(row_sums, count)) for count in rows]
 
 
 def zeros(device: Device, size: int, dtype: np.dtype[Any]) -> Any:

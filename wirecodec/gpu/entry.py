@@ -88,19 +88,19 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         header = read_header(blob_on_host, UNLIMITED, sizes_trusted=True)
         parts = _decode_parts(device, blob_on_host, header, UNLIMITED)
         residuals, momenta = {}, {}
-        for key, (name, each) in enumerate(selected.items()):
+        for key, (name, tensor) in enumerate(selected.items()):
             try:
-                residuals[name] = steps.next_residual(device, each, parts[key])
-                momenta[name] = steps.next_momentum(device, each, parts[key])
+                residuals[name] = steps.next_residual(device, tensor, parts[key])
+                momenta[name] = steps.next_momentum(device, tensor, parts[key])
             except EncodeError as error:
                 raise error.of(name) from None
         return StepResult(
             blob,
             blob_on_host,
             {name: _to_sparse(device, flats[name], parts[key]) for key, name in enumerate(selected)},
-            {name: each for name, each in residuals.items() if each is not None},
-            {name: each.selector for name, each in selected.items() if each.selector is not None},
-            {name: each for name, each in momenta.items() if each is not None},
+            {name: residual for name, residual in residuals.items() if residual is not None},
+            {name: tensor.selector for name, tensor in selected.items() if tensor.selector is not None},
+            {name: momentum for name, momentum in momenta.items() if momentum is not None},
         )
 
 
@@ -136,8 +136,8 @@ def _select(
         except EncodeError as error:
             raise error.of(name) from None
     for given in members.values():
-        found = select_group(device, given, factor)
-        selected |= {name: one for (name, _, _), one in zip(given, found, strict=True)}
+        group = select_group(device, given, factor)
+        selected |= {name: one for (name, _, _), one in zip(given, group, strict=True)}
     return {name: selected[name] for name in wanted.jobs}
 
 

@@ -27,25 +27,28 @@ def concatenate_supports(
     The result is on the host if one of them is, or if a lossy index codec must gather values of one
     magnitude.
     """
-    on_device = [each for each in supports if isinstance(each, DeviceSupport)]
+    on_device = [support for support in supports if isinstance(support, DeviceSupport)]
     lossy = scheme.index.lossy
-    if len(on_device) < len(supports) or (lossy and any(each.scale is not None for each in on_device)):
+    if len(on_device) < len(supports) or (lossy and any(support.scale is not None for support in on_device)):
         return fuse.concatenate(
-            [support_to_host(device, each) if isinstance(each, DeviceSupport) else each for each in supports]
+            [
+                support_to_host(device, support) if isinstance(support, DeviceSupport) else support
+                for support in supports
+            ]
         )
-    starts = np.cumsum([0] + [each.size for each in on_device]).tolist()
-    raw = concatenate(device, [each.raw_bits for each in on_device])
+    starts = np.cumsum([0] + [support.size for support in on_device]).tolist()
+    raw = concatenate(device, [support.raw_bits for support in on_device])
     size = starts[-1]
     # Only a lossy codec reads unselected elements. Otherwise the tensor's content does not matter.
-    elements = concatenate(device, [each.flat.raw_bits for each in on_device]) if lossy else None
+    elements = concatenate(device, [support.flat.raw_bits for support in on_device]) if lossy else None
     flat = DeviceFlat(
         device.empty(size, raw.dtype) if elements is None else elements, on_device[0].dtype, (size,)
     )
     if raw.size == size:
         return DeviceSupport(None, raw, flat)
     indices = [
-        _indices_from(device, each.indices, start, each.size)
-        for each, start in zip(on_device, starts, strict=False)
+        _indices_from(device, support.indices, start, support.size)
+        for support, start in zip(on_device, starts, strict=False)
     ]
     return DeviceSupport(concatenate(device, indices), raw, flat)
 

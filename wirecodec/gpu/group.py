@@ -49,17 +49,17 @@ def select_group(device: Device, given: Sequence[Given], factor: float) -> list[
             reason = f"the gradient has {flat.raw_bits.size} elements; its residual has {job.residual.size}"
             raise EncodeError(reason, tensor=name)
     try:
-        members = [_add(device, *each, factor) for each in given]
+        members = [_add(device, *tensor, factor) for tensor in given]
     except HostFallback:
         return _select_on_host(device, given, factor)
     kinds: dict[np.dtype[Any], list[int]] = {}
     for at, (one, _, _) in enumerate(members):
         kinds.setdefault(np.dtype(one.x.dtype), []).append(at)
-    found: dict[int, SelectedTensor] = {}
+    by_place: dict[int, SelectedTensor] = {}
     for places in kinds.values():
         selected = _select(device, [given[at] for at in places], [members[at] for at in places])
-        found |= dict(zip(places, selected, strict=True))
-    return [found[at] for at in range(len(given))]
+        by_place |= dict(zip(places, selected, strict=True))
+    return [by_place[at] for at in range(len(given))]
 
 
 def _add(
@@ -92,7 +92,7 @@ def _select(
     if starts[-1] > SIZE_LIMIT:
         raise EncodeError(f"a group of {starts[-1]} elements; a GPU takes at most 2^31", tensor=names[0])
     sums = [total.sendable() for total, _, _ in members]
-    flat = DeviceFlat(concatenate(device, [each.raw_bits for each in sums]), dtype, shape)
+    flat = DeviceFlat(concatenate(device, [sendable.raw_bits for sendable in sums]), dtype, shape)
     gradient = DeviceFlat(concatenate(device, [seen.raw_bits for _, _, seen in members]), dtype, shape)
     header = sum(job.header for _, _, job in given) + group_bytes(len(given))
     context = Context(first.seed, gradient, first.state, first.last, header)
@@ -100,12 +100,12 @@ def _select(
         support, state = choose(device, flat, first.scheme, context)
     except EncodeError as error:
         raise at_member(error, names, sizes) from None
-    shapes = [each.shape for _, each, _ in given]
+    shapes = [own.shape for _, own, _ in given]
     parts: list[Support | DeviceSupport]
     if isinstance(support, Support):
         parts = [*split_support(support, sizes, shapes)]
     else:
-        flats = [replace(each, shape=own) for each, own in zip(sums, shapes, strict=True)]
+        flats = [replace(sendable, shape=own) for sendable, own in zip(sums, shapes, strict=True)]
         parts = [*_split(device, support, flats, starts)]
     rows = zip(given, members, parts, strict=True)
     return [

@@ -149,8 +149,8 @@ def encode(
     device: Device, selected: Mapping[str, SelectedTensor], seed: int, *, names: bool, fuse: int
 ) -> Any:
     """Encode the selected elements, in the order of keys, as one container. EncodeError names the tensor."""
-    supports = {name: each.support for name, each in selected.items()}
-    schemes = {name: each.job.scheme for name, each in selected.items()}
+    supports = {name: tensor.support for name, tensor in selected.items()}
+    schemes = {name: tensor.job.scheme for name, tensor in selected.items()}
     return encode_supports(device, supports, schemes, seed, b"", names=names, fuse=fuse)
 
 

@@ -102,12 +102,12 @@ class Bloom(LossyIndexCodec):
         if policy == NAIVE:
             return Approximation(section, None)
         try:
-            found = _read_filter(filter_, header, d, None if policy == P0 else indices.size)
+            positives = _read_filter(filter_, header, d, None if policy == P0 else indices.size)
         except Invalid as error:
             raise EncodeError(
                 f"bloom: {error.message}: too many for p2; use an fpr below {self.fpr!r}"
             ) from None
-        return Approximation(section, found, complete=policy == P0)
+        return Approximation(section, positives, complete=policy == P0)
 
     def max_bytes(self, r: int, d: int) -> int:
         """Return the maximum number of bytes of a section of at most r indices below d."""

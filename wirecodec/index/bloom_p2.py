@@ -52,18 +52,18 @@ def select_inserted(
     bloom.fill(filter_, k, d, 0, items)
     explained, doubtful = np.zeros(filter_.size, np.uint8), np.zeros(filter_.size, np.uint8)
     bloom_p2.mark_hits(items, k, explained, doubtful)
-    found = bloom_p2.flag_certain(items, k, doubtful)
-    if found > count:
-        raise Invalid("bloom-certain", f"{found} elements are certain; {count} were inserted")
+    certain = bloom_p2.flag_certain(items, k, doubtful)
+    if certain > count:
+        raise Invalid("bloom-certain", f"{certain} elements are certain; {count} were inserted")
     drawn = 0
-    if found < count:
+    if certain < count:
         explained[:], doubtful[:] = 0, 0
         pairs = bloom_p2.mark_explained(items, k, explained, doubtful)
         if bounded and pairs > (limit := 5 * count + _BASE_CONFLICTS):
             raise Invalid("bloom-conflicts", f"{pairs} conflicts over {count} elements; the limit is {limit}")
-        drawn = _draw_from_lists(items, k, doubtful, pairs, count - found, *halves)
+        drawn = _draw_from_lists(items, k, doubtful, pairs, count - certain, *halves)
     indices = np.empty(count, np.uint32)
-    bloom_p2.list_selected(items, count - found - drawn, drawn, *halves, indices)
+    bloom_p2.list_selected(items, count - certain - drawn, drawn, *halves, indices)
     return indices
 
 

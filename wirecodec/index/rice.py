@@ -94,9 +94,9 @@ class Rice(IndexCodec):
         if r <= RICE_SPAN and section.size % 4 == 0:  # one kernel call is faster than several
             from wirecodec.kernels.cpu.index.rice_batch import read_short
 
-            found = np.empty(r, np.uint32)
-            if read_short(read_only(section).view(WORD), d, found):
-                return found
+            indices = np.empty(r, np.uint32)
+            if read_short(read_only(section).view(WORD), d, indices):
+                return indices
         directory = _Directory.of(section, r)
         indices = np.empty(r, np.uint32)
         directory.read(0, -(-r // RICE_SPAN), d, indices)

@@ -123,8 +123,8 @@ def _read_bitmap(header: Header, body: Bytes, d: int, count: int, out: Array) ->
     words, ends = bitmap.copy_bitmap(body)
     if whole % 64 and int(words[-1]) >> (whole % 64):
         raise Malformed("structured-padding", f"a bit beyond grain {whole - 1} is set")
-    if (found := int(ends[-1]) if whole else 0) != count:
-        raise Invalid("structured-count", f"{found} grains are set; the table has {count}")
+    if (grains := int(ends[-1]) if whole else 0) != count:
+        raise Invalid("structured-count", f"{grains} grains are set; the table has {count}")
     structured_read.read_bitmap(words, whole, header.grain, header.phase, d, header.flags, out)
     return out
 

@@ -89,15 +89,15 @@ def _select_smallest_draws(size: int, k: int, stream: int) -> Array:
     limits = [min(_DRAWS - 1, (k + spread) * _DRAWS // size), _DRAWS - 1]
     sizes = [min(size, k + 2 * spread), size]
     for limit, capacity in zip(limits, sizes, strict=True):
-        found = np.empty(capacity + randomk.SLACK, index_dtype(size))
+        candidates = np.empty(capacity + randomk.SLACK, index_dtype(size))
         draws = np.empty(capacity + randomk.SLACK, np.uint32)
-        count = randomk.collect_draws(low, high, size, np.uint32(limit), found, draws)
+        count = randomk.collect_draws(low, high, size, np.uint32(limit), candidates, draws)
         if count >= k:
             break
-    draws, found = draws[:count], found[:count]
+    draws, candidates = draws[:count], candidates[:count]
     certain = max(0, k - spread) * _DRAWS // size
     rest = draws[draws >= certain]
     rank = k - 1 - (count - rest.size)
     last = np.partition(rest, rank)[rank]
-    indices: Array = found[draws <= last]
+    indices: Array = candidates[draws <= last]
     return indices

@@ -64,23 +64,25 @@ def collect_indices(x: Array, least: Any, what: str, expected: int = 0) -> Array
     from wirecodec.kernels.cpu.select import threshold
 
     bits = bits_of(x)
-    found = np.empty(min(expected + expected // 8 + 1024, x.size) + threshold.SLACK, index_dtype(x.size))
+    indices = np.empty(min(expected + expected // 8 + 1024, x.size) + threshold.SLACK, index_dtype(x.size))
     infinity = bits_of(np.array([np.inf], x.dtype))[0]
-    at, count, finite = threshold.fill_at_least(bits, _sign_bit(bits), least, infinity, 0, found, 0)
+    at, count, finite = threshold.fill_at_least(bits, _sign_bit(bits), least, infinity, 0, indices, 0)
     while finite and at < x.size:
         fraction = count / max(at, 1)
         size = min(x.size, count + int(1.1 * fraction * (x.size - at)) + 4096) + threshold.SLACK
-        found = grow(found, count, size)
-        at, count, finite = threshold.fill_at_least(bits, _sign_bit(bits), least, infinity, at, found, count)
+        indices = grow(indices, count, size)
+        at, count, finite = threshold.fill_at_least(
+            bits, _sign_bit(bits), least, infinity, at, indices, count
+        )
     if not finite:
         require_finite(x, what)
-    return found[:count] if 2 * count > found.size else found[:count].copy()
+    return indices[:count] if 2 * count > indices.size else indices[:count].copy()
 
 
-def grow(found: Array, count: int, size: int) -> Array:
+def grow(array: Array, count: int, size: int) -> Array:
     """Return an array of ``size`` elements that begins with the first ``count`` of another."""
-    larger = np.empty(size, found.dtype)
-    larger[:count] = found[:count]
+    larger = np.empty(size, array.dtype)
+    larger[:count] = array[:count]
     return larger
 
 
@@ -95,8 +97,8 @@ def select_by_threshold(x: Array, threshold: float, what: str, expected: int) ->
 
     Raises EncodeError at the first NaN or Inf.
     """
-    found = collect_indices(x, round_threshold(threshold, x.dtype), what, expected)
-    return Selection(None if found.size == x.size else found)
+    indices = collect_indices(x, round_threshold(threshold, x.dtype), what, expected)
+    return Selection(None if indices.size == x.size else indices)
 
 
 def select_all(x: Array, what: str) -> Selection:

@@ -132,11 +132,11 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
     """
     if name not in RECIPES:
         raise EncodeError(f"unknown recipe {name!r}{suggestion(str(name), RECIPES)}")
-    found = RECIPES[name]
+    published = RECIPES[name]
     settings: dict[str, Any] = {
-        "scheme": found.scheme,
-        "feedback": found.feedback,
-        "schedule": found.schedule,
+        "scheme": published.scheme,
+        "feedback": published.feedback,
+        "schedule": published.schedule,
     }
     settings["clip"] = None
     for key in settings:
@@ -144,8 +144,8 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
             settings[key] = overrides.pop(key)
     for key in ("feedback", "schedule"):
         settings[key] = _set_fields(settings[key], overrides)
-    if found.scheme is None:
-        ratio = overrides.pop("ratio", found.ratio)
+    if published.scheme is None:
+        ratio = overrides.pop("ratio", published.ratio)
         if overrides:
             key, known = next(iter(overrides)), ("ratio", "beta", "schedule", "steps", "start", "hold")
             raise EncodeError(f"recipe {name!r}: unknown override {key!r}{suggestion(key, known)}")
@@ -160,7 +160,7 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
 def _override_each(scheme: Any, overrides: Mapping[str, Any]) -> Any:
     """Set parameters of a scheme, or of all schemes of a mapping, of which a new dict is returned."""
     if isinstance(scheme, Mapping):
-        return {key: _override_each(each, overrides) for key, each in scheme.items()}
+        return {key: _override_each(entry, overrides) for key, entry in scheme.items()}
     return override(scheme, overrides) if overrides else scheme
 
 

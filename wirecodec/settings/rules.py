@@ -131,8 +131,8 @@ def find_key(name: str, shape: tuple[int, ...] | None, mapping: Mapping[Any, Any
     """Return the first key that matches a tensor, or None."""
     for key in mapping:
         if key.matches(name, shape) if isinstance(key, Rule) else _match_name(name, key):
-            found: Key = key
-            return found
+            matched: Key = key
+            return matched
     return None
 
 
@@ -157,8 +157,8 @@ def _find_places(
     """Return the place of the first key that matches each tensor, or None; the same in each step."""
     places = {key: place for place, key in enumerate(keys)}
     mapping = dict.fromkeys(keys)
-    found = [find_key(name, None if shapes is None else shapes[i], mapping) for i, name in enumerate(names)]
-    return tuple(None if key is None else places[key] for key in found)
+    matches = [find_key(name, None if shapes is None else shapes[i], mapping) for i, name in enumerate(names)]
+    return tuple(None if key is None else places[key] for key in matches)
 
 
 def find_match(name: str, shape: tuple[int, ...] | None, mapping: Mapping[Any, V], what: str) -> V:

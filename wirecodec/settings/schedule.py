@@ -114,17 +114,17 @@ class Steps:
                 if isinstance(self.values, Mapping)
                 else [pair.split(":") for pair in str(self.values).split()]
             )
-            found = {int(step): as_real(float(value), "steps: value") for step, value in pairs}
+            values = {int(step): as_real(float(value), "steps: value") for step, value in pairs}
         except (TypeError, ValueError, AttributeError):
             raise EncodeError(f"steps: values is {self.values!r}; it must be {{step: value}}") from None
         set_fields(self, factor=as_flag(self.factor, "steps: factor"))
-        for step, value in found.items():
+        for step, value in values.items():
             if step < 0 or not 0 <= value < math.inf or (not self.factor and value > 1):
                 limit = "a number" if self.factor else "at most 1"
                 raise EncodeError(
                     f"steps: value is {value!r} at step {step}; it must be 0 or more and {limit}"
                 )
-        set_fields(self, values=" ".join(f"{step}:{found[step]!r}" for step in sorted(found)))
+        set_fields(self, values=" ".join(f"{step}:{values[step]!r}" for step in sorted(values)))
 
     def __call__(self, step: int, ratio: float) -> float:
         """Return the ratio of a step, counted from 0, for a tensor with its own ratio."""
@@ -239,8 +239,8 @@ class Follow:
     @property
     def rate(self) -> float:
         """The learning rate now."""
-        found = self.learning_rate() if callable(self.learning_rate) else self.learning_rate
-        rate = as_real(found, "follow: the learning rate")
+        given = self.learning_rate() if callable(self.learning_rate) else self.learning_rate
+        rate = as_real(given, "follow: the learning rate")
         if not 0 <= rate < math.inf:
             raise EncodeError(f"follow: the learning rate is {rate!r}; it must be 0 or more")
         return rate

@@ -36,8 +36,8 @@ def check_schedule(schedule: Any, schemes: Iterable[Scheme]) -> Schedule | None:
             f" {', '.join(map(str, schemes))}; use a selector with a ratio, as in topk(0.01), a budget, or no"
             " schedule"
         )
-    found: Schedule = schedule
-    return found
+    checked: Schedule = schedule
+    return checked
 
 
 def _check_arguments(schedule: Any) -> None:

@@ -121,12 +121,12 @@ def _explain(text: str, parts: list[str]) -> str:
     """Explain why a text has the wrong number of stages, and what to write instead."""
     rule = "it must have three stages: selector | index codec | value codec, as in"
     name = text.partition("(")[0].strip()
-    found = stages_of(name) if len(parts) == 1 else []
+    stages = stages_of(name) if len(parts) == 1 else []
     as_preset = f"wc.preset({text.strip()!r})"
-    if found:
+    if stages:
         other = f"; the preset of this name is {as_preset}" if is_preset(name) else ""
-        example = _EXAMPLES[found[0]].format(text.strip())
-        return f"scheme is {text!r}, which is one stage ({found[0]}); {rule} {example!r}{other}"
+        example = _EXAMPLES[stages[0]].format(text.strip())
+        return f"scheme is {text!r}, which is one stage ({stages[0]}); {rule} {example!r}{other}"
     if is_preset(name):
         return f"scheme is {text!r}, which is a preset; use {as_preset}"
     return f"scheme is {text!r}; {rule} 'topk(0.01) | rice | qsgd'"
@@ -148,12 +148,12 @@ def as_scheme(scheme: SchemeLike) -> Scheme:
     if scheme is None:
         return LOSSLESS
     if isinstance(scheme, str):
-        found = _parsed.get(scheme)
-        if found is None:
-            found = Scheme.parse(scheme)
-            if len(_parsed) < _MAX_PARSED and not _has_user_stage(found):
-                _parsed[scheme] = found
-        return found
+        parsed = _parsed.get(scheme)
+        if parsed is None:
+            parsed = Scheme.parse(scheme)
+            if len(_parsed) < _MAX_PARSED and not _has_user_stage(parsed):
+                _parsed[scheme] = parsed
+        return parsed
     raise EncodeError(f"scheme is {scheme!r}; it must be a Scheme, its string, or None")
 
 

@@ -157,10 +157,10 @@ class ValueCodec(ValueChoice):
         """
         rows = zip(slice_sections(words, starts, lengths), np.diff(cuts).tolist(), strict=True)
         try:
-            found = [cls.decode(section, r, dtype, UNLIMITED) for section, r in rows]
+            values = [cls.decode(section, r, dtype, UNLIMITED) for section, r in rows]
         except WireError:
             return None
-        return np.concatenate(found), cuts[:-1]
+        return np.concatenate(values), cuts[:-1]
 
 
 _EMPTY: Bytes = np.empty(0, np.uint8)

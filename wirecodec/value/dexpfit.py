@@ -132,9 +132,9 @@ def _fit_curve(part: Array, backwards: bool) -> Array:
     bins = np.empty(edges.size - 1)
     dexpfit.bin_means(part, edges, backwards, bins)
     unit = float(np.abs(bins).max())
-    found: Array = dexpfit.fit((edges[:-1] + edges[1:]) / (2 * n), bins / unit, np.diff(edges) / n)
-    found[::2] *= unit
-    return found
+    curve: Array = dexpfit.fit((edges[:-1] + edges[1:]) / (2 * n), bins / unit, np.diff(edges) / n)
+    curve[::2] *= unit
+    return curve
 
 
 def _evaluate(lengths: Array, backwards: Array, parameters: Array, dtype: np.dtype[Any]) -> Array:

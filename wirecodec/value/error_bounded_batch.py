@@ -118,10 +118,10 @@ def read_batch(
     from wirecodec.kernels.cpu.value import error_bounded_batch as kernels
 
     data, firsts = read_only(words).view(np.uint8), starts * 4
-    found, results = _read(data, firsts, lengths, cuts, _count_few_lanes(np.diff(cuts)), dtype)
+    floats, results = _read(data, firsts, lengths, cuts, _count_few_lanes(np.diff(cuts)), dtype)
     if (results == kernels.FAULT).any():
         return None
-    values = from_float32(found, dtype)
+    values = from_float32(floats, dtype)
     for i in np.flatnonzero(results == kernels.LEFT).tolist():
         section = data[firsts[i] : firsts[i] + lengths[i]]
         try:
@@ -139,8 +139,8 @@ def read_short(section: Bytes, r: int, dtype: np.dtype[Any]) -> Array | None:
     if lanes > MAX_LANES:
         return None
     first, length, cuts = np.zeros(1, np.int64), np.array([section.size]), np.array([0, r])
-    found, results = _read(section, first, length, cuts, np.array([lanes]), dtype)
-    return from_float32(found, dtype) if results[0] == kernels.SOUND else None
+    floats, results = _read(section, first, length, cuts, np.array([lanes]), dtype)
+    return from_float32(floats, dtype) if results[0] == kernels.SOUND else None
 
 
 def _read(
@@ -158,15 +158,15 @@ def _read(
     from wirecodec.kernels.cpu.value import error_bounded_batch as kernels
 
     n, most = firsts.size, np.float32(max_float32(dtype))
-    found, results = np.zeros(int(cuts[-1]), np.float32), np.empty(n, np.int64)
+    floats, results = np.zeros(int(cuts[-1]), np.float32), np.empty(n, np.int64)
     run_parallel(
         lambda turns: kernels.read(
-            data, firsts, lengths, cuts, lanes, most, *_default_tables(), bits_of(found), results, turns
+            data, firsts, lengths, cuts, lanes, most, *_default_tables(), bits_of(floats), results, turns
         ),
         n,
-        least_units(MIN_VALUES_PER_THREAD, n, found.size),
+        least_units(MIN_VALUES_PER_THREAD, n, floats.size),
     )
-    return found, results
+    return floats, results
 
 
 def _count_few_lanes(counts: Array) -> Array:

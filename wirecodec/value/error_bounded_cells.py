@@ -116,10 +116,10 @@ class CellSearch:
         """Find the smallest and the largest magnitude; return the sum of the squares."""
         from wirecodec.kernels.cpu.value import error_bounded
 
-        found = self._map_blocks(lambda part: error_bounded.measure_range(self.bits[part], self.wide[part]))
-        ends = np.array([min(one[0] for one in found), max(one[1] for one in found)], np.uint32)
+        ranges = self._map_blocks(lambda part: error_bounded.measure_range(self.bits[part], self.wide[part]))
+        ends = np.array([min(one[0] for one in ranges), max(one[1] for one in ranges)], np.uint32)
         self.least, self.largest = ends.view(np.float32).tolist()
-        return add_in_order(one[2] for one in found)
+        return add_in_order(one[2] for one in ranges)
 
     def _is_allowed_step(self, step: np.float32) -> bool:
         """Check that a step is large enough for the format."""
@@ -150,8 +150,10 @@ class CellSearch:
 
         _, first = self._place_first_cell(step)
         inverse = np.float32(1) / step
-        found = self._map_blocks(lambda part: error_bounded.estimate_error(self.bits[part], first, inverse))
-        *columns, below = zip(*found, strict=True)
+        estimates = self._map_blocks(
+            lambda part: error_bounded.estimate_error(self.bits[part], first, inverse)
+        )
+        *columns, below = zip(*estimates, strict=True)
         sums, seconds, lows = map(add_in_order, columns)
         mean = sums / max(self.bits.size - sum(below), 1)
         return lows + float(step) * float(step) * max(seconds - sums * mean, 0.0), mean
@@ -175,11 +177,11 @@ class CellSearch:
                 error = error_bounded.sum_square_differences(self.wide[part], widen(read))
             return error, total
 
-        found = self._map_blocks(errors)
-        for (_, total), part in zip(found, self.blocks, strict=True):
+        measured = self._map_blocks(errors)
+        for (_, total), part in zip(measured, self.blocks, strict=True):
             mean_cell = (total << 10) // (part.stop - part.start)
             starts.append(bounded_step.find_start(mean_cell, (mean_cell + 4).bit_length() - 1))
-        return cells, add_in_order(error for error, _ in found)
+        return cells, add_in_order(error for error, _ in measured)
 
     def _map_blocks(self, work: Callable[[slice], T]) -> list[T]:
         """Apply a function to all blocks, in several threads, and return the results in order."""
@@ -187,7 +189,7 @@ class CellSearch:
             return [work(self.blocks[0])]
         from wirecodec.kernels.cpu.threads import map_ranges
 
-        found = map_ranges(
+        results = map_ranges(
             lambda first, last: [work(part) for part in self.blocks[first:last]], len(self.blocks), 1
         )
-        return [one for some in found for one in some]
+        return [one for some in results for one in some]

@@ -107,10 +107,10 @@ class OffsetFloat(ValueCodec):
         if self.max is None or self.min is None or self.overflow == "raise":
             min_values = offset_float.UNIT * offset_float.MIN_UNITS_PER_THREAD
             ranges = map_ranges(lambda i, j: offset_float.find_range(bits[i:j]), bits.size, min_values)
-            found = max(a for a, _ in ranges), max(b for _, b in ranges)
-            self._check_range(*found)
-            up = found[0] if self.max is None else up
-            down = found[1] if self.min is None else down
+            extremes = max(a for a, _ in ranges), max(b for _, b in ranges)
+            self._check_range(*extremes)
+            up = extremes[0] if self.max is None else up
+            down = extremes[1] if self.min is None else down
         stochastic = self.rounding == "stochastic"
         m, base, positive, negative = offset_float.choose(
             bits,
@@ -144,9 +144,9 @@ class OffsetFloat(ValueCodec):
             up: binary32 bits of the largest positive value, or 0.
             down: those of the magnitude of the smallest negative value, or 0.
         """
-        for field, limit, found, sign in (("max", self.max, up, 1), ("min", self.min, down, -1)):
-            if self.overflow == "raise" and limit is not None and found > _magnitude_bits(limit):
-                value = sign * float(np.uint32(found).view(np.float32))
+        for field, limit, extreme, sign in (("max", self.max, up, 1), ("min", self.min, down, -1)):
+            if self.overflow == "raise" and limit is not None and extreme > _magnitude_bits(limit):
+                value = sign * float(np.uint32(extreme).view(np.float32))
                 raise EncodeError(f"offset-float: a value is {value:g}, and {field} is {limit:g}")
 
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:

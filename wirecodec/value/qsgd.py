@@ -159,9 +159,9 @@ class QSGD(ValueCodec):
         if r <= _MAX_SMALL and section.size % 4 == 0:
             from wirecodec.kernels.cpu.value.qsgd_batch import read_short
 
-            found, largest = np.empty(r, np.float32), np.float32(max_float32(dtype))
-            if read_short(read_only(section).view(WORD), _MIN_SCALE, largest, found.view(np.uint32)):
-                return from_float32(found, dtype)
+            floats, largest = np.empty(r, np.float32), np.float32(max_float32(dtype))
+            if read_short(read_only(section).view(WORD), _MIN_SCALE, largest, floats.view(np.uint32)):
+                return from_float32(floats, dtype)
         from wirecodec.kernels.cpu.threads import run_parallel
         from wirecodec.kernels.cpu.value import qsgd
 

@@ -95,9 +95,9 @@ class TernGrad(ValueCodec):
         scale = read_scale(section[:_HEAD], "<f4", max_float32(dtype), "terngrad-scale")
         plus, minus = sign_words(from_float32(scale, dtype))
         out = np.empty(r, plus.dtype)
-        found = base3.expand(np.ascontiguousarray(section[_HEAD:]), minus, plus, out)
-        if found == base3.BAD_BYTE:
+        fault = base3.expand(np.ascontiguousarray(section[_HEAD:]), minus, plus, out)
+        if fault == base3.BAD_BYTE:
             raise Invalid("terngrad-byte", "a byte is above 242, the largest code of five digits")
-        if found == base3.BAD_PADDING:
+        if fault == base3.BAD_PADDING:
             raise Malformed("terngrad-padding", "a digit after the last value is not 1")
         return out.view(dtype)

@@ -108,10 +108,10 @@ def _get_decompressor() -> Any:
     """Return this thread's decompressor, because creating one is slower than decompressing a small frame."""
     import zstandard
 
-    found = getattr(_local, "decompressor", None)
-    if found is None:
-        found = _local.decompressor = zstandard.ZstdDecompressor()
-    return found
+    decompressor = getattr(_local, "decompressor", None)
+    if decompressor is None:
+        decompressor = _local.decompressor = zstandard.ZstdDecompressor()
+    return decompressor
 
 
 def _check_header(frame: bytes, size: int) -> tuple[int, int]:

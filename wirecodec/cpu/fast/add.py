@@ -44,7 +44,7 @@ def add_batches(containers: Sequence[DecodedContainer], targets: Targets, scale:
     if not targets.arrays:
         return True
     dtype = targets.arrays[0].dtype
-    batches = [batch for each in containers for batch in each.batches]
+    batches = [batch for container in containers for batch in container.batches]
     arrays = targets.columns or describe(targets.arrays)
     if any(batch.values.dtype != dtype for batch in batches) or (arrays.kinds != arrays.kinds[0]).any():
         return False
@@ -53,7 +53,7 @@ def add_batches(containers: Sequence[DecodedContainer], targets: Targets, scale:
     stops = first + elements * dtype.itemsize
     if arrays.kinds[0] < 0 or (first[order][1:] < stops[order][:-1]).any() or not batches:
         return False
-    tables = [(each.table, batch.entries) for each in containers for batch in each.batches]
+    tables = [(container.table, batch.entries) for container in containers for batch in container.batches]
     keys, bases, sizes = (
         np.concatenate([table[name][entries] for table, entries in tables]).astype(np.int64)
         for name in ("key", "base", "d")

@@ -82,7 +82,7 @@ def _read_headers(objects: Sequence[Any]) -> ArrayColumns:
     from wirecodec.kernels.cpu import array_headers
 
     n = len(objects)
-    found = ArrayColumns(
+    columns = ArrayColumns(
         np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.bool_)
     )
     array_headers.read(
@@ -90,12 +90,12 @@ def _read_headers(objects: Sequence[Any]) -> ArrayColumns:
         object.__basicsize__ // 8,
         id(np.ndarray),
         _type_addresses(),
-        found.addresses,
-        found.sizes,
-        found.kinds,
-        found.writeable,
+        columns.addresses,
+        columns.sizes,
+        columns.kinds,
+        columns.writeable,
     )
-    return found
+    return columns
 
 
 @cache

@@ -19,14 +19,14 @@ GPU_INDEX_CODECS: tuple[GpuIndexCodec, ...] = (
     elias_fano.ELIAS_FANO,
     bloom.BLOOM,
 )
-_BY_TYPE = {each.codec: each for each in GPU_INDEX_CODECS}
-_BY_WIRE_ID = {each.codec.wire_id: each for each in GPU_INDEX_CODECS if each.decode is not None}
+_BY_TYPE = {record.codec: record for record in GPU_INDEX_CODECS}
+_BY_WIRE_ID = {record.codec.wire_id: record for record in GPU_INDEX_CODECS if record.decode is not None}
 
 
 def find_index_codec(codec: Any) -> GpuIndexCodec | None:
     """Return the record of a scheme's index codec, or None if it has no kernels for its parameters."""
-    found = _BY_TYPE.get(type(codec))
-    return found if found is not None and found.supports(codec) else None
+    record = _BY_TYPE.get(type(codec))
+    return record if record is not None and record.supports(codec) else None
 
 
 def find_index_decoder(wire_id: int) -> GpuIndexCodec | None:

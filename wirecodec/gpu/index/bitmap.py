@@ -22,8 +22,8 @@ def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
         return None
     words = np.zeros(-(-d // 32), np.uint32)
     words.view(np.uint8)[: section.size] = section
-    indices, found = bits.find_set_bits(device, device.put(words), d, r)
-    return indices if device.get(found).tolist() == [r, 0] else None
+    indices, counts = bits.find_set_bits(device, device.put(words), d, r)
+    return indices if device.get(counts).tolist() == [r, 0] else None
 
 
 BITMAP = ExactIndexCodec(codec=Bitmap, encode=_encode, decode=_decode)

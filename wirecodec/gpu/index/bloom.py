@@ -38,8 +38,8 @@ def _decode(device: Device, section: Bytes, d: int, r: int) -> Any:
     if header.policy not in (P0, P1):
         return None
     words = device.put(np.ascontiguousarray(section[HEADER_BYTES:])).view(np.uint64)
-    found = _read(device, words, header, d, r)
-    return found if found is not None and found.size == r else None
+    indices = _read(device, words, header, d, r)
+    return indices if indices is not None and indices.size == r else None
 
 
 def _write(device: Device, codec: Bloom, indices: Any, stream: int) -> tuple[Any, Header]:

@@ -36,13 +36,15 @@ def select_within(device: Device, flat: DeviceFlat, scheme: Scheme, header: int)
     size = flat.raw_bits.size
     costs = CodecCosts(scheme, size, header)
     source = _DeviceSource(device, flat)
-    found = selector.select_from(source, costs)
-    if found.indices is None:
+    selection = selector.select_from(source, costs)
+    if selection.indices is None:
         values = source.collect(size).values
-        return Support(None, values, size, flat.shape, step=found.step)
-    assert found.values is not None
-    entries = costs.entries_of(found.values, found.step)
-    return Support(found.indices, found.values, size, flat.shape, step=found.step, entries=entries)
+        return Support(None, values, size, flat.shape, step=selection.step)
+    assert selection.values is not None
+    entries = costs.entries_of(selection.values, selection.step)
+    return Support(
+        selection.indices, selection.values, size, flat.shape, step=selection.step, entries=entries
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +68,8 @@ class _DeviceSource:
     def read_runs(self, starts: Array, length: int) -> Array:
         """Return the elements of runs that begin at (m,) i64 ``starts``, end to end."""
         numbers = (starts[:, None] + np.arange(length)).reshape(-1).astype(np.uint32)
-        found = elements.gather(self.device, self.flat.raw_bits, self.device.put(numbers))
-        return read_only(self.device.get(found).view(self.flat.dtype))
+        raw = elements.gather(self.device, self.flat.raw_bits, self.device.put(numbers))
+        return read_only(self.device.get(raw).view(self.flat.dtype))
 
     def collect(self, count: int) -> Candidates:
         """Collect the ``count`` largest elements. Raises HostFallback for NaN and Inf."""
@@ -84,8 +86,8 @@ class _DeviceSource:
 
     def _to_host(self, support: DeviceSupport) -> Candidates:
         """Copy collected elements to the host."""
-        found = support_to_host(self.device, support)
-        return Candidates(self.size, found.indices, found.values)
+        on_host = support_to_host(self.device, support)
+        return Candidates(self.size, on_host.indices, on_host.values)
 
     def require_finite(self) -> None:
         """Leave the error message to the host."""

@@ -134,10 +134,10 @@ def _topk_of_sum(
     if context.last is None or k == flat.raw_bits.size:
         return None
     gradient = flat.raw_bits.view(flat.dtype)
-    found = context.last.top_of_sum(device, gradient, residual, infinity_of(flat.dtype), k)
-    if found is None:
+    top = context.last.top_of_sum(device, gradient, residual, infinity_of(flat.dtype), k)
+    if top is None:
         return None
-    selected, total = found
+    selected, total = top
     count, nonfinite = selected.count(device)
     if nonfinite is not None:
         return None

@@ -19,8 +19,8 @@ GPU_VALUE_CODECS: tuple[GpuValueCodec, ...] = (
     offset_float.OFFSET_FLOAT,
     sign_scale.SIGN_SCALE,
 )
-_BY_TYPE = {each.codec: each for each in GPU_VALUE_CODECS}
-_DECODERS = {wire_id: decode for each in GPU_VALUE_CODECS for wire_id, decode in each.decoders.items()}
+_BY_TYPE = {record.codec: record for record in GPU_VALUE_CODECS}
+_DECODERS = {wire_id: decode for record in GPU_VALUE_CODECS for wire_id, decode in record.decoders.items()}
 
 
 def find_value_codec(codec: Any) -> GpuValueCodec | None:

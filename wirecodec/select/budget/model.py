@@ -119,14 +119,14 @@ class Histogram:
         Returns the model and its ``find_count``.
         """
         best = self._with(1.0, self.index_cost)
-        found, least = best._search(nbytes)
+        best_count, least = best._search(nbytes)
         for fineness in FINENESS:
             finer = self._with(fineness, self.index_cost)
             count, error = finer._search(nbytes)
             if error > MIN_GAIN * least:
                 break
-            best, found, least = finer, count, error
-        return best, max(found, MIN_COUNT)
+            best, best_count, least = finer, count, error
+        return best, max(best_count, MIN_COUNT)
 
     def find_count(self, nbytes: float) -> float:
         """Return how many elements are predicted to take a number of bytes, at least one half."""
@@ -162,9 +162,9 @@ class Histogram:
         """
         from wirecodec.kernels.cpu.select import budget
 
-        found = np.empty((thresholds.size, 3))
-        budget.predict_curve(self.counts, self.scale, self.size, unit, *self._factors, thresholds, found)
-        return found[:, 0] / 8 + SECTION_BYTES, found[:, 1], found[:, 2]
+        curve = np.empty((thresholds.size, 3))
+        budget.predict_curve(self.counts, self.scale, self.size, unit, *self._factors, thresholds, curve)
+        return curve[:, 0] / 8 + SECTION_BYTES, curve[:, 1], curve[:, 2]
 
     @property
     def top(self) -> int:

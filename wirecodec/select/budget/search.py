@@ -80,10 +80,10 @@ def search(source: Source, capacity: int, costs: Costs) -> Selection:
     if costs.takes_step and not counted:
         model, guess = model.refine(aim)
     if guess >= LARGE_COUNT:
-        found = _search_large(source, budget, costs, model, guess)
-        if isinstance(found, Chosen):
-            return found.selection()
-        guess = found
+        outcome = _search_large(source, budget, costs, model, guess)
+        if isinstance(outcome, Chosen):
+            return outcome.selection()
+        guess = outcome
     while True:
         candidates = source.collect(_candidates_of(guess, source))
         if counted and candidates.nonzero:
@@ -91,10 +91,10 @@ def search(source: Source, capacity: int, costs: Costs) -> Selection:
             if costs.takes_step:
                 model, guess = model.refine(aim)
             counted = False
-        found = _fit(candidates, budget, costs, model, guess)
-        if isinstance(found, Chosen):
-            return found.selection()
-        guess = found
+        outcome = _fit(candidates, budget, costs, model, guess)
+        if isinstance(outcome, Chosen):
+            return outcome.selection()
+        guess = outcome
 
 
 def _candidates_of(guess: float, source: Source) -> int:

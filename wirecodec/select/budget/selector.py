@@ -122,9 +122,9 @@ class Budget(Selector):
         """Select elements of a tensor on the host or on a GPU, as ``select_within``."""
         nbytes = self.own_bytes(x.size)
         if nbytes > costs.overhead:
-            found = search(x, nbytes, costs)
-            if found.indices is None or found.indices.size or nbytes >= costs.overhead + SMALL_BYTES:
-                return found
+            selection = search(x, nbytes, costs)
+            if selection.indices is None or selection.indices.size or nbytes >= costs.overhead + SMALL_BYTES:
+                return selection
         if not (largest := x.collect(1)).nonzero:
             return largest.top(0, False).selection()
         return search(x, costs.overhead + max(nbytes, SMALL_BYTES), costs)

@@ -65,8 +65,8 @@ class HostSource:
 
         def sweep(start: int, stop: int) -> tuple[int, int, Array, Array]:
             capacity = min(int(EXCESS * expected / size * (stop - start)), stop - start) + terms.SWEEP_SLACK
-            found, words = np.empty(capacity, np.int32), np.empty(capacity, bits.dtype)
-            return start, topk.sweep(bits[start:stop], least, found, words), found, words
+            places, words = np.empty(capacity, np.int32), np.empty(capacity, bits.dtype)
+            return start, topk.sweep(bits[start:stop], least, places, words), places, words
 
         parts = map_array_parts(size, sweep)
         if any(n < 0 for _, n, _, _ in parts):
@@ -76,7 +76,7 @@ class HostSource:
             ((_, n, indices, words),) = parts
             return self._make_candidates(indices[:n], words[:n])
         indices = np.concatenate(
-            [found[:n].astype(dtype) + dtype.type(start) for start, n, found, _ in parts]
+            [places[:n].astype(dtype) + dtype.type(start) for start, n, places, _ in parts]
         )
         return self._make_candidates(indices, np.concatenate([words[:n] for _, n, _, words in parts]))
 

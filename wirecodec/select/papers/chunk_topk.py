@@ -83,16 +83,16 @@ class ChunkTopK(Selector):
 
         chunk = min(self.chunk, max(x.size, 1))
         full, rest = divmod(x.size, chunk)
-        each, last = fraction_count(self.ratio, chunk), fraction_count(self.ratio, rest)
-        if full * each + last == x.size:
+        per_chunk, last = fraction_count(self.ratio, chunk), fraction_count(self.ratio, rest)
+        if full * per_chunk + last == x.size:
             return select_all(x, self.name)
         bits = bits_of(x)
-        total = full * each + last
-        found = np.empty(total + chunk_topk.SLACK, index_dtype(x.size))
+        total = full * per_chunk + last
+        indices = np.empty(total + chunk_topk.SLACK, index_dtype(x.size))
         infinity = int(bits_of(np.array([np.inf], x.dtype))[0])
-        count, finite = chunk_topk.fill_chunks(bits, infinity, chunk, each, last, found)
+        count, finite = chunk_topk.fill_chunks(bits, infinity, chunk, per_chunk, last, indices)
         if not finite:
             require_finite(x, self.name)
         if count != total:
             raise EncodeError("the tensor changed while it was read")
-        return Selection(found[:total])
+        return Selection(indices[:total])

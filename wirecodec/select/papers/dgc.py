@@ -78,10 +78,10 @@ class DGC(Selector):
             require_finite(x, self.name)
         top = TopK(k=fraction_count(self.ratio, sample.size)).select(sample).indices
         magnitudes = bits_of(np.abs(sample if top is None else sample[top]))
-        found = collect_indices(x, max(magnitudes.min(), magnitudes.dtype.type(1)), self.name, k)
-        if found.size > k:
-            found = found[TopK(k=k).select(x[found]).indices]
-        return Selection(found)
+        indices = collect_indices(x, max(magnitudes.min(), magnitudes.dtype.type(1)), self.name, k)
+        if indices.size > k:
+            indices = indices[TopK(k=k).select(x[indices]).indices]
+        return Selection(indices)
 
 
 def draw_positions(n: int, size: int, stream: int) -> Array:

@@ -124,10 +124,10 @@ def restore(state: Any) -> Adaptive | None:
     """
     if state is None:
         return None
-    found = np.asarray(state)
-    if found.shape != (7,) or found.dtype != np.float64:
-        raise EncodeError(f"sidco: state is {found.dtype} {found.shape}; it must be float64 (7,)")
-    ratio, stages, correction, gain, sign, seen, total = found.tolist()
+    numbers = np.asarray(state)
+    if numbers.shape != (7,) or numbers.dtype != np.float64:
+        raise EncodeError(f"sidco: state is {numbers.dtype} {numbers.shape}; it must be float64 (7,)")
+    ratio, stages, correction, gain, sign, seen, total = numbers.tolist()
     if not (
         0 < ratio <= 1
         and 1 <= stages <= 64
@@ -139,5 +139,5 @@ def restore(state: Any) -> Adaptive | None:
         and stages == int(stages)
         and seen == int(seen)
     ):
-        raise EncodeError(f"sidco: state is {found.tolist()}; it must be one that a selection returned")
+        raise EncodeError(f"sidco: state is {numbers.tolist()}; it must be one that a selection returned")
     return Adaptive(ratio, int(stages), correction, gain, int(sign), int(seen), total)

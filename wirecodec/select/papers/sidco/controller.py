@@ -88,10 +88,10 @@ def restore(state: Any, stages: int) -> Controller:
     """
     if state is None:
         return Controller(stages)
-    found = np.asarray(state)
-    if found.shape != (5,) or found.dtype != np.float64:
-        raise EncodeError(f"sidco: state is {found.dtype} {found.shape}; it must be float64 (5,)")
-    count, direction, seen, total, error = found.tolist()
+    numbers = np.asarray(state)
+    if numbers.shape != (5,) or numbers.dtype != np.float64:
+        raise EncodeError(f"sidco: state is {numbers.dtype} {numbers.shape}; it must be float64 (5,)")
+    count, direction, seen, total, error = numbers.tolist()
     if not (
         1 <= count <= 2**20
         and abs(direction) == 1
@@ -101,5 +101,5 @@ def restore(state: Any, stages: int) -> Controller:
         and count == int(count)
         and seen == int(seen)
     ):
-        raise EncodeError(f"sidco: state is {found.tolist()}; it must be one that a selection returned")
+        raise EncodeError(f"sidco: state is {numbers.tolist()}; it must be one that a selection returned")
     return Controller(int(count), int(direction), int(seen), total, error)

@@ -52,8 +52,8 @@ class Exponential:
 
     def survival(self, y: Array) -> Array:
         """Return the probability that each y is exceeded."""
-        found: Array = np.exp(-y / self.scale)
-        return found
+        probabilities: Array = np.exp(-y / self.scale)
+        return probabilities
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Pareto:
             return Exponential(self.scale).survival(y)
         with np.errstate(divide="ignore"):
             logs = np.log1p(np.maximum(self.shape / self.scale * y, -1.0))
-        found: Array = np.exp(-logs / self.shape)
-        return found
+        probabilities: Array = np.exp(-logs / self.shape)
+        return probabilities
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Gamma:
 
     def survival(self, y: Array) -> Array:
         """Return the probability that each y is exceeded."""
-        found: Array = _special().gammaincc(self.shape, y / self.scale)
-        return found
+        probabilities: Array = _special().gammaincc(self.shape, y / self.scale)
+        return probabilities
 
 
 @dataclass(frozen=True)

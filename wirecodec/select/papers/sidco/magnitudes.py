@@ -49,12 +49,12 @@ class Magnitudes(MagnitudeSource):
         """Return ascending indices of the k largest remaining elements, and their smallest magnitude."""
         from wirecodec.select.topk import TopK
 
-        found = TopK(k=k).select(self._bits.view(self._x.dtype)).indices
+        places = TopK(k=k).select(self._bits.view(self._x.dtype)).indices
         self.elements_read += self.size
-        found = np.arange(self.size, dtype=self._index) if found is None else found
-        least = np.min(self._bits[found] & self._bits.dtype.type(self._keys - 1))
-        found = found.astype(self._index, copy=False)
-        return self._numbers[found] if self._numbers.size else found, self._number(int(least))
+        places = np.arange(self.size, dtype=self._index) if places is None else places
+        least = np.min(self._bits[places] & self._bits.dtype.type(self._keys - 1))
+        places = places.astype(self._index, copy=False)
+        return self._numbers[places] if self._numbers.size else places, self._number(int(least))
 
     def _exceedances(self, threshold: float, expected: float, *, bits: bool) -> tuple[Array, Array, int]:
         """Return the indices of the elements that reach the threshold, their bits, and their number.

@@ -103,9 +103,9 @@ class ThresholdSearch:
             threshold = self._fit_later(threshold, excess, fraction)
             if stage == 2 and stages > 2:
                 source.narrow(threshold, expected=fraction * excess.count)
-        found = source.find_reaching(threshold, self._k)
-        self._note("fit", _Point(threshold, found.size))
-        return found, threshold
+        indices = source.find_reaching(threshold, self._k)
+        self._note("fit", _Point(threshold, indices.size))
+        return indices, threshold
 
     def count_after(self, stages: int, correction: float = 1.0) -> int:
         """Return the number of elements that ``run_stages`` would select; later sweeps are not restricted."""

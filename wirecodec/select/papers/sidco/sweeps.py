@@ -104,8 +104,8 @@ class MagnitudeSource(ABC):
 
     def _number(self, key: int) -> float:
         """Return the magnitude of a key, in units of the thresholds."""
-        found = np.array([key]).astype(f"u{self._dtype.itemsize}").view(self._dtype)
-        return float(found[0]) * self.scale
+        magnitude = np.array([key]).astype(f"u{self._dtype.itemsize}").view(self._dtype)
+        return float(magnitude[0]) * self.scale
 
     def _sweep(self, low: int, high: int, origin: float, with_logs: bool) -> tuple[Moments, float]:
         """Return the moments of the keys from ``low`` to below ``high``, and the largest magnitude of all."""
