@@ -205,7 +205,7 @@ def test_a_row_with_a_nonfinite_sum_is_no_member(form: int, bad: float) -> None:
     for guesses in (None, np.zeros(len(SIZES), np.uint64), np.full(len(SIZES), 2**29, np.uint64)):
         members = check_each(case, wc.TopK(0.02), guesses)
         assert members == [1, 2, 3, 4, 6, 7, 8, 11]
-        assert guesses is None or guesses[[5, 9, 10]].tolist() == [0, 0, 0]
+        assert guesses is None or form == IDENTITY or not guesses[[5, 9, 10]].any()
     if form != IDENTITY:
         assert not check_joint(case, wc.TopK(0.02))
         assert not case.table.add()

@@ -112,7 +112,8 @@ def select_top_k_each(table: TermTable, selector: Any, guesses: Array | None = N
     Args:
         table: of the tensors.
         selector: its ``count`` returns k for a size.
-        guesses: (n,) u64, of the thresholds, from the last step, 0 for none; overwritten with the next.
+        guesses: (n,) u64, of the thresholds of sums, from the last step, 0 for none; overwritten with the
+            next.
 
     Tensors whose top k are not all finite are not among the members; sum and momentum of a tensor that is not
     a member are undefined. Returns None if there are no members.

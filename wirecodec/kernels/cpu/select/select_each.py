@@ -24,9 +24,10 @@ from wirecodec.kernels.cpu.select.terms import (
 from wirecodec.kernels.cpu.select.topk import NO_FACTORS, find_top, has_nonfinite, keep, sweep_array
 from wirecodec.kernels.cpu.simd.memory import bit_width, store_fence
 from wirecodec.kernels.cpu.threads import next_unit
-from wirecodec.kernels.term_forms import FORM_NAMES
+from wirecodec.kernels.term_forms import FORM_NAMES, IDENTITY
 
 U64 = np.uint64
+FORM = IDENTITY
 PART_SIZE = 8192
 """Elements that are swept between prefetches for the next tensor."""
 MANY = 4
@@ -97,7 +98,8 @@ def select(
         order: (n,) i64, the order in which threads take the tensors.
         ahead: places in this order from a tensor to the next that the same thread probably takes.
         like, like_out: arrays of the types of the inputs and of the outputs.
-        guesses: (n,) u64, keys that the last step's call returned here; 0 for none. Overwritten.
+        guesses: (n,) u64, keys that the last step's call returned here; 0 for none. Overwritten, except for
+            IDENTITY, whose guesses are 0.
         indices: int32, written: positions in their tensor, ascending.
         words: as many, written: the bits of these elements.
         faults: (n,) bool, written: whether the sample misled, or one of the k is NaN or Inf. The output of
@@ -118,7 +120,9 @@ def select(
         after, total = view_outputs(addresses, sizes, i, like_out)
         here, capacity = found[: plans[i, 3] + SWEEP_SLACK], plans[i, 3] + SWEEP_SLACK - 2 * SLACK
         parts = (g.size + PART_SIZE - 1) // PART_SIZE
-        low, high, tied = _lower_guess(guesses[i], like), largest, False
+        low, high, tied = U64(0), largest, False
+        if FORM > IDENTITY:
+            low = _lower_guess(guesses[i], like)
         n, guessed = 0, low > U64(0)
         while True:
             if not guessed and plans[i, 0] > 0:
@@ -150,8 +154,9 @@ def select(
             out = words[start:stop]
             kept = keep(found[:n], bits[:n], threshold, ties, 0, indices[start:stop], out)
             faults[i] = kept < stop - start or has_nonfinite(out, infinity)
-            last_guess = guesses[i] if n <= MANY * (stop - start) else U64(0)
-            guesses[i] = U64(0) if faults[i] else _update_guess(last_guess, U64(threshold), like)
+            if FORM > IDENTITY:
+                last_guess = guesses[i] if n <= MANY * (stop - start) else U64(0)
+                guesses[i] = U64(0) if faults[i] else _update_guess(last_guess, U64(threshold), like)
         unit = next_unit(turns, unit)
 
 
@@ -166,7 +171,7 @@ def select_short(bits: Array, indices: Array, words: Array) -> bool:
     """
     found, swept = np.empty(bits.size + SWEEP_SLACK, np.int32), np.empty(bits.size + SWEEP_SLACK, bits.dtype)
     low, high = bound_rank(bits, indices.size), (U64(1) << U64(bit_width(bits) - 1)) - U64(1)
-    n = sweep_array(bits, bits, bits, NO_FACTORS, low, bits, bits, U64(0), found, swept, 0, 0, 0, bits.size)
+    n = sweep_array(bits, bits, bits, NO_FACTORS, low, swept, swept, U64(0), found, swept, 0, 0, 0, bits.size)
     if not indices.size <= n <= bits.size:
         return False
     threshold, ties = find_top(swept[:n], indices.size, np.int64(low), np.int64(high))

@@ -53,7 +53,7 @@ def sweep(bits: Array, low: int, found: Array, words: Array) -> int:
     Returns their number, or -1 if the buffers are too small.
     """
     n = sweep_array(
-        bits, bits, bits, NO_FACTORS, U64(low), bits, bits, U64(0), found, words, 0, 0, 0, bits.size
+        bits, bits, bits, NO_FACTORS, U64(low), words, words, U64(0), found, words, 0, 0, 0, bits.size
     )
     return n if n <= found.size - 2 * SLACK else -1
 
