@@ -33,11 +33,14 @@ RAW, BITMAP, RICE, STRUCTURED, BORROWED = 1, 2, 3, 10, 0xFE
 FLOAT32, FLOAT16, BFLOAT16, DCT = 1, 2, 3, 2 << 4 | 1
 
 
-class Borrowed:
+class Borrowed(wc.IndexCodec):
     """User-defined index codec whose indices are a view of the section."""
 
     name: ClassVar[str] = "borrowed"
     wire_id: ClassVar[int] = BORROWED
+
+    def encode(self, indices: Any, d: int, stream: int) -> Any:
+        return indices.view(np.uint8)
 
     @classmethod
     def decode(cls, section: Any, d: int, r: int, limits: wc.DecodeLimits) -> Any:
