@@ -16,7 +16,7 @@ from benchmarks.common.timing import numba_threads
 from benchmarks.select.contenders import build_contenders
 from benchmarks.select.reads import measure_reads
 from wirecodec.arrays import aligned
-from wirecodec.cpu.fast.terms import select_sum
+from wirecodec.cpu.fast.sums import select_sum
 
 __all__ = [
     "FUSED",

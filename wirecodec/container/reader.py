@@ -70,7 +70,7 @@ def blob_size(data: Bytes, limits: DecodeLimits = UNLIMITED) -> int:
 
 
 class Row(NamedTuple):
-    """Row of the table: the fields of ``layout.TABLE`` in their order."""
+    """Row of the table: the fields of ``container.writer.TABLE`` in their order."""
 
     key: int
     crc: int

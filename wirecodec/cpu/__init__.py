@@ -8,9 +8,9 @@
     group         selection from the sum of one tensor, or of several as of one vector
 
     select      transform and selector: a tensor -> Support, its selected elements
-    costs         the bytes of a selection, for selectors with a budget
+    costs         the bytes of header and selection, for selectors with a budget
     weights       a budget divided among the parts of a group
-    encode      Supports -> container
+    encode      selects from tensors, and Supports -> container
     fuse          several tensors as one vector, for entries that small tensors share
     chunk         one chunk through its codecs, both ways
     sent          what receivers decode, which the sender knows without decoding all
@@ -22,6 +22,7 @@
 
     fast        all that exists for speed alone, with a switch
 
-A scheme's selector meets the tensor in ``select.choose``. A residual is completed in
+A scheme's selector meets the tensor in ``select.choose``. A selector that takes many tensors, or selects
+while it adds, meets them in ``fast.encode``, ``fast.sums`` and ``fast.group``. A residual is completed in
 ``residual.AccumulatedGradient.remainder``; ``fast.residual.complete`` does the same for many tensors.
 """

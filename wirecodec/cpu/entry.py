@@ -1,4 +1,4 @@
-"""Functions of the host that the public functions call; ``wirecodec.gpu.entry`` has the same names."""
+"""Functions of the host that the public functions call; ``wirecodec.gpu.entry`` has those of a GPU."""
 
 from __future__ import annotations
 

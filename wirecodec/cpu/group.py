@@ -17,7 +17,7 @@ from wirecodec.arrays import Array, Flat, aligned, read_only
 from wirecodec.cpu.costs import group_bytes
 from wirecodec.cpu.fuse import at_member, split_support
 from wirecodec.cpu.momentum import Addend, add_momentum, decay_residual
-from wirecodec.cpu.residual import AccumulatedGradient, take_memory
+from wirecodec.cpu.residual import AccumulatedGradient, reuse
 from wirecodec.cpu.select import choose
 from wirecodec.cpu.weights import split_budget
 from wirecodec.errors import EncodeError
@@ -36,7 +36,7 @@ class Member:
     Attributes:
         name: the tensor's, or None if the caller knows it.
         flat: (size,) addend of its residual, in the gradient's type.
-        addend: the same in the sum's type.
+        addend: the same before it is rounded to that type.
         job: settings and state; the feedback is the residual's rule, and the residual has decayed.
     """
 
@@ -80,14 +80,14 @@ class SelectedTensor:
     """Selected elements of one tensor, and the sum they are from.
 
     Attributes:
-        job: the tensor's settings and state.
+        scheme: the tensor's; that of a held tensor, or of a part of a budget, is not the one it was given.
         support: the elements to send.
         selector: the selector's next state, or None; the first tensor of a group keeps the group's.
         addend: addend of the residual in this step.
         total: addend + residual; None if no residual is kept.
     """
 
-    job: TensorJob
+    scheme: Scheme
     support: Support
     selector: Array | None
     addend: Addend
@@ -124,7 +124,7 @@ def select_alone(member: Member) -> SelectedTensor:
     if job.feedback is not None and job.residual is not None:
         assert isinstance(job.feedback, ErrorFeedback)
         dtype = job.feedback.sum_dtype(member.addend.data.dtype, job.residual.dtype)
-        out = take_memory(job.spare, member.size, dtype)
+        out = reuse(job.spare, member.size, dtype)
     total = member.add(out)
     if total is not None and job.residual is not None:
         flat = Flat(read_only(total.sendable()), flat.shape)
@@ -138,7 +138,7 @@ def select_alone(member: Member) -> SelectedTensor:
         support, selector = choose(flat, job.scheme, **options)
     except EncodeError as error:
         raise error.of(member.name) from None
-    return SelectedTensor(job, support, selector, member.addend, total)
+    return SelectedTensor(job.scheme, support, selector, member.addend, total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +226,7 @@ def _select(group: Group, scheme: Scheme) -> list[SelectedTensor]:
     parts = split_support(support, group.sizes, [member.flat.shape for member in members])
     rows = enumerate(zip(members, parts, group.totals, strict=True))
     return [
-        SelectedTensor(replace(member.job, scheme=scheme), part, None if i else state, member.addend, total)
+        SelectedTensor(scheme, part, None if i else state, member.addend, total)
         for i, (member, part, total) in rows
     ]
 

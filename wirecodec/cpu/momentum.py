@@ -16,7 +16,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, add_in_order, bits_of, read_only
 from wirecodec.cpu.norm import Norm, is_reliable, measure
-from wirecodec.cpu.residual import take_memory
+from wirecodec.cpu.residual import reuse
 from wirecodec.errors import EncodeError
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.scheme import sends_all
@@ -32,7 +32,7 @@ class Addend:
     """Addend of a tensor's residual in a step.
 
     Attributes:
-        data: (size,) float32 or float64.
+        data: (size,) the gradient itself, or float32 or float64 if it was clipped or has momentum or decay.
         momentum: (size,) the next momentum, of the same type; None without one. It may be ``data``.
         finite: True if all elements are known to be finite.
     """
@@ -62,7 +62,7 @@ def add_momentum(job: TensorJob, gradient: Array, factor: float) -> Addend:
         return Addend(g if factor == 1 else g * dtype.type(factor))
     if before is not None and before.size != g.size:
         raise EncodeError(f"the gradient has {g.size} elements; its momentum has {before.size}")
-    u = take_memory(job.spare_momentum, g.size, dtype)
+    u = reuse(job.spare_momentum, g.size, dtype)
     ahead = np.empty(g.size if rule.nesterov else 0, dtype)
     old = np.empty(0, dtype) if before is None else before.astype(dtype, copy=False)
     factors = np.array([rule.momentum, factor], dtype)

@@ -19,7 +19,7 @@ import numpy as np
 from wirecodec.arrays import Array, aligned, read_only
 from wirecodec.cpu import fast
 from wirecodec.cpu.fast.stream import MIN_STREAMED, add_streamed, scatter_streamed, take
-from wirecodec.cpu.fast.terms import select_sum
+from wirecodec.cpu.fast.sums import select_sum
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection, Selector, all_finite, require_finite
 from wirecodec.settings.feedback import ErrorFeedback
@@ -31,7 +31,7 @@ class AccumulatedGradient:
 
     Attributes:
         rule: computes the next residual.
-        gradient: (size,) of this step.
+        gradient: (size,) of this step, with clipping and momentum.
         residual: (size,), or None.
         x: (size,) their sum, float32 or float64; the gradient itself if that is the whole sum.
         finite: True if x is known to be finite.
@@ -151,7 +151,7 @@ class AccumulatedGradient:
         """
         beta = self.rule.beta
         with np.errstate(all="ignore"):
-            left = self._take_memory(sent, copy=beta == 1)
+            left = self._writable_x(sent, copy=beta == 1)
             if beta == 1:
                 _subtract_at(left, indices, sent.astype(left.dtype, copy=False))
             else:
@@ -161,7 +161,7 @@ class AccumulatedGradient:
             left[~np.isfinite(left)] = 0  # NaN and Inf were delivered; a residual would keep them for ever
         return left
 
-    def _take_memory(self, sent: Array, *, copy: bool) -> Array:
+    def _writable_x(self, sent: Array, *, copy: bool) -> Array:
         """Return x itself, or new memory if another array shares its memory; ``copy``: with x in it."""
         shared = np.may_share_memory(self.x, self.gradient) or np.may_share_memory(self.x, sent)
         if not shared and self.x.size:
@@ -221,7 +221,7 @@ class SelectedValues:
         return out
 
 
-def take_memory(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
+def reuse(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
     """Return the spare array if it fits, else a new one; aligned to 64 bytes."""
     if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
         return aligned(size, dtype)

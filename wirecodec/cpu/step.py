@@ -43,7 +43,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     alone = _select({key: flats[key] for key in others}, factor, wanted)
     schemes = list(jobs.schemes.values())
     for key, one in alone.items():
-        schemes[key], shapes[key] = one.job.scheme, one.support.shape
+        schemes[key], shapes[key] = one.scheme, one.support.shape
     supports = {key: one.support for key, one in alone.items()}
     model = ModelSelection(names, schemes, shapes, batches, supports)
     encoded = encode_selection(model, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse)
@@ -51,7 +51,8 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     residuals = _complete(batches, sent, names)
     momenta: dict[str, Array] = {}
     for batch in batches:
-        momenta |= zip((names[key] for key in batch.keys.tolist()), batch.momenta, strict=False)
+        if batch.momenta:
+            momenta |= zip((names[key] for key in batch.keys.tolist()), batch.momenta, strict=True)
     selectors = {names[int(batch.keys[0])]: batch.state for batch in batches if batch.state is not None}
     for key, one in alone.items():
         name = names[key]
@@ -108,11 +109,11 @@ def _complete(batches: Sequence[Selected], sent: SentTensors, names: Sequence[st
     residuals: dict[str, Array] = {}
     for batch in batches:
         received, listed = sent.addresses[batch.keys], [names[key] for key in batch.keys.tolist()]
-        chunked = np.flatnonzero(received == 0).tolist()
+        chunked = np.flatnonzero(received == 0).tolist()  # their values are in several arrays
         values = [np.ascontiguousarray(sent[listed[at]].values) for at in chunked]
         received[chunked] = addresses_of(values)
         complete(batch, received)
-        residuals |= zip(listed, batch.rests, strict=True)
+        residuals |= zip(listed, batch.sums, strict=True)
     return residuals
 
 

@@ -33,7 +33,7 @@ class AccumulatedGradient:
     Attributes:
         device: the device of the arrays.
         rule: computes the next residual.
-        gradient: (size,) of this step.
+        gradient: (size,) of this step, with clipping and momentum.
         residual: (size,) in the type of x, or None.
         x: (size,) float32 or float64, finite; the gradient itself if that is the whole sum.
         last: the end of the last search for the top k, at which the next one begins.

@@ -254,7 +254,7 @@ import numpy as np
 from tests import oracles
 from tests.wirecodec.select.vectors import FAMILIES, family, typed, sums
 from wirecodec.arrays import aligned, bits_of
-from wirecodec.cpu.fast.terms import select_sum
+from wirecodec.cpu.fast.sums import select_sum
 from wirecodec.select.topk import exact as topk_exact
 import wirecodec as wc
 for dtype in DTYPES:

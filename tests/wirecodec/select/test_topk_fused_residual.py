@@ -13,7 +13,7 @@ import wirecodec as wc
 from tests import oracles
 from tests.wirecodec.select.vectors import CUTS, FAMILIES, family, sums, typed
 from wirecodec.arrays import aligned, bits_of
-from wirecodec.cpu.fast.terms import select_sum
+from wirecodec.cpu.fast.sums import select_sum
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,9 +1,9 @@
-"""All that exists for speed alone: without this folder, only time changes.
+"""All that exists for speed alone: if it is switched off, only time changes.
 
 Two ideas make a step fast. Many tensors go through each stage in one kernel call (``encode``, ``decode``,
-``add``, ``residual``), as columns of ``selected``. And a selector may choose from sums while their terms are
-added (``sums``, ``group``, ``terms``). ``columns`` describes many arrays at once, and ``stream`` writes past
-the caches.
+``add``, ``residual``), as columns (``selected``, ``DecodedBatch``). And a selector may choose from sums while
+their terms are added (``sums``, ``group``, ``terms``). ``columns`` describes many arrays at once, and
+``stream`` writes past the caches.
 
 A fast form takes the tensors that it can, and leaves the others to the plain way. Bytes, states and errors
 are the same:

@@ -1,4 +1,4 @@
-"""Adding of many decoded entries, of one container or of several."""
+"""Adding of many decoded entries, of one container or of several, by one kernel call (``cpu.decode.add``)."""
 
 from __future__ import annotations
 

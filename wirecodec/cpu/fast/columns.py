@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, addresses_of, as_flat
+from wirecodec.cpu.fast import is_on
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse
 from wirecodec.sparse import SparseTensor
@@ -55,7 +56,7 @@ class Targets:
 
 def describe(objects: Sequence[Any]) -> ArrayColumns:
     """Describe objects, most of which are arrays."""
-    return _read_headers(objects) if _is_layout_known() else _read_attributes(objects)
+    return _read_headers(objects) if is_on() and _is_layout_known() else _read_attributes(objects)
 
 
 def describe_tensors(tensors: Sequence[Any]) -> tuple[list[Any], list[Any], ArrayColumns]:
@@ -63,7 +64,7 @@ def describe_tensors(tensors: Sequence[Any]) -> tuple[list[Any], list[Any], Arra
 
     Returns:
         The arrays, which the caller keeps alive; the tensors' shapes; and the columns that describe the
-        arrays. A tensor that cannot be converted stays as it is, and ``select`` raises its error.
+        arrays. A tensor that cannot be converted stays as it is, and ``cpu.select.dense`` raises its error.
     """
     columns = describe(tensors)
     if columns.kinds.size == 0 or columns.kinds.min() >= 0:

@@ -1,4 +1,4 @@
-"""Decoding of many entries."""
+"""Decoding of many entries by one call per codec; ``cpu.chunk`` decodes the others."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DecodedBatch:
 
 
 def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
-    """Decode the entries that a batch can take, after the checks of rows 45 and 46.
+    """Decode the entries that a batch can take, after the checks of rows 45 and 46 of formats/SPEC.md, 2.
 
     Returns the batches before the first that fails a check. Decoding the other entries one by one then finds
     the first entry at fault.

@@ -1,4 +1,4 @@
-"""Selection and encoding of many tensors, without an entry per tensor."""
+"""Selection and encoding of many tensors by one call per codec; ``cpu.chunk`` encodes the others."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def encode_many(
         supports: those of other tensors by key.
         schemes, shapes: of all tensors, by key.
         shares: (n,) bool by key, True for a tensor that shares its entry with others.
-        seed: as for ``encode_many``.
+        seed: as for ``cpu.encode.encode_many``.
     """
     encoded, others = [], {key: support for key, support in supports.items() if not shares[key]}
     for batch in batches:

@@ -1,7 +1,8 @@
 """Selection from groups of tensors as from one vector each, whose sums are written by one kernel call.
 
 A selector that selects while it adds gets the terms; any other one gets the vector of the sums. What is
-selected keeps its positions in the group until it is encoded: a fused entry has the same ones.
+selected keeps its positions in the group until it is encoded: a fused entry has the same ones. Its plain twin
+is ``cpu.group``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from wirecodec.cpu.costs import group_bytes
 from wirecodec.cpu.fast.columns import describe
 from wirecodec.cpu.fast.selected import Selected, can_select_together
 from wirecodec.cpu.fast.stream import take
-from wirecodec.cpu.fast.terms import TermColumns, mask_momenta, select_joint
+from wirecodec.cpu.fast.sums import mask_momenta, select_joint
+from wirecodec.cpu.fast.terms import TermColumns
 from wirecodec.cpu.fuse import at_member
 from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
@@ -25,50 +27,50 @@ from wirecodec.settings.feedback import Feedback
 from wirecodec.settings.scheme import Scheme
 
 
-def select_groups(columns: TermColumns) -> list[Selected]:
+def select_groups(terms: TermColumns) -> list[Selected]:
     """Add all terms and select, for the groups whose tensors have one form of terms and one weight.
 
     Raises EncodeError, which names a tensor.
     """
-    jobs = columns.wanted.jobs
+    jobs = terms.wanted.jobs
     members: dict[tuple[Any, int], list[int]] = {}
-    for key in np.flatnonzero(columns.free & columns.grouped).tolist():
-        kind = int(columns.gradients.kinds[key])
-        members.setdefault((jobs.groups[columns.names[key]], kind), []).append(key)
+    for key in np.flatnonzero(terms.free & terms.grouped).tolist():
+        kind = int(terms.gradients.kinds[key])
+        members.setdefault((jobs.groups[terms.names[key]], kind), []).append(key)
     groups = []
     for listed in members.values():
         keys = np.array(listed, np.int64)
-        scheme = jobs.schemes[columns.names[listed[0]]]
-        rules = list(columns.split(keys))
-        weights = {jobs.weights.get(columns.names[key], 1.0) for key in listed}
+        scheme = jobs.schemes[terms.names[listed[0]]]
+        rules = list(terms.split(keys))
+        weights = {jobs.weights.get(terms.names[key], 1.0) for key in listed}
         alike = len(weights) == 1 and len(rules) == 1 and rules[0][1].size == keys.size
-        if alike and can_select_together(scheme) and not scheme.select.reads_gradient:
-            selected, size = None, int(columns.gradients.sizes[keys].sum())
+        if alike and can_select_together(scheme):
+            selected, size = None, int(terms.gradients.sizes[keys].sum())
             if scheme.select.takes_joint(size):
-                selected = select_joint(columns, scheme, rules[0][0], keys)
+                selected = select_joint(terms, scheme, rules[0][0], keys)
             if selected is None:
-                selected = _select_vector(columns, scheme, rules[0][0], keys)
+                selected = _select_vector(terms, scheme, rules[0][0], keys)
             if selected is not None:
                 groups.append(selected)
     return groups
 
 
-def _select_vector(columns: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
+def _select_vector(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
     """Write the sums of a group into one vector, and select from it; return None if one is not finite."""
-    sizes, dtype = columns.gradients.sizes[keys], columns.dtype_of(keys)
-    x = _join(columns.spares(keys), sizes, dtype)
+    sizes, dtype = terms.gradients.sizes[keys], terms.dtype_of(keys)
+    x = _join(terms.spares(keys), sizes, dtype)
     x = aligned(int(sizes.sum()), dtype) if x is None else x
     starts = np.cumsum(sizes) - sizes
-    table, momenta = columns.table(rule, keys, x.ctypes.data + starts * dtype.itemsize)
+    table, momenta = terms.table(rule, keys, x.ctypes.data + starts * dtype.itemsize)
     if not table.add():
         return None
-    first = columns.wanted.jobs[columns.names[int(keys[0])]]
+    first = terms.wanted.jobs[terms.names[int(keys[0])]]
     header = keys.size * first.header + group_bytes(keys.size)
     try:
         flat = Flat(read_only(x), (x.size,))
         support, state = choose(flat, scheme, state=first.state, seed=first.seed, header=header)
     except EncodeError as error:
-        raise at_member(error, [columns.names[key] for key in keys.tolist()], sizes.tolist()) from None
+        raise at_member(error, [terms.names[key] for key in keys.tolist()], sizes.tolist()) from None
     indices, cuts, kept = support.indices, table.starts, None
     if indices is not None:
         cuts, kept = np.searchsorted(indices, table.starts.astype(indices.dtype)), take(x, indices)
@@ -83,7 +85,7 @@ def _select_vector(columns: TermColumns, scheme: Scheme, rule: Feedback, keys: A
         joint=True,
         step=support.step,
         entries=support.entries,
-        rests=[x[a : a + size] for a, size in zip(starts.tolist(), sizes.tolist(), strict=True)],
+        sums=[x[a : a + size] for a, size in zip(starts.tolist(), sizes.tolist(), strict=True)],
         kept=kept,
         cleared=indices is not None,
         momenta=momenta,

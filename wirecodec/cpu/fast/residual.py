@@ -1,4 +1,4 @@
-"""Completion of the residuals of many tensors by one kernel call."""
+"""Completion of the residuals of many tensors by one kernel call; ``cpu.residual`` has the plain form."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def complete(selected: Selected, received: Array) -> None:
     values = read_only(selected.values if selected.kept is None else selected.kept)
     indices = read_only(selected.indices.view(f"u{selected.indices.itemsize}"))
     cuts, starts, sizes = selected.cuts, selected.starts, selected.sizes
-    rests = addresses_of(selected.rests)
+    sums = addresses_of(selected.sums)
     if sizes.size == 1:  # threads divide its elements
         parts = max(1, values.size // MIN_SELECTED_PER_THREAD)
         cuts = np.linspace(0, values.size, parts + 1).astype(np.int64)
         received = received[0] + cuts[:-1] * values.itemsize
-        starts, sizes, rests = (np.repeat(x, parts) for x in (starts, sizes, rests))
-    places, ends, like = rests - starts * values.itemsize, starts + sizes, np.empty(0, values.dtype)
+        starts, sizes, sums = (np.repeat(x, parts) for x in (starts, sizes, sums))
+    places, ends, like = sums - starts * values.itemsize, starts + sizes, np.empty(0, values.dtype)
     given = values, received, indices, cuts, places, ends, selected.cleared, like
     run_parallel(
         lambda turns: feedback_batch.store_differences(*given, turns),
@@ -46,7 +46,7 @@ def complete(selected: Selected, received: Array) -> None:
 def _subtract_all(selected: Selected, received: Array) -> None:
     """Subtract the values of all elements."""
     with np.errstate(over="ignore"):
-        for rest, address in zip(selected.rests, received.tolist(), strict=True):
+        for rest, address in zip(selected.sums, received.tolist(), strict=True):
             sent: Array = np.ctypeslib.as_array((ctypes.c_uint8 * rest.nbytes).from_address(address))
             np.subtract(rest, sent.view(rest.dtype), out=rest)
             rest[~np.isfinite(rest)] = 0

@@ -33,7 +33,7 @@ class Selected:
         values: the elements to send.
         joint: whether the tensors were selected as one vector.
         step, entries: as in ``Support``, of all tensors as one vector.
-        rests: each tensor's sum, or empty if no residual is kept.
+        sums: each tensor's sum, which becomes its next residual; empty if none is kept.
         kept: the sums at the selected elements; None if they are ``values``.
         cleared: whether the sums have +0 at the selected elements.
         momenta: each tensor's next momentum, or empty.
@@ -50,7 +50,7 @@ class Selected:
     joint: bool = False
     step: float | None = None
     entries: Sequence[Entry] | None = None
-    rests: Sequence[Array] = ()
+    sums: Sequence[Array] = ()
     kept: Array | None = None
     cleared: bool = False
     momenta: Sequence[Array] = ()
@@ -109,7 +109,7 @@ Shapes = Mapping[int, tuple[int, ...]] | Sequence[tuple[int, ...]]
 
 def can_select_together(scheme: Scheme) -> bool:
     """Tell whether a scheme selects from sums alone, and sends what was selected."""
-    return scheme.transform is None and not scheme.index.lossy
+    return not (scheme.transform or scheme.index.lossy or scheme.select.reads_gradient)
 
 
 def group_tensors(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.cpu.fast import is_on
 from wirecodec.select.base import INFINITY_BITS
 
 LINE = 64
@@ -30,7 +31,7 @@ def add_streamed(a: Array, b: Array, out: Array) -> bool:
 
 def clear(array: Array) -> None:
     """Set all elements of a flat, contiguous array to +0."""
-    if array.nbytes < MIN_STREAMED:
+    if array.nbytes < MIN_STREAMED or not is_on():
         array.fill(0)
         return
     from wirecodec.kernels.cpu import stream
@@ -45,6 +46,10 @@ def clear(array: Array) -> None:
 
 def take(x: Array, indices: Array) -> Array:
     """Return the elements at (k,) unique indices, and set them to +0."""
+    if not is_on():
+        taken: Array = x[indices]
+        x[indices] = 0
+        return taken
     from wirecodec.kernels.cpu import stream
 
     values = np.empty(indices.size, x.dtype)

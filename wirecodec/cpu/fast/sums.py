@@ -1,17 +1,24 @@
-"""Selection from sums while their terms are added: from each of many tensors, or from one alone."""
+"""Selection from sums while their terms are added: from each of many tensors, or from several as one vector.
+
+The selector does both at once (``select_each`` and ``select_joint`` of ``Selector``). The plain twin is
+``cpu.group``, which adds first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from wirecodec.arrays import Array
-from wirecodec.cpu.fast import MIN_TENSORS
-from wirecodec.cpu.fast.selected import Selected, group_tensors
-from wirecodec.cpu.fast.terms import TermColumns, mask_momenta, select_joint
-from wirecodec.kernels.term_forms import SUM
-from wirecodec.settings.feedback import Feedback
+from wirecodec.arrays import Array, addresses_of
+from wirecodec.cpu.fast import MIN_TENSORS, is_on
+from wirecodec.cpu.fast.selected import MIN_SELECTED_PER_THREAD, Selected, group_tensors
+from wirecodec.cpu.fast.terms import TermColumns
+from wirecodec.kernels import term_forms as forms
+from wirecodec.select.base import Selection, Selector
+from wirecodec.select.term_table import TermTable
+from wirecodec.settings.feedback import Feedback, MomentumCorrection
 from wirecodec.settings.scheme import Scheme
 
 MIN_FUSED_SIZE = 2**16
@@ -20,7 +27,7 @@ MIN_FUSED_SIZE = 2**16
 
 def select_tensors(terms: TermColumns) -> list[Selected]:
     """Add the terms and select from each tensor by itself, for those whose selector can do both at once."""
-    kinds = np.where((terms.numbers >= 0) & ~terms.grouped, terms.gradients.kinds, -1)
+    kinds = np.where((terms.rule_numbers >= 0) & ~terms.grouped, terms.gradients.kinds, -1)
     batches = []
     for scheme, _, candidates in group_tensors(list(terms.wanted.jobs.schemes.values()), kinds, 1):
         for rule, keys in terms.split(candidates):
@@ -39,7 +46,7 @@ def select_tensors(terms: TermColumns) -> list[Selected]:
 
 def _select_each(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
     """Select from each of many tensors of one type and feedback; the selector may leave some out."""
-    table, rests, momenta = terms.allocate(rule, keys)
+    table, sums, momenta = terms.allocate(rule, keys)
     thresholds = terms.wanted.jobs.thresholds
     guesses = np.zeros(keys.size, np.uint64) if thresholds is None else thresholds[keys]
     selection = scheme.select.select_each(table, guesses)
@@ -52,13 +59,66 @@ def _select_each(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array
     table = replace(table, addresses=table.addresses[members], sizes=table.sizes[members])
     momenta = [momenta[member] for member in members.tolist()] if momenta else []
     mask_momenta(rule, table, momenta, selected)
-    rests = [rests[member] for member in members.tolist()]
-    return replace(selected, rests=rests, momenta=momenta)
+    sums = [sums[member] for member in members.tolist()]
+    return replace(selected, sums=sums, momenta=momenta)
 
 
 def _select_alone(terms: TermColumns, scheme: Scheme, rule: Feedback, key: int) -> Selected | None:
     """Select from one tensor; return None if adding first is no slower."""
     size = int(terms.gradients.sizes[key])
-    if not scheme.select.takes_joint(size) or (size < MIN_FUSED_SIZE and terms.form_of(rule) != SUM):
+    if not scheme.select.takes_joint(size) or (size < MIN_FUSED_SIZE and terms.form_of(rule) != forms.SUM):
         return None
     return select_joint(terms, scheme, rule, np.array([key], np.int64))
+
+
+def select_joint(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
+    """Select from tensors as from one vector; return None if a sum is not finite."""
+    table, sums, momenta = terms.allocate(rule, keys)
+    selection = scheme.select.select_joint(table)
+    if selection is None or selection.indices is None or selection.values is None:
+        return None
+    indices, starts = selection.indices, table.starts
+    cuts = np.searchsorted(indices, starts.astype(indices.dtype))
+    columns = starts[:-1], cuts, indices, selection.values
+    selected = Selected(scheme, keys, table.sizes, *columns, joint=True, sums=sums, cleared=True)
+    mask_momenta(rule, table, momenta, selected)
+    return replace(selected, momenta=momenta)
+
+
+def select_sum(selector: Selector | None, gradient: Array, residual: Array, out: Array) -> Selection | None:
+    """Add one residual and select in one pass; return None, with any contents of ``out``, if it cannot.
+
+    Args:
+        selector: selects, or None.
+        gradient, residual: (n,) of one type.
+        out: (n,) aligned to 64 bytes; it receives the sum, with +0 at the selected elements.
+    """
+    if selector is None or not is_on() or not selector.takes_joint(gradient.size):
+        return None
+    if gradient.dtype not in (np.float32, np.float64):
+        return None
+    addresses = np.zeros((1, 5), np.int64)
+    addresses[0, [forms.GRADIENT, forms.RESIDUAL, forms.TOTAL]] = addresses_of([gradient, residual, out])
+    table = TermTable(addresses, np.array([out.size]), np.ones(3), forms.SUM, gradient.dtype)
+    return selector.select_joint(table)
+
+
+def mask_momenta(rule: Feedback, table: TermTable, momenta: Sequence[Array], selected: Selected) -> None:
+    """Set the next momenta to 0 at the selected elements, if the feedback masks them."""
+    if not (isinstance(rule, MomentumCorrection) and rule.masking):
+        return
+    if selected.indices is None:
+        for momentum in momenta:
+            momentum[:] = 0
+        return
+    from wirecodec.kernels.cpu.select import momentum_batch
+    from wirecodec.kernels.cpu.threads import run_parallel
+
+    n, addresses = table.sizes.size, np.ascontiguousarray(table.addresses[:, forms.AFTER])
+    given = selected.indices, selected.cuts, selected.starts, addresses, table.sizes
+    like = np.empty(0, table.dtype)
+    run_parallel(
+        lambda turns: momentum_batch.clear_at(*given, like, turns),
+        n,
+        max(1, MIN_SELECTED_PER_THREAD * n // max(1, selected.indices.size)),
+    )

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, addresses_of, aligned, as_flat
-from wirecodec.cpu.fast import is_on
+from wirecodec.arrays import DTYPES, Array, aligned, as_flat
 from wirecodec.cpu.fast.columns import ArrayColumns, describe, describe_tensors
-from wirecodec.cpu.fast.selected import MIN_SELECTED_PER_THREAD, Selected
 from wirecodec.kernels import term_forms as forms
-from wirecodec.select.base import Selection, Selector, is_zero
+from wirecodec.select.base import is_zero
 from wirecodec.select.term_table import TermTable
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
-from wirecodec.settings.scheme import Scheme
 from wirecodec.step import StepInput
 
 
@@ -71,32 +68,32 @@ class TermColumns:
         return list({id(rule): rule for rule in self.wanted.jobs.rules.values()}.values())
 
     @cached_property
-    def numbers(self) -> Array:
+    def rule_numbers(self) -> Array:
         """(n,) i64, index into ``rules``; -1 if the tensor does not fit a table."""
         jobs = self.wanted.jobs
         if not self.rules:
             return np.full(len(jobs), -1)
-        place = {id(rule): i if _has_terms(rule) else -1 for i, rule in enumerate(self.rules)}
+        place = {id(rule): i if _keeps_all(rule) else -1 for i, rule in enumerate(self.rules)}
         place.setdefault(id(None), -1)
-        numbers = np.fromiter(
+        rule_numbers = np.fromiter(
             (place[id(rule)] for rule in map(jobs.rules.get, self.names)), np.int64, len(self.names)
         )
         kinds, sizes = self.gradients.kinds, self.gradients.sizes
         fits = self.free & np.isin(kinds, _KINDS) & (sizes > 0)
         fits &= (self._residuals.kinds == kinds) & (self._residuals.sizes == sizes)
-        moving = np.array([isinstance(rule, MomentumCorrection) for rule in self.rules], bool)[numbers]
+        moving = np.array([isinstance(rule, MomentumCorrection) for rule in self.rules], bool)[rule_numbers]
         if moving.any():
             fits &= ~moving | ((self._momenta.kinds == kinds) & (self._momenta.sizes == sizes))
-        numbers[~fits] = -1
-        return numbers
+        rule_numbers[~fits] = -1
+        return rule_numbers
 
     def split(self, keys: Array) -> Iterator[tuple[Feedback, Array]]:
         """Yield (feedback, keys) of the tensors of each feedback that a table can have."""
-        numbers = self.numbers[keys]
-        for number in np.unique(numbers[numbers >= 0]).tolist():
+        rule_numbers = self.rule_numbers[keys]
+        for number in np.unique(rule_numbers[rule_numbers >= 0]).tolist():
             rule = self.rules[number]
             assert rule is not None
-            yield rule, keys[numbers == number]
+            yield rule, keys[rule_numbers == number]
 
     def table(self, rule: Feedback, keys: Array, outputs: Array) -> tuple[TermTable, list[Array]]:
         """Return the table of tensors of one type, and their next momenta.
@@ -115,7 +112,7 @@ class TermColumns:
         after: list[Array] = []
         if isinstance(rule, MomentumCorrection):
             keep, spares = rule.momentum, self.wanted.jobs.spare_momenta
-            after, places = take_memory([spares.get(self.names[key]) for key in keys.tolist()], sizes, dtype)
+            after, places = reuse_each([spares.get(self.names[key]) for key in keys.tolist()], sizes, dtype)
             addresses[:, forms.MOMENTUM], addresses[:, forms.AFTER] = self._momenta.addresses[keys], places
         else:
             decay = rule.decay
@@ -123,9 +120,9 @@ class TermColumns:
 
     def allocate(self, rule: Feedback, keys: Array) -> tuple[TermTable, list[Array], list[Array]]:
         """Return the table of tensors of one type, and the arrays that receive their sums and momenta."""
-        rests, outputs = take_memory(self.spares(keys), self.gradients.sizes[keys], self.dtype_of(keys))
+        sums, outputs = reuse_each(self.spares(keys), self.gradients.sizes[keys], self.dtype_of(keys))
         table, momenta = self.table(rule, keys, outputs)
-        return table, rests, momenta
+        return table, sums, momenta
 
     def dtype_of(self, keys: Array) -> np.dtype[Any]:
         """Return the element type of tensors of one type."""
@@ -156,12 +153,12 @@ class TermColumns:
 _KINDS = [DTYPES.index(np.dtype(name)) for name in ("float32", "float64")]
 
 
-def _has_terms(rule: Feedback | None) -> bool:
+def _keeps_all(rule: Feedback | None) -> bool:
     """Tell whether all of the sum that is not sent is kept."""
     return isinstance(rule, MomentumCorrection) or (isinstance(rule, ErrorFeedback) and rule.beta == 1)
 
 
-def take_memory(
+def reuse_each(
     spares: Sequence[Array | None], sizes: Array, dtype: np.dtype[Any]
 ) -> tuple[list[Array], Array]:
     """Return an array per size, aligned to 64 bytes, the spare one if it fits; and their addresses."""
@@ -174,56 +171,3 @@ def take_memory(
             arrays[i] = aligned(int(sizes[i]), dtype)
         columns = describe(arrays)
     return arrays, columns.addresses
-
-
-def select_joint(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
-    """Select from tensors as from one vector; return None if a sum is not finite."""
-    table, rests, momenta = terms.allocate(rule, keys)
-    selection = scheme.select.select_joint(table)
-    if selection is None or selection.indices is None or selection.values is None:
-        return None
-    indices, starts = selection.indices, table.starts
-    cuts = np.searchsorted(indices, starts.astype(indices.dtype))
-    columns = starts[:-1], cuts, indices, selection.values
-    selected = Selected(scheme, keys, table.sizes, *columns, joint=True, rests=rests, cleared=True)
-    mask_momenta(rule, table, momenta, selected)
-    return replace(selected, momenta=momenta)
-
-
-def select_sum(selector: Selector | None, gradient: Array, residual: Array, out: Array) -> Selection | None:
-    """Add one residual and select in one pass; return None, with any contents of ``out``, if it cannot.
-
-    Args:
-        selector: selects, or None.
-        gradient, residual: (n,) of one type.
-        out: (n,) aligned to 64 bytes; it receives the sum, with +0 at the selected elements.
-    """
-    if selector is None or not is_on() or not selector.takes_joint(gradient.size):
-        return None
-    if gradient.dtype not in (np.float32, np.float64):
-        return None
-    addresses = np.zeros((1, 5), np.int64)
-    addresses[0, [forms.GRADIENT, forms.RESIDUAL, forms.TOTAL]] = addresses_of([gradient, residual, out])
-    table = TermTable(addresses, np.array([out.size]), np.ones(3), forms.SUM, gradient.dtype)
-    return selector.select_joint(table)
-
-
-def mask_momenta(rule: Feedback, table: TermTable, momenta: Sequence[Array], selected: Selected) -> None:
-    """Set the next momenta to 0 at the selected elements, if the feedback masks them."""
-    if not (isinstance(rule, MomentumCorrection) and rule.masking):
-        return
-    if selected.indices is None:
-        for momentum in momenta:
-            momentum[:] = 0
-        return
-    from wirecodec.kernels.cpu.select import momentum_batch
-    from wirecodec.kernels.cpu.threads import run_parallel
-
-    n, addresses = table.sizes.size, np.ascontiguousarray(table.addresses[:, forms.AFTER])
-    given = selected.indices, selected.cuts, selected.starts, addresses, table.sizes
-    like = np.empty(0, table.dtype)
-    run_parallel(
-        lambda turns: momentum_batch.clear_at(*given, like, turns),
-        n,
-        max(1, MIN_SELECTED_PER_THREAD * n // max(1, selected.indices.size)),
-    )

@@ -49,7 +49,7 @@ def select_within(device: Device, flat: DeviceFlat, scheme: Scheme, header: int)
 
 @dataclass(frozen=True, eq=False)
 class _DeviceSource:
-    """Elements of a tensor on a device, as ``select.budget_source.HostSource``."""
+    """Elements of a tensor on a device, as ``select.budget.source.HostSource``."""
 
     device: Device
     flat: DeviceFlat

@@ -1,4 +1,4 @@
-"""Fields of many NumPy arrays, read from the arrays' own headers; ``cpu.columns`` checks their layout."""
+"""Fields of many NumPy arrays, read from their own headers; ``cpu.fast.columns`` checks the layout."""
 
 from __future__ import annotations
 

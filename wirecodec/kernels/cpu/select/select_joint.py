@@ -42,7 +42,7 @@ def bracket(
     low_rank: int,
     high_rank: int,
 ) -> tuple[int, int, bool]:
-    """Apply ``terms.bracket_rows`` to all tensors; ``factors`` is (3,)."""
+    """Apply ``term_bounds.bracket_rows`` to all tensors; ``factors`` is (3,)."""
     scales, n = split_factors(factors), sizes.size
     return bracket_rows(addresses, sizes, starts, 0, n, scales, like, samples, low_rank, high_rank)
 
