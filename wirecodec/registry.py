@@ -194,8 +194,13 @@ def _adopt(cls: type, stage: str) -> None:
     if issubclass(cls, base):
         return
     for name in dir(base):
-        if not name.startswith("_") and not hasattr(cls, name):
-            setattr(cls, name, inspect.getattr_static(base, name))
+        default = inspect.getattr_static(base, name)
+        given = inspect.getattr_static(cls, name, None)
+        if not name.startswith("_") and (given is None or given is inspect.getattr_static(choice, name, cls)):
+            try:
+                setattr(cls, name, default)
+            except TypeError:
+                raise EncodeError(f"{stage}: {cls.__name__} lacks {name}, and cannot be given it") from None
     base.register(cls)
 
 

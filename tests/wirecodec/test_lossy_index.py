@@ -267,3 +267,32 @@ def test_the_work_of_registered_codecs_counts() -> None:
     with pytest.raises(wc.Invalid) as odd:
         wc.decode_many(blob(77, 1))
     assert odd.value.code == "codec-failed"
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_lossy_codec_that_derives_from_the_base_class_is_lossy() -> None:
+    """It encodes without ``register``: only readers need that."""
+
+    @dataclass(frozen=True)
+    class Neighbours(wc.IndexCodec):
+        name: ClassVar[str] = "neighbours"
+        wire_id: ClassVar[int] = 0xF3
+        lossy: ClassVar[bool] = True
+
+        def encode(self, indices: Any, d: int, stream: int) -> Any:
+            return indices.astype("<u4").view(np.uint8)
+
+        def approximate(self, indices: Any, d: int, stream: int) -> Any:
+            found = np.unique(np.r_[indices, np.minimum(indices + 1, d - 1)]).astype(np.uint32)
+            return Approximation(self.encode(found, d, stream), found, complete=True)
+
+        @classmethod
+        def decode(cls, section: Any, d: int, r: int, limits: Any) -> Any:
+            return section.view("<u4").copy()
+
+    x = np.array([0, 0, 5, 0, 0, 9, 0, 1], np.float32)
+    scheme = wc.Scheme(wc.TopK(k=2), Neighbours(), wc.Raw())
+    blob = wc.encode(x, scheme)
+    assert Neighbours().max_decoded(2, 8) == 8
+    wc.register(Neighbours)
+    assert wc.decode(blob).indices.tolist() == [2, 3, 5, 6]

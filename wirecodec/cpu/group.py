@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from wirecodec.arrays import Array, Flat, aligned, read_only
 from wirecodec.cpu.costs import group_bytes
 from wirecodec.cpu.fuse import at_member, split_support
 from wirecodec.cpu.momentum import Addend, add_momentum, decay_residual
-from wirecodec.cpu.residual import AccumulatedGradient, reuse
+from wirecodec.cpu.residual import AccumulatedGradient, reuse, span
 from wirecodec.cpu.select import choose
 from wirecodec.cpu.weights import split_budget
 from wirecodec.errors import EncodeError
@@ -244,4 +243,5 @@ def _allocate(members: Sequence[Member], size: int, dtype: np.dtype[Any]) -> Arr
         if spare.dtype != dtype or spare.ctypes.data != address:
             return aligned(size, dtype)
         address += spare.nbytes
-    return as_strided(head, (size,))
+    vector = span(head, size)
+    return aligned(size, dtype) if vector is None else vector

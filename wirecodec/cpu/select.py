@@ -109,7 +109,15 @@ def _call_selector(scheme: Scheme, x: Array, **options: Any) -> Selection:
     selection: Any = scheme.select.select(x, **options)
     if not isinstance(selection, Selection):
         raise EncodeError(f"{scheme.select.name} gave {type(selection).__name__}, not a Selection")
-    return selection
+    if is_own(scheme.select):
+        return selection
+    # A user's arrays may be used again, or views of x, which changes.
+    copies = {
+        name: array.copy()
+        for name in ("indices", "values")
+        if isinstance(array := getattr(selection, name), np.ndarray)
+    }
+    return dataclasses.replace(selection, **copies)
 
 
 def _select_coefficients(

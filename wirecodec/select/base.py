@@ -94,6 +94,13 @@ class Selector(ABC):
     reads_gradient: ClassVar[bool] = False
     selects_sums: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Do not inherit faster forms of another ``select``."""
+        super().__init_subclass__(**options)
+        if "select" in vars(cls) and "select_each" not in vars(cls):
+            cls.selects_sums = False
+            type.__setattr__(cls, "takes_joint", Selector.takes_joint)
+
     @abstractmethod
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0

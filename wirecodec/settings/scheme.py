@@ -71,7 +71,7 @@ class Scheme:
             ("index codec", self.index, IndexChoice),
             ("value codec", self.value, ValueChoice),
         ):
-            if not isinstance(part, base):
+            if not isinstance(part, base) or (stage == "index codec" and self.index.lossy):
                 adopt(stage, part)
 
     def __str__(self) -> str:

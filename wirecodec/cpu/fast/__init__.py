@@ -36,7 +36,7 @@ def is_on() -> bool:
 
 @contextmanager
 def off() -> Iterator[None]:
-    """Use no fast form in the block."""
+    """Use no fast form in the block; other threads are not affected."""
     token = _on.set(False)
     try:
         yield

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from wirecodec.arrays import DTYPES, Array, Flat, aligned, read_only
 from wirecodec.cpu.costs import group_bytes
@@ -20,9 +19,10 @@ from wirecodec.cpu.fast.selected import Selected, can_select_together
 from wirecodec.cpu.fast.stream import take
 from wirecodec.cpu.fast.sums import mask_momenta, select_joint
 from wirecodec.cpu.fast.terms import TermColumns
-from wirecodec.cpu.fuse import at_member
+from wirecodec.cpu.residual import span
 from wirecodec.cpu.select import choose
 from wirecodec.errors import EncodeError
+from wirecodec.select.base import all_finite
 from wirecodec.settings.feedback import Feedback
 from wirecodec.settings.scheme import Scheme
 
@@ -30,13 +30,16 @@ from wirecodec.settings.scheme import Scheme
 def select_groups(terms: TermColumns) -> list[Selected]:
     """Add all terms and select, for the groups whose tensors have one form of terms and one weight.
 
-    Raises EncodeError, which names a tensor.
+    The plain way takes the others, and raises the error of a group that cannot be selected from.
     """
     jobs = terms.wanted.jobs
+    others = np.flatnonzero((terms.gradients.kinds < 0) & terms.grouped).tolist()  # sparse tensors
+    plain = {jobs.groups[terms.names[key]] for key in others}
     members: dict[tuple[Any, int], list[int]] = {}
     for key in np.flatnonzero(terms.free & terms.grouped).tolist():
-        kind = int(terms.gradients.kinds[key])
-        members.setdefault((jobs.groups[terms.names[key]], kind), []).append(key)
+        group, kind = jobs.groups[terms.names[key]], int(terms.gradients.kinds[key])
+        if group not in plain:
+            members.setdefault((group, kind), []).append(key)
     groups = []
     for listed in members.values():
         keys = np.array(listed, np.int64)
@@ -56,7 +59,7 @@ def select_groups(terms: TermColumns) -> list[Selected]:
 
 
 def _select_vector(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
-    """Write the sums of a group into one vector, and select from it; return None if one is not finite."""
+    """Write a group's sums into one vector, and select from it; return None if the plain way must do it."""
     sizes, dtype = terms.gradients.sizes[keys], terms.dtype_of(keys)
     x = _join(terms.spares(keys), sizes, dtype)
     x = aligned(int(sizes.sum()), dtype) if x is None else x
@@ -69,10 +72,12 @@ def _select_vector(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Arr
     try:
         flat = Flat(read_only(x), (x.size,))
         support, state = choose(flat, scheme, state=first.state, seed=first.seed, header=header)
-    except EncodeError as error:
-        raise at_member(error, [terms.names[key] for key in keys.tolist()], sizes.tolist()) from None
+    except EncodeError:
+        return None
+    values = support.values
     indices, cuts, kept = support.indices, table.starts, None
     if indices is not None:
+        values = values.copy() if np.may_share_memory(values, x) else values
         cuts, kept = np.searchsorted(indices, table.starts.astype(indices.dtype)), take(x, indices)
     selected = Selected(
         scheme,
@@ -81,8 +86,9 @@ def _select_vector(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Arr
         starts,
         cuts,
         indices,
-        support.values,
+        values,
         joint=True,
+        finite=support.finite or all_finite(read_only(values)),
         step=support.step,
         entries=support.entries,
         sums=[x[a : a + size] for a, size in zip(starts.tolist(), sizes.tolist(), strict=True)],
@@ -112,5 +118,4 @@ def _join(arrays: Sequence[Array | None], sizes: Array, dtype: np.dtype[Any]) ->
         return None
     if not known.writeable.all() or (ends[:-1] != known.addresses[1:]).any():
         return None
-    vector: Array = as_strided(head, (int(sizes.sum()),))
-    return vector
+    return span(head, int(sizes.sum()))

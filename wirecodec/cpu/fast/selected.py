@@ -33,6 +33,7 @@ class Selected:
         values: the elements to send.
         joint: whether the tensors were selected as one vector.
         step, entries: as in ``Support``, of all tensors as one vector.
+        finite: whether the values are known to be finite.
         sums: each tensor's sum, which becomes its next residual; empty if none is kept.
         kept: the sums at the selected elements; None if they are ``values``.
         cleared: whether the sums have +0 at the selected elements.
@@ -50,6 +51,7 @@ class Selected:
     joint: bool = False
     step: float | None = None
     entries: Sequence[Entry] | None = None
+    finite: bool = True
     sums: Sequence[Array] = ()
     kept: Array | None = None
     cleared: bool = False
@@ -84,7 +86,7 @@ class Selected:
             indices = self.indices[here]
             indices = indices - indices.dtype.type(base) if base else indices
         entries = self.entries if stop - first == self.keys.size else None
-        return Support(indices, values, size, shape, step=self.step, entries=entries, finite=True)
+        return Support(indices, values, size, shape, step=self.step, entries=entries, finite=self.finite)
 
     def without(self, rows: Array) -> Selected:
         """Return the columns of tensors that were selected one by one, without some, (n,) bool."""
@@ -112,6 +114,11 @@ def can_select_together(scheme: Scheme) -> bool:
     return not (scheme.transform or scheme.index.lossy or scheme.select.reads_gradient)
 
 
+def _takes_many(scheme: Scheme) -> bool:
+    """Tell whether a scheme's selector takes many tensors, or their terms, at a time."""
+    return scheme.select.selects_sums and can_select_together(scheme)
+
+
 def group_tensors(
     schemes: Sequence[Scheme], kinds: Array, least: int
 ) -> list[tuple[Scheme, np.dtype[Any], Array]]:
@@ -129,14 +136,14 @@ def group_tensors(
         return []
     identities = np.fromiter(map(id, schemes), np.int64, len(schemes))
     _, firsts, places = np.unique(identities, return_index=True, return_inverse=True)
-    distinct: dict[Scheme, int] = {}
-    for key in np.sort(firsts).tolist():
-        distinct.setdefault(schemes[key], len(distinct))
-    numbers = np.array([distinct[schemes[key]] for key in firsts.tolist()], np.int64)[places]
+    distinct: dict[Scheme, int] = {}  # schemes that cannot be taken may not be hashable
+    numbers_of = {
+        key: distinct.setdefault(schemes[key], len(distinct)) if _takes_many(schemes[key]) else -1
+        for key in np.sort(firsts).tolist()
+    }
+    numbers = np.array([numbers_of[key] for key in firsts.tolist()], np.int64)[places]
     groups = []
     for scheme, number in distinct.items():
-        if not (scheme.select.selects_sums and can_select_together(scheme)):
-            continue
         for kind, dtype in enumerate(DTYPES):
             keys = np.flatnonzero((numbers == number) & (kinds == kind))
             if keys.size >= least:

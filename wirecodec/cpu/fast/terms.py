@@ -46,8 +46,8 @@ class TermColumns:
         """(n,) bool, whether a tensor is not held: it is an array, and not zero."""
         if not self.wanted.hold_zeros:
             return np.ones(len(self.arrays), np.bool_)
-        kept = [isinstance(x, np.ndarray) and not is_zero(as_flat(x).data) for x in self.arrays]
-        return np.array(kept, np.bool_)
+        rows = zip(self.gradients.kinds.tolist(), self.arrays, strict=True)
+        return np.array([kind >= 0 and not is_zero(as_flat(x).data) for kind, x in rows], np.bool_)
 
     @cached_property
     def grouped(self) -> Array:
