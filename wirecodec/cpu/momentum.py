@@ -76,7 +76,7 @@ def add_momentum(job: TensorJob, gradient: Array, factor: float) -> Addend:
 
 def _accumulate(g: Array, old: Array, factors: Array, nesterov: bool, u: Array, ahead: Array) -> bool:
     """Run the kernel on threads."""
-    from wirecodec.kernels.cpu.select import momentum
+    from wirecodec.kernels.cpu.select import feedback
     from wirecodec.kernels.cpu.threads import map_ranges
 
     unit = 64  # elements, so that no two threads write to one cache line
@@ -84,7 +84,7 @@ def _accumulate(g: Array, old: Array, factors: Array, nesterov: bool, u: Array, 
     def run(first: int, last: int) -> bool:
         part = slice(first * unit, last * unit)
         given = read_only(g[part]), read_only(old[part]), factors, nesterov, u[part], ahead[part]
-        return bool(momentum.accumulate(*given))
+        return bool(feedback.accumulate(*given))
 
     return all(map_ranges(run, -(-g.size // unit), MIN_ELEMENTS_PER_THREAD // unit)) if g.size else True
 

@@ -22,7 +22,7 @@ def complete(selected: Selected, received: Array) -> None:
     if selected.indices is None:
         _subtract_all(selected, received)
         return
-    from wirecodec.kernels.cpu.select import feedback_batch
+    from wirecodec.kernels.cpu.select import feedback
     from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
     values = read_only(selected.values if selected.kept is None else selected.kept)
@@ -37,7 +37,7 @@ def complete(selected: Selected, received: Array) -> None:
     places, ends, like = sums - starts * values.itemsize, starts + sizes, np.empty(0, values.dtype)
     given = values, received, indices, cuts, places, ends, selected.cleared, like
     run_parallel(
-        lambda turns: feedback_batch.store_differences(*given, turns),
+        lambda turns: feedback.store_differences(*given, turns),
         sizes.size,
         least_units(MIN_SELECTED_PER_THREAD, sizes.size, values.size),
     )

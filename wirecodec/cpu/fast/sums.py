@@ -111,14 +111,14 @@ def mask_momenta(rule: Feedback, table: TermTable, momenta: Sequence[Array], sel
         for momentum in momenta:
             momentum[:] = 0
         return
-    from wirecodec.kernels.cpu.select import momentum_batch
+    from wirecodec.kernels.cpu.select import feedback
     from wirecodec.kernels.cpu.threads import run_parallel
 
     n, addresses = table.sizes.size, np.ascontiguousarray(table.addresses[:, forms.AFTER])
     given = selected.indices, selected.cuts, selected.starts, addresses, table.sizes
     like = np.empty(0, table.dtype)
     run_parallel(
-        lambda turns: momentum_batch.clear_at(*given, like, turns),
+        lambda turns: feedback.clear_at(*given, like, turns),
         n,
         max(1, MIN_SELECTED_PER_THREAD * n // max(1, selected.indices.size)),
     )
