@@ -132,8 +132,7 @@ def test_batches_are_used() -> None:
     schemes = [wc.Scheme.parse("topk(0.03) | rice | qsgd")] * len(model)
     (batch,) = encode.select_many(describe(list(model.values())), schemes)
     assert batch.keys.size >= 9  # not the empty, the full, the tied and perhaps the largest
-    shares = np.zeros(len(model), np.bool_)
-    (entries,) = encode.encode_many([batch], {}, schemes, [x.shape for x in model.values()], shares, 0)
+    (entries,) = encode.encode_many([batch], {}, schemes, [x.shape for x in model.values()], (), 0)
     assert np.array_equal(entries.keys, batch.keys)
 
 

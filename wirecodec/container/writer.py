@@ -9,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -50,6 +50,10 @@ ROW = struct.Struct("<IIQIIIIIBBBB")
 """A row of the table, for few entries."""
 _DTYPE_CODES = {dtype: code for code, dtype in enumerate(DTYPES, 1)}
 _ZEROS = bytes(7)
+
+
+Starts: TypeAlias = "Array | list[int]"
+"""Offsets of entries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +134,7 @@ class EntryBatch:
         return begins
 
 
-def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] = ()) -> tuple[Bytes, Array]:
+def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] = ()) -> tuple[Bytes, Starts]:
     """Write a container as a new (n,) uint8 array.
 
     Args:
@@ -168,7 +172,7 @@ def pack(entries: Sequence[Entry], block: bytes, batches: Sequence[EntryBatch] =
     return blob, starts
 
 
-def _pack_entries(entries: Sequence[Entry], block: bytes) -> tuple[Bytes, Array]:
+def _pack_entries(entries: Sequence[Entry], block: bytes) -> tuple[Bytes, list[int]]:
     """Write a container without batches; for few entries, plain loops are faster than columns."""
     payload, places, total = layout(entries, block)
     blob = np.empty(total, np.uint8)
@@ -182,7 +186,7 @@ def _pack_entries(entries: Sequence[Entry], block: bytes) -> tuple[Bytes, Array]
             data[end:at] = _ZEROS[: at - end]
         crcs.append(compute_checksum(blob, start, stop))
     data[:payload] = header_bytes(entries, crcs, block, total)
-    return blob, np.array([start for start, _ in places], np.int64)
+    return blob, [start for start, _ in places]
 
 
 def _zero_padding(blob: Bytes, starts: Array, padded_lengths: Array) -> None:

@@ -94,7 +94,7 @@ class Encoded:
     """
 
     blob: Bytes
-    starts: Array
+    starts: Array | list[int]
     entries: Sequence[writer.Entry]
     batches: Sequence[writer.EntryBatch]
     members: Sequence[Array]
@@ -152,7 +152,7 @@ def select_many(
     listed, given, chosen = list(tensors), list(tensors.values()), list(schemes.values())
     shapes: list[Any] = [()] * len(given)
     batches: list[Selected] = []
-    if fast.is_on():
+    if fast.is_on() and len(given) >= fast.MIN_TENSORS:
         arrays, shapes, columns = describe_tensors(given)
         batches = fast_encode.select_many(columns, chosen)
         del arrays  # the selection has read them
@@ -168,6 +168,8 @@ def select_many(
 
 def find_others(n: int, batches: Sequence[Selected]) -> list[int]:
     """Return the keys below n of no batch, ascending."""
+    if not batches:
+        return list(range(n))
     others = np.ones(n, np.bool_)
     for batch in batches:
         others[batch.keys] = False
@@ -182,29 +184,25 @@ def encode_selection(
 
     Raises EncodeError, which names the tensor.
     """
-    sizes, shared = selected.plan(fuse) if fuse else ([0] * len(selected.names), ())
+    n = len(selected.names)
+    sizes, shared = selected.plan(fuse) if fuse else ([], ())
     lengths = {key: math.prod(one.shape) for key, one in selected.supports.items() if one.domain}
-    members = list_members(tuple(sizes), shared)
-    block = ext.write_model(
-        tuple(selected.names),
-        tuple(selected.shapes),
-        lengths,
-        tag,
-        names_stored=names,
-        groups=members,
-    )
-    left = np.ones(len(selected.names), np.bool_)
-    left[[key for run in shared for key in run]] = False
+    members = list_members(tuple(sizes), shared) if shared else ()
+    listed = tuple(selected.names), tuple(selected.shapes)
+    block = ext.write_model(*listed, lengths, tag, names_stored=names, groups=members)
+    shares = {key for run in shared for key in run}
     batches: list[writer.EntryBatch] = []
-    if fast.is_on():
+    alone = [key for key in range(n) if key not in shares]
+    if fast.is_on() and n >= fast.MIN_TENSORS:
         columns = selected.batches, dict(selected.supports), selected.schemes, selected.shapes
-        batches = fast_encode.encode_many(*columns, ~left, seed)
-        for batch in batches:
-            left[batch.keys] = False
+        batches = fast_encode.encode_many(*columns, shares, seed)
+        if batches:
+            done = set().union(*(batch.keys.tolist() for batch in batches))
+            alone = [key for key in alone if key not in done]
 
     def encode_run(run: Run) -> Iterable[writer.Entry]:
         return encode_chunks(run[0], selected.support_of(run), selected.schemes[run[0]], seed)
 
-    runs = sorted([*shared, *((key,) for key in np.flatnonzero(left).tolist())])
+    runs = sorted([*shared, *((key,) for key in alone)])
     entries = encode_runs(runs, selected.names, sizes, encode_run)
     return Encoded(*writer.pack(entries, block, batches), entries, batches, members)

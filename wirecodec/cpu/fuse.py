@@ -88,7 +88,7 @@ def encode_runs(
 
     Args:
         runs: ascending by their first keys.
-        names, sizes: of all tensors, by key.
+        names, sizes: of all tensors, by key; sizes only if a run has several.
         encode: returns the entries of a run.
     """
     entries: list[Entry] = []
@@ -96,7 +96,8 @@ def encode_runs(
         try:
             entries += encode(run)
         except EncodeError as error:
-            raise at_member(error, [names[key] for key in run], [sizes[key] for key in run]) from None
+            own = [sizes[key] for key in run] if len(run) > 1 else []
+            raise at_member(error, [names[key] for key in run], own) from None
     return entries
 
 

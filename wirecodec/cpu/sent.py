@@ -32,10 +32,6 @@ class SentTensors(Mapping[str, SparseTensor]):
     Args:
         model: what was selected.
         encoded: its container.
-
-    Attributes:
-        addresses: (n,) i64 by key, where the decoded values of each tensor begin; 0 if they have several
-            chunks.
     """
 
     def __init__(self, model: ModelSelection, encoded: Encoded) -> None:
@@ -45,22 +41,30 @@ class SentTensors(Mapping[str, SparseTensor]):
         self._made: dict[str, SparseTensor] = {}
         self._chunks: dict[int, list[DecodedChunk]] = {}  # by the first key of their entry
         self._rows: dict[int, _Row] = {}  # of tensors that were encoded together
-        self.addresses = np.zeros(len(model.names), np.int64)
+        members = encoded.members if model.batches else ()  # only these need addresses
+        self._counts = [[model.count_of(key) for key in rows[:, 0].tolist()] for rows in members]
+        self._places: list[tuple[Array, Array]] = []  # keys and addresses of tensors in batches
         blob, starts, at = read_only(encoded.blob), encoded.starts, len(encoded.entries)
-        for entry, start in zip(encoded.entries, starts[:at].tolist(), strict=True):
-            chunk = _decode_entry(entry, blob[start:])
-            self.addresses[entry.key] = addresses_of([chunk.values])[0] if entry.base == 0 else 0
-            self._chunks.setdefault(entry.key, []).append(chunk)
+        for entry, start in zip(encoded.entries, starts, strict=False):
+            self._chunks.setdefault(entry.key, []).append(_decode_entry(entry, blob[start:]))
         for batch in encoded.batches:
-            words = batch.value_starts(starts[at : at + batch.keys.size] >> 2)
+            words = batch.value_starts(np.asarray(starts[at : at + batch.keys.size]) >> 2)
             self._add_batch(batch, blob.view("<u4"), words)
             at += batch.keys.size
-        for members in encoded.members:
+
+    @cached_property
+    def addresses(self) -> Array:
+        """Where the decoded values of each tensor begin, (n,) i64 by key; 0 if they have several chunks."""
+        addresses = np.zeros(len(self._names), np.int64)
+        for key, chunks in self._chunks.items():
+            addresses[key] = addresses_of([chunks[0].values])[0] if len(chunks) == 1 else 0
+        for keys, places in self._places:
+            addresses[keys] = places
+        for members, counts in zip(self._members, self._counts, strict=True):
             keys = members[:, 0]
-            values = self._chunks[int(keys[0])][0].values
-            counts = [model.count_of(key) for key in keys.tolist()]
-            places = np.cumsum([0, *counts[:-1]]) * values.itemsize
-            self.addresses[keys] = self.addresses[keys[0]] + places
+            itemsize = self._chunks[int(keys[0])][0].values.itemsize
+            addresses[keys] = addresses[keys[0]] + np.cumsum([0, *counts[:-1]]) * itemsize
+        return addresses
 
     def _add_batch(self, batch: EntryBatch, words: Array, starts: Array) -> None:
         """Decode the values of tensors that were encoded together."""
@@ -74,7 +78,7 @@ class SentTensors(Mapping[str, SparseTensor]):
             decoded = value_codec(wire_id).decode_batch(*columns)
             assert decoded is not None  # the sections are this process's own
             values, places = decoded
-            self.addresses[keys[rows]] = addresses_of([values])[0] + places * values.itemsize
+            self._places.append((keys[rows], addresses_of([values])[0] + places * values.itemsize))
             lists = (x.tolist() for x in (keys[rows], cuts[rows], places, counts))
             for key, first, place, count in zip(*lists, strict=True):
                 self._rows[key] = batch.indices, first, values, place, count

@@ -35,7 +35,11 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         factor = clip_factor(map(sum_squares, gradients), wanted.clip, lambda: gradients)
     shapes: list[Any] = [()] * len(given)
     batches: list[Selected] = []
-    if fast.is_on():
+    takes_terms = fast.is_on()
+    if takes_terms and len(given) == 1 and not jobs.groups:  # a short tensor alone is added first
+        flats = flats or _flatten(given, [0], wanted)
+        takes_terms = jobs.schemes[names[0]].select.takes_joint(flats[0].data.size)
+    if takes_terms:
         terms = TermColumns.of(given, wanted, factor)
         shapes, batches = terms.shapes, select_groups(terms) + select_tensors(terms)
     others = find_others(len(names), batches)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def encode_many(
     supports: dict[int, Support],
     schemes: Sequence[Scheme],
     shapes: Shapes,
-    shares: Array,
+    shares: Collection[int],
     seed: int,
 ) -> list[EntryBatch]:
     """Encode the tensors that one call can take, as entries whose sections are not written yet.
@@ -51,14 +51,16 @@ def encode_many(
         batches: tensors selected together.
         supports: those of other tensors by key.
         schemes, shapes: of all tensors, by key.
-        shares: (n,) bool by key, True for a tensor that shares its entry with others.
+        shares: keys of the tensors that share an entry with others.
         seed: as for ``cpu.encode.encode_many``.
     """
-    encoded, others = [], {key: support for key, support in supports.items() if not shares[key]}
+    encoded, others = [], {key: support for key, support in supports.items() if key not in shares}
     for batch in batches:
         if batch.joint:
             continue
-        selected = batch.without(shares[batch.keys])
+        selected = batch
+        if shares:
+            selected = batch.without(np.fromiter(map(shares.__contains__, batch.keys.tolist()), np.bool_))
         entries = _encode_selected(selected, seed) if _can_encode_together(selected.scheme) else None
         if entries is None:
             others |= selected.supports(shapes)
