@@ -192,17 +192,16 @@ def encode_selection(
     block = ext.write_model(*listed, lengths, tag, names_stored=names, groups=members)
     shares = {key for run in shared for key in run}
     batches: list[writer.EntryBatch] = []
-    alone = [key for key in range(n) if key not in shares]
+    alone: Sequence[int] = [key for key in range(n) if key not in shares] if shares else range(n)
     if fast.is_on() and n >= fast.MIN_TENSORS:
         columns = selected.batches, dict(selected.supports), selected.schemes, selected.shapes
         batches = fast_encode.encode_many(*columns, shares, seed)
-        if batches:
-            done = set().union(*(batch.keys.tolist() for batch in batches))
-            alone = [key for key in alone if key not in done]
+        done = [key for batch in batches for key in batch.keys.tolist()]
+        alone = sorted(set(alone).difference(done)) if len(done) < len(alone) else ()
 
     def encode_run(run: Run) -> Iterable[writer.Entry]:
         return encode_chunks(run[0], selected.support_of(run), selected.schemes[run[0]], seed)
 
     runs = sorted([*shared, *((key,) for key in alone)])
-    entries = encode_runs(runs, selected.names, sizes, encode_run)
+    entries = encode_runs(runs, selected.names, sizes, encode_run) if runs else []
     return Encoded(*writer.pack(entries, block, batches), entries, batches, members)

@@ -19,6 +19,8 @@ from wirecodec.select.term_table import TermTable
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 
+_NO_FACTORS = np.ones(3)
+
 
 def select_many(columns: ArrayColumns, schemes: Sequence[Scheme]) -> list[Selected]:
     """Select from the tensors that one call can take.
@@ -31,7 +33,7 @@ def select_many(columns: ArrayColumns, schemes: Sequence[Scheme]) -> list[Select
     for scheme, dtype, keys in group_tensors(schemes, columns.kinds, MIN_TENSORS):
         addresses, sizes = np.zeros((keys.size, 5), np.int64), columns.sizes[keys]
         addresses[:, GRADIENT] = columns.addresses[keys]
-        selection = scheme.select.select_each(TermTable(addresses, sizes, np.ones(3), IDENTITY, dtype))
+        selection = scheme.select.select_each(TermTable(addresses, sizes, _NO_FACTORS, IDENTITY, dtype))
         if selection is not None:
             batches.append(Selected.each(scheme, keys, sizes, selection))
     return batches
