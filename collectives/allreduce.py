@@ -273,7 +273,7 @@ def _make_sparse_nan(tensor: Tensors) -> Any:
 
 
 def _parse(name: str, value: Any, codes: Mapping[str, int]) -> int:
-    """Convert the value of an argument to its code in {value: code}; raise ValueError if there is none."""
+    """Convert the value of an argument to its code in {value: code}; raise ValueError if it has none."""
     if not isinstance(value, str) or value not in codes:
         raise ValueError(f"{name} is {value!r}; the choices are {', '.join(map(repr, codes))}")
     return codes[value]

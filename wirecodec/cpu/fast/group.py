@@ -20,7 +20,7 @@ from wirecodec.cpu.fast.stream import take
 from wirecodec.cpu.fast.sums import mask_momenta, select_joint
 from wirecodec.cpu.fast.terms import TermColumns
 from wirecodec.cpu.residual import span
-from wirecodec.cpu.select import choose
+from wirecodec.cpu.select import choose, is_own
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import all_finite
 from wirecodec.settings.feedback import Feedback
@@ -33,6 +33,8 @@ def select_groups(terms: TermColumns) -> list[Selected]:
     The plain way takes the others, and raises the error of a group that cannot be selected from.
     """
     jobs = terms.wanted.jobs
+    if not jobs.groups:
+        return []
     others = np.flatnonzero((terms.gradients.kinds < 0) & terms.grouped).tolist()  # sparse tensors
     plain = {jobs.groups[terms.names[key]] for key in others}
     members: dict[tuple[Any, int], list[int]] = {}
@@ -88,7 +90,7 @@ def _select_vector(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Arr
         indices,
         values,
         joint=True,
-        finite=support.finite or all_finite(read_only(values)),
+        finite=is_own(scheme.select) or all_finite(read_only(values)),
         step=support.step,
         entries=support.entries,
         sums=[x[a : a + size] for a, size in zip(starts.tolist(), sizes.tolist(), strict=True)],
