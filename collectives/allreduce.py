@@ -238,16 +238,20 @@ def reduce_made(
             rehearsal=partial(rehearse_sum, proposal),
         ) as (channel, local):
             sums = sum_tensors(channel, local, channel.size if op == "mean" else 1, proposal)
-            if finite or inputs.limits:
+            if (finite and not local.is_finite) or inputs.limits:
                 values = {name: tensor.values for name, tensor in sums.items()} if sparse else sums
                 dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
                 check_results(values, dtypes, inputs.limits)
             if sparse:
                 results = sums if local.gpu is None else move_to_gpu(sums, local.gpu)
             else:
-                dense = {name: sums[name].reshape(shape) for name, (shape, _) in local.specs.items()}
+                held = local.targets.flat
+                shaped = {
+                    name: sums[name] if name in held else sums[name].reshape(shape)
+                    for name, (shape, _) in local.specs.items()
+                }
                 tensors = {ONLY: inputs.tensors} if local.bare else inputs.tensors
-                results = local.targets.deliver(tensors, dense)
+                results = local.targets.deliver(tensors, shaped)
             return results[ONLY] if local.bare else results
     except CollectiveError as error:
         if not is_propagated(error, nonfinite):

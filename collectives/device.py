@@ -25,6 +25,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from wirecodec.interop import as_target
+
 Device: TypeAlias = Literal["auto", "mpi", "staged"]
 DEVICES: tuple[Device, ...] = ("auto", "mpi", "staged")
 
@@ -92,6 +94,8 @@ def _get_device_number(array: Any, cupy: Any) -> int:
 
 def is_on_gpu(array: Any) -> bool:
     """Return whether an array is on a GPU, without CuPy."""
+    if type(array) is np.ndarray:
+        return False
     if _is_torch(array):  # torch's __cuda_array_interface__ raises for types that it does not support
         return bool(array.is_cuda)
     return isinstance(getattr(array, "__cuda_array_interface__", None), Mapping)
@@ -123,6 +127,16 @@ def stage_on_host(tensors: Any) -> Any:
     if not is_on_gpu(tensors):
         return tensors
     return tensors.detach().cpu() if _is_torch(tensors) else _copy_array_to_host(tensors)
+
+
+def as_arrays(tensors: Any) -> Any:
+    """View a dense torch tensor on the CPU, or those of {name: tensor}, as NumPy arrays of the same memory.
+
+    Other objects are returned as they are. One conversion per tensor costs less than one per step of a call.
+    """
+    if isinstance(tensors, Mapping):
+        return {name: as_target(tensor) for name, tensor in tensors.items()}
+    return as_target(tensors)
 
 
 def match_devices(tensors: Any, results: Any) -> Any:

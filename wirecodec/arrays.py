@@ -159,9 +159,13 @@ def as_target(x: Any) -> Any:
         return x
     torch = sys.modules["torch"]
     shares = isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.layout is torch.strided
-    if not shares or hasattr(x, "to_local") or x.is_neg() or x.dtype not in (torch.float32, torch.float64):
+    if not shares or hasattr(x, "to_local") or x.is_neg():
         return x
-    return x.detach().numpy()
+    if x.dtype in (torch.float32, torch.float64, torch.float16):
+        return x.detach().numpy()
+    if x.dtype is torch.bfloat16 and x.is_contiguous():
+        return x.detach().view(torch.int16).numpy().view(BFLOAT16)
+    return x
 
 
 def as_writable(x: Any) -> Array:

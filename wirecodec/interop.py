@@ -4,7 +4,8 @@
 helpers of `wirecodec.cli`, too. Another transport can do the same. Names that take arrays on a GPU import
 CuPy when they are called.
 
-    bytes and flat views    as_bytes, as_flat, as_sparse, as_writable, dtype_named, BFLOAT16
+    bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_writable, describe_arrays,
+                            dtype_named, BFLOAT16, DTYPES
     arguments               as_integer, as_ratio, as_scheme, SchemeLike
     elements                is_zero, find_nonfinite, gpu_all_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
@@ -15,6 +16,7 @@ CuPy when they are called.
     compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     sparse sums             sum_sparse, make_sparse
+    containers              count_stored, the number of stored elements
     sizes of supports       estimate_index_bytes, estimate_union
     error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
     steps                   StepInParts, which exchanges one step in parts
@@ -32,10 +34,12 @@ import numpy as np
 
 from wirecodec.arrays import (
     BFLOAT16,
+    DTYPES,
     Array,
     aligned,
     as_bytes,
     as_flat,
+    as_target,
     as_writable,
     dtype_named,
     on_gpu,
@@ -47,7 +51,9 @@ from wirecodec.compressor.memory import Memory
 from wirecodec.compressor.parts import StepInParts
 from wirecodec.compressor.saved_state import check_keys, read_state, unmasked, write_state
 from wirecodec.compressor.state import State, copy_of
+from wirecodec.container.inspect import count_stored
 from wirecodec.container.writer import CHUNK
+from wirecodec.cpu.fast.columns import describe as describe_arrays
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
 from wirecodec.errors import EncodeError
@@ -68,6 +74,7 @@ from wirecodec.validation import as_integer, as_ratio
 __all__ = [
     "BFLOAT16",
     "CHUNK",
+    "DTYPES",
     "AccumulatedGradient",
     "CompilationNeeded",
     "HostGradient",
@@ -87,14 +94,17 @@ __all__ = [
     "as_ratio",
     "as_scheme",
     "as_sparse",
+    "as_target",
     "as_writable",
     "cached_kernels_only",
     "check_keys",
     "copy_of",
     "copy_to_host",
+    "count_stored",
     "decode_many_to",
     "decode_sum",
     "decode_to",
+    "describe_arrays",
     "dtype_named",
     "estimate_index_bytes",
     "estimate_union",

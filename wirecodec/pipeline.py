@@ -259,13 +259,30 @@ def decode_sum(
     blobs: Sequence[Any],
     out: Array | Mapping[str, Array],
     *,
+    divisor: int = 1,
+    sent: Mapping[int, Mapping[str, SparseTensor]] | None = None,
     limits: DecodeLimits | None = None,
     schema: TensorSchema | Schema | None = None,
-) -> None:
-    """Replace arrays on the host by sums of containers, from +0 in their order; else as ``decode_add``."""
+) -> bool:
+    """Replace arrays on the host by sums of containers, from +0 in their order, or by means.
+
+    Args:
+        blobs: as for ``decode_add``.
+        out: as for ``decode_add``.
+        divisor: of the sums, which are rounded before they are divided.
+        sent: ``Prepared.sent`` of containers that this process has encoded, by number. They may be taken from
+            there, and not from their bytes.
+        limits, schema: as for ``decode_add``.
+
+    Returns:
+        Whether all results are finite.
+
+    Raises:
+        WireError, ValueError: as ``decode_add`` does. No array has changed then.
+    """
     limits = limits or DEFAULT_LIMITS
     containers, targets = _open_all(blobs, out, limits, schema)
-    host.add(containers, targets, 1.0, limits, Guard(False, None), replace=True)
+    return host.average(containers, targets, divisor, limits, sent or {})
 
 
 def _open_all(
@@ -275,12 +292,14 @@ def _open_all(
     schema: TensorSchema | Schema | None,
 ) -> tuple[list[tuple[Bytes, ContainerHeader]], Targets]:
     """Return the containers with their checked headers, and the array that each tensor is added to."""
-    containers, targets = [], Targets(())
+    containers: list[tuple[Bytes, ContainerHeader]] = []
+    targets = Targets(())
     for number, one in enumerate(blobs):
         with number_of_container(number if len(blobs) > 1 else None):
             data, header = _open(one, limits, sizes_trusted=True)  # sizes are checked against ``out``
+            if not containers or not header.has_tensors_of(containers[0][1]):
+                targets = _find_targets(header, out, schema)
             containers.append((data, header))
-            targets = _find_targets(header, out, schema)
     return containers, targets
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
 from math import prod
 from typing import NamedTuple
@@ -145,10 +145,12 @@ class Operand:
             dtype=codes.pop() if len(codes) == 1 else MIXED if codes else 0,
             elements=elements,
             signature=short_hash(b"".join(packed)),
-            scheme=short_hash(scheme.encode()),
             tensors_text=texts[0] if bare else "{" + "; ".join(texts) + "}",
-            scheme_text=scheme,
-        )
+        ).with_scheme(scheme)
+
+    def with_scheme(self, scheme: str) -> Operand:
+        """Return the description with another scheme."""
+        return replace(self, scheme=short_hash(scheme.encode()), scheme_text=scheme)
 
 
 def short_hash(data: bytes) -> int:

@@ -17,7 +17,14 @@ from collectives.cltk.residuals import accumulate_in
 from collectives.cltk.selection import LeaderSelectors
 from collectives.device import find_gpu
 from collectives.exchange.inputs import Inputs
-from collectives.exchange.specs import ONLY, TensorSpec, error_of_container, get_limits, get_spec
+from collectives.exchange.specs import (
+    ONLY,
+    TensorSpec,
+    describe,
+    error_of_container,
+    get_limits,
+    get_spec,
+)
 from collectives.exchange.targets import Targets
 from collectives.transport.reduce import Dense
 from wirecodec.interop import AccumulatedGradient, Memory, State, as_bytes, is_zero, top_of_group
@@ -72,9 +79,9 @@ class LocalStep:
         return {ONLY: tensors} if self.bare else tensors
 
     @property
-    def dtypes(self) -> frozenset[str]:
-        """Names of the tensors' element types."""
-        return frozenset(dtype.name for _, dtype in self.specs.values())
+    def dtypes(self) -> frozenset[np.dtype[Any]]:
+        """The tensors' element types."""
+        return frozenset(dtype for _, dtype in self.specs.values())
 
     def describe(self, signature: str) -> Failure | None:
         """Describe the tensors, and find the memory for the means; return a Failure if that is wrong.
@@ -90,8 +97,7 @@ class LocalStep:
         if gpu is not None:
             gpu.synchronize()  # the stream that writes the gradients is unknown
         self.specs = {name: get_spec(grads[name]) for name in sorted(grads, key=str.encode)}
-        shapes = {name: (shape, dtype.name) for name, (shape, dtype) in self.specs.items()}
-        self.operand = Operand.of(shapes, bare=self.bare, scheme=signature + self.inputs.unit)
+        self.operand = describe(self.specs, bare=self.bare, scheme=signature + self.inputs.unit)
         try:
             self.targets = Targets.of(self.inputs.out, grads, self.specs, bare=self.bare)
         except (TypeError, ValueError) as error:

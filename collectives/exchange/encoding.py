@@ -13,12 +13,13 @@ from collectives.agreement.agree import Failure
 from collectives.agreement.header import Flag, Header, Operand, Status
 from collectives.agreement.nonfinite import check_gradients
 from collectives.channel import ByteArray, Channel
-from collectives.device import GpuDevice, find_gpu, stage_on_host
+from collectives.device import GpuDevice, as_arrays, find_gpu, stage_on_host
 from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.specs import (
     ONLY,
     SchemeArgument,
     TensorSpec,
+    describe,
     failure_of_encoding,
     get_limits,
     get_spec,
@@ -49,6 +50,7 @@ class Encoding:
         targets: memory of the caller for the results.
         gpu: the GPU that holds all tensors, or None.
         blob_on_gpu: the container on that GPU; ``blob`` is its copy on the host.
+        is_finite: whether the results are known to be finite.
     """
 
     inputs: Inputs = field(default_factory=lambda: Inputs({}))
@@ -64,11 +66,12 @@ class Encoding:
     targets: Targets = field(default_factory=Targets)
     gpu: GpuDevice | None = None
     blob_on_gpu: Any = None
+    is_finite: bool = False
 
     @property
-    def dtypes(self) -> frozenset[str]:
-        """Names of the tensors' element types."""
-        return frozenset(dtype.name for _, dtype in self.specs.values())
+    def dtypes(self) -> frozenset[np.dtype[Any]]:
+        """The tensors' element types."""
+        return frozenset(dtype for _, dtype in self.specs.values())
 
     def gather(self, channel: Channel) -> list[ByteArray]:
         """Gather every rank's container, in rank order; on this rank's GPU if MPI writes device memory."""
@@ -133,19 +136,15 @@ def encode_tensors(
         local.bare = not isinstance(tensor, Mapping)
         local.gpu = find_gpu(tensor)
         if local.gpu is None:
-            tensor = stage_on_host(tensor)
+            tensor = as_arrays(stage_on_host(tensor))
         else:
             local.gpu.synchronize()  # the stream that writes the tensor is unknown
         tensors = {ONLY: tensor} if local.bare else dict(tensor)
         local.specs = {name: get_spec(one) for name, one in tensors.items()}
-        shapes = {name: (shape, dtype.name) for name, (shape, dtype) in local.specs.items()}
         if not isinstance(scheme, wc.Compressor | Mapping):
             scheme = as_scheme(scheme)
-        local.operand = Operand.of(
-            shapes,
-            bare=local.bare,
-            scheme=_normalize_scheme(scheme) + local.sparse * SPARSE + local.inputs.unit,
-        )
+        text = _normalize_scheme(scheme) + local.sparse * SPARSE + local.inputs.unit
+        local.operand = describe(local.specs, bare=local.bare, scheme=text)
         try:
             placed = {ONLY: given} if local.bare else given
             local.targets = Targets.of(local.inputs.out, placed, local.specs, bare=local.bare)

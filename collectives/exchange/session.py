@@ -24,11 +24,11 @@ from collectives.exchange.encoding import Encoding, encode_tensors
 from collectives.exchange.inputs import MakeInputs
 from collectives.exchange.specs import (
     SchemeArgument,
-    count_stored,
     failure_of_decoding,
     failure_of_encoding,
 )
 from collectives.exchange.targets import Targets
+from wirecodec.interop import count_stored
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any, TypeAlias
 
@@ -10,10 +11,10 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure
-from collectives.agreement.header import Status
+from collectives.agreement.header import Operand, Status
 from collectives.channel import ByteArray
 from collectives.errors import CollectiveError
-from wirecodec.interop import CHUNK, SchemeLike, as_flat, dtype_named
+from wirecodec.interop import CHUNK, DTYPES, SchemeLike, as_flat, dtype_named
 
 Tensors: TypeAlias = Any  # an array, a SparseTensor, or {name: array or SparseTensor}
 SchemeArgument: TypeAlias = "SchemeLike | Mapping[str, SchemeLike] | wc.Compressor"
@@ -31,11 +32,6 @@ def error_of_container(rank: int, error: wc.WireError) -> CollectiveError:
     return CollectiveError(text, ranks=[rank], reason="decode")
 
 
-def count_stored(blob: ByteArray) -> int:
-    """Count the elements that a container stores."""
-    return sum(entry.nnz for entry in wc.inspect(blob).entries)
-
-
 def get_limits(specs: Mapping[str, TensorSpec], blobs: Sequence[ByteArray]) -> wc.DecodeLimits:
     """Return the limits for decoding containers of tensors with these shapes.
 
@@ -51,8 +47,27 @@ def get_limits(specs: Mapping[str, TensorSpec], blobs: Sequence[ByteArray]) -> w
     )
 
 
+def describe(specs: Mapping[str, TensorSpec], *, bare: bool, scheme: str) -> Operand:
+    """Describe tensors and a scheme, on which ranks must agree.
+
+    Args:
+        specs: {name: (shape, dtype)}.
+        bare: whether the caller passed one tensor without a name.
+        scheme: normalized, so that equal schemes have equal texts.
+    """
+    return _describe(tuple(specs.items()), bare).with_scheme(scheme)
+
+
+@lru_cache(maxsize=64)
+def _describe(specs: tuple[tuple[str, TensorSpec], ...], bare: bool) -> Operand:
+    """Describe tensors, which are the same in every step of a training."""
+    return Operand.of({name: (shape, dtype.name) for name, (shape, dtype) in specs}, bare=bare, scheme="")
+
+
 def get_spec(tensor: Any) -> TensorSpec:
     """Return the shape and the element type of an array; raise EncodeError if it is not one."""
+    if type(tensor) is np.ndarray and tensor.dtype in DTYPES:
+        return tensor.shape, tensor.dtype
     shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
     if shape is None or dtype is None:
         flat = as_flat(tensor)

@@ -18,7 +18,7 @@ from collectives.agreement.nonfinite import make_nan
 from collectives.device import copy_on_device, is_on_gpu, match_devices, same_device
 from collectives.exchange.specs import ONLY, TensorSpec, get_spec
 from collectives.transport.reduce import Dense
-from wirecodec.interop import as_writable, dtype_named
+from wirecodec.interop import DTYPES, as_target, as_writable, describe_arrays, dtype_named
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,9 @@ class Targets:
         if out is None:
             return cls()
         given = {ONLY: out} if bare else _match_names(out, specs)
+        flat = _view_arrays(given, tensors, specs)
+        if flat is not None:
+            return cls(given, flat)
         flat = {}
         for name, array in given.items():
             what = "out" if bare else f"out[{name!r}]"
@@ -75,16 +78,18 @@ class Targets:
 
         Args:
             tensors: the gradients by name.
-            results: {name: array} on the host, or flat raw bits on a GPU. Those that are in the caller's
-                memory already are not copied.
+            results: {name: array} of the results' shapes, or flat; on the host, or flat raw bits on a GPU.
+                Those that are in the caller's memory already are not copied.
         """
         delivered = {}
         for name, result in results.items():
             if name in self.flat:
                 view = self.flat[name]
-                if not np.may_share_memory(view, result):
+                if result is not view and not np.may_share_memory(view, result):
                     view[:] = result.reshape(-1)
-            elif self.given:
+                delivered[name] = self.given[name]
+                continue
+            if self.given:
                 copy_on_device(match_devices(tensors[name], result), self.given[name])
             delivered[name] = self.given[name] if self.given else match_devices(tensors[name], result)
         return delivered
@@ -105,6 +110,28 @@ def fill_with_nan(tensor: Any, out: Any) -> Any:
     specs = {name: get_spec(array) for name, array in tensors.items()}
     delivered = Targets.of(out, tensors, specs, bare=bare).deliver(tensors, results)
     return delivered[ONLY] if bare else delivered
+
+
+def _view_arrays(
+    given: Mapping[str, Any], tensors: Mapping[str, Any], specs: Mapping[str, TensorSpec]
+) -> dict[str, Dense] | None:
+    """Return flat views of arrays on the host; None if one of them needs the checks of ``_check_array``."""
+    arrays = [as_target(array) for array in given.values()]
+    if any(type(array) is not np.ndarray for array in arrays) or any(map(is_on_gpu, tensors.values())):
+        return None
+    if any(array.shape != specs[name][0] for name, array in zip(given, arrays, strict=True)):
+        return None
+    columns = describe_arrays(arrays)
+    kinds = np.array([DTYPES.index(specs[name][1]) for name in given])
+    order = np.argsort(columns.addresses, kind="stable")
+    starts, nbytes = columns.addresses[order], (columns.sizes * _ITEM_SIZES[kinds])[order]
+    separate = (starts[:-1] + nbytes[:-1] <= starts[1:]).all()
+    if not (separate and columns.writeable.all() and (columns.kinds == kinds).all()):
+        return None
+    return {name: array.reshape(-1) for name, array in zip(given, arrays, strict=True)}
+
+
+_ITEM_SIZES = np.array([dtype.itemsize for dtype in DTYPES])
 
 
 def _match_names(out: Any, specs: Mapping[str, TensorSpec]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from collectives.call import counted
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
-from collectives.exchange.specs import ONLY, TensorSpec, failure_of_encoding, get_spec
+from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
 from collectives.gtopk.tree import Sparse, find_limit, merge_along_tree
 from wirecodec.interop import (
     State,
@@ -102,9 +102,8 @@ class GTopK(Stateful):
             try:
                 for name in sorted(grads, key=str.encode):
                     specs[name] = get_spec(grads[name])
-                shapes = {name: (shape, dtype.name) for name, (shape, dtype) in specs.items()}
                 scheme = f"gtop-k({self._selector.ratio!r}); step {self.step}"
-                operand = Operand.of(shapes, bare=bare, scheme=scheme)
+                operand = describe(specs, bare=bare, scheme=scheme)
                 before = self._holder.state.settle(channel.rank, specs)
                 for name in specs:
                     given, residual = stage_on_host(grads[name]), before.residuals.get(name)

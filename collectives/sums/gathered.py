@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -43,7 +44,7 @@ def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> di
             }
             _decode_into(local, blobs, on_gpu, wc.decode_add)
             return {name: gpu_mean(on_gpu[name], divisor, dtype) for name, (_, dtype) in local.specs.items()}
-    sums = _add_containers(local, blobs)
+    sums, divisor = _add_containers(local, blobs, divisor, channel.rank)
     return {
         name: divide_and_round(sums[name], divisor, dtype, local.targets.flat.get(name))
         for name, (_, dtype) in local.specs.items()
@@ -55,7 +56,7 @@ def rehearse(local: Encoding, proposal: Header) -> None:
     if local.sparse:
         sum_containers(local, [local.blob], 1)
     else:
-        _add_containers(local, [local.blob])
+        _add_containers(local, [local.blob], 2, 0)
 
 
 def compute_cost(work: Workload) -> Cost:
@@ -63,38 +64,54 @@ def compute_cost(work: Workload) -> Cost:
     return Cost(work.ranks - 1, work.gathered, 3 * work.elements, work.stored)
 
 
-def _add_containers(local: Encoding, blobs: Sequence[ByteArray]) -> dict[str, Dense]:
-    """Add containers in rank order to +0, on the host.
+def _add_containers(
+    local: Encoding, blobs: Sequence[ByteArray], divisor: int, rank: int
+) -> tuple[dict[str, Dense], int]:
+    """Add containers in rank order to +0, on the host, and divide the sums if they are few.
 
     Sums are in the caller's memory if it has their type and if all containers can be checked before the first
     sum changes.
+
+    Args:
+        local: this rank's side, whose ``is_finite`` is set if the sums have the results' types.
+        blobs: all ranks' containers.
+        divisor: of the sums.
+        rank: this one, whose container is not decoded again.
+
+    Returns:
+        The sums, and what is left of the divisor.
     """
     direct = local.targets.flat if len(blobs) <= MAX_DECODED else {}
-    sums = {}
+    sums, wide = {}, True
     for name, (shape, dtype) in local.specs.items():
-        wide = accumulator_dtype(dtype)
         target = direct.get(name)
-        sums[name] = np.empty(prod(shape), wide) if target is None or dtype != wide else target
-    _decode_into(local, blobs[:MAX_DECODED], sums, decode_sum)
+        if dtype.itemsize < 4:
+            target, wide = None, False
+        sums[name] = np.empty(prod(shape), accumulator_dtype(dtype)) if target is None else target
+    sent = {} if local.prepared is None else {rank: local.prepared.sent}
+    if len(blobs) <= MAX_DECODED:
+        finite = _decode_into(local, blobs, sums, partial(decode_sum, divisor=divisor, sent=sent))
+        local.is_finite = finite and wide
+        return sums, 1
+    _decode_into(local, blobs[:MAX_DECODED], sums, partial(decode_sum, sent=sent))
     for first in range(MAX_DECODED, len(blobs), MAX_DECODED):
         _decode_into(local, blobs[first : first + MAX_DECODED], sums, wc.decode_add, first)
-    return sums
+    return sums, divisor
 
 
 def _decode_into(
     local: Encoding,
     blobs: Sequence[ByteArray],
     sums: dict[str, Any],
-    decode: Callable[..., None],
+    decode: Callable[..., Any],
     first: int = 0,
-) -> None:
-    """Decode consecutive ranks' containers, from rank ``first`` on, into sums."""
+) -> bool:
+    """Decode consecutive ranks' containers, from rank ``first`` on; return what ``decode`` returns."""
     limits = local.get_limits(blobs)
     try:
         if local.named:
-            decode(blobs, sums, limits=limits, schema=local.specs)
-        else:
-            decode(blobs, sums[ONLY], limits=limits, schema=local.specs[ONLY])
+            return bool(decode(blobs, sums, limits=limits, schema=local.specs))
+        return bool(decode(blobs, sums[ONLY], limits=limits, schema=local.specs[ONLY]))
     except wc.WireError as error:
         rank, error.container = first + (error.container or 0), None
         raise error_of_container(rank, error) from error

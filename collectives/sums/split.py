@@ -28,7 +28,7 @@ from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Status
 from collectives.channel import ByteArray, Channel
 from collectives.cost_model import Cost, Workload
 from collectives.exchange.encoding import Encoding
-from collectives.exchange.specs import count_stored, failure_of_decoding, failure_of_encoding
+from collectives.exchange.specs import failure_of_decoding, failure_of_encoding
 from collectives.simulation.communicator import simulate
 from collectives.sums.pieces import (
     InvalidPiece,
@@ -41,6 +41,7 @@ from collectives.sums.pieces import (
 from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.reduce import compute_bounds
+from wirecodec.interop import count_stored
 
 
 def balance(bounds: Sequence[int], counts: Sequence[int]) -> list[int]:

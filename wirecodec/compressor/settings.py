@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from wirecodec.arrays import dtype_named
@@ -92,6 +93,10 @@ class Settings:
         return cls(schemes, as_feedback(feedback), checked, bound, scope, bytes_per_step, factors)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         schemes = "; ".join(f"{key_text(key)}: {scheme}" for key, scheme in self.scheme_map.items())
         rules: Any = self.feedback
         if isinstance(rules, Mapping):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, read_only
+from wirecodec.arrays import WORD, Array, Bytes, read_only
 from wirecodec.container.checksum import compute_checksum
 from wirecodec.container.extension_reader import ExtensionReader, Spans, read
 from wirecodec.container.table import check_limits, check_table, count_keys_of_sound
@@ -54,6 +54,7 @@ class ContainerHeader:
         spans: the table's entries by key.
         extension: the reader of the extension block.
         payload: offset of the first section.
+        block: the extension block.
     """
 
     minor: int
@@ -62,6 +63,25 @@ class ContainerHeader:
     spans: Spans
     extension: ExtensionReader
     payload: int
+    block: bytes
+
+    def has_tensors_of(self, other: ContainerHeader) -> bool:
+        """Return whether names, shapes, types and chunks of all tensors are those of another header."""
+        if self.table.size != other.table.size or self.block != other.block:
+            return False
+        rows, others = (x.table.view(WORD).reshape(-1, TABLE.itemsize // 4) for x in (self, other))
+        return not ((rows ^ others) & _TENSOR_FIELDS).any()
+
+
+def _mask_of(*fields: str) -> Array:
+    """Return the mask of some fields of a row, as words."""
+    row = np.zeros(1, TABLE)
+    for field in fields:
+        row[field] = np.iinfo(TABLE[field]).max
+    return read_only(row.view(WORD))
+
+
+_TENSOR_FIELDS = _mask_of("key", "base", "d", "dtype")
 
 
 def blob_size(data: Bytes, limits: DecodeLimits = UNLIMITED) -> int:
@@ -170,7 +190,7 @@ def read_header(
     else:
         spans = _spans_of_single_chunks(table) if keys == table.size else _spans(table)
         records = read(memoryview(block), table_stop, spans, limits.max_entries)
-    return ContainerHeader(prefix.minor, prefix.total, table, spans, records, stop)
+    return ContainerHeader(prefix.minor, prefix.total, table, spans, records, stop, bytes(block))
 
 
 def _spans(table: Array) -> Spans:

@@ -15,8 +15,9 @@
     chunk         one chunk through its codecs, both ways
     sent          what receivers decode, which the sender knows without decoding all
 
-    decode      container -> chunks -> tensors, or into sums
+    decode      container -> chunks -> tensors
     chunk_store   decoded chunks of many small tensors
+    add         containers into arrays: sums and means
     guard         checks of values before they are added
     norm          norms that neither overflow nor underflow
 

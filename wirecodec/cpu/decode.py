@@ -1,4 +1,4 @@
-"""Decoding on the host: from a container's sections to chunks, and from chunks to tensors or into sums.
+"""Decoding on the host: from a container's sections to chunks, and from chunks to tensors.
 
 A container may hold very many small tensors, whose objects take far more memory than its bytes. So small
 chunks are kept in shared columns until the whole container has been checked.
@@ -7,23 +7,19 @@ chunks are kept in shared columns until the whole container has been checked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, nothing, read_only
+from wirecodec.arrays import Array, Bytes, nothing
 from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
 from wirecodec.cpu.chunk import decode_chunk, element_type
 from wirecodec.cpu.chunk_store import ChunkStore, DecodedChunks
-from wirecodec.cpu.fast.add import DecodedContainer, add_batches
-from wirecodec.cpu.fast.columns import Targets
 from wirecodec.cpu.fast.decode import DecodedBatch, decode_batches
-from wirecodec.cpu.fast.stream import clear
 from wirecodec.cpu.fuse import split_fused
-from wirecodec.cpu.guard import Guard
-from wirecodec.errors import WireError, number_of_container
+from wirecodec.errors import WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
 from wirecodec.sparse import SparseTensor, index_dtype
@@ -61,7 +57,7 @@ def decode_chunks(
     for batch in batches:
         kept.keep_batch(batch)
         done[batch.entries] = True
-    for entry, part in _decode_entries(data, header, limits, read, done):
+    for entry, part in decode_entries(data, header, limits, read, done):
         kept.keep(entry, part)
     spans = header.spans
     decoded = DecodedChunks(kept, header)
@@ -77,7 +73,7 @@ def decode_chunks(
     return decoded
 
 
-def _decode_entries(
+def decode_entries(
     data: Bytes,
     header: ContainerHeader,
     limits: DecodeLimits,
@@ -114,55 +110,11 @@ def only_tensor_of(
     data: Bytes, header: ContainerHeader, spec: TensorSpec, limits: DecodeLimits
 ) -> SparseTensor:
     """Decode the tensor of a container for which ``plain_spec`` has a spec. Raises a WireError."""
-    parts = _decode_entries(data, header, limits)
+    parts = decode_entries(data, header, limits)
     if header.table.size == 1:
         return concatenate_chunks(spec, [part for _, part in parts], limits)
     count = int(header.table["r"].sum(dtype=np.int64))
     return _join(spec, (part for _, part in parts), count, limits)
-
-
-def add(
-    containers: Sequence[tuple[Bytes, ContainerHeader]],
-    targets: Targets,
-    scale: float,
-    limits: DecodeLimits,
-    guard: Guard,
-    *,
-    replace: bool = False,
-) -> None:
-    """Add scale * values of containers, in their order, into arrays, one per key.
-
-    All containers are decoded and checked first. A WireError has the number of its container. With
-    ``replace``, the arrays are then set to +0 before anything is added.
-    """
-    decoded: list[tuple[list[DecodedBatch], Mapping[int, list[DecodedChunk]] | None]] = []
-    for number, (data, header) in enumerate(containers):
-        with number_of_container(number if len(containers) > 1 else None):
-            plain = not (header.extension.is_fused or header.extension.is_transformed or guard.is_active)
-            chunks: Mapping[int, list[DecodedChunk]] | None = None
-            if plain and header.table.size == 1 and len(containers) == 1:
-                decoded.append(([], {0: [part for _, part in _decode_entries(data, header, limits)]}))
-                continue
-            batches = decode_batches(data, header)
-            stored = sum(batch.entries.size for batch in batches)
-            if not plain or stored < np.count_nonzero(header.table["r"]):
-                chunks = decode_chunks(data, header, limits, batches=batches)
-                guard.check(chunks, [target.dtype for target in targets.arrays], scale)
-            decoded.append((batches, chunks))
-    together = [
-        DecodedContainer(header.table, batches)
-        for (_, header), (batches, chunks) in zip(containers, decoded, strict=True)
-        if chunks is None
-    ]
-    for target in targets.arrays if replace else ():
-        clear(target.reshape(-1))
-    with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
-        if len(together) == len(containers) and add_batches(together, targets, scale):
-            return
-        for (data, header), (batches, chunks) in zip(containers, decoded, strict=True):
-            parts = chunks or decode_chunks(data, header, limits, batches=batches)
-            for key, target in enumerate(targets.arrays):
-                add_chunks(target.reshape(-1), parts[key], scale)
 
 
 def invert_transform(parts: list[DecodedChunk], domain: int, size: int, dtype: np.dtype[Any]) -> DecodedChunk:
@@ -199,22 +151,3 @@ def _join(spec: TensorSpec, parts: Iterable[DecodedChunk], count: int, limits: D
             np.add(local.view(np.int32), part.base, out=indices[at:stop], dtype=indices.dtype)
         at = stop
     return SparseTensor._of(indices, values, spec.shape, limits.max_dense)
-
-
-def add_chunks(target: Array, parts: list[DecodedChunk], scale: float) -> None:
-    """Add scale * values to a flat array; each value, product and sum is rounded to the array's type.
-
-    Raises ValueError if the array does not have the elements that the parts' indices were checked against.
-    """
-    from wirecodec.kernels.cpu import support
-
-    factor = target.dtype.type(scale)
-    if target.size != sum(part.d for part in parts):
-        raise ValueError(f"out has {target.size} elements; the tensor has {sum(part.d for part in parts)}")
-    for part in parts:
-        values = part.values.astype(target.dtype, copy=False)
-        chunk = target[part.base : part.base + part.d]
-        if part.indices is None:
-            chunk += values if factor == 1 else factor * values
-        else:
-            support.add_at(chunk, read_only(part.indices), read_only(values), factor)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array
-from wirecodec.cpu.decode import add, only_tensor_of, tensors_of
+from wirecodec.cpu.add import add, average
+from wirecodec.cpu.decode import only_tensor_of, tensors_of
 from wirecodec.cpu.encode import encode, encode_many
 from wirecodec.cpu.fast import MIN_TENSORS, is_on
 from wirecodec.cpu.fast.columns import ArrayColumns, describe
@@ -16,6 +17,7 @@ from wirecodec.cpu.step import step
 
 __all__ = [
     "add",
+    "average",
     "can_add",
     "describe_targets",
     "encode",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from wirecodec.container.writer import Entry, EntryBatch, row_of
 from wirecodec.cpu.chunk import decode_indices, decode_values
 from wirecodec.cpu.decode import concatenate_chunks, invert_transform
 from wirecodec.cpu.encode import Encoded, ModelSelection
+from wirecodec.cpu.fast.add import Parts
+from wirecodec.cpu.fast.decode import DecodedBatch
 from wirecodec.cpu.fuse import split_fused
 from wirecodec.limits import UNLIMITED
-from wirecodec.registry import value_codec
+from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
 from wirecodec.sparse import SparseTensor
 from wirecodec.support import DecodedChunk
 
@@ -44,6 +46,8 @@ class SentTensors(Mapping[str, SparseTensor]):
         members = encoded.members if model.batches else ()  # only these need addresses
         self._counts = [[model.count_of(key) for key in rows[:, 0].tolist()] for rows in members]
         self._places: list[tuple[Array, Array]] = []  # keys and addresses of tensors in batches
+        self._batches: list[tuple[DecodedBatch, Array, Array]] = []  # with keys and sizes
+        self._is_known = all(map(_is_known, encoded.entries))
         blob, starts, at = read_only(encoded.blob), encoded.starts, len(encoded.entries)
         for entry, start in zip(encoded.entries, starts, strict=False):
             self._chunks.setdefault(entry.key, []).append(_decode_entry(entry, blob[start:]))
@@ -66,6 +70,23 @@ class SentTensors(Mapping[str, SparseTensor]):
             addresses[keys] = addresses[keys[0]] + np.cumsum([0, *counts[:-1]]) * itemsize
         return addresses
 
+    def parts(self, dtype: np.dtype[Any]) -> Parts | None:
+        """Return the tensors as columns to add, in a type; None if receivers decode more than this process.
+
+        These are tensors with transforms, and those whose index codec is lossy, bounded in its work, or the
+        user's own.
+        """
+        if self._transforms or not self._is_known:
+            return None
+        groups = {int(members[0, 0]): members for members in self._members}
+        chunks = ((key, chunk) for key, listed in self._chunks.items() for chunk in listed)
+        return Parts.join(
+            [
+                *(Parts.of_chunk(key, chunk, dtype, groups.get(key)) for key, chunk in chunks),
+                *(Parts.of_batch(batch, keys, 0, sizes, dtype) for batch, keys, sizes in self._batches),
+            ]
+        )
+
     def _add_batch(self, batch: EntryBatch, words: Array, starts: Array) -> None:
         """Decode the values of tensors that were encoded together."""
         keys, sections = batch.keys.astype(np.int64), batch.value_sections
@@ -78,6 +99,9 @@ class SentTensors(Mapping[str, SparseTensor]):
             decoded = value_codec(wire_id).decode_batch(*columns)
             assert decoded is not None  # the sections are this process's own
             values, places = decoded
+            indices_at = cuts[rows] if batch.indices is not None else np.full(counts.size, -1)
+            parts = DecodedBatch(np.flatnonzero(rows), counts, batch.indices, indices_at, values, places)
+            self._batches.append((parts, keys[rows], batch.d[rows]))
             self._places.append((keys[rows], addresses_of([values])[0] + places * values.itemsize))
             lists = (x.tolist() for x in (keys[rows], cuts[rows], places, counts))
             for key, first, place, count in zip(*lists, strict=True):
@@ -118,6 +142,13 @@ class SentTensors(Mapping[str, SparseTensor]):
             domain, dtype = self._transforms[key]
             parts = [invert_transform(parts, domain, math.prod(shape), dtype)]
         return concatenate_chunks(TensorSpec("", shape, parts[0].values.dtype), parts, UNLIMITED)
+
+
+def _is_known(entry: Entry) -> bool:
+    """Tell whether receivers can decode an entry, and find the elements that the encoder knows."""
+    if entry.index >= EXPERIMENTAL or entry.value >= EXPERIMENTAL:
+        return False
+    return entry.r in (0, entry.d) or (entry.is_known and not index_codec(entry.index).has_work)
 
 
 _Row: TypeAlias = "tuple[Array | None, int, Array, int, int]"

@@ -16,6 +16,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from wirecodec.errors import EncodeError
@@ -75,6 +76,10 @@ class Scheme:
                 adopt(stage, part)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         stages = (self.transform, self.select, self.index, self.value)
         return " | ".join(call_string(part) for part in stages if part is not None)
 

@@ -1,93 +1,172 @@
-"""Adding of many decoded entries, of one container or of several, by one kernel call (``cpu.decode.add``)."""
+"""Adding of decoded values of several containers into many arrays, by one kernel call (``cpu.add``)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.cpu.fast.columns import Targets, describe
+from wirecodec.cpu.fast import is_on
+from wirecodec.cpu.fast.columns import ArrayColumns, Targets, describe
 from wirecodec.cpu.fast.decode import DecodedBatch
+from wirecodec.support import DecodedChunk
 
 MIN_ADDED_PER_THREAD = 2**15
 """Values to add that justify another thread."""
+RANGE = 2**18
+"""Elements of an array that one thread adds to at a time."""
 
 
 @dataclass(frozen=True, eq=False)
-class DecodedContainer:
-    """Decoded entries of a container without transforms and fused entries.
+class Parts:
+    """Decoded values of tensors as rows, each a part of one tensor.
 
     Attributes:
-        table: its table.
-        batches: all its entries that store an element.
+        rows: (p, 7) i64: key; first element; number of elements; number of values; address of the u32
+            indices, or 0 if all elements are stored; the index of the first element; address of the values.
+        arrays: the arrays with these addresses, which they keep alive.
     """
 
-    table: Array
-    batches: Sequence[DecodedBatch]
+    rows: Array
+    arrays: tuple[Any, ...]
+
+    @classmethod
+    def of_batch(
+        cls, batch: DecodedBatch, keys: Array, bases: Any, sizes: Array, dtype: np.dtype[Any]
+    ) -> Parts:
+        """Describe a batch.
+
+        Args:
+            batch: decoded entries, n of them.
+            keys, sizes: (n,) of their tensors, and their elements.
+            bases: (n,) their first elements, or one number.
+            dtype: in which the values are added.
+        """
+        values = _convert(batch.values, dtype)
+        rows = np.zeros((batch.counts.size, 7), np.int64)
+        rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = keys, bases, sizes, batch.counts
+        if batch.indices is not None:
+            rows[:, 4] = _address(batch.indices) + 4 * batch.index_places
+        rows[:, 6] = _address(values) + batch.value_places * values.itemsize
+        return cls(rows, (batch.indices, values))
+
+    @classmethod
+    def of_chunk(
+        cls, key: int, chunk: DecodedChunk, dtype: np.dtype[Any], members: Array | None = None
+    ) -> Parts:
+        """Describe a chunk of one tensor, or of several that share it: (n, 2) rows of key and size."""
+        indices, values = chunk.indices, np.ascontiguousarray(_convert(chunk.values, dtype))
+        first = 0 if indices is None else _address(indices)
+        if members is None:
+            row = key, chunk.base, chunk.d, values.size, first, 0, _address(values)
+            return cls(np.array([row], np.int64), (indices, values))
+        edges = np.cumsum([0, *members[:, 1]])
+        cuts = edges if indices is None else np.searchsorted(indices, edges.astype(np.uint32))
+        rows = np.zeros((members.shape[0], 7), np.int64)
+        rows[:, 0], rows[:, 2], rows[:, 3] = members[:, 0], members[:, 1], np.diff(cuts)
+        if indices is not None:
+            rows[:, 4], rows[:, 5] = first + 4 * cuts[:-1], edges[:-1]
+        rows[:, 6] = _address(values) + cuts[:-1] * values.itemsize
+        return cls(rows, (indices, values))
+
+    @classmethod
+    def join(cls, parts: Iterable[Parts]) -> Parts:
+        """Return the rows of several in one, without those that store nothing."""
+        listed = list(parts)
+        rows = np.concatenate([np.empty((0, 7), np.int64), *(part.rows for part in listed)])
+        return cls(rows[rows[:, 3] > 0], tuple(array for part in listed for array in part.arrays))
 
 
-def add_batches(containers: Sequence[DecodedContainer], targets: Targets, scale: float) -> bool:
-    """Add scale * values of containers, in their order, into flat arrays.
+@dataclass(frozen=True, eq=False)
+class SumTargets:
+    """Arrays to which one kernel call can add: of one type, and apart.
 
-    Args:
-        containers: of the same tensors.
-        targets: one array per tensor, in the order of the keys.
-        scale: the factor.
-
-    Returns False, with no change, if the arrays overlap or if their types differ from the values'.
+    Attributes:
+        columns: their addresses and sizes, by key.
+        dtype: float32 or float64.
+        arrays: as given.
     """
-    from wirecodec.kernels.cpu import support
-    from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
-    if not targets.arrays:
-        return True
-    dtype = targets.arrays[0].dtype
-    batches = [batch for container in containers for batch in container.batches]
-    arrays = targets.columns or describe(targets.arrays)
-    if any(batch.values.dtype != dtype for batch in batches) or (arrays.kinds != arrays.kinds[0]).any():
-        return False
-    first, elements = arrays.addresses, arrays.sizes
-    order = np.argsort(first, kind="stable")
-    stops = first + elements * dtype.itemsize
-    if arrays.kinds[0] < 0 or (first[order][1:] < stops[order][:-1]).any() or not batches:
-        return False
-    tables = [(container.table, batch.entries) for container in containers for batch in container.batches]
-    keys, bases, sizes = (
-        np.concatenate([table[name][entries] for table, entries in tables]).astype(np.int64)
-        for name in ("key", "base", "d")
-    )
-    if (bases + sizes > elements[keys]).any():
-        return False
-    counts = np.concatenate([batch.counts for batch in batches])
-    index_addresses = np.concatenate([_index_addresses(batch) for batch in batches])
-    value_addresses = np.concatenate(
-        [
-            batch.values.__array_interface__["data"][0] + batch.value_places * dtype.itemsize
-            for batch in batches
-        ]
-    )
-    # The sort is stable, so the containers of a chunk stay in their order.
-    chunks = np.lexsort((bases, keys))
-    keys, bases = keys[chunks], bases[chunks]
-    begins = np.flatnonzero(np.r_[True, (keys[1:] != keys[:-1]) | (bases[1:] != bases[:-1])])
-    addresses = (first[keys] + bases * dtype.itemsize)[begins]
-    sizes = sizes[chunks][begins]
-    parts = np.r_[begins, keys.size]
-    columns = (index_addresses[chunks], value_addresses[chunks], counts[chunks])
-    like = np.empty(0, dtype)
-    run_parallel(
-        lambda turns: support.add_parts(addresses, sizes, parts, *columns, dtype.type(scale), like, turns),
-        sizes.size,
-        least_units(MIN_ADDED_PER_THREAD, sizes.size, int(counts.sum())),
-    )
-    return True
+    columns: ArrayColumns
+    dtype: np.dtype[Any]
+    arrays: Sequence[Array]
+
+    @classmethod
+    def of(cls, targets: Targets) -> SumTargets | None:
+        """Describe arrays; return None if they have several types, or overlap, or if ``fast`` is off."""
+        if not targets.arrays or not is_on():
+            return None
+        columns, dtype = targets.columns or describe(targets.arrays), targets.arrays[0].dtype
+        kind = columns.kinds[0]
+        order = np.argsort(columns.addresses, kind="stable")
+        starts = columns.addresses[order]
+        stops = starts + columns.sizes[order] * dtype.itemsize
+        if kind < 0 or (columns.kinds != kind).any() or (starts[1:] < stops[:-1]).any():
+            return None
+        return cls(columns, dtype, targets.arrays)
+
+    def add(self, parts: Parts, scale: float, divisor: int | None = None) -> bool:
+        """Add scale * values, those of a tensor in the order of their rows; then divide the sums.
+
+        Args:
+            parts: of one container after another.
+            scale: the factor.
+            divisor: of the sums, or None. Elements that no part stores are +0 then, and are not divided.
+
+        Returns:
+            Whether all quotients are finite; True without a divisor.
+        """
+        from wirecodec.kernels.cpu import support
+        from wirecodec.kernels.cpu.threads import least_units, run_parallel
+
+        rows = parts.rows
+        if not rows.size:
+            return True
+        order = np.lexsort(
+            (rows[:, 1], rows[:, 0])
+        )  # stable, so the containers of a chunk stay in their order
+        rows = rows[order]
+        keys, bases = rows[:, 0], rows[:, 1]
+        if (bases + rows[:, 2] > self.columns.sizes[keys]).any():
+            raise ValueError("a part is longer than its array")
+        begins = np.ones(keys.size, np.bool_)
+        begins[1:] = (keys[1:] != keys[:-1]) | (bases[1:] != bases[:-1])
+        firsts = np.flatnonzero(begins)
+        arrays = np.zeros((firsts.size + 1, 3), np.int64)
+        arrays[:-1, 0] = self.columns.addresses[keys[firsts]] + bases[firsts] * self.dtype.itemsize
+        arrays[:-1, 1], arrays[:-1, 2], arrays[-1, 2] = rows[firsts, 2], firsts, keys.size
+        ranges = _divide_into_ranges(arrays[:-1, 1])
+        table = np.ascontiguousarray(rows[:, [4, 5, 6, 3]])
+        finite, like = np.ones(firsts.size, np.bool_), np.empty(0, self.dtype)
+        numbers = self.dtype.type(scale), self.dtype.type(divisor or 0), like, finite
+        run_parallel(
+            lambda turns: support.add_parts(ranges, arrays, table, *numbers, turns),
+            ranges.shape[0],
+            least_units(MIN_ADDED_PER_THREAD, ranges.shape[0], int(rows[:, 3].sum())),
+        )
+        return bool(finite.all())
 
 
-def _index_addresses(batch: DecodedBatch) -> Array:
-    """Return the address of each entry's indices, (n,) i64; 0 if all elements are stored."""
-    if batch.indices is None:
-        return np.zeros(batch.counts.size, np.int64)
-    addresses: Array = batch.indices.__array_interface__["data"][0] + 4 * batch.index_places
-    return addresses
+def _divide_into_ranges(sizes: Array) -> Array:
+    """Divide arrays into ranges of at most ``RANGE`` elements, (m, 3): number, first and end."""
+    counts = np.maximum(-(-sizes // RANGE), 1)
+    numbers = np.repeat(np.arange(sizes.size), counts)
+    places = np.arange(numbers.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    ranges = np.empty((numbers.size, 3), np.int64)
+    ranges[:, 0], ranges[:, 1] = numbers, places * RANGE
+    np.minimum(ranges[:, 1] + RANGE, sizes[numbers], out=ranges[:, 2])
+    return ranges
+
+
+def _convert(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Round values to a type; overflow gives Inf, as IEEE 754 has it."""
+    with np.errstate(all="ignore"):
+        return values.astype(dtype, copy=False)
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address

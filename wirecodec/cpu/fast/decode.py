@@ -55,6 +55,11 @@ class DecodedBatch:
             indices = self.indices[first : first + r]
         return DecodedChunk(int(row["base"]), int(row["d"]), indices, self.values[at : at + r])
 
+    def only(self, rows: Array) -> DecodedBatch:
+        """Return the chunks of some entries, (n,) bool."""
+        places = self.index_places[rows], self.values, self.value_places[rows]
+        return DecodedBatch(self.entries[rows], self.counts[rows], self.indices, *places)
+
     def arrays(self) -> Iterator[tuple[Array | None, Array]]:
         """Yield the indices, i32 and read-only, or None for all, and the values of each entry."""
         indices = None if self.indices is None else read_only(self.indices.view(np.int32))

@@ -9,12 +9,15 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes, copy_elements, prefetch, view_at
+from wirecodec.kernels.cpu.simd.words import trailing_zeros
 from wirecodec.kernels.cpu.threads import next_unit
 
 ADD_BLOCK = 2**16
 """Elements of an array that stay in the cache while several parts are added."""
 PREFETCHED_TARGETS = 64
 """Elements of the next array that are prefetched."""
+DENSE_FRACTION = 8
+"""If at least one of so many elements is stored, all are divided: vectors of elements take less time."""
 NO_INDICES = np.empty(0, np.uint32)
 """Gives ``view_at`` the type of indices."""
 
@@ -56,74 +59,139 @@ def add_at(out: Array, indices: Array, values: Array, scale: Any) -> None:
 
 @kernel
 def add_parts(
-    addresses: Array,
-    sizes: Array,
+    ranges: Array,
+    arrays: Array,
     parts: Array,
-    index_addresses: Array,
-    value_addresses: Array,
-    counts: Array,
     scale: Any,
+    divisor: Any,
     like: Array,
+    finite: Array,
     turns: Array,
 ) -> None:
-    """Add several parts to each of many arrays, in their order, as ``add_at`` does.
+    """Add several parts to each of many arrays, in their order, as ``add_at`` does; then divide the sums.
 
-    Several parts are added block by block, so that each block of an array is read once.
+    Several parts are added block by block, so that each block of an array is read once. Elements that no part
+    stores must be +0 if there is a divisor, and stay so.
 
     Args:
-        addresses: (n,) i64, of the arrays, which do not overlap.
-        sizes: (n,) i64, their elements.
-        parts: (n + 1,) i64, the place of each array's parts in the next three arguments.
-        index_addresses: i64, of the u32 indices, ascending and below the array's size; 0 if the values are
-            all elements.
-        value_addresses: i64, of the values, which have the arrays' type.
-        counts: i64, values per part.
+        ranges: (m, 3) i64, an array's number, the first element, and the one after the last; they are units.
+        arrays: (n + 1, 3) i64, an address, the number of elements, and the place of the first part. The
+            arrays do not overlap.
+        parts: (p, 4) i64: address of the u32 indices, or 0 if the values are all elements; the index of the
+            array's first element; address of the values; number of values. Indices ascend, and are within the
+            array.
         scale: the factor, of the arrays' type.
+        divisor: of the arrays' type; 0 to leave the sums.
         like: an array of the type of the arrays.
-        turns: counters of ``next_unit``; a unit is an array.
+        finite: (n,) bool; set to False for an array with a quotient that is NaN or Inf.
+        turns: counters of ``next_unit``.
     """
     most = np.int64(0)
-    for unit in range(sizes.size):
-        most = max(most, parts[unit + 1] - parts[unit])
-    cursors = np.empty(most, np.int64)
+    for i in range(arrays.shape[0] - 1):
+        most = max(most, arrays[i + 1, 2] - arrays[i, 2])
+    cursors, before = np.empty(most, np.int64), np.empty(most, np.int64)
+    marks = np.zeros(ADD_BLOCK // 64, np.uint64)
     unit = next_unit(turns, -1)
     while unit >= 0:
-        out = view_at(addresses[unit], sizes[unit], like)
-        first, n = parts[unit], parts[unit + 1] - parts[unit]
-        cursors[:n] = 0
-        if unit + 1 < sizes.size:
-            later = view_at(addresses[unit + 1], sizes[unit + 1], like)
-            _prefetch_targets(later, index_addresses[first + n], counts[first + n])
-        block = out.size if n == 1 else ADD_BLOCK
-        for start in range(0, out.size, block):
-            stop = min(start + block, out.size)
+        number, begin, end = ranges[unit, 0], ranges[unit, 1], ranges[unit, 2]
+        out = view_at(arrays[number, 0], arrays[number, 1], like)
+        first, n = arrays[number, 2], arrays[number + 1, 2] - arrays[number, 2]
+        for i in range(n):
+            cursors[i] = _find_place(parts, first + i, begin)
+        if unit + 1 < ranges.shape[0]:
+            _prefetch_targets(arrays, parts, ranges[unit + 1, 0], ranges[unit + 1, 1], like)
+        for start in range(begin, end, ADD_BLOCK):
+            stop = min(start + ADD_BLOCK, end)
+            stored = np.int64(0)
             for i in range(n):
-                values = view_at(value_addresses[first + i], counts[first + i], like)
-                if index_addresses[first + i] == 0:
+                values = view_at(parts[first + i, 2], parts[first + i, 3], like)
+                before[i] = cursors[i]
+                if parts[first + i, 0] == 0:
                     for j in range(start, stop):
                         out[j] += scale * values[j]
+                    stored = np.int64(ADD_BLOCK)
                 else:
-                    indices = view_at(index_addresses[first + i], counts[first + i], NO_INDICES)
-                    cursors[i] = _add_below(out, indices, values, scale, cursors[i], stop)
+                    indices = view_at(parts[first + i, 0], parts[first + i, 3], NO_INDICES)
+                    base = parts[first + i, 1]
+                    cursors[i] = _add_below(out, indices, values, scale, cursors[i], stop, base)
+                    stored += cursors[i] - before[i]
+            if divisor == 0 or stored == 0:
+                continue
+            if DENSE_FRACTION * stored >= stop - start:
+                is_finite = _divide_all(out, start, stop, divisor)
+            else:
+                for i in range(n):
+                    indices = view_at(parts[first + i, 0], parts[first + i, 3], NO_INDICES)
+                    for j in range(before[i], cursors[i]):
+                        at = np.int64(indices[j]) - parts[first + i, 1] - start
+                        marks[at >> 6] |= np.uint64(1) << np.uint64(at & 63)
+                is_finite = _divide_marked(out, start, (stop - start + 63) >> 6, marks, divisor)
+            if not is_finite:
+                finite[number] = False
         unit = next_unit(turns, unit)
 
 
 @inline
-def _prefetch_targets(out: Array, index_address: int, count: int) -> None:
-    """Prefetch the elements that a part's first indices name, if it has indices."""
-    if index_address != 0:
-        indices = view_at(index_address, min(count, PREFETCHED_TARGETS), NO_INDICES)
-        for i in range(indices.size):
-            prefetch(out, np.int64(indices[i]), 1)
+def _find_place(parts: Array, part: int, begin: int) -> int:
+    """Return the number of a part's first value at or after an element of its array."""
+    low, high = np.int64(0), parts[part, 3]
+    if begin == 0 or parts[part, 0] == 0:
+        return low
+    indices = view_at(parts[part, 0], high, NO_INDICES)
+    while low < high:
+        middle = (low + high) >> 1
+        if np.int64(indices[middle]) - parts[part, 1] < begin:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @inline
-def _add_below(out: Array, indices: Array, values: Array, scale: Any, at: int, stop: int) -> int:
-    """Add the values from number ``at`` on whose indices are below ``stop``; return the next number."""
-    while at < indices.size and indices[at] < stop:
-        out[indices[at]] += scale * values[at]
+def _prefetch_targets(arrays: Array, parts: Array, number: int, begin: int, like: Array) -> None:
+    """Prefetch the elements that the indices of an array's first part name, if it is short."""
+    part = arrays[number, 2]
+    if begin == 0 and part < arrays[number + 1, 2] and parts[part, 0] != 0:
+        out = view_at(arrays[number, 0], arrays[number, 1], like)
+        indices = view_at(parts[part, 0], min(parts[part, 3], PREFETCHED_TARGETS), NO_INDICES)
+        for i in range(indices.size):
+            prefetch(out, np.int64(indices[i]) - parts[part, 1], 1)
+
+
+@inline
+def _add_below(out: Array, indices: Array, values: Array, scale: Any, at: int, stop: int, base: int) -> int:
+    """Add the values from number ``at`` on whose elements are below ``stop``; return the next number."""
+    while at < indices.size and np.int64(indices[at]) - base < stop:
+        out[np.int64(indices[at]) - base] += scale * values[at]
         at += 1
     return at
+
+
+@inline
+def _divide_all(out: Array, start: int, stop: int, divisor: Any) -> bool:
+    """Divide elements; return whether all quotients are finite."""
+    wrong = False
+    for i in range(start, stop):
+        quotient = out[i] / divisor
+        out[i] = quotient
+        wrong |= quotient - quotient != 0
+    return not wrong
+
+
+@inline
+def _divide_marked(out: Array, start: int, words: int, marks: Array, divisor: Any) -> bool:
+    """Divide the elements whose bits are set, and clear these; return whether all quotients are finite."""
+    wrong = False
+    for word in range(words):
+        left = marks[word]
+        marks[word] = 0
+        while left:
+            at = start + (word << 6) + trailing_zeros(left)
+            quotient = out[at] / divisor
+            out[at] = quotient
+            wrong |= quotient - quotient != 0
+            left &= left - np.uint64(1)
+    return not wrong
 
 
 @kernel
