@@ -46,6 +46,8 @@ def divide_and_round(total: Dense, divisor: int, dtype: np.dtype[Any], out: Dens
         dtype: type of the result.
         out: memory for the result, of that type, which may be ``total``; None for any memory.
     """
+    if divisor == 1 and out is total:
+        return total
     with np.errstate(all="ignore"):  # NaN, Inf and overflow follow IEEE 754
         if divisor > 1:
             quotient = total if out is None or out.dtype != total.dtype else out

@@ -92,7 +92,7 @@ class SentTensors(Mapping[str, SparseTensor]):
         keys, sections = batch.keys.astype(np.int64), batch.value_sections
         ids = np.broadcast_to(sections.wire_id, keys.shape)
         cuts = np.cumsum(batch.r) - batch.r
-        for wire_id in np.unique(ids).tolist():
+        for wire_id in sorted(set(ids.tolist())):
             rows = ids == wire_id
             counts = batch.r[rows]
             columns = words, starts[rows], sections.lengths[rows], np.r_[0, np.cumsum(counts)], batch.dtype

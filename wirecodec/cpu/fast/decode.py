@@ -102,7 +102,8 @@ def _group_entries(table: Array) -> list[Array]:
     kinds |= table["dtype"]
     kinds[(r == 0) | (table["dtype"] >> 4 > 0)] = -1
     groups = []
-    for kind in np.unique(kinds).tolist():
+    one_kind = kinds.size and (kinds == kinds[0]).all()
+    for kind in kinds[:1].tolist() if one_kind else np.unique(kinds).tolist():
         if kind < 0:
             continue
         index = index_codec(kind >> 16) if kind >> 16 else None

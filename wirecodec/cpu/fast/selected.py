@@ -134,8 +134,11 @@ def group_tensors(
     """
     if np.count_nonzero(kinds >= 0) < least:
         return []
-    identities = np.fromiter(map(id, schemes), np.int64, len(schemes))
-    _, firsts, places = np.unique(identities, return_index=True, return_inverse=True)
+    if len(set(map(id, schemes))) == 1:
+        firsts, places = np.zeros(1, np.int64), np.zeros(len(schemes), np.int64)
+    else:
+        identities = np.fromiter(map(id, schemes), np.int64, len(schemes))
+        _, firsts, places = np.unique(identities, return_index=True, return_inverse=True)
     distinct: dict[Scheme, int] = {}  # schemes that cannot be taken may not be hashable
     numbers_of = {
         key: distinct.setdefault(schemes[key], len(distinct)) if _takes_many(schemes[key]) else -1

@@ -36,7 +36,9 @@ def select_tensors(terms: TermColumns) -> list[Selected]:
                 selected = _select_each(terms, scheme, rule, keys)
                 if selected is not None:
                     batches.append(selected)
-                    left = np.setdiff1d(keys, selected.keys, assume_unique=True)
+                    left = keys[:0]
+                    if selected.keys.size < keys.size:
+                        left = np.setdiff1d(keys, selected.keys, assume_unique=True)
             for key in left.tolist():
                 alone = _select_alone(terms, scheme, rule, key)
                 if alone is not None:

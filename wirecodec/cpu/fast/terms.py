@@ -79,7 +79,7 @@ class TermColumns:
             (place[id(rule)] for rule in map(jobs.rules.get, self.names)), np.int64, len(self.names)
         )
         kinds, sizes = self.gradients.kinds, self.gradients.sizes
-        fits = self.free & np.isin(kinds, _KINDS) & (sizes > 0)
+        fits = self.free & ((kinds == _FLOAT32) | (kinds == _FLOAT64)) & (sizes > 0)
         fits &= (self._residuals.kinds == kinds) & (self._residuals.sizes == sizes)
         moving = np.array([isinstance(rule, MomentumCorrection) for rule in self.rules], bool)[rule_numbers]
         if moving.any():
@@ -90,10 +90,10 @@ class TermColumns:
     def split(self, keys: Array) -> Iterator[tuple[Feedback, Array]]:
         """Yield (feedback, keys) of the tensors of each feedback that a table can have."""
         rule_numbers = self.rule_numbers[keys]
-        for number in np.unique(rule_numbers[rule_numbers >= 0]).tolist():
-            rule = self.rules[number]
-            assert rule is not None
-            yield rule, keys[rule_numbers == number]
+        for number, rule in enumerate(self.rules):
+            members = keys[rule_numbers == number]
+            if members.size and rule is not None:
+                yield rule, members
 
     def table(self, rule: Feedback, keys: Array, outputs: Array) -> tuple[TermTable, list[Array]]:
         """Return the table of tensors of one type, and their next momenta.
@@ -150,7 +150,7 @@ class TermColumns:
         return describe([momenta.get(name) for name in self.names])
 
 
-_KINDS = [DTYPES.index(np.dtype(name)) for name in ("float32", "float64")]
+_FLOAT32, _FLOAT64 = (DTYPES.index(np.dtype(name)) for name in ("float32", "float64"))
 
 
 def _keeps_all(rule: Feedback | None) -> bool:

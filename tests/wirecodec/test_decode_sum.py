@@ -1,0 +1,106 @@
+"""Sums and means of containers against NumPy, with and without what this process has encoded."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from wirecodec.arrays import BFLOAT16
+from wirecodec.cpu import fast
+from wirecodec.cpu.fast.add import RANGE
+from wirecodec.interop import decode_sum
+
+SIZES = (1000, 2 * RANGE + 777, 7, 1, 50_000, 2**16, 65)
+SCHEMES = (
+    "topk(0.01) | rice | raw(bfloat16)",
+    "topk(0.3) | delta | qsgd(bits=4)",
+    "all | raw-index | qsgd(bits=8)",
+    "topk(0.01) | bloom(p2) | raw",
+    "dct | topk(0.1) | rice | raw",
+    "budget(bits=0.5) | rice | error-bounded",
+)
+
+
+def make(dtype, ranks=3):
+    draw = np.random.default_rng(5)
+    return [
+        {f"t{i}": draw.standard_normal(size).astype(dtype) for i, size in enumerate(SIZES)}
+        for _ in range(ranks)
+    ]
+
+
+def expect(blobs, like, divisor):
+    """Add dense tensors in their order, and divide."""
+    means = {}
+    with np.errstate(all="ignore"):
+        for name, out in like.items():
+            total = np.zeros(out.size, out.dtype)
+            for blob in blobs:
+                total += wc.decode_many(blob)[name].to_dense().reshape(-1).astype(out.dtype)
+            means[name] = total / out.dtype.type(divisor)
+    return means
+
+
+@pytest.mark.filterwarnings("ignore:.*does not hold the header")
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scope", ["tensor", "group"])
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_means_have_the_bits_of_dense_sums(scheme, scope, is_fast):
+    if scope == "group" and "dct" in scheme:
+        pytest.skip("a group has no transform")
+    for dtype, wide in ((np.float32, np.float32), (BFLOAT16, np.float32), (np.float64, np.float64)):
+        prepared = [wc.Compressor(scheme, scope=scope).prepare(x, rank=k) for k, x in enumerate(make(dtype))]
+        blobs = [one.blob for one in prepared]
+        out = {f"t{i}": np.full(size, 9, wide) for i, size in enumerate(SIZES)}
+        means = expect(blobs, out, 3)
+        for sent in ({}, {1: prepared[1].sent}):
+            with nullcontext() if is_fast else fast.off():
+                assert decode_sum(blobs, out, divisor=3, sent=sent)
+            for name, mean in means.items():
+                assert out[name].tobytes() == mean.tobytes(), (name, dtype)
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3])
+@pytest.mark.parametrize("ratio", [0.01, 1])
+def test_results_that_are_not_finite_are_found(divisor, ratio):
+    sizes = {f"t{i}": size for i, size in enumerate((40, 3 * RANGE, 100, 9))}
+    for name, at in (("t0", 39), ("t1", 2 * RANGE + 3), ("t3", 0)):
+        for is_fast in (True, False):
+            tensors = {key: np.zeros(size, np.float32) for key, size in sizes.items()}
+            for x in tensors.values():
+                x[:: round(1 / ratio)] = 1
+            tensors[name][at] = 3e38
+            blob = wc.encode_many(tensors, "nonzero | rice | raw")
+            out = {key: np.empty(size, np.float32) for key, size in sizes.items()}
+            with nullcontext() if is_fast else fast.off():
+                assert decode_sum([blob], out, divisor=divisor)
+                assert not decode_sum([blob, blob], out, divisor=divisor)
+            assert np.isinf(out[name][at]) and sum(np.isinf(x).sum() for x in out.values()) == 1
+
+
+def test_what_receivers_must_decode_is_decoded():
+    """A lossy index codec finds other elements than those selected."""
+    (tensors,) = make(np.float32, 1)
+    for scheme, known in (("topk(0.01) | bloom(p0, 0.1) | raw", False), ("topk(0.01) | rice | raw", True)):
+        sent = wc.Compressor(scheme).prepare(tensors).sent
+        assert (sent.parts(np.dtype(np.float32)) is not None) == known
+
+
+def test_containers_of_other_tensors_are_found_beside_the_own_one():
+    (tensors,) = make(np.float32, 1)
+    prepared = wc.Compressor(SCHEMES[0]).prepare(tensors)
+    schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}
+    for change in (
+        lambda x: {**x, "t0": x["t0"][:-1]},
+        lambda x: {**x, "t0": x["t0"].astype(np.float64)},
+        lambda x: {**x, "t0": x["t0"].reshape(10, 100)},
+        lambda x: {"u" + name[1:]: y for name, y in x.items()},
+    ):
+        other = wc.Compressor(SCHEMES[0]).compress(change(tensors))
+        for blobs, own in (([prepared.blob, other], 0), ([other, prepared.blob], 1)):
+            out = {name: np.full_like(x, 9) for name, x in tensors.items()}
+            with pytest.raises(wc.SchemaMismatch) as caught:
+                decode_sum(blobs, out, sent={own: prepared.sent}, schema=schema)
+            assert caught.value.container == 1 - own
+            assert all((x == 9).all() for x in out.values())
