@@ -31,6 +31,7 @@ class Communicator(Protocol):
 
     - ``block(requests) -> bool`` is used instead of polling. It waits until one of the requests may have
       completed, and returns False if none of them ever can. Deadlines do not apply then.
+    - ``gathers_any_size``: whether Iallgatherv is faster than a ring of messages also for large blocks.
     - ``timeout``: the seconds that a Channel waits by default.
     - ``Iprobe(source, tag) -> bool``, as in MPI, or ``notices``, a ``collectives.waiting.board.Board``. A
       Timeout can name the missing ranks only if there is one of them, or ``block``.
