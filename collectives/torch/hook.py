@@ -26,6 +26,7 @@ from collectives.torch.arguments import (
 from collectives.torch.communicator import TorchComm
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import check_scaler
+from collectives.torch.spare_cores import has_spare_cores
 from collectives.torch.step import Settings, TrainingStep
 
 
@@ -70,7 +71,9 @@ def torch_hook(
             ranks. False exchanges all buckets at once, after the last one, in fewer messages. Only then does
             ``scope="group"`` select from all tensors; with overlap, it selects from each bucket. On an LSTM,
             that cost nothing at 1 % of the elements, and 4 to 5 % of the perplexity at 0.1 %. None for
-            True, unless the compressor has ``clip`` or ``bytes_per_step``, which need all gradients.
+            True if every host has two cores or more for each of its ranks, or if the model is on a GPU.
+            Otherwise the exchange would take its time from backward. None is also False if the compressor
+            has ``clip`` or ``bytes_per_step``, which need all gradients, or ``scope="group"``.
         optimizer: the one that applies the means, to be checked by ``check_optimizer``; None for no check.
         scaler: the ``torch.amp.GradScaler`` that scales the loss, the same on all ranks. Residuals, momenta,
             thresholds, limits of values and ``clip`` are then in the gradients' true unit, and the means have
@@ -112,7 +115,11 @@ def torch_hook(
             f"the compressor has {whole[0]}, which needs all gradients before the first exchange;"
             f" pass overlap=False, or {whole[0]}=None"
         )
-    overlaps = not whole if overlap is None else overlap
+    overlaps = overlap
+    if overlap is None:
+        grouped = isinstance(compressor, wc.Compressor) and compressor.scope == "group"
+        on_gpu = any(parameter.is_cuda for parameter in named.values())
+        overlaps = not whole and not grouped and has_spare_cores(channel, on_gpu=on_gpu)
     if overlaps:
         _isolate(channel)
     settings = Settings(compressor, channel, names, algorithm, nonfinite, scaler)

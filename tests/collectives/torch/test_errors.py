@@ -13,7 +13,7 @@ def train(compressor):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
     ddp = DDP(model, bucket_cap_mb=0.001)
-    ddp.register_comm_hook(None, co.torch_hook(compressor, comm, model.named_parameters()))
+    ddp.register_comm_hook(None, co.torch_hook(compressor, comm, model.named_parameters(), overlap=True))
     optimiser = torch.optim.SGD(ddp.parameters(), lr=0.05)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**126, growth_interval=100)
     data = torch.Generator().manual_seed(100 + rank)
@@ -84,7 +84,7 @@ def wrap(bad=1.0, scheme="topk(0.1) | rice | raw", compressor=None, names=str, o
     ddp = DDP(model, bucket_cap_mb=0.0001, **settings)
     compressor = compressor or wc.Compressor(scheme)
     named = [(names(n), p) for n, p in model.named_parameters() if names(n)]
-    ddp.register_comm_hook(None, co.torch_hook(compressor, comm, named, **options))
+    ddp.register_comm_hook(None, co.torch_hook(compressor, comm, named, **{"overlap": True, **options}))
     return ddp
 
 class Sometimes(wc.Compressor):
@@ -136,7 +136,7 @@ def wrap(timeout):
     # DDP and the hook have groups of their own.
     ddp = DDP(model, process_group=dist.new_group(), find_unused_parameters=True)
     channel = co.Channel(co.TorchComm(dist.new_group()), timeout=timeout)
-    ddp.register_comm_hook(None, co.torch_hook(compressor, channel, model.named_parameters()))
+    ddp.register_comm_hook(None, co.torch_hook(compressor, channel, model.named_parameters(), overlap=True))
     return ddp
 
 x = torch.ones(2, 5)

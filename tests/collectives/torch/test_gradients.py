@@ -125,7 +125,7 @@ def train_sparse():
     # The mean of the rows that the ranks used, then an error in them, then the mean again.
     ddp = DDP(embedding)
     fifth = wc.Compressor("topk(0.2) | rice | raw")
-    hook = co.torch_hook(fifth, comm, embedding.named_parameters(), nonfinite="raise")
+    hook = co.torch_hook(fifth, comm, embedding.named_parameters(), nonfinite="raise", overlap=True)
     ddp.register_comm_hook(None, hook)
     found = []
     for value in (2.0, float("nan") if rank else 2.0, 4.0):
@@ -137,7 +137,7 @@ def train_sparse():
 
 def train_with_a_group():
     ddp = DDP(model)
-    ddp.register_comm_hook(None, co.torch_hook(compressor, dist.group.WORLD, dict(named)))
+    ddp.register_comm_hook(None, co.torch_hook(compressor, dist.group.WORLD, dict(named), overlap=True))
     ddp(torch.ones(1, 3)).sum().backward()
     return compressor.step
 
@@ -170,7 +170,7 @@ class Stack(torch.nn.Module):
 def overlaps():
     stack = Stack()
     ddp = DDP(stack, bucket_cap_mb=0.00001)
-    ddp.register_comm_hook(None, co.torch_hook(Early(topk), comm, stack.named_parameters()))
+    ddp.register_comm_hook(None, co.torch_hook(Early(topk), comm, stack.named_parameters(), overlap=True))
     for _ in range(2):  # the first step has other buckets
         ddp.zero_grad()
         encoded.clear()
