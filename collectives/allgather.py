@@ -25,7 +25,7 @@ from collectives.exchange.specs import (
     error_of_container,
     failure_of_encoding,
 )
-from collectives.transport.allgather import allgather_ragged
+from collectives.transport.allgather import gather_payloads
 from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 
 
@@ -71,9 +71,9 @@ def gather_made(channel: Channel, make: Callable[[], Any]) -> list[ByteArray]:
         except Exception as error:
             failure = failure_of_encoding(error)
         proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
-        table = agree(channel, proposal, Operand(), failure)
+        table = agree(channel, proposal, Operand(), failure, data)
         call.is_final_transfer = True
-        return allgather_ragged(channel, data, [header.payload_len for header in table])
+        return gather_payloads(channel, data, [header.payload_len for header in table])
 
 
 @overload

@@ -32,7 +32,7 @@ from collectives.exchange.specs import ONLY, SchemeArgument, Tensors
 from collectives.exchange.targets import fill_with_nan
 from collectives.exchange.union import move_to_gpu
 from collectives.transport.reduce import Dense
-from collectives.tuning.choice import rehearse_sum, sum_tensors
+from collectives.tuning.choice import rehearse_sum, sum_tensors, will_gather
 
 _CODES = {code.name.lower().replace("_", "-"): code for code in Algorithm}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
@@ -236,6 +236,7 @@ def reduce_made(
             finite=finite,
             decodes_own=record is not None and record.decodes_own,
             rehearsal=partial(rehearse_sum, proposal),
+            will_gather=partial(will_gather, proposal),
         ) as (channel, local):
             sums = sum_tensors(channel, local, channel.size if op == "mean" else 1, proposal)
             if (finite and not local.is_finite) or inputs.limits:

@@ -8,6 +8,7 @@ each exchange, from its first header to its last payload:
     before anything was sent        the call counts as skipped          the same error in its next call
     an error that all ranks share   channel usable, step rolled back    the same error
     before the last payload         channel closed, step rolled back    Timeout, step rolled back
+    headers with payloads           the exchange is completed first     complete the exchange
     during the transfer of payloads the transfer is completed first     complete the transfer
     after the last payload          channel usable, step committed      step committed
 """
@@ -34,6 +35,9 @@ class Call:
         is_final_transfer: whether the next transfer is the last one of the call.
         is_delivered: whether every rank has received all that it needs from the others.
         compilation_pending: whether a rank compiles before the next headers, which may take longer then.
+        first: sequence number of its first exchange.
+        has_arrived: whether the last all-gather of headers is complete.
+        payloads: those of all ranks, if they have arrived behind the headers; None otherwise.
         update_pending: whether all ranks still have to update their channels alike after the last transfer.
     """
 
@@ -41,6 +45,9 @@ class Call:
     is_final_transfer: bool = False
     is_delivered: bool = False
     compilation_pending: bool = False
+    first: int = 0
+    has_arrived: bool = False
+    payloads: list[Any] | None = None
     update_pending: bool = False
 
     @property

@@ -17,9 +17,16 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from collectives.agreement.foresight import Foresight
 from collectives.attributes import attach, check_mpi, check_not_null, get_attached, is_mpi
 from collectives.call import Call
-from collectives.communicator import Communicator, Request, check_communicator, is_transport_error
+from collectives.communicator import (
+    Communicator,
+    Request,
+    check_communicator,
+    gathers_any_size,
+    is_transport_error,
+)
 from collectives.cost_model import Rates
 from collectives.device import DEVICES, Device, may_take_device
 from collectives.errors import CollectiveError, Timeout
@@ -32,6 +39,8 @@ ByteArray: TypeAlias = npt.NDArray[np.uint8]
 TAG = 0x5743  # of every point-to-point message of this package; within MPI's guaranteed range
 UNION_COUNT_INTERVAL = 64  # exchanges between two counts of the union
 MAX_KEPT_BUFFER = 16 << 20  # bytes
+MAX_SMALL = 4 * 1024  # bytes of a payload behind a header
+PIECE = 1024 * 1024  # bytes per rank in a native all-gather of any size; 8 s at 1 Mbit/s
 DEFAULT_TIMEOUT = 30.0  # seconds
 
 
@@ -66,6 +75,7 @@ class Channel:
         closed: the reason why the channel can no longer be used, or None.
         call: progress of the latest collective call.
         rehearsed: operations whose kernels are ready on this rank (``collectives.agreement.compilation``).
+        foresight: the size of the next exchange's payloads.
         roll_call: finds the ranks that a Timeout names.
         worker: thread that makes calls for a program, in the order in which they are submitted.
 
@@ -110,6 +120,7 @@ class Channel:
         self.closed: str | None = None
         self.call = Call()
         self.rehearsed: set[object] = set()
+        self.foresight = Foresight(PIECE if gathers_any_size(comm) else MAX_SMALL)
         self.roll_call = RollCall(comm)
         self.worker = Worker("collectives.Channel")
         self._takes_device: bool | None = None
@@ -219,7 +230,7 @@ class Channel:
             CollectiveError: the channel is closed.
             ValueError: its communicator was freed.
         """
-        call = self.open().call = Call(has_sent=headerless)
+        call = self.open().call = Call(has_sent=headerless, first=self.sequence)
         try:
             yield call
         except BaseException as error:
@@ -235,6 +246,7 @@ class Channel:
         places: tuple[Sequence[int], Sequence[int]] | None = None,
         *,
         headers: bool = False,
+        finish: bool = True,
     ) -> None:
         """Gather every rank's block with one call of MPI.
 
@@ -243,8 +255,8 @@ class Channel:
             out: buffer for all blocks in rank order, of sum(counts) bytes.
             what: name of the operation in a Timeout.
             places: (counts, displacements) in bytes; None if all blocks have the same length.
-            headers: whether the blocks are headers, as for ``make_backoff``. An exception does not wait for
-                them.
+            headers: whether the blocks are headers, as for ``make_backoff``.
+            finish: whether an exception waits for the blocks, as for ``drive``.
 
         Raises:
             Timeout: nothing arrived during the channel's timeout; the channel is then closed.
@@ -261,8 +273,9 @@ class Channel:
                     else self.comm.Iallgatherv(block, [out, places])
                 )
             wait_all(backoff, requests)
+            self.call.has_arrived = True
 
-        self.drive(run, (requests, block, out), finish=not headers)
+        self.drive(run, (requests, block, out), finish=finish)
 
     def drive(self, run: Callable[[], None], resources: object, *, finish: bool = True) -> None:
         """Run a transfer to its end.
@@ -276,8 +289,9 @@ class Channel:
             run: the transfer; a second call continues the first one.
             resources: requests and buffers. MPI may still write into them if the transfer is not completed.
                 So a closed channel keeps them, and its communicator keeps the channel.
-            finish: whether an exception waits for the transfer. Headers do not wait: they may take as long
-                as the slowest rank's computation, and no rank can complete the call without this one.
+            finish: whether an exception waits for the transfer. Headers without payloads do not wait: they
+                may take as long as the slowest rank's computation, and no rank can complete the call without
+                this one.
         """
         call = self.call
         call.has_sent = True

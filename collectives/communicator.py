@@ -85,6 +85,11 @@ def check_communicator(comm: object) -> None:
         )
 
 
+def gathers_any_size(comm: object) -> bool:
+    """Return whether a communicator's own all-gather is the faster one for blocks of any size."""
+    return bool(getattr(comm, "gathers_any_size", False))
+
+
 def is_transport_error(error: BaseException) -> bool:
     """Return whether a communicator has failed: a TransportError, or an exception of mpi4py."""
     return isinstance(error, TransportError) or type(error).__module__.partition(".")[0] == "mpi4py"

@@ -11,7 +11,7 @@ longer deadline.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -50,9 +50,16 @@ class Failure:
 
 
 def agree(
-    channel: Channel, proposal: Header, operand: Operand, failure: Failure | None = None
+    channel: Channel,
+    proposal: Header,
+    operand: Operand,
+    failure: Failure | None = None,
+    payload: ByteArray | None = None,
+    gathers: Callable[[list[Header]], bool] = lambda _: True,
 ) -> list[Header]:
     """Exchange headers, and check that all ranks can contribute to the same operation.
+
+    If all payloads have arrived behind the headers, ``channel.call.payloads`` has them.
 
     Args:
         channel: open; all ranks call this together.
@@ -60,6 +67,9 @@ def agree(
             elements if it is known. The other fields are filled in here.
         operand: description of the tensors in the payload.
         failure: the reason why this rank has no payload, or None.
+        payload: this rank's bytes on the host, if all ranks gather payloads next.
+        gathers: returns for the headers whether they do, as the last transfer of the call; the same on all
+            ranks. It is called if all payloads have arrived.
 
     Returns:
         Every rank's header, in rank order.
@@ -74,14 +84,16 @@ def agree(
     if failure is not None:
         detail = NO_DETAIL if failure.detail is None else failure.detail
         own = own._replace(status=failure.status, payload_len=0, detail=detail)
-    table = _exchange_headers(channel, own, operand)
+        payload = None
+    elif payload is not None and len(payload) <= channel.foresight.room:
+        own = own._replace(flags=own.flags | Flag.HAS_PAYLOAD)
+    table = _exchange_headers(channel, own, operand, payload, gathers)
     while not headers_match(table):
         if not is_compiling(table):
             _refuse(channel, table, text, failure)
         channel.call.compilation_pending = True
-        table = _exchange_headers(channel, own, operand)
+        table = _exchange_headers(channel, own, operand, payload, gathers)
     channel.call.compilation_pending = False
-    channel.sequence += 1
     return table
 
 
@@ -120,6 +132,7 @@ def _make_header(channel: Channel, proposal: Header, operand: Operand, text: byt
 
 def _refuse(channel: Channel, table: Sequence[Header], text: bytes, failure: Failure | None) -> NoReturn:
     """Raise the error of a table without an agreement, on all ranks, after the exchange of texts."""
+    channel.foresight.forget()
     error = protocol_error(table)
     if error is None:
         blocks = allgather_ragged(
@@ -130,17 +143,68 @@ def _refuse(channel: Channel, table: Sequence[Header], text: bytes, failure: Fai
     raise error from (None if failure is None else failure.error)
 
 
-def _exchange_headers(channel: Channel, header: Header, operand: Operand) -> list[Header]:
-    """Gather every rank's header, in rank order."""
-    size = HEADER_SIZE
-    sent = np.frombuffer(header.pack(), np.uint8)
-    table: ByteArray = np.empty(size * channel.size, np.uint8)
+def _exchange_headers(
+    channel: Channel,
+    header: Header,
+    operand: Operand,
+    payload: ByteArray | None = None,
+    gathers: Callable[[list[Header]], bool] = lambda _: False,
+) -> list[Header]:
+    """Gather every rank's header, and what is behind it; conclude if all ranks agree.
+
+    Args:
+        channel: open; its foresight determines the room behind each header.
+        header: of this rank. The payload is sent if the header has the flag.
+        operand: names the call in a Timeout.
+        payload, gathers: as for ``agree``.
+
+    Returns:
+        Every rank's header, in rank order.
+    """
+    size = HEADER_SIZE + channel.foresight.room
+    sent = np.zeros(size, np.uint8)
+    sent[:HEADER_SIZE] = np.frombuffer(header.pack(), np.uint8)
+    has_payload = bool(header.flags & Flag.HAS_PAYLOAD)
+    if payload is not None and has_payload:
+        sent[HEADER_SIZE : HEADER_SIZE + len(payload)] = payload
+    blocks: ByteArray = np.empty((channel.size, size), np.uint8)
     channel.bytes_sent += count_equal_ring_bytes(size, channel.size)
-    name = _name_call(header, operand)
-    channel.gather(sent, table, f"exchange {header.sequence} of headers ({name})", headers=True)
+    name, call = _name_call(header, operand), channel.call
+    call.has_arrived = False
+    try:
+        what = f"exchange {header.sequence} of headers ({name})"
+        channel.gather(sent, blocks.reshape(-1), what, headers=True, finish=has_payload)
+        table = _conclude(channel, header, blocks, gathers)
+    except BaseException:
+        if call.has_arrived:  # the other ranks conclude, so this one does before an interrupt is raised
+            _conclude(channel, header, blocks, gathers)
+        raise
     channel.roll_call.last = f"exchange {header.sequence} ({name})"
-    data = table.tobytes()
-    return [Header.unpack(data[at : at + size]) for at in range(0, len(data), size)]
+    return table
+
+
+def _conclude(
+    channel: Channel, own: Header, blocks: ByteArray, gathers: Callable[[list[Header]], bool]
+) -> list[Header]:
+    """Read all headers; if they match, count the exchange, and deliver the payloads if all have arrived.
+
+    A second call has no further effect.
+    """
+    call, size = channel.call, blocks.shape[1]
+    table = [Header.unpack(row[:HEADER_SIZE].tobytes()) for row in blocks]
+    if not headers_match(table):
+        return table
+    payloads = None
+    if all(header.flags & Flag.HAS_PAYLOAD for header in table) and gathers(table):
+        rows = zip(blocks, table, strict=True)
+        payloads = [row[HEADER_SIZE : HEADER_SIZE + header.payload_len] for row, header in rows]
+    kind = own.operation, own.algorithm, own.signature, own.sequence - call.first
+    channel.foresight.agreed(own.sequence, kind, is_short=size > HEADER_SIZE and payloads is None)
+    channel.sequence = (own.sequence + 1) % 2**64
+    if payloads is not None:
+        channel.foresight.gathered(max(header.payload_len for header in table))
+        call.payloads, call.is_delivered = payloads, True
+    return table
 
 
 def _name_call(header: Header, operand: Operand) -> str:

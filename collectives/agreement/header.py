@@ -15,7 +15,7 @@ from math import prod
 from typing import NamedTuple
 
 MAGIC = b"\xf7\x57\x43\x48"
-VERSION = 1
+VERSION = 2
 NO_DETAIL = 2**64 - 1
 MAX_TEXT = 65_536  # bytes of a text in the second exchange
 
@@ -70,6 +70,7 @@ class Flag(IntFlag):
     """Properties of a rank."""
 
     TAKES_DEVICE = 1  # its transport receives GPU memory
+    HAS_PAYLOAD = 2  # its payload is behind this header
 
 
 class Header(NamedTuple):

@@ -25,7 +25,7 @@ from collectives.exchange.specs import (
     get_spec,
 )
 from collectives.exchange.targets import Targets
-from collectives.transport.allgather import allgather_ragged
+from collectives.transport.allgather import gather_payloads
 from wirecodec.interop import as_bytes, as_scheme
 
 SPARSE = "; sparse results"
@@ -73,16 +73,22 @@ class Encoding:
         """The tensors' element types."""
         return frozenset(dtype for _, dtype in self.specs.values())
 
+    @property
+    def sent(self) -> Mapping[str, wc.SparseTensor] | None:
+        """This rank's tensors on the host as receivers decode them, if a Compressor knows them."""
+        known = self.prepared is not None and self.gpu is None and self.prepared.sends_what_it_encoded
+        return self.prepared.sent if self.prepared is not None and known else None
+
     def gather(self, channel: Channel) -> list[ByteArray]:
         """Gather every rank's container, in rank order; on this rank's GPU if MPI writes device memory."""
         counts = [header.payload_len for header in self.table]
         direct = all(header.flags & Flag.TAKES_DEVICE for header in self.table)
         channel.call.is_final_transfer = True
-        if self.gpu is not None and direct:
+        if self.gpu is not None and direct and channel.call.payloads is None:
             with self.gpu.current():
-                blobs = allgather_ragged(channel, self.blob_on_gpu, counts, self.gpu.allocate)
+                blobs = gather_payloads(channel, self.blob_on_gpu, counts, self.gpu.allocate)
         else:
-            blobs = allgather_ragged(channel, self.blob, counts)
+            blobs = gather_payloads(channel, self.blob, counts)
         channel.call.is_delivered = True
         return blobs
 
@@ -102,8 +108,8 @@ class Encoding:
         """Decode this rank's own container on the host, by name."""
         if self.decoded is None:
             limits = self.get_limits([self.blob])
-            if self.prepared is not None and self.gpu is None:
-                self.decoded = self.prepared.sent
+            if self.sent is not None:
+                self.decoded = self.sent
             elif self.named:
                 self.decoded = wc.decode_many(self.blob, limits=limits, schema=self.specs)
             else:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
@@ -45,6 +46,7 @@ def open_exchange(
     finite: bool = False,
     decodes_own: bool = False,
     rehearsal: Callable[[Channel, Encoding], object] | None = None,
+    will_gather: Callable[[Channel, Encoding, list[Header]], bool] = lambda *_: True,
 ) -> Iterator[tuple[Channel, Encoding]]:
     """Encode a rank's tensors and agree with the others; yield the channel and this rank's Encoding.
 
@@ -62,6 +64,7 @@ def open_exchange(
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
         decodes_own: whether the block needs this rank's tensors decoded, which is then tried here.
         rehearsal: calls the kernels that the block needs, with this rank's Encoding.
+        will_gather: returns for the headers whether the block gathers the containers; the same on all ranks.
 
     Raises:
         CollectiveError: a rank failed or ranks differ; the same on all ranks.
@@ -95,7 +98,8 @@ def open_exchange(
                 except Exception as error:
                     failure = failure_of_encoding(error)
             proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
-            local.table = agree(channel, proposal, local.operand, failure)
+            gathers = partial(will_gather, channel, local)
+            local.table = agree(channel, proposal, local.operand, failure, local.blob, gathers)
             yield channel, local
         except CollectiveError:
             call.is_delivered = False

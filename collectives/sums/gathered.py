@@ -88,7 +88,7 @@ def _add_containers(
         if dtype.itemsize < 4:
             target, wide = None, False
         sums[name] = np.empty(prod(shape), accumulator_dtype(dtype)) if target is None else target
-    sent = {} if local.prepared is None else {rank: local.prepared.sent}
+    sent = {} if local.sent is None else {rank: local.sent}
     if len(blobs) <= MAX_DECODED:
         finite = _decode_into(local, blobs, sums, partial(decode_sum, divisor=divisor, sent=sent))
         local.is_finite = finite and wide

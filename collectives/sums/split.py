@@ -38,7 +38,7 @@ from collectives.sums.pieces import (
     encode_pieces,
     encode_sums,
 )
-from collectives.transport.allgather import allgather_ragged
+from collectives.transport.allgather import gather_payloads
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.reduce import compute_bounds
 from wirecodec.interop import count_stored
@@ -112,14 +112,14 @@ class Split:
         except Exception as error:
             failure = failure or failure_of_encoding(error)
         proposal = proposal._replace(payload_len=len(block), detail=stored)
-        table = agree(channel, proposal, local.operand, failure)
+        table = agree(channel, proposal, local.operand, failure, block)
         counts = [header.detail for header in table]
         channel.remember_union(signature, sum(counts))
         if self.balanced:
             channel.remember_bounds(signature, balance(bounds, counts))
         channel.call.update_pending = False
         channel.call.is_final_transfer = True
-        results = allgather_ragged(channel, block, [header.payload_len for header in table])
+        results = gather_payloads(channel, block, [header.payload_len for header in table])
         channel.call.is_delivered = True
         return (decode_union if local.sparse else decode_sums)(results, local, ranges)
 

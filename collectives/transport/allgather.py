@@ -13,8 +13,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from collectives.channel import ByteArray, Channel
-from collectives.communicator import Request, count_ring_bytes
+from collectives.channel import PIECE, ByteArray, Channel
+from collectives.communicator import Request, count_ring_bytes, gathers_any_size
 from collectives.transport.segments import (
     MIN_SEGMENTED,
     SegmentList,
@@ -27,7 +27,6 @@ from collectives.waiting.backoff import wait_all
 
 MIN_SEGMENT = 16 * 1024  # bytes
 MIN_SEGMENTS_PER_BLOCK = 3  # the first is forwarded while the others arrive
-PIECE = 1024 * 1024  # bytes of a block per native all-gather; 8 s at 1 Mbit/s
 
 
 def allgather_ragged(
@@ -55,6 +54,22 @@ def allgather_ragged(
     return [out[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
+def gather_payloads(
+    channel: Channel,
+    block: ByteArray,
+    counts: Sequence[int],
+    allocate: Callable[[int], ByteArray] | None = None,
+) -> list[ByteArray]:
+    """Gather the payloads of an exchange on which all ranks have agreed, as ``allgather_ragged``.
+
+    They may have arrived behind the headers already.
+    """
+    if channel.call.payloads is not None:
+        return channel.call.payloads
+    channel.foresight.gathered(max(counts))  # before the transfer, which an interrupt may end
+    return allgather_ragged(channel, block, counts, allocate)
+
+
 def allgather_concatenated(
     channel: Channel,
     block: ByteArray,
@@ -77,7 +92,7 @@ def allgather_concatenated(
     elif len(out) < MIN_SEGMENTED:
         channel.bytes_sent += count_ring_bytes(counts, channel.rank)
         channel.gather(block, out, "the all-gather of payloads", (list(counts), starts))
-    elif allocate is None and getattr(channel.comm, "gathers_any_size", False):
+    elif allocate is None and gathers_any_size(channel.comm):
         channel.bytes_sent += count_ring_bytes(counts, channel.rank)
         _gather_in_pieces(channel, block, out, counts, starts)
     else:

@@ -22,7 +22,7 @@ def sum_tensors(channel: Channel, local: Encoding, divisor: int, proposal: Heade
     """Sum all ranks' tensors by the proposed algorithm, as ``AllreduceAlgorithm.run``."""
     code, signature = Algorithm(proposal.algorithm), local.operand.signature
     if code == Algorithm.AUTO:
-        code = choose_algorithm(channel, _derive_workload(channel, local), sparse=local.sparse)
+        code = choose_algorithm(channel, _derive_workload(channel, local, local.table), sparse=local.sparse)
         channel.call.update_pending = channel.is_union_due(signature)
     sums = ALGORITHMS[code].run(channel, local, divisor, proposal)
     if channel.call.update_pending:  # a split counts the union itself
@@ -40,16 +40,38 @@ def choose_algorithm(channel: Channel, work: Workload, *, sparse: bool = False) 
         work: the sizes.
         sparse: whether the algorithm has to move supports.
     """
-    if work.ranks == 1 or not work.elements or work.blobs < MIN_SEGMENTED:
+    if _is_small(work):
         return Algorithm.ALLGATHER
     rates = get_rates(channel)
     allowed = {code: record for code, record in ALGORITHMS.items() if record.moves_supports or not sparse}
     return min(allowed, key=lambda code: (allowed[code].cost(work).seconds(rates), code))
 
 
-def _derive_workload(channel: Channel, local: Encoding) -> Workload:
+def will_gather(proposal: Header, channel: Channel, local: Encoding, table: list[Header]) -> bool:
+    """Return whether ``sum_tensors`` gathers the containers, as far as that is known; alike on all ranks.
+
+    The ranks then have all that they need, except the count of the union, which is noted as pending.
+    """
+    code = Algorithm(proposal.algorithm)
+    if code != Algorithm.AUTO:
+        return code == Algorithm.ALLGATHER
+    work = _derive_workload(channel, local, table)
+    if channel.rates is None and not _is_small(work):
+        return False  # the ranks measure first
+    if choose_algorithm(channel, work, sparse=local.sparse) != Algorithm.ALLGATHER:
+        return False
+    channel.call.update_pending = channel.is_union_due(local.operand.signature)
+    return True
+
+
+def _is_small(work: Workload) -> bool:
+    """Return whether containers are gathered whatever the rates are."""
+    return work.ranks == 1 or not work.elements or work.blobs < MIN_SEGMENTED
+
+
+def _derive_workload(channel: Channel, local: Encoding, table: list[Header]) -> Workload:
     """Derive the sizes from the headers of the agreement and the last count of the union."""
-    elements, table = local.table[0].elements, local.table
+    elements = table[0].elements
     return Workload.of(
         elements,
         sum(prod(shape) * dtype.itemsize for shape, dtype in local.specs.values()),

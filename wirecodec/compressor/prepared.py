@@ -25,12 +25,17 @@ class Prepared:
     """
 
     def __init__(self, result: StepResult, holder: StateHolder, before: State, after: State) -> None:
-        self.blob = result.blob
+        self.blob = self._encoded = result.blob
         self._blob_on_host = None if result.blob_on_host is result.blob else result.blob_on_host
         self.sent = result.sent
         self._holder = holder
         self._before = before
         self._after: State | None = after
+
+    @property
+    def sends_what_it_encoded(self) -> bool:
+        """Whether ``blob`` is still the container that was encoded, so that ``sent`` is what it contains."""
+        return self.blob is self._encoded
 
     @property
     def blob_on_host(self) -> Bytes:
