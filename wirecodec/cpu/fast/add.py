@@ -74,10 +74,12 @@ class Parts:
 
     @classmethod
     def join(cls, parts: Iterable[Parts]) -> Parts:
-        """Return the rows of several in one, without those that store nothing."""
+        """Return the rows of several in one."""
         listed = list(parts)
+        if len(listed) == 1:
+            return listed[0]
         rows = np.concatenate([np.empty((0, 7), np.int64), *(part.rows for part in listed)])
-        return cls(rows[rows[:, 3] > 0], tuple(array for part in listed for array in part.arrays))
+        return cls(rows, tuple(array for part in listed for array in part.arrays))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +125,8 @@ class SumTargets:
         from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
         rows = parts.rows
-        if not rows.size:
+        stored = int(rows[:, 3].sum())
+        if not stored:
             return True
         order = np.lexsort(
             (rows[:, 1], rows[:, 0])
@@ -145,13 +148,17 @@ class SumTargets:
         run_parallel(
             lambda turns: support.add_parts(ranges, arrays, table, *numbers, turns),
             ranges.shape[0],
-            least_units(MIN_ADDED_PER_THREAD, ranges.shape[0], int(rows[:, 3].sum())),
+            least_units(MIN_ADDED_PER_THREAD, ranges.shape[0], stored),
         )
         return bool(finite.all())
 
 
 def _divide_into_ranges(sizes: Array) -> Array:
     """Divide arrays into ranges of at most ``RANGE`` elements, (m, 3): number, first and end."""
+    if sizes.max() <= RANGE:
+        ranges = np.zeros((sizes.size, 3), np.int64)
+        ranges[:, 0], ranges[:, 2] = np.arange(sizes.size), sizes
+        return ranges
     counts = np.maximum(-(-sizes // RANGE), 1)
     numbers = np.repeat(np.arange(sizes.size), counts)
     places = np.arange(numbers.size) - np.repeat(np.cumsum(counts) - counts, counts)

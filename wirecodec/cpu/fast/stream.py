@@ -11,6 +11,8 @@ from wirecodec.select.base import INFINITY_BITS
 LINE = 64
 MIN_STREAMED = 2**18
 """Bytes below which an array stays in the caches, so ordinary stores are faster."""
+MIN_CLEARED_PER_THREAD = 2**21
+"""Bytes that justify another thread."""
 
 
 def add_streamed(a: Array, b: Array, out: Array) -> bool:
@@ -35,13 +37,18 @@ def clear(array: Array) -> None:
         array.fill(0)
         return
     from wirecodec.kernels.cpu import stream
+    from wirecodec.kernels.cpu.threads import map_ranges
 
     octets = array.view(np.uint8)
     first = _count_unaligned(array)
-    stop = first + (octets.size - first) // LINE * LINE
+    lines = (octets.size - first) // LINE
     octets[:first] = 0
-    octets[stop:] = 0
-    stream.clear(octets[first:stop].view(np.uint64))
+    octets[first + lines * LINE :] = 0
+
+    def clear_lines(start: int, stop: int) -> None:
+        stream.clear(octets[first + start * LINE : first + stop * LINE].view(np.uint64))
+
+    map_ranges(clear_lines, lines, MIN_CLEARED_PER_THREAD // LINE)
 
 
 def take(x: Array, indices: Array) -> Array:
