@@ -51,7 +51,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="needs Linux's peak of resident pages")
+@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="needs Linux's peak of pages")
 def test_residuals_take_two_floats_per_parameter_and_momenta_two_more() -> None:
     """The first steps' arrays are spare memory of the later ones, so that no step allocates a third set."""
     code = PEAKS.format(settings=SETTINGS)
