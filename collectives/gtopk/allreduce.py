@@ -128,7 +128,7 @@ class GTopK(Stateful):
         return dense[ONLY] if bare else dense
 
     def _exchange(self, channel: Channel, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-        """Merge one tensor; return the mean as a dense vector of a type, and the residual in the memory of x."""
+        """Merge one tensor; return the mean as a dense vector of a type, and the residual. Overwrites x."""
         indices = self._selector.select(x).indices
         chosen = np.arange(x.size) if indices is None else indices.astype(np.int64)
         limit = find_limit(dtype, x.dtype, channel.size)
