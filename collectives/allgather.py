@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement.agree import Failure, agree
+from collectives.agreement.agree import Failure, Payload, agree
 from collectives.agreement.header import Header, Operand, Operation, Status
 from collectives.call import counted
 from collectives.channel import ByteArray, Channel
@@ -25,7 +25,7 @@ from collectives.exchange.specs import (
     error_of_container,
     failure_of_encoding,
 )
-from collectives.transport.allgather import gather_payloads
+from collectives.transport.allgather import allgather_ragged, gather_payloads
 from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 
 
@@ -54,11 +54,23 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:
         >>> [blob.tobytes() for blob in blobs[0]]
         [b'a', b'ab']
     """
-    return gather_made(Channel.of(comm), lambda: blob)
+    return gather_made(Channel.of(comm), lambda: blob)[0]
 
 
-def gather_made(channel: Channel, make: Callable[[], Any]) -> list[ByteArray]:
-    """Gather bytes that ``make`` returns on each rank; if it raises, all ranks raise CollectiveError."""
+def gather_made(
+    channel: Channel,
+    make: Callable[[], Any],
+    follow: Callable[[list[ByteArray]], bytes | None] | None = None,
+) -> tuple[list[ByteArray], list[ByteArray]]:
+    """Gather bytes that ``make`` returns on each rank; if it raises, all ranks raise CollectiveError.
+
+    Args:
+        channel: open.
+        make: returns this rank's bytes.
+        follow: makes further bytes from all of these, as many on all ranks, or None on all of them.
+
+    Returns the bytes of all ranks, and the further bytes of all ranks or nothing.
+    """
     with channel.collective() as call:
         data: ByteArray = np.empty(0, np.uint8)
         failure = None
@@ -71,9 +83,15 @@ def gather_made(channel: Channel, make: Callable[[], Any]) -> list[ByteArray]:
         except Exception as error:
             failure = failure_of_encoding(error)
         proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
-        table = agree(channel, proposal, Operand(), failure, data)
+        table = agree(channel, proposal, Operand(), failure, Payload(data, is_final=follow is None))
+        call.is_final_transfer = follow is None
+        blobs = gather_payloads(channel, data, [header.payload_len for header in table])
+        further = None if follow is None else follow(blobs)
         call.is_final_transfer = True
-        return gather_payloads(channel, data, [header.payload_len for header in table])
+        if further is None:
+            call.is_delivered = True
+            return blobs, []
+        return blobs, allgather_ragged(channel, _as_bytes(further), [len(further)] * channel.size)
 
 
 @overload

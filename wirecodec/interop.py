@@ -119,11 +119,13 @@ __all__ = [
     "key_text",
     "make_sparse",
     "parse_stage",
+    "read_only",
     "read_state",
     "restore_schedule",
     "schedule_string",
     "schedule_text",
     "sum_sparse",
+    "take_outer_step",
     "top_of_group",
     "unmasked",
     "write_state",
@@ -196,6 +198,21 @@ def accumulate(
         return HostGradient.finite_of(rule, dense(gradient).data, residual, user, out, selector)
     except EncodeError as error:
         raise error.of(name) from None
+
+
+def take_outer_step(
+    parameters: Array,
+    momentum: Array,
+    mean: Array,
+    factors: Array,
+    nesterov: bool,
+    is_first: bool,
+    done: Array,
+) -> None:
+    """Take a step of SGD with momentum on the host, as ``kernels.cpu.outer.take_outer_step``."""
+    from wirecodec.kernels.cpu import outer
+
+    outer.take_outer_step(parameters, momentum, mean, factors, nesterov, is_first, done)
 
 
 def top_of_group(totals: Sequence[AccumulatedGradient], selector: Selector) -> list[Array | None]:

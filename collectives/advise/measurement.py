@@ -13,7 +13,9 @@ import numpy as np
 import wirecodec as wc
 from collectives.advise.candidates import Candidate
 from collectives.exchange.specs import get_limits
-from collectives.local_updates.outer import Array, OuterSettings, OuterState, take_outer_step
+from collectives.local_updates.outer import Array, OuterSettings, OuterState
+from collectives.local_updates.outer_step import OuterStep
+from collectives.local_updates.parameters import measure_movements
 from collectives.sums.pieces import PIECES
 from wirecodec.cli.measurement import Call, EncodedGradient, allocate_sums, measure_medians
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
@@ -200,8 +202,7 @@ def measure(
 
     def move() -> None:
         state.digest()
-        movements = {name: start - now[name] for name, start in sums.items()}
-        for name, x in take_outer_step(state, movements, settings).parameters.items():
+        for name, x in OuterStep(state, measure_movements(now, sums), settings).values():
             np.copyto(now[name], x)
 
     own: list[Call] = [add, finish, *([move] if any(s.stages.every > 1 for s in schemes) else [])]

@@ -49,13 +49,28 @@ class Failure:
     detail: int | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Payload:
+    """Bytes of a rank that all ranks may gather after an agreement.
+
+    Attributes:
+        data: on the host.
+        will_gather: returns for the headers whether all ranks gather payloads; the same on all ranks. It is
+            called if all payloads have arrived.
+        is_final: whether that is the last transfer of the call.
+    """
+
+    data: ByteArray
+    will_gather: Callable[[list[Header]], bool] = lambda _: True
+    is_final: bool = True
+
+
 def agree(
     channel: Channel,
     proposal: Header,
     operand: Operand,
     failure: Failure | None = None,
-    payload: ByteArray | None = None,
-    gathers: Callable[[list[Header]], bool] = lambda _: True,
+    payload: Payload | None = None,
 ) -> list[Header]:
     """Exchange headers, and check that all ranks can contribute to the same operation.
 
@@ -67,9 +82,7 @@ def agree(
             elements if it is known. The other fields are filled in here.
         operand: description of the tensors in the payload.
         failure: the reason why this rank has no payload, or None.
-        payload: this rank's bytes on the host, if all ranks gather payloads next.
-        gathers: returns for the headers whether they do, as the last transfer of the call; the same on all
-            ranks. It is called if all payloads have arrived.
+        payload: of this rank, if all ranks may gather payloads next.
 
     Returns:
         Every rank's header, in rank order.
@@ -85,14 +98,14 @@ def agree(
         detail = NO_DETAIL if failure.detail is None else failure.detail
         own = own._replace(status=failure.status, payload_len=0, detail=detail)
         payload = None
-    elif payload is not None and len(payload) <= channel.foresight.room:
+    elif payload is not None and len(payload.data) <= channel.foresight.room:
         own = own._replace(flags=own.flags | Flag.HAS_PAYLOAD)
-    table = _exchange_headers(channel, own, operand, payload, gathers)
+    table = _exchange_headers(channel, own, operand, payload)
     while not headers_match(table):
         if not is_compiling(table):
             _refuse(channel, table, text, failure)
         channel.call.compilation_pending = True
-        table = _exchange_headers(channel, own, operand, payload, gathers)
+        table = _exchange_headers(channel, own, operand, payload)
     channel.call.compilation_pending = False
     return table
 
@@ -144,11 +157,7 @@ def _refuse(channel: Channel, table: Sequence[Header], text: bytes, failure: Fai
 
 
 def _exchange_headers(
-    channel: Channel,
-    header: Header,
-    operand: Operand,
-    payload: ByteArray | None = None,
-    gathers: Callable[[list[Header]], bool] = lambda _: False,
+    channel: Channel, header: Header, operand: Operand, payload: Payload | None = None
 ) -> list[Header]:
     """Gather every rank's header, and what is behind it; conclude if all ranks agree.
 
@@ -156,7 +165,7 @@ def _exchange_headers(
         channel: open; its foresight determines the room behind each header.
         header: of this rank. The payload is sent if the header has the flag.
         operand: names the call in a Timeout.
-        payload, gathers: as for ``agree``.
+        payload: of this rank, or None.
 
     Returns:
         Every rank's header, in rank order.
@@ -166,7 +175,7 @@ def _exchange_headers(
     sent[:HEADER_SIZE] = np.frombuffer(header.pack(), np.uint8)
     has_payload = bool(header.flags & Flag.HAS_PAYLOAD)
     if payload is not None and has_payload:
-        sent[HEADER_SIZE : HEADER_SIZE + len(payload)] = payload
+        sent[HEADER_SIZE : HEADER_SIZE + len(payload.data)] = payload.data
     blocks: ByteArray = np.empty((channel.size, size), np.uint8)
     channel.bytes_sent += count_equal_ring_bytes(size, channel.size)
     name, call = _name_call(header, operand), channel.call
@@ -174,18 +183,16 @@ def _exchange_headers(
     try:
         what = f"exchange {header.sequence} of headers ({name})"
         channel.gather(sent, blocks.reshape(-1), what, headers=True, finish=has_payload)
-        table = _conclude(channel, header, blocks, gathers)
+        table = _conclude(channel, header, blocks, payload)
     except BaseException:
         if call.has_arrived:  # the other ranks conclude, so this one does before an interrupt is raised
-            _conclude(channel, header, blocks, gathers)
+            _conclude(channel, header, blocks, payload)
         raise
     channel.roll_call.last = f"exchange {header.sequence} ({name})"
     return table
 
 
-def _conclude(
-    channel: Channel, own: Header, blocks: ByteArray, gathers: Callable[[list[Header]], bool]
-) -> list[Header]:
+def _conclude(channel: Channel, own: Header, blocks: ByteArray, payload: Payload | None) -> list[Header]:
     """Read all headers; if they match, count the exchange, and deliver the payloads if all have arrived.
 
     A second call has no further effect.
@@ -194,8 +201,8 @@ def _conclude(
     table = [Header.unpack(row[:HEADER_SIZE].tobytes()) for row in blocks]
     if not headers_match(table):
         return table
-    payloads = None
-    if all(header.flags & Flag.HAS_PAYLOAD for header in table) and gathers(table):
+    payloads, have = None, all(header.flags & Flag.HAS_PAYLOAD for header in table)
+    if payload is not None and have and payload.will_gather(table):
         rows = zip(blocks, table, strict=True)
         payloads = [row[HEADER_SIZE : HEADER_SIZE + header.payload_len] for row, header in rows]
     kind = own.operation, own.algorithm, own.signature, own.sequence - call.first
@@ -203,7 +210,7 @@ def _conclude(
     channel.sequence = (own.sequence + 1) % 2**64
     if payloads is not None:
         channel.foresight.gathered(max(header.payload_len for header in table))
-        call.payloads, call.is_delivered = payloads, True
+        call.payloads, call.is_delivered = payloads, payload is not None and payload.is_final
     return table
 
 

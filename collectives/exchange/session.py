@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 import wirecodec as wc
-from collectives.agreement.agree import Failure, agree
+from collectives.agreement.agree import Failure, Payload, agree
 from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import NO_DETAIL, Header
 from collectives.channel import Channel
@@ -98,8 +98,8 @@ def open_exchange(
                 except Exception as error:
                     failure = failure_of_encoding(error)
             proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
-            gathers = partial(will_gather, channel, local)
-            local.table = agree(channel, proposal, local.operand, failure, local.blob, gathers)
+            payload = Payload(local.blob, partial(will_gather, channel, local))
+            local.table = agree(channel, proposal, local.operand, failure, payload)
             yield channel, local
         except CollectiveError:
             call.is_delivered = False

@@ -108,7 +108,8 @@ class GTopK(Stateful):
                 for name in specs:
                     given, residual = stage_on_host(grads[name]), before.residuals.get(name)
                     x = accumulate(wc.ErrorFeedback(), given, residual, "gtop-k", name).x
-                    totals[name] = x if x.dtype == np.float64 else x.astype(np.float32)
+                    x = x if x.dtype == np.float64 else x.astype(np.float32, copy=False)
+                    totals[name] = x.copy() if residual is None else x  # it may be the gradient
             except Exception as error:
                 failure: Failure | None = failure_of_encoding(error)
                 return failure
@@ -126,13 +127,13 @@ class GTopK(Stateful):
         return dense[ONLY] if bare else dense
 
     def _exchange(self, channel: Channel, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-        """Merge one tensor; return the mean as a dense vector of a type, and the residual."""
+        """Merge one tensor; return the mean as a dense vector of a type, and the residual. Overwrites x."""
         indices = self._selector.select(x).indices
         chosen = np.arange(x.size) if indices is None else indices.astype(np.int64)
         limit = find_limit(dtype, x.dtype, channel.size)
         sent = np.clip(x[chosen], -limit, limit)
         merged, rests = merge_along_tree(channel, Sparse(chosen, sent), x.size)
-        mean, residual = np.zeros(x.size, dtype), x.copy()
+        mean, residual = np.zeros(x.size, dtype), x
         with np.errstate(all="ignore"):
             residual[chosen] -= sent
             mean[merged.indices] = merged.values / x.dtype.type(channel.size)

@@ -2,6 +2,12 @@
 
 Before each exchange, every rank sends 36 bytes: its round, its compressor's step, a CRC-32 of the state, of
 the settings, and of the parameters' names, shapes and types, and its steps since the last exchange.
+
+Once the ranks' states have been compared, later exchanges compare some blocks of them, others in each round.
+A rank digests its whole state after a start, a loaded state, new parameters or an error. Its digest then
+differs from those of some blocks, so all ranks exchange digests of the whole states in the same call. A state
+that changes without any of these on one rank, such as by a fault of memory or by other arithmetic, is thus
+found at once if it differs everywhere, and after ``CHECKED_STEPS`` steps at the latest.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ from collectives.local_updates.outer import OuterSettings, OuterState
 
 T = TypeVar("T")
 
-_LAYOUT = struct.Struct("<QqIIIQ")
+_LAYOUT, _DIGEST = struct.Struct("<QqIIIQ"), struct.Struct("<I")
 _LOSSLESS = "all | raw-index | raw"
 _COMPARED = (
     ("settings", "parameters", "every, rate, momentum or nesterov"),
@@ -34,7 +40,7 @@ class StateSummary(NamedTuple):
     Attributes:
         round: exchanges so far.
         step: of the compressor.
-        digest: CRC-32 of the parameters and momenta.
+        digest: CRC-32 of the parameters and momenta, or of some blocks of them.
         settings: CRC-32 of the settings.
         specs: CRC-32 of names, shapes and types of the parameters.
         inner_step: steps since the last exchange.
@@ -48,34 +54,51 @@ class StateSummary(NamedTuple):
     inner_step: int
 
     @classmethod
-    def of(cls, state: OuterState, settings: OuterSettings, step: int, inner_step: int) -> StateSummary:
+    def of(
+        cls, state: OuterState, settings: OuterSettings, step: int, inner_step: int, *, whole: bool = True
+    ) -> StateSummary:
         """Summarize a rank's state.
 
         Args:
             state, settings: of this rank.
             step: of this rank's compressor.
             inner_step: steps since the last exchange.
+            whole: whether the digest is of the whole state, not of some blocks that depend on the round.
         """
         settings_crc, specs_crc = (
             zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in (str(settings), state.describe())
         )
-        return cls(state.round, step, state.digest(), settings_crc, specs_crc, inner_step)
+        digest = state.digest() if whole else state.next_digest(settings.every)
+        return cls(state.round, step, digest, settings_crc, specs_crc, inner_step)
 
 
-def collect_states(channel: Channel, summarize: Callable[[], StateSummary]) -> list[StateSummary]:
+def collect_states(
+    channel: Channel, summarize: Callable[[], StateSummary], digest: Callable[[], int] | None = None
+) -> list[StateSummary]:
     """Gather a summary of every rank's state, in rank order.
 
     Args:
         channel: open; all ranks call this together.
         summarize: returns this rank's summary.
+        digest: returns the digest of this rank's whole state. If it is given on all ranks, and digests of
+            ranks differ that have taken part in the same exchanges, these digests take the place of all.
 
     Raises:
         CollectiveError: ``summarize`` raised on a rank, the ranks' settings or parameters differ, or a rank
             made another call; the same on all ranks.
         Timeout: a rank does not take part.
     """
-    blobs = gather_made(channel, lambda: _LAYOUT.pack(*summarize()))
-    table = [StateSummary(*_LAYOUT.unpack(blob.tobytes())) for blob in blobs]
+
+    def compare(blobs: Sequence[ByteArray]) -> bytes | None:
+        if digest is None or not _has_unequal_digests(_read(blobs)):
+            return None
+        return _DIGEST.pack(digest())
+
+    blobs, more = gather_made(channel, lambda: _LAYOUT.pack(*summarize()), compare)
+    table = _read(blobs)
+    if more:
+        digests = [_DIGEST.unpack(blob.tobytes())[0] for blob in more]
+        table = [row._replace(digest=whole) for row, whole in zip(table, digests, strict=True)]
     for field, reason, what in _COMPARED:
         different = [
             rank for rank, other in enumerate(table) if getattr(other, field) != getattr(table[0], field)
@@ -87,6 +110,17 @@ def collect_states(channel: Channel, summarize: Callable[[], StateSummary]) -> l
                 reason=reason,
             )
     return table
+
+
+def _read(blobs: Sequence[ByteArray]) -> list[StateSummary]:
+    """Return the summaries that were gathered."""
+    return [StateSummary(*_LAYOUT.unpack(blob.tobytes())) for blob in blobs]
+
+
+def _has_unequal_digests(table: list[StateSummary]) -> bool:
+    """Return whether digests differ from the leader's on ranks that have the same round and step."""
+    leader = table[find_leader(table)]
+    return any(other[:2] == leader[:2] and other.digest != leader.digest for other in table)
 
 
 def find_leader(table: list[StateSummary]) -> int:
@@ -131,7 +165,7 @@ def fetch_state(
         kinds = (state.parameters, state.momenta) if has_momenta else (state.parameters,)
         return wc.encode_many(_number([kind[name] for kind in kinds for name in names]), _LOSSLESS)
 
-    blob = gather_made(channel, encode)[leader]
+    blob = gather_made(channel, encode)[0][leader]
     specs = [(state.parameters[name].shape, state.parameters[name].dtype) for name in names]
     schema = _number(specs * (2 if has_momenta else 1))
     try:

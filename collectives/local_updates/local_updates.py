@@ -11,9 +11,8 @@ next one carries the movement since the last successful one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 import wirecodec as wc
 from collectives.allreduce import reduce_made
@@ -29,8 +28,15 @@ from collectives.local_updates.agreement import (
     fetch_state,
     find_leader,
 )
-from collectives.local_updates.outer import Array, OuterSettings, OuterState, take_outer_step
-from collectives.local_updates.parameters import find_trained, name_arrays, read, round_to, write
+from collectives.local_updates.outer import Array, OuterSettings, OuterState
+from collectives.local_updates.outer_step import OuterStep, Replacement, rehearse
+from collectives.local_updates.parameters import (
+    find_trained,
+    measure_movements,
+    name_arrays,
+    read,
+    write,
+)
 from collectives.local_updates.saved_state import read_state, write_state
 from collectives.torch.arguments import check_compressor, wrap_group
 from collectives.torch.optimizer import warn_of_momentum
@@ -114,8 +120,9 @@ class LocalUpdates:
                 " which can be iterated only once"
             )
         self._state = OuterState(0, {name: read(p) for name, p in self._parameters.items()})
-        self._next: OuterState | None = None  # a state whose values the parameters do not all have yet
-        self._is_reverted = True  # whether the parameters have no values of a dropped state
+        self._next: Replacement | None = None  # a step that is not complete
+        self._is_reverted = True  # whether the parameters have been set to the values of the state
+        self._is_compared = False  # whether the other ranks had this state, and have taken the same steps
         self.inner_step = 0
 
     @property
@@ -172,6 +179,7 @@ class LocalUpdates:
         if new:
             self._state = self._state.admit({name: read(p) for name, p in new.items()})
             self._parameters = {**self._parameters, **new}
+            self._is_compared = False
         return list(new)
 
     @counted(lambda self: self._channel, exchanges=2)
@@ -193,13 +201,16 @@ class LocalUpdates:
         raises CollectiveError on all ranks, which asks for ``synchronize()``.
         """
         self.inner_step = 0
-        check_states(collect_states(self._channel, self._summarize_for_exchange))
+        is_compared, self._is_compared = self._is_compared, False  # also after an error
+        summarize = partial(self._summarize_for_exchange, whole=not is_compared)
+        check_states(collect_states(self._channel, summarize, self._digest))
         means: Mapping[str, Any]
         if isinstance(self._compressor, CLTk):
             means = self._compressor.reduce_made(self._channel, self._measure_movements)
         else:
             means = reduce_made(self._channel, self._measure_movements, self._compressor)
-        self._advance(take_outer_step(self._state, means, self._settings))
+        self._advance(OuterStep(self._state, means, self._settings))
+        self._is_compared = True
 
     @counted(lambda self: self._channel, exchanges=2)
     def synchronize(self) -> bool:
@@ -230,13 +241,14 @@ class LocalUpdates:
         if table[self._channel.rank][:3] == table[leader][:3]:
             return False
         self._compressor.set_step(table[leader].step)
-        self._advance(fetched)
+        self._is_compared = False
+        self._advance(Replacement(self._state, fetched))
         return True
 
     def revert(self) -> None:
         """Set this rank's parameters to those of the last exchange; no other rank takes part."""
-        if self._next is None:
-            self._is_reverted = False
+        self._complete()
+        self._is_reverted = False
         self._complete()
 
     def state_dict(self) -> dict[str, Array]:
@@ -266,20 +278,22 @@ class LocalUpdates:
         others = {name: read(p) for name, p in self._parameters.items() if name not in loaded.parameters}
         self._compressor.load_state_dict(compressor, strict=strict)
         self._state = loaded.admit(others)
-        self.inner_step, self._next, self._is_reverted = steps, None, True
+        self.inner_step, self._next, self._is_reverted, self._is_compared = steps, None, True, False
 
     def __repr__(self) -> str:
         """Return the settings, the round and the step."""
         return f"LocalUpdates({self._settings}, round={self.round}, inner_step={self.inner_step})"
 
-    def _summarize(self) -> StateSummary:
+    def _summarize(self, *, whole: bool = True) -> StateSummary:
         """Complete the last exchange, and summarize this rank's state."""
         self._complete()
-        return StateSummary.of(self._state, self._settings, self._compressor.step, self.inner_step)
+        return StateSummary.of(
+            self._state, self._settings, self._compressor.step, self.inner_step, whole=whole
+        )
 
-    def _summarize_for_exchange(self) -> StateSummary:
+    def _summarize_for_exchange(self, *, whole: bool) -> StateSummary:
         """Summarize this rank's state; raise ValueError if a parameter would be left out."""
-        summary = self._summarize()
+        summary = self._summarize(whole=whole)
         for name in self._find_new():
             raise ValueError(
                 f"parameter {name!r} needs a gradient, and did not when LocalUpdates was made: call"
@@ -287,39 +301,40 @@ class LocalUpdates:
             )
         return summary
 
+    def _digest(self) -> int:
+        """Return the digest of the whole state."""
+        return self._state.digest()
+
     def _find_new(self) -> dict[str, Any]:
         """Return the parameters that need a gradient and are not exchanged yet."""
         others = {name: p for name, p in self._named.items() if name not in self._parameters}
         return find_trained(others)
 
     def _measure_movements(self) -> Inputs:
-        """Return the movements of the parameters since the last exchange."""
-        return Inputs(
-            {
-                name: np.asarray(round_to(p, self._state.parameters[name]) - read(p))
-                for name, p in self._parameters.items()
-            }
-        )
+        """Return the movements of the parameters since the last exchange. Their means replace them."""
+        rehearse(x.dtype for x in self._state.parameters.values())
+        movements = measure_movements(self._parameters, self._state.parameters)
+        return Inputs(movements, movements)
 
-    def _advance(self, state: OuterState) -> None:
-        """Set the parameters to a state's values, and then the state.
+    def _advance(self, step: Replacement) -> None:
+        """Set the state and the parameters to a step's values.
 
-        After an interrupt, the next call completes it. After an error, this rank has not taken the step, and
-        the next call sets the parameters to the values that they had before.
+        After an interrupt, the next call completes it. After an error, this rank keeps its round, and the
+        next call sets the parameters to the state's values.
         """
-        self._next = state
+        self._next = step
         self._complete()
 
     def _complete(self) -> None:
         """Complete an interrupted ``_advance``, or set the parameters to the state's values."""
         if self._next is None and self._is_reverted:
             return
-        state = self._state if self._next is None else self._next
+        step = Replacement(self._state, self._state) if self._next is None else self._next
         self._is_reverted = False
         try:
-            for name, parameter in self._parameters.items():
-                write(parameter, state.parameters[name])
+            for name, value in step.values():
+                write(self._parameters[name], value)
         except Exception:
-            self._next = None
+            self._state, self._next = step.abandon(), None
             raise
-        self._state, self._next, self._is_reverted = state, None, True
+        self._state, self._next, self._is_reverted = step.after, None, True

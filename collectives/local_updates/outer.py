@@ -1,4 +1,4 @@
-"""Outer optimizer of local updates, as a pure function of arrays, and the state that it changes."""
+"""Settings and state of the outer optimizer of local updates; ``outer_step`` has its step."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 Array: TypeAlias = "npt.NDArray[Any]"
+
+BLOCK_BYTES = 4096
+"""Bytes of the blocks into which arrays are divided for digests."""
+MIN_DIVIDED = 2**20
+"""Bytes of a state below which each digest is one of all blocks."""
+CHECKED_STEPS = 16
+"""Steps of a worker in which every block of a larger state is digested once."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class OuterSettings:
 
 @dataclass(frozen=True, eq=False)
 class OuterState:
-    """State after an exchange, the same bits on all ranks.
+    """State after an exchange, the same bits on all ranks. An ``OuterStep`` changes the arrays in place.
 
     Attributes:
         round: exchanges so far.
@@ -61,39 +68,33 @@ class OuterState:
         named = sorted(self.parameters.items(), key=lambda item: item[0].encode())
         return repr([(name, x.shape, x.dtype.name) for name, x in named])
 
-    def digest(self) -> int:
-        """Return a CRC-32 of names and arrays, by which ranks compare their states."""
-        crc = 0
+    def digest(self, part: int = 0, parts: int = 1) -> int:
+        """Return a CRC-32 of names and arrays, by which ranks compare their states.
+
+        Args:
+            part, parts: only each block with number i is read for which i mod ``parts`` is ``part``. Blocks
+                have ``BLOCK_BYTES``, and are counted through all arrays.
+        """
+        crc, first = 0, part
         for kind in (self.parameters, self.momenta):
             for name in sorted(kind, key=str.encode):
-                crc = zlib.crc32(np.ascontiguousarray(kind[name]).reshape(-1).view(np.uint8).data, crc)
+                data = np.ascontiguousarray(kind[name]).reshape(-1).view(np.uint8)
+                whole, rest = divmod(data.size, BLOCK_BYTES)
+                if first < whole:
+                    rows = data[: whole * BLOCK_BYTES].reshape(whole, BLOCK_BYTES)[first::parts]
+                    crc = zlib.crc32(np.ascontiguousarray(rows).data, crc)
+                if rest and (whole - first) % parts == 0:
+                    crc = zlib.crc32(data[-rest:].data, crc)
                 crc = zlib.crc32(name.encode(), crc)
+                first = (first - whole - (rest > 0)) % parts
         return crc
 
+    def next_digest(self, every: int) -> int:
+        """Return the digest of some blocks, which are others in each round.
 
-def take_outer_step(state: OuterState, movements: Mapping[str, Array], settings: OuterSettings) -> OuterState:
-    """Apply the mean movement of the workers; nothing is changed in place.
-
-    With the mean movement d = mean(start - end) as gradient, momentum m and rate a, this is SGD:
-
-        m' = momentum * m + d
-        parameters' = parameters - a * (d + momentum * m'  if nesterov, else  m')
-
-    Args:
-        state: before the exchange.
-        movements: {name: mean of start - end}, in the parameters' shapes and types.
-        settings: of the outer optimizer.
-
-    Source:
-        Douillard et al., 2023, DiLoCo, Algorithm 1, lines 12 to 14.
-    """
-    parameters, momenta = {}, {}
-    for name, before in state.parameters.items():
-        update = movements[name]
-        if settings.momentum:
-            old = state.momenta.get(name)
-            new = np.asarray(update.copy() if old is None else settings.momentum * old + update)
-            momenta[name] = new
-            update = update + settings.momentum * new if settings.nesterov else new
-        parameters[name] = np.asarray(before - settings.rate * update)  # a scalar if it is 0-d
-    return OuterState(state.round + 1, parameters, momenta)
+        Every block has its turn in ``CHECKED_STEPS`` steps of a worker, or in each round if ``every`` is not
+        smaller.
+        """
+        size = sum(x.nbytes for kind in (self.parameters, self.momenta) for x in kind.values())
+        parts = max(1, CHECKED_STEPS // every) if size >= MIN_DIVIDED else 1
+        return self.digest(self.round % parts, parts)

@@ -17,7 +17,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.local_updates.outer import Array
 from collectives.torch.arguments import require_distinct
-from wirecodec.interop import dtype_named
+from wirecodec.interop import aligned, dtype_named
 
 
 def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def find_trained(named: Mapping[str, Any]) -> dict[str, Any]:
 def read(parameter: Any) -> Array:
     """Return a copy of a parameter on the host, as float32 or float64."""
     if not _is_torch(parameter):
-        return np.array(parameter, _wide(parameter))
+        return np.array(parameter, _wide(parameter), order="C")
     torch = sys.modules["torch"]
     wide = torch.float64 if parameter.dtype is torch.float64 else torch.float32
     copied: Array = parameter.detach().to("cpu", wide, copy=True).contiguous().numpy()
@@ -80,6 +80,21 @@ def write(parameter: Any, value: Array) -> None:
     parameter.detach().copy_(sys.modules["torch"].from_numpy(value))
 
 
+def measure_movements(parameters: Mapping[str, Any], starts: Mapping[str, Array]) -> dict[str, Array]:
+    """Return {name: start - parameter}, with each start as its parameter holds it after ``write``.
+
+    Args:
+        parameters: of this worker.
+        starts: {name: array}, as from ``read``.
+    """
+    movements = {}
+    for name, parameter in parameters.items():
+        start = starts[name]
+        movements[name] = aligned(start.size, start.dtype).reshape(start.shape)
+        np.subtract(round_to(parameter, start), _view(parameter), out=movements[name])
+    return movements
+
+
 def round_to(parameter: Any, value: Array) -> Array:
     """Return a value as the parameter holds it after ``write``, as float32 or float64."""
     if not _is_torch(parameter):
@@ -87,6 +102,19 @@ def round_to(parameter: Any, value: Array) -> Array:
     torch = sys.modules["torch"]
     rounded: Array = torch.from_numpy(value).to(parameter.dtype).to(torch.from_numpy(value).dtype).numpy()
     return rounded
+
+
+def _view(parameter: Any) -> Array:
+    """Return a parameter on the host, as float32 or float64; its own memory if it has such a type."""
+    if not _is_torch(parameter):
+        return np.asarray(parameter) if parameter.dtype == _wide(parameter) else read(parameter)
+    torch = sys.modules["torch"]
+    is_wide = parameter.dtype in (torch.float32, torch.float64)
+    is_plain = type(parameter) in (torch.Tensor, torch.nn.Parameter) and parameter.layout is torch.strided
+    if not (is_wide and is_plain and parameter.device.type == "cpu") or parameter.is_neg():
+        return read(parameter)
+    memory: Array = parameter.detach().numpy()
+    return memory
 
 
 def _wide(parameter: Any) -> np.dtype[Any]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from collectives.agreement.agree import Failure, agree
+from collectives.agreement.agree import Failure, Payload, agree
 from collectives.agreement.compilation import rehearse_together
 from collectives.agreement.header import NO_DETAIL, Algorithm, Header, Status
 from collectives.channel import ByteArray, Channel
@@ -112,7 +112,7 @@ class Split:
         except Exception as error:
             failure = failure or failure_of_encoding(error)
         proposal = proposal._replace(payload_len=len(block), detail=stored)
-        table = agree(channel, proposal, local.operand, failure, block)
+        table = agree(channel, proposal, local.operand, failure, Payload(block))
         counts = [header.detail for header in table]
         channel.remember_union(signature, sum(counts))
         if self.balanced:

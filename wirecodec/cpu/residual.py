@@ -73,7 +73,7 @@ class AccumulatedGradient:
         x: Array = gradient.astype(dtype, copy=False)
         if residual is None:
             return cls(rule, gradient, None, x, sent_dtype=sent_dtype)
-        total = np.empty(x.size, dtype) if out is None else out
+        total = aligned(x.size, dtype) if out is None else out
         if not feedback.add(read_only(x), read_only(residual.astype(dtype, copy=False)), total):
             largest = np.finfo(dtype).max
             np.copyto(total, np.clip(total, -largest, largest), where=np.isfinite(x))
@@ -166,7 +166,10 @@ class AccumulatedGradient:
         shared = np.may_share_memory(self.x, self.gradient) or np.may_share_memory(self.x, sent)
         if not shared and self.x.size:
             return self.x
-        return self.x.copy() if copy else np.empty_like(self.x)
+        fresh = aligned(self.x.size, self.x.dtype)  # a later step's spare memory, which it takes if aligned
+        if copy:
+            np.copyto(fresh, self.x)
+        return fresh
 
     def _filter(self, out: Array, beta: Any, indices: Array | None, sent: Array) -> None:
         """Compute the low-pass filter's residual; ``out`` may be x."""

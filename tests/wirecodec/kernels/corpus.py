@@ -30,6 +30,7 @@ from wirecodec.cpu.fast import stream
 from wirecodec.cpu.fast.sums import MIN_FUSED_SIZE
 from wirecodec.kernels.compiler.family import Family
 from wirecodec.kernels.cpu import threads
+from wirecodec.kernels.cpu.outer import take_outer_step
 from wirecodec.kernels.cpu.select import radix
 from wirecodec.kernels.term_forms import HEAVY_BALL, SUM_NAMES
 from wirecodec.limits import UNLIMITED
@@ -323,6 +324,22 @@ def run_tables(sink: Sink) -> None:
                 sink(np.concatenate(arrays))
 
 
+def run_outer_steps(sink: Sink) -> None:
+    """Take steps of the outer optimizer of local updates."""
+    rng = np.random.default_rng(10)
+    for dtype in DTYPES[::3]:
+        for size in (0, 1, 1023, 1024, 1025, 5000):
+            for has_momentum, nesterov in ((0, False), (1, False), (1, True)):
+                parameters, mean = (rng.normal(size=size).astype(dtype) for _ in range(2))
+                momentum, done = np.zeros(size * has_momentum, dtype), np.zeros(1, np.int64)
+                factors = read_only(np.array([0.9, 0.7], dtype))
+                for is_first in (True, False):
+                    given = parameters, momentum, read_only(mean), factors, nesterov, is_first, done
+                    take_outer_step(*given)
+                    sink(parameters)
+                    sink(momentum)
+
+
 def run_streams(sink: Sink) -> None:
     """Add, take, scatter and clear past the caches, and sum over unions."""
     rng = np.random.default_rng(8)
@@ -370,7 +387,7 @@ HALVES = {
     "codecs": (run_index_codecs, run_value_codecs, run_long_values, run_refusals, run_long_extensions),
     "tensors": (
         *(run_selectors, run_budgets, run_transforms, run_steps, run_many, run_tables, run_streams),
-        run_shared_out,
+        *(run_shared_out, run_outer_steps),
     ),
 }
 """Parts of the corpus, in two halves whose kernels take about as long to compile."""

@@ -1,0 +1,1 @@
+"""Time and memory of whole steps, as a training program sees them."""

@@ -1,0 +1,106 @@
+"""Steps of the state of local updates: by the outer optimizer, in place, or to another rank's state.
+
+With the mean movement d = mean(start - end) as gradient, momentum m and rate a, the optimizer is SGD:
+
+    m' = momentum * m + d
+    parameters' = parameters - a * (d + momentum * m'  if nesterov, else  m')
+
+A step that was interrupted is continued by the next call: each tensor's step is one call of a kernel, which
+also counts it.
+
+Source:
+    Douillard et al., 2023, DiLoCo, Algorithm 1, lines 12 to 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from collectives.local_updates.outer import Array, OuterSettings, OuterState
+from wirecodec.interop import read_only, take_outer_step
+
+
+class Replacement:
+    """Step to a state that is known already.
+
+    Args:
+        before: state before the step.
+        after: state after it.
+
+    Attributes:
+        after: the state after the step. Its values are valid after ``values``.
+    """
+
+    def __init__(self, before: OuterState, after: OuterState) -> None:
+        self._before, self.after = before, after
+
+    def values(self) -> Iterator[tuple[str, Array]]:
+        """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
+        yield from self.after.parameters.items()
+
+    def abandon(self) -> OuterState:
+        """Return the state of a rank that cannot write its parameters."""
+        return self._before
+
+
+class OuterStep(Replacement):
+    """Step of the outer optimizer by the mean movement of the workers.
+
+    Args:
+        state: before the exchange; its arrays change.
+        means: {name: mean of start - end}, contiguous, in the parameters' shapes and types.
+        settings: of the outer optimizer.
+    """
+
+    def __init__(self, state: OuterState, means: Mapping[str, Array], settings: OuterSettings) -> None:
+        parameters = {name: _own(x) for name, x in state.parameters.items()}
+        momenta = {}
+        if settings.momentum:
+            momenta = {
+                name: _own(state.momenta[name]) if name in state.momenta else np.empty_like(x)
+                for name, x in parameters.items()
+            }
+        super().__init__(state, OuterState(state.round + 1, parameters, momenta))
+        self._means, self._settings = means, settings
+        self._done = np.zeros(1, np.int64)  # tensors that have taken the step
+
+    def values(self) -> Iterator[tuple[str, Array]]:
+        """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
+        for number, (name, x) in enumerate(self.after.parameters.items()):
+            if number == self._done[0]:
+                self._move(name)
+            yield name, x
+
+    def abandon(self) -> OuterState:
+        """Take the rest of the step, and return its values in the old round: ``synchronize`` is needed.
+
+        Values before the step are lost. All ranks that could not write their parameters have the same ones.
+        """
+        for _ in self.values():
+            pass
+        return OuterState(self._before.round, self.after.parameters, self.after.momenta)
+
+    def _move(self, name: str) -> None:
+        """Take the step of one tensor, and count it."""
+        x, settings = self.after.parameters[name].reshape(-1), self._settings
+        momentum = self.after.momenta[name].reshape(-1) if settings.momentum else np.empty(0, x.dtype)
+        factors = read_only(np.array([settings.momentum, settings.rate], x.dtype))
+        is_first = name not in self._before.momenta
+        mean = read_only(self._means[name].reshape(-1))
+        take_outer_step(x, momentum, mean, factors, settings.nesterov, is_first, self._done)
+
+
+def rehearse(dtypes: Iterable[np.dtype[Any]]) -> None:
+    """Compile the kernel of a step for some types, inside the guard of the exchange that comes before it."""
+    settings = OuterSettings(every=1, rate=1.0, momentum=0.0, nesterov=False)
+    for dtype in set(dtypes):
+        empty = np.empty(0, dtype)
+        OuterStep(OuterState(0, {"": empty}), {"": empty}, settings).abandon()
+
+
+def _own(x: Array) -> Array:
+    """Return an array that can be changed in place, in row-major order: a copy if need be."""
+    return x if x.flags.c_contiguous and x.flags.writeable else np.array(x, order="C")
