@@ -44,12 +44,13 @@ def count_processes(processes: int | None) -> int:
     Raises:
         EncodeError: the number is not valid.
     """
-    name, value = "processes", processes
+    name: str = "processes"
+    value: Any = processes
     if processes is None:
         name, text = VARIABLE, os.environ.get(VARIABLE, "")
         if not text:
             return min(MOST, _count_cores())
-        value = int(text) if text.isdecimal() else None
+        value = int(text) if text.isdecimal() else text
     count = as_integer(value, name)
     if count < 1:
         raise EncodeError(f"{name} is {count}; it must be at least 1")

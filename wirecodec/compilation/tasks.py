@@ -89,6 +89,8 @@ def list_groups(job: Job) -> list[list[Task]]:
     if job.feedback is not None and job.scheme.transform is None:
         alone = Scheme(job.scheme.select, RawIndex(), Raw())
         steps += [partial(_take_steps, alone, {name: x}, job.feedback) for name, x in tensors.items()]
+    if job.grouped:
+        steps.insert(0, partial(_take_grouped_steps, job.scheme, tensors, job))
     whole: list[Task] = []
     for scheme in _list_schemes(job):
         for tensor in tensors.values():
@@ -106,7 +108,7 @@ def list_groups(job: Job) -> list[list[Task]]:
 
 def _list_of_stage(scheme: Scheme, tensor: Any) -> list[Task]:
     """List calls for one stage: of one tensor, of two, and of two small ones."""
-    small = tensor[:SMALL] if isinstance(tensor, np.ndarray) else _cut(tensor)
+    small: Any = tensor[:SMALL] if isinstance(tensor, np.ndarray) else _cut(tensor)
     return [
         partial(_encode_and_decode, scheme, tensor),
         partial(_encode_and_decode_many, scheme, {"0": tensor, "1": tensor}),
@@ -160,7 +162,7 @@ def _encode_and_decode(scheme: Scheme, tensor: Any) -> None:
         decode_add(blob, np.zeros(tensor.size, np.result_type(tensor.dtype, np.float32)), scale=0.5)
 
 
-def _encode_and_decode_many(scheme: Scheme, tensors: Mapping[str, Array]) -> None:
+def _encode_and_decode_many(scheme: Scheme, tensors: Mapping[str, Any]) -> None:
     """Encode tensors together, and add them to dense arrays: by the kernels that take many tensors."""
     with suppress(EncodeError):
         blob = encode_many(tensors, scheme)

@@ -11,7 +11,7 @@ import numpy as np
 
 from wirecodec.compilation.processes import HelperProcesses, count_processes
 from wirecodec.compilation.sharing import run_shared
-from wirecodec.compilation.tasks import Job, list_jobs, list_groups
+from wirecodec.compilation.tasks import Job, list_groups, list_jobs
 from wirecodec.compressor import Compressor
 from wirecodec.settings.rules import Key
 from wirecodec.settings.scheme import SchemeLike
