@@ -1,4 +1,4 @@
-"""``warm`` in several processes: they share the work, and what befalls a helper does no harm."""
+"""``warm`` in several processes: they share the work, and a helper that fails does no harm."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -63,13 +63,11 @@ class HelperProcesses:
     Args:
         jobs: what is to be compiled.
         limit: largest number of processes that use the cache folder, the caller included.
-        find_folder: returns the cache folder, or None if there is none.
     """
 
-    def __init__(self, jobs: Sequence[Job], limit: int, find_folder: Callable[[], str | None]) -> None:
+    def __init__(self, jobs: Sequence[Job], limit: int) -> None:
         self._jobs = jobs
         self._limit = limit
-        self._find_folder = find_folder
         self._slot: int | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
         self._started = False
@@ -97,9 +95,10 @@ class HelperProcesses:
             return
         self._started = True
         with contextlib.suppress(Exception):
-            folder = self._find_folder()
+            folder = _find_folder()
             if folder is None:
                 return
+            os.makedirs(folder, exist_ok=True)
             work = [describe(job) for job in self._jobs]
             slots = [os.path.join(folder, f"compile-{number}.slot") for number in range(self._limit)]
             for number, path in enumerate(slots):
@@ -149,6 +148,15 @@ def _start(work: list[dict[str, Any]], number: int, slot: int) -> subprocess.Pop
     with contextlib.suppress(OSError), process.stdin as stream:
         stream.write(json.dumps([sys.path, os.getpid(), number, work]).encode())
     return process
+
+
+def _find_folder() -> str | None:
+    """Return the cache folder of one kernel, the same in all processes; None if it has none."""
+    from wirecodec.kernels.cpu.support import find_nonfinite
+
+    kernel: Any = find_nonfinite
+    folder: str | None = kernel._cache.cache_path
+    return folder
 
 
 def _take(path: str) -> int | None:

@@ -87,7 +87,7 @@ def warm(
     from wirecodec.kernels.compiler.jit import cache_folder
 
     before = len(log)
-    with HelperProcesses(jobs, limit, cache_folder) as helpers, before_compilations(helpers.start):
+    with HelperProcesses(jobs, limit) as helpers, before_compilations(helpers.start):
         run_shared([group for job in jobs for group in list_groups(job)])
     _done.update(jobs)
     entries = log[before:]
