@@ -4,6 +4,7 @@ Each measurement starts new processes. A cold start has an empty cache folder of
 folder of the cold one. One rank runs on one core; four ranks share all cores and one folder.
 
     python -m benchmarks.cold [--repeats N]
+    python -m benchmarks.cold.ahead [--repeats N]     the time of ``wc.warm``, in one process and in several
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 RANKS = 4
 MAX_SECONDS, MAX_RATIO = 10.0, 1.5
 SCHEMES = [
+    "budget(0.25) | rice | error-bounded",
     "nonzero | auto-index | raw",
     "topk(0.01) | rice | raw(bfloat16)",
     "topk(0.01) | rice | qsgd(bits=4)",

@@ -51,6 +51,45 @@ def test_kernels_are_locked_one_by_one(tmp_path: Path) -> None:
         os.close(holder)
 
 
+def test_a_busy_kernel_raises_where_other_work_can_be_done(tmp_path: Path) -> None:
+    run(USE.format(patience=60), NUMBA_CACHE_DIR=str(tmp_path))
+    (path,) = tmp_path.rglob("support.find_nonfinite.lock")
+    holder = os.open(path.with_name("support.find_disorder.lock"), os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        run(BUSY, NUMBA_CACHE_DIR=str(tmp_path))
+    finally:
+        os.close(holder)
+
+
+BUSY = """
+import numpy as np
+from wirecodec.compilation.sharing import run_shared
+from wirecodec.kernels.compiler import compile_lock
+from wirecodec.kernels.compiler.compile_log import log
+from wirecodec.kernels.cpu import support
+
+compile_lock.MAX_WAIT_SECONDS = 0.3
+done = []
+def busy():
+    support.find_disorder(np.arange(5, dtype=np.uint32))
+    done.append("busy")
+def free():
+    done.append("free")
+try:
+    with compile_lock.busy_kernels_raise():
+        busy()
+except compile_lock.KernelBusy as error:
+    assert not error.lock.wait()
+else:
+    raise AssertionError
+compile_lock._waits_in_vain.clear()
+run_shared([[busy], [free]])  # the busy kernel is compiled after the wait, without the lock
+assert done == ["free", "busy"], done
+run_shared([[], [busy], [free]], 5)
+assert done[2:] == ["free", "busy"], done
+"""
+
 OTHER = """
 import numpy as np
 from wirecodec.kernels.cpu import support
@@ -78,6 +117,13 @@ waits.clear()
 support.find_disorder(np.arange(5, dtype=np.uint32))  # another kernel: it does not wait again
 assert not waits
 """
+
+
+def test_a_process_logs_once_that_it_compiles(tmp_path: Path) -> None:
+    code = "import logging, sys; logging.basicConfig(level=logging.INFO, stream=sys.stdout)"
+    code += USE.format(patience=60) + OTHER
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path)).count("INFO:wirecodec:wirecodec compiles kernels") == 1
+    assert not run(code, NUMBA_CACHE_DIR=str(tmp_path))
 
 
 class Files(cache_files._ContentNamed):

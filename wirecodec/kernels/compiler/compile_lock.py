@@ -2,7 +2,7 @@
 
 The lock only saves work, because loading needs none (``cache_files``). A process that gets neither the lock
 nor the code for a minute compiles for itself. While a kernel is compiled, no other kernel is locked
-(``jit.kernel``), so there is no deadlock.
+(``jit.kernel``), so there is no deadlock. Inside ``busy_kernels_raise``, a process does other work instead.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 try:
     import fcntl
@@ -27,6 +28,36 @@ _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.01, 0.05
 _locks: weakref.WeakSet[CompileLock] = weakref.WeakSet()
 _waits_in_vain = threading.Event()
 """Set after one wait in vain: this process does not wait again until it has held a lock."""
+
+_raises: ContextVar[bool] = ContextVar("a locked kernel raises KernelBusy", default=False)
+
+
+class KernelBusy(BaseException):
+    """Signal that another process compiles a kernel, raised in place of the wait for it.
+
+    It is no Exception, so that a codec that catches all of them does not catch it.
+
+    Args:
+        lock: that of the kernel.
+    """
+
+    def __init__(self, lock: CompileLock) -> None:
+        super().__init__()
+        self.lock = lock
+
+
+@contextlib.contextmanager
+def busy_kernels_raise() -> Iterator[None]:
+    """Raise KernelBusy if this thread calls a kernel that another process compiles.
+
+    Raises:
+        KernelBusy: the block called such a kernel. It can be run again.
+    """
+    token = _raises.set(True)
+    try:
+        yield
+    finally:
+        _raises.reset(token)
 
 
 class CompileLock:
@@ -56,6 +87,15 @@ class CompileLock:
                     os.close(self._file)
                     self._file = None
 
+    def wait(self) -> bool:
+        """Wait until no process holds the lock; return False if the wait ends first."""
+        with self._thread:
+            file = self._open(lambda: False)
+            if file is not None:
+                fcntl.flock(file, fcntl.LOCK_UN)
+                os.close(file)
+            return file is not None
+
     def forget(self) -> None:
         """Reset the lock in a child that was forked during a compilation: the held lock is the parent's."""
         if self._file is not None:
@@ -74,10 +114,16 @@ class CompileLock:
         locked = False
         try:
             locked = _wait(file, cached)
+        except _Busy:
+            raise KernelBusy(self) from None
         finally:
             if not locked:
                 os.close(file)
         return file if locked else None
+
+
+class _Busy(BaseException):
+    """Signal of ``_wait`` that another process holds the lock."""
 
 
 def _wait(file: int, cached: Callable[[], bool]) -> bool:
@@ -97,6 +143,8 @@ def _wait(file: int, cached: Callable[[], bool]) -> bool:
         if time.monotonic() >= end:
             _waits_in_vain.set()
             return False
+        if _raises.get():
+            raise _Busy
         time.sleep(pause)
         pause = min(2 * pause, _MAX_POLL_SECONDS)
         if cached():

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import threading
 import warnings
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 
@@ -26,8 +30,30 @@ class LogEntry:
 log: list[LogEntry] = []
 """Kernels that became ready in this process, in order."""
 
-_once = {topic: threading.Lock() for topic in ("cache", "damage", "folder")}
-"""Locks of the warnings, each held from the first warning on."""
+_once = {topic: threading.Lock() for topic in ("cache", "damage", "folder", "start")}
+"""Locks of the messages, each held from the first message on."""
+
+_observer: ContextVar[Callable[[], object] | None] = ContextVar("called before compilations", default=None)
+
+
+def announce() -> None:
+    """Log that this process begins to compile, once, and call the observer of this thread."""
+    if _once["start"].acquire(blocking=False):
+        logging.getLogger("wirecodec").info(
+            "wirecodec compiles kernels, which takes seconds; they are cached on disk for later runs"
+        )
+    if (observer := _observer.get()) is not None:
+        observer()
+
+
+@contextlib.contextmanager
+def before_compilations(observer: Callable[[], object]) -> Iterator[None]:
+    """Call a function before each compilation of this thread in the block."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
 
 
 def warn_without_cache(cause: str) -> None:

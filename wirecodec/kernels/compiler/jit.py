@@ -29,6 +29,7 @@ from wirecodec.kernels.compiler.cached_only import CompilationNeeded, is_compila
 from wirecodec.kernels.compiler.compile_lock import CompileLock
 from wirecodec.kernels.compiler.compile_log import (
     LogEntry,
+    announce,
     log,
     warn_of_damage,
     warn_of_other_folder,
@@ -77,6 +78,8 @@ def kernel(fn: F) -> F:
         _check_folder(cache, wanted)
         start = time.perf_counter()
         with lock.hold(is_cached), _release(cache):
+            if not is_cached():
+                announce()
             known, misses = len(dispatcher.overloads), sum(dispatcher._cache_misses.values())
             with _pause_garbage_collection():
                 entry_point = compile_plainly(signature)

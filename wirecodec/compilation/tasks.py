@@ -1,0 +1,205 @@
+"""Jobs and tasks of ``warm``: which calls reach the kernels of a scheme.
+
+The kernels are reached by running the scheme on synthetic tensors, so no list of them can become outdated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from wirecodec.arrays import Array, dtype_named
+from wirecodec.compilation.inputs import SAMPLED, SMALL, make_large_tensor, make_supports, make_tensors
+from wirecodec.compressor import Compressor
+from wirecodec.container.checksum import MIN_KERNEL_BYTES, compute_checksum
+from wirecodec.errors import EncodeError
+from wirecodec.index.auto import AutoIndex
+from wirecodec.index.base import IndexChoice
+from wirecodec.index.raw import RawIndex
+from wirecodec.pipeline import decode, decode_add, encode, encode_many
+from wirecodec.select.all import All
+from wirecodec.select.nonzero import NonZero
+from wirecodec.settings.feedback import ErrorFeedback, Feedback, list_feedback
+from wirecodec.settings.rules import Key
+from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme
+from wirecodec.sparse import SparseTensor
+from wirecodec.transform.base import coefficient_type
+from wirecodec.value.auto import AutoValue
+from wirecodec.value.raw import Raw
+
+Task: TypeAlias = Callable[[], object]
+"""Call that reaches kernels; it has no effect that a second run does not replace."""
+
+_WARM_UP_RATIO = 0.3
+"""Density of the first steps of a schedule, at which selectors take another path."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Kernels that one scheme needs for tensors of one dtype.
+
+    Attributes:
+        scheme: the scheme.
+        dtype: the element type.
+        feedback: rule of the residual, or None without one.
+        scheduled: True if the selector's ratio changes from step to step.
+        grouped: True if tensors are selected as one vector.
+        weighted: True if the errors of a group have weights.
+    """
+
+    scheme: Scheme
+    dtype: np.dtype[Any]
+    feedback: Feedback | None
+    scheduled: bool
+    grouped: bool = False
+    weighted: bool = False
+
+
+def list_jobs(
+    scheme: SchemeLike | Mapping[Key, SchemeLike] | Compressor, dtype: Any, feedback: bool
+) -> list[Job]:
+    """List the jobs of a scheme, or of each scheme of a mapping or a Compressor."""
+    rules: list[Feedback | None] = [ErrorFeedback() if feedback else None]
+    scheduled = grouped = weighted = False
+    if isinstance(scheme, Compressor):
+        grouped, weighted = scheme.scope == "group", bool(scheme.weights)
+        rules, scheduled = list_feedback(scheme.feedback), scheme.schedule is not None
+        scheme = scheme.schemes
+    schemes = list(scheme.values()) if isinstance(scheme, Mapping) else [scheme]
+    kind = dtype_named(dtype)
+    pairs = [(as_scheme(one), rule) for one in schemes for rule in dict.fromkeys(rules)]
+    return [Job(one, kind, rule, scheduled, grouped, weighted) for one, rule in pairs]
+
+
+def list_groups(job: Job) -> list[list[Task]]:
+    """List calls that together reach the kernels of a job, in groups; each needs no other.
+
+    The groups: the selector alone, the index codec alone, the value codec alone, steps of the selector, and
+    the whole scheme. Kernels of one group have helpers in common, which a process compiles once.
+    """
+    tensors = make_tensors(job.dtype)
+    groups = [_list_of_stage(*stage) for stage in _list_stages(job)]
+    steps: list[Task] = [partial(_select_in_threads, job)]
+    if job.feedback is not None and job.scheme.transform is None:
+        alone = Scheme(job.scheme.select, RawIndex(), Raw())
+        steps += [partial(_take_steps, alone, {name: x}, job.feedback) for name, x in tensors.items()]
+    if job.grouped:
+        steps.insert(0, partial(_take_grouped_steps, job.scheme, tensors, job))
+    whole: list[Task] = []
+    for scheme in _list_schemes(job):
+        for tensor in tensors.values():
+            whole.append(partial(_encode_and_decode, scheme, tensor))
+            whole.append(partial(_encode_and_decode_many, scheme, {"0": tensor, "1": tensor}))
+        if job.feedback is not None:
+            whole += [partial(_take_steps, scheme, {name: x}, job.feedback) for name, x in tensors.items()]
+        if job.grouped:
+            whole.append(partial(_take_grouped_steps, scheme, tensors, job))
+    if isinstance(job.scheme.index, IndexChoice):
+        whole += [partial(job.scheme.index.choose, indices, d, 0) for d, indices in make_supports()]
+    whole.append(partial(compute_checksum, np.zeros(MIN_KERNEL_BYTES, np.uint8), 0, MIN_KERNEL_BYTES))
+    return [*groups, steps, whole]
+
+
+def _list_of_stage(scheme: Scheme, tensor: Any) -> list[Task]:
+    """List calls for one stage: of one tensor, of two, and of two small ones."""
+    small: Any = tensor[:SMALL] if isinstance(tensor, np.ndarray) else _cut(tensor)
+    return [
+        partial(_encode_and_decode, scheme, tensor),
+        partial(_encode_and_decode_many, scheme, {"0": tensor, "1": tensor}),
+        partial(_encode_and_decode_many, scheme, {"0": small, "1": small}),
+    ]
+
+
+def _cut(tensor: SparseTensor) -> SparseTensor:
+    """Return the first elements of a tensor."""
+    stored = int(np.searchsorted(tensor.indices, SMALL))
+    return SparseTensor(tensor.indices[:stored], tensor.values[:stored], SMALL)
+
+
+def _list_stages(job: Job) -> list[tuple[Scheme, Any]]:
+    """List a scheme and a tensor for each stage alone.
+
+    The selector of a scheme with a transform is not run alone, because coefficients may be complex.
+    """
+    transform = job.scheme.transform
+    dtype = job.dtype if transform is None else coefficient_type(job.dtype)
+    dense = np.random.default_rng(3).laplace(size=SAMPLED).astype(dtype)
+    sparse = SparseTensor(np.arange(0, SAMPLED, 10, dtype=np.int32), dense[::10], SAMPLED)
+    stages: list[tuple[Scheme, Any]] = [
+        (Scheme(job.scheme.select, RawIndex(), Raw()), dense),
+        (Scheme(All(), job.scheme.index, Raw()), sparse),
+        (Scheme(All(), RawIndex(), job.scheme.value), dense),
+    ]
+    return stages if transform is None else stages[1:]
+
+
+def _list_schemes(job: Job) -> Iterator[Scheme]:
+    """Yield the scheme, and one for each codec that it may choose."""
+    scheme = job.scheme
+    yield scheme
+    if job.scheduled and getattr(scheme.select, "ratio", None) is not None:
+        select: Any = scheme.select
+        yield dataclasses.replace(scheme, select=dataclasses.replace(select, ratio=_WARM_UP_RATIO))
+    if isinstance(scheme.index, AutoIndex):
+        for codec in scheme.index.candidates():
+            yield dataclasses.replace(scheme, index=codec)
+    if isinstance(scheme.value, AutoValue):
+        for value in scheme.value.candidates():
+            yield dataclasses.replace(scheme, value=value)
+
+
+def _encode_and_decode(scheme: Scheme, tensor: Any) -> None:
+    """Encode a tensor, decode it, and add it to a dense array."""
+    with suppress(EncodeError):  # a codec of the user may not carry every tensor
+        blob = encode(tensor, scheme)
+        decode(blob)
+        decode_add(blob, np.zeros(tensor.size, np.result_type(tensor.dtype, np.float32)), scale=0.5)
+
+
+def _encode_and_decode_many(scheme: Scheme, tensors: Mapping[str, Any]) -> None:
+    """Encode tensors together, and add them to dense arrays: by the kernels that take many tensors."""
+    with suppress(EncodeError):
+        blob = encode_many(tensors, scheme)
+        dtype = np.result_type(next(iter(tensors.values())).dtype, np.float32)
+        decode_add(blob, {name: np.zeros(x.size, dtype) for name, x in tensors.items()}, scale=0.5)
+
+
+def _take_steps(scheme: Scheme, tensors: Mapping[str, Array], feedback: Feedback) -> None:
+    """Take the steps of a Compressor: without a residual, with one, and with reused memory."""
+    for name, tensor in tensors.items():
+        compressor = Compressor(scheme, feedback=feedback)
+        with suppress(EncodeError):
+            for _ in range(3):
+                compressor.compress({name: tensor})
+
+
+def _take_grouped_steps(scheme: Scheme, tensors: Mapping[str, Array], job: Job) -> None:
+    """Take the steps of a Compressor that selects from all tensors as from one vector."""
+    weights = {next(iter(tensors)): 0.5} if job.weighted else None
+    with suppress(EncodeError):  # weights need a budget
+        compressor = Compressor(scheme, feedback=job.feedback, scope="group", weights=weights)
+        for _ in range(3):
+            compressor.compress(tensors)
+
+
+def _select_in_threads(job: Job) -> None:
+    """Select from a tensor that is large enough for several threads, if there are several."""
+    from wirecodec.kernels.cpu.threads import map_ranges, thread_count
+
+    if thread_count() == 1:
+        return
+    map_ranges(lambda start, stop: None, 4, 1)
+    if not isinstance(job.scheme.select, All | NonZero):
+        tensor = make_large_tensor(job.dtype)
+        scheme = Scheme(job.scheme.select, RawIndex(), Raw())
+        with suppress(EncodeError):
+            if job.feedback is None:
+                encode(tensor, scheme)
+            else:
+                _take_steps(scheme, {"large": tensor}, job.feedback)
