@@ -5,6 +5,9 @@ the same table of headers. So all ranks decide alike, without another message: t
 the same CollectiveError. Only in the second case do they also exchange texts that explain the error.
 Afterwards all ranks have the same sequence number, and the communicator is usable.
 
+If all ranks expect small payloads, every block of the all-gather has room for one behind the header
+(``collectives.agreement.foresight``). No second exchange is needed then.
+
 If a rank has to compile kernels first, its header announces that, and all ranks repeat the exchange under a
 longer deadline.
 """
