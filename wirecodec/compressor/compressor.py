@@ -63,8 +63,8 @@ class Compressor(Stateful):
             EncodeError with a limit that suffices. A schedule changes the limit, and a step that it sends
             whole has none. Not included are 64 bytes per exchange of collectives, and room of up to a 64th
             part of the payload behind these. If ``scheme`` is None, it becomes
-            ``budget(bits=1) | rice | error-bounded``, and ``scope`` becomes "group". A hook of DDP that overlaps sends a container of this size per bucket; pass
-            ``overlap=False`` to it.
+            ``budget(bits=1) | rice | error-bounded``, and ``scope`` becomes "group". A hook of DDP that
+            overlaps sends a container of this size per bucket; pass ``overlap=False`` to it.
         weights: {key: factor}; in a group with a budget, the squared errors of tensors that a key matches
             are multiplied by it. They get fewer bytes below 1, and more above. It is 1 without a key. Host
             only.
