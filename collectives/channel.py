@@ -17,7 +17,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from collectives.agreement.foresight import Foresight
 from collectives.attributes import attach, check_mpi, check_not_null, get_attached, is_mpi
 from collectives.call import Call
 from collectives.communicator import (
@@ -30,6 +29,7 @@ from collectives.communicator import (
 from collectives.cost_model import Rates
 from collectives.device import DEVICES, Device, may_take_device
 from collectives.errors import CollectiveError, Timeout
+from collectives.foresight import Foresight
 from collectives.waiting.backoff import Backoff, check_seconds, wait_all
 from collectives.waiting.roll_call import RollCall
 from collectives.waiting.worker import Worker

@@ -6,7 +6,7 @@ the same CollectiveError. Only in the second case do they also exchange texts th
 Afterwards all ranks have the same sequence number, and the communicator is usable.
 
 If all ranks expect small payloads, every block of the all-gather has room for one behind the header
-(``collectives.agreement.foresight``). No second exchange is needed then.
+(``collectives.foresight``). No second exchange is needed then.
 
 If a rank has to compile kernels first, its header announces that, and all ranks repeat the exchange under a
 longer deadline.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -44,7 +44,8 @@ def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> di
             }
             _decode_into(local, blobs, on_gpu, wc.decode_add)
             return {name: gpu_mean(on_gpu[name], divisor, dtype) for name, (_, dtype) in local.specs.items()}
-    sums, divisor = _add_containers(local, blobs, divisor, channel.rank)
+    known = {} if local.sent is None else {channel.rank: local.sent}
+    sums, divisor = _add_containers(local, blobs, divisor, known)
     return {
         name: divide_and_round(sums[name], divisor, dtype, local.targets.flat.get(name))
         for name, (_, dtype) in local.specs.items()
@@ -56,7 +57,7 @@ def rehearse(local: Encoding, proposal: Header) -> None:
     if local.sparse:
         sum_containers(local, [local.blob], 1)
     else:
-        _add_containers(local, [local.blob], 2, 0)
+        _add_containers(local, [local.blob], 2, {})
 
 
 def compute_cost(work: Workload) -> Cost:
@@ -65,7 +66,10 @@ def compute_cost(work: Workload) -> Cost:
 
 
 def _add_containers(
-    local: Encoding, blobs: Sequence[ByteArray], divisor: int, rank: int
+    local: Encoding,
+    blobs: Sequence[ByteArray],
+    divisor: int,
+    sent: Mapping[int, Mapping[str, wc.SparseTensor]],
 ) -> tuple[dict[str, Dense], int]:
     """Add containers in rank order to +0, on the host, and divide the sums if they are few.
 
@@ -76,7 +80,7 @@ def _add_containers(
         local: this rank's side, whose ``is_finite`` is set if the sums have the results' types.
         blobs: all ranks' containers.
         divisor: of the sums.
-        rank: this one, whose container is not decoded again.
+        sent: tensors of this rank's container by its place, which is not decoded again; or nothing.
 
     Returns:
         The sums, and what is left of the divisor.
@@ -88,7 +92,6 @@ def _add_containers(
         if dtype.itemsize < 4:
             target, wide = None, False
         sums[name] = np.empty(prod(shape), accumulator_dtype(dtype)) if target is None else target
-    sent = {} if local.sent is None else {rank: local.sent}
     if len(blobs) <= MAX_DECODED:
         finite = _decode_into(local, blobs, sums, partial(decode_sum, divisor=divisor, sent=sent))
         local.is_finite = finite and wide

@@ -33,7 +33,7 @@ LAYERS = {
         {"__main__"},
     ],
     "collectives": [
-        {"attributes", "cost_model", "device", "errors"},
+        {"attributes", "cost_model", "device", "errors", "foresight"},
         {"call"},
         {"communicator"},
         {"waiting"},

@@ -9,7 +9,7 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
-from collectives.agreement.foresight import PAUSE, Foresight
+from collectives.foresight import PAUSE, Foresight
 
 
 class Counting:
