@@ -17,35 +17,52 @@ INTERRUPTED = 3  # the step in which rank 1 is interrupted
 TIMEOUT = 1.0
 
 
-@pytest.mark.mpi(3)
-def test_an_interrupt_after_the_headers_gives_nobody_wrong_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 1 continues with its next step, whose headers must not be received as payloads of this one."""
+def interrupt_after_headers(monkeypatch: pytest.MonkeyPatch, nbytes: int, times: int) -> list[list[str]]:
+    """Gather in six steps; interrupt rank 1 after the headers of a step. Return the outcomes of all ranks."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
     channel = co.Channel(world.Dup(), timeout=TIMEOUT)  # never freed: messages may be in flight on it
     seen: list[str] = []
+    interrupts = iter(range(times))
 
     class Interrupting(Header):
         @classmethod
         def unpack(cls, data: bytes) -> Header:
-            raise KeyboardInterrupt
+            if next(interrupts, None) is not None:
+                raise KeyboardInterrupt
+            return Header.unpack(data)
 
     for step in range(6):
         with monkeypatch.context() as patch:
             if (world.rank, step) == (1, INTERRUPTED):
                 patch.setattr(agree, "Header", Interrupting)
             try:
-                found = co.allgather_bytes(channel, bytes([65 + world.rank]) * 64)
-                right = [x.tobytes() for x in found] == [bytes([65 + rank]) * 64 for rank in range(3)]
+                found = co.allgather_bytes(channel, bytes([65 + world.rank]) * nbytes)
+                right = [x.tobytes() for x in found] == [bytes([65 + rank]) * nbytes for rank in range(3)]
                 seen.append("right" if right else "wrong")
             except KeyboardInterrupt:
                 seen.append("interrupted")
             except co.CollectiveError as error:
                 seen.append(error.reason)
-    every = world.allgather(seen)
+    every: list[list[str]] = world.allgather(seen)
+    return every
+
+
+@pytest.mark.mpi(3)
+def test_an_interrupt_after_the_headers_gives_nobody_wrong_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 1 continues with its next step, whose headers must not be received as payloads of this one."""
+    every = interrupt_after_headers(monkeypatch, nbytes=5000, times=2)
     others = ["right"] * INTERRUPTED + ["timeout"] + ["closed"] * 2
     assert every == [others, ["right"] * INTERRUPTED + ["interrupted"] + ["closed"] * 2, others]
+
+
+@pytest.mark.mpi(3)
+def test_payloads_behind_headers_have_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ranks have them, so an interrupt loses no step, and the channel is usable."""
+    every = interrupt_after_headers(monkeypatch, nbytes=64, times=1)
+    others = ["right"] * 6
+    assert every == [others, ["right"] * INTERRUPTED + ["interrupted"] + ["right"] * 2, others]
 
 
 @pytest.mark.mpi(3)
