@@ -83,3 +83,31 @@ def test_ddp_trains_the_same_model_on_all_ranks(compressor: str) -> None:
         _, steps, first, last, _ = one
         assert steps == 120
         assert last < 0.5 * first
+
+
+BUCKETS = """
+from collectives.torch import step
+
+def exchanges(overlap, least):
+    step.MIN_FIRST = least
+    model = torch.nn.Sequential(*(torch.nn.Linear(40, 40) for _ in range(4)))
+    ddp = DDP(model, bucket_cap_mb=0.006)  # a bucket per layer
+    channel = co.Channel(co.TorchComm())
+    hook = co.torch_hook(wc.Compressor(), channel, model.named_parameters(), overlap=overlap)
+    ddp.register_comm_hook(None, hook)
+    counts = []
+    for _ in range(4):  # the first step has other buckets
+        before = channel.sequence
+        ddp(torch.full((1, 40), rank + 1.0)).square().sum().backward()
+        counts.append(channel.sequence - before)
+    return counts[-1]
+
+ways = {"joined": (True, 2**19), "each": (True, 0), "at once": (False, 0)}
+print(json.dumps({name: exchanges(*way) for name, way in ways.items()}))
+"""
+
+
+def test_a_small_first_bucket_is_exchanged_with_the_next_one() -> None:
+    for counts in run(2, BUCKETS):
+        assert counts == {"joined": counts["each"] - 1, "each": counts["each"], "at once": 1}
+        assert counts["each"] > 2
