@@ -8,7 +8,7 @@ from typing import Any
 from collectives import TorchComm
 from collectives.communicator import Request
 
-__all__ = ["DelayedComm"]
+__all__ = ["DelayedComm", "LateRequest"]
 
 
 class DelayedComm(TorchComm):
@@ -28,7 +28,7 @@ class DelayedComm(TorchComm):
 
     def Irecv(self, buf: Any, source: int, tag: int = 0) -> Request:  # noqa: N802 - MPI's names
         """Start to receive, as TorchComm does."""
-        return _LateRequest(super().Irecv(buf, source, tag), self._delay)
+        return LateRequest(super().Irecv(buf, source, tag), self._delay)
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
         """Start to gather equal blocks; TorchComm calls Iallgatherv for it."""
@@ -36,11 +36,16 @@ class DelayedComm(TorchComm):
 
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
         """Start to gather blocks of any length, as TorchComm does."""
-        return _LateRequest(super().Iallgatherv(sendbuf, recvbuf), self._delay)
+        return LateRequest(super().Iallgatherv(sendbuf, recvbuf), self._delay)
 
 
-class _LateRequest:
-    """Request that completes some time after another one."""
+class LateRequest:
+    """Request that completes some time after another one.
+
+    Args:
+        request: the other one.
+        delay: seconds.
+    """
 
     def __init__(self, request: Request, delay: float) -> None:
         self._request = request

@@ -97,8 +97,8 @@ def _run_ranks(
         watchers = [threading.Thread(target=_watch, args=(one, ranks), daemon=True) for one in ranks]
         for watcher in watchers:
             watcher.start()
+        assert ranks[0].stdout is not None
         try:
-            assert ranks[0].stdout is not None
             for line in ranks[0].stdout:
                 event = json.loads(line) if line.startswith("{") else {}
                 if event.get("kind") == "tick":
@@ -110,6 +110,9 @@ def _run_ranks(
         finally:
             timer.cancel()
             _kill(ranks)
+            for one in ranks:
+                one.wait()
+            ranks[0].stdout.close()
         if not record:
             errors.seek(0)
             raise RuntimeError(f"a rank failed\n{errors.read()[-3000:]}")

@@ -42,7 +42,14 @@ def build(name: str, seed: int) -> Problem:
         return _build_transformer(random)
     if name == EMBEDDING:
         return _build_embedding(random)
-    width, layers = (1000, 10) if name == MLP else (128, 3)
+    width, layers = {MLP: (1000, 10), TINY: (128, 3)}[name]
+    return _build_layers(width, layers, random)
+
+
+def _build_layers(width: int, layers: int, random: Any) -> Problem:
+    """Build a network of equal layers."""
+    import torch
+
     parts: list[Any] = []
     for _ in range(layers):
         parts += [torch.nn.Linear(width, width), torch.nn.ReLU()]

@@ -23,7 +23,7 @@ from benchmarks.step.stages import count_all_reduces, recorded
 from benchmarks.step.systems import COMPUTING, OURS, PLAIN, System
 from benchmarks.step.systems import build as build_system
 
-__all__ = ["main"]
+__all__ = ["check_gradients", "main", "measure"]
 
 MIN_WARM_UP, MAX_WARM_UP = 2, 5
 SLOW_STEP, SLOW_ROUNDS = 0.8, 2
@@ -65,7 +65,7 @@ def measure(plan: Mapping[str, Any]) -> dict[str, Any]:
         if plan["memory"]:
             peaks[name] = _read_status("VmHWM") - before
         if name != COMPUTING:
-            _check_gradients(name, systems[name].model)
+            check_gradients(name, systems[name].model)
     found: dict[str, Any] = {name: {"times": [], "processor": []} for name in systems}
     touched: dict[str, list[float]] = {"add": [], "fill": []}
     elements = sum(p.numel() for p in systems[COMPUTING].model.parameters())
@@ -129,7 +129,7 @@ def _agree(value: float) -> float:
     return float(shared)
 
 
-def _check_gradients(name: str, model: Any) -> None:
+def check_gradients(name: str, model: Any) -> None:
     """Raise RuntimeError if ranks have other averaged gradients, or if one is not finite."""
     import torch
     import torch.distributed as dist
@@ -204,7 +204,7 @@ def _measure_stages(name: str, system: System, steps: int) -> dict[str, Any]:
 
 
 def _reset_peak() -> float:
-    """Give free memory back, start the peak of this process anew, and return its memory in bytes."""
+    """Give free memory back, reset the peak of this process, and return its memory in bytes."""
     gc.collect()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -214,7 +214,7 @@ def _reset_peak() -> float:
 
 
 def _read_status(field: str) -> float:
-    """Read a field of this process's status in bytes; NaN where there is none."""
+    """Read a field of this process's status in bytes; NaN if there is none."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(field + ":"):

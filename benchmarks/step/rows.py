@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.collectives.hosts import RATES
 from benchmarks.step.systems import COMPUTING, OURS
 
-__all__ = ["DELAY", "DELAY_SECONDS", "LINKS", "LOOPBACK", "SLOW", "Row", "read_rows"]
+__all__ = ["DELAY", "DELAY_SECONDS", "FAST", "LINKS", "LOOPBACK", "SLOW", "Row", "read_rows"]
 
 LOOPBACK, FAST, SLOW = "loopback", "1 Gbit", "100 Mbit"
 DELAY_SECONDS = 0.02

@@ -20,6 +20,7 @@ __all__ = [
     "ON",
     "OURS",
     "PLAIN",
+    "POWERSGD",
     "SYSTEMS",
     "TOPK",
     "System",
