@@ -27,7 +27,7 @@ class Effort:
     """
 
     rounds: int = 5
-    seconds: float = 0.25
+    seconds: float = 0.2
     max_steps: int = 10
     stage_steps: int = 5
 

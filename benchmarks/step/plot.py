@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from benchmarks.step.rows import LINKS, Row
 from benchmarks.step.systems import COMPUTING, NATIVE, SYSTEMS
@@ -16,6 +18,10 @@ __all__ = ["draw"]
 
 OWN, NATIVES, ALONE, FLOOR = "#1f4e9c", "#c2571a", "#9a9a9a", "black"
 RANKS = 2
+TITLE = (
+    f"Training steps on {RANKS} ranks. Grey: computing alone; black: floor; thin line: lowest to highest"
+    " round. In parentheses: ratio to the floor, both above computing."
+)
 
 
 def draw(path: Path, rows: Sequence[Row], machine: str) -> None:
@@ -46,15 +52,15 @@ def draw(path: Path, rows: Sequence[Row], machine: str) -> None:
         height_ratios=[_count_systems(chosen, link) + 1.2 for link in links],
     )
     for link, across in zip(links, panels, strict=True):
+        there = [row for row in chosen if row.link == link]
+        scale = "log" if any(_spans_decades(there, model) for model in models) else "linear"
         for model, axes in zip(models, across, strict=True):
-            _draw_panel(axes, [row for row in chosen if (row.model, row.link) == (model, link)])
-            axes.set_title(f"{model}, {link}", loc="left", fontsize=10)
+            _draw_panel(axes, [row for row in there if row.model == model], scale)
+            text = f"{model}, {link}{' (logarithmic)' if scale == 'log' else ''}"
+            axes.set_title(text, loc="left", fontsize=10)
     for axes in panels[-1]:
         axes.set_xlabel("milliseconds per step")
-    figure.suptitle(
-        f"Training steps on {RANKS} ranks. Grey: computing alone; black: floor; thin line: all rounds.",
-        fontsize=12,
-    )
+    figure.suptitle(textwrap.fill(TITLE, 25 + 55 * len(models)), fontsize=11)
     figure.supxlabel(machine, fontsize=7, color="grey")
     figure.savefig(path, format="png")
 
@@ -63,7 +69,13 @@ def _count_systems(rows: Sequence[Row], link: str) -> int:
     return len({row.system for row in rows if row.link == link})
 
 
-def _draw_panel(axes: Any, rows: Sequence[Row]) -> None:
+def _spans_decades(rows: Sequence[Row], model: str) -> bool:
+    """Return whether a model's bars have lengths for which a linear scale hides the short ones."""
+    times = [row.seconds for row in rows if row.model == model]
+    return bool(times) and max(times) > 15 * min(times)
+
+
+def _draw_panel(axes: Any, rows: Sequence[Row], scale: str) -> None:
     """Draw a bar per system: computing in grey, what is above it in the colour of its kind."""
     found = {row.system: row for row in rows}
     names = [name for name in SYSTEMS if name in found]
@@ -78,9 +90,7 @@ def _draw_panel(axes: Any, rows: Sequence[Row]) -> None:
         axes.hlines(place, 1e3 * min(row.times), 1e3 * max(row.times), color="0.25", lw=1)
         if row.floor is not None:
             axes.vlines(1e3 * row.floor, place - 0.45, place + 0.45, color=FLOOR, lw=2)
-        text = (
-            f"{milliseconds:,.0f}" if row.ratio is None else f"{milliseconds:,.0f}  ({row.ratio:.1f} × floor)"
-        )
+        text = f"{milliseconds:,.0f}" if row.ratio is None else f"{milliseconds:,.0f}  ({row.ratio:.1f} ×)"
         axes.annotate(
             text,
             (1e3 * max(row.times), place),
@@ -91,9 +101,11 @@ def _draw_panel(axes: Any, rows: Sequence[Row]) -> None:
         )
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xscale("log" if longest > 20 * min(1e3 * row.seconds for row in rows) else "linear")
-    if axes.get_xscale() == "log":
+    axes.set_xscale(scale)
+    if scale == "log" and rows:
         axes.set_xlim(0.5e3 * min(row.seconds for row in rows), 6 * longest)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter("{x:,.0f}")
     else:
         axes.set_xlim(0, 1.45 * longest)
