@@ -5,17 +5,21 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
+
 from collectives import TorchComm
 from collectives.communicator import Request
+from collectives.waiting.worker import Worker
 
 __all__ = ["DelayedComm", "LateRequest"]
 
 
 class DelayedComm(TorchComm):
-    """TorchComm whose receives and all-gathers complete ``delay`` seconds after the data has arrived.
+    """TorchComm whose messages and all-gathers arrive ``delay`` seconds later.
 
-    The data of an all-gather is complete when the last rank has begun it, so the delay counts from there, as
-    on a real link.
+    A message is copied and sent after the delay, so that several can be on their way. The data of an
+    all-gather is complete when the last rank has begun it, so the delay counts from there. gloo's all-gather
+    has one message from each rank to the other if there are two ranks.
 
     Args:
         delay: seconds.
@@ -25,18 +29,31 @@ class DelayedComm(TorchComm):
     def __init__(self, delay: float, group: Any = None) -> None:
         super().__init__(group)
         self._delay = delay
+        self._line = Worker("DelayedComm: messages on their way")
 
-    def Irecv(self, buf: Any, source: int, tag: int = 0) -> Request:  # noqa: N802 - MPI's names
-        """Start to receive, as TorchComm does."""
-        return LateRequest(super().Irecv(buf, source, tag), self._delay)
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:  # noqa: N802 - MPI's names
+        """Copy a message, and send it after the delay; the request is complete at once."""
+        data = np.array(np.frombuffer(buf, np.uint8))
+        due = time.perf_counter() + self._delay
 
-    def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
-        """Start to gather equal blocks; TorchComm calls Iallgatherv for it."""
-        return super().Iallgather(sendbuf, recvbuf)
+        def send() -> None:
+            time.sleep(max(0.0, due - time.perf_counter()))
+            super(DelayedComm, self).Isend(data, dest, tag)
+
+        self._line.submit(send)
+        return Sent()
 
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
         """Start to gather blocks of any length, as TorchComm does."""
         return LateRequest(super().Iallgatherv(sendbuf, recvbuf), self._delay)
+
+
+class Sent:
+    """Request that is complete from the start."""
+
+    def Test(self) -> bool:  # noqa: N802
+        """Return True."""
+        return True
 
 
 class LateRequest:

@@ -32,14 +32,14 @@ of torch's hooks, all-reduces.
 *Floor* is computing alone, one add of gradient and residual in place, one zero fill, and the bytes sent at
 the link's rate. *Ratio* is the time above computing alone, relative to that of the floor.
 
-At "{DELAY}", each receive and each all-gather completes {1e3 * DELAY_SECONDS:g} ms after its data has
-arrived, and the floor has one such delay. Only this library's hook takes a communicator that can be delayed,
+At "{DELAY}", each message and each all-gather arrives {1e3 * DELAY_SECONDS:g} ms later, and the floor
+has one such delay. Only this library's hook takes a communicator that can be delayed,
 so the others have no number.
 """
 STAGE_TEXT = """Milliseconds per step of the thread that exchanges, and its CPU time in parentheses, with two
 ranks on loopback. They were measured in steps of their own, in which functions of the library are wrapped:
-encoding with the residual, exchange of headers, exchange of payloads, and sums. *Rest* is what remains of the
-hook's exchange.
+encoding with the residual, exchange of headers, exchange of payloads, and sums. Payloads that travel behind
+the headers count as headers. *Rest* is what remains of the hook's exchange.
 """
 MEMORY = """Peak of a process's memory while a system is built and takes its first steps, above that of the
 model alone, in float32 numbers per parameter. With two ranks on loopback.
