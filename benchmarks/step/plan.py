@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.step.models import MODELS
 from benchmarks.step.rows import DELAY, DELAY_SECONDS, LINKS, LOOPBACK
-from benchmarks.step.systems import COMPUTING, OURS, SYSTEMS
+from benchmarks.step.systems import BUDGET, COMPUTING, DEFAULT, OFF, OURS, PLAIN, SYSTEMS
 
 __all__ = ["SMALL", "Effort", "Job", "list_jobs"]
 
@@ -34,7 +34,8 @@ class Effort:
 
 QUICK = Effort(rounds=3, stage_steps=3)
 CROWDED = Effort(rounds=3)
-"""Of jobs with more ranks."""
+CROWDED_SYSTEMS = (COMPUTING, PLAIN, DEFAULT, OFF, BUDGET)
+"""Of jobs with more ranks than two, whose steps take longer."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +86,11 @@ def list_jobs(*, quick: bool) -> list[Job]:
     """
     if quick:
         return [Job(MODELS[0], 2, LOOPBACK, QUICK)]
-    return [
-        Job(
-            model,
-            ranks,
-            link,
-            CROWDED if ranks > 2 else Effort(),
-            systems=(COMPUTING, *OURS) if link == DELAY else SYSTEMS,
-        )
-        for model in MODELS
-        for ranks in (2, 4)
-        for link in LINKS
-        if (ranks, link) != (4, DELAY)
-    ]
+    jobs = []
+    for model in MODELS:
+        for link in LINKS:
+            jobs.append(Job(model, 2, link, systems=(COMPUTING, *OURS) if link == DELAY else SYSTEMS))
+        for link in LINKS:
+            if link != DELAY:
+                jobs.append(Job(model, 4, link, CROWDED, CROWDED_SYSTEMS))
+    return jobs

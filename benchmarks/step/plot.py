@@ -55,7 +55,11 @@ def draw(path: Path, rows: Sequence[Row], machine: str) -> None:
         there = [row for row in chosen if row.link == link]
         scale = "log" if any(_spans_decades(there, model) for model in models) else "linear"
         for model, axes in zip(models, across, strict=True):
-            _draw_panel(axes, [row for row in there if row.model == model], scale)
+            found = [row for row in there if row.model == model]
+            if not found:
+                axes.set_visible(False)
+                continue
+            _draw_panel(axes, found, scale)
             text = f"{model}, {link}{' (logarithmic)' if scale == 'log' else ''}"
             axes.set_title(text, loc="left", fontsize=10)
     for axes in panels[-1]:
@@ -79,7 +83,7 @@ def _draw_panel(axes: Any, rows: Sequence[Row], scale: str) -> None:
     """Draw a bar per system: computing in grey, what is above it in the colour of its kind."""
     found = {row.system: row for row in rows}
     names = [name for name in SYSTEMS if name in found]
-    longest = max((1e3 * max(row.times) for row in rows), default=1.0)
+    longest = max(1e3 * max(row.times) for row in rows)
     for place, name in enumerate(names):
         row = found[name]
         milliseconds, computing = 1e3 * row.seconds, 1e3 * row.computing
@@ -102,7 +106,7 @@ def _draw_panel(axes: Any, rows: Sequence[Row], scale: str) -> None:
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xscale(scale)
-    if scale == "log" and rows:
+    if scale == "log":
         axes.set_xlim(0.5e3 * min(row.seconds for row in rows), 6 * longest)
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
         axes.xaxis.set_minor_locator(NullLocator())

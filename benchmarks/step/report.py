@@ -18,7 +18,7 @@ __all__ = ["format_page"]
 
 STEPS = f"""A step is forward, backward with the exchange of gradients, and SGD, over gloo. All systems are in
 one process per rank and take turns, with `gradient_as_bucket_view=True` and one thread per rank. Links other
-than loopback are emulated. All ranks share this machine's cores.
+than loopback are emulated. All ranks share this machine's cores. Four ranks run fewer systems.
 
 - `topk` is `{TOPK.replace("|", "·")}`, with the hook's default of `overlap`.
 - `budget` is `{BUDGETED.replace("|", "·")}` with `scope="group"`.

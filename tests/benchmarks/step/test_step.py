@@ -94,6 +94,7 @@ def test_jobs_cover_all_models_and_links() -> None:
     assert {(job.model, job.link) for job in jobs} == {(model, link) for model in MODELS for link in LINKS}
     assert {job.ranks for job in jobs} == {2, 4}
     assert all(set(NATIVE).isdisjoint(job.systems) == (job.link == DELAY) for job in jobs)
+    assert all({COMPUTING, DEFAULT, OFF} <= set(job.systems) for job in jobs)
     assert [job.name for job in list_jobs(quick=True)] == ["MLP, 2 ranks, loopback"]
 
 
@@ -106,7 +107,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert "| plain DDP | 1.00 |" in text
     assert "| each further tensor | 19.0 [19.0–30.0] |" in text
     assert "Skipped: a: b." in text
-    plot.draw(tmp_path / "x.png", rows, "a machine")
+    plot.draw(tmp_path / "x.png", [*rows, *read_rows(make_record(SLOW, "another"))], "a machine")
     assert (tmp_path / "x.png").stat().st_size > 10_000
 
 
