@@ -29,7 +29,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-collectives gradients docs dist clean
+.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-collectives bench-step gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -115,6 +115,9 @@ bench-training: $(TORCH)  ## train with every system: results/training.md, .png;
 
 bench-scale: $(TORCH)  ## time of a step for 4 to 1,024 ranks, as a map: results/scale.md, .png; root; minutes; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.scale $(ARGS)
+
+bench-step: $(TORCH)  ## time of whole steps of DDP with the hook, torch's hooks, a floor: results/step.md, .png; root; ARGS=--quick
+	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.step $(ARGS)
 
 bench-gpu: $(CUPY)  ## bandwidth of kernels and times of selectors on a GPU: results/gpu.md, gpu.png; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gpu $(ARGS)
