@@ -116,3 +116,15 @@ def test_a_transformed_tensor_is_checked_as_it_is_added() -> None:
 def test_the_options_are_checked(options: dict[str, Any], what: str) -> None:
     with pytest.raises(ValueError, match=what):
         wc.decode_add(wc.encode(np.ones(3)), np.zeros(3), **options)
+
+
+def test_the_first_container_at_fault_is_reported() -> None:
+    """The values of a container are checked before the next one is decoded."""
+    big, out = wc.encode(np.full(4, 9, "f4")), np.zeros(4, "f4")
+    broken = big.copy()
+    broken[-1] ^= 1
+    for blobs, code in (([big, broken], "max-norm"), ([broken, big], "entry-checksum")):
+        with pytest.raises(wc.WireError) as info:
+            wc.decode_add(blobs, out, max_norm=1.0)
+        assert (info.value.code, info.value.container) == (code, 0)
+    assert not out.any()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,11 +41,12 @@ def add(
             add_chunks(targets.arrays[0].reshape(-1), parts, scale)
         return
     together = None if guard.is_active else SumTargets.of(targets)
-    decoded = _decode_all(containers, together, limits, {})
-    if guard.is_active:
-        for number, chunks in enumerate(decoded):
-            with number_of_container(number if len(containers) > 1 else None):
-                guard.check(chunks, [target.dtype for target in targets.arrays], scale)
+    dtypes = [target.dtype for target in targets.arrays]
+
+    def check(chunks: _Chunks) -> None:
+        guard.check(chunks, dtypes, scale)
+
+    decoded = _decode_all(containers, together, limits, {}, check if guard.is_active else None)
     _add_all(decoded, targets, together, scale, None)
 
 
@@ -80,8 +81,12 @@ def _decode_all(
     together: SumTargets | None,
     limits: DecodeLimits,
     sent: Mapping[int, Any],
+    check: Callable[[_Chunks], None] | None = None,
 ) -> list[Any]:
-    """Decode all containers: to Parts that one call can add, or all of them to chunks by key."""
+    """Decode all containers: to Parts that one call can add, or all of them to chunks by key.
+
+    ``check`` gets the chunks of each container before the next one is decoded.
+    """
     decoded: list[Any] = []
     for number, (data, header) in enumerate(containers):
         with number_of_container(number if len(containers) > 1 else None):
@@ -94,6 +99,8 @@ def _decode_all(
                     parts = _decode_parts(data, header, limits, batches, together.dtype)
                 if parts is None:
                     parts = decode_chunks(data, header, limits, batches=batches)
+                    if check is not None:
+                        check(parts)
             decoded.append(parts)
     if all(isinstance(one, Parts) for one in decoded):
         return decoded
