@@ -64,7 +64,7 @@ def draw(path: Path, rows: Sequence[Row], machine: str) -> None:
             axes.set_title(text, loc="left", fontsize=10)
     for axes in panels[-1]:
         axes.set_xlabel("milliseconds per step")
-    figure.suptitle(textwrap.fill(TITLE, 25 + 55 * len(models)), fontsize=11)
+    figure.suptitle(textwrap.fill(TITLE, 30 + 55 * len(models)), fontsize=10)
     figure.supxlabel(machine, fontsize=7, color="grey")
     figure.savefig(path, format="png")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 from benchmarks.step.models import Problem
@@ -75,8 +76,11 @@ def build(name: str, problem: Problem, make_comm: Callable[[], Any]) -> System:
     model = problem.model
     wrapped, bytes_sent = model, None
     if name != COMPUTING:
-        buckets = {"bucket_cap_mb": WHOLE_MODEL_MB} if name == POWERSGD else {}
-        wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True, **buckets)
+        settings: dict[str, Any] = {"bucket_cap_mb": WHOLE_MODEL_MB} if name == POWERSGD else {}
+        if "init_sync" in signature(DistributedDataParallel).parameters:
+            # All ranks have built the same model, whose copy over a slow link would take long.
+            settings["init_sync"] = False
+        wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True, **settings)
     if name in (HALF, POWERSGD):
         _register_native(name, wrapped)
     elif name in OURS:
