@@ -170,7 +170,7 @@ def test_fused_members_cost_no_more_than_their_elements() -> None:
     schema = dict.fromkeys(tensors, ((40,), np.float32))
     blobs = [wc.encode_many(tensors, "nonzero | bitmap | raw", fuse=fuse) for fuse in (0, 40)]
     times = []
-    for blob in blobs * 3:  # the first round may compile kernels
+    for blob in blobs * 8:  # the first round may compile kernels; other processes slow some down
         start = time.process_time()
         wc.decode_many(blob, schema=schema)
         times.append(time.process_time() - start)
