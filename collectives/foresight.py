@@ -33,7 +33,7 @@ class _Expectation(NamedTuple):
 
 
 class _Memory(NamedTuple):
-    """What a Foresight knows. It is replaced as a whole, so that an interrupt leaves no half of a change.
+    """Content of a Foresight. A change replaces it as a whole, so that an interrupt leaves no half of it.
 
     Attributes:
         number: sequence number of the last exchange.

@@ -6,10 +6,7 @@ the folder's name is a digest of the library, of the measurements and of the num
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
-import os
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -20,10 +17,10 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmarks.common.processes import one_thread
+from benchmarks.common.store import ROOT, ResultStore
 
 __all__ = ["Part", "Store", "run_missing"]
 
-ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / ".parts"
 SOURCES = (
     "benchmarks/papers/*.py",
@@ -53,7 +50,7 @@ class Part:
     arguments: tuple[Any, ...] = ()
 
 
-class Store:
+class Store(ResultStore):
     """Results of parts, one file each.
 
     Args:
@@ -62,28 +59,8 @@ class Store:
     """
 
     def __init__(self, settings: str, folder: Path = FOLDER) -> None:
-        total = hashlib.sha256(settings.encode())
-        for pattern in SOURCES:
-            for path in sorted(ROOT.glob(pattern)):
-                if path.name != "__main__.py":
-                    total.update(path.read_bytes())
-        self.folder = folder / total.hexdigest()[:12]
-
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.pickle"
-
-    def __contains__(self, name: str) -> bool:
-        return self._path(name).exists()
-
-    def __getitem__(self, name: str) -> Any:
-        return pickle.loads(self._path(name).read_bytes())
-
-    def save(self, name: str, result: Any) -> None:
-        """Write a result; an interrupt leaves no part of it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        partial = self._path(name).with_suffix(f".{os.getpid()}")
-        partial.write_bytes(pickle.dumps(result))
-        partial.replace(self._path(name))
+        sources = (path for pattern in SOURCES for path in sorted(ROOT.glob(pattern)))
+        super().__init__(settings, folder, (path for path in sources if path.name != "__main__.py"))
 
 
 def _measure(part: Part) -> tuple[Any, float]:

@@ -215,7 +215,7 @@ def _reset_peak() -> float:
 
 
 def _read_status(field: str) -> float:
-    """Read a field of this process's status in bytes; NaN if there is none."""
+    """Return a field of this process's status, in bytes, or NaN if it is missing."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(field + ":"):

@@ -211,9 +211,10 @@ def _conclude(channel: Channel, own: Header, blocks: ByteArray, payload: Payload
     kind = own.operation, own.algorithm, own.signature, own.sequence - call.first
     channel.foresight.agreed(own.sequence, kind, is_short=size > HEADER_SIZE and payloads is None)
     channel.sequence = (own.sequence + 1) % 2**64
-    if payloads is not None:
+    call.payloads = payloads  # those of an earlier agreement of the call are not these
+    if payload is not None and payloads is not None:
         channel.foresight.gathered(max(header.payload_len for header in table))
-        call.payloads, call.is_delivered = payloads, payload is not None and payload.is_final
+        call.is_delivered = payload.is_final
     return table
 
 

@@ -76,8 +76,10 @@ class Encoding:
     @property
     def sent(self) -> Mapping[str, wc.SparseTensor] | None:
         """This rank's tensors on the host as receivers decode them, if a Compressor knows them."""
-        known = self.prepared is not None and self.gpu is None and self.prepared.sends_what_it_encoded
-        return self.prepared.sent if self.prepared is not None and known else None
+        prepared = self.prepared
+        if prepared is None or self.gpu is not None or not prepared.sends_what_it_encoded:
+            return None
+        return prepared.sent
 
     def gather(self, channel: Channel) -> list[ByteArray]:
         """Gather every rank's container, in rank order; on this rank's GPU if MPI writes device memory."""

@@ -34,7 +34,7 @@ class Prepared:
 
     @property
     def sends_what_it_encoded(self) -> bool:
-        """Whether ``blob`` is still the container that was encoded, so that ``sent`` is what it contains."""
+        """Whether ``blob`` is still the encoded container, whose tensors are ``sent``."""
         return self.blob is self._encoded
 
     @property

@@ -9,6 +9,8 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
+from collectives.agreement.agree import Payload, agree
+from collectives.agreement.header import Header, Operand, Operation
 from collectives.foresight import PAUSE, Foresight
 
 
@@ -106,3 +108,23 @@ def test_results_do_not_depend_on_room() -> None:
     with_room = co.simulate(3, lambda comm: rank(comm, False))
     assert with_room == co.simulate(3, lambda comm: rank(comm, True))
     assert any("nan" in str(one).lower() for one in with_room[0])
+
+
+def test_payloads_are_those_of_the_last_agreement() -> None:
+    """A call with two agreements, of which only the first has its payloads behind the headers."""
+
+    def rank(comm: Any) -> list[int | None]:
+        channel = co.Channel(comm)
+        arrived: list[int | None] = []
+        for _ in range(3):
+            with channel.collective() as call:
+                for nbytes in (100, 5000):
+                    data = np.full(nbytes, comm.rank, np.uint8)
+                    header = Header(operation=Operation.ALLGATHER_BYTES, payload_len=nbytes)
+                    agree(channel, header, Operand(), None, Payload(data, is_final=nbytes == 5000))
+                    arrived.append(None if call.payloads is None else len(call.payloads[1]))
+                    channel.foresight.gathered(nbytes)
+                call.is_delivered = True
+        return arrived
+
+    assert co.simulate(2, rank) == [[None, None, None, None, 100, None]] * 2

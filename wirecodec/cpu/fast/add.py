@@ -128,10 +128,8 @@ class SumTargets:
         stored = int(rows[:, 3].sum())
         if not stored:
             return True
-        order = np.lexsort(
-            (rows[:, 1], rows[:, 0])
-        )  # stable, so the containers of a chunk stay in their order
-        rows = rows[order]
+        # The sort is stable, so the containers of a chunk stay in their order.
+        rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
         keys, bases = rows[:, 0], rows[:, 1]
         if (bases + rows[:, 2] > self.columns.sizes[keys]).any():
             raise ValueError("a part is longer than its array")
