@@ -15,6 +15,7 @@ from collectives.cltk.allreduce import CLTk
 from collectives.cltk.ratios import ratios_by_flops
 from collectives.cltk.similarity import MagnitudeHistogram, Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
+from collectives.exchange.pending import Pending
 from collectives.gtopk.allreduce import GTopK
 from collectives.local_updates.local_updates import LocalUpdates
 from collectives.simulation.communicator import simulate
@@ -31,6 +32,7 @@ __all__ = [
     "GTopK",
     "LocalUpdates",
     "MagnitudeHistogram",
+    "Pending",
     "Similarity",
     "Timeout",
     "TorchComm",

@@ -12,6 +12,7 @@ from collectives.cost_model import Cost, Workload
 from collectives.exchange.encoding import Encoding
 from collectives.sums import dense, gathered
 from collectives.sums.split import SPLITS
+from collectives.transport.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -19,16 +20,16 @@ class AllreduceAlgorithm:
     """Algorithm of ``allreduce``; the results of all have the same bits.
 
     Attributes:
-        run: sums all ranks' tensors. It takes the channel, this rank's side after the agreement, the divisor
-            (1, or the number of ranks) and the requested operation. It returns {name: (size,)}, on a GPU as
-            raw bits; or {name: SparseTensor} on the host if ``Encoding.sparse`` is set.
+        run: sums all ranks' tensors. It takes the channel, this rank's side after the agreement,
+            the weights of the ranks and the requested operation. It returns {name: (size,)}, on a
+            GPU as raw bits; or {name: SparseTensor} on the host if ``Encoding.sparse`` is set.
         rehearse: calls the kernels that ``run`` needs after the headers, with this rank's tensors only.
         cost: computes its cost for the sizes of an exchange.
         moves_supports: whether the sums can be sparse; the others move dense vectors.
         decodes_own: whether a rank decodes its own container, which it then tries before the agreement.
     """
 
-    run: Callable[[Channel, Encoding, int, Header], dict[str, Any]]
+    run: Callable[[Channel, Encoding, Weights, Header], dict[str, Any]]
     rehearse: Callable[[Encoding, Header], object]
     cost: Callable[[Workload], Cost]
     moves_supports: bool

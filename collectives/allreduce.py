@@ -27,11 +27,14 @@ from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.errors import CollectiveError
 from collectives.exchange.inputs import Inputs, MakeInputs
+from collectives.exchange.pending import Pending
 from collectives.exchange.session import open_exchange
-from collectives.exchange.specs import ONLY, SchemeArgument, Tensors
+from collectives.exchange.specs import SchemeArgument, Tensors
 from collectives.exchange.targets import fill_with_nan
-from collectives.exchange.union import move_to_gpu
+from collectives.exchange.union import move_sums
+from collectives.exchange.weighing import weigh
 from collectives.transport.reduce import Dense
+from collectives.transport.weights import check_weight
 from collectives.tuning.choice import rehearse_sum, sum_tensors, will_gather
 
 _CODES = {code.name.lower().replace("_", "-"): code for code in Algorithm}
@@ -51,6 +54,8 @@ def allreduce(
     hold_zeros: bool = ...,
     out: Mapping[str, Any] | None = ...,
     sparse: Literal[False] = ...,
+    weight: float = ...,
+    commit: Literal[True] = ...,
 ) -> dict[str, Dense]: ...
 
 
@@ -66,6 +71,8 @@ def allreduce(
     nonfinite: Literal["raise", "propagate"] = ...,
     hold_zeros: bool = ...,
     sparse: Literal[True],
+    weight: float = ...,
+    commit: Literal[True] = ...,
 ) -> dict[str, wc.SparseTensor]: ...
 
 
@@ -82,6 +89,8 @@ def allreduce(
     hold_zeros: bool = ...,
     out: Any = ...,
     sparse: Literal[False] = ...,
+    weight: float = ...,
+    commit: Literal[True] = ...,
 ) -> Dense: ...
 
 
@@ -97,7 +106,27 @@ def allreduce(
     nonfinite: Literal["raise", "propagate"] = ...,
     hold_zeros: bool = ...,
     sparse: Literal[True],
+    weight: float = ...,
+    commit: Literal[True] = ...,
 ) -> wc.SparseTensor: ...
+
+
+@overload
+def allreduce(
+    comm: Communicator | Channel,
+    tensor: Any,
+    scheme: SchemeArgument = ...,
+    *,
+    algorithm: str = ...,
+    op: Literal["mean", "sum"] = ...,
+    seed: int = ...,
+    nonfinite: Literal["raise", "propagate"] = ...,
+    hold_zeros: bool = ...,
+    out: Any = ...,
+    sparse: bool = ...,
+    weight: float = ...,
+    commit: Literal[False],
+) -> Pending[Any]: ...
 
 
 @counted(lambda comm, *_, **__: Channel.of(comm))
@@ -113,6 +142,8 @@ def allreduce(
     hold_zeros: bool = False,
     out: Any = None,
     sparse: bool = False,
+    weight: float = 1.0,
+    commit: bool = True,
 ) -> Any:
     """Average or sum tensors over the ranks, encoded by a scheme.
 
@@ -141,6 +172,11 @@ def allreduce(
         sparse: True for SparseTensors over the union of the ranks' supports, the same on all ranks. The union
             has each element that at least one rank stores, even if the sum is 0. "dense" and "split-dense"
             lose the supports, so they are an error, and "auto" does not choose them.
+        weight: of this rank, 0 or more: the mean is sum(weight * tensor) / sum(weight), the sum is
+            sum(weight * tensor). A rank with weight 0 listens: its tensors are not read, it sends nothing of
+            them, and its residuals do not change. Equal weights have the bits of a mean without weights.
+        commit: False to leave the step of a Compressor open, the same on all ranks. The result is then a
+            ``Pending``, with the means and with ``commit()`` and ``rollback()``.
 
     Returns:
         A dense array of the tensor's shape and type, or {name: array}; the same bits on every rank. The
@@ -181,6 +217,8 @@ def allreduce(
         nonfinite=nonfinite,
         hold_zeros=hold_zeros,
         sparse=sparse,
+        weight=weight,
+        commit=commit,
         has_out=out is not None,
     )
 
@@ -196,6 +234,8 @@ def reduce_made(
     nonfinite: str = "raise",
     hold_zeros: bool = False,
     sparse: bool = False,
+    weight: float = 1.0,
+    commit: bool = True,
     has_out: bool = False,
 ) -> Any:
     """Average or sum inputs that are made inside the guard of the exchange; ``allreduce`` has the arguments.
@@ -209,7 +249,9 @@ def reduce_made(
     try:
         check_setting(nonfinite)
         proposal = proposal._replace(
-            reduction=_parse("op", op, _REDUCTIONS), algorithm=_parse("algorithm", algorithm, _CODES)
+            reduction=_parse("op", op, _REDUCTIONS),
+            algorithm=_parse("algorithm", algorithm, _CODES),
+            weight=check_weight(weight),
         )
         if sparse:
             _check_sparse(proposal.algorithm, has_out=has_out)
@@ -234,30 +276,26 @@ def reduce_made(
             sparse=sparse,
             hold_zeros=hold_zeros,
             finite=finite,
+            commit=commit,
             decodes_own=record is not None and record.decodes_own,
             rehearsal=partial(rehearse_sum, proposal),
             will_gather=partial(will_gather, proposal),
         ) as (channel, local):
-            sums = sum_tensors(channel, local, channel.size if op == "mean" else 1, proposal)
+            weights = weigh(local.table, mean=op == "mean")
+            sums = sum_tensors(channel, local, weights, proposal)
             if (finite and not local.is_finite) or inputs.limits:
                 values = {name: tensor.values for name, tensor in sums.items()} if sparse else sums
                 dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
                 check_results(values, dtypes, inputs.limits)
-            if sparse:
-                results = sums if local.gpu is None else move_to_gpu(sums, local.gpu)
-            else:
-                held = local.targets.flat
-                shaped = {
-                    name: sums[name] if name in held else sums[name].reshape(shape)
-                    for name, (shape, _) in local.specs.items()
-                }
-                tensors = {ONLY: inputs.tensors} if local.bare else inputs.tensors
-                results = local.targets.deliver(tensors, shaped)
-            return results[ONLY] if local.bare else results
+            results = move_sums(local, sums) if sparse else local.deliver(sums)
+            if not commit:
+                return Pending(results, local.prepared)
+            return results
     except CollectiveError as error:
         if not is_propagated(error, nonfinite):
             raise
-    return _make_sparse_nan(inputs.tensors) if sparse else fill_with_nan(inputs.tensors, inputs.out)
+    spoiled = _make_sparse_nan(inputs.tensors) if sparse else fill_with_nan(inputs.tensors, inputs.out)
+    return spoiled if commit else Pending(spoiled, None)
 
 
 def _check_sparse(algorithm: int, *, has_out: bool) -> None:

@@ -24,6 +24,7 @@ from collectives.communicator import (
     Request,
     check_communicator,
     gathers_any_size,
+    get_bound,
     is_transport_error,
 )
 from collectives.cost_model import Rates
@@ -100,6 +101,7 @@ class Channel:
         meanwhile: Callable[[], bool] | None = None,
         device: Device = "auto",
     ) -> None:
+        comm = get_bound(comm)
         self._mpi = is_mpi(comm)
         if self._mpi:
             check_mpi(comm)
@@ -134,12 +136,13 @@ class Channel:
         """Return a communicator's channel, which is made on first use; return a channel as it is."""
         if isinstance(comm, Channel):
             return comm
-        if is_mpi(comm):
-            check_not_null(comm)
-        channel = get_attached(comm)
+        bound = get_bound(comm)
+        if is_mpi(bound):
+            check_not_null(bound)
+        channel = get_attached(bound)
         if not isinstance(channel, Channel):
-            channel = cls(comm)
-            attach(comm, channel)
+            channel = cls(bound)
+            attach(bound, channel)
         return channel
 
     def open(self) -> Channel:

@@ -29,6 +29,8 @@ class Communicator(Protocol):
 
     A communicator may also have these attributes:
 
+    - ``bound() -> Communicator``: the communicator that is used in place of this one, from the present
+      exchange on. Each has its own Channel.
     - ``block(requests) -> bool`` is used instead of polling. It waits until one of the requests may have
       completed, and returns False if none of them ever can. Deadlines do not apply then.
     - ``gathers_any_size``: whether Iallgatherv is faster than a ring of messages also for large blocks.
@@ -74,6 +76,12 @@ class Communicator(Protocol):
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
         """Start to gather blocks of any length: recvbuf = [uint8 array, (counts, displacements)]."""
         ...
+
+
+def get_bound(comm: Any) -> Any:
+    """Return the communicator that is used in place of another one, which may not be bound yet."""
+    bound = getattr(comm, "bound", None)
+    return comm if bound is None else bound()
 
 
 def check_communicator(comm: object) -> None:

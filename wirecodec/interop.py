@@ -10,7 +10,7 @@ CuPy when they are called.
     elements                is_zero, find_nonfinite, gpu_all_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
                             restore_schedule
-    states                  State, copy_of; StateHolder, Stateful, Memory
+    states                  State, copy_of; StateHolder, OpenStep, Stateful, Memory
     saved states            read_state, write_state, check_keys, unmasked
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
@@ -46,7 +46,7 @@ from wirecodec.arrays import (
     read_only,
 )
 from wirecodec.compilation import is_warm
-from wirecodec.compressor.holder import Stateful, StateHolder
+from wirecodec.compressor.holder import OpenStep, Stateful, StateHolder
 from wirecodec.compressor.memory import Memory
 from wirecodec.compressor.parts import StepInParts
 from wirecodec.compressor.saved_state import check_keys, read_state, unmasked, write_state
@@ -79,6 +79,7 @@ __all__ = [
     "CompilationNeeded",
     "HostGradient",
     "Memory",
+    "OpenStep",
     "SchemeLike",
     "SelectedValues",
     "State",
@@ -308,11 +309,11 @@ def gpu_zeros(size: int, dtype: np.dtype[Any]) -> Any:
     return entry.zeros(size, dtype)
 
 
-def gpu_mean(total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:
-    """Return (n,) total / ranks, rounded to a type, as raw bits on the GPU. Overwrites ``total``."""
+def gpu_mean(total: Any, divisor: float, dtype: np.dtype[Any]) -> Any:
+    """Return (n,) total / divisor, rounded to a type, as raw bits on the GPU. Overwrites ``total``."""
     from wirecodec.gpu import entry
 
-    return entry.mean(total, ranks, dtype)
+    return entry.mean(total, divisor, dtype)
 
 
 def gpu_count_nonzero(bits: Any) -> int:

@@ -259,17 +259,21 @@ def decode_sum(
     blobs: Sequence[Any],
     out: Array | Mapping[str, Array],
     *,
-    divisor: int = 1,
+    divisor: float = 1,
+    scales: Sequence[float] | None = None,
     sent: Mapping[int, Mapping[str, SparseTensor]] | None = None,
     limits: DecodeLimits | None = None,
     schema: TensorSchema | Schema | None = None,
 ) -> bool:
-    """Replace arrays on the host by sums of containers, from +0 in their order, or by means.
+    """Replace arrays on the host by sums of scale * values of containers, or by their means.
+
+    Sums begin with +0, and follow the order of the containers.
 
     Args:
         blobs: as for ``decode_add``.
         out: as for ``decode_add``.
         divisor: of the sums, which are rounded before they are divided.
+        scales: the factor of each container; None for 1.
         sent: ``Prepared.sent`` of containers that this process has encoded, by number. They may be taken from
             there, and not from their bytes.
         limits, schema: as for ``decode_add``.
@@ -282,7 +286,8 @@ def decode_sum(
     """
     limits = limits or DEFAULT_LIMITS
     containers, targets = _open_all(blobs, out, limits, schema, own=min(sent, default=None) if sent else None)
-    return host.average(containers, targets, divisor, limits, sent or {})
+    factors = [1.0] * len(blobs) if scales is None else scales
+    return host.average(containers, targets, divisor, limits, sent or {}, factors)
 
 
 def _open_all(

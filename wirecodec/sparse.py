@@ -246,14 +246,17 @@ class SparseTensor:
         return f"SparseTensor(shape={self._shape}, nnz={self.nnz}, dtype={self.dtype})"
 
 
-def sum_sparse(tensors: Sequence[SparseTensor], dtype: np.dtype[Any]) -> tuple[Array | None, Array]:
-    """Sum sparse tensors on the host, in their order from +0.
+def sum_sparse(
+    tensors: Sequence[SparseTensor], dtype: np.dtype[Any], factors: Sequence[float]
+) -> tuple[Array | None, Array]:
+    """Sum factor * tensor on the host, in their order from +0.
 
     An element is in the result if a tensor stores it, even if the sum is 0.
 
     Args:
         tensors: one or more, of one shape.
-        dtype: type of the sums, float32 or float64.
+        dtype: type of the products and sums, float32 or float64.
+        factors: one per tensor.
 
     Returns:
         (the union, ascending, in the type of the tensors' indices, or None for all elements; the sums).
@@ -262,7 +265,12 @@ def sum_sparse(tensors: Sequence[SparseTensor], dtype: np.dtype[Any]) -> tuple[A
 
     size = tensors[0].size
     with np.errstate(all="ignore"):  # NaN, Inf and overflow follow IEEE 754
-        values = [tensor.values.astype(dtype, copy=False) for tensor in tensors]
+        values = [
+            tensor.values.astype(dtype, copy=False) * dtype.type(factor)
+            if factor != 1
+            else tensor.values.astype(dtype, copy=False)
+            for tensor, factor in zip(tensors, factors, strict=True)
+        ]
         if any(tensor.is_full for tensor in tensors):
             total = np.zeros(size, dtype)
             for tensor, addend in zip(tensors, values, strict=True):

@@ -26,6 +26,7 @@ from collectives.transport.allgather import allgather_concatenated
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import compute_bounds, sum_dense
+from collectives.transport.weights import Weights
 from collectives.tuning.choice import choose_algorithm
 
 __all__ = ["ALGORITHMS", "AUTO", "Method", "build_exchanges", "build_whole_calls"]
@@ -73,7 +74,7 @@ def _build_dense(channel: co.Channel, case: Case) -> dict[str, Method]:
     nbytes = 2 * (channel.size - 1) / channel.size * x.nbytes
     return {
         "native dense": Method(lambda: comm.Allreduce(x, out), nbytes),
-        "dense": Method(lambda: sum_dense(channel, x, 1, out), nbytes),
+        "dense": Method(lambda: sum_dense(channel, x, Weights(), out), nbytes),
     }
 
 
@@ -119,7 +120,7 @@ def _build_cltk(channel: co.Channel, case: Case) -> dict[str, Method]:
     def build(block: Any) -> Method:
         def call() -> None:
             broadcast(channel, block, len(block), 0)
-            sum_dense(channel, mine, channel.size)
+            sum_dense(channel, mine, Weights(channel.size))
 
         return Method(call, len(block) + summed)
 

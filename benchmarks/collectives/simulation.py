@@ -14,6 +14,7 @@ from benchmarks.collectives.cases import Case
 from collectives.transport.allgather import allgather_concatenated
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import sum_dense
+from collectives.transport.weights import Weights
 
 __all__ = ["ALPHA", "BETA", "CASE", "METHODS", "RANKS", "Point", "simulate_methods"]
 
@@ -59,11 +60,11 @@ def simulate_methods(
     def exchange(channel: co.Channel, method: str) -> None:
         if method == "CLT-k":
             broadcast(channel, indices, len(indices), 0)
-            sum_dense(channel, values, channel.size)
+            sum_dense(channel, values, Weights(channel.size))
         elif method == "allgather":
             allgather_concatenated(channel, blob, [len(blob)] * channel.size)
         else:
-            sum_dense(channel, dense, 1)
+            sum_dense(channel, dense, Weights())
 
     points = []
     for n in ranks:

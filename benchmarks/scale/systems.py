@@ -15,6 +15,7 @@ from benchmarks.model.models import Shape, draw_gradient
 from benchmarks.scale.library import copy
 from benchmarks.scale.powersgd import PowerSGD
 from collectives.transport.reduce import sum_dense
+from collectives.transport.weights import Weights
 
 __all__ = ["LOCAL", "SYSTEMS", "Options", "Worker", "build_exchange"]
 
@@ -81,7 +82,7 @@ def build_exchange(
 
 
 def _build_dense(worker: Worker, channel: co.Channel, options: Options) -> Callable[[], Any]:
-    return lambda: sum_dense(channel, worker.flat, channel.size, worker.out_flat)
+    return lambda: sum_dense(channel, worker.flat, Weights(channel.size), worker.out_flat)
 
 
 def _build_fp16(worker: Worker, channel: co.Channel, options: Options) -> Callable[[], Any]:
@@ -89,7 +90,7 @@ def _build_fp16(worker: Worker, channel: co.Channel, options: Options) -> Callab
 
     def call() -> None:
         copy(half, worker.flat)
-        sum_dense(channel, half, channel.size, total)
+        sum_dense(channel, half, Weights(channel.size), total)
         copy(worker.out_flat, total)
 
     return call
@@ -98,7 +99,7 @@ def _build_fp16(worker: Worker, channel: co.Channel, options: Options) -> Callab
 def _build_powersgd(worker: Worker, channel: co.Channel, options: Options) -> Callable[[], Any]:
     power = PowerSGD(worker.shapes, options.rank)
     return lambda: power.step(
-        worker.tensors, lambda vector: sum_dense(channel, vector, channel.size), worker.out
+        worker.tensors, lambda vector: sum_dense(channel, vector, Weights(channel.size)), worker.out
     )
 
 

@@ -6,16 +6,17 @@ import time
 from typing import Any
 
 import numpy as np
+import torch.distributed
 
-from collectives import TorchComm
 from collectives.communicator import Request
+from collectives.torch.group import GroupComm
 from collectives.waiting.worker import Worker
 
 __all__ = ["DelayedComm", "LateRequest"]
 
 
-class DelayedComm(TorchComm):
-    """TorchComm whose messages and all-gathers arrive ``delay`` seconds later.
+class DelayedComm(GroupComm):
+    """Communicator over the default group whose messages and all-gathers arrive ``delay`` seconds later.
 
     A message is copied and sent after the delay, so that several can be on their way. The data of an
     all-gather is complete when the last rank has begun it, so the delay counts from there. gloo's all-gather
@@ -23,11 +24,10 @@ class DelayedComm(TorchComm):
 
     Args:
         delay: seconds.
-        group: as for TorchComm.
     """
 
-    def __init__(self, delay: float, group: Any = None) -> None:
-        super().__init__(group)
+    def __init__(self, delay: float) -> None:
+        super().__init__(torch.distributed.group.WORLD)
         self._delay = delay
         self._line = Worker("DelayedComm: messages on their way")
 

@@ -1,6 +1,6 @@
 """Exchange of headers before payloads: formats/spec/agreement.md.
 
-Each rank's 64-byte header is part of the all-gather that exchanges the sizes of the payloads. Every rank sees
+Each rank's 72-byte header is part of the all-gather that exchanges the sizes of the payloads. Every rank sees
 the same table of headers. So all ranks decide alike, without another message: they continue, or they raise
 the same CollectiveError. Only in the second case do they also exchange texts that explain the error.
 Afterwards all ranks have the same sequence number, and the communicator is usable.
@@ -81,8 +81,8 @@ def agree(
 
     Args:
         channel: open; all ranks call this together.
-        proposal: operation, reduction, algorithm, payload_len, and as ``detail`` the number of stored
-            elements if it is known. The other fields are filled in here.
+        proposal: operation, reduction, algorithm, weight, payload_len, and as ``detail`` the number of
+            stored elements if it is known. The other fields are filled in here.
         operand: description of the tensors in the payload.
         failure: the reason why this rank has no payload, or None.
         payload: of this rank, if all ranks may gather payloads next.

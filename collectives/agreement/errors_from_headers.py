@@ -6,6 +6,7 @@ All functions are pure. Their inputs are the same on every rank, so every rank r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cache
@@ -55,7 +56,8 @@ def headers_match(table: Sequence[Header]) -> bool:
     first = table[0]
     fields = _get_compared(first)
     return first[:3] == (MAGIC, VERSION, Status.OK) and all(
-        header is first or (header[:3] == first[:3] and _get_compared(header) == fields) for header in table
+        header[:3] == first[:3] and _get_compared(header) == fields and 0 <= header.weight < math.inf
+        for header in table
     )
 
 
@@ -76,7 +78,10 @@ def protocol_error(table: Sequence[Header]) -> CollectiveError | None:
     wrong = [
         rank
         for rank, header in enumerate(table)
-        if header.magic != MAGIC or header.version != VERSION or header.text_len > MAX_TEXT
+        if header.magic != MAGIC
+        or header.version != VERSION
+        or header.text_len > MAX_TEXT
+        or not 0 <= header.weight < math.inf
     ]
     if not wrong:
         return None
@@ -84,7 +89,7 @@ def protocol_error(table: Sequence[Header]) -> CollectiveError | None:
     description = (
         f"magic {header.magic.hex(' ')}"
         if header.magic != MAGIC
-        else f"version {header.version}, text of {header.text_len} bytes"
+        else f"version {header.version}, text of {header.text_len} bytes, weight {header.weight:g}"
     )
     return CollectiveError(
         f"{name_ranks(wrong)}: not a header of version {VERSION} ({description});"

@@ -1,4 +1,4 @@
-"""64-byte header that a rank sends before its payload, and the hashes in it.
+"""72-byte header that a rank sends before its payload, and the hashes in it.
 
 The page is formats/spec/agreement.md, sections 1 and 2. A new operation or algorithm gets a new code both on
 the page and here.
@@ -15,14 +15,14 @@ from math import prod
 from typing import NamedTuple
 
 MAGIC = b"\xf7\x57\x43\x48"
-VERSION = 2
+VERSION = 3
 NO_DETAIL = 2**64 - 1
 MAX_TEXT = 65_536  # bytes of a text in the second exchange
 
 DTYPE_CODES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4}
 MIXED = 255  # tensors of several dtypes
 
-_LAYOUT = struct.Struct("<4s4BQBBHI5Q")
+_LAYOUT = struct.Struct("<4s4BQBBHI5Qd")
 HEADER_SIZE = _LAYOUT.size
 
 
@@ -91,14 +91,15 @@ class Header(NamedTuple):
     signature: int = 0
     detail: int = NO_DETAIL
     scheme: int = 0
+    weight: float = 1.0
 
     def pack(self) -> bytes:
-        """Serialize the header as 64 bytes."""
+        """Serialize the header as 72 bytes."""
         return _LAYOUT.pack(*self)
 
     @classmethod
     def unpack(cls, data: bytes) -> Header:
-        """Parse 64 bytes without checks."""
+        """Parse 72 bytes without checks."""
         return cls(*_LAYOUT.unpack(data))
 
 

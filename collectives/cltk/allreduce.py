@@ -26,7 +26,7 @@ from typing import Any, Literal, overload
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import rehearse, run_announced
-from collectives.agreement.header import Header, Operation, Reduction
+from collectives.agreement.header import Header, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.call import counted
 from collectives.channel import Channel
@@ -37,11 +37,15 @@ from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
 from collectives.exchange.inputs import Inputs, MakeInputs
+from collectives.exchange.pending import Pending
 from collectives.exchange.specs import TensorSpec, failure_of_encoding
 from collectives.exchange.targets import fill_with_nan
+from collectives.exchange.weighing import weigh
 from collectives.simulation.communicator import simulate
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
+from collectives.transport.weights import check_weight
+from wirecodec.interop import OpenStep
 
 
 class CLTk(CLTkState):
@@ -100,6 +104,8 @@ class CLTk(CLTkState):
         nonfinite: Literal["raise", "propagate"] = ...,
         hold_zeros: bool = ...,
         out: Mapping[str, Any] | None = ...,
+        weight: float = ...,
+        commit: Literal[True] = ...,
     ) -> dict[str, Dense]: ...
 
     @overload
@@ -111,7 +117,22 @@ class CLTk(CLTkState):
         nonfinite: Literal["raise", "propagate"] = ...,
         hold_zeros: bool = ...,
         out: Any = ...,
+        weight: float = ...,
+        commit: Literal[True] = ...,
     ) -> Dense: ...
+
+    @overload
+    def allreduce(
+        self,
+        comm: Communicator | Channel,
+        grad: Any,
+        *,
+        nonfinite: Literal["raise", "propagate"] = ...,
+        hold_zeros: bool = ...,
+        out: Any = ...,
+        weight: float = ...,
+        commit: Literal[False],
+    ) -> Pending[Any]: ...
 
     @counted(lambda self, comm, *_, **__: Channel.of(comm))
     def allreduce(
@@ -122,7 +143,9 @@ class CLTk(CLTkState):
         nonfinite: Literal["raise", "propagate"] = "raise",
         hold_zeros: bool = False,
         out: Any = None,
-    ) -> Dense | dict[str, Dense]:
+        weight: float = 1.0,
+        commit: bool = True,
+    ) -> Any:
         """Average the elements that the leader selects, in one exchange for all tensors.
 
         Args:
@@ -138,6 +161,9 @@ class CLTk(CLTkState):
                 that the tensor is used. Of a tensor that is sent whole, this rank sends zeros. So no residual
                 is sent if the gradients of all ranks are zero.
             out: memory for the means, as for ``co.allreduce``; it may be the gradients themselves.
+            weight: of this rank, as for ``co.allreduce``. If it is 0, the rank's residuals do not change. If
+                the leader has weight 0, nothing of sparse tensors is sent in this step.
+            commit: False for a ``Pending``, as for ``co.allreduce``.
 
         Returns:
             A dense array of the gradient's shape and type, or {name: array}, on the gradients' device; the
@@ -153,10 +179,14 @@ class CLTk(CLTkState):
         Other exceptions have the effects that ``allgather`` describes; the contents of ``out`` are undefined.
         """
         inputs = Inputs(grad, out)
-        means: Dense | dict[str, Dense] = self.reduce_made(
-            comm, lambda: inputs, nonfinite=nonfinite, hold_zeros=hold_zeros
+        return self.reduce_made(
+            comm,
+            lambda: inputs,
+            nonfinite=nonfinite,
+            hold_zeros=hold_zeros,
+            weight=weight,
+            commit=commit,
         )
-        return means
 
     def reduce_made(
         self,
@@ -165,6 +195,8 @@ class CLTk(CLTkState):
         *,
         nonfinite: str = "raise",
         hold_zeros: bool = False,
+        weight: float = 1.0,
+        commit: bool = True,
     ) -> Any:
         """Take a step with inputs that are made inside the guard of the exchange.
 
@@ -172,21 +204,39 @@ class CLTk(CLTkState):
         """
         local = LocalStep()
         try:
-            return self._exchange(Channel.of(comm), local, make, nonfinite, hold_zeros=hold_zeros)
+            means, step = self._exchange(
+                Channel.of(comm), local, make, nonfinite, weight, hold_zeros=hold_zeros, commit=commit
+            )
+            return means if commit else Pending(means, step)
         except CollectiveError as error:
             if not is_propagated(error, nonfinite):
                 raise
-        return fill_with_nan(local.inputs.tensors, local.inputs.out)
+        spoiled = fill_with_nan(local.inputs.tensors, local.inputs.out)
+        return spoiled if commit else Pending(spoiled, None)
 
     def _exchange(
-        self, channel: Channel, local: LocalStep, make: MakeInputs, nonfinite: str, *, hold_zeros: bool
-    ) -> Any:
-        """Take a step, as ``allreduce``; raise CollectiveError in place of NaN."""
+        self,
+        channel: Channel,
+        local: LocalStep,
+        make: MakeInputs,
+        nonfinite: str,
+        weight: float,
+        *,
+        hold_zeros: bool,
+        commit: bool,
+    ) -> tuple[Any, OpenStep]:
+        """Take a step, as ``allreduce``, or hold it; raise CollectiveError in place of NaN."""
         with channel.collective() as call:
             leader = self.step % channel.size
             proposal = Header(operation=Operation.CLTK, reduction=Reduction.MEAN)
 
             def prepare() -> Failure | None:
+                nonlocal proposal
+                try:
+                    proposal = proposal._replace(weight=check_weight(weight))
+                except (TypeError, ValueError) as error:
+                    return Failure(Status.ARGUMENT, error)
+                local.listens = proposal.weight == 0
                 failure = self._prepare(
                     local, make, nonfinite, channel.rank, leads=channel.rank == leader, holds=hold_zeros
                 )
@@ -198,15 +248,17 @@ class CLTk(CLTkState):
             failure = run_announced(channel, prepare, lambda: (proposal, local.operand))
             proposal = proposal._replace(payload_len=len(local.blob), detail=local.stored)
             table = agree(channel, proposal, local.operand, failure)
+            weights = weigh(table, mean=True)
             blob = broadcast(channel, local.blob, table[leader].payload_len, leader)
             supports = local.decode_supports(blob, leader)
             selected = {name: total.select(supports[name]) for name, total in local.totals.items()}
             values = {name: chosen.values for name, chosen in selected.items()}
             left = {name: chosen.remainder() for name, chosen in selected.items() if name not in local.kept}
-            after = local.before.next(channel.rank, left)
+            after = local.before.next(channel.rank, {} if local.listens else left)
+            step = OpenStep(self._holder, local.current, after)
             whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
-                means = sum_named(channel, values, channel.size, whole)
+                means = sum_named(channel, values, weights, whole)
                 if nonfinite == "propagate" or local.inputs.limits:
                     dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
                     check_results(means, dtypes, local.inputs.limits)
@@ -214,9 +266,11 @@ class CLTk(CLTkState):
                 call.is_delivered = False
                 raise
             finally:
-                if call.is_delivered:  # even if this rank raises: the others have taken the step
+                if call.is_delivered and commit:  # even if this rank raises: the others have taken the step
                     self._holder.state = after
-        return local.deliver(selected, means)
+            if not commit:
+                step.hold()
+        return local.deliver(selected, means), step
 
     def _prepare(
         self, local: LocalStep, make: MakeInputs, nonfinite: str, rank: int, *, leads: bool, holds: bool
@@ -225,7 +279,8 @@ class CLTk(CLTkState):
         try:
             check_setting(nonfinite)
             local.inputs = make()
-            local.before = self._holder.state.settle(rank, local.grads)
+            local.current = self._holder.begin()
+            local.before = local.current.settle(rank, local.grads)
             if failure := local.describe(self.signature):
                 return failure
             local.choose(self._selectors, leads=leads, holds=holds)

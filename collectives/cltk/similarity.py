@@ -18,6 +18,7 @@ from collectives.communicator import Communicator
 from collectives.exchange.specs import ONLY
 from collectives.transport.alltoall import exchange_counts
 from collectives.transport.reduce import Dense, sum_dense
+from collectives.transport.weights import Weights
 
 _BINS = 48
 """Bins of a histogram of magnitudes, four per factor of ten, which end at the largest magnitude."""
@@ -134,7 +135,7 @@ def _measure(channel: Channel, cltk: CLTk, name: str, grad: Any) -> Similarity:
     residual = on_host(cltk.residual(name))
     selector = cltk.selector(name)
     distance = _measure_cosine_distance(channel, np.zeros_like(x) if residual is None else residual)
-    mean = sum_dense(channel, x, channel.size)
+    mean = sum_dense(channel, x, Weights(channel.size))
     if selector is None:
         return Similarity(distance, (0.0,) * channel.size, (0.0,) * channel.size)
     own, best = (_select(selector, vector) for vector in (x, mean))
@@ -193,7 +194,7 @@ def _measure_cosine_distance(channel: Channel, residual: Dense) -> float:
     wide = residual.astype(np.float64)
     length = float(np.sqrt(np.sum(wide * wide)))
     unit = wide / length if length > 0 else np.full_like(wide, np.nan)
-    total = sum_dense(channel, unit, 1)
+    total = sum_dense(channel, unit, Weights())
     if n == 1:
         return 0.0 if length > 0 else float("nan")
     return 1 - (float(np.sum(total * total)) - n) / (n * (n - 1))

@@ -39,7 +39,9 @@ class LocalStep:
 
     Attributes:
         inputs: of this rank.
-        before: the state at the beginning of the step.
+        current: the state at the beginning of the step.
+        before: the same after a loaded one was compared.
+        listens: whether this rank has weight 0, so that its gradients count as zeros and are not read.
         on_gpu: whether all gradients are on one GPU.
         specs: {name: (shape, dtype)}, in the order of the names' UTF-8 bytes.
         totals: {name: gradient + residual}.
@@ -54,7 +56,9 @@ class LocalStep:
     """
 
     inputs: Inputs = field(default_factory=lambda: Inputs({}))
+    current: State = field(default_factory=State)
     before: State = field(default_factory=State)
+    listens: bool = False
     on_gpu: bool = False
     specs: dict[str, TensorSpec] = field(default_factory=dict)
     totals: dict[str, AccumulatedGradient] = field(default_factory=dict)
@@ -115,7 +119,7 @@ class LocalStep:
         shapes = {name: shape for name, (shape, _) in self.specs.items()}
         self.selectors = {name: selectors.at(name, shape, self.before.step) for name, shape in shapes.items()}
         self.sparse = [name for name in shapes if self.selectors[name] is not None]
-        held = {name for name in shapes if holds and is_zero(self.grads[name])}
+        held = {name for name in shapes if self.listens or (holds and is_zero(self.grads[name]))}
         self.silent = held & set(self.sparse) if leads else set()
         self.kept = held - set(self.sparse)
 
@@ -129,14 +133,15 @@ class LocalStep:
             selects: whether this rank selects from each tensor by itself.
         """
         chosen = set(self.sparse) - self.silent if selects else set()
-        for name in self.specs:
+        for name, (shape, dtype) in self.specs.items():
+            silent = self.listens or name in self.kept
             self.totals[name] = accumulate_in(
                 memory,
                 feedback,
                 name,
-                self.grads[name],
-                None if name in self.kept else self.before.residuals.get(name),
-                on_gpu=on_gpu,
+                np.zeros(shape, dtype) if self.listens else self.grads[name],
+                None if silent else self.before.residuals.get(name),
+                on_gpu=on_gpu and not self.listens,
                 selector=self.selectors[name] if name in chosen else None,
             )
 

@@ -28,6 +28,8 @@ from collectives.exchange.targets import Targets
 from collectives.transport.allgather import gather_payloads
 from wirecodec.interop import as_bytes, as_scheme
 
+NOTHING = "nonzero | rice | raw"
+"""Scheme of zeros, of which nothing is sent."""
 SPARSE = "; sparse results"
 """Suffix of the scheme's text, so that ranks agree on sparse or dense results before payloads are sent."""
 
@@ -118,6 +120,17 @@ class Encoding:
                 self.decoded = {ONLY: wc.decode(self.blob, limits=limits, schema=self.specs[ONLY])}
         return self.decoded
 
+    def deliver(self, sums: Mapping[str, Any]) -> Any:
+        """Return {name: (size,) results} as the caller gets them: shaped, in its memory, on its devices."""
+        held = self.targets.flat
+        shaped = {
+            name: sums[name] if name in held else sums[name].reshape(shape)
+            for name, (shape, _) in self.specs.items()
+        }
+        given: Any = self.inputs.tensors
+        results = self.targets.deliver({ONLY: given} if self.bare else given, shaped)
+        return results[ONLY] if self.bare else results
+
 
 def encode_tensors(
     local: Encoding,
@@ -125,6 +138,7 @@ def encode_tensors(
     scheme: SchemeArgument,
     seed: int,
     channel: Channel,
+    weight: float = 1.0,
     *,
     hold_zeros: bool,
     finite: bool,
@@ -136,6 +150,7 @@ def encode_tensors(
         make: makes the inputs.
         scheme, seed: the caller's arguments.
         channel: its rank is mixed into a Compressor's seed, and its size into the bound of clipping.
+        weight: of this rank. If it is 0, a container without values is encoded, and no tensor is read.
         hold_zeros, finite: as for ``open_exchange``.
     """
     try:
@@ -158,6 +173,10 @@ def encode_tensors(
             local.targets = Targets.of(local.inputs.out, placed, local.specs, bare=local.bare)
         except (TypeError, ValueError) as error:
             return Failure(Status.ARGUMENT, error)
+        if weight == 0:
+            tensors, hold_zeros, finite = _make_zeros(local), True, False
+            tensor = tensors[ONLY] if local.bare else tensors
+            scheme = scheme if isinstance(scheme, wc.Compressor) else NOTHING
         if finite and not (isinstance(scheme, wc.Compressor) and scheme.keeps_all):
             check_gradients(tensors)
         if isinstance(scheme, wc.Compressor):
@@ -177,6 +196,19 @@ def encode_tensors(
     except Exception as error:
         return failure_of_encoding(error)
     return None
+
+
+def _make_zeros(local: Encoding) -> dict[str, Any]:
+    """Return zeros like the tensors, on their device."""
+    if local.gpu is None:
+        return {name: np.zeros(shape, dtype) for name, (shape, dtype) in local.specs.items()}
+    given: Any = local.inputs.tensors
+    tensors = {ONLY: given} if local.bare else given
+    with local.gpu.current():
+        return {
+            name: x.new_zeros(x.shape) if hasattr(x, "new_zeros") else local.gpu.cupy.zeros_like(x)
+            for name, x in tensors.items()
+        }
 
 
 def _normalize_scheme(scheme: SchemeArgument) -> str:

@@ -44,6 +44,7 @@ def open_exchange(
     sparse: bool = False,
     hold_zeros: bool = False,
     finite: bool = False,
+    commit: bool = True,
     decodes_own: bool = False,
     rehearsal: Callable[[Channel, Encoding], object] | None = None,
     will_gather: Callable[[Channel, Encoding, list[Header]], bool] = lambda *_: True,
@@ -57,11 +58,12 @@ def open_exchange(
         comm, scheme, seed: as for allgather.
         make: makes this rank's inputs; if it raises, all ranks raise CollectiveError. After a compilation it
             is called again.
-        proposal: operation, reduction and algorithm.
+        proposal: operation, reduction, algorithm and weight.
         failure: the reason why this rank cannot contribute, if it is known already.
         sparse: whether the results are SparseTensors, on which all ranks agree.
         hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
+        commit: False to leave a Compressor's step open if the block succeeds; any error rolls it back.
         decodes_own: whether the block needs this rank's tensors decoded, which is then tried here.
         rehearsal: calls the kernels that the block needs, with this rank's Encoding.
         will_gather: returns for the headers whether the block gathers the containers; the same on all ranks.
@@ -71,10 +73,12 @@ def open_exchange(
         Timeout: a rank does not take part.
     """
     channel = Channel.of(comm)
-    local = Encoding(sparse=sparse)
+    local, is_complete = Encoding(sparse=sparse), False
 
     def contribute() -> Failure | None:
-        failure = encode_tensors(local, make, scheme, seed, channel, hold_zeros=hold_zeros, finite=finite)
+        failure = encode_tensors(
+            local, make, scheme, seed, channel, proposal.weight, hold_zeros=hold_zeros, finite=finite
+        )
         if failure is None and decodes_own:
             try:
                 local.decode_own()
@@ -101,12 +105,16 @@ def open_exchange(
             payload = Payload(local.blob, partial(will_gather, channel, local))
             local.table = agree(channel, proposal, local.operand, failure, payload)
             yield channel, local
+            is_complete = call.is_delivered
         except CollectiveError:
             call.is_delivered = False
             raise
         finally:
-            if local.prepared is not None:
-                resolve = local.prepared.commit if call.is_delivered else local.prepared.rollback
+            if local.prepared is not None and is_complete and not commit:
+                local.prepared.hold()
+            elif local.prepared is not None:
+                succeeded = call.is_delivered and commit
+                resolve = local.prepared.commit if succeeded else local.prepared.rollback
                 try:
                     resolve()
                 except RuntimeError:  # it was resolved by another call

@@ -27,9 +27,11 @@ from collectives.call import counted
 from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
+from collectives.exchange.pending import Pending
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
 from collectives.gtopk.tree import Sparse, find_limit, merge_along_tree
 from wirecodec.interop import (
+    OpenStep,
     State,
     Stateful,
     StateHolder,
@@ -73,13 +75,14 @@ class GTopK(Stateful):
         return copy_of(self._holder.state.residuals, name)
 
     @counted(lambda self, comm, *_, **__: Channel.of(comm))
-    def allreduce(self, comm: Communicator | Channel, grad: Any) -> Any:
+    def allreduce(self, comm: Communicator | Channel, grad: Any, *, commit: bool = True) -> Any:
         """Average the elements whose merged sums are the largest.
 
         Args:
             comm: a communicator or its Channel; all ranks call this together.
             grad: a finite array of float32, float16, bfloat16 or float64, or {name: array}. Names, shapes and
                 types must be the same on all ranks.
+            commit: False for a ``Pending``, as for ``co.allreduce``.
 
         Returns:
             A dense array of the gradient's shape and type, or {name: array}, on the host; the same bits on
@@ -92,19 +95,20 @@ class GTopK(Stateful):
         channel, bare = Channel.of(comm), not isinstance(grad, Mapping)
         grads = {ONLY: grad} if bare else grad
         specs: dict[str, TensorSpec] = {}
-        before = State()
+        current = before = State()
         totals: dict[str, Array] = {}
         operand = Operand()
         proposal = Header(operation=Operation.GTOPK, reduction=Reduction.MEAN)
 
         def prepare() -> Failure | None:
-            nonlocal operand, before
+            nonlocal operand, before, current
             try:
                 for name in sorted(grads, key=str.encode):
                     specs[name] = get_spec(grads[name])
                 scheme = f"gtop-k({self._selector.ratio!r}); step {self.step}"
                 operand = describe(specs, bare=bare, scheme=scheme)
-                before = self._holder.state.settle(channel.rank, specs)
+                current = self._holder.begin()
+                before = current.settle(channel.rank, specs)
                 for name in specs:
                     given, residual = stage_on_host(grads[name]), before.residuals.get(name)
                     x = accumulate(wc.ErrorFeedback(), given, residual, "gtop-k", name).x
@@ -122,9 +126,14 @@ class GTopK(Stateful):
             for name, x in totals.items():
                 results[name], residuals[name] = self._exchange(channel, x, specs[name][1])
             call.is_delivered = True
-            self._holder.state = before.next(channel.rank, residuals)
+            step = OpenStep(self._holder, current, before.next(channel.rank, residuals))
+            if commit:
+                step.commit()
+            else:
+                step.hold()
         dense = {name: results[name].reshape(specs[name][0]) for name in grads}
-        return dense[ONLY] if bare else dense
+        means = dense[ONLY] if bare else dense
+        return means if commit else Pending(means, step)
 
     def _exchange(self, channel: Channel, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         """Merge one tensor; return the mean as a dense vector of a type, and the residual. Overwrites x."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal, overload
+from weakref import ReferenceType, ref
 
 import wirecodec as wc
 from collectives.allreduce import reduce_made
@@ -21,6 +22,7 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.exchange.inputs import Inputs
+from collectives.exchange.pending import Pending
 from collectives.local_updates.agreement import (
     StateSummary,
     check_states,
@@ -39,6 +41,7 @@ from collectives.local_updates.parameters import (
 )
 from collectives.local_updates.saved_state import read_state, write_state
 from collectives.torch.arguments import check_compressor, wrap_group
+from collectives.torch.communicator import TorchComm
 from collectives.torch.optimizer import warn_of_momentum
 
 
@@ -110,7 +113,9 @@ class LocalUpdates:
         self._settings = OuterSettings(every, float(rate), float(momentum), bool(nesterov))
         self._compressor = check_compressor(compressor)
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
-        self._channel = Channel.of(wrap_group(comm))
+        self._comm = wrap_group(comm)
+        if not isinstance(self._comm, TorchComm) or self._comm.is_ready:
+            Channel.of(self._comm)  # an error is best raised here
         self._optimizer = optimizer
         self._named = name_arrays(named_parameters)
         self._parameters = find_trained(self._named)
@@ -122,8 +127,13 @@ class LocalUpdates:
         self._state = OuterState(0, {name: read(p) for name, p in self._parameters.items()})
         self._next: Replacement | None = None  # a step that is not complete
         self._is_reverted = True  # whether the parameters have been set to the values of the state
+        self._open: ReferenceType[_Step] | None = None  # an exchange that waits for the caller
         self._is_compared = False  # whether the other ranks had this state, and have taken the same steps
         self.inner_step = 0
+
+    @property
+    def _channel(self) -> Channel:
+        return Channel.of(self._comm)
 
     @property
     def round(self) -> int:
@@ -182,11 +192,26 @@ class LocalUpdates:
             self._is_compared = False
         return list(new)
 
-    @counted(lambda self: self._channel, exchanges=2)
-    def exchange(self) -> None:
+    @overload
+    def exchange(self, *, weight: float = ..., commit: Literal[True] = ...) -> None: ...
+
+    @overload
+    def exchange(self, *, weight: float = ..., commit: Literal[False]) -> Pending[Any]: ...
+
+    @counted(lambda self, **_: self._channel, exchanges=2)
+    def exchange(self, *, weight: float = 1.0, commit: bool = True) -> Pending[Any] | None:
         """Average the workers' movements since the last exchange, and set the parameters to the result.
 
         All ranks call this together. ``step`` calls it; a program calls it after its last steps.
+
+        Args:
+            weight: of this rank's movement, as for ``co.allreduce``. A rank with weight 0 takes over the
+                others' result, and its movement is dropped.
+            commit: False to leave everything as it is until ``commit()`` of the result is called, the same on
+                all ranks. No step can be taken meanwhile.
+
+        Returns:
+            None, or without ``commit`` a ``Pending`` whose means are {name: mean of start - end}.
 
         Raises:
             CollectiveError: a rank failed or ranks differ; the same on all ranks. Parameters, residuals and
@@ -204,13 +229,21 @@ class LocalUpdates:
         is_compared, self._is_compared = self._is_compared, False  # also after an error
         summarize = partial(self._summarize_for_exchange, whole=not is_compared)
         check_states(collect_states(self._channel, summarize, self._digest))
-        means: Mapping[str, Any]
+        means: Any
         if isinstance(self._compressor, CLTk):
-            means = self._compressor.reduce_made(self._channel, self._measure_movements)
+            means = self._compressor.reduce_made(
+                self._channel, self._measure_movements, weight=weight, commit=commit
+            )
         else:
-            means = reduce_made(self._channel, self._measure_movements, self._compressor)
-        self._advance(OuterStep(self._state, means, self._settings))
-        self._is_compared = True
+            means = reduce_made(
+                self._channel, self._measure_movements, self._compressor, weight=weight, commit=commit
+            )
+        if commit:
+            self._take(means)
+            return None
+        step = _Step(self, means)
+        self._open = ref(step)
+        return Pending(means.means, step)
 
     @counted(lambda self: self._channel, exchanges=2)
     def synchronize(self) -> bool:
@@ -316,6 +349,11 @@ class LocalUpdates:
         movements = measure_movements(self._parameters, self._state.parameters)
         return Inputs(movements, movements)
 
+    def _take(self, means: Mapping[str, Any]) -> None:
+        """Take the step of the outer optimizer."""
+        self._advance(OuterStep(self._state, means, self._settings))
+        self._is_compared = True
+
     def _advance(self, step: Replacement) -> None:
         """Set the state and the parameters to a step's values.
 
@@ -327,6 +365,9 @@ class LocalUpdates:
 
     def _complete(self) -> None:
         """Complete an interrupted ``_advance``, or set the parameters to the state's values."""
+        waiting = None if self._open is None else self._open()
+        if waiting is not None and waiting.is_open:
+            raise RuntimeError("an exchange with commit=False is open: call its commit() or rollback() first")
         if self._next is None and self._is_reverted:
             return
         step = Replacement(self._state, self._state) if self._next is None else self._next
@@ -338,3 +379,22 @@ class LocalUpdates:
             self._state, self._next = step.abandon(), None
             raise
         self._state, self._next, self._is_reverted = step.after, None, True
+
+
+class _Step:
+    """Step of the outer optimizer and of the compressor, which waits for ``commit`` or ``rollback``."""
+
+    def __init__(self, owner: LocalUpdates, exchange: Pending[Any]) -> None:
+        self._owner, self._exchange = owner, exchange
+        self.is_open = True
+
+    def commit(self) -> None:
+        """Let the compressor's state advance, and set the parameters to the result."""
+        self._exchange.commit()
+        self.is_open = False
+        self._owner._take(self._exchange.means)
+
+    def rollback(self) -> None:
+        """Leave everything as it was before the exchange."""
+        self._exchange.rollback()
+        self.is_open = False

@@ -10,9 +10,10 @@ from collectives.cost_model import Cost, Workload
 from collectives.exchange.encoding import Encoding
 from collectives.exchange.specs import failure_of_decoding
 from collectives.transport.reduce import Dense, sum_named
+from collectives.transport.weights import Weights
 
 
-def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Dense]:
+def run(channel: Channel, local: Encoding, weights: Weights, proposal: Header) -> dict[str, Dense]:
     """Decode this rank's container, and sum all ranks' vectors by name, as ``AllreduceAlgorithm.run``.
 
     With "auto", no rank has tried to decode its own container before the agreement, so the ranks exchange the
@@ -37,7 +38,7 @@ def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> di
     elif (failure := densify()) is not None:
         raise failure.error  # out of memory: the other ranks will time out
     ordered = {name: flat[name] for name in sorted(flat, key=str.encode)}
-    return sum_named(channel, ordered, divisor, local.targets.flat)
+    return sum_named(channel, ordered, weights, local.targets.flat)
 
 
 def rehearse(local: Encoding, proposal: Header) -> None:

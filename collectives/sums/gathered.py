@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from math import prod
 from typing import Any
 
@@ -17,13 +18,14 @@ from collectives.exchange.encoding import Encoding
 from collectives.exchange.specs import ONLY, error_of_container
 from collectives.exchange.union import sum_containers
 from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round
+from collectives.transport.weights import Weights
 from wirecodec.interop import decode_sum, gpu_mean, gpu_zeros
 
 MAX_DECODED = 16
 """Containers that are decoded before they are added; it bounds the memory for their values."""
 
 
-def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
+def run(channel: Channel, local: Encoding, weights: Weights, proposal: Header) -> dict[str, Any]:
     """Gather every rank's container and sum them, as ``AllreduceAlgorithm.run``.
 
     Sums are in the caller's memory if there is any.
@@ -35,17 +37,18 @@ def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> di
     """
     blobs = local.gather(channel)
     if local.sparse:
-        return sum_containers(local, blobs, divisor)
+        return sum_containers(local, blobs, weights)
     if local.gpu is not None:
         with local.gpu.current():
             on_gpu = {
                 name: gpu_zeros(prod(shape), accumulator_dtype(dtype))
                 for name, (shape, dtype) in local.specs.items()
             }
-            _decode_into(local, blobs, on_gpu, wc.decode_add)
+            _add_in_turn(local, blobs, weights, on_gpu)
+            divisor = weights.divisor
             return {name: gpu_mean(on_gpu[name], divisor, dtype) for name, (_, dtype) in local.specs.items()}
     known = {} if local.sent is None else {channel.rank: local.sent}
-    sums, divisor = _add_containers(local, blobs, divisor, known)
+    sums, divisor = _add_containers(local, blobs, weights, known)
     return {
         name: divide_and_round(sums[name], divisor, dtype, local.targets.flat.get(name))
         for name, (_, dtype) in local.specs.items()
@@ -55,9 +58,9 @@ def run(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> di
 def rehearse(local: Encoding, proposal: Header) -> None:
     """Decode and sum this rank's container only."""
     if local.sparse:
-        sum_containers(local, [local.blob], 1)
+        sum_containers(local, [local.blob], Weights())
     else:
-        _add_containers(local, [local.blob], 2, {})
+        _add_containers(local, [local.blob], Weights(2.0), {})
 
 
 def compute_cost(work: Workload) -> Cost:
@@ -68,10 +71,10 @@ def compute_cost(work: Workload) -> Cost:
 def _add_containers(
     local: Encoding,
     blobs: Sequence[ByteArray],
-    divisor: int,
+    weights: Weights,
     sent: Mapping[int, Mapping[str, wc.SparseTensor]],
-) -> tuple[dict[str, Dense], int]:
-    """Add containers in rank order to +0, on the host, and divide the sums if they are few.
+) -> tuple[dict[str, Dense], float]:
+    """Add weighted containers in rank order to +0, on the host, and divide the sums if they are few.
 
     Sums are in the caller's memory if it has their type and if all containers can be checked before the first
     sum changes.
@@ -79,42 +82,65 @@ def _add_containers(
     Args:
         local: this rank's side, whose ``is_finite`` is set if the sums have the results' types.
         blobs: all ranks' containers.
-        divisor: of the sums.
-        sent: tensors of this rank's container by its place, which is not decoded again; or nothing.
+        weights: of the ranks.
+        sent: tensors of this rank's container by its rank, which is not decoded again; or nothing.
 
     Returns:
         The sums, and what is left of the divisor.
     """
-    direct = local.targets.flat if len(blobs) <= MAX_DECODED else {}
+    ranks = [rank for rank in range(len(blobs)) if weights.of_rank(rank)]
+    first, later = ranks[:MAX_DECODED], ranks[MAX_DECODED:]
+    direct = {} if later else local.targets.flat
     sums, wide = {}, True
     for name, (shape, dtype) in local.specs.items():
         target = direct.get(name)
         if dtype.itemsize < 4:
             target, wide = None, False
         sums[name] = np.empty(prod(shape), accumulator_dtype(dtype)) if target is None else target
-    if len(blobs) <= MAX_DECODED:
-        finite = _decode_into(local, blobs, sums, partial(decode_sum, divisor=divisor, sent=sent))
+    add = partial(
+        decode_sum,
+        divisor=1 if later else weights.divisor,
+        scales=[weights.of_rank(rank) for rank in first],
+        sent={place: sent[rank] for place, rank in enumerate(first) if rank in sent},
+    )
+    finite = _decode_into(local, blobs, first, sums, add)
+    if not later:
         local.is_finite = finite and wide
         return sums, 1
-    _decode_into(local, blobs[:MAX_DECODED], sums, partial(decode_sum, sent=sent))
-    for first in range(MAX_DECODED, len(blobs), MAX_DECODED):
-        _decode_into(local, blobs[first : first + MAX_DECODED], sums, wc.decode_add, first)
-    return sums, divisor
+    _add_in_turn(local, blobs, weights, sums, later)
+    return sums, weights.divisor
+
+
+def _add_in_turn(
+    local: Encoding,
+    blobs: Sequence[ByteArray],
+    weights: Weights,
+    sums: dict[str, Any],
+    ranks: Sequence[int] | None = None,
+) -> None:
+    """Add weighted containers to sums in rank order, several of the same weight at once."""
+    chosen = [rank for rank in ranks or range(len(blobs)) if weights.of_rank(rank)]
+    for factor, same in groupby(chosen, weights.of_rank):
+        members = list(same)
+        for start in range(0, len(members), MAX_DECODED):
+            add = partial(wc.decode_add, scale=factor)
+            _decode_into(local, blobs, members[start : start + MAX_DECODED], sums, add)
 
 
 def _decode_into(
     local: Encoding,
     blobs: Sequence[ByteArray],
+    ranks: Sequence[int],
     sums: dict[str, Any],
     decode: Callable[..., Any],
-    first: int = 0,
 ) -> bool:
-    """Decode consecutive ranks' containers, from rank ``first`` on; return what ``decode`` returns."""
-    limits = local.get_limits(blobs)
+    """Decode the containers of some ranks; return what ``decode`` returns."""
+    chosen = [blobs[rank] for rank in ranks]
+    limits = local.get_limits(chosen)
     try:
         if local.named:
-            return bool(decode(blobs, sums, limits=limits, schema=local.specs))
-        return bool(decode(blobs, sums[ONLY], limits=limits, schema=local.specs[ONLY]))
+            return bool(decode(chosen, sums, limits=limits, schema=local.specs))
+        return bool(decode(chosen, sums[ONLY], limits=limits, schema=local.specs[ONLY]))
     except wc.WireError as error:
-        rank, error.container = first + (error.container or 0), None
+        rank, error.container = ranks[error.container or 0], None
         raise error_of_container(rank, error) from error

@@ -19,6 +19,7 @@ from collectives.exchange.encoding import Encoding
 from collectives.exchange.specs import TensorSpec, error_of_container, get_limits
 from collectives.exchange.union import SparseSums, unite
 from collectives.transport.reduce import Dense, accumulator_dtype, compute_bounds, divide_and_round
+from collectives.transport.weights import Weights
 from wirecodec.interop import as_bytes, make_sparse
 
 Ranges: TypeAlias = dict[str, tuple[int, int]]
@@ -101,7 +102,7 @@ def encode_sums(
     blobs: list[ByteArray],
     specs: Mapping[str, TensorSpec],
     ranges: Ranges,
-    divisor: int,
+    weights: Weights,
     scheme: str,
     *,
     sparse: bool = False,
@@ -112,7 +113,7 @@ def encode_sums(
         blobs: every rank's piece, in rank order.
         specs: of the whole tensors.
         ranges: of this rank.
-        divisor: 1, or the number of ranks.
+        weights: of the ranks.
         scheme: of the sums.
         sparse: whether to sum over the union of the pieces' supports.
 
@@ -128,15 +129,15 @@ def encode_sums(
             if sparse:
                 pieces.append(wc.decode_many(blob, limits=limits, schema=schema))
             else:
-                wc.decode_add(blob, totals, limits=limits, schema=schema)
+                wc.decode_add(blob, totals, scale=weights.of_rank(rank), limits=limits, schema=schema)
         except wc.WireError as error:
             raise InvalidPiece(rank, error) from error
     results: dict[str, wc.SparseTensor | Dense]
     if sparse:
-        union = unite(pieces, schema, divisor)
+        union = unite(pieces, schema, weights.divisor, [*map(weights.of_rank, range(len(blobs)))])
         results = {name: tensor.values if tensor.is_full else tensor for name, tensor in union.items()}
     else:
-        results = {name: divide_and_round(x, divisor, specs[name][1]) for name, x in totals.items()}
+        results = {name: divide_and_round(x, weights.divisor, specs[name][1]) for name, x in totals.items()}
     return as_bytes(wc.encode_many(results, scheme, names=False))
 
 

@@ -41,6 +41,7 @@ from collectives.sums.pieces import (
 from collectives.transport.allgather import gather_payloads
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
 from collectives.transport.reduce import compute_bounds
+from collectives.transport.weights import Weights
 from wirecodec.interop import count_stored
 
 
@@ -81,7 +82,7 @@ class Split:
     union: str = ""
     balanced: bool = False
 
-    def run(self, channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
+    def run(self, channel: Channel, local: Encoding, weights: Weights, proposal: Header) -> dict[str, Any]:
         """Sum all ranks' tensors by ranges."""
         if proposal.algorithm != self.code:  # with "auto", the kernels were not rehearsed before the headers
             proposal = proposal._replace(algorithm=self.code)
@@ -105,7 +106,7 @@ class Split:
         scheme = self.union if local.sparse else self.scheme
         try:
             own = ranges[channel.rank]
-            block = encode_sums(pieces, local.specs, own, divisor, scheme, sparse=local.sparse)
+            block = encode_sums(pieces, local.specs, own, weights, scheme, sparse=local.sparse)
             stored = count_stored(block)
         except InvalidPiece as error:
             failure = failure or Failure(Status.DECODE, error.error, error.rank)
@@ -125,7 +126,7 @@ class Split:
 
     def rehearse(self, local: Encoding, proposal: Header) -> None:
         """Run the algorithm on one simulated rank."""
-        simulate(1, lambda alone: self.run(Channel(alone), local, 1, proposal))
+        simulate(1, lambda alone: self.run(Channel(alone), local, Weights(), proposal))
 
     def cost(self, work: Workload) -> Cost:
         """Compute the cost of both phases; each has one message per other rank, after as many with sizes."""

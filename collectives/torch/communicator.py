@@ -1,45 +1,31 @@
-"""Communicator over a torch.distributed process group. torch is imported on first use."""
+"""TorchComm: a communicator over torch.distributed, bound to its group when it is first used."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import timedelta
-from functools import partial
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from collectives.communicator import Request, TransportError
-from collectives.torch.notices import StoreBoard
-from collectives.waiting.board import Board
-from collectives.waiting.worker import Worker
-
-_UNUSED_TAG = 0x5745  # of no message
-TIMEOUT_FRACTION = 0.9  # of the group's timeout, after which gloo raises an error that names no rank
+from collectives.communicator import Request
+from collectives.torch.group import GroupComm
 
 
 class TorchComm:
     """Communicator over a torch.distributed process group, which satisfies Communicator.
 
-    gloo reports the arrival of a message only to a thread that waits for it. So one thread waits for sends
-    and another one for receives, each in the order in which they began.
-
     Args:
-        group: a gloo group that contains this process; by default the group of all processes.
+        group: a gloo group that contains this process; None for the group of all processes. A function that
+            returns the present group if groups are replaced, as torchft does: it is called at the beginning
+            of each exchange, and a new group gets a new Channel. With None or a function, the object may be
+            made before ``init_process_group``. A group need not belong to ``torch.distributed``.
 
     Attributes:
         rank: of this process in the group.
         size: number of ranks.
         timeout: seconds that a Channel waits by default: 0.9 times the timeout of the group, which is 30
             minutes by default.
-        notices: board in the group's store, by which a Timeout names the missing ranks; None without a store.
 
     Raises:
         ImportError: torch is missing.
-        ValueError: this process is not in the group.
+        ValueError: this process is not in the group; or at first use, there is no group.
 
     Payloads of an all-gather travel by gloo's own: 304 kB between two ranks take .4 ms, and 1.9 ms as
     messages.
@@ -57,225 +43,81 @@ class TorchComm:
     def __init__(self, group: Any = None) -> None:
         import torch.distributed as dist
 
-        self._dist = dist
-        self._group = dist.group.WORLD if group is None else group
-        self.rank: int = -1 if self._group is None else dist.get_rank(self._group)
-        if self.rank < 0:
-            raise ValueError(
-                "this process is not in the group; make a TorchComm only on the ranks that new_group lists"
-            )
-        self.size: int = dist.get_world_size(self._group)
-        self.timeout = TIMEOUT_FRACTION * _get_group_timeout(self._group)
-        self.notices = _make_board(self._group, self.rank, self.size)
-        self._gathers: Any = None
-        unblock = partial(_break_connections, self._group, (self.rank + 1) % self.size)
-        self._sends = Worker("TorchComm: sends", unblock)
-        self._receives = Worker("TorchComm: receives", unblock)
+        self._group = group
+        self._bound: tuple[Any, GroupComm] | None = None
+        is_ready = dist.is_initialized() if group is None else not _is_function(group)
+        if is_ready:
+            self.bound()  # an error is best raised here
 
     @property
-    def is_isolated(self) -> bool:
-        """Whether ``isolate`` was called."""
-        return self._gathers is not None
+    def is_ready(self) -> bool:
+        """Whether there is a group, so that the ranks can exchange."""
+        if self._bound is not None or not (self._group is None or _is_function(self._group)):
+            return True
+        return self._find_group() is not None
 
-    def isolate(self, key: str) -> None:
-        """Use connections of its own for all-gathers, beside other collectives of the group.
-
-        gloo needs the same order of all collectives of a group on all ranks. While a thread exchanges
-        buckets, DDP makes collectives of its own.
-
-        Args:
-            key: text for a key of the job's store, which was not used before; all ranks of the group call
-                this together, with the same key.
+    def bound(self) -> GroupComm:
+        """Return the communicator over the present group; each group has one.
 
         Raises:
-            TransportError: a rank does not take part.
+            ValueError: there is no group, or this process is not in it.
         """
-        store = self._dist.PrefixStore(f"wirecodec/{key}", self._dist.distributed_c10d._get_default_store())
-        timeout = timedelta(seconds=_get_group_timeout(self._group))
-        with _translated():
-            self._gathers = self._dist.ProcessGroupGloo(store, self.rank, self.size, timeout)
+        group = self._find_group()
+        if group is None and (self._group is None or _is_function(self._group)):
+            raise ValueError(
+                "there is no process group yet: call torch.distributed.init_process_group before the first"
+                " exchange"
+            )
+        if self._bound is None or self._bound[0] is not group:
+            self._bound = group, GroupComm(group)
+        return self._bound[1]
+
+    def _find_group(self) -> Any:
+        """Return the present group, or None."""
+        import torch.distributed as dist
+
+        if self._group is None:
+            return dist.group.WORLD if dist.is_initialized() else None
+        return self._group() if _is_function(self._group) else self._group
+
+    @property
+    def rank(self) -> int:
+        """This process's number in the group."""
+        return self.bound().rank
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.bound().size
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a Channel waits by default."""
+        return self.bound().timeout
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:  # noqa: N802 - MPI's names
-        """Start to send.
-
-        Args:
-            buf: a contiguous array.
-            dest: a rank.
-            tag: of the message.
-        """
-        tensor = _as_tensor(buf, writes=False)
-        if not len(tensor):
-            return _CompletedRequest()
-        with _translated():
-            work = self._dist.isend(tensor, group=self._group, group_dst=dest, tag=tag)
-        return _watch(self._sends, work, tensor)
+        """Start to send a contiguous array to a rank."""
+        return self.bound().Isend(buf, dest, tag)
 
     def Irecv(self, buf: Any, source: int, tag: int = 0) -> Request:  # noqa: N802
-        """Start to receive.
-
-        Args:
-            buf: a contiguous array of the message's length.
-            source: a rank.
-            tag: of the message.
-        """
-        tensor = _as_tensor(buf, writes=True)
-        if not len(tensor):
-            return _CompletedRequest()
-        with _translated():
-            work = self._dist.irecv(tensor, group=self._group, group_src=source, tag=tag)
-        return _watch(self._receives, work, tensor)
+        """Start to receive a message of a rank, which has the length of the contiguous array."""
+        return self.bound().Irecv(buf, source, tag)
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
         """Start to gather equal uint8 blocks from all ranks, in rank order."""
-        block = _as_bytes(sendbuf)
-        counts = [len(block)] * self.size
-        return self.Iallgatherv(block, [recvbuf, (counts, [len(block) * k for k in range(self.size)])])
+        return self.bound().Iallgather(sendbuf, recvbuf)
 
     def Iallgatherv(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
-        """Start to gather blocks of any length: recvbuf = [uint8 array, (counts, displacements)].
+        """Start to gather blocks of any length: recvbuf = [uint8 array, (counts, displacements)]."""
+        return self.bound().Iallgatherv(sendbuf, recvbuf)
 
-        gloo gathers only equal blocks, so shorter ones are padded.
-        """
-        import torch
-
-        out, (counts, starts) = recvbuf
-        widest = max(counts)
-        if not widest:
-            return _CompletedRequest()
-        padded = torch.zeros(widest, dtype=torch.uint8)
-        block = _as_bytes(sendbuf)
-        padded.numpy()[: len(block)] = block
-        gathered = [torch.empty(widest, dtype=torch.uint8) for _ in range(self.size)]
-        with _translated():
-            if self._gathers is None:
-                work = self._dist.all_gather(gathered, padded, group=self._group, async_op=True)
-            else:
-                work = self._gathers.allgather([gathered], [padded])
-        return _AllgatherRequest(
-            work, padded, gathered, _as_bytes(out), list(zip(starts, counts, strict=True))
-        )
+    def __repr__(self) -> str:
+        """Return the rank and the size, if there is a group."""
+        if not self.is_ready:
+            return "<TorchComm without a group yet>"
+        return f"<TorchComm of rank {self.rank} of {self.size}>"
 
 
-def _break_connections(group: Any, other: int) -> None:
-    """Make all waits of a group raise: gloo closes its connections after a receive with a timeout.
-
-    A rank that ends while one of its threads waits for a rank that died would abort otherwise.
-    """
-    import torch
-
-    with suppress(Exception):
-        backend = group._get_backend(torch.device("cpu"))
-        work = backend.recv([torch.zeros(1, dtype=torch.uint8)], other, _UNUSED_TAG)
-        work.wait(timedelta(milliseconds=1))
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise a RuntimeError of torch, whose text names a port and no rank, as a TransportError."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise TransportError(str(error)) from error
-
-
-class _CompletedRequest:
-    """Request that is complete from the start, of an empty message."""
-
-    def Test(self) -> bool:  # noqa: N802
-        """Return True."""
-        return True
-
-
-class _WatchedRequest:
-    """Request that a thread waits for."""
-
-    def __init__(self, work: Any, tensor: Any) -> None:
-        self.work = work
-        self.tensor = tensor  # kept alive
-        self.finished = threading.Event()
-        self.error: BaseException | None = None
-
-    def wait(self) -> None:
-        """Wait for the operation; the thread calls this."""
-        try:
-            self.work.wait()
-        except BaseException as error:  # raised by Test
-            self.error = error
-        self.finished.set()
-
-    def Test(self) -> bool:  # noqa: N802
-        """Return whether the operation is complete; raise its error if it failed."""
-        if not self.finished.is_set():
-            return False
-        with _translated():
-            if self.error is not None:
-                raise self.error
-        return True
-
-
-def _watch(worker: Worker, work: Any, tensor: Any) -> _WatchedRequest:
-    """Return a request that completes after the worker's thread has waited for ``work``."""
-    request = _WatchedRequest(work, tensor)
-    worker.submit(request.wait)
-    return request
-
-
-class _AllgatherRequest:
-    """Request of an all-gather, which copies the blocks to their places when it completes."""
-
-    def __init__(
-        self, work: Any, padded: Any, gathered: Sequence[Any], out: Any, places: Sequence[tuple[int, int]]
-    ) -> None:
-        self._work = work
-        self._padded = padded  # kept alive
-        self._gathered = gathered
-        self._out = out
-        self._places = places
-        self._complete = False
-
-    def Test(self) -> bool:  # noqa: N802
-        """Make progress; return True if the operation is complete."""
-        if not self._complete and self._work.is_completed():
-            with _translated():
-                self._work.wait()
-            for block, (start, count) in zip(self._gathered, self._places, strict=True):
-                self._out[start : start + count] = block.numpy()[:count]
-            self._complete = True
-        return self._complete
-
-
-def _get_group_timeout(group: Any) -> float:
-    """Return the timeout of a group in seconds; torch's default if this version does not show it."""
-    import torch
-    from torch.distributed import constants
-
-    with suppress(AttributeError, RuntimeError):
-        seconds: float = group._get_backend(torch.device("cpu")).options._timeout.total_seconds()
-        return seconds
-    default: float = constants.default_pg_timeout.total_seconds()
-    return default
-
-
-def _make_board(group: Any, rank: int, size: int) -> Board | None:
-    """Make a board with keys of this group in the store of the job; None if there is no store."""
-    import torch.distributed as dist
-
-    with suppress(AttributeError, RuntimeError, ValueError):
-        store = dist.distributed_c10d._get_default_store()
-        return StoreBoard(dist.PrefixStore(f"wirecodec/{group.group_name}", store), rank, size)
-    return None
-
-
-def _as_bytes(buf: Any) -> npt.NDArray[np.uint8]:
-    array = buf if isinstance(buf, np.ndarray) else np.frombuffer(buf, np.uint8)
-    return array.reshape(-1).view(np.uint8)
-
-
-def _as_tensor(buf: Any, *, writes: bool) -> Any:
-    """View a contiguous array as a tensor of bytes; copy it if it is read-only."""
-    import torch
-
-    data = _as_bytes(buf)
-    if writes and not data.flags.writeable:
-        raise ValueError("the receive buffer is read-only; pass a writable array")
-    return torch.from_numpy(data if data.flags.writeable else data.copy())
+def _is_function(group: Any) -> bool:
+    """Return whether an argument is a function that returns a group; a ProcessGroup is none."""
+    return callable(group) and not hasattr(group, "allgather")

@@ -24,6 +24,7 @@ from collectives.torch.arguments import (
     wrap_group,
 )
 from collectives.torch.communicator import TorchComm
+from collectives.torch.group import GroupComm
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import check_scaler
 from collectives.torch.spare_cores import has_spare_cores
@@ -61,7 +62,8 @@ def torch_hook(
     Args:
         compressor: this rank's compressor, with the same settings on all ranks; one per model.
         comm: a TorchComm, or another communicator with the same ranks in the same order, or its Channel. A
-            gloo ProcessGroup is wrapped in a TorchComm.
+            gloo ProcessGroup is wrapped in a TorchComm. If there is no group yet, the hook begins to use it
+            with the first bucket.
         named_parameters: ``model.named_parameters()`` of the wrapped model.
         algorithm: as for allreduce; CLT-k ignores it.
         nonfinite: as for allreduce. With "propagate", all gradients are NaN if one is NaN or Inf on any rank.
@@ -104,34 +106,38 @@ def torch_hook(
     check_scaler(scaler)
     if optimizer is not None:
         warn_of_momentum("the optimizer", find_momentum(optimizer), compressor, stacklevel=2)
-    channel = Channel.of(wrap_group(comm))
+    comm = wrap_group(comm)
     named = name_parameters(named_parameters)
     refuse_complex(named)
     names = {id(parameter): name for name, parameter in named.items()}
-    limits = ("clip", "bytes_per_step") if isinstance(compressor, wc.Compressor) else ()
-    whole = [name for name in limits if getattr(compressor, name) is not None]
-    if overlap and whole:
-        raise ValueError(
-            f"the compressor has {whole[0]}, which needs all gradients before the first exchange;"
-            f" pass overlap=False, or {whole[0]}=None"
-        )
-    overlaps = overlap
-    if overlap is None:
-        grouped = isinstance(compressor, wc.Compressor) and compressor.scope == "group"
-        on_gpu = any(parameter.is_cuda for parameter in named.values())
-        overlaps = not whole and not grouped and has_spare_cores(channel, on_gpu=on_gpu)
-    if overlaps:
-        _isolate(channel)
-    settings = Settings(compressor, channel, names, algorithm, nonfinite, scaler)
-    current = TrainingStep(settings)
+    on_gpu = any(parameter.is_cuda for parameter in named.values())
+    overlap = _decide_overlap(compressor, overlap)
+    settings: Settings | None = None
+    overlaps = False
+
+    def set_up() -> Settings:
+        """Return the settings for the present group; a new group gets new connections."""
+        nonlocal settings, overlaps
+        channel = Channel.of(comm)
+        if settings is None or settings.channel is not channel:
+            overlaps = has_spare_cores(channel, on_gpu=on_gpu) if overlap is None else overlap
+            if overlaps:
+                _isolate(channel)
+            settings = Settings(compressor, channel, names, algorithm, nonfinite, scaler)
+        return settings
+
+    if not isinstance(comm, TorchComm) or comm.is_ready:
+        set_up()
+    current: TrainingStep | None = None
 
     def hook(state: object, bucket: Any) -> Any:
         nonlocal current
+        number, is_last = bucket.index(), bucket.is_last()
+        if current is None or number == 0:  # an interrupted backward pass may have left a step
+            current = TrainingStep(set_up())
+        step = current
+        channel = step.channel
         try:
-            number, is_last = bucket.index(), bucket.is_last()
-            if number == 0:  # an interrupted backward pass may have left a step
-                current = TrainingStep(settings)
-            step = current
             future = step.add(bucket)
         except BaseException:  # the other ranks exchange this bucket
             channel.worker.submit(lambda: channel.skip_to(channel.sequence + 1))
@@ -154,10 +160,26 @@ def torch_hook(
 refuse_as_hook(torch_hook)
 
 
+def _decide_overlap(compressor: wc.Compressor | CLTk, overlap: bool | None) -> bool | None:
+    """Return whether buckets are exchanged one by one, or None if that depends on the hosts' cores.
+
+    Raises ValueError if the compressor needs all gradients before the first exchange.
+    """
+    if not isinstance(compressor, wc.Compressor):
+        return overlap
+    whole = [name for name in ("clip", "bytes_per_step") if getattr(compressor, name) is not None]
+    if overlap and whole:
+        raise ValueError(
+            f"the compressor has {whole[0]}, which needs all gradients before the first exchange;"
+            f" pass overlap=False, or {whole[0]}=None"
+        )
+    return False if overlap is None and (whole or compressor.scope == "group") else overlap
+
+
 def _isolate(channel: Channel) -> None:
-    """Separate a TorchComm's all-gathers from other collectives of its group, which run at the same time."""
+    """Separate a group's all-gathers from other collectives of it, which run at the same time."""
     comm = channel.comm
-    if isinstance(comm, TorchComm) and not comm.is_isolated:
+    if isinstance(comm, GroupComm) and not comm.is_isolated:
         keys = allgather_bytes(channel, uuid4().bytes if channel.rank == 0 else b"")
         try:
             comm.isolate(keys[0].tobytes().hex())

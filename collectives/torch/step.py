@@ -106,6 +106,11 @@ class TrainingStep:
         return None
 
     @property
+    def channel(self) -> Channel:
+        """The channel of the step."""
+        return self._settings.channel
+
+    @property
     def is_closed(self) -> bool:
         """Whether the channel was closed, so that no further step can be taken."""
         return self._settings.channel.closed is not None

@@ -28,6 +28,7 @@ from collectives.transport.segments import (
     make_send_limit,
     transfer,
 )
+from collectives.transport.weights import Weights
 
 Dense: TypeAlias = npt.NDArray[Any]
 
@@ -37,19 +38,19 @@ def accumulator_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
 
 
-def divide_and_round(total: Dense, divisor: int, dtype: np.dtype[Any], out: Dense | None = None) -> Dense:
+def divide_and_round(total: Dense, divisor: float, dtype: np.dtype[Any], out: Dense | None = None) -> Dense:
     """Divide a sum in its own type, then round once.
 
     Args:
         total: overwritten.
-        divisor: 1, or the number of ranks.
+        divisor: above 0.
         dtype: type of the result.
         out: memory for the result, of that type, which may be ``total``; None for any memory.
     """
     if divisor == 1 and out is total:
         return total
     with np.errstate(all="ignore"):  # NaN, Inf and overflow follow IEEE 754
-        if divisor > 1:
+        if divisor != 1:
             quotient = total if out is None or out.dtype != total.dtype else out
             total = np.divide(total, total.dtype.type(divisor), out=quotient)
         if out is None:
@@ -59,18 +60,26 @@ def divide_and_round(total: Dense, divisor: int, dtype: np.dtype[Any], out: Dens
         return out
 
 
+def add_weighted(total: Dense, vector: Dense, factor: float) -> None:
+    """Add factor * vector to a sum, each rounded in the sum's type; nothing if the factor is 0."""
+    if factor == 1:
+        total += vector
+    elif factor:
+        total += vector.astype(total.dtype, copy=False) * total.dtype.type(factor)
+
+
 def compute_bounds(size: int, ranks: int) -> list[int]:
     """Compute the ranks + 1 bounds of the ranks' ranges of ``size`` elements."""
     return [size * rank // ranks for rank in range(ranks + 1)]
 
 
-def sum_dense(channel: Channel, vector: Dense, divisor: int, out: Dense | None = None) -> Dense:
-    """Sum every rank's vector in rank order, and divide by ``divisor``.
+def sum_dense(channel: Channel, vector: Dense, weights: Weights, out: Dense | None = None) -> Dense:
+    """Sum every rank's weighted vector in rank order, and divide.
 
     Args:
         channel: open; all ranks call this together.
         vector: (d,), of the same type and size on all ranks; not changed.
-        divisor: 1, or the number of ranks.
+        weights: of the ranks.
         out: (d,) of that type, contiguous, for the sum; by default a new array. The allocation of a new one
             may take as much time as the sum.
 
@@ -86,16 +95,16 @@ def sum_dense(channel: Channel, vector: Dense, divisor: int, out: Dense | None =
         blocks = allgather_ragged(channel, data, [len(data)] * n)
         if out is None:
             out = np.empty(vector.size, dtype)
-        _sum_into(out, [block.view(dtype) for block in blocks], divisor)
+        _sum_into(out, [block.view(dtype) for block in blocks], weights)
         return out
     if out is None:
         out = np.empty(vector.size, dtype)
-    _reduce(channel, _split(np.ascontiguousarray(vector), n), _split(out, n), divisor)
+    _reduce(channel, _split(np.ascontiguousarray(vector), n), _split(out, n), weights)
     return out
 
 
 def sum_named(
-    channel: Channel, vectors: Mapping[str, Dense], divisor: int, out: Mapping[str, Dense] | None = None
+    channel: Channel, vectors: Mapping[str, Dense], weights: Weights, out: Mapping[str, Dense] | None = None
 ) -> dict[str, Dense]:
     """Sum every rank's vectors by name, as the last exchange of a call.
 
@@ -104,7 +113,7 @@ def sum_named(
     Args:
         channel: open; all ranks call this together.
         vectors: {name: (d,)}; the same names, types and sizes on all ranks, in the same order.
-        divisor: 1, or the number of ranks.
+        weights: of the ranks.
         out: {name: (d,)} memory for sums, of their types, for some or all of the names. The sum of a vector
             that is the only one of its type is received there; others are copied there.
 
@@ -130,12 +139,12 @@ def sum_named(
         work.append((whole, total))
     for number, (whole, total) in enumerate(work, 1):
         channel.call.is_final_transfer = number == len(work)
-        sum_dense(channel, whole, divisor, total)
+        sum_dense(channel, whole, weights, total)
     channel.call.is_delivered = True
     return sums
 
 
-def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], divisor: int) -> None:
+def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], weights: Weights) -> None:
     """Send pieces to the ranks that sum them, then send the sums around a ring.
 
     A rank sends one segment to each other rank in turn. If it sent whole pieces one after another, it would
@@ -146,7 +155,7 @@ def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], di
         channel: open.
         pieces: this rank's values in each range.
         sums: buffers for the sums of each range.
-        divisor: 1, or the number of ranks.
+        weights: of the ranks.
     """
     n, rank = channel.size, channel.rank
     left, right = (rank - 1) % n, (rank + 1) % n
@@ -171,7 +180,7 @@ def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], di
             group -= 1
             part = slice(group * width, (group + 1) * width)
             vectors = [own[part] if other == rank else get_slot(group, other) for other in range(n)]
-            _sum_into(sums[rank][part], vectors, divisor)
+            _sum_into(sums[rank][part], vectors, weights)
 
     pieces_out = [((rank + step) % n, _as_bytes(pieces[(rank + step) % n])) for step in range(1, n)]
     sums_in = [_as_bytes(sums[(left - step) % n]) for step in range(n - 1)]
@@ -200,21 +209,21 @@ def _reduce(channel: Channel, pieces: Sequence[Dense], sums: Sequence[Dense], di
     )
 
 
-def _sum_into(out: Dense, vectors: Sequence[Dense], divisor: int) -> None:
-    """Sum vectors in their order, from +0; divide and round as ``divide_and_round``.
+def _sum_into(out: Dense, vectors: Sequence[Dense], weights: Weights) -> None:
+    """Sum weighted vectors in their order, from +0; divide and round as ``divide_and_round``.
 
     Args:
         out: (d,), for the result.
-        vectors: (d,) each, of ``out``'s type.
-        divisor: 1, or the number of ranks.
+        vectors: (d,) each, of ``out``'s type, by rank.
+        weights: of the ranks.
     """
     wide = accumulator_dtype(out.dtype)
     total = out if wide == out.dtype else np.empty(out.size, wide)
     total.fill(0)
     with np.errstate(all="ignore"):
-        for vector in vectors:
-            total += vector
-    result = divide_and_round(total, divisor, out.dtype)
+        for rank, vector in enumerate(vectors):
+            add_weighted(total, vector, weights.of_rank(rank))
+    result = divide_and_round(total, weights.divisor, out.dtype)
     if result is not out:
         out[:] = result
 

@@ -14,17 +14,18 @@ from collectives.cost_model import Workload
 from collectives.device import is_on_gpu
 from collectives.exchange.encoding import Encoding
 from collectives.transport.segments import MIN_SEGMENTED
+from collectives.transport.weights import Weights
 from collectives.tuning.calibration import get_rates, rehearse_calibration
 from wirecodec.interop import gpu_count_nonzero
 
 
-def sum_tensors(channel: Channel, local: Encoding, divisor: int, proposal: Header) -> dict[str, Any]:
+def sum_tensors(channel: Channel, local: Encoding, weights: Weights, proposal: Header) -> dict[str, Any]:
     """Sum all ranks' tensors by the proposed algorithm, as ``AllreduceAlgorithm.run``."""
     code, signature = Algorithm(proposal.algorithm), local.operand.signature
     if code == Algorithm.AUTO:
         code = choose_algorithm(channel, _derive_workload(channel, local, local.table), sparse=local.sparse)
         channel.call.update_pending = channel.is_union_due(signature)
-    sums = ALGORITHMS[code].run(channel, local, divisor, proposal)
+    sums = ALGORITHMS[code].run(channel, local, weights, proposal)
     if channel.call.update_pending:  # a split counts the union itself
         count = (lambda tensor: tensor.nnz) if local.sparse else _count_nonzero
         channel.remember_union(signature, sum(map(count, sums.values())))

@@ -206,7 +206,7 @@ class Compressor(Stateful):
         rank = as_integer(rank, "rank")
         tensors = {name: gradients[name] for name in sort_names(gradients)}
         holder = self._holder
-        current = holder.state
+        current = holder.begin()
         before = current.settle(rank, tensors)
         on_device = any_on_gpu(tensors.values())
         seed = mix(before.seed, before.step, rank)

@@ -1,13 +1,15 @@
-"""Holder of the current state of one rank, and the base class of objects that have one."""
+"""Holder of the current state of one rank, its open steps, and the base class of objects that have one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
+from weakref import ReferenceType, ref
 
 from wirecodec.compressor.memory import Memory
 from wirecodec.compressor.state import State
+from wirecodec.errors import EncodeError
 
 
 class StateHolder:
@@ -22,6 +24,20 @@ class StateHolder:
     def __init__(self, state: State | None = None, memory: Memory | None = None) -> None:
         self.state = state or State()
         self.memory = memory or Memory()
+        self._waiting: ReferenceType[OpenStep] | None = None
+
+    def begin(self) -> State:
+        """Return the state in which a step begins; raise EncodeError if another one waits to be settled."""
+        waiting = None if self._waiting is None else self._waiting()
+        if waiting is not None and waiting.is_open:
+            raise EncodeError(
+                "the last exchange with commit=False is open: call its commit() or rollback() first"
+            )
+        return self.state
+
+    def wait_for(self, step: OpenStep) -> None:
+        """Let no other step begin before this one is committed or rolled back, as long as it exists."""
+        self._waiting = ref(step)
 
     def load(self, state: State) -> None:
         """Replace the state by a loaded one."""
@@ -36,6 +52,66 @@ class StateHolder:
     def _keep_arrays(self) -> None:
         """Replace the memory by one that has no array of the state, and the same caches."""
         self.memory = Memory(self.memory.searches, self.memory.thresholds)
+
+
+class OpenStep:
+    """Step that waits for ``commit`` or ``rollback``; one of them is called once.
+
+    Args:
+        holder: of the state.
+        before: state of the holder when the step began.
+        after: state after it.
+    """
+
+    def __init__(self, holder: StateHolder, before: State, after: State) -> None:
+        self._holder = holder
+        self._before = before
+        self._after: State | None = after
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the step was neither committed nor rolled back."""
+        return self._after is not None
+
+    def hold(self) -> None:
+        """Let the holder begin no other step before this one is closed."""
+        self._holder.wait_for(self)
+
+    def commit(self) -> None:
+        """Replace the state by the one after this step. Call it if the exchange succeeded.
+
+        Raises:
+            RuntimeError: this step was closed before, or another one was committed since it was prepared.
+        """
+        after, holder = self._after, self._holder
+        if after is None or (holder.state is not self._before and holder.state is not after):
+            raise RuntimeError("this step was closed before, or another one was committed since")
+        # An interrupt may come between any two lines. ``rollback`` undoes this until ``_after`` is None.
+        holder.state = after
+        self._after = None
+        self._keep_memory(self._before, after, committed=True)
+
+    def rollback(self) -> None:
+        """Drop this step. Call it if the exchange failed: the next step starts from the same residuals.
+
+        It also undoes a ``commit`` that was interrupted.
+
+        Raises:
+            RuntimeError: this step was closed before.
+        """
+        after, holder = self._after, self._holder
+        if after is None:
+            raise RuntimeError("this step was closed before")
+        was_committed = holder.state is after
+        if was_committed:
+            holder.state = self._before
+        self._after = None
+        # Memory is reused only if no other step, and no copy of the object, holds these residuals.
+        if holder.state is self._before and not was_committed:
+            self._keep_memory(self._before, after, committed=False)
+
+    def _keep_memory(self, before: State, after: State, *, committed: bool) -> None:
+        """Reuse arrays that no state holds any more."""
 
 
 class Stateful:

@@ -28,7 +28,7 @@ class StepInParts(Generic[T]):
 
     def __init__(self, whole: T) -> None:
         self._whole = whole
-        self._before = whole._holder.state
+        self._before = whole._holder.begin()
         self._after: State | None = None
         self._parts = 0
         self._memory = whole._holder.memory

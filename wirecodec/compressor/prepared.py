@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from wirecodec.arrays import Bytes
-from wirecodec.compressor.holder import StateHolder
+from wirecodec.compressor.holder import OpenStep, StateHolder
 from wirecodec.compressor.state import State
 from wirecodec.step import StepResult
 
 
-class Prepared:
+class Prepared(OpenStep):
     """Encoded step that waits for ``commit`` or ``rollback``; one of them is called once.
 
     Attributes:
@@ -28,9 +28,7 @@ class Prepared:
         self.blob = self._encoded = result.blob
         self._blob_on_host = None if result.blob_on_host is result.blob else result.blob_on_host
         self.sent = result.sent
-        self._holder = holder
-        self._before = before
-        self._after: State | None = after
+        super().__init__(holder, before, after)
 
     @property
     def sends_what_it_encoded(self) -> bool:
@@ -44,38 +42,10 @@ class Prepared:
 
     def __repr__(self) -> str:
         """Return the sizes, and the state: open or closed."""
-        state = "open" if self._after is not None else "closed"
+        state = "open" if self.is_open else "closed"
         return f"Prepared({self.blob.nbytes} bytes, {len(self.sent)} tensors, {state})"
 
-    def commit(self) -> None:
-        """Replace the compressor's state by the one after this step. Call it if the exchange succeeded.
-
-        Raises:
-            RuntimeError: this step was closed before, or another one was committed since it was prepared.
-        """
-        after, holder = self._after, self._holder
-        if after is None or (holder.state is not self._before and holder.state is not after):
-            raise RuntimeError("this step was closed before, or another one was committed since")
-        # An interrupt may come between any two lines. ``rollback`` undoes this until ``_after`` is None.
-        holder.state = after
-        self._after = None
-        holder.memory.advance(self._before, after)
-
-    def rollback(self) -> None:
-        """Drop this step. Call it if the exchange failed: the next step starts from the same residuals.
-
-        It also undoes a ``commit`` that was interrupted.
-
-        Raises:
-            RuntimeError: this step was closed before.
-        """
-        after, holder = self._after, self._holder
-        if after is None:
-            raise RuntimeError("this step was closed before")
-        was_committed = holder.state is after
-        if was_committed:
-            holder.state = self._before
-        self._after = None
-        # Memory is reused only if no other step, and no copy of the compressor, holds these residuals.
-        if holder.state is self._before and not was_committed:
-            holder.memory.take_back(self._before, after)
+    def _keep_memory(self, before: State, after: State, *, committed: bool) -> None:
+        """Reuse the arrays of the state that no step needs any more."""
+        memory = self._holder.memory
+        (memory.advance if committed else memory.take_back)(before, after)

@@ -47,24 +47,26 @@ def add(
         guard.check(chunks, dtypes, scale)
 
     decoded = _decode_all(containers, together, limits, {}, check if guard.is_active else None)
-    _add_all(decoded, targets, together, scale, None)
+    _add_all(decoded, targets, together, [scale] * len(containers), None)
 
 
 def average(
     containers: Sequence[Container],
     targets: Targets,
-    divisor: int,
+    divisor: float,
     limits: DecodeLimits,
     sent: Mapping[int, Any],
+    scales: Sequence[float],
 ) -> bool:
-    """Replace arrays by sums of containers, from +0 in their order, divided by a number.
+    """Replace arrays by sums of scale * values of containers, from +0 in their order, divided by a number.
 
     Args:
         containers: decoded and checked before an array changes, as in ``add``.
         targets: float32 or float64 arrays, one per key.
-        divisor: at least 1.
+        divisor: above 0.
         limits: for each container.
         sent: tensors of containers that this process has encoded, by number; they are not decoded again.
+        scales: the factor of each container.
 
     Returns:
         Whether all results are finite.
@@ -73,7 +75,7 @@ def average(
     decoded = _decode_all(containers, together, limits, sent)
     for target in targets.arrays:
         clear(target.reshape(-1))
-    return _add_all(decoded, targets, together, 1.0, divisor)
+    return _add_all(decoded, targets, together, scales, divisor)
 
 
 def _decode_all(
@@ -143,13 +145,17 @@ def _decode_parts(
 
 
 def _add_all(
-    decoded: Sequence[Any], targets: Targets, together: SumTargets | None, scale: float, divisor: int | None
+    decoded: Sequence[Any],
+    targets: Targets,
+    together: SumTargets | None,
+    scales: Sequence[float],
+    divisor: float | None,
 ) -> bool:
     """Add decoded containers, and divide the sums; return whether all quotients are finite."""
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         if together is not None and all(isinstance(one, Parts) for one in decoded):
-            return together.add(Parts.join(decoded), scale, divisor)
-        for chunks in decoded:
+            return together.add(decoded, scales, divisor)
+        for chunks, scale in zip(decoded, scales, strict=True):
             for key, target in enumerate(targets.arrays):
                 add_chunks(target.reshape(-1), chunks[key], scale)
         if divisor is None:

@@ -64,19 +64,19 @@ def zeros(device: Device, size: int, dtype: np.dtype[Any]) -> Any:
     return result
 
 
-def mean(device: Device, total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:
-    """Divide a sum by the number of ranks, in its own type, and round the quotient once.
+def mean(device: Device, total: Any, divisor: float, dtype: np.dtype[Any]) -> Any:
+    """Divide a sum in its own type, and round the quotient once.
 
     Args:
         device: where the sum is.
         total: (n,) float32 or float64; overwritten.
-        ranks: divisor; 1 leaves the sum as it is.
+        divisor: above 0; 1 leaves the sum as it is.
         dtype: element type of the result.
 
     Returns (n,) raw bits.
     """
-    if ranks > 1:
-        bits.divide(device, total, ranks)
+    if divisor != 1:
+        bits.divide(device, total, divisor)
     raw = total.view(f"u{total.dtype.itemsize}")
     return raw if total.dtype == dtype else elements.narrow(device, raw, dtype)[0]
 

@@ -236,10 +236,10 @@ def all_finite(words: Any, dtype: np.dtype[Any]) -> bool:
         return not arrays.has_nonfinite(device, words, dtype)
 
 
-def mean(total: Any, ranks: int, dtype: np.dtype[Any]) -> Any:
-    """Divide (n,) CuPy ``total`` by ``ranks`` in place and round to raw bits of ``dtype``."""
+def mean(total: Any, divisor: float, dtype: np.dtype[Any]) -> Any:
+    """Divide (n,) CuPy ``total`` in place and round to raw bits of ``dtype``."""
     with device_of(total) as device:
-        return arrays.mean(device, total, ranks, dtype)
+        return arrays.mean(device, total, divisor, dtype)
 
 
 def count_nonzero(raw_bits: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ PAGE = Path(__file__).parents[3] / "formats" / "spec" / "agreement.md"
 
 
 def example() -> bytes:
-    """Read the 64 bytes at the end of the page."""
-    lines = re.findall(r"^    ((?:[0-9a-f]{2} +){15}[0-9a-f]{2})$", PAGE.read_text(), re.MULTILINE)
+    """Read the 72 bytes at the end of the page."""
+    lines = re.findall(r"^    ((?:[0-9a-f]{2} +){7,15}[0-9a-f]{2})$", PAGE.read_text(), re.MULTILINE)
     return bytes.fromhex("".join(lines))
 
 
@@ -48,27 +49,30 @@ def test_golden_header() -> None:
         scheme=operand.scheme,
     )
     assert text == b"topk(0.01) | rice | raw\nfloat32 (1000,)"
-    assert len(example()) == 64
+    assert len(example()) == 72
     assert header.pack() == example()
     assert Header.unpack(example()) == header
 
 
 def test_fields_lie_where_the_page_says() -> None:
     """A field with its largest value fills exactly the bytes of its row."""
-    rows = re.findall(r"^\| (\d+) \| (\w+) \| (u8|u16|u32|u64|4 bytes) \|", PAGE.read_text(), re.MULTILINE)
-    widths = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "4 bytes": 4}
+    rows = re.findall(
+        r"^\| (\d+) \| (\w+) \| (u8|u16|u32|u64|f64|4 bytes) \|", PAGE.read_text(), re.MULTILINE
+    )
+    widths = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "f64": 8, "4 bytes": 4}
     assert [name for _, name, _ in rows] == list(Header._fields)
     at = 0
-    blank = Header(magic=bytes(4), version=0, detail=0)
+    blank = Header(magic=bytes(4), version=0, detail=0, weight=0.0)
     for offset, name, kind in rows:
         width = widths[kind]
         assert int(offset) == at
-        full = b"\xff" * width if name == "magic" else 2 ** (8 * width) - 1
+        full: Any = b"\xff" * width if name == "magic" else 2 ** (8 * width) - 1
+        full = struct.unpack("<d", b"\xff" * 8)[0] if kind == "f64" else full
         field: dict[str, Any] = {name: full}
         packed = blank._replace(**field).pack()
-        assert packed == bytes(at) + b"\xff" * width + bytes(64 - at - width)
+        assert packed == bytes(at) + b"\xff" * width + bytes(72 - at - width)
         at += width
-    assert at == 64
+    assert at == 72
 
 
 def test_the_codes_are_those_of_the_page() -> None:

@@ -203,7 +203,7 @@ def test_the_bytes_do_not_grow_with_the_ranks() -> None:
         return comm.bytes_sent
 
     most = {n: (max(co.simulate(n, cltk)), max(co.simulate(n, gathered))) for n in (4, 32)}
-    assert most[32][0] <= 1.6 * most[4][0]  # (n-1)/n of the values twice, the indices once, 64 bytes per rank
+    assert most[32][0] <= 1.6 * most[4][0]  # (n-1)/n of the values twice, the indices once, 72 bytes per rank
     assert most[32][1] >= 8 * most[4][1]
 
 

@@ -24,6 +24,7 @@ from collectives.transport.segments import (
     make_send_limit,
     transfer,
 )
+from collectives.transport.weights import Weights
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits
 
@@ -151,7 +152,7 @@ def _check_sums(several: World, dtype: str, segments: float) -> None:
 
     def fn(comm: Communicator) -> bool:
         before = vectors[comm.rank].copy()
-        total = sum_dense(co.Channel(comm), vectors[comm.rank], n)
+        total = sum_dense(co.Channel(comm), vectors[comm.rank], Weights(n))
         return bits(total) == expected and bits(vectors[comm.rank]) == bits(before)
 
     assert several.run(fn) == [True] * n
@@ -163,7 +164,7 @@ def test_a_sum_leaves_while_its_range_is_still_coming_in() -> None:
 
     def fn(comm: SimulatedComm) -> float:
         begin = comm.clock
-        sum_dense(co.Channel(comm), np.ones(size // 4, np.float32), 1)
+        sum_dense(co.Channel(comm), np.ones(size // 4, np.float32), Weights())
         return comm.clock - begin
 
     taken = max(co.simulate(n, fn, alpha=1e-5, beta=beta))
@@ -177,7 +178,7 @@ def test_a_sum_may_be_given_its_place() -> None:
     channel = co.Channel(Endless())
     tracemalloc.start()
     try:
-        assert sum_dense(channel, x, 1, out) is out
+        assert sum_dense(channel, x, Weights(), out) is out
         assert tracemalloc.get_traced_memory()[1] < 4 * MAX_IN_FLIGHT * MAX_SEGMENT < out.nbytes / 10
     finally:
         tracemalloc.stop()
@@ -187,7 +188,7 @@ def test_a_sum_may_be_given_its_place() -> None:
         found = []
         for vector in (np.ones(9, np.float32), np.ones(99_999, np.float32), np.ones(99_999, np.float16)):
             place = np.zeros_like(vector)
-            same = sum_dense(co.Channel(comm), vector, 1, place) is place
+            same = sum_dense(co.Channel(comm), vector, Weights(), place) is place
             found.append(same and bool((place == comm.size).all()))
         return found
 

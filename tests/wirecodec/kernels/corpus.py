@@ -358,7 +358,7 @@ def run_streams(sink: Sink) -> None:
                 stream.scatter_streamed(out, kept, values[: kept.size])
                 sink(out)
             parts = [wc.SparseTensor(where, values, size), wc.SparseTensor(where[::2], values[::2], size)]
-            for found in sum_sparse(parts, dtype):
+            for found in sum_sparse(parts, dtype, [1, 0.5]):
                 sink("all" if found is None else found)
     large = np.ones(stream.MIN_STREAMED + 3, np.uint8)
     stream.clear(large)

@@ -110,12 +110,12 @@ class SumTargets:
             return None
         return cls(columns, dtype, targets.arrays)
 
-    def add(self, parts: Parts, scale: float, divisor: int | None = None) -> bool:
+    def add(self, decoded: Sequence[Parts], scales: Sequence[float], divisor: float | None = None) -> bool:
         """Add scale * values, those of a tensor in the order of their rows; then divide the sums.
 
         Args:
-            parts: of one container after another.
-            scale: the factor.
+            decoded: parts of one container after another.
+            scales: the factor of each container.
             divisor: of the sums, or None. Elements that no part stores are +0 then, and are not divided.
 
         Returns:
@@ -124,12 +124,15 @@ class SumTargets:
         from wirecodec.kernels.cpu import support
         from wirecodec.kernels.cpu.threads import least_units, run_parallel
 
+        parts = Parts.join(decoded)
         rows = parts.rows
+        factors = np.repeat(np.array(scales, self.dtype), [one.rows.shape[0] for one in decoded])
         stored = int(rows[:, 3].sum())
         if not stored:
             return True
         # The sort is stable, so the containers of a chunk stay in their order.
-        rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+        order = np.lexsort((rows[:, 1], rows[:, 0]))
+        rows, factors = rows[order], factors[order]
         keys, bases = rows[:, 0], rows[:, 1]
         if (bases + rows[:, 2] > self.columns.sizes[keys]).any():
             raise ValueError("a part is longer than its array")
@@ -142,7 +145,7 @@ class SumTargets:
         ranges = _divide_into_ranges(arrays[:-1, 1])
         table = np.ascontiguousarray(rows[:, [4, 5, 6, 3]])
         finite, like = np.ones(firsts.size, np.bool_), np.empty(0, self.dtype)
-        numbers = self.dtype.type(scale), self.dtype.type(divisor or 0), like, finite
+        numbers = factors, self.dtype.type(divisor or 0), like, finite
         run_parallel(
             lambda turns: support.add_parts(ranges, arrays, table, *numbers, turns),
             ranges.shape[0],

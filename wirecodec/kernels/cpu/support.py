@@ -62,7 +62,7 @@ def add_parts(
     ranges: Array,
     arrays: Array,
     parts: Array,
-    scale: Any,
+    scales: Array,
     divisor: Any,
     like: Array,
     finite: Array,
@@ -80,7 +80,7 @@ def add_parts(
         parts: (p, 4) i64: address of the u32 indices, or 0 if the values are all elements; the index of the
             array's first element; address of the values; number of values. Indices ascend, and are within the
             array.
-        scale: the factor, of the arrays' type.
+        scales: (p,) the parts' factors, of the arrays' type.
         divisor: of the arrays' type; 0 to leave the sums.
         like: an array of the type of the arrays.
         finite: (n,) bool; set to False for an array with a quotient that is NaN or Inf.
@@ -105,7 +105,7 @@ def add_parts(
             stored = np.int64(0)
             for i in range(n):
                 values = view_at(parts[first + i, 2], parts[first + i, 3], like)
-                before[i] = cursors[i]
+                before[i], scale = cursors[i], scales[first + i]
                 if parts[first + i, 0] == 0:
                     for j in range(start, stop):
                         out[j] += scale * values[j]
