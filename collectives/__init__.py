@@ -16,10 +16,11 @@ from collectives.cltk.ratios import ratios_by_flops
 from collectives.cltk.similarity import MagnitudeHistogram, Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
 from collectives.exchange.pending import Pending
+from collectives.gloo.communicator import TorchComm
 from collectives.gtopk.allreduce import GTopK
 from collectives.local_updates.local_updates import LocalUpdates
 from collectives.simulation.communicator import simulate
-from collectives.torch.communicator import TorchComm
+from collectives.sites.sites import Sites
 from collectives.torch.gradients import average_gradients
 from collectives.torch.hook import torch_hook
 from collectives.torch.optimizer import check_optimizer
@@ -34,6 +35,7 @@ __all__ = [
     "MagnitudeHistogram",
     "Pending",
     "Similarity",
+    "Sites",
     "Timeout",
     "TorchComm",
     "allgather",

@@ -26,6 +26,7 @@ from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.errors import CollectiveError
+from collectives.exchange.encoding import get_text
 from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.pending import Pending
 from collectives.exchange.session import open_exchange
@@ -33,6 +34,8 @@ from collectives.exchange.specs import SchemeArgument, Tensors
 from collectives.exchange.targets import fill_with_nan
 from collectives.exchange.union import move_sums
 from collectives.exchange.weighing import weigh
+from collectives.sites.exchange import reduce_over_sites
+from collectives.sites.sites import Sites, find_ends
 from collectives.transport.reduce import Dense
 from collectives.transport.weights import check_weight
 from collectives.tuning.choice import rehearse_sum, sum_tensors, will_gather
@@ -43,7 +46,7 @@ _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
 
 @overload
 def allreduce(
-    comm: Communicator | Channel,
+    comm: Communicator | Channel | Sites,
     tensor: Mapping[str, Any],
     scheme: SchemeArgument = ...,
     *,
@@ -61,7 +64,7 @@ def allreduce(
 
 @overload
 def allreduce(
-    comm: Communicator | Channel,
+    comm: Communicator | Channel | Sites,
     tensor: Mapping[str, Any],
     scheme: SchemeArgument = ...,
     *,
@@ -78,7 +81,7 @@ def allreduce(
 
 @overload
 def allreduce(
-    comm: Communicator | Channel,
+    comm: Communicator | Channel | Sites,
     tensor: Any,
     scheme: SchemeArgument = ...,
     *,
@@ -96,7 +99,7 @@ def allreduce(
 
 @overload
 def allreduce(
-    comm: Communicator | Channel,
+    comm: Communicator | Channel | Sites,
     tensor: Any,
     scheme: SchemeArgument = ...,
     *,
@@ -113,7 +116,7 @@ def allreduce(
 
 @overload
 def allreduce(
-    comm: Communicator | Channel,
+    comm: Communicator | Channel | Sites,
     tensor: Any,
     scheme: SchemeArgument = ...,
     *,
@@ -129,9 +132,9 @@ def allreduce(
 ) -> Pending[Any]: ...
 
 
-@counted(lambda comm, *_, **__: Channel.of(comm))
+@counted(lambda comm, *_, **__: find_ends(comm))
 def allreduce(
-    comm: Communicator | Channel,
+    comm: Communicator | Channel | Sites,
     tensor: Tensors,
     scheme: SchemeArgument = None,
     *,
@@ -151,7 +154,7 @@ def allreduce(
     bfloat16 are summed and divided in float32, and rounded once.
 
     Args:
-        comm: a communicator or its Channel; all ranks call this together.
+        comm: a communicator, its Channel, or Sites; all ranks call this together.
         tensor: an array of float32, float16, bfloat16 or float64, a SparseTensor, or {name: tensor}. Names,
             shapes and types must be the same on all ranks.
         scheme: a Scheme or its string, a Compressor, or None for lossless; the same on all ranks. For named
@@ -224,7 +227,7 @@ def allreduce(
 
 
 def reduce_made(
-    comm: Communicator | Channel,
+    comm: Communicator | Channel | Sites,
     make: MakeInputs,
     scheme: SchemeArgument,
     *,
@@ -255,23 +258,25 @@ def reduce_made(
         )
         if sparse:
             _check_sparse(proposal.algorithm, has_out=has_out)
+            if isinstance(comm, Sites):
+                raise ValueError("sparse=True has no meaning over Sites, where sums within a site are dense")
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
-    finite = nonfinite == "propagate"
-    inputs, record = Inputs({}), ALGORITHMS.get(Algorithm(proposal.algorithm))
+    finite, inputs = nonfinite == "propagate", Inputs({})
+    record = ALGORITHMS.get(Algorithm(proposal.algorithm))
 
     def keep() -> Inputs:
         nonlocal inputs
         inputs = make()
         return inputs
 
-    try:
+    def exchange(comm: Communicator | Channel, make: MakeInputs, weight: float, *, commit: bool) -> Any:
         with open_exchange(
             comm,
-            keep,
+            make,
             scheme,
             seed,
-            proposal,
+            proposal._replace(weight=weight),
             failure,
             sparse=sparse,
             hold_zeros=hold_zeros,
@@ -282,15 +287,27 @@ def reduce_made(
             will_gather=partial(will_gather, proposal),
         ) as (channel, local):
             weights = weigh(local.table, mean=op == "mean")
-            sums = sum_tensors(channel, local, weights, proposal)
-            if (finite and not local.is_finite) or inputs.limits:
+            sums, limits = sum_tensors(channel, local, weights, proposal), local.inputs.limits
+            if (finite and not local.is_finite) or limits:
                 values = {name: tensor.values for name, tensor in sums.items()} if sparse else sums
                 dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
-                check_results(values, dtypes, inputs.limits)
+                check_results(values, dtypes, limits)
             results = move_sums(local, sums) if sparse else local.deliver(sums)
-            if not commit:
-                return Pending(results, local.prepared)
-            return results
+            return results if commit else Pending(results, local.prepared)
+
+    try:
+        if not isinstance(comm, Sites):
+            return exchange(comm, keep, proposal.weight, commit=commit)
+        return reduce_over_sites(
+            comm,
+            keep,
+            partial(exchange, commit=False),
+            lambda: get_text(scheme),
+            reduction=Reduction(proposal.reduction),
+            weight=proposal.weight,
+            commit=commit,
+            failure=failure,
+        )
     except CollectiveError as error:
         if not is_propagated(error, nonfinite):
             raise

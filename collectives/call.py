@@ -60,25 +60,38 @@ def counted(find_channel: Callable[..., Any], *, exchanges: int = 1) -> Callable
     """Return a decorator for a public call, whose exchanges count even if the call raises.
 
     Args:
-        find_channel: returns the Channel of the call from its arguments.
+        find_channel: returns the Channel of the call from its arguments, or an object with ``channels``:
+            several channels, and how many exchanges of each are one exchange of the call.
         exchanges: number of exchanges in a call; the largest one if calls differ.
     """
 
     def decorate(function: F) -> F:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            last = None
+            ends = None
             try:
-                last = find_channel(*args, **kwargs).sequence + exchanges
+                ends = _find_ends(find_channel(*args, **kwargs), exchanges)
                 return function(*args, **kwargs)
             except CollectiveError:  # all ranks share it, or the channel is closed
                 raise
             except BaseException:
                 with suppress(Exception):  # there may be no channel
-                    channel = find_channel(*args, **kwargs)
-                    channel.skip_to(channel.sequence + exchanges if last is None else last)
+                    for channel, end in ends or _find_ends(find_channel(*args, **kwargs), exchanges):
+                        channel.skip_to(end)
                 raise
 
         return cast(F, call)
 
     return decorate
+
+
+def skip_exchange(found: Any) -> None:
+    """Count the next exchange of a Channel, or of an object with ``channels``, as skipped."""
+    for channel, end in _find_ends(found, 1):
+        channel.skip_to(end)
+
+
+def _find_ends(found: Any, exchanges: int) -> list[tuple[Any, int]]:
+    """Return each channel, and the number of its next exchange after some."""
+    channels = found.channels() if hasattr(found, "channels") else ((found, 1),)
+    return [(channel, channel.sequence + count * exchanges) for channel, count in channels]

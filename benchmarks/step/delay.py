@@ -9,7 +9,7 @@ import numpy as np
 import torch.distributed
 
 from collectives.communicator import Request
-from collectives.torch.group import GroupComm
+from collectives.gloo.group import GroupComm
 from collectives.waiting.worker import Worker
 
 __all__ = ["DelayedComm", "LateRequest"]

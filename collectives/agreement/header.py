@@ -45,6 +45,7 @@ class Operation(IntEnum):
     ALLREDUCE = 3
     CLTK = 4
     GTOPK = 5
+    SITE = 6  # the part of an allreduce within a site
 
 
 class Reduction(IntEnum):

@@ -21,6 +21,7 @@ values leave it, and only indices and means enter it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal, overload
 
 import wirecodec as wc
@@ -42,6 +43,8 @@ from collectives.exchange.specs import TensorSpec, failure_of_encoding
 from collectives.exchange.targets import fill_with_nan
 from collectives.exchange.weighing import weigh
 from collectives.simulation.communicator import simulate
+from collectives.sites.exchange import reduce_over_sites
+from collectives.sites.sites import Sites, find_ends
 from collectives.transport.broadcast import broadcast
 from collectives.transport.reduce import Dense, sum_named
 from collectives.transport.weights import check_weight
@@ -98,7 +101,7 @@ class CLTk(CLTkState):
     @overload
     def allreduce(
         self,
-        comm: Communicator | Channel,
+        comm: Communicator | Channel | Sites,
         grad: Mapping[str, Any],
         *,
         nonfinite: Literal["raise", "propagate"] = ...,
@@ -111,7 +114,7 @@ class CLTk(CLTkState):
     @overload
     def allreduce(
         self,
-        comm: Communicator | Channel,
+        comm: Communicator | Channel | Sites,
         grad: Any,
         *,
         nonfinite: Literal["raise", "propagate"] = ...,
@@ -124,7 +127,7 @@ class CLTk(CLTkState):
     @overload
     def allreduce(
         self,
-        comm: Communicator | Channel,
+        comm: Communicator | Channel | Sites,
         grad: Any,
         *,
         nonfinite: Literal["raise", "propagate"] = ...,
@@ -134,10 +137,10 @@ class CLTk(CLTkState):
         commit: Literal[False],
     ) -> Pending[Any]: ...
 
-    @counted(lambda self, comm, *_, **__: Channel.of(comm))
+    @counted(lambda self, comm, *_, **__: find_ends(comm))
     def allreduce(
         self,
-        comm: Communicator | Channel,
+        comm: Communicator | Channel | Sites,
         grad: Any,
         *,
         nonfinite: Literal["raise", "propagate"] = "raise",
@@ -149,7 +152,7 @@ class CLTk(CLTkState):
         """Average the elements that the leader selects, in one exchange for all tensors.
 
         Args:
-            comm: a communicator or its Channel; all ranks call this together.
+            comm: a communicator, its Channel, or Sites; all ranks call this together.
             grad: an array of float32, float16, bfloat16 or float64, or {name: array}. Names, shapes and types
                 must be the same on all ranks.
             nonfinite: the effect of NaN or Inf in a rank's gradient, the same on all ranks: "raise" an error,
@@ -190,7 +193,7 @@ class CLTk(CLTkState):
 
     def reduce_made(
         self,
-        comm: Communicator | Channel,
+        comm: Communicator | Channel | Sites,
         make: MakeInputs,
         *,
         nonfinite: str = "raise",
@@ -202,16 +205,28 @@ class CLTk(CLTkState):
 
         Arguments and results are those of ``allreduce``; if ``make`` raises, all ranks raise CollectiveError.
         """
-        local = LocalStep()
-        try:
+        inputs = Inputs({})
+
+        def keep() -> Inputs:
+            nonlocal inputs
+            inputs = make()
+            return inputs
+
+        def exchange(comm: Communicator | Channel, make: MakeInputs, weight: float, *, commit: bool) -> Any:
             means, step = self._exchange(
-                Channel.of(comm), local, make, nonfinite, weight, hold_zeros=hold_zeros, commit=commit
+                Channel.of(comm), LocalStep(), make, nonfinite, weight, hold_zeros=hold_zeros, commit=commit
             )
             return means if commit else Pending(means, step)
+
+        try:
+            if not isinstance(comm, Sites):
+                return exchange(comm, keep, weight, commit=commit)
+            one = partial(exchange, commit=False)
+            return reduce_over_sites(comm, keep, one, lambda: self.signature, weight=weight, commit=commit)
         except CollectiveError as error:
             if not is_propagated(error, nonfinite):
                 raise
-        spoiled = fill_with_nan(local.inputs.tensors, local.inputs.out)
+        spoiled = fill_with_nan(inputs.tensors, inputs.out)
         return spoiled if commit else Pending(spoiled, None)
 
     def _exchange(

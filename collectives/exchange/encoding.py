@@ -166,7 +166,7 @@ def encode_tensors(
         local.specs = {name: get_spec(one) for name, one in tensors.items()}
         if not isinstance(scheme, wc.Compressor | Mapping):
             scheme = as_scheme(scheme)
-        text = _normalize_scheme(scheme) + local.sparse * SPARSE + local.inputs.unit
+        text = get_text(scheme) + local.sparse * SPARSE + local.inputs.unit
         local.operand = describe(local.specs, bare=local.bare, scheme=text)
         try:
             placed = {ONLY: given} if local.bare else given
@@ -211,10 +211,10 @@ def _make_zeros(local: Encoding) -> dict[str, Any]:
         }
 
 
-def _normalize_scheme(scheme: SchemeArgument) -> str:
-    """Normalize a scheme to a text that is equal for equal schemes."""
+def get_text(scheme: SchemeArgument) -> str:
+    """Return a text of a scheme that is equal for equal schemes."""
     if isinstance(scheme, wc.Compressor):
         return f"compressor {scheme.signature}; step {scheme.step}"
     if isinstance(scheme, Mapping):
         return ", ".join(f"{glob!r}: {as_scheme(one)}" for glob, one in scheme.items())
-    return str(scheme)
+    return str(as_scheme(scheme))

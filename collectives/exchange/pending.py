@@ -55,6 +55,11 @@ class Pending(Generic[T]):
         self._is_open = True
         self.means = means
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was neither committed nor rolled back."""
+        return self._is_open
+
     def commit(self) -> None:
         """Let residuals, the selectors' state and the step advance. Without a state, nothing changes.
 

@@ -40,8 +40,7 @@ from collectives.local_updates.parameters import (
     write,
 )
 from collectives.local_updates.saved_state import read_state, write_state
-from collectives.torch.arguments import check_compressor, wrap_group
-from collectives.torch.communicator import TorchComm
+from collectives.torch.arguments import check_compressor, is_ready, wrap_group
 from collectives.torch.optimizer import warn_of_momentum
 
 
@@ -114,7 +113,7 @@ class LocalUpdates:
         self._compressor = check_compressor(compressor)
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         self._comm = wrap_group(comm)
-        if not isinstance(self._comm, TorchComm) or self._comm.is_ready:
+        if is_ready(self._comm):
             Channel.of(self._comm)  # an error is best raised here
         self._optimizer = optimizer
         self._named = name_arrays(named_parameters)

@@ -9,10 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 import wirecodec as wc
-from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
-from collectives.communicator import Communicator
-from collectives.torch.communicator import TorchComm
+from collectives.gloo.communicator import TorchComm
+from collectives.sites.sites import Sites
 
 
 def check_compressor(compressor: Any) -> wc.Compressor | CLTk:
@@ -29,10 +28,16 @@ def check_compressor(compressor: Any) -> wc.Compressor | CLTk:
     )
 
 
-def wrap_group(comm: Any) -> Communicator | Channel:
+def wrap_group(comm: Any) -> Any:
     """Return a communicator for a ProcessGroup, and any other argument as it is."""
     dist = sys.modules.get("torch.distributed")
     return TorchComm(comm) if dist is not None and isinstance(comm, dist.ProcessGroup) else comm
+
+
+def is_ready(comm: Any) -> bool:
+    """Return whether a communicator or Sites can exchange; a TorchComm may have no group yet."""
+    parts = (comm._local, comm._across) if isinstance(comm, Sites) else (comm,)
+    return all(not isinstance(part, TorchComm) or part.is_ready for part in parts)
 
 
 def name_parameters(named_parameters: Iterable[Any]) -> dict[str, Any]:

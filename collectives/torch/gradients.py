@@ -13,15 +13,16 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.exchange.inputs import Inputs
+from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import check_compressor, name_parameters
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
 from wirecodec.interop import is_zero
 
 
-@counted(lambda comm, *_, **__: Channel.of(comm))
+@counted(lambda comm, *_, **__: find_ends(comm))
 def average_gradients(
-    comm: Communicator | Channel,
+    comm: Communicator | Channel | Sites,
     named_parameters: Iterable[tuple[str, Any]],
     compressor: wc.Compressor | CLTk,
     *,
@@ -29,6 +30,7 @@ def average_gradients(
     nonfinite: Literal["raise", "propagate"] = "propagate",
     optimizer: Any = None,
     scaler: Any = None,
+    weight: float = 1.0,
 ) -> None:
     """Replace the gradients of parameters by their means over the ranks, in place, in one exchange.
 
@@ -44,7 +46,7 @@ def average_gradients(
     A scheme with a transform is an error for a sparse gradient.
 
     Args:
-        comm: a communicator or its Channel.
+        comm: a communicator, its Channel, or Sites.
         named_parameters: ``model.named_parameters()``, with the same names on all ranks. Parameters that need
             no gradient are left out.
         compressor: this rank's compressor, with the same settings on all ranks; one per set of parameters.
@@ -56,6 +58,7 @@ def average_gradients(
             momenta, thresholds, limits and ``clip`` are then in the gradients' true unit, and the means have
             the scale again. Call this before ``scaler.unscale_`` and ``scaler.step``. None for gradients
             without a scale.
+        weight: of this rank's gradients in the mean, as for allreduce; for batches of different sizes.
 
     Raises:
         ImportError: torch is missing.
@@ -85,7 +88,7 @@ def average_gradients(
             {name: _get_gradient(p) for name, p in trained.items()}, LossScale.of(scaler, optimizer)
         )
 
-    means = average(Channel.of(comm), collect, compressor, algorithm, nonfinite)
+    means = average(find_ends(comm), collect, compressor, algorithm, nonfinite, weight)
     for name, parameter in trained.items():
         if is_zero(means[name]):
             parameter.grad = None
@@ -142,18 +145,19 @@ def _make_dense(tensor: Any) -> Any:
 
 
 def average(
-    channel: Channel,
+    channel: Channel | Sites,
     collect: Callable[[], Gradients],
     compressor: wc.Compressor | CLTk,
     algorithm: str,
     nonfinite: Literal["raise", "propagate"],
+    weight: float = 1.0,
 ) -> dict[str, Any]:
     """Average torch tensors, dense ones in place, and hold those that are zero everywhere.
 
     Args:
-        channel: open; all ranks call this together.
+        channel: open, or Sites; all ranks call this together.
         collect: returns this rank's gradients; if it raises, all ranks raise CollectiveError.
-        compressor, algorithm, nonfinite: as for allreduce.
+        compressor, algorithm, nonfinite, weight: as for allreduce.
 
     Means are written into the memory of dense gradients. Others are copied: of gradients that are scaled, or
     not contiguous, as those of channels-last tensors. A sparse gradient is made dense for the exchange,
@@ -171,10 +175,17 @@ def average(
 
     means: Any
     if isinstance(compressor, CLTk):
-        means = compressor.reduce_made(channel, make, nonfinite=nonfinite, hold_zeros=True)
+        means = compressor.reduce_made(channel, make, nonfinite=nonfinite, hold_zeros=True, weight=weight)
     else:
         means = reduce_made(
-            channel, make, compressor, algorithm=algorithm, nonfinite=nonfinite, hold_zeros=True, has_out=True
+            channel,
+            make,
+            compressor,
+            algorithm=algorithm,
+            nonfinite=nonfinite,
+            hold_zeros=True,
+            weight=weight,
+            has_out=True,
         )
     return gradients.take(means)
 

@@ -12,19 +12,21 @@ from uuid import uuid4
 
 import wirecodec as wc
 from collectives.allgather import allgather_bytes
+from collectives.call import skip_exchange
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator, TransportError
 from collectives.errors import CollectiveError
+from collectives.gloo.group import GroupComm
+from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import (
     check_compressor,
+    is_ready,
     name_parameters,
     refuse_as_hook,
     refuse_complex,
     wrap_group,
 )
-from collectives.torch.communicator import TorchComm
-from collectives.torch.group import GroupComm
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import check_scaler
 from collectives.torch.spare_cores import has_spare_cores
@@ -33,7 +35,7 @@ from collectives.torch.step import Settings, TrainingStep
 
 def torch_hook(
     compressor: wc.Compressor | CLTk,
-    comm: Communicator | Channel,
+    comm: Communicator | Channel | Sites,
     named_parameters: Iterable[tuple[str, Any]],
     *,
     algorithm: str = "auto",
@@ -61,9 +63,9 @@ def torch_hook(
 
     Args:
         compressor: this rank's compressor, with the same settings on all ranks; one per model.
-        comm: a TorchComm, or another communicator with the same ranks in the same order, or its Channel. A
-            gloo ProcessGroup is wrapped in a TorchComm. If there is no group yet, the hook begins to use it
-            with the first bucket.
+        comm: a TorchComm, or another communicator with the same ranks in the same order, its Channel, or
+            Sites. A gloo ProcessGroup is wrapped in a TorchComm. If there is no group yet, the hook begins to
+            use it with the first bucket.
         named_parameters: ``model.named_parameters()`` of the wrapped model.
         algorithm: as for allreduce; CLT-k ignores it.
         nonfinite: as for allreduce. With "propagate", all gradients are NaN if one is NaN or Inf on any rank.
@@ -118,15 +120,16 @@ def torch_hook(
     def set_up() -> Settings:
         """Return the settings for the present group; a new group gets new connections."""
         nonlocal settings, overlaps
-        channel = Channel.of(comm)
+        channel = find_ends(comm)
         if settings is None or settings.channel is not channel:
             overlaps = has_spare_cores(channel, on_gpu=on_gpu) if overlap is None else overlap
             if overlaps:
-                _isolate(channel)
+                for one, _ in channel.channels() if isinstance(channel, Sites) else ((channel, 1),):
+                    _isolate(one)
             settings = Settings(compressor, channel, names, algorithm, nonfinite, scaler)
         return settings
 
-    if not isinstance(comm, TorchComm) or comm.is_ready:
+    if is_ready(comm):
         set_up()
     current: TrainingStep | None = None
 
@@ -140,7 +143,7 @@ def torch_hook(
         try:
             future = step.add(bucket)
         except BaseException:  # the other ranks exchange this bucket
-            channel.worker.submit(lambda: channel.skip_to(channel.sequence + 1))
+            channel.worker.submit(partial(skip_exchange, channel))
             raise
         if overlaps:
             channel.worker.submit(partial(step.exchange_bucket, number, is_last=is_last))

@@ -24,6 +24,7 @@ from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.errors import CollectiveError
+from collectives.sites.sites import Sites
 from collectives.torch.gradients import Gradients, average, is_dense
 from collectives.torch.scaling import LossScale, warn_of_changed_scale
 from wirecodec.interop import StepInParts
@@ -41,7 +42,7 @@ class Settings:
     """
 
     compressor: wc.Compressor | CLTk
-    channel: Channel
+    channel: Channel | Sites
     names: Mapping[int, str]
     algorithm: str
     nonfinite: Literal["raise", "propagate"]
@@ -106,8 +107,8 @@ class TrainingStep:
         return None
 
     @property
-    def channel(self) -> Channel:
-        """The channel of the step."""
+    def channel(self) -> Channel | Sites:
+        """The channel of the step, or the Sites."""
         return self._settings.channel
 
     @property

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import collectives as co
+from collectives.gloo.notices import StoreBoard
 from collectives.simulation.communicator import SimulatedComm
-from collectives.torch.notices import StoreBoard
 from collectives.waiting.worker import Worker
 from tests import child
 from tests.collectives.torch import processes

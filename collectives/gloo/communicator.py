@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from collectives.communicator import Request
-from collectives.torch.group import GroupComm
+from collectives.gloo.group import GroupComm
+from collectives.waiting.board import Board
 
 
 class TorchComm:
@@ -94,6 +95,11 @@ class TorchComm:
     def timeout(self) -> float:
         """Seconds that a Channel waits by default."""
         return self.bound().timeout
+
+    @property
+    def notices(self) -> Board | None:
+        """Board by which a Timeout names the missing ranks; None without a store."""
+        return self.bound().notices
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:  # noqa: N802 - MPI's names
         """Start to send a contiguous array to a rank."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.communicator import Request, TransportError
-from collectives.torch.notices import StoreBoard
+from collectives.gloo.notices import StoreBoard
 from collectives.waiting.board import Board
 from collectives.waiting.worker import Worker
 

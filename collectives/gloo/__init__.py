@@ -1,0 +1,1 @@
+"""Communicators over process groups of torch, whose messages travel by gloo."""

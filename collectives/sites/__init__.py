@@ -1,0 +1,1 @@
+"""Sites: groups of ranks with fast links, and slow links between them."""
