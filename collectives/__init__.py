@@ -21,6 +21,7 @@ from collectives.gtopk.allreduce import GTopK
 from collectives.local_updates.local_updates import LocalUpdates
 from collectives.simulation.communicator import simulate
 from collectives.sites.sites import Sites
+from collectives.torch.fsdp import fsdp_hook
 from collectives.torch.gradients import average_gradients
 from collectives.torch.hook import torch_hook
 from collectives.torch.optimizer import check_optimizer
@@ -43,6 +44,7 @@ __all__ = [
     "allreduce",
     "average_gradients",
     "check_optimizer",
+    "fsdp_hook",
     "ratios_by_flops",
     "similarity",
     "simulate",

@@ -156,7 +156,7 @@ def allreduce(
     Args:
         comm: a communicator, its Channel, or Sites; all ranks call this together.
         tensor: an array of float32, float16, bfloat16 or float64, a SparseTensor, or {name: tensor}. Names,
-            shapes and types must be the same on all ranks.
+            shapes and types must be the same on all ranks. Of a DTensor, this rank's shard.
         scheme: a Scheme or its string, a Compressor, or None for lossless; the same on all ranks. For named
             tensors also {key: scheme}; a key is a glob or a Rule, and the first match applies.
         algorithm: "auto", "allgather", "dense", "split-pairs", "split-bitmap" or "split-dense", the same on
@@ -267,7 +267,7 @@ def reduce_made(
 
     def keep() -> Inputs:
         nonlocal inputs
-        inputs = make()
+        inputs = make().localize()
         return inputs
 
     def exchange(comm: Communicator | Channel, make: MakeInputs, weight: float, *, commit: bool) -> Any:

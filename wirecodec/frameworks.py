@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,30 @@ import numpy as np
 from wirecodec.arrays import Array, as_flat
 from wirecodec.errors import EncodeError
 from wirecodec.sparse import SparseTensor
+
+
+def local_shard(tensor: Any) -> Any:
+    """Return this rank's part of a DTensor of torch, which shares its memory; any other object as it is.
+
+    Raises EncodeError for a DTensor with a Partial placement, whose sum over its mesh is still to be made.
+    """
+    if type(tensor) is np.ndarray or not hasattr(tensor, "to_local"):
+        return tensor
+    if any(placement.is_partial() for placement in tensor.placements):
+        raise EncodeError(
+            f"the DTensor has placements {tensor.placements}, so its values are not added up yet; call"
+            " redistribute() with Replicate() or Shard() in place of Partial() first"
+        )
+    return tensor.to_local()
+
+
+def local_shards(tensors: Any) -> Any:
+    """Return an array, or {name: array}, with this rank's part in place of each DTensor."""
+    if isinstance(tensors, Mapping):
+        if not any(hasattr(tensor, "to_local") for tensor in tensors.values()):
+            return tensors
+        return {name: local_shard(tensor) for name, tensor in tensors.items()}
+    return local_shard(tensors)
 
 
 def as_sparse(tensor: Any) -> Any:

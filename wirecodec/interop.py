@@ -5,7 +5,7 @@ helpers of `wirecodec.cli`, too. Another transport can do the same. Names that t
 CuPy when they are called.
 
     bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_writable, describe_arrays,
-                            dtype_named, BFLOAT16, DTYPES
+                            dtype_named, BFLOAT16, DTYPES; local_shard, local_shards of DTensors
     arguments               as_integer, as_ratio, as_scheme, SchemeLike
     elements                is_zero, find_nonfinite, gpu_all_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
@@ -57,7 +57,7 @@ from wirecodec.cpu.fast.columns import describe as describe_arrays
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
 from wirecodec.errors import EncodeError
-from wirecodec.frameworks import as_sparse
+from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_sum, decode_to
 from wirecodec.select import base as elements
@@ -118,6 +118,8 @@ __all__ = [
     "is_warm",
     "is_zero",
     "key_text",
+    "local_shard",
+    "local_shards",
     "make_sparse",
     "parse_stage",
     "read_only",

@@ -209,7 +209,7 @@ class CLTk(CLTkState):
 
         def keep() -> Inputs:
             nonlocal inputs
-            inputs = make()
+            inputs = make().localize()
             return inputs
 
         def exchange(comm: Communicator | Channel, make: MakeInputs, weight: float, *, commit: bool) -> Any:
@@ -293,7 +293,7 @@ class CLTk(CLTkState):
         """Describe and accumulate, and as the leader select; return an exception as a Failure."""
         try:
             check_setting(nonfinite)
-            local.inputs = make()
+            local.inputs = make().localize()
             local.current = self._holder.begin()
             local.before = local.current.settle(rank, local.grads)
             if failure := local.describe(self.signature):

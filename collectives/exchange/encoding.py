@@ -154,7 +154,7 @@ def encode_tensors(
         hold_zeros, finite: as for ``open_exchange``.
     """
     try:
-        local.inputs = make()
+        local.inputs = make().localize()
         given = tensor = local.inputs.tensors
         local.bare = not isinstance(tensor, Mapping)
         local.gpu = find_gpu(tensor)

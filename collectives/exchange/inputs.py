@@ -7,10 +7,11 @@ them, such as a MemoryError for a dense copy, is announced to all ranks like one
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from collectives.exchange.specs import Tensors
+from wirecodec.interop import local_shards
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,13 @@ class Inputs:
     out: Any = None
     unit: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
+
+    def localize(self) -> Inputs:
+        """Return the inputs with this rank's part of each DTensor. Raises EncodeError for a partial one."""
+        tensors, out = local_shards(self.tensors), local_shards(self.out)
+        if tensors is self.tensors and out is self.out:
+            return self
+        return replace(self, tensors=tensors, out=out)
 
 
 MakeInputs: TypeAlias = Callable[[], Inputs]

@@ -17,7 +17,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.local_updates.outer import Array
 from collectives.torch.arguments import require_distinct
-from wirecodec.interop import aligned, dtype_named
+from wirecodec.interop import aligned, dtype_named, local_shard
 
 
 def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
@@ -63,12 +63,13 @@ def find_trained(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(parameter: Any) -> Array:
-    """Return a copy of a parameter on the host, as float32 or float64."""
+    """Return a copy of a parameter on the host, as float32 or float64; of a DTensor, of this rank's shard."""
     if not _is_torch(parameter):
         return np.array(parameter, _wide(parameter), order="C")
     torch = sys.modules["torch"]
     wide = torch.float64 if parameter.dtype is torch.float64 else torch.float32
-    copied: Array = parameter.detach().to("cpu", wide, copy=True).contiguous().numpy()
+    shard = local_shard(parameter.detach())
+    copied: Array = shard.to("cpu", wide, copy=True).contiguous().numpy()
     return copied
 
 
@@ -77,7 +78,7 @@ def write(parameter: Any, value: Array) -> None:
     if not _is_torch(parameter):
         parameter[...] = value
         return
-    parameter.detach().copy_(sys.modules["torch"].from_numpy(value))
+    local_shard(parameter.detach()).copy_(sys.modules["torch"].from_numpy(value))
 
 
 def measure_movements(parameters: Mapping[str, Any], starts: Mapping[str, Array]) -> dict[str, Array]:

@@ -74,7 +74,7 @@ class _Share:
 
     def take(self, make: MakeInputs) -> dict[str, Dense]:
         """Describe the inputs; return {name: (size,)} on the host."""
-        self.inputs = make()
+        self.inputs = make().localize()
         given = self.tensors
         gpu = find_gpu(given)
         if gpu is not None:

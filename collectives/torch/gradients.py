@@ -17,7 +17,7 @@ from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import check_compressor, name_parameters
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
-from wirecodec.interop import is_zero
+from wirecodec.interop import is_zero, local_shard
 
 
 @counted(lambda comm, *_, **__: find_ends(comm))
@@ -43,7 +43,8 @@ def average_gradients(
 
     A sparse gradient, as of ``nn.Embedding(sparse=True)``, is replaced by a sparse mean with the rows that
     any rank has sent. A rank without a gradient for this parameter gets a dense mean. The residual is dense.
-    A scheme with a transform is an error for a sparse gradient.
+    A scheme with a transform is an error for a sparse gradient. Of a DTensor, this rank's shard is averaged:
+    the ranks of ``comm`` are those with the same shard.
 
     Args:
         comm: a communicator, its Channel, or Sites.
@@ -63,7 +64,7 @@ def average_gradients(
     Raises:
         ImportError: torch is missing.
         TypeError: compressor or named_parameters is of another kind; the message names the right one.
-        CollectiveError: as for allreduce. A DTensor is an error, too.
+        CollectiveError: as for allreduce.
         Timeout: a rank does not take part.
 
     Examples:
@@ -93,16 +94,27 @@ def average_gradients(
         if is_zero(means[name]):
             parameter.grad = None
         elif parameter.grad is None or not is_dense(parameter.grad):
-            parameter.grad = means[name]
+            parameter.grad = _like(parameter, means[name])
 
 
 def _get_gradient(parameter: Any) -> Any:
-    """Return a parameter's gradient without its graph, or zeros if it has none."""
+    """Return a parameter's gradient without its graph, or zeros if it has none; of a DTensor, the shard."""
     import torch
 
     if parameter.grad is None:
-        return torch.zeros_like(parameter, requires_grad=False)
-    return parameter.grad.detach()
+        return torch.zeros_like(local_shard(parameter.detach()))
+    return local_shard(parameter.grad.detach())
+
+
+def _like(parameter: Any, mean: Any) -> Any:
+    """Return a mean as a gradient of a parameter, which may be a DTensor."""
+    if not hasattr(parameter, "to_local"):
+        return mean
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(
+        mean, parameter.device_mesh, parameter.placements, shape=parameter.shape, stride=parameter.stride()
+    )
 
 
 @dataclass(frozen=True, eq=False)

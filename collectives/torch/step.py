@@ -161,7 +161,7 @@ class TrainingStep:
         try:
             if self._parts is not None:
                 if self._is_exchanged:
-                    _commit(self._parts)
+                    commit_step(self._parts)
                 self._parts.keep_attributes()
             results = self._collect_results()
         except BaseException as error:
@@ -213,7 +213,7 @@ class TrainingStep:
                         (gradient if is_dense(gradient) else gradient._values()).fill_(math.nan)
 
 
-def _commit(parts: StepInParts[Any]) -> None:
+def commit_step(parts: StepInParts[Any]) -> None:
     """Take the step, and try again after an exception, because the other ranks have taken it."""
     try:
         parts.commit()

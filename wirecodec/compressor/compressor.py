@@ -26,6 +26,7 @@ from wirecodec.container.writer import CHUNK
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.costs import share_header, warn_of_small_budgets
 from wirecodec.errors import EncodeError
+from wirecodec.frameworks import local_shards
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.pipeline import decode_many, sort_names
 from wirecodec.prng import mix
@@ -188,7 +189,8 @@ class Compressor(Stateful):
         """Encode a step without changing the state.
 
         Args:
-            gradients: {name: tensor}; all on the host, or all on one GPU, where their residuals stay, too.
+            gradients: {name: tensor}; all on the host, or all on one GPU, where their residuals stay, too. Of
+                a DTensor, this rank's shard.
             rank: the rank that sends; it is mixed into the seed.
             ranks: number of ranks whose gradients are averaged, for ``clip``. The collectives and the hook
                 pass that of their communicator.
@@ -204,7 +206,8 @@ class Compressor(Stateful):
             DeviceError: the gradients are on a GPU that cannot be used.
         """
         rank = as_integer(rank, "rank")
-        tensors = {name: gradients[name] for name in sort_names(gradients)}
+        given = local_shards(gradients)
+        tensors = {name: given[name] for name in sort_names(given)}
         holder = self._holder
         current = holder.begin()
         before = current.settle(rank, tensors)

@@ -1,0 +1,261 @@
+"""Exchange between sites for modules of FSDP2. torch is imported on first use.
+
+FSDP2 shards parameters within a site, and adds gradients there. Its hook gets this rank's shard of a module's
+gradients, flat, and exchanges it with the same rank of the other sites.
+
+    backward ─► reduce-scatter within the site ─► hook: exchange between sites ─► sharded gradients
+
+All modules of one backward pass are one step of the compressor. At its end, the ranks of a site learn whether
+all exchanges have succeeded, and take the step or not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import wirecodec as wc
+from collectives.agreement.agree import Failure, agree
+from collectives.agreement.header import Header, Operand, Operation, Status
+from collectives.channel import Channel
+from collectives.cltk.allreduce import CLTk
+from collectives.communicator import Communicator
+from collectives.errors import CollectiveError
+from collectives.gloo.communicator import TorchComm
+from collectives.sites.sites import Sites
+from collectives.torch.arguments import check_compressor, wrap_group
+from collectives.torch.gradients import Gradients, average
+from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
+from collectives.torch.step import commit_step
+from wirecodec.interop import StepInParts, local_shard
+
+
+def fsdp_hook(
+    module: Any,
+    compressor: wc.Compressor | CLTk,
+    comm: Communicator | Channel | Sites,
+    *,
+    algorithm: str = "auto",
+    nonfinite: Literal["raise", "propagate"] = "propagate",
+    scaler: Any = None,
+) -> None:
+    """Average the gradients of modules of FSDP2 between sites, compressed.
+
+    Shard the module within a site by ``fully_shard`` with a mesh of the site's ranks, then call this on all
+    ranks. FSDP averages gradients within the site. Each rank then exchanges its shard with the ranks that
+    have the same shard in other sites. A module's path names its shard: its residual, and its rule in a
+    scheme per name; the root is ``"root"``.
+
+    The exchange runs in ``backward``. With ``set_requires_gradient_sync(False)``, nothing is exchanged.
+
+    An error is raised by ``backward`` on all ranks of all sites, after FSDP has completed its step. All
+    gradients are then NaN, because they were not averaged: call ``optimizer.zero_grad()``. The same gradients
+    must exist in all sites: a module without a gradient in one site only ends in an error.
+
+    Args:
+        module: a module to which ``fully_shard`` was applied, with all FSDP modules in it.
+        compressor: this rank's compressor, with the same settings on all ranks; one per model.
+        comm: of the ranks that have the same shard, or Sites, or a gloo ProcessGroup. With a DeviceMesh of
+            sites and ranks, ``co.Sites.of(mesh)`` or ``co.TorchComm(mesh.get_group(0))``.
+        algorithm: as for allreduce; CLT-k ignores it.
+        nonfinite: as for allreduce. With "propagate", all gradients are NaN if one is NaN or Inf on any rank.
+        scaler: as for ``torch_hook``.
+
+    Raises:
+        ImportError: torch is missing.
+        TypeError: an argument is of another kind; the message names the right one.
+        ValueError: the compressor has ``clip`` or ``bytes_per_step``, which need all gradients at once.
+
+    Source:
+        https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html
+
+    Examples:
+        >>> import collectives as co, wirecodec as wc
+        >>> mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("site", "rank"))  # doctest: +SKIP
+        >>> fully_shard(model, mesh=mesh["rank"])  # doctest: +SKIP
+        >>> compressor = wc.Compressor("topk(0.01) | rice | qsgd")
+        >>> co.fsdp_hook(model, compressor, co.Sites.of(mesh))  # doctest: +SKIP
+    """
+    check_compressor(compressor)
+    check_scaler(scaler)
+    for limit in ("clip", "bytes_per_step"):
+        if isinstance(compressor, wc.Compressor) and getattr(compressor, limit) is not None:
+            raise ValueError(
+                f"the compressor has {limit}, which needs all gradients before the first exchange;"
+                f" fsdp_hook exchanges module by module: pass {limit}=None"
+            )
+    modules = _find_modules(module)
+    across: Any = comm.across if isinstance(comm, Sites) else wrap_group(comm)
+    local = comm.local if isinstance(comm, Sites) else TorchComm(_make_site_group(module))
+    names = {id(one): path or "root" for path, one in modules.items()}
+    settings = _Settings(module, compressor, across, local, set(names.values()), algorithm, nonfinite, scaler)
+    current: _Backward | None = None
+
+    def exchange(name: str, flat: Any) -> None:
+        nonlocal current
+        if current is None or not current.goes_on():
+            current = _Backward(settings)
+        current.exchange(name, flat)
+
+    for one in modules.values():
+        one.set_all_reduce_hook(partial(exchange, names[id(one)]))
+
+
+def _find_modules(module: Any) -> dict[str, Any]:
+    """Return the FSDP modules by path. Raises TypeError if the argument is none, or is of FSDP1."""
+    import torch
+
+    if not hasattr(module, "set_all_reduce_hook"):
+        kind = type(module).__name__
+        if kind == "FullyShardedDataParallel":
+            advice = "FSDP1 has other hooks: use fully_shard, which is FSDP2"
+        elif isinstance(module, torch.nn.Module):
+            advice = "apply torch.distributed.fsdp.fully_shard to it first, or use torch_hook for DDP"
+        else:
+            advice = "pass a torch module to which fully_shard was applied"
+        raise TypeError(f"module is {kind}, which is no FSDP2 module; {advice}")
+    found = {}
+    for path, one in module.named_modules():
+        if hasattr(one, "set_all_reduce_hook"):
+            found[path.replace("_orig_mod.", "").replace("._orig_mod", "")] = one
+    return found
+
+
+def _make_site_group(module: Any) -> Any:
+    """Make a gloo group of the ranks among which the module is sharded."""
+    import torch.distributed as dist
+
+    for parameter in module.parameters():
+        if hasattr(parameter, "device_mesh"):
+            mesh = parameter.device_mesh
+            if mesh.ndim != 1:
+                raise TypeError(
+                    f"the module is sharded over a mesh of {mesh.ndim} dimensions, so FSDP itself averages"
+                    " between sites: pass fully_shard the ranks of one site only, such as mesh['rank']"
+                )
+            ranks = dist.get_process_group_ranks(mesh.get_group())
+            return dist.new_group(ranks, backend="gloo", use_local_synchronization=True)
+    raise TypeError("module has no sharded parameter; apply torch.distributed.fsdp.fully_shard to it first")
+
+
+@dataclass(frozen=True, eq=False)
+class _Settings:
+    """Settings of a hook, as for ``fsdp_hook``.
+
+    Attributes:
+        across: communicator of the ranks that have the same shard.
+        local: communicator of the ranks of the site.
+        names: of all FSDP modules.
+    """
+
+    module: Any
+    compressor: wc.Compressor | CLTk
+    across: Any
+    local: Any
+    names: set[str]
+    algorithm: str
+    nonfinite: Literal["raise", "propagate"]
+    scaler: Any
+
+
+class _Backward:
+    """Exchanges of one backward pass: one step of the compressor."""
+
+    def __init__(self, settings: _Settings) -> None:
+        import torch
+
+        self._settings = settings
+        self._graph = _find_graph()
+        self._parts: StepInParts[Any] | None = None
+        self._scale: LossScale | None = None
+        self._counts: dict[str, int] = {}
+        self._error: BaseException | None = None
+        self._is_exchanged = True  # so far
+        self._is_open = True
+        torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+
+    def goes_on(self) -> bool:
+        """Whether the present backward pass is this one; an interrupted pass has left its step."""
+        return self._is_open and self._graph == _find_graph()
+
+    def exchange(self, name: str, flat: Any) -> None:
+        """Average a module's shard between sites, in place; or make it NaN after an error."""
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        if self._is_exchanged:
+            self._is_exchanged = False
+            try:
+                self._average(name if count == 1 else f"{name}#{count}", flat)
+                parts = self._parts
+                self._is_exchanged = parts is not None and parts.is_exchanged
+            except Exception as error:  # the ranks of the site are in the same backward pass, and wait
+                self._error = error
+        if not self._is_exchanged:
+            flat.fill_(math.nan)
+
+    def _average(self, name: str, flat: Any) -> None:
+        settings = self._settings
+        part: Any = settings.compressor
+        broken: Exception | None = None
+        try:
+            if self._parts is None:
+                settings.compressor.require_names(settings.names)
+                self._parts = StepInParts(settings.compressor)
+            part = self._parts.next_part()
+        except Exception as error:
+            broken = error
+
+        def collect() -> Gradients:
+            if broken is not None:
+                raise broken
+            if self._scale is None:
+                if settings.scaler is None:
+                    warn_of_changed_scale(settings.compressor)
+                self._scale = LossScale.of(settings.scaler)
+            return Gradients({name: flat}, self._scale)
+
+        channel = Channel.of(settings.across)
+        average(channel, collect, part, settings.algorithm, settings.nonfinite)
+
+    def _finish(self) -> None:
+        """Learn from the ranks of the site whether the step counts; take it, or make all gradients NaN."""
+        self._is_open = False
+        failure = None
+        if not self._is_exchanged:
+            error = self._error
+            status = Status.VALUE if error is None else Status.ENCODE
+            text = wc.EncodeError("NaN or Inf in a gradient")
+            failure = Failure(status, error if isinstance(error, Exception) else text)
+        channel = Channel.of(self._settings.local)
+        try:
+            with channel.collective() as call:
+                agree(channel, Header(operation=Operation.SITE), Operand(), failure)
+                call.is_delivered = True
+        except CollectiveError as shared:
+            self._spoil()
+            if self._error is not None:
+                raise self._error from shared
+            if shared.reason == "value" and self._settings.nonfinite == "propagate":
+                return
+            raise
+        finally:
+            if self._parts is not None:
+                self._parts.keep_attributes()
+        if self._parts is not None:
+            commit_step(self._parts)
+
+    def _spoil(self) -> None:
+        """Make all gradients NaN, so that no optimizer uses them unnoticed."""
+        for parameter in self._settings.module.parameters():
+            if parameter.grad is not None:
+                local_shard(parameter.grad.detach()).fill_(math.nan)
+
+
+def _find_graph() -> int:
+    """Return a number of the backward pass that is running, or -1 at its end."""
+    import torch
+
+    find: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+    return find()

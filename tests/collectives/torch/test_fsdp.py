@@ -1,0 +1,256 @@
+"""fsdp_hook: FSDP2 within two sites of two processes each, exchanges between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.collectives.torch.processes import run
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch.distributed.fsdp", reason="FSDP2 came with torch 2.6")
+if not hasattr(torch.distributed.fsdp, "FSDPModule"):
+    pytest.skip("FSDP2's hooks came with torch 2.7", allow_module_level=True)
+
+COMMON = """
+import copy, math
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("site", "rank"))
+sites = co.Sites.of(mesh)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.two, self.three = nn.Linear(8, 6), nn.Linear(6, 6), nn.Linear(6, 5)
+        self.unused, self.frozen = nn.Linear(4, 4), nn.Linear(6, 6)
+        for p in self.frozen.parameters(): p.requires_grad_(False)
+    def forward(self, x):
+        return self.three(torch.relu(self.frozen(self.two(torch.relu(self.one(x))))))
+
+def shard(model, mesh, **options):
+    for part in (model.one, model.two, model.three, model.unused, model.frozen):
+        fully_shard(part, mesh=mesh, **options)
+    return fully_shard(model, mesh=mesh, **options)
+
+def batch(step):
+    return torch.randn(16, 8, generator=torch.Generator().manual_seed(100 * step + rank))
+
+def grads(model):
+    return {n: p.grad.to_local().clone() for n, p in model.named_parameters() if p.grad is not None}
+
+def train(model, steps=3, accumulate=1, clip=None, loss_of=None):
+    optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        for turn in range(accumulate):
+            if accumulate > 1:
+                model.set_requires_gradient_sync(turn == accumulate - 1)
+            model(batch(step * accumulate + turn)).square().mean().backward()
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+    return [p.to_local().detach().float().numpy().copy() for p in model.parameters()]
+
+def agree(value):
+    found = [None] * size
+    dist.all_gather_object(found, value)
+    return found
+"""
+
+DENSE = (
+    COMMON
+    + """
+policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+errors = {}
+for name, options, how in (
+    ("plain", {}, {}),
+    ("accumulation", {}, {"accumulate": 3}),
+    ("clipping", {}, {"clip": .01}),
+    ("mixed", {"mp_policy": policy}, {}),
+    ("half", {"mp_policy": half}, {}),
+    ("resharded", {"reshard_after_forward": True}, {}),
+    ("kept", {"reshard_after_forward": False}, {}),
+):
+    native = train(shard(Net(), mesh, **options), **how)
+    model, compressor = shard(Net(), mesh["rank"], **options), wc.Compressor("all | raw-index | raw")
+    co.fsdp_hook(model, compressor, sites)
+    ours = train(model, **how)
+    apart = max(float(np.abs(a - b).max()) for a, b in zip(native, ours, strict=True))
+    starts = train(shard(Net(), mesh["rank"]), steps=0)
+    moved = max(float(np.abs(a - b).max()) for a, b in zip(ours, starts, strict=True))
+    errors[name] = [apart, moved, compressor.step]
+print(json.dumps(errors))
+"""
+)
+
+
+def test_dense_exchanges_equal_native_hsdp() -> None:
+    for errors in run(4, DENSE):
+        for name, (apart, moved, step) in errors.items():
+            assert apart <= (2e-3 if name == "half" else 1e-6), name
+            assert moved > 1e-4, name
+            assert step == 3, name
+
+
+SPARSE = (
+    COMMON
+    + """
+def make(**options):
+    model, compressor = shard(Net(), mesh["rank"]), wc.Compressor("topk(0.2) | rice | raw")
+    co.fsdp_hook(model, compressor, sites, **options)
+    return model, compressor
+
+def state_of(compressor):
+    return {key: x.tobytes().hex() for key, x in compressor.state_dict().items()}
+
+model, compressor = make()
+native = shard(Net(), mesh)
+sent, came, results = {}, {}, {}
+for step in range(4):
+    for one, total in ((model, sent), (native, came)):
+        one.zero_grad()
+        one(batch(step)).square().mean().backward()
+        for name, grad in grads(one).items():
+            total[name] = total.get(name, 0) + grad.double()
+kept = agree({name: compressor.residual(name) for name in ("one", "two", "three")})
+site = mesh.get_local_rank("rank")
+left = {name: kept[site][name] / 2 + kept[site + 2][name] / 2 for name in kept[0]}
+results["lost"] = 0.0
+for name in left:
+    pairs = [(sent[f"{name}.{p}"], came[f"{name}.{p}"]) for p in ("weight", "bias")]
+    missing = np.concatenate([(c - s).numpy().ravel() for s, c in pairs])
+    padded = np.resize(left[name], 0)
+    total = float(np.abs(missing.sum() - left[name].sum()))
+    results["lost"] = max(results["lost"], total)
+results["steps"] = compressor.step
+results["kinds"] = sorted(k.split("/")[1] for k in compressor.state_dict() if k.startswith("residual/"))
+shown = agree({n: g.tolist() for n, g in grads(model).items()})
+results["equal"] = shown[0] == shown[2] and shown[1] == shown[3]
+flat = torch.cat([g.ravel() for g in grads(model).values()])
+results["zeros"] = float((flat == 0).double().mean())
+
+# NaN on one rank is NaN on all, and no state changes.
+before = state_of(compressor)
+model.zero_grad()
+x = batch(9)
+if rank == 3: x[0, 0] = math.nan
+model(x).square().mean().backward()
+results["nan"] = all(bool(g.isnan().all()) for g in grads(model).values())
+results["nan kept the state"] = state_of(compressor) == before
+
+# So it is after an error, which all ranks raise.
+compressor.set_step(4 + (rank == 1))
+before, raised = state_of(compressor), ""
+model.zero_grad()
+try:
+    model(batch(10)).square().mean().backward()
+except co.CollectiveError as error:
+    raised = error.reason
+results["raised"] = raised
+results["error made nan"] = all(bool(g.isnan().all()) for g in grads(model).values())
+results["error kept the state"] = state_of(compressor) == before
+compressor.set_step(4)
+model.zero_grad()
+model(batch(11)).square().mean().backward()
+results["after"] = [compressor.step, all(bool(g.isfinite().all()) for g in grads(model).values())]
+
+# An interrupted backward pass leaves no step behind.
+class Break(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x): return x.clone()
+    @staticmethod
+    def backward(context, g): raise ZeroDivisionError
+model.zero_grad()
+try:
+    out = model.three(torch.relu(model.frozen(model.two(torch.relu(Break.apply(model.one(batch(12))))))))
+    out.square().mean().backward()
+except ZeroDivisionError:
+    results["interrupted"] = compressor.step
+print(json.dumps(results))
+"""
+)
+
+
+def test_sparse_exchanges() -> None:
+    for results in run(4, SPARSE):
+        assert results["lost"] < 1e-5
+        assert results["steps"] == 4
+        assert results["kinds"] == ["one", "three", "two"]
+        assert results["equal"]
+        assert results["zeros"] > 0.4
+        assert results["nan"]
+        assert results["nan kept the state"]
+        assert results["raised"] in ("scheme", "encode")
+        assert results["error made nan"]
+        assert results["error kept the state"]
+        assert results["after"] == [5, True]
+        assert results["interrupted"] == 5
+
+
+MISUSE = (
+    COMMON
+    + """
+def text_of(call):
+    try:
+        call()
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+sparse = "topk(0.2) | rice | raw"
+model = shard(Net(), mesh["rank"])
+texts = [
+    text_of(lambda: co.fsdp_hook(Net(), wc.Compressor(sparse), sites)),
+    text_of(lambda: co.fsdp_hook("model", wc.Compressor(sparse), sites)),
+    text_of(lambda: co.fsdp_hook(model, sparse, sites)),
+    text_of(lambda: co.fsdp_hook(model, wc.Compressor(sparse, clip=1.0), sites)),
+    text_of(lambda: co.fsdp_hook(shard(Net(), mesh), wc.Compressor(sparse), co.TorchComm(mesh.get_group(0)))),
+]
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+group = mesh.get_group(0)
+channel = co.Channel(co.TorchComm(group))
+x = torch.arange(6.) + rank
+results = []
+for placements in ([Shard(0)], [Replicate()], [Partial()]):
+    tensor = DTensor.from_local(x, mesh["rank"], placements)
+    try:
+        mean = co.allreduce(channel, {"w": tensor}, wc.Compressor("all | raw-index | raw"))["w"]
+        results.append(mean.tolist() == (x + (1 if rank < 2 else -1)).tolist())
+    except co.CollectiveError as error:
+        results.append(str(error))
+compressor = wc.Compressor("topk(0.5) | rice | raw")
+co.allreduce(channel, {"w": DTensor.from_local(x, mesh["rank"], [Shard(0)])}, compressor)
+results.append(compressor.residual("w").size)
+
+# Gradients and parameters that are shards.
+p = nn.Parameter(DTensor.from_local(torch.ones(3), mesh["rank"], [Shard(0)]))
+q = nn.Parameter(DTensor.from_local(torch.ones(2), mesh["rank"], [Shard(0)]))
+p.grad = DTensor.from_local(torch.full((3,), 1. + rank), mesh["rank"], [Shard(0)])
+if rank < 2: q.grad = DTensor.from_local(torch.full((2,), 4.), mesh["rank"], [Shard(0)])
+co.average_gradients(channel, [("p", p), ("q", q)], wc.Compressor("all | raw-index | raw"))
+means = p.grad.to_local().tolist(), q.grad.to_local().tolist()
+results.append([means[0] == [2. + rank % 2] * 3, type(q.grad).__name__, means[1]])
+local = co.LocalUpdates(None, {"p": p}, wc.Compressor("all | raw-index | raw"), channel, every=1)
+with torch.no_grad(): p.to_local().add_(rank)
+local.step()
+results.append(p.to_local().tolist() == [2. + rank % 2] * 3)
+print(json.dumps([texts, results]))
+"""
+)
+
+
+def test_wrong_modules_and_distributed_tensors() -> None:
+    for texts, results in run(4, MISUSE):
+        assert "fully_shard to it first" in texts[0]
+        assert "pass a torch module" in texts[1]
+        assert "keeps no residuals" in texts[2]
+        assert "clip" in texts[3]
+        assert "mesh of 2 dimensions" in texts[4]
+        assert results[:2] == [True, True]
+        assert "not added up yet" in results[2]
+        assert results[3] == 6
+        assert results[4] == [True, "DTensor", [2.0, 2.0]]
+        assert results[5]
