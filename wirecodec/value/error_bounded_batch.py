@@ -14,7 +14,12 @@ from wirecodec.kernels.layout import BOUNDED_BLOCK
 from wirecodec.support import SectionBatch
 from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, as_float32
 from wirecodec.value.error_bounded_levels import default_levels
-from wirecodec.value.error_bounded_section import build_default_table, count_lanes, write_smaller
+from wirecodec.value.error_bounded_section import (
+    LEAST_VALUES,
+    build_default_table,
+    count_lanes,
+    write_smaller,
+)
 from wirecodec.value.float32_convert import from_float32, max_float32
 
 MAX_LANES = 4
@@ -130,6 +135,12 @@ def read_batch(
     if (results == kernels.FAULT).any():
         return None
     values = from_float32(floats, dtype)
+    exact = (results == kernels.LEFT) & (lengths == 1 + np.diff(cuts) * dtype.itemsize)
+    exact &= data[np.minimum(firsts, data.size - 1)] == 0
+    if exact.any():
+        results[exact] = kernels.SOUND
+        if not _copy_exact(data, firsts[exact], cuts, exact, values):
+            return None
     left = np.flatnonzero(results == kernels.LEFT).tolist()
 
     def read_left(start: int, stop: int) -> bool:
@@ -144,6 +155,24 @@ def read_batch(
     if left and not all(map_ranges(read_left, len(left), 1)):
         return None
     return values, cuts[:-1]
+
+
+def _copy_exact(data: Bytes, firsts: Array, cuts: Array, rows: Array, values: Array) -> bool:
+    """Copy the values of sections of unchanged elements; return whether all values are finite.
+
+    Args:
+        data: the sections.
+        firsts: the first byte of each of these sections.
+        cuts: (n + 1,) i64, the place of each tensor's values.
+        rows: (n,) bool, which sections these are.
+        values: (R,) of all tensors; written.
+    """
+    from wirecodec.kernels.cpu import support
+
+    width, places, lengths = values.itemsize, cuts[:-1][rows], np.diff(cuts)[rows]
+    support.copy_slices(data, firsts + 1, lengths * width, values.view(np.uint8), places * width)
+    infinity = bits_of(np.array([np.inf], values.dtype))[0]
+    return int(support.find_nonfinite(read_only(bits_of(values)), infinity)) < 0
 
 
 def read_short(section: Bytes, r: int, dtype: np.dtype[Any]) -> Array | None:
@@ -186,8 +215,9 @@ def _read(
 
 def _count_few_lanes(counts: Array) -> Array:
     """Return the lanes of the block of each tensor, (n,) i64; 0 for those that the kernels do not take."""
-    lanes = np.array([count_lanes(count) for count in counts.tolist()], np.int64)
-    lanes[lanes > MAX_LANES] = 0
+    lanes = np.ones_like(counts)
+    for lane_count, least in LEAST_VALUES.items():
+        lanes[counts >= least] = lane_count if lane_count <= MAX_LANES else 0
     return lanes
 
 

@@ -80,7 +80,9 @@ def _list_budgets(schemes: list[Scheme], keys: Array, sizes: Array, header: int)
     return np.array(budgets, np.int64)
 
 
-def _select(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array, budgets: Array) -> Selected | None:
+def _select(
+    terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array, budgets: Array
+) -> Selected | None:
     """Select from each of many float32 tensors of one feedback; the search may leave some out."""
     table, sums, momenta = terms.allocate(rule, keys)
     if not table.add():

@@ -120,10 +120,8 @@ class BudgetSearch:
         from wirecodec.kernels.cpu.select import budget_each as each
 
         counts, sizes = self._integers[active, each.CANDIDATES], self.sizes[active]
-        rows = np.stack([np.zeros_like(active), self.addresses[active], sizes, counts, counted], axis=1)
-        bins, scales = self._bins[active], self._scales[active]
-        cuts, positions, words, _, nonzero = _keep_largest(rows, bins, scales, int(sizes.sum()))
-        self._bins[active], self._scales[active] = bins, scales
+        rows = np.stack([0 * active, self.addresses[active], sizes, counts, active, counted], axis=1)
+        cuts, positions, words, _, nonzero = self._keep_largest(rows)
         self._integers[active, each.NONZERO] = nonzero
         first, second = addresses_of([positions, words]).tolist()
         self._candidates[active] = np.stack([first + 4 * cuts[:-1], second + 4 * cuts[:-1]], axis=1)
@@ -134,8 +132,8 @@ class BudgetSearch:
         from wirecodec.kernels.cpu.select import budget_each as each
 
         numbers, counts = (self._integers[active, column] for column in (each.CANDIDATES, each.WANTED))
-        rows = np.stack([*self._candidates[active].T, numbers, counts, np.zeros_like(active)], axis=1)
-        cuts, positions, words, smallest, _ = _keep_largest(rows, _NO_BINS, _NO_SCALES, int(numbers.sum()))
+        rows = np.stack([*self._candidates[active].T, numbers, counts, active, 0 * active], axis=1)
+        cuts, positions, words, smallest, _ = self._keep_largest(rows)
         values, steps = read_only(words.view(np.float32)), None
         streams = np.full(active.size, mix(0, 0, 0), np.uint64)
         sections: SectionBatch | None
@@ -153,6 +151,24 @@ class BudgetSearch:
         self._used[active] = (sections.lengths + 7 & -8) + (places.lengths + 7 & -8)
         self._rounds.append(_Round(cuts, positions, words, steps, sections))
         return True
+
+    def _keep_largest(self, rows: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Keep the largest elements of arrays, which are described as for the kernel of this name.
+
+        Returns the place of each one's elements, their positions and bits, the smallest keys, and how many of
+        the elements are not 0.
+        """
+        from wirecodec.kernels.cpu.select import budget_candidates
+        from wirecodec.kernels.cpu.threads import least_units
+
+        n, cuts = len(rows), sum_before(rows[:, budget_candidates.WANTED])
+        positions, words = np.empty(int(cuts[-1]), np.int32), np.empty(int(cuts[-1]), np.uint32)
+        smallest, nonzero = np.empty(n, np.int64), np.empty(n, np.int64)
+        outputs = cuts, _LIKE, _LIKE_POSITIONS, positions, words, smallest, nonzero
+        kernel = partial(budget_candidates.keep_largest, rows, self._bins, self._scales, *outputs)
+        elements = int(rows[:, budget_candidates.NUMBER].sum())
+        _run(kernel, n, least_units(_ELEMENTS_PER_THREAD, n, elements))
+        return cuts, positions, words, smallest, nonzero
 
     def _gather(self, members: Array) -> Found:
         """Gather the best selections of the tensors that are done."""
@@ -200,25 +216,4 @@ def _run(kernel: Callable[..., None], units: int, least: int) -> None:
     run_parallel(kernel, units, least)
 
 
-def _keep_largest(
-    rows: Array, bins: Array, scales: Array, elements: int
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Call the kernel of this name for rows of ``elements`` together.
-
-    Returns the place of each one's elements, their positions and bits, the smallest keys, and how many of the
-    elements are not 0.
-    """
-    from wirecodec.kernels.cpu.select import budget_candidates
-    from wirecodec.kernels.cpu.threads import least_units
-
-    n, cuts = len(rows), sum_before(rows[:, budget_candidates.WANTED])
-    positions, words = np.empty(int(cuts[-1]), np.int32), np.empty(int(cuts[-1]), np.uint32)
-    smallest, nonzero = np.empty(n, np.int64), np.empty(n, np.int64)
-    outputs = cuts, _LIKE, _LIKE_POSITIONS, positions, words, smallest, nonzero
-    kernel = partial(budget_candidates.keep_largest, rows, bins, scales, *outputs)
-    _run(kernel, n, least_units(_ELEMENTS_PER_THREAD, n, elements))
-    return cuts, positions, words, smallest, nonzero
-
-
 _LIKE, _LIKE_POSITIONS = np.empty(0, np.uint32), np.empty(0, np.int32)
-_NO_BINS, _NO_SCALES = np.empty((0, 0), np.int64), np.empty(0)

@@ -27,7 +27,7 @@ MARGIN = 6.0
 """Distance of a bound from the wanted rank, in standard errors of a sample of independent elements."""
 ROOM = 1.3
 """Memory of a sweep, in elements that are expected."""
-POSITIONS, BITS, NUMBER, WANTED, REPLACES = 0, 1, 2, 3, 4
+POSITIONS, BITS, NUMBER, WANTED, ROW, REPLACES = range(6)
 """Columns of the rows of ``keep_largest``."""
 
 
@@ -112,10 +112,10 @@ def keep_largest(
     """Keep the largest elements of each array; the first of ties go first.
 
     Args:
-        rows: (n, 5) i64: address of the positions, or 0 if they are 0, 1, 2, ...; address of the bits; number
-            of elements; number to keep, above 0; 1 if the counts of ``bins`` are to be replaced.
-        bins, scales: (n, BINS) i64 and (n,) f64, the counts of arrays without positions, and the factors of
-            the counts. They become those of ``Histogram.with_largest``, if they are to be replaced.
+        rows: (n, 6) i64: address of the positions, or 0 if they are 0, 1, 2, ...; address of the bits; number
+            of elements; number to keep, above 0; row in ``bins``; 1 if its counts are to be replaced.
+        bins, scales: (m, BINS) i64 and (m,) f64, counts of magnitudes, and their factors. They become those
+            of ``Histogram.with_largest``, if they are to be replaced.
         cuts: (n + 1,) i64, the place of each array's elements in the output.
         like, like_positions: empty arrays, u32 and i32.
         places, words: i32 and u32, written: positions, ascending, and bits.
@@ -127,14 +127,14 @@ def keep_largest(
     first = np.zeros(1, np.int64)
     unit = next_unit(turns, -1)
     while unit >= 0:
-        k, number = rows[unit, WANTED], rows[unit, NUMBER]
+        k, number, row = rows[unit, WANTED], rows[unit, NUMBER], rows[unit, ROW]
         x = view_at(rows[unit, BITS], number, like)
         out, kept = places[cuts[unit] : cuts[unit + 1]], words[cuts[unit] : cuts[unit + 1]]
         found, swept = out, x
         if rows[unit, POSITIONS] != 0:
             found = view_at(rows[unit, POSITIONS], number, like_positions)
         elif k < number:
-            found, swept = _sweep(x, k, bins[unit], scales[unit])
+            found, swept = _sweep(x, k, bins[row], scales[row])
         for i in range(BINS):
             exact[i] = 0
         count_bins(swept, first, swept.size, SHIFT, exact)
@@ -158,8 +158,8 @@ def keep_largest(
         smallest[unit] = find_smallest_key(kept)
         nonzero[unit] = exact.sum()
         if rows[unit, REPLACES] != 0 and nonzero[unit] > 0:
-            _replace_largest(bins[unit], scales[unit], exact)
-            scales[unit] = 1.0
+            _replace_largest(bins[row], scales[row], exact)
+            scales[row] = 1.0
         unit = next_unit(turns, unit)
 
 

@@ -90,9 +90,7 @@ def decide(
 
 
 @inline
-def _decide(
-    integers: Array, numbers: Array, bins: Array, scale: float, used: int, takes_step: bool
-) -> None:
+def _decide(integers: Array, numbers: Array, bins: Array, scale: float, used: int, takes_step: bool) -> None:
     """Decide what one search does next."""
     stage, size = integers[STAGE], np.float64(integers[SIZE])
     budget = integers[BUDGET]
