@@ -143,7 +143,7 @@ def _decode_parts(
 def _add_all(
     decoded: Sequence[Any], targets: Targets, together: SumTargets | None, scale: float, divisor: int | None
 ) -> bool:
-    """Add decoded containers; with a divisor, replace the arrays by means, and tell whether all are finite."""
+    """Add decoded containers, or replace the arrays by means; return whether all quotients are finite."""
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         if together is not None and all(isinstance(one, Parts) for one in decoded):
             return together.add(Parts.join(decoded), scale, divisor)

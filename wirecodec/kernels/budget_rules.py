@@ -1,4 +1,4 @@
-"""Rules of the search of ``budget``, for Python and for kernels: constants, and arithmetic on scalars in binary64."""
+"""Rules of the search of ``budget``, for Python and for kernels: constants, and arithmetic in binary64."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def step_ratio(density: float) -> float:
 
 
 def aim_at(part: float, budget: float) -> float:
-    """Return the bytes that are aimed at: a part of the budget, at most those in the middle of ``MIN_ROOM``."""
+    """Return the bytes that are aimed at: a part of the budget, at most up to the middle of ``MIN_ROOM``."""
     return min(part * budget, budget - MIN_ROOM / 2)
 
 
@@ -88,5 +88,5 @@ def follow_power(aim: float, count: int, spent: int, k: int, low: int, m: int, h
     power = POWER
     if k != m and min(low, high) >= 1:
         power = min(max(math.log(high / low) / math.log(m / k), 0.4), 2.0)
-    ratio = (aim / max(spent, 1)) ** (1 / power)
+    ratio: float = (aim / max(spent, 1)) ** (1 / power)
     return count * min(max(ratio, 0.125), 4.0)

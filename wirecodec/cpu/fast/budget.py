@@ -40,9 +40,9 @@ def select_budgets(terms: TermColumns) -> list[Selected]:
     for scheme, dtype, candidates in group_tensors(schemes, kinds, MIN_TENSORS, _takes_many):
         if dtype != np.float32:
             continue
-        for rule, keys in terms.split(candidates):
-            budgets = _list_budgets(schemes, keys, columns.sizes, jobs.header)
-            keys, budgets = keys[budgets > 0], budgets[budgets > 0]
+        for rule, members in terms.split(candidates):
+            budgets = _list_budgets(schemes, members, columns.sizes, jobs.header)
+            keys, budgets = members[budgets > 0], budgets[budgets > 0]
             if keys.size >= MIN_TENSORS:
                 selected = _select(terms, scheme, rule, keys, budgets)
                 batches += [] if selected is None else [selected]
@@ -61,7 +61,10 @@ def _takes_many(scheme: Scheme) -> bool:
 
 
 def _list_budgets(schemes: list[Scheme], keys: Array, sizes: Array, header: int) -> Array:
-    """Return the bytes of the sections of each tensor, as ``select_from`` of its budget; 0 if none are left."""
+    """Return the bytes of the sections of each tensor, as ``select_from`` of its budget has them.
+
+    They are 0 or less if a budget does not hold the header.
+    """
     known: dict[tuple[int, int], int] = {}
     budgets = []
     for key, size in zip(keys.tolist(), sizes[keys].tolist(), strict=True):

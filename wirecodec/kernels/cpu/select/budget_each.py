@@ -94,7 +94,7 @@ def _decide(integers: Array, numbers: Array, bins: Array, scale: float, used: in
     """Decide what one search does next."""
     stage, size = integers[STAGE], np.float64(integers[SIZE])
     budget = integers[BUDGET]
-    aim, nbytes = numbers[AIM], numbers[AIM]
+    nbytes = numbers[AIM]
     if COUNT <= stage <= SHRINK:
         stage, nbytes = _take(stage, integers, numbers, used, bins, scale, takes_step)
     elif stage == COLLECT:
@@ -106,10 +106,10 @@ def _decide(integers: Array, numbers: Array, bins: Array, scale: float, used: in
             numbers[FINE], numbers[COST] = 1.0, 1.0
             stage = GUESS_STEP if takes_step else BEGIN
     else:
-        numbers[AIM] = aim = nbytes = _aim_at(SMALL_BAND[0], np.float64(budget))
+        numbers[AIM] = nbytes = _aim_at(SMALL_BAND[0], np.float64(budget))
         numbers[FINE] = numbers[FIRST_FINE] = numbers[COST] = 1.0
     while stage <= CORRECT:
-        chooses = stage == GUESS_STEP or stage == CHANGE
+        chooses = stage in (GUESS_STEP, CHANGE)
         finest, count = _solve(bins, scale, size, numbers[COST], nbytes, numbers[FINE], chooses)
         if stage == GUESS:
             numbers[GUESSED] = count
