@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -15,6 +16,7 @@ from wirecodec.arrays import addresses_of, aligned
 from wirecodec.container.reader import read_header
 from wirecodec.cpu import fast
 from wirecodec.cpu.fast import decode, encode
+from wirecodec.cpu.fast.budget_search import BudgetSearch
 from wirecodec.cpu.fast.columns import describe
 from wirecodec.kernels import term_forms as forms
 from wirecodec.limits import UNLIMITED
@@ -298,6 +300,63 @@ def test_every_step_is_that_of_the_plain_way(
     together = run()
     with fast.off():
         assert together == run()
+
+
+BUDGETS = [
+    *(f"budget({bits}) | rice | error-bounded" for bits in (0.05, 0.25, 1, 3, 8)),
+    *("budget(0.25) | auto-index | error-bounded", "budget(1) | rice | error-bounded(0.2)"),
+    *("budget(0.5) | rice | qsgd(bits=3)", "budget(0.5) | auto-index | raw"),
+]
+
+
+def make_sparse_model(step: int) -> dict[str, Any]:
+    """Make tensors of which few elements, or nearly all, are not 0."""
+    rng = np.random.default_rng(step)
+    sizes = (9, 40, 300, 556, 1000, 4097, 9000, 30_000, 33_000, 70_001, 200_001)
+    model = {f"{size}": rng.laplace(size=size) for size in sizes}
+    model |= {f"{size}s": rng.laplace(size=size) * (rng.random(size) < 0.3 / (1 + step)) for size in sizes}
+    model |= {"ties": np.sign(rng.normal(size=9000)), "zeros": np.zeros(5000), "tiny": np.full(5000, 1e-42)}
+    return {name: x.astype(np.float32) for name, x in model.items()}
+
+
+@pytest.mark.filterwarnings("ignore:.*does not hold the header", "ignore:.*bytes_per_step")
+@pytest.mark.parametrize("limit", [None, 3000, 60_000])
+@pytest.mark.parametrize("scheme", BUDGETS)
+def test_budgets_together_are_budgets_one_by_one(scheme: str, limit: int | None) -> None:
+    def run() -> list[Any]:
+        compressor, found = wc.Compressor(scheme, bytes_per_step=limit), list[Any]()
+        for step in range(4):
+            prepared = compressor.prepare(make_sparse_model(step), rank=1)
+            prepared.commit()
+            found += [
+                prepared.blob.tobytes(),
+                *(np.array(x.values).tobytes() for x in prepared.sent.values()),
+            ]
+        return [*found, *(np.array(x).tobytes() for x in compressor.state_dict().values())]
+
+    together = run()
+    with fast.off():
+        assert together == run()
+
+
+@pytest.mark.filterwarnings("ignore:.*does not hold the header")
+def test_a_search_takes_nearly_all_tensors() -> None:
+    """A tensor that the search leaves out has the same bytes, and takes far longer."""
+    taken: list[tuple[int, int]] = []
+
+    def run(search: BudgetSearch) -> Any:
+        found = plain_run(search)
+        taken.append((search.sizes.size, 0 if found is None else found.selection.members.size))
+        return found
+
+    plain_run = BudgetSearch.run
+    compressor = wc.Compressor("budget(0.5) | rice | error-bounded")
+    with mock.patch.object(BudgetSearch, "run", run):
+        for _ in range(3):
+            compressor.compress(make_sparse_model(0))
+    ((every, some), _) = taken  # the first step has no residuals
+    assert every >= 24
+    assert some >= every - 5  # not of zeros, nor of the smallest
 
 
 @pytest.mark.parametrize("hold_zeros", [False, True])

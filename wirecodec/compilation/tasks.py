@@ -98,6 +98,8 @@ def list_groups(job: Job) -> list[list[Task]]:
             whole.append(partial(_encode_and_decode_many, scheme, {"0": tensor, "1": tensor}))
         if job.feedback is not None:
             whole += [partial(_take_steps, scheme, {name: x}, job.feedback) for name, x in tensors.items()]
+            if scheme.select.needs_costs:
+                whole.append(partial(_take_steps_together, scheme, tensors, job.feedback))
         if job.grouped:
             whole.append(partial(_take_grouped_steps, scheme, tensors, job))
     if isinstance(job.scheme.index, IndexChoice):
@@ -177,6 +179,14 @@ def _take_steps(scheme: Scheme, tensors: Mapping[str, Array], feedback: Feedback
         with suppress(EncodeError):
             for _ in range(3):
                 compressor.compress({name: tensor})
+
+
+def _take_steps_together(scheme: Scheme, tensors: Mapping[str, Array], feedback: Feedback) -> None:
+    """Take the steps of a Compressor that selects from each of all tensors in one call."""
+    with suppress(EncodeError):
+        compressor = Compressor(scheme, feedback=feedback)
+        for _ in range(3):
+            compressor.compress(tensors)
 
 
 def _take_grouped_steps(scheme: Scheme, tensors: Mapping[str, Array], job: Job) -> None:

@@ -166,8 +166,10 @@ class _Part:
 def _overhead(sizes: Sequence[int], header: int) -> int:
     """Return the bytes of the headers of tensors that share entries."""
     n, total = len(sizes), sum(sizes)
+    if n == 1:
+        return header + row_bytes(total)
     nbytes = header * n + group_bytes(n) + row_bytes(total)
-    if n > 1 and total > CHUNK:  # entries begin with a tensor, and the search has counted full ones
+    if total > CHUNK:  # entries begin with a tensor, and the search has counted full ones
         entries = (sum(sizes[key] for key in run) for run in plan_runs(tuple(sizes), (0,) * n, CHUNK))
         more = sum(map(row_bytes, entries)) - row_bytes(total)
         nbytes += more + more // row_bytes(1) * _ENTRY_BYTES

@@ -145,9 +145,14 @@ def warn_of_small_budgets(
         groups: {name: number of its group}, for tensors that are selected together.
     """
     parts: dict[Any, _Part] = {}
+    known: dict[int, bool] = {}  # whether a scheme has a budget that is not hard
     for name, tensor in tensors.items():
         scheme, shape = schemes[name], getattr(tensor, "shape", None)
-        if shape is None or not isinstance(scheme.select, Budget) or isinstance(scheme.select, HardBudget):
+        if id(scheme) not in known:
+            known[id(scheme)] = isinstance(scheme.select, Budget) and not isinstance(
+                scheme.select, HardBudget
+            )
+        if shape is None or not known[id(scheme)]:
             continue
         size = math.prod(shape)
         if scheme.transform is not None:
@@ -159,7 +164,14 @@ def warn_of_small_budgets(
             part = parts[place]
             part.count += 1
             part.size += size
-    small = [part for part in parts.values() if part.is_small(header)]
+    sizes: dict[Any, bool] = {}  # whether parts of equal sizes are small
+    small = []
+    for part in parts.values():
+        alike = id(part.scheme), part.size, part.count, getattr(part.tensor, "dtype", part.name)
+        if alike not in sizes:
+            sizes[alike] = part.is_small(header)
+        if sizes[alike]:
+            small.append(part)
     if small:
         warn_of_small([part.name for part in small], small[0].describe())
 

@@ -10,6 +10,7 @@ import numpy as np
 from wirecodec.arrays import Array, Flat, addresses_of
 from wirecodec.cpu import fast
 from wirecodec.cpu.encode import ModelSelection, encode_selection, find_others
+from wirecodec.cpu.fast.budget import select_budgets
 from wirecodec.cpu.fast.group import select_groups
 from wirecodec.cpu.fast.residual import complete
 from wirecodec.cpu.fast.selected import Selected
@@ -42,6 +43,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     if takes_terms:
         terms = TermColumns.of(given, wanted, factor)
         shapes, batches = terms.shapes, select_groups(terms) + select_tensors(terms)
+        batches += select_budgets(terms)
     others = find_others(len(names), batches)
     flats |= _flatten(given, [key for key in others if key not in flats], wanted)
     alone = _select({key: flats[key] for key in others}, factor, wanted)

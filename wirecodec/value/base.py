@@ -74,6 +74,16 @@ class ValueChoice(ABC):
         except EncodeError:
             return None
 
+    def encode_batch_with_steps(self, values: Array, cuts: Array, steps: Array) -> SectionBatch:
+        """Encode the finite values of many tensors, each as ``choose_with_step`` does if ``takes_step``.
+
+        Args:
+            values, cuts: as for ``encode_batch``.
+            steps: (n,) f64, widths of the cells.
+        """
+        rows = zip(pairwise(cuts.tolist()), steps.tolist(), strict=True)
+        return SectionBatch.join([self.choose_with_step(values[a:b], 0, step) for (a, b), step in rows])
+
     def max_bytes(self, r: int, dtype: np.dtype[Any]) -> int:
         """Return the most bytes of a section of at most r values. Raises EncodeError if unknown."""
         raise EncodeError(

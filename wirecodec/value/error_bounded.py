@@ -82,6 +82,11 @@ class ErrorBounded(ValueCodec):
         search = CellSearch(values, DEFAULT_ERROR)
         return self, write_smaller(search.bits, values, search.cells_of(step))
 
+    def encode_batch_with_steps(self, values: Array, cuts: Array, steps: Array) -> SectionBatch:
+        """Encode the values of many tensors as cells of these widths; see ``ValueChoice``."""
+        batch = write_batch(self.wire_id, values, cuts, steps)
+        return super().encode_batch_with_steps(values, cuts, steps) if batch is None else batch
+
     @property
     def _bound(self) -> float:
         return DEFAULT_ERROR if self.error is None else self.error

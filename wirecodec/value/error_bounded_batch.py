@@ -14,7 +14,12 @@ from wirecodec.kernels.layout import BOUNDED_BLOCK
 from wirecodec.support import SectionBatch
 from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, as_float32
 from wirecodec.value.error_bounded_levels import default_levels
-from wirecodec.value.error_bounded_section import build_default_table, count_lanes, write_smaller
+from wirecodec.value.error_bounded_section import (
+    LEAST_VALUES,
+    build_default_table,
+    count_lanes,
+    write_smaller,
+)
 from wirecodec.value.float32_convert import from_float32, max_float32
 
 MAX_LANES = 4
@@ -22,14 +27,14 @@ MAX_LANES = 4
 MIN_VALUES_PER_THREAD = 2**12
 
 
-def write_batch(wire_id: int, values: Array, cuts: Array, error: float) -> SectionBatch | None:
+def write_batch(wire_id: int, values: Array, cuts: Array, error: float | Array) -> SectionBatch | None:
     """Write the sections of the values of many tensors, each as ``ErrorBounded.encode`` does.
 
     Args:
         wire_id: of the codec.
         values: (R,) finite values of all tensors.
         cuts: (n + 1,) i64, the place of each tensor's values.
-        error: relative l2 error.
+        error: relative l2 error; or (n,) f64, the widths of the cells.
 
     Returns None if the values are not float32 or float64, or a tensor has several blocks.
     """
@@ -47,14 +52,14 @@ def write_short(values: Array, error: float) -> Bytes | None:
     return out[: lengths[0]]
 
 
-def _write(values: Array, cuts: Array, counts: Array, error: float) -> tuple[Bytes, Array, Array]:
+def _write(values: Array, cuts: Array, counts: Array, error: float | Array) -> tuple[Bytes, Array, Array]:
     """Write the sections of many tensors; return their bytes, and the place and length of each.
 
     Args:
         values, cuts, error: as for ``write_batch``.
         counts: (n,) i64, values of each tensor.
     """
-    from wirecodec.kernels.cpu.threads import least_units, run_parallel
+    from wirecodec.kernels.cpu.threads import least_units, map_ranges, run_parallel
     from wirecodec.kernels.cpu.value import error_bounded_batch, error_bounded_search
 
     n = counts.size
@@ -62,10 +67,11 @@ def _write(values: Array, cuts: Array, counts: Array, error: float) -> tuple[Byt
     most = np.float32(max_float32(values.dtype))
     forms, numbers, starts = np.empty(n, np.int64), np.empty((n, 3), np.float32), np.empty(n, np.int64)
     units = least_units(MIN_VALUES_PER_THREAD, n, values.size)
+    find_cells: Any = error_bounded_search.find_cells
+    if isinstance(error, np.ndarray):
+        find_cells = error_bounded_search.find_cells_of_steps
     run_parallel(
-        lambda turns: error_bounded_search.find_cells(
-            bits, values, cuts, error, most, forms, numbers, starts, turns
-        ),
+        lambda turns: find_cells(bits, values, cuts, error, most, forms, numbers, starts, turns),
         n,
         units,
     )
@@ -91,13 +97,19 @@ def _write(values: Array, cuts: Array, counts: Array, error: float) -> tuple[Byt
         n,
         units,
     )
-    for i in np.flatnonzero(lanes == 0).tolist():
-        here = slice(cuts[i], cuts[i + 1])
-        first, step, place = numbers[i]
-        cells = Cells(int(forms[i]), first, step, place, [int(starts[i])])
-        section = write_smaller(bits[here], values[here], cells if forms[i] else None)
-        out[places[i] : places[i] + section.size] = section
-        lengths[i] = section.size
+    others = np.flatnonzero(lanes == 0).tolist()
+
+    def write_others(start: int, stop: int) -> None:
+        for i in others[start:stop]:
+            here = slice(cuts[i], cuts[i + 1])
+            first, step, place = numbers[i]
+            cells = Cells(int(forms[i]), first, step, place, [int(starts[i])])
+            section = write_smaller(bits[here], values[here], cells if forms[i] else None)
+            out[places[i] : places[i] + section.size] = section
+            lengths[i] = section.size
+
+    if others:
+        map_ranges(write_others, len(others), 1)
     return out, places, lengths
 
 
@@ -115,6 +127,7 @@ def read_batch(
         words, starts, lengths, cuts, dtype: as for ``decode_batch``.
         decode: decodes a section of r values, for those that the kernel does not read.
     """
+    from wirecodec.kernels.cpu.threads import map_ranges
     from wirecodec.kernels.cpu.value import error_bounded_batch as kernels
 
     data, firsts = read_only(words).view(np.uint8), starts * 4
@@ -122,13 +135,44 @@ def read_batch(
     if (results == kernels.FAULT).any():
         return None
     values = from_float32(floats, dtype)
-    for i in np.flatnonzero(results == kernels.LEFT).tolist():
-        section = data[firsts[i] : firsts[i] + lengths[i]]
-        try:
-            values[cuts[i] : cuts[i + 1]] = decode(section, int(cuts[i + 1] - cuts[i]))
-        except WireError:
+    exact = (results == kernels.LEFT) & (lengths == 1 + np.diff(cuts) * dtype.itemsize)
+    exact &= data[np.minimum(firsts, data.size - 1)] == 0
+    if exact.any():
+        results[exact] = kernels.SOUND
+        if not _copy_exact(data, firsts[exact], cuts, exact, values):
             return None
+    left = np.flatnonzero(results == kernels.LEFT).tolist()
+
+    def read_left(start: int, stop: int) -> bool:
+        for i in left[start:stop]:
+            section = data[firsts[i] : firsts[i] + lengths[i]]
+            try:
+                values[cuts[i] : cuts[i + 1]] = decode(section, int(cuts[i + 1] - cuts[i]))
+            except WireError:
+                return False
+        return True
+
+    if left and not all(map_ranges(read_left, len(left), 1)):
+        return None
     return values, cuts[:-1]
+
+
+def _copy_exact(data: Bytes, firsts: Array, cuts: Array, rows: Array, values: Array) -> bool:
+    """Copy the values of sections of unchanged elements; return whether all values are finite.
+
+    Args:
+        data: the sections.
+        firsts: the first byte of each of these sections.
+        cuts: (n + 1,) i64, the place of each tensor's values.
+        rows: (n,) bool, which sections these are.
+        values: (R,) of all tensors; written.
+    """
+    from wirecodec.kernels.cpu import support
+
+    width, places, lengths = values.itemsize, cuts[:-1][rows], np.diff(cuts)[rows]
+    support.copy_slices(data, firsts + 1, lengths * width, values.view(np.uint8), places * width)
+    infinity = bits_of(np.array([np.inf], values.dtype))[0]
+    return int(support.find_nonfinite(read_only(bits_of(values)), infinity)) < 0
 
 
 def read_short(section: Bytes, r: int, dtype: np.dtype[Any]) -> Array | None:
@@ -171,8 +215,9 @@ def _read(
 
 def _count_few_lanes(counts: Array) -> Array:
     """Return the lanes of the block of each tensor, (n,) i64; 0 for those that the kernels do not take."""
-    lanes = np.array([count_lanes(count) for count in counts.tolist()], np.int64)
-    lanes[lanes > MAX_LANES] = 0
+    lanes = np.ones_like(counts)
+    for lane_count, least in LEAST_VALUES.items():
+        lanes[counts >= least] = lane_count if lane_count <= MAX_LANES else 0
     return lanes
 
 

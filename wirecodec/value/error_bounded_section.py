@@ -33,9 +33,13 @@ _MIN_SYMBOLS_TO_FIT = 2**12
 """Minimum symbols of a row to fit its levels if not all blocks are counted."""
 
 
+LEAST_VALUES = {4: 1024, 32: 16_384}
+"""{lanes: least number of values of a block that has them}; a smaller one has one lane."""
+
+
 def count_lanes(m: int) -> int:
     """Return the number of lanes of a block of m values."""
-    return 32 if m >= 16_384 else 4 if m >= 1024 else 1
+    return 32 if m >= LEAST_VALUES[32] else 4 if m >= LEAST_VALUES[4] else 1
 
 
 def write_section(bits: Array, cells: Cells) -> Bytes:

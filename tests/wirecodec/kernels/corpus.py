@@ -218,6 +218,11 @@ def run_budgets(sink: Sink) -> None:
             for bits in (0.5, 6):
                 if bits * gradient.size > 1200:  # otherwise the header takes more
                     sink(wc.encode(gradient, f"budget({bits}) | rice | error-bounded"))
+        for scheme in ("budget(0.5) | rice | error-bounded", "budget(2) | rice | error-bounded(0.1)"):
+            each = wc.Compressor(scheme)
+            for _ in range(3):
+                sizes = (300, 5001, 40_001, 200_001)
+                sink(each.compress({f"{size}": rng.laplace(size=size).astype(dtype) for size in sizes}))
         group = wc.Compressor("budget(1) | rice | error-bounded", scope="group", weights={"a*": 0.5})
         for _ in range(2):
             sink(group.compress({name: rng.laplace(size=5001).astype(dtype) for name in ("a", "ab", "b")}))

@@ -17,7 +17,7 @@ from wirecodec.registry import EXPERIMENTAL
 from wirecodec.select.base import all_finite
 from wirecodec.select.term_table import TermTable
 from wirecodec.settings.scheme import Scheme
-from wirecodec.support import Support
+from wirecodec.support import SectionBatch, Support
 
 _NO_FACTORS = np.ones(3)
 
@@ -63,7 +63,7 @@ def encode_many(
         selected = batch
         if shares:
             selected = batch.without(np.fromiter(map(shares.__contains__, batch.keys.tolist()), np.bool_))
-        entries = _encode_selected(selected, seed) if _can_encode_together(selected.scheme) else None
+        entries = _encode_selected(selected, seed) if can_encode_together(selected.scheme) else None
         if entries is None:
             others |= selected.supports(shapes)
         else:
@@ -75,11 +75,13 @@ def _encode_selected(selected: Selected, seed: int) -> EntryBatch | None:
     """Encode tensors that were selected one by one; return None if the codecs cannot."""
     assert selected.indices is not None
     indices = selected.indices.view(np.uint32)
+    if not selected.keys.size or (selected.steps is not None and selected.value_sections is None):
+        return None
     columns = selected.keys, selected.sizes, selected.cuts, indices, selected.values
-    return _encode(*columns, selected.scheme, seed) if selected.keys.size else None
+    return _encode(*columns, selected.scheme, seed, selected.value_sections)
 
 
-def _can_encode_together(scheme: Scheme) -> bool:
+def can_encode_together(scheme: Scheme) -> bool:
     """Tell whether the sections of a scheme's tensors can be made without an entry per tensor."""
     own = all(getattr(codec, "wire_id", 0) < EXPERIMENTAL for codec in (scheme.index, scheme.value))
     return own and not scheme.index.lossy and not scheme.value.ordered
@@ -91,7 +93,7 @@ def _encode_supports(supports: dict[int, Support], schemes: Sequence[Scheme], se
     for key, support in supports.items():
         count = support.values.size
         plain = count and not support.domain and support.step is None and support.entries is None
-        if plain and support.size <= CHUNK and _can_encode_together(schemes[key]):
+        if plain and support.size <= CHUNK and can_encode_together(schemes[key]):
             groups.setdefault((id(schemes[key]), support.dtype, count == support.size), []).append(key)
     batches = [
         _encode_group(keys, [supports[key] for key in keys], schemes[keys[0]], seed)
@@ -117,11 +119,22 @@ def _encode_group(keys: list[int], members: list[Support], scheme: Scheme, seed:
 
 
 def _encode(
-    keys: Array, sizes: Array, cuts: Array, indices: Array | None, values: Array, scheme: Scheme, seed: int
+    keys: Array,
+    sizes: Array,
+    cuts: Array,
+    indices: Array | None,
+    values: Array,
+    scheme: Scheme,
+    seed: int,
+    value_sections: SectionBatch | None = None,
 ) -> EntryBatch | None:
-    """Encode the values, and the u32 indices unless all tensors are full, of tensors of one type."""
+    """Encode the values, and the u32 indices unless all tensors are full, of tensors of one type.
+
+    The values are not encoded if their sections are given.
+    """
     streams = mix_each(seed, keys.astype(np.uint64), 0)
-    value_sections = scheme.value.encode_batch(read_only(values), cuts, streams)
+    if value_sections is None:
+        value_sections = scheme.value.encode_batch(read_only(values), cuts, streams)
     if value_sections is None:
         return None
     index_sections = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from wirecodec.arrays import DTYPES, Array
 from wirecodec.container.writer import Entry
 from wirecodec.select.base import BatchSelection
 from wirecodec.settings.scheme import Scheme
-from wirecodec.support import Support
+from wirecodec.support import SectionBatch, Support
 
 MIN_SELECTED_PER_THREAD = 2**14
 """Selected elements that justify another thread."""
@@ -33,6 +33,8 @@ class Selected:
         values: the elements to send.
         joint: whether the tensors were selected as one vector.
         step, entries: as in ``Support``, of all tensors as one vector.
+        steps: (n,) f64, the step of each tensor, if they have different ones; else None.
+        value_sections: the encoded values of tensors that were selected one by one, or None.
         finite: whether the values are known to be finite.
         sums: each tensor's sum, which becomes its next residual; empty if none is kept.
         kept: the sums at the selected elements; None if they are ``values``.
@@ -51,6 +53,8 @@ class Selected:
     joint: bool = False
     step: float | None = None
     entries: Sequence[Entry] | None = None
+    steps: Array | None = None
+    value_sections: SectionBatch | None = None
     finite: bool = True
     sums: Sequence[Array] = ()
     kept: Array | None = None
@@ -86,7 +90,8 @@ class Selected:
             indices = self.indices[here]
             indices = indices - indices.dtype.type(base) if base else indices
         entries = self.entries if stop - first == self.keys.size else None
-        return Support(indices, values, size, shape, step=self.step, entries=entries, finite=self.finite)
+        step = self.step if self.steps is None else float(self.steps[first])
+        return Support(indices, values, size, shape, step=step, entries=entries, finite=self.finite)
 
     def without(self, rows: Array) -> Selected:
         """Return the columns of tensors that were selected one by one, without some, (n,) bool."""
@@ -103,6 +108,8 @@ class Selected:
             cuts=np.r_[0, np.cumsum(counts[stays])],
             indices=self.indices[elements],
             values=self.values[elements],
+            steps=None if self.steps is None else self.steps[stays],
+            value_sections=None,
         )
 
 
@@ -120,7 +127,7 @@ def _takes_many(scheme: Scheme) -> bool:
 
 
 def group_tensors(
-    schemes: Sequence[Scheme], kinds: Array, least: int
+    schemes: Sequence[Scheme], kinds: Array, least: int, takes: Callable[[Scheme], bool] = _takes_many
 ) -> list[tuple[Scheme, np.dtype[Any], Array]]:
     """Group tensors whose selector takes many of them, or their terms, at a time.
 
@@ -128,6 +135,7 @@ def group_tensors(
         schemes: (n,).
         kinds: (n,) i64, places of their element types in ``DTYPES``; negative for tensors of no group.
         least: tensors of a group.
+        takes: tells whether a scheme's tensors can be of a group.
 
     Returns:
         (scheme, dtype, keys) of each group.
@@ -141,7 +149,7 @@ def group_tensors(
         _, firsts, places = np.unique(identities, return_index=True, return_inverse=True)
     distinct: dict[Scheme, int] = {}  # schemes that cannot be taken may not be hashable
     numbers_of = {
-        key: distinct.setdefault(schemes[key], len(distinct)) if _takes_many(schemes[key]) else -1
+        key: distinct.setdefault(schemes[key], len(distinct)) if takes(schemes[key]) else -1
         for key in np.sort(firsts).tolist()
     }
     numbers = np.array([numbers_of[key] for key in firsts.tolist()], np.int64)[places]

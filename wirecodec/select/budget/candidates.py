@@ -8,8 +8,9 @@ from typing import Protocol
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.kernels.budget_rules import MIN_STEP, step_ratio
 from wirecodec.select.base import Selection
-from wirecodec.select.budget.model import Histogram, spread_starts, step_ratio
+from wirecodec.select.budget.model import Histogram, spread_starts
 from wirecodec.select.topk.exact import select_top_k
 from wirecodec.sparse import index_dtype
 
@@ -17,8 +18,6 @@ VALUES_PER_SEGMENT = 256
 """Selected elements of a segment."""
 MIN_SEGMENT_VALUES, MAX_SEGMENT_VALUES, SEGMENT_DIVISOR = 2**15, 2**17, 64
 """Selected elements of all segments: a part of those of the tensor, within limits."""
-MIN_STEP = 2.0**-96
-"""Smallest step that is not 0; ``error-bounded`` allows 2^-100."""
 
 
 class Source(Protocol):

@@ -9,35 +9,24 @@ from functools import lru_cache
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.kernels.budget_rules import (
+    ELEMENTS_PER_LINE,
+    FINENESS,
+    HIGH_RATIO,
+    LINE,
+    LOW_RATIO,
+    MAX_SAMPLE_LINES,
+    MIN_COUNT,
+    MIN_GAIN,
+    SAMPLE_LINES,
+    SECTION_BYTES,
+    limit_cost,
+)
 from wirecodec.select.base import INFINITY_BITS
 
 MANTISSA_BITS = 3
 BINS_PER_OCTAVE = 1 << MANTISSA_BITS
 """Bits of the mantissa that number a bin, and bins per octave."""
-LOW_RATIO, HIGH_RATIO = 1.2, 1.55
-"""Step in thresholds, Δ/T: at density 0, and the largest. In between, it grows by the density."""
-SAMPLE_LINES, MAX_SAMPLE_LINES, LINE = 1024, 8192, 16
-"""Least and largest number of cache lines of a sample, and elements of each."""
-ELEMENTS_PER_LINE = 4096
-"""Elements of a tensor for which a sample has one line."""
-SECTION_BYTES = 33
-"""Bytes of ``error-bounded`` that do not depend on the values, and of padding."""
-
-MIN_COUNT = 0.5
-"""Least number of elements that a model finds."""
-MIN_INDEX_COST, MAX_INDEX_COST = 0.1, 2.0
-"""Limits of ``index_cost``."""
-FINENESS, MIN_GAIN = (0.7, 0.5, 0.35), 0.995
-"""Factors of the step that are tried in turn while they lower the predicted error, and by how much."""
-
-
-def step_ratio(density: float) -> float:
-    """Return the step in thresholds, Δ/T, that gives nearly the least squared error at a density.
-
-    Measured on gradients and Laplace values from 0.03 to 2 bits per element; the error changes by less than
-    1 % between 0.85 and 1.5. Above 1.6, ``error-bounded`` centres its cells at zero.
-    """
-    return min(LOW_RATIO + density, HIGH_RATIO)
 
 
 def spread_starts(size: int, length: int, count: int) -> Array:
@@ -110,8 +99,7 @@ class Histogram:
         Large elements of a gradient often lie together, which makes their positions cheaper.
         """
         values, both = (self._with(self.fineness, cost).predict_bytes(count) for cost in (0.0, 1.0))
-        cost = (nbytes - values) / max(both - values, 1.0)
-        return self._with(self.fineness, min(max(cost, MIN_INDEX_COST), MAX_INDEX_COST))
+        return self._with(self.fineness, limit_cost(values, both, nbytes))
 
     def refine(self, nbytes: float) -> tuple[Histogram, float]:
         """Choose the fineness that has the least squared error for a number of bytes.

@@ -12,52 +12,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from wirecodec.kernels.budget_rules import (
+    FAR,
+    JUMPS,
+    LARGE_BAND,
+    LARGE_COUNT,
+    MANY,
+    MAX_COUNTED_CANDIDATES,
+    MAX_TRIES,
+    MIN_ROOM,
+    NARROW,
+    NEXT_BLOCK,
+    SMALL_BAND,
+    aim_at,
+    count_candidates,
+    follow_power,
+    limit_count,
+)
 from wirecodec.kernels.layout import RICE_BLOCK
 from wirecodec.select.base import Costs, Selection
 from wirecodec.select.budget.candidates import Candidates, Chosen, Source, cut_segments
 from wirecodec.select.budget.model import Histogram
-
-MIN_ROOM = 12
-"""Bytes below which a search ends."""
-MAX_TRIES = 8
-POWER = 0.85
-"""Typical power of the count with which the bytes grow."""
-JUMPS = 3
-"""Counts that are tried above the largest one found if that leaves room, up to half as many again."""
-NEXT_BLOCK, FAR, MANY = 32, 1.4, 1024
-"""Indices in a further block of an index codec that is tried, the largest count for that, in counts, and the
-elements from which on a block matters little."""
-NARROW = 0.01
-"""Distance of two counts, in counts, below which the step is refined instead: bytes jump between them."""
-MARGIN, LOW_MARGIN, LOW_MARGIN_COUNT = 2.0, 1.5, 8192
-"""Candidates per element of the first count: MARGIN, or LOW_MARGIN from a count on, whose sample is large."""
-LARGE_COUNT = 2**17
-"""Elements from which on a threshold is searched in segments."""
-MAX_COUNTED_CANDIDATES = 2**15
-"""Candidates up to which they replace the sample in the model: their counts are exact."""
-
-
-@dataclass(frozen=True)
-class _Band:
-    """Parts of the budget that a search spends.
-
-    Attributes:
-        aim: part that is aimed at.
-        least: smallest part that is accepted.
-    """
-
-    aim: float
-    least: float
-
-    def aim_of(self, budget: float) -> float:
-        """Return the bytes that are aimed at: at most those in the middle of ``MIN_ROOM``."""
-        return min(self.aim * budget, budget - MIN_ROOM / 2)
-
-
-SMALL_BAND, LARGE_BAND = _Band(0.99, 0.98), _Band(0.98, 0.955)
-"""Bands of tensors of few selected elements, and of those for which a second measurement takes long."""
 
 
 def search(source: Source, capacity: int, costs: Costs) -> Selection:
@@ -74,9 +50,9 @@ def search(source: Source, capacity: int, costs: Costs) -> Selection:
     model = source.sample()
     if not model.finite:
         source.require_finite()
-    aim = SMALL_BAND.aim_of(budget)
+    aim = aim_at(SMALL_BAND[0], budget)
     guess = model.find_count(aim)
-    counted = _candidates_of(guess, source) <= MAX_COUNTED_CANDIDATES
+    counted = count_candidates(guess, source.size) <= MAX_COUNTED_CANDIDATES
     if costs.takes_step and not counted:
         model, guess = model.refine(aim)
     if guess >= LARGE_COUNT:
@@ -85,7 +61,7 @@ def search(source: Source, capacity: int, costs: Costs) -> Selection:
             return outcome.selection()
         guess = outcome
     while True:
-        candidates = source.collect(_candidates_of(guess, source))
+        candidates = source.collect(count_candidates(guess, source.size))
         if counted and candidates.nonzero:
             model = model.with_largest(candidates.values)
             if costs.takes_step:
@@ -95,12 +71,6 @@ def search(source: Source, capacity: int, costs: Costs) -> Selection:
         if isinstance(outcome, Chosen):
             return outcome.selection()
         guess = outcome
-
-
-def _candidates_of(guess: float, source: Source) -> int:
-    """Return how many candidates to collect for a first count."""
-    margin = MARGIN if guess < LOW_MARGIN_COUNT else LOW_MARGIN
-    return min(source.size, int(guess * margin) + 256)
 
 
 def _search_large(
@@ -151,14 +121,14 @@ class _Trial:
         costs: measure the selections.
         model: predicts their bytes.
         budget: bytes.
-        band: parts of the budget to spend.
+        band: part of the budget that is aimed at, and the least that is accepted.
     """
 
     def __init__(
-        self, candidates: Candidates, costs: Costs, model: Histogram, budget: float, band: _Band
+        self, candidates: Candidates, costs: Costs, model: Histogram, budget: float, band: tuple[float, float]
     ) -> None:
         self.candidates, self.costs, self.model = candidates, costs, model
-        self.budget, self.band, self.aim = budget, band, band.aim_of(budget)
+        self.budget, self.least, self.aim = budget, band[1], aim_at(band[0], budget)
         self.most = candidates.nonzero
         self.best, self.spent = candidates.top(0, False), 0
 
@@ -170,7 +140,7 @@ class _Trial:
     @property
     def has_room(self) -> bool:
         """Whether the best selection leaves more of the budget than a search accepts."""
-        return self.spent < min(self.band.least * self.budget, self.budget - MIN_ROOM)
+        return self.spent < min(self.least * self.budget, self.budget - MIN_ROOM)
 
     def measure(self, count: int, shrink: float = 1.0) -> int:
         """Measure the ``count`` largest elements; keep them if they fit the budget."""
@@ -185,7 +155,7 @@ class _Trial:
         if self.costs.takes_step:
             self.model = self.model.fit(count, spent)
         ratio = max(spent, 1) / self.model.predict_bytes(count)
-        return _limit(self.model.find_count(self.aim / ratio), count)
+        return limit_count(self.model.find_count(self.aim / ratio), count)
 
     def correct_step(self, count: int, spent: int) -> float | None:
         """Choose the step again, by a measurement; return the count at which to aim, or None if it stays."""
@@ -193,7 +163,7 @@ class _Trial:
         if model.fineness == self.model.fineness:
             return None
         self.model = model
-        return _limit(wanted, count)
+        return limit_count(wanted, count)
 
     def predict_count(self, guess: float) -> float:
         """Return the count at which the search aims, from a few measurements; it may exceed ``most``."""
@@ -222,8 +192,7 @@ class _Trial:
                     low, high, wanted = (0, 0), (self.most + 1, 0), again
                     continue
             if low[0] and high[1]:
-                ratio = (self.aim / max(spent, 1)) ** (1 / _power(low, high))
-                wanted = k * min(max(ratio, 0.125), 4.0)
+                wanted = follow_power(self.aim, k, spent, *low, *high)
             else:
                 wanted = self.correct(k, spent)
             narrow = high[0] - low[0] < 2 or (self.costs.takes_step and high[0] - low[0] <= NARROW * low[0])
@@ -265,16 +234,3 @@ class _Trial:
     def _missing_octaves(self) -> float:
         """Return by how many octaves to shrink the step; each octave takes a bit per value of the rest."""
         return max(8 * (self.aim - self.spent) / self.count, 0.01)
-
-
-def _limit(wanted: float, count: int) -> float:
-    """Return a count that is not far from one that was measured."""
-    return min(max(wanted, count / 8), count * 4.0)
-
-
-def _power(one: tuple[int, int], other: tuple[int, int]) -> float:
-    """Return the power of the count with which the bytes grow between two measurements."""
-    (k, spent), (m, more) = one, other
-    if k == m or min(spent, more) < 1:
-        return POWER
-    return min(max(math.log(more / spent) / math.log(m / k), 0.4), 2.0)

@@ -14,6 +14,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts, kernel
+from wirecodec.kernels.cpu.simd.memory import prefetch
 
 U64 = np.uint64
 BINS_PER_OCTAVE = 8
@@ -23,6 +24,8 @@ CELLS = 16
 """Cells above the threshold whose counts are interpolated; beyond them, a bin is taken as uniform."""
 INDEX_OVERHEAD, VALUE_OVERHEAD = 1.02, 1.03
 """Bits of the codecs over entropy, on independent values."""
+SEGMENTS_AHEAD = 16
+"""Segments whose first cache line is requested before it is needed."""
 STEPS = 12
 """Bisections within a bin."""
 LN2_INVERSE = 1.4426950408889634
@@ -54,7 +57,10 @@ def count_bins(bits: Array, starts: Array, length: int, shift: int, counts: Arra
     """
     ones = (U64(1) << U64(8 * bits.itemsize - 1)) - U64(1)
     others = np.zeros_like(counts)  # two tables: neighbours often share a bin, whose count would be awaited
-    for start in starts:
+    for number in range(starts.size):
+        if number + SEGMENTS_AHEAD < starts.size:
+            prefetch(bits, starts[number + SEGMENTS_AHEAD], 1)
+        start = starts[number]
         stop = start + length
         for i in range(start, stop - 1, 2):
             key, other = U64(bits[i]) & ones, U64(bits[i + 1]) & ones

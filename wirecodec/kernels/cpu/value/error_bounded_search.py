@@ -66,6 +66,34 @@ def find_cells(
         unit = next_unit(turns, unit)
 
 
+@kernel
+def find_cells_of_steps(
+    bits: Array,
+    values: Array,
+    cuts: Array,
+    steps: Array,
+    most: Any,
+    forms: Array,
+    numbers: Array,
+    starts: Array,
+    turns: Array,
+) -> None:
+    """Find each tensor's cells of a width; arguments as for ``find_cells``, but ``steps`` is (t,) f64."""
+    ends = np.empty(2, np.uint32)
+    unit = next_unit(turns, -1)
+    while unit >= 0:
+        here, step = slice(cuts[unit], cuts[unit + 1]), F32(steps[unit])
+        ends[0], ends[1], _ = measure_range(bits[here], values[here])
+        least, largest = ends.view(np.float32)
+        forms[unit], starts[unit] = NONE, 0
+        if np.isfinite(largest) and np.isfinite(step) and _is_allowed_step(F64(step), F64(largest)):
+            _, mean = _estimate(bits[here], least, step)
+            form, first, start, _ = _build(bits[here], values[here], least, step, mean, most)
+            forms[unit], starts[unit] = form, start
+            numbers[unit, 0], numbers[unit, 1], numbers[unit, 2] = first, step, F32(mean)
+        unit = next_unit(turns, unit)
+
+
 @inline
 def _find(bits: Array, values: Array, error: float, most: Any) -> Any:
     """Return form, first, step, place and start of one tensor's cells."""

@@ -1,0 +1,102 @@
+"""Selection by ``budget`` from each of many tensors, whose sums are written by one kernel call.
+
+The plain twin is ``cpu.group.select_alone``, which searches for one tensor at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.container.writer import CHUNK, TABLE
+from wirecodec.cpu.fast import MIN_TENSORS
+from wirecodec.cpu.fast.budget_search import BudgetSearch
+from wirecodec.cpu.fast.encode import can_encode_together
+from wirecodec.cpu.fast.selected import Selected, can_select_together, group_tensors
+from wirecodec.cpu.fast.sums import mask_momenta
+from wirecodec.cpu.fast.terms import TermColumns
+from wirecodec.kernels import term_forms as forms
+from wirecodec.select.budget.selector import SMALL_BYTES, Budget, HardBudget
+from wirecodec.settings.feedback import Feedback
+from wirecodec.settings.scheme import Scheme
+
+
+def select_budgets(terms: TermColumns) -> list[Selected]:
+    """Add the terms and select from each tensor by itself, for float32 tensors with a budget.
+
+    The plain way takes tensors that share entries, those of which nothing or everything is selected, and very
+    large selections.
+    """
+    jobs = terms.wanted.jobs
+    if terms.wanted.fuse or not any(isinstance(one.select, Budget) for one in _distinct(jobs.schemes)):
+        return []
+    schemes, columns = list(jobs.schemes.values()), terms.gradients
+    taken = (terms.rule_numbers >= 0) & ~terms.grouped & (columns.sizes <= CHUNK)
+    kinds = np.where(taken, columns.kinds, -1)
+    batches = []
+    for scheme, dtype, candidates in group_tensors(schemes, kinds, MIN_TENSORS, _takes_many):
+        if dtype != np.float32:
+            continue
+        for rule, members in terms.split(candidates):
+            budgets = _list_budgets(schemes, members, columns.sizes, jobs.header)
+            keys, budgets = members[budgets > 0], budgets[budgets > 0]
+            if keys.size >= MIN_TENSORS:
+                selected = _select(terms, scheme, rule, keys, budgets)
+                batches += [] if selected is None else [selected]
+    return batches
+
+
+def _distinct(schemes: Any) -> list[Scheme]:
+    """Return the distinct objects among the schemes."""
+    return list(dict(zip(map(id, schemes.values()), schemes.values(), strict=True)).values())
+
+
+def _takes_many(scheme: Scheme) -> bool:
+    """Tell whether a scheme has a budget, and codecs that measure many tensors at a time."""
+    exact = type(scheme.select) in (Budget, HardBudget) and can_encode_together(scheme)
+    return exact and can_select_together(scheme)
+
+
+def _list_budgets(schemes: list[Scheme], keys: Array, sizes: Array, header: int) -> Array:
+    """Return the bytes of the sections of each tensor, as ``select_from`` of its budget has them.
+
+    They are 0 or less if a budget does not hold the header.
+    """
+    known: dict[tuple[int, int], int] = {}
+    budgets = []
+    for key, size in zip(keys.tolist(), sizes[keys].tolist(), strict=True):
+        place = id(schemes[key]), size
+        if place not in known:
+            selector: Any = schemes[key].select
+            overhead = header + TABLE.itemsize
+            if isinstance(selector, HardBudget):
+                nbytes = selector.allow(size, overhead)
+            else:
+                nbytes = selector.own_bytes(size)
+                if nbytes <= overhead:
+                    nbytes = overhead + max(nbytes, SMALL_BYTES)
+            known[place] = nbytes - overhead
+        budgets.append(known[place])
+    return np.array(budgets, np.int64)
+
+
+def _select(
+    terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array, budgets: Array
+) -> Selected | None:
+    """Select from each of many float32 tensors of one feedback; the search may leave some out."""
+    table, sums, momenta = terms.allocate(rule, keys)
+    if not table.add():
+        return None
+    found = BudgetSearch(table.addresses[:, forms.TOTAL].copy(), table.sizes, budgets, scheme).run()
+    if found is None:
+        return None
+    members = found.selection.members
+    selected = Selected.each(scheme, keys, table.sizes, found.selection)
+    selected = replace(selected, steps=found.steps, value_sections=found.sections)
+    table = replace(table, addresses=table.addresses[members], sizes=table.sizes[members])
+    momenta = [momenta[member] for member in members.tolist()] if momenta else []
+    mask_momenta(rule, table, momenta, selected)
+    return replace(selected, sums=[sums[member] for member in members.tolist()], momenta=momenta)
