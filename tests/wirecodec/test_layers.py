@@ -47,7 +47,7 @@ LAYERS = {
         {"allgather", "allreduce", "cltk", "gtopk"},
         {"torch"},
         {"local_updates"},
-        {"advise"},
+        {"advise", "integrations"},
     ],
 }
 """Layers of each package, lowest first; a module imports from lower layers or from its own folder."""
