@@ -137,13 +137,15 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
 
     If the context has the global model, which FedAvg and other workflows store there, the names and the
     shapes must be those of its layers. A WEIGHT_DIFF without a container is checked, too, and passes as it
-    is. An update that is not acceptable is listed in ``dropped``, and the filter raises UpdateBlocked.
-    NVFlare replaces the result by TASK_RESULT_FILTER_ERROR. The workflow ignores it, or stops if it has too
-    few results: see ``ignore_result_error`` there.
+    is. An update that is not acceptable is logged, and listed in ``dropped``. The filter then raises
+    UpdateBlocked, and NVFlare replaces the result by TASK_RESULT_FILTER_ERROR. A workflow ends the job if
+    too few results are left: FedAvg needs all results of a round, unless it has ``ignore_result_error``.
 
     Args:
         limits: of the decoder, or a dict of its arguments; None for those that follow from the model.
         max_norm: largest L2 norm of a client's differences; None for any.
+        skip: True to pass an update without arrays in place of one that is not acceptable, and not to raise.
+            FedAvg leaves it out, and goes on with the others.
 
     Attributes:
         dropped: the results that were refused so far, in order.
@@ -156,14 +158,15 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
         >>> decode = nvflare.WirecodecDecode(max_norm=10.0)  # doctest: +SKIP
     """
 
-    def __init__(self, limits: Any = None, max_norm: float | None = None) -> None:
+    def __init__(self, limits: Any = None, max_norm: float | None = None, skip: bool = False) -> None:
         super().__init__(_KINDS, _KINDS)
         self.limits = wc.DecodeLimits(**limits) if isinstance(limits, Mapping) else limits
         self.max_norm = check_max_norm(max_norm)
+        self.skip = skip
         self.dropped: list[Dropped] = []
 
     def process_dxo(self, dxo: Any, shareable: Any, fl_ctx: Any) -> Any:
-        """Return a DXO with arrays. Raises UpdateBlocked."""
+        """Return a DXO with arrays, or one without if this update is skipped. Raises UpdateBlocked."""
         weights = _global_weights(fl_ctx)
         try:
             if dxo.get_meta_prop(MetaKey.PROCESSED_ALGORITHM) == _ALGORITHM:
@@ -176,7 +179,10 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
             number = shareable.get_header(AppConstants.CURRENT_ROUND, 0)
             number = number if isinstance(number, int) else 0
             self.dropped.append(Dropped(number, name, rejected.code, rejected.message))
-            raise UpdateBlocked(self.dropped[-1]) from rejected
+            if not self.skip:
+                raise UpdateBlocked(self.dropped[-1]) from rejected
+            self.log_warning(fl_ctx, str(self.dropped[-1]))
+            return DXO(dxo.data_kind, {}, _copy_meta(dxo))
 
     def _decode(self, dxo: Any, weights: Mapping[str, Any] | None) -> Any:
         blob = dxo.data.get(CONTAINER)

@@ -254,6 +254,16 @@ def test_hostile_arrays(data: Any, code: str) -> None:
     assert [one.code for one in decode.dropped] == [code]
 
 
+def test_updates_that_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    decode = WirecodecDecode(skip=True)
+    sent = result({CONTAINER: b"x" * 90}, **{MetaKey.PROCESSED_ALGORITHM: "wirecodec"})
+    dxo = from_shareable(decode.process(sent, server()))
+    assert dxo.data == {}
+    assert dxo.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND) == 17
+    assert [one.code for one in decode.dropped] == ["magic"]
+    assert "dropped the update of client site-1" in caplog.text
+
+
 def test_a_client_without_the_filter_is_accepted_as_it_is() -> None:
     decode = WirecodecDecode(max_norm=20.0)
     data = {**GOOD, "batches": np.full(1, 10**9)}
