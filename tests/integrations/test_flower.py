@@ -11,7 +11,7 @@ import wirecodec as wc
 
 pytest.importorskip("flwr", reason="flwr is not installed")
 
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAdam, FedAvg, FedMedian
 
 from collectives.integrations.flower import Compressed, wirecodec_mod
@@ -132,6 +132,24 @@ def test_a_train_function_that_fails_loses_nothing() -> None:
     assert before.keys() == after.keys()
     for key, x in before.items():
         np.testing.assert_array_equal(after[key], x)
+
+
+def test_a_reply_that_is_an_error_changes_no_residual() -> None:
+    refuses = [False]
+
+    def refuse(message: Message, context: Any, call_next: Any) -> Message:
+        reply: Message = call_next(message, context)
+        return Message(Error(code=6, reason="no"), reply_to=message) if refuses[0] else reply
+
+    client = Client(1, Mover(), [wirecodec_mod(SCHEME), refuse])
+    strategy, grid = Compressed(fedavg()), LocalGrid([client])
+    strategy.start(grid, record_of(MODEL), num_rounds=1)
+    before = client.state()
+    refuses[0] = True
+    strategy.start(grid, record_of(MODEL), num_rounds=1)
+    assert grid.replies[-1].error.reason == "no"
+    assert all(np.array_equal(client.state()[key], x) for key, x in before.items())
+    assert strategy.dropped == []  # errors are the strategy's
 
 
 def test_a_movement_that_cannot_be_encoded_is_an_error() -> None:
@@ -256,6 +274,34 @@ def test_integers_and_other_records_are_left_as_they_are() -> None:
     assert strategy.dropped == []
     assert arrays_of(result.arrays)["batches"] == 3003
     assert arrays_of(result.arrays)["w"][0, 0] == 3
+
+
+def test_a_model_of_torch_with_batch_normalization() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    def build() -> Any:
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(20, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+
+    def train(arrays: dict[str, Any], node: int) -> tuple[dict[str, Any], int]:
+        model = build()
+        model.load_state_dict({name: torch.from_numpy(np.array(x)) for name, x in arrays.items()})
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        inputs = torch.randn(64, 20, generator=torch.Generator().manual_seed(node))
+        for _ in range(4):
+            optimizer.zero_grad()
+            (model(inputs) - inputs.sum(1, keepdim=True)).square().mean().backward()
+            optimizer.step()
+        return {name: x.numpy() for name, x in model.state_dict().items()}, 64
+
+    clients = [Client(node, train, [wirecodec_mod({"*.bias": LOSSLESS, "*": SCHEME})]) for node in (1, 2)]
+    strategy = Compressed(fedavg(), max_norm=50.0)
+    result = strategy.start(LocalGrid(clients), ArrayRecord(build().state_dict()), num_rounds=3)
+    assert strategy.dropped == []
+    model = build()
+    model.load_state_dict(result.arrays.to_torch_state_dict())
+    assert model[1].num_batches_tracked == 12
+    assert not torch.equal(model[0].weight, build()[0].weight)
 
 
 def test_types_of_floats() -> None:
