@@ -12,6 +12,7 @@ import wirecodec as wc
 pytest.importorskip("flwr", reason="flwr is not installed")
 
 from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAdam, FedAvg, FedMedian
 
 from collectives.integrations.flower import Compressed, wirecodec_mod
@@ -354,6 +355,14 @@ def test_a_strategy_inside_of_a_strategy() -> None:
     result = compressed.start(LocalGrid(clients), record_of(MODEL), num_rounds=1)
     arrays = arrays_of(result.arrays)
     assert 0 < np.sqrt(sum(float((x**2).sum()) for x in arrays.values())) <= 1.001
+
+
+def test_a_mod_that_clips_sees_plain_arrays() -> None:
+    clip = LocalDpMod(clipping_norm=1.0, sensitivity=0.0, epsilon=1.0, delta=1e-5)
+    client = Client(1, Mover(), [wirecodec_mod(LOSSLESS), clip])
+    Compressed(inner := Recorder(), max_norm=1.001).start(LocalGrid([client]), record_of(MODEL), num_rounds=1)
+    arrays = inner.arrived[0][1]
+    assert np.sqrt(sum(float((x**2).sum()) for x in arrays.values())) == pytest.approx(1.0)
 
 
 def test_a_strategy_with_its_own_loop() -> None:
