@@ -11,7 +11,7 @@ import wirecodec as wc
 
 pytest.importorskip("flwr", reason="flwr is not installed")
 
-from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAdam, FedAvg, FedMedian
 
@@ -392,6 +392,41 @@ def test_another_key() -> None:
     Compressed(fedavg(arrayrecord_key="model")).start(wrong, record_of(MODEL), num_rounds=1)
     with pytest.raises(ValueError, match="sends no ArrayRecord 'w'"):
         Compressed(fedavg(), key="w").start(grid, record_of(MODEL), num_rounds=1)
+
+
+@pytest.mark.parametrize("kind", ["evaluate", "query"])
+def test_arrays_in_replies_to_other_messages_stay(kind: str) -> None:
+    mod = wirecodec_mod(SCHEME)
+    message = Message(RecordDict({"arrays": record_of(MODEL)}), dst_node_id=1, message_type=kind)
+    reply = Message(RecordDict({"arrays": record_of(MODEL)}), reply_to=message)
+    client = Client(1, Mover())
+    got = mod(message, context := client.context, lambda *_: reply)
+    assert list(got.content["arrays"]) == list(MODEL)
+    assert context.state == RecordDict()
+
+
+def test_a_train_function_that_changes_the_message_in_place() -> None:
+    def train(message: Message, context: Any) -> Message:
+        record = message.content["arrays"]
+        for name, x in MODEL.items():
+            record[name] = Array(x + np.float32(3))
+        return Message(message.content, reply_to=message)
+
+    mod = wirecodec_mod(LOSSLESS)
+    message = Message(RecordDict({"arrays": record_of(MODEL)}), dst_node_id=1, message_type="train")
+    reply = mod(message, Client(1, Mover()).context, train)
+    moved = wc.decode_many(reply.content["arrays"][CONTAINER].data)
+    assert all(np.all(x.to_dense() == 3) for x in moved.values())
+    assert list(message.content["arrays"]) == list(MODEL)  # other clients may share this record
+
+
+def test_movements_have_the_types_that_the_server_has_sent() -> None:
+    client = Client(1, lambda arrays, _: ({"w": arrays["w"] + np.float64(0.5)}, 1), [wirecodec_mod(LOSSLESS)])
+    grid = LocalGrid([client])
+    strategy = Compressed(inner := Recorder())
+    strategy.start(grid, record_of({"w": np.zeros(3, "f4")}), num_rounds=1)
+    assert strategy.dropped == []
+    assert inner.arrived[0][1]["w"].dtype == np.float32
 
 
 def test_messages_of_evaluation_pass() -> None:

@@ -259,6 +259,14 @@ def test_fortran_order_and_double_precision_without_the_mod() -> None:
     assert checks.read(content, MODEL, {"batches"}) is None
 
 
+def test_a_sum_that_overflows() -> None:
+    """The movement is finite, and the model is not."""
+    largest = np.full(3, np.finfo(np.float32).max)
+    content = RecordDict({"arrays": container(encode({"w": largest}), {})})
+    with pytest.raises(Rejected, match="nonfinite"):
+        Checks("arrays", None, None, None).read(content, {"w": largest}, set())
+
+
 def test_the_limits_of_the_caller() -> None:
     content = RecordDict({"arrays": container(encode(GOOD))})
     checks = Checks("arrays", None, wc.DecodeLimits(max_bytes=100), None)

@@ -291,6 +291,13 @@ def test_types_that_differ_from_those_of_the_model() -> None:
     assert {name: x.dtype for name, x in got.items()} == {name: x.dtype for name, x in MODEL.items()}
 
 
+def test_values_that_the_type_of_the_model_does_not_hold() -> None:
+    decode = WirecodecDecode()
+    meta = {MetaKey.PROCESSED_ALGORITHM: "wirecodec"}
+    with pytest.raises(UpdateBlocked, match="nonfinite"):
+        decode.process(result(pack({"w": np.full((40, 5), 1e300)}), **meta), server())
+
+
 def test_mutated_containers_raise_update_blocked_only() -> None:
     rng, decode = np.random.default_rng(3), WirecodecDecode(max_norm=20.0)
     blob = np.frombuffer(pack(GOOD)[CONTAINER], np.uint8)
