@@ -19,6 +19,7 @@ PEERS := $(VENV)/.peers
 TORCH := $(VENV)/.torch
 CUPY := $(VENV)/.cupy-$(CUDA)
 MPICH := $(VENV)-mpich
+INTEGRATIONS := $(VENV)-integrations
 FUZZ := $(VENV)/.fuzz
 DOCS := $(VENV)/.docs
 DIST := $(VENV)/.dist
@@ -29,7 +30,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-collectives bench-step gradients docs dist clean
+.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-collectives bench-step gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +58,9 @@ test-all: test test-sweep test-bounds  ## test, test-sweep and test-bounds, one 
 
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
+
+test-integrations: $(INTEGRATIONS)/.installed  ## the adapters for Flower and NVFlare with the real packages, in an environment of their own
+	REQUIRE_INTEGRATIONS=1 $(INTEGRATIONS)/bin/python -m pytest -q tests/integrations tests/test_documents.py -k "integrations or federated or hivemind" $(ARGS)
 
 test-bounds: $(INSTALLED)  ## a corpus that reaches every kernel, with bounds checks and with guard pages; minutes
 	$(BIN)/python -m pytest -q -m bounds $(PARALLEL) $(PART:%=--part %)
@@ -140,7 +144,8 @@ clean:  ## remove virtual environments, caches, fuzz-finds, and the output of `m
 
 $(INSTALLED): EXTRAS := mpi,test,bench
 $(MPICH)/.installed: EXTRAS := mpich,test
-$(INSTALLED) $(MPICH)/.installed: pyproject.toml
+$(INTEGRATIONS)/.installed: EXTRAS := test,integrations
+$(INSTALLED) $(MPICH)/.installed $(INTEGRATIONS)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.12")'
 	@echo "installing into $(@D) (once; a minute or two) ..."
 	@$(PYTHON) -m venv $(@D)

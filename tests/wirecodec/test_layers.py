@@ -49,7 +49,7 @@ LAYERS = {
         {"allreduce", "cltk", "gtopk"},
         {"torch"},
         {"local_updates"},
-        {"advise"},
+        {"advise", "integrations"},
     ],
 }
 """Layers of each package, lowest first; a module imports from lower layers or from its own folder."""

@@ -1,0 +1,335 @@
+"""Updates of federated clients: movements, their encoder with its residuals, and checks of untrusted ones.
+
+A client's movement is its layers after training minus the layers that the server has sent. One container
+holds the movements of all layers of floats.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import wirecodec as wc
+from collectives.exchange.specs import get_limits
+from wirecodec.interop import DTYPES, find_nonfinite, read_only
+
+Array: TypeAlias = "npt.NDArray[Any]"
+Spec: TypeAlias = "tuple[tuple[int, ...], np.dtype[Any]]"
+
+CONTAINER = "wirecodec.update"
+"""Name of the container among the arrays of an update; no layer may have it."""
+
+UNKNOWN_MODEL = wc.DecodeLimits(max_entries=4096, max_elements=2**28, max_dense=2**28)
+"""Limits of a receiver that does not know the model: 2^28 elements, which are 1 GiB of float32."""
+
+_LAYERS = "layers"
+_KINDS = ("residual/", "momentum/", "selector/")
+_MAX_LISTED = 3
+
+
+class UpdateError(ValueError):
+    """Error of a client's own update. The message says how to go on."""
+
+
+class Rejected(ValueError):
+    """Verdict on an update of a stranger.
+
+    Attributes:
+        code: that of a WireError, or one of those that the guide lists; programs compare this.
+        message: text for people.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Update that a server has dropped.
+
+    Attributes:
+        round: of the server, from 1; 0 if it is not known.
+        client: the node's id in Flower, the site's name in NVFlare.
+        code: why; programs compare this.
+        message: text for people.
+    """
+
+    round: int
+    client: int | str
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        """Return one line for a log."""
+        return f"round {self.round}: dropped the update of client {self.client}: {self.code}: {self.message}"
+
+
+def explain_missing(package: str, error: ImportError) -> ImportError:
+    """Return the error for an integration whose framework cannot be imported."""
+    return ImportError(
+        f"collectives.integrations needs {package}, which is missing or has another version ({error}):"
+        ' pip install "wirecodec[integrations]"; flwr needs Python 3.11 or newer',
+        name=error.name,
+    )
+
+
+def check_max_norm(max_norm: float | None) -> float | None:
+    """Return a largest norm; raise ValueError unless it is a number from 0 on, or None."""
+    if max_norm is not None and (isinstance(max_norm, str | bool) or not max_norm >= 0):
+        raise ValueError(f"max_norm is {max_norm!r}; it must be 0 or more, or None")
+    return max_norm
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Return whether movements of an array of this type are encoded."""
+    return dtype in DTYPES
+
+
+def measure_movements(start: Mapping[str, Array], end: Mapping[str, Array]) -> dict[str, Array]:
+    """Return end - start of the layers of floats, in the types that the server has sent.
+
+    Args:
+        start: as the server has sent them.
+        end: after training.
+
+    Raises:
+        UpdateError: a layer is new, missing or of another shape, or has the name of the container.
+    """
+    if CONTAINER in end:
+        raise UpdateError(f"a layer is called {CONTAINER!r}, which is the container's name; rename the layer")
+    changes = describe_changes(shapes_of(start), shapes_of(end))
+    if changes:
+        raise UpdateError(
+            f"the trained layers are not those that the server has sent: {changes}. Return every array that"
+            " came with the message, with its name and its shape; put others into a record of their own"
+        )
+    moved = {}
+    for name, after in end.items():
+        before = start[name]
+        if is_float(before.dtype) and is_float(after.dtype):
+            with np.errstate(all="ignore"):  # the encoder names an element that is not finite
+                moved[name] = np.asarray(after - before).astype(before.dtype, copy=False)
+    return moved
+
+
+def shapes_of(arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each array."""
+    return {name: tuple(x.shape) for name, x in arrays.items()}
+
+
+def describe_changes(before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]) -> str:
+    """Describe the differences between two {name: shape}; "" if there are none."""
+    new = [f"{name!r} is new" for name in after if name not in before]
+    gone = [f"{name!r} is missing" for name in before if name not in after]
+    other = [
+        f"{name!r} has shape {after[name]} and had {before[name]}"
+        for name in before
+        if name in after and before[name] != after[name]
+    ]
+    changes = [*other, *gone, *new]
+    more = f", and {len(changes) - _MAX_LISTED} more" if len(changes) > _MAX_LISTED else ""
+    return ", ".join(changes[:_MAX_LISTED]) + more
+
+
+class UpdateEncoder:
+    """Encoder of one client's movements, whose residuals wait for the client's next update.
+
+    Args:
+        scheme, settings: of the Compressor.
+        owner: the public function or class, for messages.
+        strict: False to drop the residuals of layers that have changed, and those of another client.
+    """
+
+    def __init__(self, scheme: Any, settings: Mapping[str, Any], *, owner: str, strict: bool) -> None:
+        self._compressor = wc.Compressor(scheme, **settings)
+        self._owner = owner
+        self._strict = strict
+        self._layers: dict[str, tuple[int, ...]] | None = None
+
+    @property
+    def compressor(self) -> wc.Compressor:
+        """The Compressor, with the residuals of this client."""
+        return self._compressor
+
+    def encode(self, movements: Mapping[str, Any], client: int) -> bytes:
+        """Encode movements as one container, and keep what it does not carry.
+
+        Args:
+            movements: {name: array}.
+            client: number of the client; it is mixed into the seed.
+
+        Raises:
+            UpdateError: the layers are not those of the last update; nothing has changed.
+            EncodeError: a movement cannot be encoded, for example NaN; the residuals have not changed.
+        """
+        layers = shapes_of(movements)
+        changes = describe_changes(self._layers, layers) if self._layers is not None else ""
+        if changes and self._strict:
+            raise UpdateError(
+                f"the layers have changed since this client's last update: {changes}. What it has not sent of"
+                " the old layers would be lost. Restore the layers, or pass strict=False to"
+                f" {self._owner}, which drops the residuals of the layers that changed"
+            )
+        if changes:
+            self._drop_changed(layers)
+        prepared = self._compressor.prepare(movements, rank=client)
+        blob: bytes = prepared.blob_on_host.tobytes()
+        prepared.commit()
+        self._layers = layers
+        return blob
+
+    def _drop_changed(self, layers: Mapping[str, tuple[int, ...]]) -> None:
+        """Drop the state of layers that are new, gone, or of another shape."""
+        known = self._layers or {}
+        kept = {name for name, shape in layers.items() if known.get(name) == shape}
+        state = {
+            key: x
+            for key, x in self._compressor.state_dict().items()
+            if not key.startswith(_KINDS) or key.partition("/")[2] in kept
+        }
+        self._compressor.load_state_dict(state)
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return the state as flat {str: ndarray}: that of the Compressor, and the layers."""
+        text = json.dumps(self._layers or {})
+        return {
+            **self._compressor.state_dict(),
+            _LAYERS: np.frombuffer(text.encode(), np.uint8).copy(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Array], client: int) -> None:
+        """Restore a state of ``state_dict``.
+
+        Args:
+            state: as it was saved.
+            client: number of the client that continues with it.
+
+        Raises:
+            UpdateError: another client has saved it.
+            ValueError: a key or its array is not valid.
+        """
+        own = dict(state)
+        layers = json.loads(own.pop(_LAYERS).tobytes())
+        saved_by = int(own["rank"])
+        if saved_by != client and self._strict:
+            raise UpdateError(
+                f"the residuals were saved by client {saved_by}, and this is client {client}: those of"
+                " another client would count twice. Restore this client's own state, or pass strict=False to"
+                f" {self._owner}, which drops them"
+            )
+        self._compressor.load_state_dict(own, strict=self._strict)
+        self._layers = {name: tuple(shape) for name, shape in layers.items()} if layers else None
+
+
+def decode_update(
+    blob: Any, schema: Mapping[str, Spec], limits: wc.DecodeLimits | None, max_norm: float | None
+) -> dict[str, Array]:
+    """Decode the movements of a stranger.
+
+    Args:
+        blob: any buffer of bytes.
+        schema: the only names, shapes and types that are accepted.
+        limits: of the decoder; None for those that follow from the schema.
+        max_norm: largest norm of all movements together, or None.
+
+    Returns:
+        {name: array} of float64 for float64, and of float32 for all others; all of them finite.
+
+    Raises:
+        Rejected: the bytes are not such a container.
+    """
+    limits = limits or _limits_of(schema)
+    wide = {
+        name: np.zeros(shape, np.float64 if dtype == np.float64 else np.float32)
+        for name, (shape, dtype) in schema.items()
+    }
+    try:
+        wc.decode_add(blob, wide, limits=limits, schema=schema, finite=True, max_norm=max_norm)
+    except wc.WireError as error:
+        raise Rejected(error.code, error.message) from error
+    return wide
+
+
+def decode_some(
+    blob: Any,
+    schema: Mapping[str, Spec] | None,
+    limits: wc.DecodeLimits | None,
+    max_norm: float | None,
+) -> dict[str, Array]:
+    """Decode the movements of some layers of a stranger.
+
+    Args:
+        blob: any buffer of bytes.
+        schema: all names that are accepted, with their shapes, and the types of the results; None for any.
+        limits: of the decoder; None for those that follow from the schema, or for ``UNKNOWN_MODEL``.
+        max_norm: largest norm of all movements together, or None.
+
+    Returns:
+        {name: array}; all of them finite.
+
+    Raises:
+        Rejected: the bytes are not such a container.
+    """
+    limits = limits or (UNKNOWN_MODEL if schema is None else _limits_of(schema))
+    try:
+        tensors = wc.decode_many(blob, limits=limits)
+    except wc.WireError as error:
+        raise Rejected(error.code, error.message) from error
+    for name, x in tensors.items():
+        if schema is None:
+            continue
+        if name not in schema:
+            raise Rejected("schema-names", f"the model has no layer {name!r}")
+        if x.shape != schema[name][0]:
+            text = f"layer {name!r} has shape {x.shape}; the model has {schema[name][0]}"
+            raise Rejected("schema-shape", text)
+    values = {name: np.asarray(x.values) for name, x in tensors.items()}
+    check_finite(values)
+    check_norm(values, max_norm)
+    with np.errstate(all="ignore"):
+        dense = {
+            name: x.to_dense().astype(x.dtype if schema is None else schema[name][1], copy=False)
+            for name, x in tensors.items()
+        }
+    check_finite(dense)  # again: a narrower type may not hold the values
+    return dense
+
+
+def _limits_of(schema: Mapping[str, Spec]) -> wc.DecodeLimits:
+    """Return the limits for a container of a model; the transport has received its bytes already."""
+    return replace(get_limits(schema, [np.empty(0, np.uint8)]), max_bytes=2**62, max_expansion=2**62)
+
+
+def check_finite(arrays: Mapping[str, Array]) -> None:
+    """Raise Rejected if a float is NaN or Inf."""
+    for name, x in arrays.items():
+        if (is_float(x.dtype) or x.dtype.kind == "f") and (at := _first_nonfinite(x)) >= 0:
+            raise Rejected("nonfinite", f"layer {name!r}: element {at} is {float(x.reshape(-1)[at])}")
+
+
+def check_norm(movements: Mapping[str, Array], max_norm: float | None) -> None:
+    """Raise Rejected if the norm of all movements together is above ``max_norm``."""
+    if max_norm is None:
+        return
+    with np.errstate(all="ignore"):
+        norms = [float(np.linalg.norm(x.astype(np.float64, copy=False))) for x in movements.values()]
+    norm = math.hypot(*norms)
+    if not norm <= max_norm:
+        raise Rejected("max-norm", f"the movements have norm {norm!r}; the limit is {float(max_norm)!r}")
+
+
+def _first_nonfinite(x: Array) -> int:
+    """Return the position of the first NaN or Inf, or -1."""
+    flat = np.ascontiguousarray(x).reshape(-1)
+    if is_float(flat.dtype) and flat.dtype.isnative:
+        return find_nonfinite(read_only(flat))
+    wrong = np.flatnonzero(~np.isfinite(flat))
+    return int(wrong[0]) if wrong.size else -1
