@@ -26,6 +26,7 @@ LAYERS = {
         {"cpu"},
         {"gpu"},
         {"pipeline"},
+        {"decode_into"},
         {"compressor"},
         {"compilation"},
         {"interop"},
