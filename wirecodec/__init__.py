@@ -10,6 +10,7 @@ from wirecodec.compressor import Compressor, Prepared, rename_state
 from wirecodec.container.inspect import ContainerInfo, inspect
 from wirecodec.container.size_bound import max_encoded_bytes
 from wirecodec.container.stream import blob_size, iter_blobs
+from wirecodec.decode_into import decode_add
 from wirecodec.errors import (
     ChecksumMismatch,
     DeviceError,
@@ -38,7 +39,7 @@ from wirecodec.index import (
     Structured,
 )
 from wirecodec.limits import DecodeLimits
-from wirecodec.pipeline import decode, decode_add, decode_many, encode, encode_many
+from wirecodec.pipeline import decode, decode_many, encode, encode_many
 from wirecodec.registry import register
 from wirecodec.select import (
     DGC,

@@ -209,10 +209,11 @@ def sweep(name: str, size: int, files: tuple[str, ...], stride: int) -> None:
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@pytest.mark.parametrize("factor", [3, pytest.param(1, marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("size", [TINY, SMALL, LARGE])
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_an_exception_at_some_calls(name: str, size: int) -> None:
-    sweep(name, size, OWN, stride=31 if size == LARGE else 13)
+def test_an_exception_at_some_calls(name: str, size: int, factor: int) -> None:
+    sweep(name, size, OWN, stride=factor * (31 if size == LARGE else 13))
 
 
 @pytest.mark.nightly

@@ -226,6 +226,7 @@ class Recorder:
         return self._comm.Iallgatherv(sendbuf, recvbuf)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [500, 60_000])
 @pytest.mark.parametrize("setting", ["mpi", "staged", "auto"])
 def test_what_mpi_is_handed(standin: StandInDevice, size: int, setting: Any) -> None:

@@ -249,7 +249,12 @@ def judge(results: list[list[Any]], place: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
-    "stride", [17, pytest.param(1, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+    "stride",
+    [
+        41,
+        pytest.param(17, marks=pytest.mark.sweep),
+        pytest.param(1, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
+    ],
 )
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_rank_that_goes_on_is_never_matched_with_an_older_call(name: str, stride: int) -> None:

@@ -42,7 +42,7 @@ PAGE = Path(__file__).parent / "MUTANTS.md"
 ROOT = PAGE.parents[2] / "wirecodec"
 DECODING = re.compile(
     r"(container/\w+|cpu/(fast/(add|decode)|add|chunk|chunk_store|decode|entry|fuse)|kernels/canonical_huffman"
-    r"|pipeline|(value|index|transform)/\w+)\.py"
+    r"|pipeline|decode_into|(value|index|transform)/\w+)\.py"
 )
 """The modules of the decoding side, relative to ``ROOT``."""
 REFERENCE = ROOT.parent / "formats" / "reference"

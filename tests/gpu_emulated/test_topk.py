@@ -123,6 +123,7 @@ def test_k_out_of_range(emulator: Emulator) -> None:
             Search(emulator, SIZE, np.uint32, k)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("k", [1, 200, SIZE // 2])
 def test_warm_of_a_sum(emulator: Emulator, k: int, kind: Any) -> None:

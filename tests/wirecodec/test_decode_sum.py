@@ -46,6 +46,7 @@ def expect(blobs: list[Any], like: dict[str, Any], divisor: int) -> dict[str, An
 
 
 @pytest.mark.filterwarnings("ignore:.*does not hold the header")
+@pytest.mark.sampled
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("scope", ["tensor", "group"])
 @pytest.mark.parametrize("is_fast", [True, False])

@@ -61,6 +61,7 @@ def add(blob: Any, model: dict[str, Any], dtype: Any) -> dict[str, bytes]:
     return {name: x.tobytes() for name, x in out.items()}
 
 
+@pytest.mark.sampled(66)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_tensors_together_are_tensors_one_by_one(scheme: str, dtype: Any) -> None:

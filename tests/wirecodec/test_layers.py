@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ LAYERS = {
         {"cpu"},
         {"gpu"},
         {"pipeline"},
+        {"decode_into"},
         {"compressor"},
         {"compilation"},
         {"interop"},
@@ -55,10 +57,16 @@ LAYERS = {
 """Layers of each package, lowest first; a module imports from lower layers or from its own folder."""
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    """Parse a file once for all tests."""
+    return ast.parse(path.read_text())
+
+
 def imports(path: Path) -> set[str]:
     """Return the dotted names that a file imports by full name, at any level."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -93,7 +101,7 @@ def test_imports_have_full_names(package: str) -> None:
     relative = [
         str(path.relative_to(ROOT))
         for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parse(path))
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert not relative
@@ -122,7 +130,7 @@ def test_one_module_loads_collectives_by_name() -> None:
     loading = [
         str(path.relative_to(ROOT))
         for path in (ROOT / "wirecodec").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parse(path))
         if isinstance(node, ast.Constant) and re.fullmatch(r"collectives(\.\w+)*", str(node.value))
     ]
     assert loading == ["wirecodec/cli/advise.py"]
@@ -156,7 +164,7 @@ def test_modules_open_with_a_docstring() -> None:
         str(path.relative_to(ROOT))
         for folder in ("wirecodec", "collectives", "formats", "benchmarks")
         for path in (ROOT / folder).rglob("*.py")
-        if ast.get_docstring(ast.parse(path.read_text())) is None
+        if ast.get_docstring(parse(path)) is None
     ]
     assert not silent
 

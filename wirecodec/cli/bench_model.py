@@ -18,8 +18,9 @@ from wirecodec.cli.measurement import EncodedGradient, allocate_sums, measure_me
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.cli.units import format_seconds
 from wirecodec.compressor import Compressor
+from wirecodec.decode_into import decode_add
 from wirecodec.limits import UNLIMITED
-from wirecodec.pipeline import decode_add, encode_many
+from wirecodec.pipeline import encode_many
 from wirecodec.settings.scheme import Scheme
 
 STAGES = ("encode_many", "decode_add", "Compressor step")

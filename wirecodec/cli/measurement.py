@@ -20,8 +20,9 @@ from wirecodec.arrays import Array
 from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.container.inspect import inspect
 from wirecodec.cpu.encode import encode_selection, select_many
+from wirecodec.decode_into import decode_add
 from wirecodec.limits import UNLIMITED
-from wirecodec.pipeline import decode_add, decode_many, sort_names
+from wirecodec.pipeline import decode_many, sort_names
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 

@@ -18,11 +18,12 @@ from wirecodec.arrays import Array, dtype_named
 from wirecodec.compilation.inputs import SAMPLED, SMALL, make_large_tensor, make_supports, make_tensors
 from wirecodec.compressor import Compressor
 from wirecodec.container.checksum import MIN_KERNEL_BYTES, compute_checksum
+from wirecodec.decode_into import decode_add
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice
 from wirecodec.index.raw import RawIndex
-from wirecodec.pipeline import decode, decode_add, encode, encode_many
+from wirecodec.pipeline import decode, encode, encode_many
 from wirecodec.select.all import All
 from wirecodec.select.nonzero import NonZero
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, list_feedback

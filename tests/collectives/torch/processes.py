@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.collectives.torch.server import HEAD
+from tests.mpi_processes import die_with_parent
+
 ROOT = Path(__file__).parents[3]
 
-HEAD = """
-import json, os, sys
-import numpy as np, torch, torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-import collectives as co, wirecodec as wc
+GROUP = """
 torch.set_num_threads(1)
 rank, size = int(sys.argv[1]), int(sys.argv[2])
 dist.init_process_group("gloo", rank=rank, world_size=size)
@@ -29,26 +31,39 @@ def run(size: int, body: str) -> list[Any]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-    code = HEAD + body + "\ndist.destroy_process_group()\n"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(rank), str(size)],
-            env={**os.environ, **env},
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    results = []
-    try:
-        for process in processes:
-            out, error = process.communicate(timeout=120)
-            assert process.returncode == 0, error
+    env = dict(os.environ) | {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    code = HEAD + GROUP + body + "\ndist.destroy_process_group()\n"
+    with tempfile.TemporaryDirectory() as folder:
+        request = {"code": code, "size": size, "env": env, "folder": folder, "seconds": 120}
+        server = start_server()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        statuses = json.loads(server.stdout.readline())
+        results = []
+        for rank, status in enumerate(statuses):
+            out, error = (Path(folder, f"{rank}.{stream}").read_text() for stream in ("out", "err"))
+            assert status == 0, error
             results.append(json.loads(out.strip().splitlines()[-1]))
-    finally:
-        for process in processes:
-            process.kill()
     return results
+
+
+@functools.cache
+def start_server() -> subprocess.Popen[str]:
+    """Start the server that forks processes; it ends with this process."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.collectives.torch.server"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509
+    )
+    atexit.register(server.communicate)  # closes its input and waits
+    return server

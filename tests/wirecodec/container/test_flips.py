@@ -98,7 +98,7 @@ def test_the_seeds_cover_every_codec() -> None:
     assert sum(map(count_cases, SEEDS)) >= MIN_CASES
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("vector", SEEDS, ids=lambda v: v.id)
 def test_every_truncation(vector: conformance.Vector) -> None:
     for length in range(len(vector.data)):
@@ -111,7 +111,7 @@ def test_every_truncation(vector: conformance.Vector) -> None:
                 wc.decode_many(reference.reseal(bytes(short)), limits=LIMITS)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("vector", SEEDS, ids=lambda v: v.id)
 def test_every_flipped_bit(vector: conformance.Vector) -> None:
     for data in flips(vector.data):

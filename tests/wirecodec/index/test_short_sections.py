@@ -53,7 +53,7 @@ def read_with_reference(codec: Any, section: bytes, d: int, r: int) -> Any:
 
 @pytest.mark.parametrize(
     ("codec", "rows", "sound"),
-    [(Structured(), 4000, 500), (RLE(), 4000, 800), (Huffman(), 2000, 400), (Huffman("keys"), 500, 100)],
+    [(Structured(), 2000, 250), (RLE(), 2000, 400), (Huffman(), 1000, 200), (Huffman("keys"), 250, 50)],
     ids=["structured", "rle", "huffman", "huffman-keys"],
 )
 def test_sections_together_are_sections_one_by_one(codec: Any, rows: int, sound: int) -> None:

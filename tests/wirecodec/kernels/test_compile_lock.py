@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,26 @@ assert support.find_nonfinite(x.view(np.uint32), np.uint32(0x7F800000)) == -1
 """
 
 
-def test_a_held_lock_delays_only_what_is_not_cached(tmp_path: Path) -> None:
-    cache = str(tmp_path)
-    run(USE.format(patience=60), NUMBA_CACHE_DIR=cache)
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of a process that ran USE; no test may change it."""
+    folder = tmp_path_factory.mktemp("used")
+    run(USE.format(patience=60), NUMBA_CACHE_DIR=str(folder))
+    return folder
+
+
+@pytest.fixture
+def lock(used: Path, tmp_path: Path) -> Path:
+    """The lock of the kernel of USE, in a copy of that cache in ``tmp_path``."""
+    shutil.copytree(used, tmp_path, dirs_exist_ok=True)
     (path,) = tmp_path.rglob("support.find_nonfinite.lock")
-    names = (path.name, "extension.skip_rows.lock", "support.find_disorder.lock")
-    holders = [os.open(path.with_name(name), os.O_RDWR | os.O_CREAT) for name in names]
+    return path
+
+
+def test_a_held_lock_delays_only_what_is_not_cached(tmp_path: Path, lock: Path) -> None:
+    cache = str(tmp_path)
+    names = (lock.name, "extension.skip_rows.lock", "support.find_disorder.lock")
+    holders = [os.open(lock.with_name(name), os.O_RDWR | os.O_CREAT) for name in names]
     try:
         for holder in holders:
             fcntl.flock(holder, fcntl.LOCK_EX)
@@ -39,11 +54,9 @@ def test_a_held_lock_delays_only_what_is_not_cached(tmp_path: Path) -> None:
             os.close(holder)
 
 
-def test_kernels_are_locked_one_by_one(tmp_path: Path) -> None:
+def test_kernels_are_locked_one_by_one(tmp_path: Path, lock: Path) -> None:
     """While a process compiles one kernel, others compile other kernels."""
-    run(USE.format(patience=60), NUMBA_CACHE_DIR=str(tmp_path))
-    (path,) = tmp_path.rglob("support.find_nonfinite.lock")
-    holder = os.open(path, os.O_RDWR)
+    holder = os.open(lock, os.O_RDWR)
     try:
         fcntl.flock(holder, fcntl.LOCK_EX)
         run(RAISE + OTHER, NUMBA_CACHE_DIR=str(tmp_path))
@@ -51,10 +64,8 @@ def test_kernels_are_locked_one_by_one(tmp_path: Path) -> None:
         os.close(holder)
 
 
-def test_a_busy_kernel_raises_where_other_work_can_be_done(tmp_path: Path) -> None:
-    run(USE.format(patience=60), NUMBA_CACHE_DIR=str(tmp_path))
-    (path,) = tmp_path.rglob("support.find_nonfinite.lock")
-    holder = os.open(path.with_name("support.find_disorder.lock"), os.O_RDWR | os.O_CREAT)
+def test_a_busy_kernel_raises_where_other_work_can_be_done(tmp_path: Path, lock: Path) -> None:
+    holder = os.open(lock.with_name("support.find_disorder.lock"), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(holder, fcntl.LOCK_EX)
         run(BUSY, NUMBA_CACHE_DIR=str(tmp_path))

@@ -157,7 +157,7 @@ def containers(draw: st.DrawFn) -> tuple[bytes, dict[str, float]]:
     return data, near
 
 
-some = settings(max_examples=300, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=120, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 
 @some

@@ -56,7 +56,7 @@ KINDS = (
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     st.sampled_from(KINDS),
     st.one_of(st.integers(1, 70), st.integers(1, 3000)),
@@ -184,7 +184,7 @@ def test_threads_do_not_change_bytes(rng: np.random.Generator) -> None:
     assert len(set(sections)) == 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 3000), st.data())
 def test_corrupt_sections_decode_as_in_the_reference(seed: int, r: int, data: st.DataObject) -> None:
     """The library raises the reference's error or returns its values, without reading out of bounds."""

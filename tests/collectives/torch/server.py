@@ -1,0 +1,98 @@
+"""Server that forks the processes of ``processes.run``: torch is imported once, which takes seconds.
+
+    python -m tests.collectives.torch.server
+
+It reads a line of JSON per group, {"code", "size", "env", "folder", "seconds"}, forks its processes, and
+writes a line with their exit statuses. A process runs as one that Python starts for the code: it has its own
+sys.argv, standard streams and environment, and ends as a program does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+HEAD = """
+import json, os, sys
+import numpy as np, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+import collectives as co, wirecodec as wc
+"""
+
+LOAD = """
+def load(comm):
+    tensors = {name: np.arange(500, dtype=np.float32) for name in "ab"}
+    for compressor in (wc.Compressor("topk(0.05) | rice | raw"), co.CLTk(0.05)):
+        for _ in range(2):
+            if isinstance(compressor, co.CLTk):
+                compressor.allreduce(comm, tensors)
+            else:
+                co.allreduce(comm, tensors, compressor)
+
+co.simulate(1, load)
+"""
+"""Imports Numba and loads the kernels of most groups."""
+
+
+def main() -> None:
+    """Serve groups until the standard input ends; in a process of a group, run its code."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(HEAD, names)
+    importlib.import_module("torch._dynamo")  # the first optimizer of a process imports it
+    exec(LOAD, names)
+    for line in sys.stdin:
+        request = json.loads(line)
+        code = compile(request["code"], "<group>", "exec")
+        children = []
+        for rank in range(request["size"]):
+            child = os.fork()
+            if child == 0:
+                become_rank(rank, request)
+                return run_code(code, names)
+            children.append(child)
+        print(json.dumps(wait_for(children, request["seconds"])), flush=True)
+    return None
+
+
+def become_rank(rank: int, request: dict[str, Any]) -> None:
+    """Replace the arguments, the standard streams and the environment of this process."""
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.argv = ["-c", str(rank), str(request["size"])]
+    folder = Path(request["folder"])
+    streams = (Path(os.devnull), folder / f"{rank}.out", folder / f"{rank}.err")
+    for number, path in enumerate(streams):
+        file = os.open(path, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, number)
+        os.close(file)
+
+
+def run_code(code: CodeType, names: dict[str, Any]) -> None:
+    """Run the code of a group."""
+    exec(code, dict(names))
+
+
+def wait_for(children: list[int], seconds: float) -> list[int]:
+    """Return the exit statuses of processes; kill those that run for too long."""
+    end = time.monotonic() + seconds
+    statuses: dict[int, int] = {}
+    while len(statuses) < len(children):
+        for child in set(children) - statuses.keys():
+            if time.monotonic() > end:
+                os.kill(child, signal.SIGKILL)
+            found, status = os.waitpid(child, os.WNOHANG)
+            if found:
+                statuses[child] = os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    return [statuses[child] for child in children]
+
+
+if __name__ == "__main__":
+    main()
