@@ -71,6 +71,8 @@ def average(
     """
     together = SumTargets.of(targets)
     decoded = _decode_all(containers, together, limits, sent)
+    for target in targets.arrays:
+        clear(target.reshape(-1))
     return _add_all(decoded, targets, together, 1.0, divisor)
 
 
@@ -143,12 +145,10 @@ def _decode_parts(
 def _add_all(
     decoded: Sequence[Any], targets: Targets, together: SumTargets | None, scale: float, divisor: int | None
 ) -> bool:
-    """Add decoded containers, or replace the arrays by means; return whether all quotients are finite."""
+    """Add decoded containers, and divide the sums; return whether all quotients are finite."""
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         if together is not None and all(isinstance(one, Parts) for one in decoded):
             return together.add(Parts.join(decoded), scale, divisor)
-        for target in targets.arrays if divisor is not None else ():
-            clear(target.reshape(-1))
         for chunks in decoded:
             for key, target in enumerate(targets.arrays):
                 add_chunks(target.reshape(-1), chunks[key], scale)
