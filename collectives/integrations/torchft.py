@@ -107,7 +107,8 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
             RuntimeError: ``attach`` was not called.
         """
         op = opts.reduceOp if isinstance(opts, AllreduceOptions) else opts
-        if op not in (ReduceOp.SUM, ReduceOp.AVG) or not all(x.is_floating_point() for x in tensors):
+        is_mean = bool(op == ReduceOp.AVG)
+        if not (is_mean or op == ReduceOp.SUM) or not all(x.is_floating_point() for x in tensors):
             return self.parent.allreduce(tensors, opts)
         if self._manager is None:
             raise RuntimeError(_NOT_ATTACHED)
@@ -118,7 +119,7 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
 
         def run() -> None:
             try:
-                self._exchange(step, given, "mean" if op == ReduceOp.AVG else "sum")
+                self._exchange(step, given, "mean" if is_mean else "sum")
             except BaseException as error:
                 step.has_failed = True
                 future.set_exception(error)

@@ -1,14 +1,17 @@
 """One replica of a training under torchft; prints a line of JSON at its end.
 
-python -m tests.integrations.torchft_run MODE REPLICA LIGHTHOUSE STEPS [DIE_AT]
+python -m tests.integrations.torchft_run MODE REPLICA LIGHTHOUSE STEPS DIE_AT PAUSE
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
 import sys
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -39,6 +42,17 @@ def make_store() -> Any:
     return torch.distributed.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
 
 
+class DyingGroup(CompressedProcessGroup):
+    """Group whose process ends in an exchange."""
+
+    dies: Callable[[], bool]
+
+    def _exchange(self, *arguments: Any) -> None:
+        if self.dies():
+            os._exit(1)
+        super()._exchange(*arguments)
+
+
 class Log:
     """What happened to the residuals at the end of each step."""
 
@@ -48,14 +62,15 @@ class Log:
         self.began_empty = not self.residuals()
         self.committed = self.dropped = 0
         self.is_right = True
-        pg.settle = self  # type: ignore[method-assign, assignment]
+        pg.settle = self  # type: ignore[method-assign]
 
     def residuals(self) -> dict[str, bytes]:
         return {key: x.tobytes() for key, x in self.pg.state_dict().items() if key.startswith("residual/")}
 
     def __call__(self, *, commit: bool) -> None:
         before = self.residuals()
-        has_exchanged = self.pg._step.parts is not None
+        parts = self.pg._step.parts
+        has_exchanged = parts is not None and parts.is_exchanged  # the first parameters are sent dense
         self.settle(commit=commit)
         after = self.residuals()
         if commit:
@@ -66,11 +81,11 @@ class Log:
             self.is_right &= after == before
 
 
-def main(mode: str, replica: int, lighthouse: str, steps: int, die_at: int) -> None:
+def main(mode: str, replica: int, lighthouse: str, steps: int, die_at: int, pause: float) -> None:
     torch.set_num_threads(1)
     model, store = make_model(), make_store()
     base = ProcessGroupGloo(timeout=TIMEOUT)
-    pg = CompressedProcessGroup(base, SCHEME)
+    pg = DyingGroup(base, SCHEME)
     log = Log(pg)
     manager = Manager(
         pg=pg,
@@ -93,6 +108,7 @@ def main(mode: str, replica: int, lighthouse: str, steps: int, die_at: int) -> N
         fragments=2 if mode == "diloco" else 1,
         values="parameters" if mode == "localsgd" else "gradients",
     )
+    pg.dies = lambda: manager.current_step() == die_at
     generator = torch.Generator().manual_seed(5 + replica)
     teacher = torch.randn(32, 8, generator=torch.Generator().manual_seed(1))
     losses: list[float] = []
@@ -101,11 +117,8 @@ def main(mode: str, replica: int, lighthouse: str, steps: int, die_at: int) -> N
         x = torch.randn(64, 32, generator=generator)
         loss: torch.Tensor = nn.functional.cross_entropy(net(x), (x @ teacher).argmax(1))
         losses.append(loss.item())
+        time.sleep(pause)
         return loss
-
-    def die() -> None:
-        if manager.current_step() == die_at:
-            os._exit(1)
 
     if mode == "ddp":
         net = DistributedDataParallel(manager, model)
@@ -114,7 +127,6 @@ def main(mode: str, replica: int, lighthouse: str, steps: int, die_at: int) -> N
             optimizer.zero_grad()
             compute(net).backward()
             optimizer.step()
-            die()
     else:
         inner = torch.optim.AdamW(model.parameters(), lr=3e-3)
         fragments: list[nn.Module] = [model[0], model[2]]
@@ -129,13 +141,14 @@ def main(mode: str, replica: int, lighthouse: str, steps: int, die_at: int) -> N
                 inner.zero_grad()
                 compute(model).backward()
                 inner.step()
-                die()
-    flat = np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
+    common: list[torch.Tensor] = list(model.parameters())
+    if mode == "diloco":  # between two exchanges, the parameters themselves are local
+        common = [x for one in sync._fragments for x in one.original_parameters.values()]
+    flat = np.concatenate([x.detach().numpy().ravel() for x in common])
     print(
         json.dumps(
             {
-                "hash": flat.astype(np.float32).tobytes().hex()[:64]
-                + str(float(flat.astype(np.float64).sum())),
+                "hash": hashlib.sha256(flat.tobytes()).hexdigest(),
                 "losses": [float(np.mean(losses[:5])), float(np.mean(losses[-5:]))],
                 "bytes": pg.bytes_sent,
                 "dense": 4 * flat.size * steps // (2 if mode == "diloco" else 1),
@@ -155,4 +168,4 @@ def main(mode: str, replica: int, lighthouse: str, steps: int, die_at: int) -> N
 
 if __name__ == "__main__":
     mode, replica, lighthouse, steps = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    main(mode, replica, lighthouse, steps, int(sys.argv[5]) if len(sys.argv) > 5 else -1)
+    main(mode, replica, lighthouse, steps, int(sys.argv[5]), float(sys.argv[6]))
