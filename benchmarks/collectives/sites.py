@@ -1,0 +1,139 @@
+"""Sites: two sites of two ranks each, with one shaped link between the sites.
+
+Each site is an emulated host, whose ranks exchange in memory. All ranks average the same gradients, in turn:
+as four equal ranks (flat), and over ``Sites``; compressed and dense. It counts the bytes that leave a site,
+and writes results/sites.md. It needs torch, and root for the network namespaces.
+
+    python -m benchmarks.collectives.sites [--rate "100 Mbit"] [--rounds 7]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
+from benchmarks.common.results import format_markdown, write_result
+
+__all__ = ["main"]
+
+SITES, RANKS = 2, 2
+SHAPES = {f"layer{i}.weight": (1000, 1000) for i in range(10)} | {
+    f"layer{i}.bias": (1000,) for i in range(10)
+}
+SCHEME = "topk(0.01) | rice | raw(bfloat16)"
+DENSE = "all | raw-index | raw"
+_ROOT = Path(__file__).parents[2]
+_COUNTER = Path("/sys/class/net/eth0/statistics/tx_bytes")
+
+
+def main() -> None:
+    """Run the ranks on both hosts, and write the table of rank 0."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rate", action="append", choices=RATES, help="by default 100 Mbit and 1 Gbit")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.rank is not None:
+        _measure(options.rank, options.rounds)
+        return
+    if reason := find_missing_tools():
+        sys.exit(f"no shaped links: {reason}")
+    rows = []
+    for rate in options.rate or ["100 Mbit", "1 Gbit"]:
+        with Hosts(SITES) as hosts:
+            hosts.shape(RATES[rate])
+            found = _run_ranks(hosts, options.rounds)
+        for name, (seconds, lowest, highest, nbytes) in found.items():
+            flat = found[name.replace("Sites", "flat")]
+            spread = f"{1e3 * lowest:.0f}-{1e3 * highest:.0f}"
+            ratios = f"{flat[0] / seconds:.2f} x", f"{flat[3] / nbytes:.2f} x"
+            rows.append([f"{rate}, {name}", f"{1e3 * seconds:.0f}", spread, f"{nbytes / 1e3:,.0f}", *ratios])
+            print("  ".join(rows[-1]), flush=True)
+    header = ["link, exchange", "ms", "lowest-highest", "kB leave a site", "time, flat / this", "bytes"]
+    elements = sum(int(np.prod(shape)) for shape in SHAPES.values())
+    text = (
+        f"{SITES} sites of {RANKS} ranks, {elements / 1e6:.1f}M float32 in {len(SHAPES)} tensors, gloo. The"
+        f" ranks of a site share its link. Compressed: `{SCHEME}`. Dense: `{DENSE}`; flat, as algorithm"
+        ' "dense". Bytes are those of one site\'s interface for one exchange, with all headers. The last'
+        f" columns are ratios of flat to this row. Medians of {options.rounds} rounds, in which the exchanges"
+        " alternate.\n\n" + format_markdown(header, rows)
+    )
+    write_result("sites", "Sites: two sites of two ranks", text)
+
+
+def _run_ranks(hosts: Hosts, rounds: int) -> dict[str, list[float]]:
+    """Run this module for all ranks; return what rank 0 printed."""
+    environment = os.environ | {
+        "PYTHONPATH": str(_ROOT),
+        "MASTER_ADDR": hosts.names[0],
+        "MASTER_PORT": "29556",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "OMP_NUM_THREADS": "1",
+        "NUMBA_NUM_THREADS": "1",
+        "LOCAL_WORLD_SIZE": str(RANKS),
+    }
+    command = [sys.executable, "-m", "benchmarks.collectives.sites", "--rounds", str(rounds), "--rank"]
+    processes = [
+        subprocess.Popen(
+            ["ip", "netns", "exec", hosts.names[rank // RANKS], *command, str(rank)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=_ROOT,
+        )
+        for rank in range(SITES * RANKS)
+    ]
+    printed = [process.communicate(timeout=900)[0] for process in processes]
+    found: dict[str, list[float]] = json.loads(printed[0].splitlines()[-1])
+    return found
+
+
+def _measure(rank: int, rounds: int) -> None:
+    """Measure on one rank; print {name: [median, lowest, highest in seconds, bytes]} as JSON."""
+    import torch
+    import torch.distributed as dist
+
+    import collectives as co
+    import wirecodec as wc
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=SITES * RANKS)
+    rng = np.random.default_rng(rank)
+    grads = {name: rng.laplace(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+    out = {name: np.empty_like(x) for name, x in grads.items()}
+    comms: dict[str, Any] = {"flat": co.TorchComm(), "Sites": co.Sites.of()}
+    cases = [(kind, scheme) for scheme in ("compressed", "dense") for kind in comms]
+    compressors = {case: wc.Compressor(SCHEME if case[1] == "compressed" else DENSE) for case in cases}
+    times: dict[str, list[float]] = {}
+    sizes: dict[str, list[int]] = {}
+    for turn in range(rounds + 2):  # the first ones compile, and measure the link
+        for case in cases:
+            kind, scheme = case
+            algorithm = "auto" if scheme == "compressed" else "dense"
+            dist.barrier()
+            before, start = int(_COUNTER.read_text()), perf_counter()
+            co.allreduce(comms[kind], grads, compressors[case], algorithm=algorithm, out=out)
+            dist.barrier()
+            seconds, sent = perf_counter() - start, int(_COUNTER.read_text()) - before
+            if turn >= 2:
+                times.setdefault(f"{kind}, {scheme}", []).append(seconds)
+                sizes.setdefault(f"{kind}, {scheme}", []).append(sent)
+    found = {
+        name: [float(np.median(all_)), min(all_), max(all_), float(np.median(sizes[name]))]
+        for name, all_ in times.items()
+    }
+    print(json.dumps(found), flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
