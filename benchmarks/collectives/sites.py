@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
+from benchmarks.collectives.hosts import RATES, Hosts, Shape, find_missing_tools
 from benchmarks.common.results import format_markdown, write_result
 
 __all__ = ["main"]
 
 SITES, RANKS = 2, 2
+LINKS = {"10 Mbit": Shape("10mbit", 1e7, 10 << 10, 8000), **RATES}
 SHAPES = {f"layer{i}.weight": (1000, 1000) for i in range(10)} | {
     f"layer{i}.bias": (1000,) for i in range(10)
 }
@@ -38,7 +39,7 @@ _COUNTER = Path("/sys/class/net/eth0/statistics/tx_bytes")
 def main() -> None:
     """Run the ranks on both hosts, and write the table of rank 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rate", action="append", choices=RATES, help="by default 100 Mbit and 1 Gbit")
+    parser.add_argument("--rate", action="append", choices=LINKS, help="by default 10 and 100 Mbit")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -48,9 +49,9 @@ def main() -> None:
     if reason := find_missing_tools():
         sys.exit(f"no shaped links: {reason}")
     rows = []
-    for rate in options.rate or ["100 Mbit", "1 Gbit"]:
+    for rate in options.rate or ["10 Mbit", "100 Mbit"]:
         with Hosts(SITES) as hosts:
-            hosts.shape(RATES[rate])
+            hosts.shape(LINKS[rate])
             found = _run_ranks(hosts, options.rounds)
         for name, (seconds, lowest, highest, nbytes) in found.items():
             flat = found[name.replace("Sites", "flat")]
