@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-FRAMEWORKS = {"flower": "flwr", "nvflare": "nvflare"}
+FRAMEWORKS = {"flower": "flwr", "nvflare": "nvflare", "torchft": "torchft"}
 
 
 @pytest.mark.skipif("REQUIRE_INTEGRATIONS" not in os.environ, reason="not in make test-integrations")

@@ -33,6 +33,7 @@ for name, (scheme, scope, momentum) in SETTINGS.items():
     first, measured = (wc.Compressor(scheme, scope=scope, feedback=feedback) for _ in range(2))
     for _ in range(4):  # loads the kernels
         first.compress({{key: x[:40_000] for key, x in gradients.items()}})
+        first.compress({{"whole " + key: gradients[key] for key in "01234567"}})
     del first
     before, peaks[name] = read("VmRSS"), []
     for _ in range(4):

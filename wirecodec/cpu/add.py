@@ -73,6 +73,8 @@ def average(
     """
     together = SumTargets.of(targets)
     decoded = _decode_all(containers, together, limits, sent)
+    for target in targets.arrays:
+        clear(target.reshape(-1))
     return _add_all(decoded, targets, together, scales, divisor)
 
 
@@ -149,12 +151,10 @@ def _add_all(
     scales: Sequence[float],
     divisor: float | None,
 ) -> bool:
-    """Add decoded containers, or replace the arrays by means; return whether all quotients are finite."""
+    """Add decoded containers, and divide the sums; return whether all quotients are finite."""
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
         if together is not None and all(isinstance(one, Parts) for one in decoded):
             return together.add(decoded, scales, divisor)
-        for target in targets.arrays if divisor is not None else ():
-            clear(target.reshape(-1))
         for chunks, scale in zip(decoded, scales, strict=True):
             for key, target in enumerate(targets.arrays):
                 add_chunks(target.reshape(-1), chunks[key], scale)

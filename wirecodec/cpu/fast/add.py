@@ -12,13 +12,10 @@ from wirecodec.arrays import Array
 from wirecodec.cpu.fast import is_on
 from wirecodec.cpu.fast.columns import ArrayColumns, Targets, describe
 from wirecodec.cpu.fast.decode import DecodedBatch
-from wirecodec.cpu.fast.stream import clear
 from wirecodec.support import DecodedChunk
 
 MIN_ADDED_PER_THREAD = 2**15
 """Values to add that justify another thread."""
-CLEARED_PER_ADDED = 16
-"""Elements that are cleared in the time of a value to add."""
 RANGE = 2**18
 """Elements of an array that one thread adds to at a time."""
 
@@ -114,12 +111,12 @@ class SumTargets:
         return cls(columns, dtype, targets.arrays)
 
     def add(self, decoded: Sequence[Parts], scales: Sequence[float], divisor: float | None = None) -> bool:
-        """Add scale * values, those of a tensor in the order of their rows; or replace the arrays by means.
+        """Add scale * values, those of a tensor in the order of their rows; then divide the sums.
 
         Args:
             decoded: parts of one container after another.
             scales: the factor of each container.
-            divisor: of the sums, which replace the arrays; or None to add to the arrays.
+            divisor: of the sums, or None. Elements that no part stores are +0 then, and are not divided.
 
         Returns:
             Whether all quotients are finite; True without a divisor.
@@ -130,9 +127,8 @@ class SumTargets:
         parts = Parts.join(decoded)
         rows = parts.rows
         factors = np.repeat(np.array(scales, self.dtype), [one.rows.shape[0] for one in decoded])
-        stored, clears = int(rows[:, 3].sum()), divisor is not None
+        stored = int(rows[:, 3].sum())
         if not stored:
-            self._clear(range(len(self.arrays)) if clears else ())
             return True
         # The sort is stable, so the containers of a chunk stay in their order.
         order = np.lexsort((rows[:, 1], rows[:, 0]))
@@ -147,24 +143,15 @@ class SumTargets:
         arrays[:-1, 0] = self.columns.addresses[keys[firsts]] + bases[firsts] * self.dtype.itemsize
         arrays[:-1, 1], arrays[:-1, 2], arrays[-1, 2] = rows[firsts, 2], firsts, keys.size
         ranges = _divide_into_ranges(arrays[:-1, 1])
-        if clears:
-            covered = np.bincount(keys[firsts], arrays[:-1, 1], len(self.arrays))
-            self._clear(np.flatnonzero(covered != self.columns.sizes).tolist())
-            stored += int(arrays[:-1, 1].sum()) // CLEARED_PER_ADDED
         table = np.ascontiguousarray(rows[:, [4, 5, 6, 3]])
         finite, like = np.ones(firsts.size, np.bool_), np.empty(0, self.dtype)
-        numbers = factors, self.dtype.type(divisor or 0), clears, like, finite
+        numbers = factors, self.dtype.type(divisor or 0), like, finite
         run_parallel(
             lambda turns: support.add_parts(ranges, arrays, table, *numbers, turns),
             ranges.shape[0],
             least_units(MIN_ADDED_PER_THREAD, ranges.shape[0], stored),
         )
         return bool(finite.all())
-
-    def _clear(self, keys: Iterable[int]) -> None:
-        """Set arrays to +0."""
-        for key in keys:
-            clear(self.arrays[key].reshape(-1))
 
 
 def _divide_into_ranges(sizes: Array) -> Array:

@@ -23,6 +23,9 @@ from wirecodec.select.budget.selector import SMALL_BYTES, Budget, HardBudget
 from wirecodec.settings.feedback import Feedback
 from wirecodec.settings.scheme import Scheme
 
+MAX_TOGETHER = 2**22
+"""Elements of the tensors that are searched together, which bounds the memory for their candidates."""
+
 
 def select_budgets(terms: TermColumns) -> list[Selected]:
     """Add the terms and select from each tensor by itself, for float32 tensors with a budget.
@@ -43,9 +46,12 @@ def select_budgets(terms: TermColumns) -> list[Selected]:
         for rule, members in terms.split(candidates):
             budgets = _list_budgets(schemes, members, columns.sizes, jobs.header)
             keys, budgets = members[budgets > 0], budgets[budgets > 0]
-            if keys.size >= MIN_TENSORS:
-                selected = _select(terms, scheme, rule, keys, budgets)
-                batches += [] if selected is None else [selected]
+            rounds = np.cumsum(columns.sizes[keys]) // MAX_TOGETHER
+            for number in np.unique(rounds):
+                own = rounds == number
+                if np.count_nonzero(own) >= MIN_TENSORS:
+                    selected = _select(terms, scheme, rule, keys[own], budgets[own])
+                    batches += [] if selected is None else [selected]
     return batches
 
 

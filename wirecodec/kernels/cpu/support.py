@@ -64,7 +64,6 @@ def add_parts(
     parts: Array,
     scales: Array,
     divisor: Any,
-    clears: bool,
     like: Array,
     finite: Array,
     turns: Array,
@@ -83,7 +82,6 @@ def add_parts(
             array.
         scales: (p,) the parts' factors, of the arrays' type.
         divisor: of the arrays' type; 0 to leave the sums.
-        clears: whether the arrays are set to +0 first.
         like: an array of the type of the arrays.
         finite: (n,) bool; set to False for an array with a quotient that is NaN or Inf.
         turns: counters of ``next_unit``.
@@ -100,14 +98,11 @@ def add_parts(
         first, n = arrays[number, 2], arrays[number + 1, 2] - arrays[number, 2]
         for i in range(n):
             cursors[i] = _find_place(parts, first + i, begin)
-        if unit + 1 < ranges.shape[0] and not clears:
+        if unit + 1 < ranges.shape[0]:
             _prefetch_targets(arrays, parts, ranges[unit + 1, 0], ranges[unit + 1, 1], like)
         for start in range(begin, end, ADD_BLOCK):
             stop = min(start + ADD_BLOCK, end)
             stored = np.int64(0)
-            if clears:
-                for j in range(start, stop):
-                    out[j] = 0
             for i in range(n):
                 values = view_at(parts[first + i, 2], parts[first + i, 3], like)
                 before[i], scale = cursors[i], scales[first + i]
