@@ -21,6 +21,7 @@ from collectives.gtopk.allreduce import GTopK
 from collectives.local_updates.local_updates import LocalUpdates
 from collectives.simulation.communicator import simulate
 from collectives.sites.sites import Sites
+from collectives.torch.checkpoint import Checkpointable
 from collectives.torch.fsdp import fsdp_hook
 from collectives.torch.gradients import average_gradients
 from collectives.torch.hook import torch_hook
@@ -30,6 +31,7 @@ from collectives.torch.state import torch_state_dict
 __all__ = [
     "CLTk",
     "Channel",
+    "Checkpointable",
     "CollectiveError",
     "GTopK",
     "LocalUpdates",

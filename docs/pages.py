@@ -20,6 +20,7 @@ HOME = "https://github.com/wirecodec/wirecodec"
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Home": ("README.md",),
     "Guides": (
+        "docs/guides/where.md",
         "docs/guides/compress.md",
         "docs/guides/train.md",
         "docs/guides/*.md",

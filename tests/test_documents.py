@@ -6,7 +6,8 @@ The blocks of a document run in its order, in one folder, which has the reposito
 - `python title="name.py"` is written to that file.
 - `console`: lines after `$ ` run in a shell; the lines below show their output. `…` matches any text.
 
-Blocks that need torch or JAX run by themselves: those that import it, and commands that start such a file.
+Blocks that need torch, JAX or a trainer run by themselves: those that import it, and commands that start
+such a file.
 Blocks that need mpirun or a C compiler are left out if it is missing, and the test then reports a skip.
 """
 
@@ -50,7 +51,7 @@ class Block:
 
     def imports(self) -> str | None:
         """Return the optional framework that this block imports, or None."""
-        found = re.search(r"^import (torch|jax)\b", self.code, re.MULTILINE)
+        found = re.search(r"^import (lightning|accelerate|torch|jax)\b", self.code, re.MULTILINE)
         return found[1] if found else None
 
     def missing(self) -> str | None:

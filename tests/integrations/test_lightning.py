@@ -1,0 +1,53 @@
+"""The guide's script under Lightning: equal bits, unused parameters, and the strategy's own hook."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.pages import read_script, run_on_two_ranks
+
+pytest.importorskip("lightning", reason="lightning is not installed")
+SCRIPT = read_script("lightning-accelerate.md", "train_lightning.py")
+
+
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    first, other = run_on_two_ranks(SCRIPT, tmp_path, "2")
+    assert first == other
+    assert first[0] == 8
+    resumed = run_on_two_ranks(SCRIPT, tmp_path, "4", "last.ckpt")
+    whole = run_on_two_ranks(SCRIPT, tmp_path, "4")
+    assert resumed == whole
+    assert whole[0] == whole[1]
+    assert whole[0][0] == 16
+
+
+def test_without_residuals_a_resumed_run_differs(tmp_path: Path) -> None:
+    """The comparison above can fail: a callback that restores nothing gives other bits."""
+    broken = SCRIPT.replace("        self.entry.load_state_dict(state)", "        pass")
+    assert broken != SCRIPT
+    run_on_two_ranks(SCRIPT, tmp_path, "2")
+    resumed = run_on_two_ranks(broken, tmp_path, "4", "last.ckpt")
+    assert resumed[0] != run_on_two_ranks(SCRIPT, tmp_path, "4")[0]
+
+
+def test_unused_parameters(tmp_path: Path) -> None:
+    script = SCRIPT.replace('strategy="ddp"', 'strategy="ddp_find_unused_parameters_true"').replace(
+        "        super().__init__()\n        self.layers",
+        "        super().__init__()\n        self.unused = torch.nn.Linear(3, 3)\n        self.layers",
+    )
+    assert script.count("unused") == 2
+    first, other = run_on_two_ranks(script, tmp_path, "2")
+    assert first == other
+    assert first[0] == 8
+
+
+def test_hook_of_the_strategy_is_ignored_on_cpus(tmp_path: Path) -> None:
+    """The page says so; if this fails, Lightning has changed, and the page can recommend the strategy."""
+    hook = "co.torch_hook(compressor, co.TorchComm(), model.named_parameters())"
+    script = SCRIPT.replace('strategy="ddp"', f"strategy=DDPStrategy(ddp_comm_hook={hook})")
+    script = script.replace("[Compression(compressor)]", "[]").replace(
+        "import torch\n", "import torch\nfrom lightning.pytorch.strategies import DDPStrategy\n", 1
+    )
+    assert [steps for steps, _ in run_on_two_ranks(script, tmp_path, "1")] == [0, 0]
