@@ -13,7 +13,9 @@ class TorchComm:
     """Communicator over a torch.distributed process group, which satisfies Communicator.
 
     Args:
-        group: a gloo group that contains this process; None for the group of all processes. A function that
+        group: a gloo group that contains this process; None for the group of all processes. Containers pass
+            through the host, also those of gradients on a GPU, so beside NCCL make a group of gloo, or call
+            ``init_process_group("cpu:gloo,cuda:nccl")``. A function that
             returns the present group if groups are replaced, as torchft does: it is called at the beginning
             of each exchange, and a new group gets a new Channel. With None or a function, the object may be
             made before ``init_process_group``. A group need not belong to ``torch.distributed``.

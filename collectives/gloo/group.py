@@ -28,8 +28,8 @@ class GroupComm:
     and another one for receives, each in the order in which they began.
 
     Args:
-        group: a gloo group that contains this process. It need not be a group of ``torch.distributed``, so no
-            default group is needed.
+        group: a gloo group that contains this process, or one with gloo for the CPU. It need not be a group
+            of ``torch.distributed``, so no default group is needed.
 
     Attributes:
         rank: of this process in the group.
@@ -39,7 +39,7 @@ class GroupComm:
         notices: board in the group's store, by which a Timeout names the missing ranks; None without a store.
 
     Raises:
-        ValueError: this process is not in the group.
+        ValueError: this process is not in the group, or the group has no backend for the CPU.
 
     Payloads of an all-gather travel by gloo's own: 304 kB between two ranks take .4 ms, and 1.9 ms as
     messages.
@@ -54,6 +54,7 @@ class GroupComm:
             raise ValueError(
                 "this process is not in the group; make a TorchComm only on the ranks that new_group lists"
             )
+        _require_cpu(group)
         self._dist = dist
         self._group = group
         self.rank: int = group.rank()
@@ -146,6 +147,21 @@ class GroupComm:
         return _AllgatherRequest(
             work, padded, gathered, _as_bytes(out), list(zip(starts, counts, strict=True))
         )
+
+
+def _require_cpu(group: Any) -> None:
+    """Raise ValueError for a group that cannot send from the host, as one of NCCL cannot."""
+    import torch
+
+    if not hasattr(group, "_get_backend"):
+        return
+    try:
+        group._get_backend(torch.device("cpu"))
+    except RuntimeError as error:
+        raise ValueError(
+            "the process group has no backend for the CPU, and containers pass through the host; make a group"
+            f' of gloo with the same ranks, torch.distributed.new_group(backend="gloo"), and pass it ({error})'
+        ) from error
 
 
 def _break_connections(group: Any, other: int) -> None:

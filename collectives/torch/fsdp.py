@@ -118,6 +118,7 @@ def _find_modules(module: Any) -> dict[str, Any]:
             advice = "pass a torch module to which fully_shard was applied"
         raise TypeError(f"module is {kind}, which is no FSDP2 module; {advice}")
     found = {}
+    module = getattr(module, "_orig_mod", module)  # of torch.compile
     for path, one in module.named_modules():
         if hasattr(one, "set_all_reduce_hook"):
             found[path.replace("_orig_mod.", "").replace("._orig_mod", "")] = one

@@ -73,9 +73,12 @@ for name, options, how in (
     ("half", {"mp_policy": half}, {}),
     ("resharded", {"reshard_after_forward": True}, {}),
     ("kept", {"reshard_after_forward": False}, {}),
+    ("compiled", {}, {}),
 ):
     native = train(shard(Net(), mesh, **options), **how)
     model, compressor = shard(Net(), mesh["rank"], **options), wc.Compressor("all | raw-index | raw")
+    if name == "compiled":
+        model = torch.compile(model, backend="eager")
     co.fsdp_hook(model, compressor, sites)
     ours = train(model, **how)
     apart = max(float(np.abs(a - b).max()) for a, b in zip(native, ours, strict=True))
