@@ -160,7 +160,8 @@ def _require_cpu(group: Any) -> None:
     except RuntimeError as error:
         raise ValueError(
             "the process group has no backend for the CPU, and containers pass through the host; make a group"
-            f' of gloo with the same ranks, torch.distributed.new_group(backend="gloo"), and pass it ({error})'
+            ' of gloo with the same ranks, torch.distributed.new_group(backend="gloo"), and pass it:'
+            f" {error}"
         ) from error
 
 

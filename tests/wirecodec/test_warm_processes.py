@@ -133,6 +133,7 @@ def test_the_caller_compiles_for_itself_if_a_helper(
     assert compiled
     assert compiled + loaded == sum(numbers)
     assert list_kernels(folder) == list_kernels(whole)
+    assert warm_in(folder, 1) == (0, 0, compiled + loaded)  # no file is damaged
 
 
 def test_processes_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
