@@ -23,6 +23,8 @@ from collectives.channel import ByteArray, Channel
 from collectives.errors import CollectiveError, name_ranks
 from collectives.exchange.specs import get_limits
 from collectives.local_updates.outer import OuterSettings, OuterState
+from collectives.sites.gather import broadcast_from, gather_all
+from collectives.sites.sites import Sites
 
 T = TypeVar("T")
 
@@ -73,15 +75,16 @@ class StateSummary(NamedTuple):
 
 
 def collect_states(
-    channel: Channel, summarize: Callable[[], StateSummary], digest: Callable[[], int] | None = None
+    channel: Channel | Sites, summarize: Callable[[], StateSummary], digest: Callable[[], int] | None = None
 ) -> list[StateSummary]:
     """Gather a summary of every rank's state, in rank order.
 
     Args:
-        channel: open; all ranks call this together.
+        channel: open, or Sites; all ranks call this together.
         summarize: returns this rank's summary.
-        digest: returns the digest of this rank's whole state. If it is given on all ranks, and digests of
-            ranks differ that have taken part in the same exchanges, these digests take the place of all.
+        digest: returns the digest of this rank's whole state; None over Sites. If it is given on all ranks,
+            and digests of ranks differ that have taken part in the same exchanges, these digests take the
+            place of all.
 
     Raises:
         CollectiveError: ``summarize`` raised on a rank, the ranks' settings or parameters differ, or a rank
@@ -89,13 +92,20 @@ def collect_states(
         Timeout: a rank does not take part.
     """
 
+    def pack() -> bytes:
+        return _LAYOUT.pack(*summarize())
+
     def compare(blobs: Sequence[ByteArray]) -> bytes | None:
         if digest is None or not _has_unequal_digests(_read(blobs)):
             return None
         return _DIGEST.pack(digest())
 
-    blobs, more = gather_made(channel, lambda: _LAYOUT.pack(*summarize()), compare)
-    table = _read(blobs)
+    more: Sequence[ByteArray] | None = None
+    if isinstance(channel, Sites):
+        table = [StateSummary(*_LAYOUT.unpack(blob)) for blob in gather_all(channel, pack)]
+    else:
+        blobs, more = gather_made(channel, pack, compare)
+        table = _read(blobs)
     if more:
         digests = [_DIGEST.unpack(blob.tobytes())[0] for blob in more]
         table = [row._replace(digest=whole) for row, whole in zip(table, digests, strict=True)]
@@ -142,12 +152,12 @@ def check_states(table: list[StateSummary]) -> None:
 
 
 def fetch_state(
-    channel: Channel, state: OuterState, settings: OuterSettings, leader: int, leader_round: int
+    channel: Channel | Sites, state: OuterState, settings: OuterSettings, leader: int, leader_round: int
 ) -> OuterState:
     """Send the leader's state to all ranks, and return it.
 
     Args:
-        channel: open; all ranks call this together.
+        channel: open, or Sites; all ranks call this together.
         state, settings: of this rank; names, shapes and types are the same on all ranks.
         leader: the rank whose state is sent.
         leader_round: exchanges in which it has taken part.
@@ -160,12 +170,10 @@ def fetch_state(
     has_momenta = bool(settings.momentum and leader_round)
 
     def encode() -> ByteArray | bytes:
-        if channel.rank != leader:
-            return b""
         kinds = (state.parameters, state.momenta) if has_momenta else (state.parameters,)
         return wc.encode_many(_number([kind[name] for kind in kinds for name in names]), _LOSSLESS)
 
-    blob = gather_made(channel, encode)[0][leader]
+    blob = broadcast_from(channel, encode, leader)
     specs = [(state.parameters[name].shape, state.parameters[name].dtype) for name in names]
     schema = _number(specs * (2 if has_momenta else 1))
     try:

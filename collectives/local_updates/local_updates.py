@@ -40,6 +40,7 @@ from collectives.local_updates.parameters import (
     write,
 )
 from collectives.local_updates.saved_state import read_state, write_state
+from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import check_compressor, is_ready, wrap_group
 from collectives.torch.optimizer import warn_of_momentum
 
@@ -59,8 +60,8 @@ class LocalUpdates:
             they need one: ``step`` takes them over then, or ``admit`` if the optimizer is None.
         compressor: a Compressor, or a CLTk; this rank's own, with the same settings on all ranks. It encodes
             movements, not gradients. ``wc.Compressor("all | raw-index | raw")`` sends them dense.
-        comm: a communicator, its Channel, or a gloo ProcessGroup. Its timeout must exceed ``every`` steps of
-            the slowest rank.
+        comm: a communicator, its Channel, Sites, or a gloo ProcessGroup. Its timeout must exceed ``every``
+            steps of the slowest rank.
         every: steps between two exchanges.
         rate: learning rate of the outer optimizer; 1 moves the parameters by the mean movement.
         momentum: of the outer optimizer, at least 0 and below 1. It follows the exchange: there is a warning
@@ -99,7 +100,7 @@ class LocalUpdates:
         optimizer: Any,
         named_parameters: Iterable[tuple[str, Any]] | Mapping[str, Any],
         compressor: wc.Compressor | CLTk,
-        comm: Communicator | Channel,
+        comm: Communicator | Channel | Sites,
         every: int,
         rate: float = 1.0,
         momentum: float = 0.0,
@@ -114,7 +115,7 @@ class LocalUpdates:
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         self._comm = wrap_group(comm)
         if is_ready(self._comm):
-            Channel.of(self._comm)  # an error is best raised here
+            find_ends(self._comm)  # an error is best raised here
         self._optimizer = optimizer
         self._named = name_arrays(named_parameters)
         self._parameters = find_trained(self._named)
@@ -131,8 +132,8 @@ class LocalUpdates:
         self.inner_step = 0
 
     @property
-    def _channel(self) -> Channel:
-        return Channel.of(self._comm)
+    def _channel(self) -> Channel | Sites:
+        return find_ends(self._comm)
 
     @property
     def round(self) -> int:
@@ -226,8 +227,9 @@ class LocalUpdates:
         """
         self.inner_step = 0
         is_compared, self._is_compared = self._is_compared, False  # also after an error
-        summarize = partial(self._summarize_for_exchange, whole=not is_compared)
-        check_states(collect_states(self._channel, summarize, self._digest))
+        over_sites = isinstance(self._channel, Sites)
+        summarize = partial(self._summarize_for_exchange, whole=over_sites or not is_compared)
+        check_states(collect_states(self._channel, summarize, None if over_sites else self._digest))
         means: Any
         if isinstance(self._compressor, CLTk):
             means = self._compressor.reduce_made(

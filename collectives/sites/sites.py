@@ -30,8 +30,8 @@ _SIZES = struct.Struct("<QQQ")
 class Sites:
     """Two communicators: of the ranks of this site, and of the ranks with this rank's number in all sites.
 
-    ``allreduce``, ``average_gradients``, ``torch_hook`` and ``CLTk`` take it in place of a communicator. All
-    sites have equally many ranks. At the first exchange, all ranks compare the sizes.
+    ``allreduce``, ``average_gradients``, ``torch_hook``, ``CLTk`` and ``LocalUpdates`` take it in place of a
+    communicator. All sites have equally many ranks. At the first exchange, all ranks compare the sizes.
 
     Args:
         local: communicator, or its Channel, of the ranks of this site, with fast links.

@@ -243,3 +243,37 @@ def test_sites_of_nodes() -> None:
 def test_sparse_results_are_refused() -> None:
     with pytest.raises(co.CollectiveError, match="sparse=True has no meaning over Sites"):
         co.allreduce(make_sites(), {"w": np.ones(4, np.float32)}, TOPK, sparse=True)
+
+
+def test_local_updates() -> None:
+    """Movements are averaged over all ranks; an error of one is one of all; a rank that is behind joins."""
+    sites, w = make_sites(), np.zeros(6, np.float32)
+
+    def start() -> co.LocalUpdates:
+        compressor = wc.Compressor("topk(1.0) | rice | raw")
+        return co.LocalUpdates(None, {"w": w}, compressor, sites, every=1, momentum=0.5)
+
+    local = start()
+    assert not local.synchronize()
+    w += sites.rank
+    local.step()
+    assert w.tolist() == [1.5] * 6
+    w += np.nan if sites.rank == 2 else 1
+    with pytest.raises(co.CollectiveError, match="site"):
+        local.step()
+    local.revert()
+    assert local.round == 1
+    w += 1
+    local.step()
+    assert same_everywhere(w.tobytes())
+    if sites.rank == 3:  # it starts again
+        w[:] = 7
+        local = start()
+    with pytest.raises(co.CollectiveError, match="rank 3: parameters or rounds differ"):
+        local.exchange()
+    assert local.synchronize() == (sites.rank == 3)
+    assert same_everywhere(w.tobytes())
+    w += 2 * sites.rank
+    local.step()
+    assert same_everywhere(w.tobytes())
+    assert local.round == 3
