@@ -179,7 +179,7 @@ class _Backward:
         torch.autograd.Variable._execution_engine.queue_callback(self._finish)
 
     def goes_on(self) -> bool:
-        """Whether the present backward pass is this one; an interrupted pass has left its step."""
+        """Return whether the present backward pass is this one; an interrupted pass has left its step."""
         return self._is_open and self._graph == _find_graph()
 
     def exchange(self, name: str, flat: Any) -> None:

@@ -15,7 +15,8 @@ LINE = re.compile(r"^(\d+) steps, parameters (\w{8})$", re.MULTILINE)
 
 def read_script(page: str, name: str) -> str:
     """Return a script of a page of the guides."""
-    scripts: dict[str, str] = dict(SCRIPT.findall((ROOT / "docs/guides" / page).read_text(encoding="utf-8")))
+    text = (ROOT / "docs/guides" / page).read_text(encoding="utf-8")
+    scripts: dict[str, str] = dict(SCRIPT.findall(text))
     return scripts[name]
 
 
