@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import collectives as co
+from collectives.agreement.header import HEADER_SIZE
 from collectives.channel import ByteArray
 from collectives.communicator import Communicator
 from collectives.simulation.communicator import SimulatedComm
@@ -88,7 +89,6 @@ def test_bytes_sent(world: World) -> None:
         return channel.bytes_sent
 
     n = world.n
-    sent = (
-        [0] if n == 1 else [2 * 64 * (n - 1) + 101 * (sum(lengths) - lengths[(r + 1) % n]) for r in range(n)]
-    )
+    headers = 2 * HEADER_SIZE * (n - 1)
+    sent = [0] if n == 1 else [headers + 101 * (sum(lengths) - lengths[(r + 1) % n]) for r in range(n)]
     assert world.run(check) == sent

@@ -13,7 +13,7 @@ import pytest
 import collectives as co
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.compilation import rehearse_together, run_announced
-from collectives.agreement.header import Header, Operand, Operation, Status
+from collectives.agreement.header import HEADER_SIZE, Header, Operand, Operation, Status
 from collectives.simulation.communicator import SimulatedComm
 from tests.mpi_processes import end_all, rank_environment, require_mpirun
 from wirecodec.interop import CompilationNeeded
@@ -54,7 +54,8 @@ def test_one_more_exchange_if_a_rank_compiles(cold: list[int], exchanges: int, d
         assert channel.call.compilation_pending is False
         return work.runs, channel.sequence, channel.bytes_sent, [header.payload_len for header in table]
 
-    assert co.simulate(3, fn) == [(1 + (rank in cold), 1, exchanges * 2 * 64, [8, 8, 8]) for rank in range(3)]
+    sent = exchanges * 2 * HEADER_SIZE
+    assert co.simulate(3, fn) == [(1 + (rank in cold), 1, sent, [8, 8, 8]) for rank in range(3)]
 
 
 def test_only_the_repeated_exchange_has_the_long_deadline(

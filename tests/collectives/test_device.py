@@ -15,7 +15,7 @@ import pytest
 import collectives as co
 from collectives import device
 from collectives.agreement.agree import agree
-from collectives.agreement.header import Header, Operand, Operation
+from collectives.agreement.header import HEADER_SIZE, Header, Operand, Operation
 from collectives.communicator import Communicator
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World
@@ -145,7 +145,7 @@ def test_headers_carry_the_decisions_of_all_ranks(several: World) -> None:
         return [header.flags for header in table], channel.bytes_sent
 
     others = several.n - 1
-    assert several.run(ask) == [([1] + [0] * others, 64 * others)] * several.n
+    assert several.run(ask) == [([1] + [0] * others, HEADER_SIZE * others)] * several.n
 
 
 def test_nothing_is_asked_where_the_communicator_is_none_of_mpis(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import collectives as co
 from collectives.agreement import agree
-from collectives.agreement.header import Header
+from collectives.agreement.header import HEADER_SIZE, Header
 from collectives.exchange import session
 
 INTERRUPTED = 3  # the step in which rank 1 is interrupted
@@ -60,7 +60,7 @@ def test_an_interrupt_after_the_headers_gives_nobody_wrong_bytes(monkeypatch: py
 @pytest.mark.mpi(3)
 def test_payloads_behind_headers_have_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     """All ranks have them, so an interrupt loses no step, and the channel is usable."""
-    every = interrupt_after_headers(monkeypatch, nbytes=64, times=1)
+    every = interrupt_after_headers(monkeypatch, nbytes=HEADER_SIZE, times=1)
     others = ["right"] * 6
     assert every == [others, ["right"] * INTERRUPTED + ["interrupted"] + ["right"] * 2, others]
 
