@@ -32,6 +32,8 @@ SHAPES = {f"layer{i}.weight": (1000, 1000) for i in range(10)} | {
 }
 SCHEME = "topk(0.01) | rice | raw(bfloat16)"
 DENSE = "all | raw-index | raw"
+MIN_DENSE = 1e8
+"""Bits per second below which dense gradients are not sent: a round would take minutes."""
 _ROOT = Path(__file__).parents[2]
 _COUNTER = Path("/sys/class/net/eth0/statistics/tx_bytes")
 
@@ -42,9 +44,10 @@ def main() -> None:
     parser.add_argument("--rate", action="append", choices=LINKS, help="by default 10 and 100 Mbit")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--dense", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank is not None:
-        _measure(options.rank, options.rounds)
+        _measure(options.rank, options.rounds, dense=options.dense)
         return
     if reason := find_missing_tools():
         sys.exit(f"no shaped links: {reason}")
@@ -52,7 +55,7 @@ def main() -> None:
     for rate in options.rate or ["10 Mbit", "100 Mbit"]:
         with Hosts(SITES) as hosts:
             hosts.shape(LINKS[rate])
-            found = _run_ranks(hosts, options.rounds)
+            found = _run_ranks(hosts, options.rounds, dense=LINKS[rate].bits >= MIN_DENSE)
         for name, (seconds, lowest, highest, nbytes) in found.items():
             flat = found[name.replace("Sites", "flat")]
             spread = f"{1e3 * lowest:.0f}-{1e3 * highest:.0f}"
@@ -71,7 +74,7 @@ def main() -> None:
     write_result("sites", "Sites: two sites of two ranks", text)
 
 
-def _run_ranks(hosts: Hosts, rounds: int) -> dict[str, list[float]]:
+def _run_ranks(hosts: Hosts, rounds: int, *, dense: bool) -> dict[str, list[float]]:
     """Run this module for all ranks; return what rank 0 printed."""
     environment = os.environ | {
         "PYTHONPATH": str(_ROOT),
@@ -82,7 +85,8 @@ def _run_ranks(hosts: Hosts, rounds: int) -> dict[str, list[float]]:
         "NUMBA_NUM_THREADS": "1",
         "LOCAL_WORLD_SIZE": str(RANKS),
     }
-    command = [sys.executable, "-m", "benchmarks.collectives.sites", "--rounds", str(rounds), "--rank"]
+    command = [sys.executable, "-m", "benchmarks.collectives.sites", "--rounds", str(rounds)]
+    command += [*(["--dense"] if dense else []), "--rank"]
     processes = [
         subprocess.Popen(
             ["ip", "netns", "exec", hosts.names[rank // RANKS], *command, str(rank)],
@@ -98,7 +102,7 @@ def _run_ranks(hosts: Hosts, rounds: int) -> dict[str, list[float]]:
     return found
 
 
-def _measure(rank: int, rounds: int) -> None:
+def _measure(rank: int, rounds: int, *, dense: bool) -> None:
     """Measure on one rank; print {name: [median, lowest, highest in seconds, bytes]} as JSON."""
     import torch
     import torch.distributed as dist
@@ -112,7 +116,7 @@ def _measure(rank: int, rounds: int) -> None:
     grads = {name: rng.laplace(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
     out = {name: np.empty_like(x) for name, x in grads.items()}
     comms: dict[str, Any] = {"flat": co.TorchComm(), "Sites": co.Sites.of()}
-    cases = [(kind, scheme) for scheme in ("compressed", "dense") for kind in comms]
+    cases = [(kind, scheme) for scheme in ("compressed", "dense")[: 1 + dense] for kind in comms]
     compressors = {case: wc.Compressor(SCHEME if case[1] == "compressed" else DENSE) for case in cases}
     times: dict[str, list[float]] = {}
     sizes: dict[str, list[int]] = {}
