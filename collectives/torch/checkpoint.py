@@ -12,7 +12,7 @@ import numpy as np
 
 from collectives.allgather import allgather_bytes
 from collectives.communicator import check_communicator
-from collectives.torch.arguments import wrap_group
+from collectives.torch.arguments import is_ready, wrap_group
 from wirecodec.interop import BFLOAT16
 
 _NAMES = "names"
@@ -80,7 +80,8 @@ class Checkpointable:
             )
         if comm is not None:
             comm = wrap_group(comm)
-            check_communicator(comm)
+            if is_ready(comm):
+                check_communicator(comm)
         if saved is not None and not 0 <= saved[0] < saved[1]:
             raise ValueError(f"saved is {saved}; it must be (rank, size) with 0 <= rank < size")
         self._obj = obj
