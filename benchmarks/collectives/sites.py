@@ -69,7 +69,9 @@ def main() -> None:
         f" ranks of a site share its link. Compressed: `{SCHEME}`. Dense: `{DENSE}`; flat, as algorithm"
         ' "dense". Bytes are those of one site\'s interface for one exchange, with all headers. The last'
         f" columns are ratios of flat to this row. Medians of {options.rounds} rounds, in which the exchanges"
-        " alternate.\n\n" + format_markdown(header, rows)
+        " alternate. Within a site, dense gradients pass gloo's loopback connections, on cores that all four"
+        " ranks share: a slow inner link, so compressed exchanges over Sites gain time only at low rates.\n\n"
+        + format_markdown(header, rows)
     )
     write_result("sites", "Sites: two sites of two ranks", text)
 
