@@ -127,5 +127,5 @@ class TorchComm:
 
 
 def _is_function(group: Any) -> bool:
-    """Return whether an argument is a function that returns a group; a ProcessGroup is none."""
+    """Return whether an argument is a function that returns a group, and not a group itself."""
     return callable(group) and not hasattr(group, "allgather")

@@ -94,7 +94,7 @@ class _Share:
         given: Any = self.inputs.tensors
         return {ONLY: given} if self.bare else given
 
-    def make_inputs(self, rank: int) -> Inputs:
+    def make_inputs(self) -> Inputs:
         """Return the inputs of the exchange across: whole tensors in their shape, parts of others flat."""
         tensors = {
             name: x.reshape(self.specs[name][0]) if x.size == prod(self.specs[name][0]) else x
@@ -146,7 +146,7 @@ def reduce_over_sites(
     def make_range() -> Inputs:
         if error is not None:
             raise error
-        return share.make_inputs(local.rank)
+        return share.make_inputs()
 
     try:
         pending = exchange(across, make_range, share.weight)

@@ -41,8 +41,8 @@ class Checkpointable:
 
     Args:
         obj: a Compressor, CLTk, GTopK or LocalUpdates, with the settings of the saved one.
-        comm: the communicator of its exchanges, or a ProcessGroup; None for the default process group, and
-            for a single rank if there is none.
+        comm: the communicator of its exchanges, or a ProcessGroup; None for the default process group. If
+            there is no process group either, this is a single rank.
         key: start of the key in the checkpoint.
         gather: True for frameworks that write the state of rank 0 only, such as Accelerate and Lightning.
             ``state_dict`` is then a collective call, which returns the states of all ranks on each of them.

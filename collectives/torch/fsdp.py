@@ -20,6 +20,7 @@ from typing import Any, Literal
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operand, Operation, Status
+from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
@@ -105,7 +106,7 @@ def fsdp_hook(
 
 
 def _find_modules(module: Any) -> dict[str, Any]:
-    """Return the FSDP modules by path. Raises TypeError if the argument is none, or is of FSDP1."""
+    """Return the FSDP modules by path. Raises TypeError for a module without FSDP, or of FSDP1."""
     import torch
 
     if not hasattr(module, "set_all_reduce_hook"):
@@ -196,6 +197,7 @@ class _Backward:
         if not self._is_exchanged:
             flat.fill_(math.nan)
 
+    @counted(lambda self, *_: Channel.of(self._settings.across))
     def _average(self, name: str, flat: Any) -> None:
         settings = self._settings
         part: Any = settings.compressor
@@ -217,8 +219,7 @@ class _Backward:
                 self._scale = LossScale.of(settings.scaler)
             return Gradients({name: flat}, self._scale)
 
-        channel = Channel.of(settings.across)
-        average(channel, collect, part, settings.algorithm, settings.nonfinite)
+        average(Channel.of(settings.across), collect, part, settings.algorithm, settings.nonfinite)
 
     def _finish(self) -> None:
         """Learn from the ranks of the site whether the step counts; take it, or make all gradients NaN."""

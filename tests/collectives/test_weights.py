@@ -64,7 +64,7 @@ def test_weighted_means_have_the_bits_of_the_reference(weights: list[float], dty
             for algorithm in ALGORITHMS
         ]
 
-    if max(weights) == 1e30 and np.dtype(dtype).itemsize == 2:
+    if max(weights) == 1e30 and dtype is np.float16:
         pytest.skip("sums of float16 overflow")
     ranks = co.simulate(3, run)
     wanted = [expect(given, weights, SCHEME, op) for op in ("mean", "sum") for _ in ALGORITHMS]
