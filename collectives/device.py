@@ -55,6 +55,15 @@ class GpuDevice:
         with self.current():
             self.cupy.cuda.runtime.deviceSynchronize()
 
+    def wait_for(self, tensors: Any) -> None:
+        """Wait until an array, or all of {name: array}, are written, unless their stream is known.
+
+        Torch's tensors are written on its current stream, on which the kernels will run, too.
+        """
+        arrays = tensors.values() if isinstance(tensors, Mapping) else [tensors]
+        if not all(map(_is_torch, arrays)):
+            self.synchronize()
+
     def allocate(self, size: int) -> Any:
         """Allocate a (size,) uint8 buffer that no stream still writes to."""
         with self.current():

@@ -78,7 +78,7 @@ class _Share:
         given = self.tensors
         gpu = find_gpu(given)
         if gpu is not None:
-            gpu.synchronize()
+            gpu.wait_for(given)
         flat = {}
         arrays = as_arrays(stage_on_host(dict(given)))
         for name in sorted(given, key=str.encode):

@@ -15,7 +15,7 @@ import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from collectives.errors import CollectiveError
 from collectives.sites.sites import Sites
 from collectives.torch.gradients import Gradients, average, is_dense
 from collectives.torch.scaling import LossScale, warn_of_changed_scale
+from collectives.torch.side_stream import SideStreams
 from wirecodec.interop import StepInParts
 
 MIN_FIRST = 2**19
@@ -39,6 +40,7 @@ class Settings:
 
     Attributes:
         names: {id(parameter): name}.
+        streams: of the thread that exchanges buckets.
     """
 
     compressor: wc.Compressor | CLTk
@@ -47,6 +49,7 @@ class Settings:
     algorithm: str
     nonfinite: Literal["raise", "propagate"]
     scaler: Any = None
+    streams: SideStreams = field(default_factory=SideStreams)
 
 
 class TrainingStep:
@@ -64,6 +67,7 @@ class TrainingStep:
         self._settings = settings
         self._buckets: list[Any] = []
         self._futures: list[Any] = []
+        self._written: list[Any] = []  # an event per bucket
         self._waiting: list[Any] = []  # buckets that are exchanged with the next one
         self._parts: StepInParts[Any] | None = None
         self._scale: LossScale | None = None  # of this step
@@ -79,11 +83,17 @@ class TrainingStep:
         future: Any = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
         self._buckets.append(bucket)
         self._futures.append(future)
+        self._written.append(self._settings.streams.mark(buffer if is_dense(buffer) else buffer.values()))
         return future
 
     def exchange_bucket(self, number: int, *, is_last: bool) -> None:
         """Exchange one bucket, and after the last one finish the step. The channel's thread calls this."""
+        with self._settings.streams.current():
+            self._exchange_next(number, is_last=is_last)
+
+    def _exchange_next(self, number: int, *, is_last: bool) -> None:
         bucket = self._buckets[number]
+        self._settings.streams.wait_for(bucket.buffer(), self._written[number])
         self._waiting.append(bucket)
         waits = number == 0 and not is_last and bucket.buffer().numel() < MIN_FIRST
         if self._is_exchanged and not waits:

@@ -38,7 +38,7 @@ class StandInDevice(Emulator):
 
     Attributes:
         cupy: the module.
-        number: as of a CupyDevice.
+        number, streams: as of a CupyDevice.
         asked: the waits, "device" and "stream", and each "pinned" allocation, in order.
         fetched: bytes of each copy to the host that the library made.
     """
@@ -60,6 +60,7 @@ class StandInDevice(Emulator):
             arange=lambda *given, **named: marked(np.arange(*given, **named)),
         )
         self.number = 0
+        self.streams = SimpleNamespace(current=nullcontext)
         self.asked: list[str] = []
         self.fetched: list[int] = []
 

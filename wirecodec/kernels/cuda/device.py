@@ -16,6 +16,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import DeviceError
 from wirecodec.kernels.cuda import build
+from wirecodec.kernels.cuda.streams import StreamOrder
 
 THREADS = 256
 """Threads per block, of every kernel."""
@@ -61,12 +62,14 @@ class CupyDevice:
         cupy: the module.
         number: of the device.
         capability: 90 for compute capability 9.0.
+        streams: order between streams.
     """
 
     def __init__(self, cupy: Any, number: int) -> None:
         self.cupy = cupy
         self.number = number
         self.capability = int(cupy.cuda.Device(number).compute_capability)
+        self.streams = StreamOrder(cupy, number)
 
     def empty(self, size: int, dtype: Any) -> Any:
         """Allocate from CuPy's memory pool."""
@@ -133,10 +136,12 @@ def cupy_device() -> CupyDevice:
 
 @contextmanager
 def device_of(array: Any) -> Iterator[CupyDevice]:
-    """Make the device of a CuPy array the current one."""
+    """Make the device of a CuPy array the current one, and the caller's stream CuPy's current one."""
     cupy = cupy_device().cupy
     with cupy.cuda.Device(array.device.id):
-        yield cupy_device()
+        device = cupy_device()
+        with device.streams.current():
+            yield device
 
 
 @lru_cache(maxsize=16)

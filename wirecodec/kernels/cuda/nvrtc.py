@@ -111,6 +111,8 @@ def _library() -> Any:
     reasons = []
     for place in _places():
         try:
+            for needed in Path(place).parent.glob("libnvrtc-builtins.so.*") if "/" in place else ():
+                ctypes.CDLL(str(needed))  # which CUDA 13's NVRTC opens by name only
             library: Any = ctypes.CDLL(place)
         except OSError as error:
             reasons.append(str(error))
