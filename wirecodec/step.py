@@ -79,6 +79,7 @@ class TensorJobs(Mapping[str, TensorJob]):
         spares, spare_momenta: memory for the next residuals and momenta by name.
         groups: {name: number of its group}, for tensors that are selected together.
         lasts: ends of the last step's searches on a GPU by name.
+        plans: plans of batches on a GPU, which a step adds to.
         thresholds: (n,) u64 in the order of the keys, of the last step's searches on the host, or None; a
             step overwrites them.
         weights: factors of the squared errors by name; 1 for the others.
@@ -97,6 +98,7 @@ class TensorJobs(Mapping[str, TensorJob]):
     spare_momenta: Mapping[str, Array] = field(default_factory=dict)
     groups: Mapping[str, Any] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
+    plans: dict[Any, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.schemes)

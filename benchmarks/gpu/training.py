@@ -28,7 +28,15 @@ LAYERS, WIDTH, HEADS, WORDS = 12, 768, 12, 50_304
 BATCH, LENGTH = 16, 1024
 WARM_UP, STEPS, TRACED = 4, 16, 2
 EVERY = 8
-HEADER = ["system", "step, ms", "added, ms", "to the host, MB", "from the host, MB", "sent, MB", "peak memory, GB"]
+HEADER = [
+    "system",
+    "step, ms",
+    "added, ms",
+    "to the host, MB",
+    "from the host, MB",
+    "sent, MB",
+    "peak memory, GB",
+]
 CAPTION = f"""A language model of {LAYERS} layers and width {WIDTH} in bfloat16, AdamW, batches of {BATCH} × {LENGTH} tokens,
 one GPU, a group of size 1. `added` is the time beyond the same framework without an exchange. The scheme is
 `{SCHEME}`. `to the host` and `from the host` are the bytes of all copies of a step in torch's profiler; `sent`
@@ -129,7 +137,8 @@ def _trace(step: Callable[[], None], steps: int) -> tuple[int, int]:
         events = json.loads(path.read_text())["traceEvents"]
     copies = [each for each in events if each.get("cat") == "gpu_memcpy"]
     return tuple(
-        sum(int(each["args"]["bytes"]) for each in copies if kind in each["name"]) for kind in ("DtoH", "HtoD")
+        sum(int(each["args"]["bytes"]) for each in copies if kind in each["name"])
+        for kind in ("DtoH", "HtoD")
     )  # type: ignore[return-value]
 
 

@@ -151,6 +151,10 @@ class Emulator:
         found: Array = array.copy()
         return found
 
+    def address(self, array: Array) -> int:
+        """Return the address of an array."""
+        return int(array.ctypes.data)
+
     def launch(self, source: str, kernel: str, blocks: int, *arguments: Any) -> None:
         """Run a kernel to its end."""
         widths = parameters_of(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,17 @@ import wirecodec as wc
 from tests.gpu_emulated.compressor_pair import GRADIENTS, SCHEMES, SIZE, STAGED, STEPS, make_pair, step_both
 from tests.gpu_emulated.standin import OnGPU, StandInDevice, marked, standin
 from wirecodec.container import table
-from wirecodec.cpu import chunk
+from wirecodec.cpu import chunk, fast
 from wirecodec.gpu import chunk as gpu_chunk
 
 __all__ = ["standin"]
+
+
+@pytest.fixture(autouse=True)
+def plain() -> Iterator[None]:
+    """Take the plain way; ``test_batch`` tests the fast one."""
+    with fast.off():
+        yield
 
 
 @pytest.mark.sampled

@@ -261,7 +261,7 @@ class Compressor(Stateful):
             lasts = {name: memory.searches.setdefault(name, LastTop()) for name in tensors}
             if groups and self._settings.weights:
                 raise EncodeError("weights are applied on the host; copy the gradients")
-            return dataclasses.replace(jobs, lasts=lasts, groups=groups)
+            return dataclasses.replace(jobs, lasts=lasts, groups=groups, plans=memory.plans)
         spares, spare_momenta = memory.take(tensors, momenta=corrects)
         return dataclasses.replace(
             jobs,

@@ -51,7 +51,7 @@ class StateHolder:
 
     def _keep_arrays(self) -> None:
         """Replace the memory by one that has no array of the state, and the same caches."""
-        self.memory = Memory(self.memory.searches, self.memory.thresholds)
+        self.memory = Memory(self.memory.searches, self.memory.thresholds, plans=self.memory.plans)
 
 
 class OpenStep:

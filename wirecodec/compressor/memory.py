@@ -56,6 +56,7 @@ class Memory:
         free: residuals and momenta that no state holds, by kind and name.
         own: those of the current state that no copy of it holds; they are free after the next step.
         sums: arrays in which CLT-k computes its sums and residuals, by name.
+        plans: plans of batches on a GPU.
     """
 
     searches: dict[str, Any] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class Memory:
     free: dict[str, dict[str, Array]] = field(default_factory=lambda: {kind: {} for kind in _KINDS})
     own: dict[str, dict[str, Array]] = field(default_factory=lambda: {kind: {} for kind in _KINDS})
     sums: dict[str, list[Array]] = field(default_factory=dict)
+    plans: dict[Any, Any] = field(default_factory=dict)
 
     def fork(self) -> Memory:
         """Return another record of the same arrays, with the same caches."""

@@ -226,6 +226,11 @@ def header_bytes(entries: Sequence[Entry], crcs: Sequence[int], block: bytes, to
     return _header_bytes(len(entries), fields, block, total)
 
 
+def write_header(table: Array, block: bytes, total: int) -> bytes:
+    """Write prefix, table and extension block of entries, ``TABLE`` with checksums, of ``total`` bytes."""
+    return _header_bytes(table.size, table.tobytes(), block, total)
+
+
 def rows_of(entries: Sequence[Entry]) -> Array:
     """Return the entries' rows of the table, without checksums."""
     return np.array([row_of(e) for e in entries], TABLE)

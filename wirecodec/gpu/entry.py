@@ -25,6 +25,7 @@ from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
+from wirecodec.gpu.fast import batch
 from wirecodec.gpu.fuse import split_part
 from wirecodec.gpu.group import select_group
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
@@ -82,6 +83,9 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """
     flats = _as_flats(tensors)
     with device_of(next(iter(flats.values())).raw_bits) as device:
+        batched = batch.step(device, flats, wanted)
+        if batched is not None:
+            return batched
         selected = _select(device, flats, wanted)
         blob = steps.encode(device, selected, wanted.seed, names=wanted.names, fuse=wanted.fuse)
         blob_on_host = as_bytes(device.get(blob))

@@ -45,6 +45,10 @@ class Device(Protocol):
         """Copy an array to the host; waits for the stream."""
         ...
 
+    def address(self, array: Any) -> int:
+        """Return the address of an array, for tables that kernels read."""
+        ...
+
     def launch(self, source: str, kernel: str, blocks: int, *arguments: Any) -> None:
         """Launch a kernel of a source; do nothing if ``blocks`` is 0. None is a null pointer."""
         ...
@@ -96,6 +100,10 @@ class CupyDevice:
         if array.size:
             array.get(out=host)
         return host
+
+    def address(self, array: Any) -> int:
+        """Return the address of a CuPy array."""
+        return int(array.data.ptr)
 
     def launch(self, source: str, kernel: str, blocks: int, *arguments: Any) -> None:
         """Launch on the current stream."""

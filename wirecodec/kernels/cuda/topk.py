@@ -24,12 +24,12 @@ from wirecodec.kernels.cuda.device import Device, blocks_for
 from wirecodec.kernels.cuda.select import Selected, Selector, magnitude_of
 
 _DIGIT, _DIGITS = 11, 2048
-_FIELDS = 10
+FIELDS = 10
 _NEEDS_SELECT, _SELECTED = 8, 9
 """Fields of the kernels' ``struct Search``."""
 _KEYS_PER_BLOCK, _MAX_BLOCKS = 4096, 2048
 """Keys that a block counts, and the number of blocks above which each counts more."""
-_MARGIN_BIT = {16: 3, 32: 19, 64: 48}
+MARGIN_BIT = {16: 3, 32: 19, 64: 48}
 """By width, the bit of a key that is worth 1/16 of an octave; for float16, 1/8."""
 
 
@@ -49,7 +49,7 @@ class Search:
         self._device, self._size, self._k = device, size, k
         self._width = 8 * np.dtype(raw_type).itemsize - 1
         self._capacity = min(size, 2 * k + size // 16 + 4096)
-        self._search = device.empty(_FIELDS, np.uint64)
+        self._search = device.empty(FIELDS, np.uint64)
         self._counts = device.empty(_DIGITS, np.uint32)
         device.clear(self._counts)
         self._selector = Selector(device, size, raw_type, self._capacity)
@@ -102,7 +102,7 @@ class Search:
 
     def _begin_warm(self) -> None:
         """Set a rule a little below the last threshold."""
-        margin = np.uint64(1 << _MARGIN_BIT[self._width + 1])
+        margin = np.uint64(1 << MARGIN_BIT[self._width + 1])
         self._device.launch("topk", "begin_warm", 1, self._search, margin)
 
     def _check_warm(self, selected: Selected, *, fewer: bool = False) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from wirecodec.arrays import Array
@@ -103,14 +105,13 @@ def store_differences(
 
 @inline
 def _store_differences(values: Array, sent: Array, indices: Array, rest: Array, cleared: bool) -> None:
-    """Store values[i] - sent[i] at indices[i], or +0 if it is not finite, or -0."""
+    """Store values[i] - sent[i] at indices[i], or +0 if it is not finite."""
     last = indices.size - 1
     for i in range(indices.size):
         difference = values[i] - sent[i]
-        stored = difference != 0 and np.isfinite(difference)
-        if stored or not cleared:
+        if not cleared or difference != 0 or math.copysign(1.0, difference) < 0:
             prefetch(rest, np.int64(indices[min(i + PREFETCH_INDICES, last)]), 1)
-            rest[indices[i]] = difference if stored else 0
+            rest[indices[i]] = difference if np.isfinite(difference) else 0
 
 
 @kernel

@@ -1,0 +1,138 @@
+"""Steps of many tensors in one launch per stage: containers, states and errors are those of the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from tests.gpu_emulated.compressor_pair import GRADIENTS, assert_same_state, make_pair, same_bits, step_both
+from tests.gpu_emulated.standin import StandInDevice, marked, standin
+from tests.inputs import Array
+from wirecodec.container import table
+from wirecodec.cpu import chunk, fast
+from wirecodec.gpu import chunk as gpu_chunk
+from wirecodec.gpu.fast import plan
+
+__all__ = ["standin"]
+
+SCHEMES = ["topk(0.02) | rice | qsgd(bits=4)", "topk(0.05) | rice | raw", "topk(k=3) | rice | qsgd(bits=8)"]
+SHAPES: dict[str, tuple[int, ...]] = {"a": (9_000,), "b": (7, 11), "c": (40_000,), "d": (4,), "e": (4096, 3)}
+
+
+def draw(rng: np.random.Generator, kind: Any, factor: float = 1) -> dict[str, Array]:
+    return {name: (factor * rng.laplace(size=shape)).astype(kind) for name, shape in SHAPES.items()}
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_many_tensors(standin: StandInDevice, scheme: str, kind: Any) -> None:
+    """Larger and smaller gradients than in the last step, for which its thresholds do not hold the top k."""
+    rng = np.random.default_rng(1)
+    there, here = make_pair(scheme)
+    for factor in (1, 1, 40, 1e-3, 1):
+        standin.launched.clear()
+        standin.fetched.clear()
+        made = step_both(there, here, draw(rng, kind, factor))
+        assert "batch_begin" in standin.launched
+        assert len(made.sent) == len(SHAPES)
+
+
+def test_launches_and_waits_do_not_depend_on_the_number(standin: StandInDevice) -> None:
+    rng = np.random.default_rng(2)
+    counts = []
+    for number in (1, 30):
+        compressor = wc.Compressor("topk(0.02) | rice | qsgd")
+        for _ in range(3):
+            standin.launched.clear()
+            standin.fetched.clear()
+            given = {f"{i:02}": marked(rng.laplace(size=3000).astype(np.float32)) for i in range(number)}
+            compressor.compress(given)
+        counts.append((len(standin.launched), len(standin.fetched)))
+    assert counts[0] == counts[1]
+    assert counts[0][0] <= 20
+    assert counts[0][1] == 2
+
+
+@pytest.mark.parametrize("shape", GRADIENTS)
+def test_gradients_of_every_shape(standin: StandInDevice, shape: str) -> None:
+    for kind in (np.float32, np.float16):
+        rng = np.random.default_rng(3)
+        there, here = make_pair(SCHEMES[0])
+        for _ in range(3):
+            step_both(there, here, {name: GRADIENTS[shape](rng).astype(kind) for name in "ab"})
+
+
+def test_several_chunks(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use shorter chunks; the host takes the plain way, which has them, too."""
+    for module in (table, chunk, gpu_chunk, plan):
+        monkeypatch.setattr(module, "CHUNK", 4096)
+    for scheme in SCHEMES:
+        rng = np.random.default_rng(4)
+        there, here = make_pair(scheme)
+        for _ in range(3):
+            x = rng.laplace(size=10_000).astype(np.float32)
+            x[4096:8192] = 0
+            full = np.where(np.arange(8192) < 4096, 100, 1e-3).astype(
+                np.float32
+            )  # one chunk has all of the top
+            given = {"w": x, "b": rng.laplace(size=50).astype(np.float32), "x": full}
+            made = there.prepare({name: marked(each.copy()) for name, each in given.items()})
+            with fast.off():
+                expected = here.prepare(given)
+            assert same_bits(made.blob, expected.blob)
+            for each in (made, expected):
+                each.commit()
+            assert_same_state(there, here)
+
+
+def test_what_is_rare_takes_the_plain_way(standin: StandInDevice) -> None:
+    """Sums that overflow, and tensors to hold, have the container and the state of the host's step."""
+    rng = np.random.default_rng(5)
+    there, here = make_pair(SCHEMES[1])
+    largest = np.full(50, 3e38, np.float32)
+    for x in (largest, largest, rng.laplace(size=50).astype(np.float32)):
+        step_both(there, here, {"w": x, "v": rng.laplace(size=60).astype(np.float32)})
+    for scale in (1, 0, 1):
+        given = {"v": rng.laplace(size=60).astype(np.float32) * scale, "w": largest / 10}
+        on_device = {name: marked(x.copy()) for name, x in given.items()}
+        made = there.prepare(on_device, hold_zeros=True), here.prepare(given, hold_zeros=True)
+        assert same_bits(made[0].blob, made[1].blob)
+        for each in made:
+            each.commit()
+        assert_same_state(there, here)
+
+
+def test_errors_change_nothing(standin: StandInDevice) -> None:
+    rng = np.random.default_rng(6)
+    there, here = make_pair(SCHEMES[0])
+    step_both(there, here, draw(rng, np.float32))
+    bad = draw(rng, np.float32)
+    bad["c"][123] = np.nan
+    messages = []
+    for compressor, given in ((there, {n: marked(x.copy()) for n, x in bad.items()}), (here, bad)):
+        with pytest.raises(wc.EncodeError, match="tensor 'c', element 123") as info:
+            compressor.prepare(given)
+        messages.append(str(info.value))
+    assert messages[0] == messages[1]
+    assert_same_state(there, here)
+    step_both(there, here, draw(rng, np.float32))
+
+
+def test_rollback_and_the_plain_way(standin: StandInDevice) -> None:
+    """Steps of both ways, one after another, and one that is rolled back."""
+    rng = np.random.default_rng(7)
+    there, here = make_pair(SCHEMES[0])
+    for number in range(5):
+        given = draw(rng, np.float32)
+        if number % 2:
+            with fast.off():
+                standin.launched.clear()
+                step_both(there, here, given)
+                assert "batch_begin" not in standin.launched
+        else:
+            there.prepare({name: marked(x.copy()) for name, x in given.items()}).rollback()
+            step_both(there, here, given)

@@ -1,0 +1,5 @@
+"""Steps of many tensors in one launch per stage; ``wirecodec.cpu.fast`` switches them off, too.
+
+plan    memory and tables of a set of tensors, which later steps use again
+batch   the step
+"""

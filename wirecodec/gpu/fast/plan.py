@@ -1,0 +1,194 @@
+"""Memory and tables of a batch of tensors: what is the same in each step.
+
+All buffers are parts of one array. Those that only one step's kernels use are written again by the next step,
+which the stream orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.container.writer import CHUNK
+from wirecodec.kernels.cuda import batch as tables
+from wirecodec.kernels.cuda.device import THREADS, Device
+from wirecodec.kernels.cuda.packing import packed_words
+from wirecodec.kernels.cuda.select import TILE
+from wirecodec.kernels.cuda.topk import FIELDS
+from wirecodec.kernels.layout import PACK_BLOCK, RICE_BLOCK, RICE_SPAN
+
+_DIGITS = 2048
+_ALIGNMENT = 16
+_PIECE = 64
+"""Bytes of a checksum per thread."""
+_COUNTED, _MAX_COUNTING_BLOCKS = 16384, 256
+"""Keys that a block counts, and the number of blocks per tensor above which each counts more."""
+_COPIED = 4
+"""Words that a thread copies."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Blocks of a launch.
+
+    Attributes:
+        starts: (items + 1,) u32 on the device, the first block of each item, and the number of all.
+        blocks: number of all.
+    """
+
+    starts: Any
+    blocks: int
+
+
+class Plan:
+    """Buffers and tables of tensors whose top k is encoded by ``rice`` and by ``qsgd`` or ``raw``.
+
+    Args:
+        device: of the buffers.
+        sizes: elements of each tensor, more than k.
+        counts: k of each tensor, above 0.
+        dtype: of the gradients.
+        bits: of QSGD's codes; 0 for raw values.
+
+    Attributes:
+        tensors: (t,) ``TENSOR``, complete but for the arrays of a step.
+        entries: (e,) ``ENTRY``, likewise.
+        owners: (e,) the tensor of each entry.
+        stages: by name.
+        zeroed: buffer that must be zero when a step begins.
+        report: (9 t + 2 e,) u32: status of the tensors, then r and index words of the entries.
+        is_warm: whether there was a step.
+    """
+
+    def __init__(
+        self, device: Device, sizes: Sequence[int], counts: Sequence[int], dtype: np.dtype[Any], bits: int
+    ) -> None:
+        self.size, self.k = np.array(sizes, np.int64), np.array(counts, np.int64)
+        self.dtype, self.bits = dtype, bits
+        self.is_warm = False
+        capacity = np.minimum(self.size, 2 * self.k + self.size // 16 + 4096)
+        self._describe_entries()
+        tiles, kept_tiles = _blocks(self.size, TILE), _blocks(capacity, TILE)
+        width = dtype.itemsize
+        count, entries = self.size.size, self.owners.size
+        arena = _Arena()
+        zeroed = arena.take(8 * tiles), arena.take(8 * kept_tiles)
+        end_of_zeroed = arena.size
+        status = arena.take(np.array([4 * (tables.STATUS * count + 2 * entries)]))
+        search, digits = arena.take(np.full(count, 8 * FIELDS)), arena.take(np.full(count, 4 * _DIGITS))
+        indices, values = arena.take(4 * capacity), arena.take(width * capacity)
+        blocks, spans = _blocks(self.most, RICE_BLOCK), _blocks(self.most, RICE_SPAN)
+        parts = {
+            "parameters": arena.take(blocks),
+            "quotients": arena.take(4 * blocks),
+            "spans": arena.take(4 * (spans + 1)),
+            "words": arena.take(4 * self._longest),
+        }
+        section_words = self.value_words(self.most)
+        section = arena.take(4 * section_words)
+        self._arena = device.empty(arena.size, np.uint8)
+        start = device.address(self._arena)
+        self.zeroed = self._arena[:end_of_zeroed]
+        report = status[0]
+        self.report = self._arena[int(report) : int(report) + 4 * (tables.STATUS * count + 2 * entries)].view(
+            np.uint32
+        )
+        device.clear(self._arena[int(search[0]) : int(digits[-1]) + 4 * _DIGITS])
+
+        self.tensors = np.zeros(count, tables.TENSOR)
+        table: Any = self.tensors
+        table["size"], table["k"], table["capacity"] = self.size, self.k, capacity
+        table["search"], table["counts"] = start + search, start + digits
+        table["tiles"], table["kept_tiles"] = start + zeroed[0], start + zeroed[1]
+        table["indices"], table["values"] = start + indices, start + values
+        table["status"] = start + report + 4 * tables.STATUS * np.arange(count, dtype=np.uint64)
+
+        self.entries = np.zeros(entries, tables.ENTRY)
+        table = self.entries
+        for name, places in parts.items():
+            table[name] = start + places
+        if bits:
+            table["section"] = start + section
+        table["report"] = start + report + 4 * tables.STATUS * count + 8 * np.arange(entries, dtype=np.uint64)
+        table["status"] = self.tensors["status"][self.owners]
+        table["base"], table["d"] = self.base, self.d
+        table["k"], table["size"] = self.k[self.owners], self.size[self.owners]
+
+        directory = _blocks(48 * (spans - 1) + 5 * blocks, 32)
+        sent = np.maximum(section_words, _blocks(width * self.most, 4))
+        copied = np.clip(_blocks(self._longest + sent, _COPIED * THREADS), 1, _MAX_COUNTING_BLOCKS)
+        counting = np.minimum(_blocks(self.size, _COUNTED), _MAX_COUNTING_BLOCKS)
+        needed = {
+            "tiles": tiles,
+            "count_all": counting,
+            "count": np.minimum(_blocks(capacity, _COUNTED), _MAX_COUNTING_BLOCKS),
+            "kept_tiles": kept_tiles,
+            "plan": _blocks(blocks, THREADS // 32),
+            "directory": _blocks(directory, THREADS),
+            "spans": spans,
+            "codes": _blocks(self.most, PACK_BLOCK),
+            "copy": copied,
+            "checksums": _blocks(4 * (self._longest + sent) + 16, _PIECE * THREADS),
+        }
+        self.stages = _upload(device, needed)
+
+    def _describe_entries(self) -> None:
+        """List the chunks of all tensors."""
+        chunks = _blocks(self.size, CHUNK)
+        self.owners = np.repeat(np.arange(self.size.size), chunks)
+        number = np.arange(self.owners.size) - np.repeat(np.cumsum(chunks) - chunks, chunks)
+        self.base = number * CHUNK
+        self.d = np.minimum(self.size[self.owners] - self.base, CHUNK)
+        self.most = np.minimum(self.k[self.owners], self.d)
+        blocks, spans = _blocks(self.most, RICE_BLOCK), _blocks(self.most, RICE_SPAN)
+        # With the best parameter an index takes at most log2(d/r) + 3 bits, for any r up to the most. Each block
+        # and each span is rounded up to a word.
+        each = np.array([int(ratio).bit_length() + 5 for ratio in self.d // self.most])
+        directory = _blocks(48 * (spans - 1) + 5 * blocks, 32)
+        self._longest = directory + _blocks(self.most * each, 32) + blocks + spans
+
+    def value_words(self, r: Array) -> Array:
+        """Return the u32 words of QSGD's section of r values; 0 for raw values."""
+        if not self.bits:
+            return np.zeros_like(r)
+        packed = np.array([packed_words(int(n), self.bits) for n in r], np.int64)
+        return np.where(r > 0, 2 + _blocks(r, PACK_BLOCK) + packed, 0)
+
+    def value_bytes(self, r: Array) -> Array:
+        """Return the bytes of the value section of r values."""
+        return 4 * self.value_words(r) if self.bits else self.dtype.itemsize * r
+
+
+class _Arena:
+    """Offsets of buffers in one array."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def take(self, nbytes: Array) -> Array:
+        """Return the offsets of buffers of these lengths."""
+        padded = _blocks(nbytes, _ALIGNMENT) * _ALIGNMENT
+        ends: Array = self.size + np.cumsum(padded)
+        self.size = int(ends[-1])
+        return (ends - padded).astype(np.uint64)
+
+
+def _upload(device: Device, needed: dict[str, Array]) -> dict[str, Stage]:
+    """Copy the first blocks of all stages to the device."""
+    columns = [np.concatenate([[0], np.cumsum(blocks)]).astype(np.uint32) for blocks in needed.values()]
+    whole = device.put(np.concatenate(columns))
+    stages, at = {}, 0
+    for name, column in zip(needed, columns, strict=True):
+        stages[name] = Stage(whole[at : at + column.size], int(column[-1]))
+        at += column.size
+    return stages
+
+
+def _blocks(work: Array, each: int) -> Array:
+    """Return how many blocks of ``each`` items hold the work."""
+    result: Array = -(-work // each)
+    return result

@@ -1,0 +1,338 @@
+// A Compressor's step of many tensors, in one launch per stage: gradient + residual, the top k, Rice, QSGD or raw
+// values, the container's payload and checksums, and the next residuals.
+//
+// A launch has blocks for all its items, which are tensors, or entries of the container. `starts` is the first block
+// of each item. What the host must know of a search waits in `status`, and it reads all of it at once.
+#include "checksum.cuh"
+#include "elements.cuh"
+#include "qsgd.cuh"
+#include "rice.cuh"
+#include "select.cuh"
+#include "topk.cuh"
+
+#define NEVER (~0ull)  // a threshold that no key reaches
+
+struct Tensor {
+  const void* gradient;   // raw bits
+  const float* residual;  // or null
+  float* total;           // receives gradient + residual
+  Search* search;         // the last step's, and this one's
+  u32* counts;            // zeroed digits
+  u64 *tiles, *kept_tiles;  // zeroed look-back states of both selections
+  u32* indices;           // candidates
+  void* values;
+  u32* kept_indices;      // the top k
+  void* kept_values;
+  u32* status;            // see below
+  u32 size, k, capacity, unused;
+};
+
+// Words of `status`.
+enum { FOUND, FIRST, TICKET, KEPT_TICKET, KEPT, KEPT_FIRST, BAD, NONZERO, RETRY, STATUS_WORDS };
+
+struct Entry {
+  const u32* indices;   // the tensor's top k
+  const void* values;
+  u8* parameters;       // Rice
+  u32 *quotients, *spans, *words;
+  u32* section;         // QSGD's, or null for raw values
+  float* total;         // of the tensor
+  void* sent;           // receives the tensor's values as they are decoded
+  u32* report;          // receives r, and the words of the index section
+  const u32* status;    // of the tensor
+  u32 base, d, k, size; // of the chunk; of the tensor
+  u32 low, high;        // stream of the draws
+  u32 first, r;         // the chunk's part of the top k
+};
+
+struct Place {
+  u64 index, value, stop;  // offsets of sections and end of the entry in the container
+  u64 value_words;         // of QSGD's section
+};
+
+// Returns the item of this block, and sets `number` to the block's number there.
+INLINE u32 find_item(const u32* starts, u32 items, u32* number) {
+  u32 low = 0, high = items;
+  while (high - low > 1) {
+    const u32 middle = low + (high - low) / 2;
+    if (starts[middle] <= blockIdx.x) low = middle;
+    else high = middle;
+  }
+  *number = blockIdx.x - starts[low];
+  return low;
+}
+
+// Element types: conversions from and to binary32, and the largest finite number.
+struct F32 {
+  typedef u32 Word;
+  static INLINE u32 widen(u32 word) { return word; }
+  static INLINE u32 narrow(u32 word) { return word; }
+  static INLINE float largest() { return __uint_as_float(0x7F7FFFFFu); }
+  static INLINE u64 infinity() { return 0x7F800000u; }
+};
+struct F16 {
+  typedef u16 Word;
+  static INLINE u32 widen(u16 word) { return f16_to_f32(word); }
+  static INLINE u16 narrow(u32 word) { return (u16)f32_to_f16(word); }
+  static INLINE float largest() { return 65504.0f; }
+  static INLINE u64 infinity() { return 0x7C00u; }
+};
+struct BF16 {
+  typedef u16 Word;
+  static INLINE u32 widen(u16 word) { return (u32)word << 16; }
+  static INLINE u16 narrow(u32 word) { return (u16)f32_to_bf16(word); }
+  static INLINE float largest() { return __uint_as_float(0x7F7F0000u); }
+  static INLINE u64 infinity() { return 0x7F80u; }
+};
+
+INLINE bool is_finite(float x) { return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u; }
+
+// Returns a sum in the element type, clamped to its range.
+template <class T> INLINE typename T::Word sendable(float x) {
+  return T::narrow(__float_as_uint(minimum(maximum(x, -T::largest()), T::largest())));
+}
+template <> INLINE u32 sendable<F32>(float x) { return __float_as_uint(x); }
+
+// gradient + residual, which is stored as it is read.
+template <class T> struct Sums {
+  typedef typename T::Word W;
+  const W* gradient;
+  const float* residual;
+  float* total;
+  mutable u32 nonzero, bad;
+  INLINE W at(u32 i) const {
+    const W word = gradient[i];
+    nonzero |= (u32)(W)(word << 1);  // without the sign
+    const float g = __uint_as_float(T::widen(word)), x = residual ? g + residual[i] : g;
+    bad |= !is_finite(x);
+    total[i] = x;
+    return sendable<T>(x);
+  }
+  INLINE void store_unselected(u32, W) const {}
+};
+
+// The sums of an earlier kernel.
+template <class T> struct Totals {
+  typedef typename T::Word W;
+  const float* total;
+  INLINE W at(u32 i) const { return sendable<T>(total[i]); }
+  INLINE void store_unselected(u32, W) const {}
+};
+
+// Prepares the searches: near the last threshold, or, if `cold` is set, from the beginning.
+KERNEL batch_begin(Tensor* tensors, u32 count, u32 cold, u64 margin, u32 width) {
+  const u32 t = blockIdx.x * THREADS + threadIdx.x;
+  if (t >= count) return;
+  const Tensor& tensor = tensors[t];
+  for (u32 i = 0; i < STATUS_WORDS; i++) tensor.status[i] = i == FIRST || i == KEPT_FIRST ? MAX_U32 : 0;
+  if (cold) {
+    begin(tensor.search, tensor.k, tensor.size, width);
+    tensor.search->threshold = NEVER;
+  } else begin_near(tensor.search, margin);
+}
+
+// Tests whether the candidates hold the top k.
+KERNEL batch_check(Tensor* tensors, u32 count, u32 width) {
+  const u32 t = blockIdx.x * THREADS + threadIdx.x;
+  if (t >= count) return;
+  const Tensor& tensor = tensors[t];
+  check(tensor.search, tensor.status[FOUND], tensor.k, tensor.size, width, tensor.capacity, 0);
+  tensor.status[RETRY] = (u32)tensor.search->needs_select;  // the host starts over
+}
+
+// Prepares the selection by the rule of a search from the beginning.
+KERNEL batch_restart(Tensor* tensors, u32 count) {
+  const u32 t = blockIdx.x * THREADS + threadIdx.x;
+  if (t < count) tensors[t].status[FOUND] = tensors[t].status[TICKET] = 0;
+}
+
+// Continues the searches among the candidates.
+KERNEL batch_go_on(Tensor* tensors, u32 count) {
+  const u32 t = blockIdx.x * THREADS + threadIdx.x;
+  if (t < count) go_on(tensors[t].search);
+}
+
+// A block per tensor. `whole` is set for searches among all elements, which end when the candidates fit.
+KERNEL batch_pick(Tensor* tensors, u32 whole) {
+  __shared__ PickShared shared;
+  const Tensor& tensor = tensors[blockIdx.x];
+  if (tensor.search->needs_count)
+    find_digit(tensor.search, tensor.counts, whole ? tensor.capacity : 0, &shared);
+}
+
+#define OF_TENSOR(T)                                                 \
+  typedef T::Word W;                                                 \
+  u32 number;                                                        \
+  const Tensor& tensor = tensors[find_item(starts, count, &number)]; \
+  (void)sizeof(W);
+
+#define SELECT_KERNELS(T, suffix)                                                                                     \
+  KERNEL batch_sum_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                          \
+    __shared__ Counts shared;                                                                                         \
+    OF_TENSOR(T)                                                                                                      \
+    const Output out = {nullptr, tensor.indices, tensor.capacity, tensor.status + FOUND, 0};                          \
+    const Sums<T> sums = {(const W*)tensor.gradient, tensor.residual, tensor.total, 0, 0};                            \
+    select_tile<W>(sums, tensor.size, (const u32*)nullptr, (W)((W)~(W)0 >> 1), (const u64*)tensor.search, out,        \
+                   (W*)tensor.values, tensor.tiles, tensor.status + TICKET, &shared);                                 \
+    if (sums.nonzero && tensor.status[NONZERO] == 0) tensor.status[NONZERO] = 1;                                      \
+    if (sums.bad) tensor.status[BAD] = 1;                                                                             \
+  }                                                                                                                   \
+  KERNEL batch_count_all_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                    \
+    __shared__ u32 shared[DIGITS];                                                                                    \
+    OF_TENSOR(T)                                                                                                      \
+    if (tensor.search->needs_count == 0) return;                                                                      \
+    const u32 blocks = starts[&tensor - tensors + 1] - starts[&tensor - tensors];                                     \
+    count_keys<W>(tensor.search, Totals<T>{tensor.total}, tensor.size, tensor.counts, shared, number, blocks);        \
+  }                                                                                                                   \
+  KERNEL batch_select_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                       \
+    __shared__ Counts shared;                                                                                         \
+    OF_TENSOR(T)                                                                                                      \
+    const Output out = {nullptr, tensor.indices, tensor.capacity, tensor.status + FOUND, 0};                          \
+    select_tile<W>(Totals<T>{tensor.total}, tensor.size, (const u32*)nullptr, (W)((W)~(W)0 >> 1),                     \
+                   (const u64*)tensor.search, out, (W*)tensor.values, tensor.tiles, tensor.status + TICKET, &shared); \
+  }                                                                                                                   \
+  KERNEL batch_count_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                        \
+    __shared__ u32 shared[DIGITS];                                                                                    \
+    OF_TENSOR(T)                                                                                                      \
+    if (tensor.search->needs_count == 0) return;                                                                      \
+    const u32 blocks = starts[&tensor - tensors + 1] - starts[&tensor - tensors];                                     \
+    const u32 size = minimum((u32)tensor.search->selected, tensor.capacity);                                          \
+    count_keys<W>(tensor.search, Words<W>{(const W*)tensor.values}, size, tensor.counts, shared, number, blocks);     \
+  }                                                                                                                   \
+  KERNEL batch_keep_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                         \
+    __shared__ Counts shared;                                                                                         \
+    OF_TENSOR(T)                                                                                                      \
+    const Output out = {nullptr, tensor.kept_indices, tensor.k, tensor.status + KEPT, T::infinity()};                 \
+    const u32 size = minimum((u32)tensor.search->selected, tensor.capacity);                                          \
+    select_tile<W>(Words<W>{(const W*)tensor.values}, size, tensor.indices, (W)((W)~(W)0 >> 1),                       \
+                   (const u64*)tensor.search, out, (W*)tensor.kept_values, tensor.kept_tiles,                         \
+                   tensor.status + KEPT_TICKET, &shared);                                                             \
+  }
+
+SELECT_KERNELS(F32, f32)
+SELECT_KERNELS(F16, f16)
+SELECT_KERNELS(BF16, bf16)
+
+// Finds the part of each chunk in its tensor's top k; none if the candidates did not hold it.
+KERNEL batch_entries(Entry* entries, u32 count) {
+  const u32 e = blockIdx.x * THREADS + threadIdx.x;
+  if (e >= count) return;
+  Entry& entry = entries[e];
+  u32 edges[2];
+  for (u32 j = 0; j < 2; j++) {
+    const u64 edge = j ? (u64)entry.base + entry.d : entry.base;
+    u32 low = 0, high = entry.k;
+    while (low < high && entry.d < entry.size && entry.status[RETRY] == 0) {
+      const u32 middle = low + (high - low) / 2;
+      if (entry.indices[middle] < edge) low = middle + 1;
+      else high = middle;
+    }
+    edges[j] = entry.d < entry.size ? low : j * entry.k;
+  }
+  entry.first = edges[0];
+  entry.r = entry.status[RETRY] ? 0 : edges[1] - edges[0];
+  entry.report[0] = entry.r;
+  entry.report[1] = 0;
+}
+
+#define OF_ENTRY                                                    \
+  u32 number;                                                       \
+  const Entry& entry = entries[find_item(starts, count, &number)];  \
+  const u32 r = entry.r;                                            \
+  if (r == 0) return;
+
+#define HAS_INDICES (r < entry.d)  // else all elements are present, and the index section is empty
+
+KERNEL batch_rice_plan(const Entry* entries, const u32* starts, u32 count) {
+  OF_ENTRY
+  if (HAS_INDICES) plan_blocks(entry.indices + entry.first, r, entry.base, entry.parameters, entry.quotients, number);
+}
+
+// A block per entry.
+KERNEL batch_rice_layout(const Entry* entries) {
+  __shared__ u32 parts[WARPS + 1];
+  const Entry& entry = entries[blockIdx.x];
+  const u32 r = entry.r;
+  if (r == 0 || !HAS_INDICES) return;
+  lay_out(entry.parameters, entry.quotients, r, entry.spans, parts);
+  if (threadIdx.x == 0) entry.report[1] = entry.spans[(r - 1) / SPAN + 1];
+}
+
+KERNEL batch_rice_directory(const Entry* entries, const u32* starts, u32 count) {
+  OF_ENTRY
+  if (HAS_INDICES)
+    write_directory(entry.indices + entry.first, r, entry.base, entry.parameters, entry.spans, entry.words, number);
+}
+
+KERNEL batch_rice_write(const Entry* entries, const u32* starts, u32 count) {
+  __shared__ SpanShared shared;
+  OF_ENTRY
+  if (HAS_INDICES && number * SPAN < r)
+    write_span(entry.indices + entry.first, r, entry.base, entry.parameters, entry.spans, entry.words, number, &shared);
+}
+
+template <class T> struct Widened {
+  const typename T::Word* values;
+  INLINE u32 at(u32 i) const { return T::widen(values[i]); }
+};
+
+// Computes total[index] -= value, or 0 if that is not finite.
+INLINE void leave_rest(float* total, u32 index, u32 value) {
+  const float rest = total[index] - __uint_as_float(value);
+  total[index] = is_finite(rest) ? rest : 0;
+}
+
+#define VALUE_KERNELS(T, suffix)                                                                                      \
+  KERNEL batch_quantise_##suffix(const Entry* entries, const u32* starts, u32 count, u32 n) {                         \
+    __shared__ QuantiseShared shared;                                                                                 \
+    OF_ENTRY                                                                                                          \
+    if (number * PACK_BLOCK >= r) return;                                                                             \
+    const Widened<T> values = {(const T::Word*)entry.values + entry.first};                                           \
+    quantise(values, r, PACK_BLOCK, n, 0, entry.low, entry.high, nullptr, entry.section, number, &shared);            \
+  }                                                                                                                   \
+  KERNEL batch_subtract_##suffix(const Entry* entries, const u32* starts, u32 count, u32 n) {                         \
+    OF_ENTRY                                                                                                          \
+    const u32 start = number * PACK_BLOCK, levels = (1u << (n - 1)) - 1;                                              \
+    if (start >= r) return;                                                                                           \
+    const u32* const scales = entry.section + 2;                                                                      \
+    const u32* const words = scales + (r - 1) / PACK_BLOCK + 1 + (u64)number * PACK_LANES * n;                        \
+    const u32 size = minimum(r - start, PACK_BLOCK);                                                                  \
+    for (u32 i = threadIdx.x; i < size; i += THREADS) {                                                               \
+      const u32 code = unpack_code(words, size, n, i);                                                                \
+      const T::Word value = T::narrow(qsgd_value(code, scales[number], levels));                                      \
+      ((T::Word*)entry.sent)[entry.first + start + i] = value;                                                        \
+      leave_rest(entry.total, entry.indices[entry.first + start + i], T::widen(value));                               \
+    }                                                                                                                 \
+  }                                                                                                                   \
+  KERNEL batch_subtract_raw_##suffix(const Entry* entries, const u32* starts, u32 count) {                            \
+    OF_ENTRY                                                                                                          \
+    const u32 start = number * PACK_BLOCK;                                                                            \
+    for (u32 i = start + threadIdx.x; i < r && i < start + PACK_BLOCK; i += THREADS)                                  \
+      leave_rest(entry.total, entry.indices[entry.first + i],                                                         \
+                 T::widen(((const T::Word*)entry.values)[entry.first + i]));                                          \
+  }                                                                                                                   \
+  KERNEL batch_copy_##suffix(const Entry* entries, const u32* starts, u32 count, const Place* places, u8* blob) {     \
+    OF_ENTRY                                                                                                          \
+    const Place place = places[&entry - entries];                                                                     \
+    const u32 step = (starts[&entry - entries + 1] - starts[&entry - entries]) * THREADS;                             \
+    const u32 words = entry.report[1], first = number * THREADS + threadIdx.x;                                        \
+    for (u32 w = first; w < words; w += step) ((u32*)(blob + place.index))[w] = entry.words[w];                       \
+    if (entry.section) {                                                                                              \
+      for (u32 w = first; w < place.value_words; w += step) ((u32*)(blob + place.value))[w] = entry.section[w];       \
+    } else {                                                                                                          \
+      for (u32 i = first; i < r; i += step)                                                                           \
+        ((T::Word*)(blob + place.value))[i] = ((const T::Word*)entry.values)[entry.first + i];                        \
+    }                                                                                                                 \
+  }
+
+VALUE_KERNELS(F32, f32)
+VALUE_KERNELS(F16, f16)
+VALUE_KERNELS(BF16, bf16)
+
+// Adds the entries' checksums to zeroed `crcs`.
+KERNEL batch_checksums(const Place* places, const u32* starts, u32 count, const u8* blob, u32* crcs) {
+  u32 number;
+  const u32 e = find_item(starts, count, &number);
+  const Place place = places[e];
+  add_checksum(blob + place.index, place.stop - place.index, crcs + e, number);
+}
