@@ -7,7 +7,7 @@ CuPy when they are called.
     bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_writable, describe_arrays,
                             dtype_named, BFLOAT16, DTYPES; local_shard, local_shards of DTensors
     arguments               as_integer, as_ratio, as_scheme, SchemeLike
-    elements                is_zero, find_nonfinite, gpu_all_finite
+    elements                is_zero, find_nonfinite, gpu_are_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
                             restore_schedule
     states                  State, copy_of; StateHolder, OpenStep, Stateful, Memory
@@ -21,7 +21,7 @@ CuPy when they are called.
     error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
     steps                   StepInParts, which exchanges one step in parts
     memory                  aligned: an array whose sums bypass the caches
-    sums on a GPU           gpu_zeros, gpu_mean, gpu_count_nonzero, copy_to_host
+    sums on a GPU           gpu_zeros, gpu_means, gpu_count_nonzero, copy_to_host
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ __all__ = [
     "estimate_union",
     "find_match",
     "find_nonfinite",
-    "gpu_all_finite",
+    "gpu_are_finite",
     "gpu_count_nonzero",
-    "gpu_mean",
+    "gpu_means",
     "gpu_zeros",
     "is_warm",
     "is_zero",
@@ -291,11 +291,11 @@ def find_nonfinite(tensor: Any) -> int:
     return entry.find_nonfinite(tensor)
 
 
-def gpu_all_finite(bits: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether (n,) raw bits on a GPU, of an element type, have no NaN and no Inf."""
+def gpu_are_finite(bits: Sequence[Any], dtype: np.dtype[Any]) -> Array:
+    """Return (n,) bool, which arrays of raw bits on a GPU, of one element type, have no NaN and no Inf."""
     from wirecodec.gpu import entry
 
-    return entry.all_finite(bits, dtype)
+    return entry.are_finite(bits, dtype)
 
 
 def copy_to_host(array: Any) -> Array:
@@ -305,18 +305,18 @@ def copy_to_host(array: Any) -> Array:
     return entry.copy_to_host(array)
 
 
-def gpu_zeros(size: int, dtype: np.dtype[Any]) -> Any:
-    """Return (size,) zeros, float32 or float64, on the current GPU."""
+def gpu_zeros(sizes: Sequence[int], dtype: np.dtype[Any]) -> list[Any]:
+    """Return (size,) zeros for each size, float32 or float64, on the current GPU."""
     from wirecodec.gpu import entry
 
-    return entry.zeros(size, dtype)
+    return entry.zeros(sizes, dtype)
 
 
-def gpu_mean(total: Any, divisor: float, dtype: np.dtype[Any]) -> Any:
-    """Return (n,) total / divisor, rounded to a type, as raw bits on the GPU. Overwrites ``total``."""
+def gpu_means(totals: Sequence[Any], divisor: float, dtype: np.dtype[Any]) -> list[Any]:
+    """Return totals / divisor, rounded to a type, as raw bits on the GPU. May overwrite the totals."""
     from wirecodec.gpu import entry
 
-    return entry.mean(total, divisor, dtype)
+    return entry.means(totals, divisor, dtype)
 
 
 def gpu_count_nonzero(bits: Any) -> int:

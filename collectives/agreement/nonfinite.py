@@ -19,7 +19,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.device import is_on_gpu, match_devices
 from collectives.errors import CollectiveError
-from wirecodec.interop import as_flat, as_sparse, dtype_named, find_nonfinite, gpu_all_finite
+from wirecodec.interop import as_flat, as_sparse, dtype_named, find_nonfinite, gpu_are_finite
 
 SETTINGS = ("raise", "propagate")
 
@@ -54,10 +54,9 @@ def check_results(
         dtypes: element types, by name.
         limits: {name: largest magnitude}; a tensor without one may have any finite value.
     """
+    spoilt = _find_on_gpu(results, dtypes)
     for name, result in results.items():
-        on_gpu = is_on_gpu(result)
-        finite = gpu_all_finite(result, dtypes[name]) if on_gpu else find_nonfinite(result) < 0
-        if not finite:
+        if name in spoilt or (not is_on_gpu(result) and find_nonfinite(result) >= 0):
             raise CollectiveError(f"tensor {name!r}: the result is not finite", reason="value")
         limit = (limits or {}).get(name)
         if limit is not None and not _is_within(result, dtypes[name], limit):
@@ -66,6 +65,19 @@ def check_results(
                 " and type",
                 reason="value",
             )
+
+
+def _find_on_gpu(results: Mapping[str, Any], dtypes: Mapping[str, np.dtype[Any]]) -> set[str]:
+    """Return the names of results on a GPU that are not finite; the host waits once per element type."""
+    kinds: dict[np.dtype[Any], list[str]] = {}
+    for name, result in results.items():
+        if is_on_gpu(result):
+            kinds.setdefault(dtypes[name], []).append(name)
+    found = set()
+    for dtype, names in kinds.items():
+        finite = gpu_are_finite([results[name] for name in names], dtype)
+        found |= {name for name, fine in zip(names, finite.tolist(), strict=True) if not fine}
+    return found
 
 
 def _is_within(result: Any, dtype: np.dtype[Any], limit: float) -> bool:

@@ -19,7 +19,7 @@ from collectives.exchange.specs import ONLY, error_of_container
 from collectives.exchange.union import sum_containers
 from collectives.transport.reduce import Dense, accumulator_dtype, divide_and_round
 from collectives.transport.weights import Weights
-from wirecodec.interop import decode_sum, gpu_mean, gpu_zeros
+from wirecodec.interop import decode_sum, gpu_means, gpu_zeros
 
 MAX_DECODED = 16
 """Containers that are decoded before they are added; it bounds the memory for their values."""
@@ -40,19 +40,28 @@ def run(channel: Channel, local: Encoding, weights: Weights, proposal: Header) -
         return sum_containers(local, blobs, weights)
     if local.gpu is not None:
         with local.gpu.current():
-            on_gpu = {
-                name: gpu_zeros(prod(shape), accumulator_dtype(dtype))
-                for name, (shape, dtype) in local.specs.items()
-            }
-            _add_in_turn(local, blobs, weights, on_gpu)
-            divisor = weights.divisor
-            return {name: gpu_mean(on_gpu[name], divisor, dtype) for name, (_, dtype) in local.specs.items()}
+            return _sum_on_gpu(local, blobs, weights)
     known = {} if local.sent is None else {channel.rank: local.sent}
     sums, divisor = _add_containers(local, blobs, weights, known)
     return {
         name: divide_and_round(sums[name], divisor, dtype, local.targets.flat.get(name))
         for name, (_, dtype) in local.specs.items()
     }
+
+
+def _sum_on_gpu(local: Encoding, blobs: Sequence[ByteArray], weights: Weights) -> dict[str, Any]:
+    """Sum the containers of all ranks on the current GPU; return raw bits by name."""
+    kinds = [(dtype, [n for n, spec in local.specs.items() if spec[1] == dtype]) for dtype in local.dtypes]
+    sums = {}
+    for dtype, names in kinds:
+        sizes = [prod(local.specs[name][0]) for name in names]
+        sums |= dict(zip(names, gpu_zeros(sizes, accumulator_dtype(dtype)), strict=True))
+    on_gpu = {name: sums[name] for name in local.specs}
+    _add_in_turn(local, blobs, weights, on_gpu)
+    means = {}
+    for dtype, names in kinds:
+        means |= dict(zip(names, gpu_means([sums[n] for n in names], weights.divisor, dtype), strict=True))
+    return {name: means[name] for name in local.specs}
 
 
 def rehearse(local: Encoding, proposal: Header) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import DeviceFlat, Flat, add_in_order, read_only
-from wirecodec.kernels.cuda import bits, elements, moments
+from wirecodec.kernels.cuda import batch_sums, bits, elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
+
+_ALIGNED = 64
+"""Elements; a part of an array begins at a multiple of them."""
 
 
 def copy_to_host(device: Device, flat: DeviceFlat) -> Flat:
@@ -62,6 +65,21 @@ def zeros(device: Device, size: int, dtype: np.dtype[Any]) -> Any:
     result = device.empty(size, dtype)
     device.clear(result)
     return result
+
+
+def zeros_each(device: Device, sizes: Sequence[int], dtype: np.dtype[Any]) -> list[Any]:
+    """Allocate zeros of several sizes, float32 or float64, as aligned parts of one array."""
+    padded = [-(-size // _ALIGNED) * _ALIGNED for size in sizes]
+    whole = zeros(device, sum(padded), dtype)
+    starts = accumulate(padded, initial=0)
+    return [whole[start : start + size] for start, size in zip(starts, sizes, strict=False)]
+
+
+def means(device: Device, totals: Sequence[Any], divisor: float, dtype: np.dtype[Any]) -> list[Any]:
+    """Do the same as ``mean`` for several sums of one type."""
+    if totals and totals[0].dtype == np.float32 and dtype.name in batch_sums.SUFFIX:
+        return batch_sums.means(device, totals, divisor, dtype)
+    return [mean(device, total, divisor, dtype) for total in totals]
 
 
 def mean(device: Device, total: Any, divisor: float, dtype: np.dtype[Any]) -> Any:

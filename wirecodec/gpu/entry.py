@@ -25,9 +25,11 @@ from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
+from wirecodec.gpu.fast import add as fast_add
 from wirecodec.gpu.fast import batch
 from wirecodec.gpu.fuse import split_part
 from wirecodec.gpu.group import select_group
+from wirecodec.kernels.cuda import batch_sums
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.settings.scheme import Scheme
@@ -197,6 +199,9 @@ def add(
     if not all(map(on_gpu, arrays)) or len({target.device.id for target in arrays}) > 1:
         raise ValueError("out is on several devices; all arrays must be on one device")
     with device_of(arrays[0]) as device:
+        flat = [target.reshape(-1) for target in arrays]
+        if not guard.is_active and fast_add.add(device, containers, flat, scale):
+            return
         decoded = []
         for number, (data, header) in enumerate(containers):
             with number_of_container(number if len(containers) > 1 else None):
@@ -211,9 +216,9 @@ def add(
                     decoding.add_part(device, target.reshape(-1), part, DTYPES[types[key]], scale)
 
 
-def zeros(size: int, dtype: np.dtype[Any]) -> Any:
-    """Allocate (size,) zeros on the current GPU, float32 or float64."""
-    return arrays.zeros(cupy_device(), size, dtype)
+def zeros(sizes: Sequence[int], dtype: np.dtype[Any]) -> list[Any]:
+    """Allocate zeros of several sizes on the current GPU, float32 or float64."""
+    return arrays.zeros_each(cupy_device(), sizes, dtype)
 
 
 def is_zero(tensor: Any) -> bool:
@@ -234,16 +239,16 @@ def find_nonfinite(tensor: Any) -> int:
         return arrays.find_nonfinite(device, flat.raw_bits, flat.dtype)
 
 
-def all_finite(words: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether (n,) raw bits on a GPU have no NaN and no Inf."""
-    with device_of(words) as device:
-        return not arrays.has_nonfinite(device, words, dtype)
+def are_finite(words: Sequence[Any], dtype: np.dtype[Any]) -> Array:
+    """Return (n,) bool, which arrays of raw bits on a GPU have no NaN and no Inf."""
+    with device_of(words[0]) as device:
+        return ~batch_sums.find_nonfinite(device, words, dtype)
 
 
-def mean(total: Any, divisor: float, dtype: np.dtype[Any]) -> Any:
-    """Divide (n,) CuPy ``total`` in place and round to raw bits of ``dtype``."""
-    with device_of(total) as device:
-        return arrays.mean(device, total, divisor, dtype)
+def means(totals: Sequence[Any], divisor: float, dtype: np.dtype[Any]) -> list[Any]:
+    """Divide CuPy sums of one type, and round the quotients to raw bits of ``dtype``; overwrites the sums."""
+    with device_of(totals[0]) as device:
+        return arrays.means(device, totals, divisor, dtype)
 
 
 def count_nonzero(raw_bits: Any) -> int:

@@ -86,7 +86,7 @@ def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
         for here in _group_entries(rows):
             columns = (starts[here], lengths.take(here, axis=1))
             batch = None
-            if _is_intact(data, rows["crc"][here], *columns, ends.take(here, axis=1)):
+            if is_intact(data, rows["crc"][here], *columns, ends.take(here, axis=1)):
                 batch = _decode_batch(data, rows, first, here, *columns)
             if batch is None:
                 return batches
@@ -120,7 +120,7 @@ def _can_decode_together(index: type[IndexCodec] | None, value: type[ValueCodec]
     return index is None or (index.wire_id < EXPERIMENTAL and not index.has_work)
 
 
-def _is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array, ends: Array) -> bool:
+def is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array, ends: Array) -> bool:
     """Check the checksums of n entries, and that the padding of their sections is 0.
 
     Args:

@@ -3,8 +3,8 @@
 //
 // A launch has blocks for all its items, which are tensors, or entries of the container. `starts` is the first block
 // of each item. What the host must know of a search waits in `status`, and it reads all of it at once.
+#include "batch.cuh"
 #include "checksum.cuh"
-#include "elements.cuh"
 #include "qsgd.cuh"
 #include "rice.cuh"
 #include "select.cuh"
@@ -49,43 +49,6 @@ struct Place {
   u64 index, value, stop;  // offsets of sections and end of the entry in the container
   u64 value_words;         // of QSGD's section
 };
-
-// Returns the item of this block, and sets `number` to the block's number there.
-INLINE u32 find_item(const u32* starts, u32 items, u32* number) {
-  u32 low = 0, high = items;
-  while (high - low > 1) {
-    const u32 middle = low + (high - low) / 2;
-    if (starts[middle] <= blockIdx.x) low = middle;
-    else high = middle;
-  }
-  *number = blockIdx.x - starts[low];
-  return low;
-}
-
-// Element types: conversions from and to binary32, and the largest finite number.
-struct F32 {
-  typedef u32 Word;
-  static INLINE u32 widen(u32 word) { return word; }
-  static INLINE u32 narrow(u32 word) { return word; }
-  static INLINE float largest() { return __uint_as_float(0x7F7FFFFFu); }
-  static INLINE u64 infinity() { return 0x7F800000u; }
-};
-struct F16 {
-  typedef u16 Word;
-  static INLINE u32 widen(u16 word) { return f16_to_f32(word); }
-  static INLINE u16 narrow(u32 word) { return (u16)f32_to_f16(word); }
-  static INLINE float largest() { return 65504.0f; }
-  static INLINE u64 infinity() { return 0x7C00u; }
-};
-struct BF16 {
-  typedef u16 Word;
-  static INLINE u32 widen(u16 word) { return (u32)word << 16; }
-  static INLINE u16 narrow(u32 word) { return (u16)f32_to_bf16(word); }
-  static INLINE float largest() { return __uint_as_float(0x7F7F0000u); }
-  static INLINE u64 infinity() { return 0x7F80u; }
-};
-
-INLINE bool is_finite(float x) { return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u; }
 
 // Returns a sum in the element type, clamped to its range.
 template <class T> INLINE typename T::Word sendable(float x) {

@@ -1,0 +1,160 @@
+"""Launch ``batch_sums.cu``: decode many entries, add them to arrays, and check many arrays, in one launch each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.cuda.device import Device
+from wirecodec.kernels.cuda.select import infinity_of
+from wirecodec.kernels.layout import PACK_BLOCK, RICE_BLOCK, RICE_SPAN
+
+_CODED = np.dtype(
+    [
+        *((name, np.uint64) for name in ("words", "section", "indices", "values")),
+        *((name, np.uint64) for name in ("parameters", "spans", "bad", "out")),
+        *((name, np.uint32) for name in ("index_words", "d", "r", "n")),
+    ]
+)
+_WORDS = np.dtype([("words", np.uint64), ("size", np.uint64)])
+_SUM = np.dtype([("total", np.uint64), ("out", np.uint64), ("size", np.uint64)])
+SUFFIX = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+_CHECKED, _MAX_BLOCKS = 8192, 1024
+"""Elements that a block reads, and the number of blocks per array above which each reads more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """Entries of a container in a device's memory.
+
+    Attributes:
+        table: a row per entry, on the device.
+        count: number of entries.
+        blocks: the first block of each entry of a stage of 512 values, and the number of all.
+        bad: (entries,) u32, whether a check failed.
+        kept: memory that the table refers to.
+    """
+
+    table: Any
+    count: int
+    blocks: tuple[Any, int]
+    bad: Any
+    kept: tuple[Any, ...]
+
+    def add(self, device: Device, scale: float) -> None:
+        """Compute out += scale * values, float32, for all entries."""
+        starts, blocks = self.blocks
+        bits = np.array([scale], np.float32).view(np.uint32)[0]
+        device.launch("batch_sums", "coded_add", blocks, self.table, starts, np.uint32(self.count), bits)
+
+
+def decode(
+    device: Device,
+    container: Any,
+    places: Array,
+    sizes: Array,
+    bits: Array,
+    dtype: np.dtype[Any],
+    targets: Array,
+) -> Coded:
+    """Decode entries of ``rice`` and of ``qsgd`` with buckets of 512, or ``raw``. The host does not wait.
+
+    Args:
+        device: where everything is.
+        container: its bytes, u8 on the device.
+        places: (3, n) i64, offsets of the index and the value section, and bytes of the index section, which
+            is long enough for its directory.
+        sizes: (2, n) i64, elements of each chunk, and those that are present, above 0.
+        bits: (n,) of QSGD's codes; 0 for raw values.
+        dtype: float32, float16 or bfloat16.
+        targets: (n,) u64, addresses of the chunks' float32 targets.
+    """
+    d, r = sizes
+    count = r.size
+    partial = r < d
+    blocks, spans = -(-r // RICE_BLOCK), -(-r // RICE_SPAN)
+    cuts, block_cuts, span_cuts = (np.cumsum([0, *x]) for x in (r, blocks, spans + 1))
+    indices, values = device.empty(int(cuts[-1]), np.uint32), device.empty(int(cuts[-1]), np.float32)
+    parameters = device.empty(int(block_cuts[-1]), np.uint8)
+    starts, bad = device.empty(int(span_cuts[-1]), np.uint32), device.empty(count, np.uint32)
+    device.clear(bad)
+    rows: Any = np.zeros(count, _CODED)
+    start = device.address(container)
+    rows["words"], rows["section"] = start + places[0], start + places[1]
+    rows["indices"] = np.where(partial, device.address(indices) + 4 * cuts[:-1], 0)
+    rows["values"] = device.address(values) + 4 * cuts[:-1]
+    rows["parameters"] = device.address(parameters) + block_cuts[:-1]
+    rows["spans"] = device.address(starts) + 4 * span_cuts[:-1]
+    rows["bad"] = device.address(bad) + 4 * np.arange(count)
+    rows["out"], rows["index_words"] = targets, places[2] // 4
+    rows["d"], rows["r"], rows["n"] = d, r, bits
+    table = device.put(rows.view(np.uint8))
+    of_spans, of_values = _upload(device, spans), _upload(device, -(-r // PACK_BLOCK))
+    n = np.uint32(count)
+    if partial.any():
+        device.launch("batch_sums", "coded_open", count, table)
+        device.launch("batch_sums", "coded_read", of_spans[1], table, of_spans[0], n)
+    name = f"coded_values_{SUFFIX[dtype.name]}"
+    device.launch("batch_sums", name, of_values[1], table, of_values[0], n)
+    return Coded(table, count, of_values, bad, (container, indices, values, parameters, starts))
+
+
+def find_nonfinite(device: Device, arrays: Sequence[Any], dtype: np.dtype[Any]) -> Array:
+    """Return (n,) bool, which arrays of raw bits of one element type hold a NaN or Inf; waits once."""
+    rows: Any = np.zeros(len(arrays), _WORDS)
+    rows["words"] = [device.address(each) if each.size else 0 for each in arrays]
+    rows["size"] = sizes = np.array([each.size for each in arrays], np.int64)
+    starts, blocks = _upload(device, np.minimum(-(-sizes // _CHECKED), _MAX_BLOCKS))
+    bad = device.empty(len(arrays), np.uint32)
+    device.clear(bad)
+    device.launch(
+        "batch_sums",
+        f"batch_finite_u{8 * dtype.itemsize}",
+        blocks,
+        device.put(rows.view(np.uint8)),
+        starts,
+        np.uint32(len(arrays)),
+        np.uint64(infinity_of(dtype)),
+        bad,
+    )
+    found: Array = device.get(bad) != 0
+    return found
+
+
+def means(device: Device, totals: Sequence[Any], divisor: float, dtype: np.dtype[Any]) -> list[Any]:
+    """Divide (size,) float32 sums, and round the quotients once.
+
+    Args:
+        device: where the sums are.
+        totals: overwritten if ``dtype`` is float32.
+        divisor: above 0.
+        dtype: float32, float16 or bfloat16.
+
+    Returns raw bits of each.
+    """
+    sizes = np.array([each.size for each in totals], np.int64)
+    cuts, width = np.cumsum([0, *(sizes + 63 & -64)]), dtype.itemsize
+    if width == 4:
+        made = [total.view(np.uint32) for total in totals]
+    else:
+        whole = device.empty(int(cuts[-1]), np.uint16)
+        made = [whole[start : start + n] for start, n in zip(cuts.tolist(), sizes.tolist(), strict=False)]
+    rows: Any = np.zeros(len(totals), _SUM)
+    rows["total"] = [device.address(each) if each.size else 0 for each in totals]
+    rows["out"] = rows["total"] if width == 4 else device.address(whole) + width * cuts[:-1]
+    rows["size"] = sizes
+    starts, blocks = _upload(device, np.minimum(-(-sizes // _CHECKED), _MAX_BLOCKS))
+    bits = np.array([divisor], np.float32).view(np.uint32)[0]
+    table, count = device.put(rows.view(np.uint8)), np.uint32(len(totals))
+    device.launch("batch_sums", f"batch_means_{SUFFIX[dtype.name]}", blocks, table, starts, count, bits)
+    return made
+
+
+def _upload(device: Device, blocks: Array) -> tuple[Any, int]:
+    """Return the first block of each item, on the device, and the number of all."""
+    starts = np.concatenate([[0], np.cumsum(blocks)]).astype(np.uint32)
+    return device.put(starts), int(starts[-1])
