@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gpu_emulated.conftest import device
 from tests.gpu_emulated import mirror
+from tests.gpu_emulated.conftest import device
 from tests.gpu_emulated.emulator import Emulator
 from wirecodec.kernels.cuda.device import THREADS
 
