@@ -145,7 +145,7 @@ def format_table(times: Sequence[SelectorTime]) -> str:
             (
                 f"{each.name}, {each.elements:,}",
                 each.density,
-                f"{compute_speed_up(times, each):.2f}× ({each.ms:.3f} ms)",
+                f"{compute_speed_up(times, each):.2f}× ({each.ms:.3f} ms)".replace("nan×", "–"),
             )
             for each in times
         ),

@@ -83,7 +83,8 @@ def measure(
             break
         show(job.name)
         try:
-            done.rows += [asdict(row) for row in job.run()]
+            for row in job.run():
+                done.rows.append(asdict(row))
         except Exception as error:
             done.failures.append((job.name, f"{type(error).__name__}: {error}"))
         done.seconds = time.perf_counter() - start

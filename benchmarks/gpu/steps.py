@@ -32,7 +32,7 @@ GRADIENTS: dict[str, list[tuple[int, ...]]] = {
     f"{len(MODEL)} of a language model": MODEL,
 }
 QUICK: dict[str, list[tuple[int, ...]]] = {"1 × 1,000": [(1_000,)], "3 × small": [(20, 30), (500,), (7,)]}
-TRACED = 3
+TRACED = 2
 GPU, HOST = "GPU", "host"
 HEADER = [
     "tensors",

@@ -28,7 +28,7 @@ def trace(call: Callable[[], object], calls: int) -> list[dict[str, Any]]:
     from torch.profiler import ProfilerActivity, profile
 
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
         for _ in range(calls):
             call()
         torch.cuda.synchronize()

@@ -46,9 +46,10 @@ HEADER = [
 ]
 CAPTION = f"""A language model of {LAYERS} layers and width {WIDTH} in bfloat16, AdamW, batches of {BATCH} ×
 {LENGTH} tokens, one GPU, a group of size 1. `added` is the time beyond the same framework without
-compression. The scheme is `{SCHEME}`. `busy` is the sum of all kernels and copies of a step in
-torch's profiler. `to the host` and `from the host` are the bytes of its copies there; `sent` are the
-containers of a step. LocalUpdates exchange every {EVERY} steps: the row is the mean over {EVERY} steps.
+compression; that of the framework is beyond `{ALONE}`. The scheme is `{SCHEME}`.
+`busy` is the sum of all kernels and copies of a step in torch's profiler. `to the host` and
+`from the host` are the bytes of its copies there; `sent` are the containers of a step. LocalUpdates exchange
+every {EVERY} steps: the row is the mean over {EVERY} steps.
 
 """
 

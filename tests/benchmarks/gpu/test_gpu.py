@@ -207,7 +207,8 @@ def test_every_kernel_is_timed() -> None:
         device = cupy_device()
     except wc.DeviceError as error:
         skip_or_fail(str(error))
-    made = [row for job in kernels.generate_jobs(device, [1_000_000]) for row in job.run()]
+    jobs = kernels.generate_jobs(device, [1_000_000])
+    made = [row for job in jobs if not job.name.startswith(("cusparse", "peers")) for row in job.run()]
     assert {"copy", "qsgd", "exact top-k, warm", "residual + select + rice", "decode_add"} <= {
         row.name for row in made
     }
@@ -215,6 +216,7 @@ def test_every_kernel_is_timed() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::UserWarning")  # those of torch's profiler
 def test_every_step_is_timed() -> None:
     try:
         device = cupy_device()
