@@ -123,7 +123,7 @@ bench-scale: $(TORCH)  ## time of a step for 4 to 1,024 ranks, as a map: results
 bench-step: $(TORCH)  ## time of whole steps of DDP with the hook, torch's hooks, a floor: results/step.md, .png; root; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.step $(ARGS)
 
-bench-gpu: $(CUPY)  ## bandwidth of kernels and times of selectors on a GPU: results/gpu.md, gpu.png; minutes
+bench-gpu: $(CUPY)  ## kernels, whole steps and training on a GPU: results/gpu.md, gpu.png, gpu_training.png; 4 minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.gpu $(ARGS)
 
 gradients: $(TORCH)  ## train small models and save their gradients in benchmarks/gradients/data; minutes

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from wirecodec.interop import as_target
+from wirecodec.interop import as_target, gpu_context
 
 Device: TypeAlias = Literal["auto", "mpi", "staged"]
 DEVICES: tuple[Device, ...] = ("auto", "mpi", "staged")
@@ -41,27 +41,25 @@ class GpuDevice:
     Attributes:
         cupy: the module.
         number: CUDA's number of the device.
+        of_torch: whether the tensors are torch's.
     """
 
     cupy: Any
     number: int
+    of_torch: bool = False
 
     def current(self) -> Any:
-        """Return a context in which this is CuPy's current device."""
-        return self.cupy.cuda.Device(self.number)
+        """Return a context in which this is CuPy's current device, on the tensors' stream."""
+        return gpu_context(self.number, follows_torch=self.of_torch)
 
     def synchronize(self) -> None:
         """Wait for all work on the device: MPI knows no streams, and the caller's stream is unknown."""
         with self.current():
             self.cupy.cuda.runtime.deviceSynchronize()
 
-    def wait_for(self, tensors: Any) -> None:
-        """Wait until an array, or all of {name: array}, are written, unless their stream is known.
-
-        Torch's tensors are written on its current stream, on which the kernels will run, too.
-        """
-        arrays = tensors.values() if isinstance(tensors, Mapping) else [tensors]
-        if not all(map(_is_torch, arrays)):
+    def wait_for_tensors(self) -> None:
+        """Wait until the tensors are written, unless the kernels will run on their stream."""
+        if not self.of_torch:
             self.synchronize()
 
     def allocate(self, size: int) -> Any:
@@ -92,7 +90,7 @@ def find_gpu(tensors: Any) -> GpuDevice | None:
             return None
         raise
     numbers = {_get_device_number(array, cupy) for array in arrays}
-    return GpuDevice(cupy, numbers.pop()) if len(numbers) == 1 else None
+    return GpuDevice(cupy, numbers.pop(), all(map(_is_torch, arrays))) if len(numbers) == 1 else None
 
 
 def _get_device_number(array: Any, cupy: Any) -> int:
@@ -209,7 +207,8 @@ def _view_bits(tensor: Any, bits: Any) -> Any:
     if not _is_torch(tensor):
         return bits.view(tensor.dtype).reshape(tensor.shape)
     integers = bits.view(f"i{bits.dtype.itemsize}")  # torch imports only signed integers from everyone
-    return sys.modules["torch"].from_dlpack(integers).view(tensor.dtype).reshape(tensor.shape)
+    with gpu_context(int(bits.device.id), follows_torch=True):  # so that torch's stream need not wait
+        return sys.modules["torch"].from_dlpack(integers).view(tensor.dtype).reshape(tensor.shape)
 
 
 def _copy_array_to_host(array: Any) -> Any:

@@ -227,13 +227,30 @@ def as_device_flat(tensor: Any, cupy: Any) -> DeviceFlat:
         if tensor.layout is not torch.strided:
             raise EncodeError(f"torch tensor has layout {tensor.layout}; it must be strided (dense)")
         dtype, shape = dtype_named(tensor.dtype), tuple(tensor.shape)
-        plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-        words = cupy.from_dlpack(plain.view(getattr(torch, f"int{8 * dtype.itemsize}")))
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        words = _import_torch(plain, cupy, dtype.itemsize)
     else:
         interface = hasattr(tensor, "__cuda_array_interface__")
         x = cupy.ascontiguousarray(cupy.asarray(tensor) if interface else cupy.from_dlpack(tensor))
         dtype, shape, words = dtype_named(x.dtype), tuple(tensor.shape), x.reshape(-1)
     return DeviceFlat(words.view(f"u{dtype.itemsize}"), dtype, tuple(int(n) for n in shape))
+
+
+def _import_torch(tensor: Any, cupy: Any, width: int) -> Any:
+    """View a contiguous torch tensor on a GPU as (size,) CuPy integers of its element's width."""
+    size, number = tensor.numel(), tensor.device.index
+    torch = sys.modules["torch"]
+    if cupy.cuda.get_current_stream().ptr not in (0, torch.cuda.current_stream(number).cuda_stream):
+        words = tensor.reshape(-1).view(getattr(torch, f"int{8 * width}"))
+        return cupy.from_dlpack(words)  # which makes the program's own stream wait for torch's
+    # Kernels will run on torch's current stream (``kernels.cuda.streams``), so nothing has to wait.
+    memory = cupy.cuda.UnownedMemory(tensor.data_ptr(), width * size, tensor, number)
+    return cupy.ndarray((size,), f"u{width}", cupy.cuda.MemoryPointer(memory, 0))
+
+
+def is_torch(tensor: Any) -> bool:
+    """Return whether an object is a torch tensor."""
+    return "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor)
 
 
 def _as_numpy(tensor: Any) -> Array:

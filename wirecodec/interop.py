@@ -21,13 +21,14 @@ CuPy when they are called.
     error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
     steps                   StepInParts, which exchanges one step in parts
     memory                  aligned: an array whose sums bypass the caches
-    sums on a GPU           gpu_zeros, gpu_means, gpu_count_nonzero, copy_to_host
+    sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_count_nonzero, copy_to_host
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -113,6 +114,7 @@ __all__ = [
     "find_match",
     "find_nonfinite",
     "gpu_are_finite",
+    "gpu_context",
     "gpu_count_nonzero",
     "gpu_means",
     "gpu_zeros",
@@ -303,6 +305,16 @@ def copy_to_host(array: Any) -> Array:
     from wirecodec.gpu import entry
 
     return entry.copy_to_host(array)
+
+
+def gpu_context(number: int, *, follows_torch: bool) -> AbstractContextManager[Any]:
+    """Return a context in which a GPU is CuPy's current one.
+
+    CuPy's current stream is torch's there if it ``follows_torch``, and the program has set none in CuPy.
+    """
+    from wirecodec.kernels.cuda.device import device_numbered
+
+    return device_numbered(number, follows_torch=follows_torch)
 
 
 def gpu_zeros(sizes: Sequence[int], dtype: np.dtype[Any]) -> list[Any]:

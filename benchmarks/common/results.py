@@ -57,8 +57,16 @@ def pivot_rows(
     return [[name, *(row.get(column, missing) for column in columns)] for name, row in rows.items()]
 
 
-def write_result(name: str, title: str, text: str) -> Path:
-    """Write ``results/NAME.md`` with a title, the machine and the text; return its path."""
+def write_result(name: str, title: str, text: str, machine: str | None = None) -> Path:
+    """Write ``results/NAME.md`` with a title, the machine and the text; return its path.
+
+    Args:
+        name: of the page.
+        title: its heading.
+        text: below the machine.
+        machine: that measured; this one by default, and "" if the text names it.
+    """
     path = RESULTS / f"{name}.md"
-    path.write_text(f"# {title}\n\n{describe_machine()}\n\n{text}")
+    machine = describe_machine() if machine is None else machine
+    path.write_text(f"# {title}\n\n{machine}\n\n{text}" if machine else f"# {title}\n\n{text}")
     return path

@@ -8,22 +8,37 @@ gamma fit have no kernels here and are omitted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import wirecodec as wc
-from benchmarks.common.results import format_markdown
+from benchmarks.common.results import format_markdown, pivot_rows
+from benchmarks.gpu import timing
+from benchmarks.gpu.rows import Job, guard
+from benchmarks.gpu.trace import has_cuda
 from wirecodec.arrays import DeviceFlat
 from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import select
 from wirecodec.gpu.select.warm_topk import LastTop
 from wirecodec.kernels.cuda.device import CupyDevice
 
-__all__ = ["DENSITIES", "SIZES", "SelectorTime", "draw", "format_table", "measure_selectors"]
+__all__ = [
+    "DENSITIES",
+    "SIZES",
+    "SelectorTime",
+    "compute_speed_up",
+    "draw",
+    "find_baseline",
+    "format_table",
+    "generate_jobs",
+    "measure_selectors",
+]
 
 SIZES = [260_000, 2_600_000, 26_000_000, 260_000_000]
 DENSITIES = [0.1, 0.01, 0.001]
@@ -50,6 +65,19 @@ class SelectorTime:
     elements: int
     density: float
     ms: float
+
+
+def generate_jobs(device: CupyDevice, sizes: Sequence[int]) -> Iterator[Job]:
+    """Yield the measurement of all selectors for each size and density."""
+    for size in sizes:
+        yield from guard(f"{size:,}", _generate_jobs_of(device, size))
+
+
+def _generate_jobs_of(device: CupyDevice, size: int) -> Iterator[Job]:
+    clock = partial(timing.measure_event_time, device.cupy)
+    x = timing.draw_laplace(device.cupy, size)
+    for density in DENSITIES:
+        yield Job(f"{size:,}, {density:g}", partial(measure_selectors, device, x, density, clock))
 
 
 def measure_selectors(
@@ -88,11 +116,9 @@ def build_peers(cupy: Any, x: Any, k: int) -> dict[str, Callable[[], object]]:
         return x[cupy.argpartition(cupy.abs(x), x.size - k)[-k:]]
 
     peers: dict[str, Callable[[], object]] = {"cupy.argpartition": run_argpartition}
-    try:
+    if has_cuda():
         import torch
-    except ImportError:
-        return peers
-    if torch.cuda.is_available():
+
         tensor = torch.from_dlpack(x)
         peers["torch.topk + gather"] = lambda: tensor[torch.topk(tensor.abs(), k, sorted=False)[1]]
     return peers
@@ -101,33 +127,31 @@ def build_peers(cupy: Any, x: Any, k: int) -> dict[str, Callable[[], object]]:
 def find_baseline(times: Sequence[SelectorTime]) -> str:
     """Return the name of the baseline."""
     names = {each.name for each in times}
-    return next(name for name in BASELINES if name in names)
+    return next((name for name in BASELINES if name in names), BASELINES[0])
 
 
 def compute_speed_up(times: Sequence[SelectorTime], one: SelectorTime) -> float:
-    """Return the speed-up over the baseline for the same vector and density."""
-    baseline = find_baseline(times)
-    over = next(
-        each.ms
-        for each in times
-        if (each.name, each.elements, each.density) == (baseline, one.elements, one.density)
-    )
-    return over / one.ms
+    """Return the speed-up over the baseline for the same vector and density; NaN if it is missing."""
+    wanted = find_baseline(times), one.elements, one.density
+    over = (each.ms for each in times if (each.name, each.elements, each.density) == wanted)
+    return next(over, math.nan) / one.ms
 
 
 def format_table(times: Sequence[SelectorTime]) -> str:
     """Format a table with one row per selector and vector, and one column per density."""
-    rows = []
-    for elements in dict.fromkeys(each.elements for each in times):
-        some = [each for each in times if each.elements == elements]
-        for name in dict.fromkeys(each.name for each in some):
-            cells = [
-                f"{compute_speed_up(times, each):.2f}× ({each.ms:.3f} ms)"
-                for each in some
-                if each.name == name
-            ]
-            rows.append([f"{name}, {elements:,}", *cells])
-    header = ["", *(f"{density:g}" for density in dict.fromkeys(each.density for each in times))]
+    densities = list(dict.fromkeys(each.density for each in times))
+    rows = pivot_rows(
+        (
+            (
+                f"{each.name}, {each.elements:,}",
+                each.density,
+                f"{compute_speed_up(times, each):.2f}× ({each.ms:.3f} ms)".replace("nan×", "–"),
+            )
+            for each in times
+        ),
+        densities,
+    )
+    header = ["", *(f"{density:g}" for density in densities)]
     return CAPTION.format(baseline=find_baseline(times)) + format_markdown(header, rows)
 
 

@@ -5,8 +5,7 @@ The *minimum traffic* of a kernel is the bytes that it must read and write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,121 +13,121 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.gpu import timing
+from benchmarks.gpu.cases import DENSITY, SCHEME, SECTOR, SENT_BYTES, Case, KernelTime
+from benchmarks.gpu.peers import generate_peers
+from benchmarks.gpu.rows import Job, guard
 from wirecodec.kernels.cuda import moments, offset_float, packing, qsgd, rice
 from wirecodec.kernels.cuda.device import CupyDevice
 from wirecodec.kernels.cuda.select import Selector, infinity_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
 
-__all__ = ["CAPTION", "HEADER", "Case", "generate_cases", "measure_rows"]
+__all__ = ["count_sectors", "generate_cases", "generate_jobs"]
 
-DENSITY = 0.01
 INFINITY = infinity_of(np.float32)
 LARGEST = float(np.finfo(np.float32).max)
 MAGNITUDE_MASK = 2**31 - 1
-SCHEME = f"topk({DENSITY:g}) | rice | qsgd(bits=4)"
-SENT_BYTES = 8 * DENSITY
-"""Bytes per element of the sent indices and values."""
-HEADER = ["", "elements", "ms", "minimum bytes per element", "fraction of the copy bandwidth", "target"]
-CAPTION = f"""The fraction is minimum bytes / copy bandwidth / time. The input is Laplace values, float32, of
-which {DENSITY:g} are kept. QSGD and packing use 4 bits, OffsetFloat uses 8. Third-party selectors have the
-minimum bytes of an exact top-k, two reads. Encoding is that of {SCHEME} to a whole container, with the
-minimum bytes of a warm top-k.
-
-"""
 
 
-@dataclass(frozen=True)
-class Case:
-    """Call to time.
+def generate_jobs(device: CupyDevice, sizes: Sequence[int]) -> Iterator[Job]:
+    """Yield the measurement of each case, for each number of elements."""
+    for size in sizes:
+        yield from guard(f"{size:,}", _generate_jobs_of(device, size))
 
-    Attributes:
-        name: its name in the table.
-        traffic: bytes per element that it must read and write.
-        target: smallest fraction of the copy bandwidth, or 0 without a target.
-        call: the function.
-    """
 
-    name: str
-    traffic: float
-    target: float
-    call: Callable[[], object]
+def _generate_jobs_of(device: CupyDevice, size: int) -> Iterator[Job]:
+    x = timing.draw_laplace(device.cupy, size)
+    copy = timing.measure_event_time(device.cupy, partial(device.copy, x, device.cupy.empty_like(x)))
+
+    def measure(case: Case) -> Iterator[KernelTime]:
+        ms = timing.measure_event_time(device.cupy, case.call)
+        yield KernelTime(case.name, size, case.traffic, ms, copy)
+
+    yield Job(f"copy, {size:,}", lambda: [KernelTime("copy", size, 8, copy, copy)])
+    for name, cases in {
+        "kernels": generate_cases(device, x),
+        "steps": _generate_steps(device, x),
+        "containers": _generate_containers(device, x),
+        "peers": generate_peers(device.cupy, x),
+    }.items():
+        jobs = (Job(f"{case.name}, {size:,}", partial(measure, case)) for case in cases)
+        yield from guard(f"{name}, {size:,}", jobs)
 
 
 def generate_cases(device: CupyDevice, x: Any) -> Iterator[Case]:
     """Yield every kernel on the float32 array ``x``."""
     n, k = x.size, int(DENSITY * x.size)
     words = x.view(np.uint32)
-    threshold = int(np.array([-np.log(DENSITY)], np.float32).view(np.uint32)[0])  # the Laplace quantile
-    rule, capacity = device.put(rule_of(threshold)), 2 * k
-    selector = Selector(device, n, np.uint32, capacity, bitmap=True)
-    select = partial(selector.select, words, rule, mask=MAGNITUDE_MASK, infinity=INFINITY)
-    yield Case("select + bitmap + compact", 4 + 1 / 8 + SENT_BYTES, 0.75, select)
+    select = partial(
+        Selector(device, n, np.uint32, 2 * k, bitmap=True).select,
+        words,
+        _put_rule(device),
+        mask=MAGNITUDE_MASK,
+        infinity=INFINITY,
+    )
+    yield Case("select + bitmap + compact", 4 + 1 / 8 + SENT_BYTES, select)
     search = Search(device, n, np.uint32, k)
-    yield Case("exact top-k, cold", 8, 0.75, lambda: search.cold(words, INFINITY))
-    yield Case("exact top-k, warm", 4.1, 0.70, lambda: search.warm(words, INFINITY))
-    yield Case("sums for SIDCo", 4, 0.75, lambda: moments.sum_moments(device, words, 1, 2**31, 0.0, 1.0))
-    yield from _generate_steps(device, x, selector, rule, search)
+    yield Case("exact top-k, cold", 8, lambda: search.cold(words, INFINITY))
+    yield Case("exact top-k, warm", 4.1, lambda: search.warm(words, INFINITY))
+    yield Case("sums for SIDCo", 4, lambda: moments.sum_moments(device, words, 1, 2**31, 0.0, 1.0))
     codes, packed = device.empty(n, np.uint8), device.empty(packing.packed_words(n, 4), np.uint32)
     device.clear(codes)
-    yield Case("pack, 4 bits", 1.5, 0.70, lambda: packing.pack(device, codes, 4, packed))
-    yield Case("qsgd", 4.5, 0.70, lambda: qsgd.encode(device, words, 4, 512, 0, LARGEST, 7))
+    yield Case("pack, 4 bits", 1.5, lambda: packing.pack(device, codes, 4, packed))
+    yield Case("qsgd", 4.5, lambda: qsgd.encode(device, words, 4, 512, 0, LARGEST, 7))
     format_ = offset_float.OffsetFormat(8, None, None, None, None, INFINITY - 1, False)
-    yield Case("offset-float", 9, 0.70, lambda: offset_float.encode(device, words, format_, 7))
-    yield Case("encode", 4.1, 0, lambda: wc.encode(x, SCHEME))
-    yield from _generate_peers(device.cupy, x, k)
+    yield Case("offset-float", 9, lambda: offset_float.encode(device, words, format_, 7))
 
 
-def _generate_steps(
-    device: CupyDevice, x: Any, selector: Selector, rule: Any, search: Search
-) -> Iterator[Case]:
+def _put_rule(device: CupyDevice) -> Any:
+    """Return the rule of a threshold, the Laplace distribution's quantile, on the device."""
+    return device.put(rule_of(int(np.array([-np.log(DENSITY)], np.float32).view(np.uint32)[0])))
+
+
+def _generate_steps(device: CupyDevice, x: Any) -> Iterator[Case]:
     """Yield a training step: add a residual, select, encode.
 
     Gradient and residual are read and the new residual is written: 12 bytes per element, plus the sent
     elements.
     """
-    residual, rest = device.cupy.zeros_like(x), device.empty(x.size, np.uint32)
+    n, k = x.size, int(DENSITY * x.size)
+    selector = Selector(device, n, np.uint32, 2 * k, bitmap=True)
+    rule, search = _put_rule(device), Search(device, n, np.uint32, k)
+    residual, rest = device.cupy.zeros_like(x), device.empty(n, np.uint32)
     top = search.cold(x.view(np.uint32), INFINITY)
     traffic = 12 + SENT_BYTES
 
     def run_threshold_step() -> None:
         selector.select_sum(x, residual, rest, rule)
-        rice.encode(device, top.indices, x.size)
+        rice.encode(device, top.indices, n)
 
     def run_topk_step() -> None:
         found = search.warm_sum(x, residual, rest, INFINITY)
-        rice.encode(device, found.indices, x.size)
+        rice.encode(device, found.indices, n)
         qsgd.encode(device, found.values, 4, 512, 0, LARGEST, 7)
 
-    yield Case("residual + select + rice", traffic, 1 / 1.35, run_threshold_step)
-    yield Case("residual + exact top-k, warm + rice + qsgd", traffic, 1 / 1.35, run_topk_step)
-    compressor = wc.Compressor(f"topk({DENSITY}) | rice | qsgd")
+    yield Case("residual + select + rice", traffic, run_threshold_step)
+    yield Case("residual + exact top-k, warm + rice + qsgd", traffic, run_topk_step)
+    compressor = wc.Compressor(SCHEME)
     for _ in range(2):
         compressor.compress({"x": x})
-    yield Case("Compressor step with copy to the host", traffic, 0, lambda: compressor.prepare({"x": x}))
+    yield Case("Compressor step with copy to the host", traffic, lambda: compressor.prepare({"x": x}))
 
 
-def _generate_peers(cupy: Any, x: Any, k: int) -> Iterator[Case]:
-    """Yield third-party top-k implementations."""
-    yield Case("cupy.argpartition", 8, 0, lambda: cupy.argpartition(cupy.abs(x), x.size - k)[-k:])
-    yield Case("cupy.sort", 8, 0, lambda: cupy.sort(cupy.abs(x)))
-    try:
-        import torch
-    except ImportError:
-        return
-    if torch.cuda.is_available():
-        tensor = torch.from_dlpack(x)
-        yield Case("torch.topk + gather", 8, 0, lambda: tensor[torch.topk(tensor.abs(), k, sorted=False)[1]])
+def _generate_containers(device: CupyDevice, x: Any) -> Iterator[Case]:
+    """Yield encoding of a whole container, and ``decode_add`` of one on the GPU and on the host.
+
+    ``decode_add`` reads the container, and reads and writes the sectors of the target that it changes.
+    """
+    yield Case("encode", 4.1, lambda: wc.encode(x, SCHEME))
+    blob = wc.encode(x, SCHEME)
+    on_host = np.array(device.get(blob))  # in memory that is not pinned, as after receiving
+    sectors = count_sectors(device.get(wc.decode(blob).indices))
+    traffic = (2 * SECTOR * sectors + on_host.size) / x.size
+    target = device.cupy.zeros_like(x)
+    yield Case("decode_add", traffic, lambda: wc.decode_add(blob, target))
+    yield Case("decode_add of a container on the host", traffic, lambda: wc.decode_add(on_host, target))
 
 
-def measure_rows(device: CupyDevice, size: int) -> Iterator[list[str]]:
-    """Measure every kernel at one size and yield table rows."""
-    x = timing.draw_laplace(device.cupy, size)
-    target = device.cupy.empty_like(x)
-    copy = timing.measure_event_time(device.cupy, lambda: device.copy(x, target))
-    bandwidth = 8 * size / copy
-    yield ["copy", f"{size:,}", f"{copy:.3f}", "8", f"{bandwidth / 1e6:,.0f} GB/s", ""]
-    for case in generate_cases(device, x):
-        time = timing.measure_event_time(device.cupy, case.call)
-        fraction = case.traffic * size / bandwidth / time
-        limit = f"≥ {case.target:.0%}" if case.target else ""
-        yield [case.name, f"{size:,}", f"{time:.3f}", f"{case.traffic:.3g}", f"{fraction:.0%}", limit]
+def count_sectors(indices: Any) -> int:
+    """Count the sectors of a float32 target that have one of the indices, (n,) ascending."""
+    sectors = indices // (SECTOR // 4)
+    return int(np.count_nonzero(np.diff(sectors)) + 1) if indices.size else 0

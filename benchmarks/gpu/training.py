@@ -1,46 +1,55 @@
-"""Training steps of a language model of 124 million parameters in bfloat16 on one GPU, and what crosses to the host.
+"""Training steps of a language model of 124 million parameters on one GPU, and what crosses to the host.
 
-One process trains, in a group of size 1 whose messages are local. So a step has all of the compressor's work and
-of the frameworks', and none of a network's. Each system has a model of its own. The bytes between device and host
-are those of the profiler's trace.
+One process trains in bfloat16, in a group of size 1 whose messages are local. So a step has all of the
+compressor's work and of the frameworks', and none of a network's. Each system has a model of its own. The
+bytes between device and host are those of the profiler's trace.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import os
 import statistics
-import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import collectives as co
 import wirecodec as wc
+from benchmarks.common.results import format_markdown
+from benchmarks.gpu.model import LAYERS, LENGTH, WIDTH, WORDS, build_model
+from benchmarks.gpu.rows import Job
+from benchmarks.gpu.trace import has_cuda, sum_busy, sum_copied, trace
 from collectives.exchange.encoding import Encoding
 
-__all__ = ["CAPTION", "HEADER", "Row", "measure"]
+__all__ = ["Row", "draw", "format_rows", "generate_jobs"]
 
 SCHEME = "topk(0.01) | rice | qsgd"
-LAYERS, WIDTH, HEADS, WORDS = 12, 768, 12, 50_304
-BATCH, LENGTH = 16, 1024
+BATCH = 16
 WARM_UP, STEPS, TRACED = 4, 16, 2
+SECONDS = 3.0
+"""Time of the measured steps, after which no other begins."""
 EVERY = 8
+ALONE, PLAIN, PLAIN_FSDP = "no exchange", "DDP", "FSDP2"
 HEADER = [
     "system",
     "step, ms",
     "added, ms",
+    "busy, ms",
     "to the host, MB",
     "from the host, MB",
     "sent, MB",
     "peak memory, GB",
 ]
-CAPTION = f"""A language model of {LAYERS} layers and width {WIDTH} in bfloat16, AdamW, batches of {BATCH} × {LENGTH} tokens,
-one GPU, a group of size 1. `added` is the time beyond the same framework without an exchange. The scheme is
-`{SCHEME}`. `to the host` and `from the host` are the bytes of all copies of a step in torch's profiler; `sent`
-are the containers of a step. LocalUpdates exchange every {EVERY} steps: the row is the mean over {EVERY} steps.
+CAPTION = f"""A language model of {LAYERS} layers and width {WIDTH} in bfloat16, AdamW, batches of {BATCH} ×
+{LENGTH} tokens, one GPU, a group of size 1. `added` is the time beyond the same framework without
+compression; that of the framework is beyond `{ALONE}`. The scheme is `{SCHEME}`.
+`busy` is the sum of all kernels and copies of a step in torch's profiler. `to the host` and
+`from the host` are the bytes of its copies there; `sent` are the containers of a step. LocalUpdates exchange
+every {EVERY} steps: the row is the mean over {EVERY} steps.
 
 """
 
@@ -55,6 +64,7 @@ class Row:
         to_host, from_host: bytes of copies per step.
         sent: bytes of containers per step, or None without a compressor.
         peak: bytes of memory on the device, torch's and CuPy's.
+        busy_ms: time of all kernels and copies of a step.
     """
 
     name: str
@@ -63,10 +73,13 @@ class Row:
     from_host: float
     sent: float | None
     peak: float
+    busy_ms: float
 
 
-def measure(tiny: bool = False) -> Iterator[Row]:
-    """Measure every system; ``tiny`` for a test."""
+def generate_jobs(*, quick: bool) -> Iterator[Job]:
+    """Yield the measurement of each system. Raises DeviceError if torch cannot use a GPU."""
+    if not has_cuda():
+        raise wc.DeviceError("torch is not installed, or has no CUDA")
     import torch
     import torch.distributed as dist
 
@@ -77,12 +90,12 @@ def measure(tiny: bool = False) -> Iterator[Row]:
             gc.collect()
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-            yield _measure_system(name, build, tiny)
+            yield Job(name, partial(_measure_system, name, build, quick))
     finally:
         dist.destroy_process_group()
 
 
-def _measure_system(name: str, build: Callable[[Any], Any], tiny: bool) -> Row:
+def _measure_system(name: str, build: Callable[[Any], Any], tiny: bool) -> Iterator[Row]:
     import cupy
     import torch
 
@@ -104,8 +117,9 @@ def _measure_system(name: str, build: Callable[[Any], Any], tiny: bool) -> Row:
     period = EVERY if "LocalUpdates" in name else 1
     for _ in range(max(WARM_UP, period)):
         step()
-    times = []
-    for _ in range(max(STEPS // period, 2)):
+    times: list[float] = []
+    begin = time.perf_counter()
+    while len(times) < 2 or (len(times) < STEPS // period and time.perf_counter() - begin < SECONDS):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
         start.record()
@@ -116,30 +130,11 @@ def _measure_system(name: str, build: Callable[[Any], Any], tiny: bool) -> Row:
         times.append(start.elapsed_time(stop) / period)
     traced = max(TRACED, period)
     with _Counter() as counter:
-        to_host, from_host = _trace(step, traced)
+        events = trace(step, traced)
+    to_host, from_host = (count / traced for count in sum_copied(events))
     sent = counter.bytes / traced if counter.bytes else None
     peak = torch.cuda.max_memory_allocated() + pool.total_bytes()
-    return Row(name, statistics.median(times), to_host / traced, from_host / traced, sent, peak)
-
-
-def _trace(step: Callable[[], None], steps: int) -> tuple[int, int]:
-    """Return the bytes that are copied to and from the host in some steps, of torch's profiler."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
-        for _ in range(steps):
-            step()
-        torch.cuda.synchronize()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(os.environ.get("TRACE", folder)) / "trace.json"
-        profiler.export_chrome_trace(str(path))
-        events = json.loads(path.read_text())["traceEvents"]
-    copies = [each for each in events if each.get("cat") == "gpu_memcpy"]
-    return tuple(
-        sum(int(each["args"]["bytes"]) for each in copies if kind in each["name"])
-        for kind in ("DtoH", "HtoD")
-    )  # type: ignore[return-value]
+    yield Row(name, statistics.median(times), to_host, from_host, sent, peak, sum_busy(events) / traced)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,11 +166,11 @@ class _Counter:
         self._set = Encoding.set_blob
 
     def __enter__(self) -> _Counter:
-        def count(encoding: Encoding, *arguments: Any) -> None:
-            self._set(encoding, *arguments)
+        def count(encoding: Encoding, *arguments: Any, **named: Any) -> None:
+            self._set(encoding, *arguments, **named)
             self.bytes += encoding.blob.size
 
-        Encoding.set_blob = count  # type: ignore[method-assign]
+        Encoding.set_blob = count  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -245,51 +240,57 @@ def _build_local(model: Any) -> System:
 
 
 SYSTEMS: dict[str, Callable[[Any], System]] = {
-    "no exchange": _build_alone,
-    "DDP": _build_ddp,
+    ALONE: _build_alone,
+    PLAIN: _build_ddp,
     "DDP, PowerSGD of rank 4": _build_power,
     "DDP, torch_hook": _build_hook,
     "average_gradients": _build_average,
-    "FSDP2": _build_fsdp,
+    PLAIN_FSDP: _build_fsdp,
     "FSDP2, fsdp_hook": lambda model: _build_fsdp(model, wc.Compressor(SCHEME)),
     "LocalUpdates": _build_local,
 }
 
 
-def build_model(tiny: bool) -> Any:
-    """Build the language model, whose output layer is the embedding."""
-    import torch
-    from torch import nn
+def base_of(name: str) -> str:
+    """Return the system to which another one adds its time."""
+    if name.startswith("FSDP2, "):
+        return PLAIN_FSDP
+    return PLAIN if name.startswith("DDP, ") else ALONE
 
-    layers, width, heads = (2, 64, 2) if tiny else (LAYERS, WIDTH, HEADS)
 
-    class Block(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
-            self.attend, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+def format_rows(rows: Sequence[Row]) -> str:
+    """Format a table with one row per system."""
+    ms = {row.name: row.ms for row in rows}
+    table = []
+    for row in rows:
+        base = ms.get(base_of(row.name))
+        added = "" if base is None or row.name == ALONE else f"{row.ms - base:.1f}"
+        sent = "" if row.sent is None else f"{row.sent / 1e6:.2f}"
+        copied = [f"{row.to_host / 1e6:.2f}", f"{row.from_host / 1e6:.2f}"]
+        memory = f"{row.peak / 1e9:.2f}"
+        table.append([row.name, f"{row.ms:.1f}", added, f"{row.busy_ms:.1f}", *copied, sent, memory])
+    return CAPTION + format_markdown(HEADER, table)
 
-        def forward(self, x: Any) -> Any:
-            size = x.shape[:2]
-            parts = self.attend(self.norms[0](x)).view(*size, 3, heads, -1).permute(2, 0, 3, 1, 4)
-            seen = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
-            x = x + self.project(seen.transpose(1, 2).reshape(*size, width))
-            return x + self.narrow(nn.functional.gelu(self.widen(self.norms[1](x))))
 
-    class LanguageModel(nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.embedding = nn.Embedding(WORDS, width)
-            self.position = nn.Parameter(torch.zeros(LENGTH, width))
-            self.layers = nn.ModuleList(Block() for _ in range(layers))
-            self.norm = nn.LayerNorm(width)
-            nn.init.normal_(self.embedding.weight, std=0.02)
+def draw(path: Path, rows: Sequence[Row], gpu: str) -> None:
+    """Draw the time of a step by system; needs Matplotlib.
 
-        def forward(self, tokens: Any) -> Any:
-            x = self.embedding(tokens) + self.position
-            for layer in self.layers:
-                x = layer(x)
-            return nn.functional.linear(self.norm(x), self.embedding.weight)
+    Args:
+        path: path of the PNG.
+        rows: of all systems.
+        gpu: name of the device.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    return LanguageModel()
+    fig = Figure(figsize=(8, 0.6 + 0.4 * len(rows)), layout="constrained")
+    axis = fig.add_subplot()
+    colors = ["#1f4e9c" if row.sent is not None else "#9a9a9a" for row in rows]
+    bars = axis.barh([row.name for row in rows], [row.ms for row in rows], color=colors)
+    axis.bar_label(bars, [f"{row.ms:.1f}" for row in rows], padding=3, fontsize=8)
+    axis.invert_yaxis()
+    axis.set_xlabel("ms per step")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_title(f"Training steps of a language model on {gpu}; blue: compressed", fontsize=10)
+    FigureCanvasAgg(fig)
+    fig.savefig(path, dpi=100)

@@ -99,7 +99,7 @@ class LocalStep:
         gpu = find_gpu(grads)
         self.on_gpu = gpu is not None
         if gpu is not None:
-            gpu.wait_for(grads)
+            gpu.wait_for_tensors()
         self.specs = {name: get_spec(grads[name]) for name in sorted(grads, key=str.encode)}
         self.operand = describe(self.specs, bare=self.bare, scheme=signature + self.inputs.unit)
         try:

@@ -161,7 +161,7 @@ def encode_tensors(
         if local.gpu is None:
             tensor = as_arrays(stage_on_host(tensor))
         else:
-            local.gpu.wait_for(tensor)
+            local.gpu.wait_for_tensors()
         tensors = {ONLY: tensor} if local.bare else dict(tensor)
         local.specs = {name: get_spec(one) for name, one in tensors.items()}
         if not isinstance(scheme, wc.Compressor | Mapping):

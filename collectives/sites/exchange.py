@@ -78,7 +78,7 @@ class _Share:
         given = self.tensors
         gpu = find_gpu(given)
         if gpu is not None:
-            gpu.wait_for(given)
+            gpu.wait_for_tensors()
         flat = {}
         arrays = as_arrays(stage_on_host(dict(given)))
         for name in sorted(given, key=str.encode):

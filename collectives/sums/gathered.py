@@ -52,13 +52,13 @@ def run(channel: Channel, local: Encoding, weights: Weights, proposal: Header) -
 def _sum_on_gpu(local: Encoding, blobs: Sequence[ByteArray], weights: Weights) -> dict[str, Any]:
     """Sum the containers of all ranks on the current GPU; return raw bits by name."""
     kinds = [(dtype, [n for n, spec in local.specs.items() if spec[1] == dtype]) for dtype in local.dtypes]
-    sums = {}
+    sums: dict[str, Any] = {}
     for dtype, names in kinds:
         sizes = [prod(local.specs[name][0]) for name in names]
         sums |= dict(zip(names, gpu_zeros(sizes, accumulator_dtype(dtype)), strict=True))
     on_gpu = {name: sums[name] for name in local.specs}
     _add_in_turn(local, blobs, weights, on_gpu)
-    means = {}
+    means: dict[str, Any] = {}
     for dtype, names in kinds:
         means |= dict(zip(names, gpu_means([sums[n] for n in names], weights.divisor, dtype), strict=True))
     return {name: means[name] for name in local.specs}

@@ -30,6 +30,7 @@ from collectives.sites.sites import Sites
 from collectives.torch.arguments import check_compressor, wrap_group
 from collectives.torch.gradients import Gradients, average
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
+from collectives.torch.side_stream import torch_stream
 from collectives.torch.step import commit_step
 from wirecodec.interop import StepInParts, local_shard
 
@@ -219,7 +220,8 @@ class _Backward:
                 self._scale = LossScale.of(settings.scaler)
             return Gradients({name: flat}, self._scale)
 
-        average(Channel.of(settings.across), collect, part, settings.algorithm, settings.nonfinite)
+        with torch_stream(flat.device):  # in backward, FSDP's stream for reductions
+            average(Channel.of(settings.across), collect, part, settings.algorithm, settings.nonfinite)
 
     def _finish(self) -> None:
         """Learn from the ranks of the site whether the step counts; take it, or make all gradients NaN."""

@@ -1,13 +1,16 @@
 """Streams of a GPU beside the one of backward, on which a hook's thread works.
 
-On the same stream, compression of a bucket would wait for all of backward, which the host has queued far ahead.
+On the stream of backward, compression of a bucket would wait for what the host has queued far ahead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
+
+import wirecodec as wc
+from wirecodec.interop import gpu_context
 
 
 class SideStreams:
@@ -37,10 +40,21 @@ class SideStreams:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the streams torch's current ones in this thread."""
+        """Make the streams torch's current ones in this thread, on which kernels for its tensors run, too."""
         import torch
 
         with ExitStack() as stack:
-            for stream in self._streams.values():
+            for device, stream in self._streams.items():
                 stack.enter_context(torch.cuda.stream(stream))
+                stack.enter_context(torch_stream(device))
             yield
+
+
+@contextmanager
+def torch_stream(device: Any) -> Iterator[None]:
+    """Launch kernels on torch's current stream of a device; does nothing on the host, or without CuPy."""
+    with ExitStack() as stack:
+        if device.type == "cuda":
+            with suppress(wc.DeviceError):  # without CuPy, the host compresses
+                stack.enter_context(gpu_context(device.index, follows_torch=True))
+        yield

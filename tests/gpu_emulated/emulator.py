@@ -196,4 +196,6 @@ def _word(argument: Any) -> int:
         return int(argument) % 2**64
     assert isinstance(argument, np.ndarray), "numbers are passed as NumPy's integers, floats as their bits"
     assert argument.flags.c_contiguous
+    if argument.size == 0:  # as CuPy does
+        return 0
     return int(argument.ctypes.data)

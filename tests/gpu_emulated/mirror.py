@@ -51,6 +51,8 @@ class Mirror(Emulator):
             return np.uint64(0)
         if isinstance(argument, np.generic):
             return argument
+        if argument.size == 0:  # CuPy passes a null pointer, and NumPy's address is not inside the buffer
+            return np.uint64(0)
         address = int(argument.ctypes.data)
         buffer = self._buffer_of(address)
         first = int(buffer.ctypes.data)

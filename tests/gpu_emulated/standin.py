@@ -60,7 +60,7 @@ class StandInDevice(Emulator):
             arange=lambda *given, **named: marked(np.arange(*given, **named)),
         )
         self.number = 0
-        self.streams = SimpleNamespace(current=nullcontext)
+        self.streams = SimpleNamespace(current=lambda **_: nullcontext())
         self.asked: list[str] = []
         self.fetched: list[int] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import ml_dtypes
@@ -11,6 +12,7 @@ import pytest
 import wirecodec as wc
 from tests.gpu_emulated.compressor_pair import GRADIENTS, assert_same_state, make_pair, same_bits, step_both
 from tests.gpu_emulated.standin import StandInDevice, marked, standin
+from tests.fuzz.mutate import mutate_container
 from tests.inputs import Array
 from wirecodec.container import table
 from wirecodec.cpu import chunk, fast
@@ -113,7 +115,11 @@ def test_errors_change_nothing(standin: StandInDevice) -> None:
     bad = draw(rng, np.float32)
     bad["c"][123] = np.nan
     messages = []
-    for compressor, given in ((there, {n: marked(x.copy()) for n, x in bad.items()}), (here, bad)):
+    pairs: list[tuple[wc.Compressor, dict[str, Any]]] = [
+        (there, {n: marked(x.copy()) for n, x in bad.items()}),
+        (here, bad),
+    ]
+    for compressor, given in pairs:
         with pytest.raises(wc.EncodeError, match="tensor 'c', element 123") as info:
             compressor.prepare(given)
         messages.append(str(info.value))
@@ -136,3 +142,47 @@ def test_rollback_and_the_plain_way(standin: StandInDevice) -> None:
         else:
             there.prepare({name: marked(x.copy()) for name, x in given.items()}).rollback()
             step_both(there, here, given)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("scheme", [*SCHEMES, "all | rice | qsgd", "nonzero | rice | qsgd(bits=2)"])
+def test_containers_are_added(standin: StandInDevice, scheme: str, kind: Any) -> None:
+    """Sums of several containers have the bits of the host's; some tensors have all elements, some none."""
+    rng = np.random.default_rng(8)
+    models = [draw(rng, kind) | {"zero": np.zeros(50, kind)} for _ in range(3)]
+    blobs = [wc.encode_many(model, scheme, seed=seed) for seed, model in enumerate(models)]
+    start = {name: rng.laplace(size=x.shape).astype(np.float32) for name, x in models[0].items()}
+    here = {name: x.copy() for name, x in start.items()}
+    there: dict[str, Any] = {name: marked(x.copy()) for name, x in start.items()}
+    standin.launched.clear()
+    wc.decode_add(blobs, here, scale=0.3)
+    wc.decode_add(blobs, there, scale=0.3)
+    assert standin.launched.count("coded_add") == 3
+    for name, x in here.items():
+        assert same_bits(there[name], x), name
+
+
+@pytest.mark.parametrize("scheme", SCHEMES[:2])
+def test_hostile_containers(standin: StandInDevice, scheme: str) -> None:
+    """A container that was changed raises the host's error, and then no array changes."""
+    rng = np.random.default_rng(9)
+    tensors = {name: rng.laplace(size=2000).astype(np.float32) for name in "ab"}
+    good = wc.encode_many(tensors, scheme).tobytes()
+    random = Random(10)
+    codes = set()
+    for _ in range(80):
+        bad = mutate_container(good, [good], random)
+        outcomes = []
+        for on_device in (False, True):
+            out: dict[str, Any] = {name: np.zeros(2000, np.float32) for name in tensors}
+            given = {name: marked(x) for name, x in out.items()} if on_device else out
+            try:
+                wc.decode_add([good, bad], given)
+                raised = ""
+            except wc.WireError as error:
+                raised = f"{type(error).__name__} {error.code} {error.container} {error.entry} {error.offset}"
+                assert not any(x.any() for x in out.values())
+            codes.add(raised)
+            outcomes.append((raised, [x.tobytes() for x in out.values()]))
+        assert outcomes[0] == outcomes[1]
+    assert len(codes) > 8

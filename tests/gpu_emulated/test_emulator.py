@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.gpu_emulated import mirror
 from tests.gpu_emulated.conftest import device
 from tests.gpu_emulated.emulator import Emulator
 from wirecodec.kernels.cuda.device import THREADS
@@ -80,3 +82,13 @@ def test_argument_widths_are_checked(probed: Emulator, compiler: None) -> None:
     out = probed.empty(10, U32)
     with pytest.raises(AssertionError, match="has parameters"):
         probed.launch("packing", "pack_u8", 1, out, U32(1), U64(1), out)
+
+
+def test_empty_arrays_are_null_pointers_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's address of an empty slice is not inside its buffer, so the mirror could not find it."""
+    monkeypatch.setattr(mirror, "cupy_device", lambda: None)
+    made = mirror.Mirror()
+    copies: dict[int, Any] = {}
+    assert made._passed(made.empty(0, np.uint32), copies) == 0
+    assert made._passed(made.put(np.arange(3, dtype=np.uint32))[3:], copies) == 0
+    assert not copies

@@ -116,7 +116,7 @@ def outcome(blob: Any) -> Any:
 def test_errors(cupy: Any) -> None:
     x = tensor(np.float32)
     x[777] = np.nan
-    for scheme in ("topk(0.01)", "threshold(1.0)", "all | qsgd"):
+    for scheme in ("topk(0.01) | rice | qsgd", "threshold(1.0) | rice | raw", "all | raw-index | qsgd"):
         with pytest.raises(wc.EncodeError, match="element 777"):
             wc.encode(cupy.asarray(x), scheme)
     with pytest.raises(wc.EncodeError, match="int32"):

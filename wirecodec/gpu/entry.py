@@ -13,7 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, DTYPES, Array, Bytes, DeviceFlat, as_bytes, as_device_flat, on_gpu
+from wirecodec.arrays import (
+    BFLOAT16,
+    DTYPES,
+    Array,
+    Bytes,
+    DeviceFlat,
+    as_bytes,
+    as_device_flat,
+    is_torch,
+    on_gpu,
+)
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
 from wirecodec.cpu.decode import decode_chunks
@@ -41,7 +51,7 @@ from wirecodec.support import DecodedChunk
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode a tensor on a GPU as a container, a uint8 CuPy array. Raises EncodeError or DeviceError."""
     flat: DeviceFlat = as_device_flat(tensor, cupy_device().cupy)
-    with device_of(flat.raw_bits) as device:
+    with device_of(flat.raw_bits, follows_torch=is_torch(tensor)) as device:
         blob: Bytes = encoding.encode(device, flat, scheme, seed, tag)
         return blob
 
@@ -57,7 +67,8 @@ def encode_many(
 ) -> Bytes:
     """Encode named tensors on one GPU, in the order of their keys, as one container on it."""
     flats = _as_flats(tensors)
-    with device_of(next(iter(flats.values())).raw_bits) as device:
+    follows = any(map(is_torch, tensors.values()))
+    with device_of(next(iter(flats.values())).raw_bits, follows_torch=follows) as device:
         blob: Bytes = encoding.encode_many(device, flats, schemes, seed, tag, names=names, fuse=fuse)
         return blob
 
@@ -84,7 +95,8 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     EncodeError names the tensor.
     """
     flats = _as_flats(tensors)
-    with device_of(next(iter(flats.values())).raw_bits) as device:
+    follows = any(map(is_torch, tensors.values()))
+    with device_of(next(iter(flats.values())).raw_bits, follows_torch=follows) as device:
         batched = batch.step(device, flats, wanted)
         if batched is not None:
             return batched
@@ -224,7 +236,7 @@ def zeros(sizes: Sequence[int], dtype: np.dtype[Any]) -> list[Any]:
 def is_zero(tensor: Any) -> bool:
     """Return whether all elements of a tensor on a GPU are +0 or -0."""
     words = as_device_flat(tensor, cupy_device().cupy).raw_bits
-    with device_of(words) as device:
+    with device_of(words, follows_torch=is_torch(tensor)) as device:
         return _is_zero(device, words)
 
 
@@ -235,7 +247,7 @@ def _is_zero(device: CupyDevice, words: Any) -> bool:
 def find_nonfinite(tensor: Any) -> int:
     """Return the position of the first NaN or Inf of a tensor on a GPU, or -1."""
     flat = as_device_flat(tensor, cupy_device().cupy)
-    with device_of(flat.raw_bits) as device:
+    with device_of(flat.raw_bits, follows_torch=is_torch(tensor)) as device:
         return arrays.find_nonfinite(device, flat.raw_bits, flat.dtype)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wirecodec.arrays import Array, DeviceFlat, as_device_flat, bits_of, on_gpu
+from wirecodec.arrays import Array, DeviceFlat, as_device_flat, bits_of, is_torch, on_gpu
 from wirecodec.gpu.arrays import concatenate, has_nonfinite
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.common import Context
@@ -198,7 +198,7 @@ def accumulate(
     Raises EncodeError for other element types.
     """
     flat: DeviceFlat = as_device_flat(gradient, cupy_device().cupy)
-    with device_of(flat.raw_bits) as device:
+    with device_of(flat.raw_bits, follows_torch=is_torch(gradient)) as device:
         if not has_kernels(TopK(k=1), flat.raw_bits.size):
             return None
         if residual is not None:

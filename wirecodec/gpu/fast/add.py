@@ -1,7 +1,7 @@
 """Decoding of containers and their addition to arrays on a GPU, in one launch per stage, with one wait.
 
-It takes containers whose entries are all of ``rice`` and ``qsgd``, or all of ``rice`` and ``raw``. Others, and
-those that fail a check, take the plain way, which finds the first entry at fault.
+It takes containers whose entries are all of ``rice`` and ``qsgd``, or all of ``rice`` and ``raw``. Others,
+and those that fail a check, take the plain way, which finds the first entry at fault.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _decode(
 def _find_bits(
     data: Bytes, starts: Array, lengths: Array, r: Array, kind: int, dtype: np.dtype[Any]
 ) -> Array | None:
-    """Return the bits of QSGD's codes of each value section, 0 for raw values; None if one is of another kind.
+    """Return the bits of QSGD's codes of each value section, 0 for raw values; None for another kind.
 
     Args:
         data: the container.
@@ -108,5 +108,5 @@ def _find_bits(
     bits = (first & 0xFF).astype(np.int64)
     if (first >> 9).any() or (bucket != PACK_BLOCK).any() or bits.min() < 2 or bits.max() > 8:
         return None
-    packed = np.array([packed_words(int(n), int(b)) for n, b in zip(r, bits, strict=True)], np.int64)
+    packed = packed_words(r, bits)
     return bits if (lengths == 8 + 4 * (-(-r // PACK_BLOCK) + packed)).all() else None

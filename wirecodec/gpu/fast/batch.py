@@ -23,8 +23,7 @@ from wirecodec.cpu import fast
 from wirecodec.gpu.fast.plan import Plan
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import batch as tables
-from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
-from wirecodec.kernels.cuda.topk import MARGIN_BIT
+from wirecodec.kernels.cuda.device import Device
 from wirecodec.limits import UNLIMITED
 from wirecodec.prng import mix_each
 from wirecodec.select.topk import TopK
@@ -36,20 +35,19 @@ from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw
 
 _PLAIN = ErrorFeedback()
-_DIGITS_PER_PASS = 11
 MAX_PLANS = 64
 """Sets of tensors whose plans are kept; a step in parts has one per part."""
 
 
 def step(device: Device, flats: Mapping[str, DeviceFlat], wanted: StepInput) -> StepResult | None:
-    """Take a step of named tensors on the device, in the order of their keys; None if it is not of this kind."""
+    """Take a step of named tensors, in the order of their keys; None if the plain way must take it."""
     scheme = _find_scheme(flats, wanted) if fast.is_on() else None
     if scheme is None:
         return None
     plan = _find_plan(device, flats, wanted.jobs, scheme)
     if plan is None:
         return None
-    return _Step(device, plan, flats, wanted, scheme).take()
+    return _Step(device, plan, flats, wanted).take()
 
 
 def _find_scheme(flats: Mapping[str, DeviceFlat], wanted: StepInput) -> Scheme | None:
@@ -108,7 +106,6 @@ class _Step:
     plan: Plan
     flats: Mapping[str, DeviceFlat]
     wanted: StepInput
-    scheme: Scheme
 
     def take(self) -> StepResult | None:
         """Take the step; None if the plain way must take it."""
@@ -120,12 +117,14 @@ class _Step:
         values = device.empty(int(cuts[-1]), f"u{plan.dtype.itemsize}")
         sent = device.empty(int(cuts[-1]), values.dtype) if plan.bits else values
         tensors, entries = self._upload(starts, cuts, totals, indices, values, sent)
-        launch = _Launcher(device, plan, tensors, entries)
-        launch.select(cold=not plan.is_warm)
+        launch = tables.Launcher(
+            device, tensors, entries, plan.stages, (plan.size.size, plan.owners.size), plan.dtype, plan.bits
+        )
+        launch.select(plan.zeroed, cold=not plan.is_warm)
         launch.encode()
         report = device.get(plan.report)
         if plan.is_warm and report[tables.RETRY : self._status.stop : tables.STATUS].any():
-            launch.select(cold=True)
+            launch.select(plan.zeroed, cold=True)
             launch.encode()
             report = device.get(plan.report)
         plan.is_warm = True
@@ -174,14 +173,14 @@ class _Step:
         both = device.put(np.concatenate([tensors.view(np.uint8), entries.view(np.uint8)]))
         return both[: tensors.nbytes], both[tensors.nbytes :]
 
-    def _write(self, launch: _Launcher, found: Array) -> tuple[Any, Array]:
+    def _write(self, launch: tables.Launcher, found: Array) -> tuple[Any, Array]:
         """Write the container on the device, and subtract what is sent; return it, and a copy on the host.
 
         Args:
             launch: of the kernels.
             found: (e, 2) u32, values and words of the index section of each entry.
         """
-        device, plan, jobs = self.device, self.plan, self.wanted.jobs
+        device, plan = self.device, self.plan
         names = tuple(self.flats)
         shapes = tuple([flat.shape for flat in self.flats.values()])
         block = ext.write_model(names, shapes, {}, b"", names_stored=self.wanted.names)
@@ -205,88 +204,12 @@ class _Step:
         table["crc"] = copy[total + -total % 8 :].view(np.uint32)
         table["index_len"], table["value_len"] = index_bytes, value_bytes
         table["dtype"] = DTYPES.index(plan.dtype) + 1
-        table["index"], table["value"] = self.scheme.index.wire_id, self.scheme.value.wire_id
+        table["index"], table["value"] = Rice.wire_id, QSGD.wire_id if plan.bits else Raw.wire_id
         header = np.frombuffer(writer.write_header(table, block, total), np.uint8)
         on_host = copy[:total]
         on_host[:payload] = header
         device.copy(device.put(header), blob[:payload])
         return blob, as_bytes(on_host)
-
-
-@dataclass(frozen=True, eq=False)
-class _Launcher:
-    """Launches of one step.
-
-    Attributes:
-        tensors, entries: the tables on the device.
-    """
-
-    device: Device
-    plan: Plan
-    tensors: Any
-    entries: Any
-
-    def select(self, *, cold: bool) -> None:
-        """Find the top k of all sums: near the last thresholds, or from the beginning if ``cold``."""
-        device, plan, tensors = self.device, self.plan, self.tensors
-        width = 8 * plan.dtype.itemsize - 1
-        count, bits = np.uint32(plan.size.size), np.uint32(width)
-        blocks = blocks_for(plan.size.size, THREADS)
-        margin = np.uint64(1 << MARGIN_BIT[width + 1])
-        passes = range(blocks_for(width, _DIGITS_PER_PASS))
-        device.clear(plan.zeroed)
-        device.launch("batch", "batch_begin", blocks, tensors, count, np.uint32(cold), margin, bits)
-        self._on_tensors("sum", "tiles")
-        if cold:
-            for _ in passes:
-                self._on_tensors("count_all", "count_all")
-                device.launch("batch", "batch_pick", plan.size.size, tensors, np.uint32(1))
-            device.launch("batch", "batch_restart", blocks, tensors, count)
-            device.clear(plan.zeroed)
-            self._on_tensors("select", "tiles")
-        else:
-            device.launch("batch", "batch_check", blocks, tensors, count, bits)
-        device.launch("batch", "batch_go_on", blocks, tensors, count)
-        for _ in passes:
-            self._on_tensors("count", "count")
-            device.launch("batch", "batch_pick", plan.size.size, tensors, np.uint32(0))
-        self._on_tensors("keep", "kept_tiles")
-
-    def encode(self) -> None:
-        """Write the sections of all entries, and report their lengths."""
-        device, plan = self.device, self.plan
-        count = plan.owners.size
-        device.launch("batch", "batch_entries", blocks_for(count, THREADS), self.entries, np.uint32(count))
-        self._on_entries("batch_rice_plan", "plan")
-        device.launch("batch", "batch_rice_layout", count, self.entries)
-        self._on_entries("batch_rice_directory", "directory")
-        self._on_entries("batch_rice_write", "spans")
-        if plan.bits:
-            self._on_entries(f"batch_quantise_{self._suffix}", "codes", np.uint32(plan.bits))
-
-    def finish(self, places: Any, blob: Any, crcs: Any) -> None:
-        """Copy the sections to the container, compute the checksums, and subtract what is sent."""
-        self._on_entries(f"batch_copy_{self._suffix}", "copy", places, blob)
-        stage, count = self.plan.stages["checksums"], np.uint32(self.plan.owners.size)
-        self.device.launch("batch", "batch_checksums", stage.blocks, places, stage.starts, count, blob, crcs)
-        if self.plan.bits:
-            self._on_entries(f"batch_subtract_{self._suffix}", "codes", np.uint32(self.plan.bits))
-        else:
-            self._on_entries(f"batch_subtract_raw_{self._suffix}", "codes")
-
-    @property
-    def _suffix(self) -> str:
-        return tables.SUFFIX[self.plan.dtype.name]
-
-    def _on_tensors(self, kernel: str, stage: str) -> None:
-        made = self.plan.stages[stage]
-        given = self.tensors, made.starts, np.uint32(self.plan.size.size)
-        self.device.launch("batch", f"batch_{kernel}_{self._suffix}", made.blocks, *given)
-
-    def _on_entries(self, kernel: str, stage: str, *more: Any) -> None:
-        made = self.plan.stages[stage]
-        given = self.entries, made.starts, np.uint32(self.plan.owners.size)
-        self.device.launch("batch", kernel, made.blocks, *given, *more)
 
 
 class SentTensors(Mapping[str, SparseTensor]):

@@ -7,7 +7,6 @@ which the stream orders.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,9 @@ from wirecodec.kernels.cuda import batch as tables
 from wirecodec.kernels.cuda.device import THREADS, Device
 from wirecodec.kernels.cuda.packing import packed_words
 from wirecodec.kernels.cuda.select import TILE
-from wirecodec.kernels.cuda.topk import FIELDS
+from wirecodec.kernels.cuda.topk import DIGITS, FIELDS
 from wirecodec.kernels.layout import PACK_BLOCK, RICE_BLOCK, RICE_SPAN
 
-_DIGITS = 2048
 _ALIGNMENT = 16
 _PIECE = 64
 """Bytes of a checksum per thread."""
@@ -29,19 +27,6 @@ _COUNTED, _MAX_COUNTING_BLOCKS = 16384, 256
 """Keys that a block counts, and the number of blocks per tensor above which each counts more."""
 _COPIED = 4
 """Words that a thread copies."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Blocks of a launch.
-
-    Attributes:
-        starts: (items + 1,) u32 on the device, the first block of each item, and the number of all.
-        blocks: number of all.
-    """
-
-    starts: Any
-    blocks: int
 
 
 class Plan:
@@ -79,7 +64,7 @@ class Plan:
         zeroed = arena.take(8 * tiles), arena.take(8 * kept_tiles)
         end_of_zeroed = arena.size
         status = arena.take(np.array([4 * (tables.STATUS * count + 2 * entries)]))
-        search, digits = arena.take(np.full(count, 8 * FIELDS)), arena.take(np.full(count, 4 * _DIGITS))
+        search, digits = arena.take(np.full(count, 8 * FIELDS)), arena.take(np.full(count, 4 * DIGITS))
         indices, values = arena.take(4 * capacity), arena.take(width * capacity)
         blocks, spans = _blocks(self.most, RICE_BLOCK), _blocks(self.most, RICE_SPAN)
         parts = {
@@ -97,7 +82,7 @@ class Plan:
         self.report = self._arena[int(report) : int(report) + 4 * (tables.STATUS * count + 2 * entries)].view(
             np.uint32
         )
-        device.clear(self._arena[int(search[0]) : int(digits[-1]) + 4 * _DIGITS])
+        device.clear(self._arena[int(search[0]) : int(digits[-1]) + 4 * DIGITS])
 
         self.tensors = np.zeros(count, tables.TENSOR)
         table: Any = self.tensors
@@ -145,8 +130,8 @@ class Plan:
         self.d = np.minimum(self.size[self.owners] - self.base, CHUNK)
         self.most = np.minimum(self.k[self.owners], self.d)
         blocks, spans = _blocks(self.most, RICE_BLOCK), _blocks(self.most, RICE_SPAN)
-        # With the best parameter an index takes at most log2(d/r) + 3 bits, for any r up to the most. Each block
-        # and each span is rounded up to a word.
+        # With the best parameter an index takes at most log2(d/r) + 3 bits, for any r up to the most. Each
+        # block and each span is rounded up to a word.
         each = np.array([int(ratio).bit_length() + 5 for ratio in self.d // self.most])
         directory = _blocks(48 * (spans - 1) + 5 * blocks, 32)
         self._longest = directory + _blocks(self.most * each, 32) + blocks + spans
@@ -155,8 +140,9 @@ class Plan:
         """Return the u32 words of QSGD's section of r values; 0 for raw values."""
         if not self.bits:
             return np.zeros_like(r)
-        packed = np.array([packed_words(int(n), self.bits) for n in r], np.int64)
-        return np.where(r > 0, 2 + _blocks(r, PACK_BLOCK) + packed, 0)
+        packed = packed_words(r, self.bits)
+        words: Array = np.where(r > 0, 2 + _blocks(r, PACK_BLOCK) + packed, 0)
+        return words
 
     def value_bytes(self, r: Array) -> Array:
         """Return the bytes of the value section of r values."""
@@ -174,16 +160,17 @@ class _Arena:
         padded = _blocks(nbytes, _ALIGNMENT) * _ALIGNMENT
         ends: Array = self.size + np.cumsum(padded)
         self.size = int(ends[-1])
-        return (ends - padded).astype(np.uint64)
+        starts: Array = (ends - padded).astype(np.uint64)
+        return starts
 
 
-def _upload(device: Device, needed: dict[str, Array]) -> dict[str, Stage]:
+def _upload(device: Device, needed: dict[str, Array]) -> dict[str, tables.Stage]:
     """Copy the first blocks of all stages to the device."""
     columns = [np.concatenate([[0], np.cumsum(blocks)]).astype(np.uint32) for blocks in needed.values()]
     whole = device.put(np.concatenate(columns))
     stages, at = {}, 0
     for name, column in zip(needed, columns, strict=True):
-        stages[name] = Stage(whole[at : at + column.size], int(column[-1]))
+        stages[name] = tables.Stage(whole[at : at + column.size], int(column[-1]))
         at += column.size
     return stages
 

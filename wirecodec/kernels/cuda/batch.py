@@ -1,56 +1,143 @@
-"""Tables that the kernels of ``batch.cu`` read: tensors, entries of a container, and their places."""
+"""Launch ``batch.cu``: a step of many tensors, in one launch per stage.
+
+The kernels read tables of tensors, of entries of the container, and of their places there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-TENSOR = np.dtype(
-    [
-        *(
-            (name, np.uint64)
-            for name in (
-                "gradient",
-                "residual",
-                "total",
-                "search",
-                "counts",
-                "tiles",
-                "kept_tiles",
-                "indices",
-                "values",
-                "kept_indices",
-                "kept_values",
-                "status",
-            )
-        ),
-        *((name, np.uint32) for name in ("size", "k", "capacity", "unused")),
+from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
+from wirecodec.kernels.cuda.topk import DIGIT_BITS, MARGIN_BIT
+
+
+def _table(addresses: str, numbers: str) -> np.dtype[Any]:
+    pairs = [(name, np.uint64) for name in addresses.split()] + [
+        (name, np.uint32) for name in numbers.split()
     ]
+    return np.dtype(pairs)
+
+
+TENSOR = _table(
+    "gradient residual total search counts tiles kept_tiles indices values kept_indices kept_values status",
+    "size k capacity unused",
 )
-ENTRY = np.dtype(
-    [
-        *(
-            (name, np.uint64)
-            for name in (
-                "indices",
-                "values",
-                "parameters",
-                "quotients",
-                "spans",
-                "words",
-                "section",
-                "total",
-                "sent",
-                "report",
-                "status",
-            )
-        ),
-        *((name, np.uint32) for name in ("base", "d", "k", "size", "low", "high", "first", "r")),
-    ]
+ENTRY = _table(
+    "indices values parameters quotients spans words section total sent report status",
+    "base d k size low high first r",
 )
-PLACE = np.dtype([(name, np.uint64) for name in ("index", "value", "stop", "value_words")])
+PLACE = _table("index value stop value_words", "")
 STATUS = 9
 """u32 words of a tensor's status."""
 KEPT_FIRST, BAD, NONZERO, RETRY = 5, 6, 7, 8
-"""Words of the status: first of the top k that is not finite, any sum that is not, any gradient that is not 0,
-and whether the candidates did not hold the top k."""
+"""Words of the status: the first of the top k that is not finite; whether a sum is not finite, whether a
+gradient is not 0, and whether the candidates did not hold the top k."""
 SUFFIX = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Blocks of a launch.
+
+    Attributes:
+        starts: (items + 1,) u32 on the device, the first block of each item, and the number of all.
+        blocks: number of all.
+    """
+
+    starts: Any
+    blocks: int
+
+
+@dataclass(frozen=True, eq=False)
+class Launcher:
+    """Launches of one step; none of them waits.
+
+    Attributes:
+        device: where everything is.
+        tensors, entries: tables on the device, as bytes.
+        stages: blocks by name.
+        counts: numbers of tensors and of entries.
+        dtype: of the gradients.
+        bits: of QSGD's codes; 0 for raw values.
+    """
+
+    device: Device
+    tensors: Any
+    entries: Any
+    stages: Mapping[str, Stage]
+    counts: tuple[int, int]
+    dtype: np.dtype[Any]
+    bits: int
+
+    def select(self, zeroed: Any, *, cold: bool) -> None:
+        """Find the top k of all sums: near the last thresholds, or from the beginning if ``cold``.
+
+        ``zeroed`` is memory that is cleared before each selection.
+        """
+        device, tensors, number = self.device, self.tensors, self.counts[0]
+        width = 8 * self.dtype.itemsize - 1
+        count, key_bits = np.uint32(number), np.uint32(width)
+        blocks, passes = blocks_for(number, THREADS), range(blocks_for(width, DIGIT_BITS))
+        margin = np.uint64(1 << MARGIN_BIT[width + 1])
+        device.clear(zeroed)
+        device.launch("batch", "batch_begin", blocks, tensors, count, np.uint32(cold), margin, key_bits)
+        self._on_tensors("sum", "tiles")
+        if cold:
+            for _ in passes:
+                self._on_tensors("count_all", "count_all")
+                device.launch("batch", "batch_pick", number, tensors, np.uint32(1))
+            device.launch("batch", "batch_restart", blocks, tensors, count)
+            device.clear(zeroed)
+            self._on_tensors("select", "tiles")
+        else:
+            device.launch("batch", "batch_check", blocks, tensors, count, key_bits)
+        device.launch("batch", "batch_go_on", blocks, tensors, count)
+        for _ in passes:
+            self._on_tensors("count", "count")
+            device.launch("batch", "batch_pick", number, tensors, np.uint32(0))
+        self._on_tensors("keep", "kept_tiles")
+
+    def encode(self) -> None:
+        """Write the sections of all entries, and report their lengths."""
+        device, count = self.device, self.counts[1]
+        device.launch("batch", "batch_entries", blocks_for(count, THREADS), self.entries, np.uint32(count))
+        self._on_entries("batch_rice_plan", "plan")
+        device.launch("batch", "batch_rice_layout", count, self.entries)
+        self._on_entries("batch_rice_directory", "directory")
+        self._on_entries("batch_rice_write", "spans")
+        if self.bits:
+            self._on_entries(f"batch_quantise_{self._suffix}", "codes", np.uint32(self.bits))
+
+    def finish(self, places: Any, blob: Any, crcs: Any) -> None:
+        """Copy the sections to the container, compute the checksums, and subtract what is sent.
+
+        Args:
+            places: ``PLACE`` of all entries, as bytes.
+            blob: the container, zeroed.
+            crcs: (entries,) u32, zeroed.
+        """
+        self._on_entries(f"batch_copy_{self._suffix}", "copy", places, blob)
+        stage, count = self.stages["checksums"], np.uint32(self.counts[1])
+        self.device.launch("batch", "batch_checksums", stage.blocks, places, stage.starts, count, blob, crcs)
+        if self.bits:
+            self._on_entries(f"batch_subtract_{self._suffix}", "codes", np.uint32(self.bits))
+        else:
+            self._on_entries(f"batch_subtract_raw_{self._suffix}", "codes")
+
+    @property
+    def _suffix(self) -> str:
+        return SUFFIX[self.dtype.name]
+
+    def _on_tensors(self, kernel: str, stage: str) -> None:
+        made = self.stages[stage]
+        given = self.tensors, made.starts, np.uint32(self.counts[0])
+        self.device.launch("batch", f"batch_{kernel}_{self._suffix}", made.blocks, *given)
+
+    def _on_entries(self, kernel: str, stage: str, *more: Any) -> None:
+        made = self.stages[stage]
+        given = self.entries, made.starts, np.uint32(self.counts[1])
+        self.device.launch("batch", kernel, made.blocks, *given, *more)

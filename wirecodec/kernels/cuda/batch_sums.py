@@ -1,4 +1,4 @@
-"""Launch ``batch_sums.cu``: decode many entries, add them to arrays, and check many arrays, in one launch each."""
+"""Launch ``batch_sums.cu``: decode many entries, add them to arrays, divide and check many arrays."""
 
 from __future__ import annotations
 

@@ -143,12 +143,19 @@ def cupy_device() -> CupyDevice:
 
 
 @contextmanager
-def device_of(array: Any) -> Iterator[CupyDevice]:
-    """Make the device of a CuPy array the current one, and the caller's stream CuPy's current one."""
+def device_of(array: Any, *, follows_torch: bool = False) -> Iterator[CupyDevice]:
+    """Make the device of a CuPy array the current one, and the caller's stream (``StreamOrder.current``)."""
+    with device_numbered(int(array.device.id), follows_torch=follows_torch) as device:
+        yield device
+
+
+@contextmanager
+def device_numbered(number: int, *, follows_torch: bool = False) -> Iterator[CupyDevice]:
+    """Do the same for a device by CUDA's number."""
     cupy = cupy_device().cupy
-    with cupy.cuda.Device(array.device.id):
+    with cupy.cuda.Device(number):
         device = cupy_device()
-        with device.streams.current():
+        with device.streams.current(follows_torch=follows_torch):
             yield device
 
 

@@ -10,8 +10,8 @@ from wirecodec.kernels.cuda.device import Device, blocks_for
 from wirecodec.kernels.layout import PACK_BLOCK, PACK_LANES
 
 
-def packed_words(count: int, bits: int) -> int:
-    """Return the number of u32 words that ``count`` codes of ``bits`` bits take."""
+def packed_words(count: Any, bits: Any) -> Any:
+    """Return the number of u32 words that ``count`` codes of ``bits`` bits take; for integers, or arrays."""
     return PACK_LANES * bits * (count // PACK_BLOCK) + -(-(count % PACK_BLOCK) * bits // 32)
 
 

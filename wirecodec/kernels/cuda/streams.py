@@ -1,11 +1,10 @@
-"""Streams of the caller: torch's current one for torch's programs, and the order between several.
+"""Streams of the caller: torch's current one for torch's tensors, CuPy's for others; and the order of both.
 
-torch and CuPy have a current stream each. Where a program uses CuPy's default stream and another one of torch,
-as a hook in a thread does, kernels are launched on torch's stream. So they run beside the work on torch's
-default stream, and torch may reuse the memory of a tensor that it frees.
+Kernels that read torch's tensors run on torch's current stream, so nothing waits for other work, such as
+backward on torch's default stream, and torch may reuse the memory of a tensor that it frees.
 
-Arrays that live longer than a call, such as residuals, may be used on another stream next time. So work on one
-stream waits for the library's earlier work on the others. A program with one stream never waits.
+Arrays that live longer than a call, such as residuals, may be used on another stream next time. So work on
+one stream waits for the library's earlier work on the others. A program with one stream never waits.
 """
 
 from __future__ import annotations
@@ -30,10 +29,14 @@ class StreamOrder:
         self._ends: dict[int, Any] = {}  # by stream, an event after the last work, or None
 
     @contextmanager
-    def current(self) -> Iterator[None]:
-        """Launch on the caller's stream; the device must be CuPy's current one."""
+    def current(self, *, follows_torch: bool = False) -> Iterator[None]:
+        """Launch on the caller's stream; the device must be CuPy's current one.
+
+        Args:
+            follows_torch: whether that is torch's current stream, if the program has set none in CuPy.
+        """
         own = self._cupy.cuda.get_current_stream()
-        pointer = 0 if own.ptr else _find_torch_stream(self._number)
+        pointer = find_torch_stream(self._number) if follows_torch and not own.ptr else 0
         stream = self._make(pointer) if pointer else own
         self._wait_for_others(stream)
         try:
@@ -43,6 +46,8 @@ class StreamOrder:
                 with stream:
                     yield
         finally:
+            if stream is not own:
+                own.wait_event(stream.record())  # results may be used there
             if len(self._ends) > 1:
                 self._ends[stream.ptr] = stream.record()
 
@@ -77,8 +82,8 @@ class _External:
         return 0, self.pointer
 
 
-def _find_torch_stream(number: int) -> int:
-    """Return the pointer of torch's current stream on a device; 0 for the default stream, or without torch."""
+def find_torch_stream(number: int) -> int:
+    """Return the pointer of torch's current stream on a device; 0 for the default stream or without torch."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0

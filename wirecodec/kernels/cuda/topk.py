@@ -23,7 +23,7 @@ from wirecodec.kernels.cuda import feedback
 from wirecodec.kernels.cuda.device import Device, blocks_for
 from wirecodec.kernels.cuda.select import Selected, Selector, magnitude_of
 
-_DIGIT, _DIGITS = 11, 2048
+DIGIT_BITS, DIGITS = 11, 2048
 FIELDS = 10
 _NEEDS_SELECT, _SELECTED = 8, 9
 """Fields of the kernels' ``struct Search``."""
@@ -50,7 +50,7 @@ class Search:
         self._width = 8 * np.dtype(raw_type).itemsize - 1
         self._capacity = min(size, 2 * k + size // 16 + 4096)
         self._search = device.empty(FIELDS, np.uint64)
-        self._counts = device.empty(_DIGITS, np.uint32)
+        self._counts = device.empty(DIGITS, np.uint32)
         device.clear(self._counts)
         self._selector = Selector(device, size, raw_type, self._capacity)
         self._keep = Selector(device, self._capacity, raw_type, k)
@@ -138,7 +138,7 @@ class Search:
 
     def _count(self, raw: Any, count: Any, capacity: int) -> None:
         blocks = blocks_for(raw.size, _KEYS_PER_BLOCK, _MAX_BLOCKS)
-        for _ in range(blocks_for(self._width, _DIGIT)):
+        for _ in range(blocks_for(self._width, DIGIT_BITS)):
             self._device.launch(
                 "topk",
                 f"count_digits_u{8 * raw.dtype.itemsize}",
