@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
+from tests.fuzz.mutate import mutate_container
 from tests.gpu_emulated.compressor_pair import GRADIENTS, assert_same_state, make_pair, same_bits, step_both
 from tests.gpu_emulated.standin import StandInDevice, marked, standin
-from tests.fuzz.mutate import mutate_container
 from tests.inputs import Array
 from wirecodec.container import table
 from wirecodec.cpu import chunk, fast
@@ -96,10 +96,12 @@ def test_what_is_rare_takes_the_plain_way(standin: StandInDevice) -> None:
     rng = np.random.default_rng(5)
     there, here = make_pair(SCHEMES[1])
     largest = np.full(50, 3e38, np.float32)
+    given: dict[str, Array]
     for x in (largest, largest, rng.laplace(size=50).astype(np.float32)):
         step_both(there, here, {"w": x, "v": rng.laplace(size=60).astype(np.float32)})
     for scale in (1, 0, 1):
-        given = {"v": rng.laplace(size=60).astype(np.float32) * scale, "w": largest / 10}
+        small = rng.laplace(size=60).astype(np.float32)
+        given = {"v": small * np.float32(scale), "w": largest / 10}
         on_device = {name: marked(x.copy()) for name, x in given.items()}
         made = there.prepare(on_device, hold_zeros=True), here.prepare(given, hold_zeros=True)
         assert same_bits(made[0].blob, made[1].blob)
