@@ -121,8 +121,8 @@ def test_rows_survive_an_interrupt_a_failure_and_the_end_of_time(tmp_path: Path)
     found = rows.load(path)
     assert found is not None
     assert rows.make(figure16.SelectorTime, found) == [figure16.SelectorTime("topk", 10, 0.1, 3.0)]
-    failures = ["all", "ValueError: no such array"], ["two", "RuntimeError: out of memory"]
-    assert [list(each) for each in found.failures] == list(failures)
+    assert [name for name, _ in found.failures] == ["all", "two"]
+    assert found.failures[1][1].startswith("RuntimeError: out of memory (test_gpu.py:")
     assert shown == ["one", "all", "two", "three"]
     rows.measure(path, "a machine", jobs[:1], -1.0, shown.append)
     found = rows.load(path)
