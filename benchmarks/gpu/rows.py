@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -86,11 +87,18 @@ def measure(
             for row in job.run():
                 done.rows.append(asdict(row))
         except Exception as error:
-            done.failures.append((job.name, f"{type(error).__name__}: {error}"))
+            done.failures.append((job.name, describe_error(error)))
         done.seconds = time.perf_counter() - start
         save(path, done)
     save(path, done)
     return done
+
+
+def describe_error(error: BaseException) -> str:
+    """Describe an error in one line, with the place where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}{place}".split())[:500]
 
 
 def save(path: Path, section: SectionRows) -> None:

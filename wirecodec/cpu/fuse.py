@@ -174,10 +174,16 @@ def at_member(error: EncodeError, names: Sequence[str | None], sizes: Sequence[i
 def split_fused(part: DecodedChunk, group: Array) -> dict[int, list[DecodedChunk]]:
     """Split a fused chunk into its members, given as rows of (key, size); returns them by key."""
     # Edges of the indices' type avoid their conversion. They are below 2^24.
-    edges = np.cumsum([0, *group[:, 1]]).astype(np.uint32)
-    cuts = edges if part.indices is None else np.searchsorted(part.indices, edges)
+    edges = np.zeros(len(group) + 1, np.uint32)
+    np.cumsum(group[:, 1], out=edges[1:])
+    if part.indices is None:
+        cuts, local = edges.tolist(), None
+    else:
+        places = np.searchsorted(part.indices, edges)
+        cuts = places.tolist()
+        local = part.indices - np.repeat(edges[:-1], places[1:] - places[:-1])
     members = {}
-    for (key, size), edge, a, b in zip(group.tolist(), edges, cuts, cuts[1:], strict=False):
-        indices = None if part.indices is None or b - a == size else part.indices[a:b] - edge
+    for (key, size), a, b in zip(group.tolist(), cuts, cuts[1:], strict=False):
+        indices = None if local is None or b - a == size else local[a:b]
         members[key] = [DecodedChunk(0, size, indices, part.values[a:b])]
     return members

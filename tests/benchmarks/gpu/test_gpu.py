@@ -80,8 +80,8 @@ def test_run_on_a_stand_in(clocked: StandInDevice, tmp_path: Path) -> None:
         assert f"| {name}, 9,000 | 1.00× (2.000 ms) |" in text
     assert {"select_sum_f32", "begin_warm", "fold_sums", "sample_u32"} <= set(clocked.launched)
     failed = [line for line in text.splitlines() if line.startswith("Failed")]
-    allowed = "cupyx", "torch is not installed, or has no CUDA"  # which the stand-in lacks
-    assert all(any(why in line for why in allowed) for line in failed), failed
+    lacking = "Failed: cusparse", "Failed: peers", "Failed: training: DeviceError: torch is not installed"
+    assert all(line.startswith(lacking) for line in failed), failed
     if importlib.util.find_spec("matplotlib"):
         assert (tmp_path / "gpu.png").read_bytes().startswith(b"\x89PNG")
 
@@ -121,8 +121,8 @@ def test_rows_survive_an_interrupt_a_failure_and_the_end_of_time(tmp_path: Path)
     found = rows.load(path)
     assert found is not None
     assert rows.make(figure16.SelectorTime, found) == [figure16.SelectorTime("topk", 10, 0.1, 3.0)]
-    failures = ["all", "ValueError: no such array"], ["two", "RuntimeError: out of memory"]
-    assert [list(each) for each in found.failures] == list(failures)
+    assert [name for name, _ in found.failures] == ["all", "two"]
+    assert found.failures[1][1].startswith("RuntimeError: out of memory (test_gpu.py:")
     assert shown == ["one", "all", "two", "three"]
     rows.measure(path, "a machine", jobs[:1], -1.0, shown.append)
     found = rows.load(path)
