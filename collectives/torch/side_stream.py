@@ -30,7 +30,9 @@ class SideStreams:
             return None
         if tensor.device not in self._streams:
             self._streams[tensor.device] = torch.cuda.Stream(tensor.device, priority=-1)
-        tensor.record_stream(self._streams[tensor.device])
+        parts = [tensor] if tensor.layout is torch.strided else [tensor._indices(), tensor._values()]
+        for part in parts:
+            part.record_stream(self._streams[tensor.device])
         return torch.cuda.current_stream(tensor.device).record_event()
 
     def wait_for(self, tensor: Any, event: Any) -> None:

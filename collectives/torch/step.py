@@ -83,7 +83,7 @@ class TrainingStep:
         future: Any = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
         self._buckets.append(bucket)
         self._futures.append(future)
-        self._written.append(self._settings.streams.mark(buffer if is_dense(buffer) else buffer.values()))
+        self._written.append(self._settings.streams.mark(buffer))
         return future
 
     def exchange_bucket(self, number: int, *, is_last: bool) -> None:

@@ -16,6 +16,7 @@ class Stream:
 
     null: Stream
     current: Stream
+    of_torch: int
     known: dict[int, Stream]
 
     def __init__(self, pointer: int) -> None:
@@ -50,17 +51,13 @@ def order(monkeypatch: pytest.MonkeyPatch) -> StreamOrder:
     Stream.null = Stream.current = Stream(0)
     Stream.known = {0: Stream.null}
     cuda = SimpleNamespace(Stream=Stream, get_current_stream=lambda: Stream.current)
-    monkeypatch.setattr(streams, "find_torch_stream", lambda number: torch_stream)
+    monkeypatch.setattr(streams, "find_torch_stream", lambda number: Stream.of_torch)
     return StreamOrder(SimpleNamespace(cuda=cuda), 0)
-
-
-torch_stream = 0
 
 
 def work(order: StreamOrder, pointer: int = 0) -> Stream:
     """Launch a kernel for a tensor of torch, whose current stream has this pointer."""
-    global torch_stream
-    torch_stream = pointer
+    Stream.of_torch = pointer
     with order.current(follows_torch=True):
         Stream.current.done.append("kernel")
         return Stream.current
@@ -95,14 +92,15 @@ def test_a_stream_that_the_program_sets_in_cupy_is_used(order: StreamOrder) -> N
 
 def test_the_end_is_recorded_after_an_error(order: StreamOrder) -> None:
     work(order)
-    with pytest.raises(KeyError), order.current(follows_torch=True):
-        raise KeyError
     side = work(order, 7)
     before = len(side.done)
-    global torch_stream
-    torch_stream = 7
-    with pytest.raises(KeyError), order.current(follows_torch=True):
-        side.done.append("kernel")
-        raise KeyError
+
+    def fail() -> None:
+        with order.current(follows_torch=True):
+            side.done.append("kernel")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     work(order, 0)
     assert Stream.null.done[-2] == f"waits for 7 after {before + 2}"
