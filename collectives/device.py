@@ -190,6 +190,17 @@ def same_device(array: Any, tensor: Any) -> None:
         raise ValueError(f"the array is on device {devices[0]}, the tensor on {devices[1]}")
 
 
+def copy_all_on_device(results: Mapping[str, Any], out: Mapping[str, Any]) -> None:
+    """Copy results to arrays of the same types, shapes and GPUs; those of torch in one launch."""
+    if results and all(map(_is_torch, out.values())):
+        torch = sys.modules["torch"]
+        with torch.no_grad():
+            torch._foreach_copy_([out[name] for name in results], list(results.values()))
+        return
+    for name, result in results.items():
+        copy_on_device(result, out[name])
+
+
 def copy_on_device(result: Any, out: Any) -> None:
     """Copy a result to an array of the same type, shape and GPU; it is complete afterwards."""
     if _is_torch(out):
@@ -207,8 +218,7 @@ def _view_bits(tensor: Any, bits: Any) -> Any:
     if not _is_torch(tensor):
         return bits.view(tensor.dtype).reshape(tensor.shape)
     integers = bits.view(f"i{bits.dtype.itemsize}")  # torch imports only signed integers from everyone
-    with gpu_context(int(bits.device.id), follows_torch=True):  # so that torch's stream need not wait
-        return sys.modules["torch"].from_dlpack(integers).view(tensor.dtype).reshape(tensor.shape)
+    return sys.modules["torch"].from_dlpack(integers).view(tensor.dtype).reshape(tensor.shape)
 
 
 def _copy_array_to_host(array: Any) -> Any:

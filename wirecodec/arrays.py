@@ -227,7 +227,9 @@ def as_device_flat(tensor: Any, cupy: Any) -> DeviceFlat:
         if tensor.layout is not torch.strided:
             raise EncodeError(f"torch tensor has layout {tensor.layout}; it must be strided (dense)")
         dtype, shape = dtype_named(tensor.dtype), tuple(tensor.shape)
-        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        plain = tensor.detach()
+        if plain.is_neg() or not plain.is_contiguous():
+            plain = plain.resolve_neg().contiguous()
         words = _import_torch(plain, cupy, dtype.itemsize)
     else:
         interface = hasattr(tensor, "__cuda_array_interface__")
@@ -239,8 +241,8 @@ def as_device_flat(tensor: Any, cupy: Any) -> DeviceFlat:
 def _import_torch(tensor: Any, cupy: Any, width: int) -> Any:
     """View a contiguous torch tensor on a GPU as (size,) CuPy integers of its element's width."""
     size, number = tensor.numel(), tensor.device.index
-    torch = sys.modules["torch"]
-    if cupy.cuda.get_current_stream().ptr not in (0, torch.cuda.current_stream(number).cuda_stream):
+    torch, own = sys.modules["torch"], cupy.cuda.get_current_stream().ptr
+    if own and own != torch.cuda.current_stream(number).cuda_stream:
         words = tensor.reshape(-1).view(getattr(torch, f"int{8 * width}"))
         return cupy.from_dlpack(words)  # which makes the program's own stream wait for torch's
     # Kernels will run on torch's current stream (``kernels.cuda.streams``), so nothing has to wait.

@@ -7,7 +7,7 @@ CuPy when they are called.
     bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_writable, describe_arrays,
                             dtype_named, BFLOAT16, DTYPES; local_shard, local_shards of DTensors
     arguments               as_integer, as_ratio, as_scheme, SchemeLike
-    elements                is_zero, find_nonfinite, gpu_are_finite
+    elements                is_zero, find_zeros, find_nonfinite, gpu_are_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
                             restore_schedule
     states                  State, copy_of; StateHolder, OpenStep, Stateful, Memory
@@ -27,7 +27,7 @@ CuPy when they are called.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -113,6 +113,7 @@ __all__ = [
     "estimate_union",
     "find_match",
     "find_nonfinite",
+    "find_zeros",
     "gpu_are_finite",
     "gpu_context",
     "gpu_count_nonzero",
@@ -282,6 +283,16 @@ def is_zero(tensor: Any) -> bool:
     from wirecodec.gpu import entry
 
     return entry.is_zero(tensor)
+
+
+def find_zeros(tensors: Mapping[str, Any]) -> set[str]:
+    """Return the names of the tensors whose elements are all +0 or -0; those on one GPU wait once."""
+    listed = list(tensors.values())
+    if len(listed) > 1 and all(map(on_gpu, listed)) and len({str(x.device) for x in listed}) == 1:
+        from wirecodec.gpu import entry
+
+        return {name for name, zero in zip(tensors, entry.are_zero(listed), strict=True) if zero}
+    return {name for name, tensor in tensors.items() if is_zero(tensor)}
 
 
 def find_nonfinite(tensor: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,7 +129,8 @@ class Encoding:
             for name, (shape, _) in self.specs.items()
         }
         given: Any = self.inputs.tensors
-        results = self.targets.deliver({ONLY: given} if self.bare else given, shaped)
+        with nullcontext() if self.gpu is None else self.gpu.current():
+            results = self.targets.deliver({ONLY: given} if self.bare else given, shaped)
         return results[ONLY] if self.bare else results
 
 

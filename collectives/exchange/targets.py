@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from collectives.agreement.nonfinite import make_nan
-from collectives.device import copy_on_device, is_on_gpu, match_devices, same_device
+from collectives.device import copy_all_on_device, is_on_gpu, match_devices, same_device
 from collectives.exchange.specs import ONLY, TensorSpec, get_spec
 from collectives.transport.reduce import Dense
 from wirecodec.interop import DTYPES, as_target, as_writable, describe_arrays, dtype_named
@@ -81,7 +81,8 @@ class Targets:
             results: {name: array} of the results' shapes, or flat; on the host, or flat raw bits on a GPU.
                 Those that are in the caller's memory already are not copied.
         """
-        delivered = {}
+        delivered: dict[str, Any] = {}
+        copied: dict[str, Any] = {}
         for name, result in results.items():
             if name in self.flat:
                 view = self.flat[name]
@@ -89,9 +90,10 @@ class Targets:
                     view[:] = result.reshape(-1)
                 delivered[name] = self.given[name]
                 continue
+            delivered[name] = match_devices(tensors[name], result)
             if self.given:
-                copy_on_device(match_devices(tensors[name], result), self.given[name])
-            delivered[name] = self.given[name] if self.given else match_devices(tensors[name], result)
+                copied[name], delivered[name] = delivered[name], self.given[name]
+        copy_all_on_device(copied, self.given)
         return delivered
 
 

@@ -17,7 +17,7 @@ from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import check_compressor, name_parameters
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
-from wirecodec.interop import is_zero, local_shard
+from wirecodec.interop import find_zeros, local_shard
 
 
 @counted(lambda comm, *_, **__: find_ends(comm))
@@ -90,8 +90,9 @@ def average_gradients(
         )
 
     means = average(find_ends(comm), collect, compressor, algorithm, nonfinite, weight)
+    unused = find_zeros({name: means[name] for name in trained})
     for name, parameter in trained.items():
-        if is_zero(means[name]):
+        if name in unused:
             parameter.grad = None
         elif parameter.grad is None or not is_dense(parameter.grad):
             parameter.grad = _like(parameter, means[name])

@@ -16,6 +16,7 @@ from wirecodec.cpu.costs import share_header
 from wirecodec.cpu.fuse import Run, encode_runs, kinds_of, list_members, plan_runs
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.chunk import encode_chunks
+from wirecodec.gpu.fast import encode as fast_encode
 from wirecodec.gpu.fuse import concatenate_supports
 from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import choose
@@ -29,16 +30,18 @@ from wirecodec.support import Support
 
 def encode(device: Device, flat: DeviceFlat, scheme: Scheme, seed: int, tag: bytes) -> Any:
     """Encode one tensor as a container, u8 on the device. Raises EncodeError."""
+    ext.check_shape(flat.shape)
+    shapes = {} if len(flat.shape) == 1 else {0: flat.shape}
+    batched = fast_encode.encode(
+        device, {"": flat}, {"": scheme}, seed, ext.write(ext.Extension(shapes=shapes, tag=tag))
+    )
+    if batched is not None:
+        return batched
     header = share_header({"": flat}, {"": scheme}, tag, names=False)
     support, _ = choose(device, flat, scheme, Context(mix(seed, 0), header=header))
-    ext.check_shape(flat.shape)
     entries = encode_chunks(device, 0, support, scheme, seed)
-    extension = ext.Extension(
-        shapes={} if len(flat.shape) == 1 else {0: flat.shape},
-        lengths={0: flat.raw_bits.size} if support.domain else {},
-        tag=tag,
-    )
-    return pack(device, entries, ext.write(extension))
+    lengths = {0: flat.raw_bits.size} if support.domain else {}
+    return pack(device, entries, ext.write(ext.Extension(shapes=shapes, lengths=lengths, tag=tag)))
 
 
 def encode_many(
@@ -52,6 +55,12 @@ def encode_many(
     fuse: int = 0,
 ) -> Any:
     """Encode named tensors, in the order of their keys, as one container. EncodeError names the tensor."""
+    if not fuse and flats:
+        shapes = tuple(flat.shape for flat in flats.values())
+        block = ext.write_model(tuple(flats), shapes, {}, tag, names_stored=names)
+        batched = fast_encode.encode(device, flats, schemes, seed, block)
+        if batched is not None:
+            return batched
     supports = {}
     header = share_header(flats, schemes, tag, names=names)
     for key, (name, flat) in enumerate(flats.items()):

@@ -36,7 +36,7 @@ from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
 from wirecodec.gpu.fast import add as fast_add
-from wirecodec.gpu.fast import batch
+from wirecodec.gpu.fast import step as fast_step
 from wirecodec.gpu.fuse import split_part
 from wirecodec.gpu.group import select_group
 from wirecodec.kernels.cuda import batch_sums
@@ -97,7 +97,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     flats = _as_flats(tensors)
     follows = any(map(is_torch, tensors.values()))
     with device_of(next(iter(flats.values())).raw_bits, follows_torch=follows) as device:
-        batched = batch.step(device, flats, wanted)
+        batched = fast_step.step(device, flats, wanted)
         if batched is not None:
             return batched
         selected = _select(device, flats, wanted)
@@ -242,6 +242,21 @@ def is_zero(tensor: Any) -> bool:
 
 def _is_zero(device: CupyDevice, words: Any) -> bool:
     return words.size < 2**31 and not arrays.count_nonzero(device, words)
+
+
+def are_zero(tensors: Sequence[Any]) -> list[bool]:
+    """Return for each tensor on one GPU whether all its elements are +0 or -0; waits once per width."""
+    cupy = cupy_device().cupy
+    words = [as_device_flat(tensor, cupy).raw_bits for tensor in tensors]
+    zero = [True] * len(words)
+    follows = any(map(is_torch, tensors))
+    for width in {each.dtype.itemsize for each in words}:
+        here = [number for number, each in enumerate(words) if each.dtype.itemsize == width]
+        with device_of(words[here[0]], follows_torch=follows) as device:
+            found = batch_sums.find_nonzero(device, [words[number] for number in here])
+        for number, nonzero in zip(here, found.tolist(), strict=True):
+            zero[number] = not nonzero
+    return zero
 
 
 def find_nonfinite(tensor: Any) -> int:

@@ -15,7 +15,7 @@
 struct Tensor {
   const void* gradient;   // raw bits
   const float* residual;  // or null
-  float* total;           // receives gradient + residual
+  float* total;           // receives gradient + residual; null if the gradient is the sum
   Search* search;         // the last step's, and this one's
   u32* counts;            // zeroed digits
   u64 *tiles, *kept_tiles;  // zeroed look-back states of both selections
@@ -74,11 +74,12 @@ template <class T> struct Sums {
   INLINE void store_unselected(u32, W) const {}
 };
 
-// The sums of an earlier kernel.
+// The sums of an earlier kernel, or the gradient if `total` is null.
 template <class T> struct Totals {
   typedef typename T::Word W;
+  const W* gradient;
   const float* total;
-  INLINE W at(u32 i) const { return sendable<T>(total[i]); }
+  INLINE W at(u32 i) const { return total ? sendable<T>(total[i]) : gradient[i]; }
   INLINE void store_unselected(u32, W) const {}
 };
 
@@ -112,7 +113,10 @@ KERNEL batch_restart(Tensor* tensors, u32 count) {
 // Continues the searches among the candidates.
 KERNEL batch_go_on(Tensor* tensors, u32 count) {
   const u32 t = blockIdx.x * THREADS + threadIdx.x;
-  if (t < count) go_on(tensors[t].search);
+  if (t >= count) return;
+  Search* const search = tensors[t].search;
+  go_on(search);
+  if (tensors[t].status[RETRY]) search->needs_count = search->selected = 0;  // there is nothing to search
 }
 
 // A block per tensor. `whole` is set for searches among all elements, which end when the candidates fit.
@@ -145,13 +149,13 @@ KERNEL batch_pick(Tensor* tensors, u32 whole) {
     OF_TENSOR(T)                                                                                                      \
     if (tensor.search->needs_count == 0) return;                                                                      \
     const u32 blocks = starts[&tensor - tensors + 1] - starts[&tensor - tensors];                                     \
-    count_keys<W>(tensor.search, Totals<T>{tensor.total}, tensor.size, tensor.counts, shared, number, blocks);        \
+    count_keys<W>(tensor.search, Totals<T>{(const W*)tensor.gradient, tensor.total}, tensor.size, tensor.counts, shared, number, blocks);        \
   }                                                                                                                   \
   KERNEL batch_select_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                       \
     __shared__ Counts shared;                                                                                         \
     OF_TENSOR(T)                                                                                                      \
     const Output out = {nullptr, tensor.indices, tensor.capacity, tensor.status + FOUND, 0};                          \
-    select_tile<W>(Totals<T>{tensor.total}, tensor.size, (const u32*)nullptr, (W)((W)~(W)0 >> 1),                     \
+    select_tile<W>(Totals<T>{(const W*)tensor.gradient, tensor.total}, tensor.size, (const u32*)nullptr, (W)((W)~(W)0 >> 1),                     \
                    (const u64*)tensor.search, out, (W*)tensor.values, tensor.tiles, tensor.status + TICKET, &shared); \
   }                                                                                                                   \
   KERNEL batch_count_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                        \

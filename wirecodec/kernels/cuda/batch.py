@@ -73,10 +73,11 @@ class Launcher:
     dtype: np.dtype[Any]
     bits: int
 
-    def select(self, zeroed: Any, *, cold: bool) -> None:
+    def select(self, zeroed: Any, *, cold: bool, feedback: bool) -> None:
         """Find the top k of all sums: near the last thresholds, or from the beginning if ``cold``.
 
-        ``zeroed`` is memory that is cleared before each selection.
+        ``zeroed`` is memory that is cleared before each selection. Without ``feedback``, the gradients are
+        the sums.
         """
         device, tensors, number = self.device, self.tensors, self.counts[0]
         width = 8 * self.dtype.itemsize - 1
@@ -85,7 +86,8 @@ class Launcher:
         margin = np.uint64(1 << MARGIN_BIT[width + 1])
         device.clear(zeroed)
         device.launch("batch", "batch_begin", blocks, tensors, count, np.uint32(cold), margin, key_bits)
-        self._on_tensors("sum", "tiles")
+        if feedback:
+            self._on_tensors("sum", "tiles")
         if cold:
             for _ in passes:
                 self._on_tensors("count_all", "count_all")
@@ -112,8 +114,8 @@ class Launcher:
         if self.bits:
             self._on_entries(f"batch_quantise_{self._suffix}", "codes", np.uint32(self.bits))
 
-    def finish(self, places: Any, blob: Any, crcs: Any) -> None:
-        """Copy the sections to the container, compute the checksums, and subtract what is sent.
+    def finish(self, places: Any, blob: Any, crcs: Any, *, feedback: bool) -> None:
+        """Copy the sections to the container, compute the checksums; with feedback, subtract what is sent.
 
         Args:
             places: ``PLACE`` of all entries, as bytes.
@@ -123,9 +125,9 @@ class Launcher:
         self._on_entries(f"batch_copy_{self._suffix}", "copy", places, blob)
         stage, count = self.stages["checksums"], np.uint32(self.counts[1])
         self.device.launch("batch", "batch_checksums", stage.blocks, places, stage.starts, count, blob, crcs)
-        if self.bits:
+        if feedback and self.bits:
             self._on_entries(f"batch_subtract_{self._suffix}", "codes", np.uint32(self.bits))
-        else:
+        elif feedback:
             self._on_entries(f"batch_subtract_raw_{self._suffix}", "codes")
 
     @property

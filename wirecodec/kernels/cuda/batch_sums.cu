@@ -84,9 +84,22 @@ struct Words {
       if ((words[i] & (W)exponent) == (W)exponent) bad[a] = 1;                                            \
   }
 
+#define NONZERO(name, W)                                                                                  \
+  KERNEL name(const Words* arrays, const u32* starts, u32 count, u64 magnitude, u32* found) {             \
+    u32 number;                                                                                           \
+    const u32 a = find_item(starts, count, &number);                                                      \
+    const W* const words = (const W*)arrays[a].words;                                                     \
+    const u64 step = (u64)(starts[a + 1] - starts[a]) * THREADS;                                          \
+    for (u64 i = number * THREADS + threadIdx.x; i < arrays[a].size && !found[a]; i += step)              \
+      if (words[i] & (W)magnitude) found[a] = 1;                                                          \
+  }
+
 FINITE(batch_finite_u16, u16)
 FINITE(batch_finite_u32, u32)
 FINITE(batch_finite_u64, u64)
+NONZERO(batch_nonzero_u16, u16)
+NONZERO(batch_nonzero_u32, u32)
+NONZERO(batch_nonzero_u64, u64)
 
 struct Sum {
   float* total;

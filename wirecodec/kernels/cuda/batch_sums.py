@@ -105,23 +105,26 @@ def decode(
 
 def find_nonfinite(device: Device, arrays: Sequence[Any], dtype: np.dtype[Any]) -> Array:
     """Return (n,) bool, which arrays of raw bits of one element type hold a NaN or Inf; waits once."""
+    return _find(device, f"batch_finite_u{8 * dtype.itemsize}", arrays, infinity_of(dtype))
+
+
+def find_nonzero(device: Device, arrays: Sequence[Any]) -> Array:
+    """Return (n,) bool, which arrays of raw bits of one width hold an element that is not +0 or -0."""
+    width = 8 * arrays[0].dtype.itemsize
+    return _find(device, f"batch_nonzero_u{width}", arrays, 2 ** (width - 1) - 1)
+
+
+def _find(device: Device, kernel: str, arrays: Sequence[Any], mask: int) -> Array:
+    """Return (n,) bool, what a kernel has found in each array; waits once."""
     rows: Any = np.zeros(len(arrays), _WORDS)
     rows["words"] = [device.address(each) if each.size else 0 for each in arrays]
     rows["size"] = sizes = np.array([each.size for each in arrays], np.int64)
     starts, blocks = _upload(device, np.minimum(-(-sizes // _CHECKED), _MAX_BLOCKS))
-    bad = device.empty(len(arrays), np.uint32)
-    device.clear(bad)
-    device.launch(
-        "batch_sums",
-        f"batch_finite_u{8 * dtype.itemsize}",
-        blocks,
-        device.put(rows.view(np.uint8)),
-        starts,
-        np.uint32(len(arrays)),
-        np.uint64(infinity_of(dtype)),
-        bad,
-    )
-    found: Array = device.get(bad) != 0
+    flags = device.empty(len(arrays), np.uint32)
+    device.clear(flags)
+    table, count = device.put(rows.view(np.uint8)), np.uint32(len(arrays))
+    device.launch("batch_sums", kernel, blocks, table, starts, count, np.uint64(mask), flags)
+    found: Array = device.get(flags) != 0
     return found
 
 

@@ -2,7 +2,9 @@
 // DGC (kernels/cpu/select/dgc.py).
 #include "counter.cuh"
 
-#define BLOCK 4096u  // elements per row of sums
+#define BLOCK 4096u   // elements per row of sums
+#define LOADED 8u     // loads of a thread that are in flight
+#define FOLDED 512u   // rows that are staged for their sum
 
 template <class F, class W> INLINE F number_of(W word);
 template <> INLINE float number_of<float, u32>(u32 word) { return __uint_as_float(word); }
@@ -23,14 +25,21 @@ INLINE void sum_rows(const W* bits, u32 size, u64 low, u64 high, F origin, F sca
   if (row < rows) {
     const u32 start = row ? (row - 1) * BLOCK : whole;
     const u32 stop = row ? minimum(start + BLOCK, whole) : size;
-    for (u32 i = start + lane; i < stop; i += 64) {
-      const W key = (W)(bits[i] << 1) >> 1;
-      greatest = maximum(greatest, (u64)key);
-      const bool inside = (u64)key >= low && (u64)key < high;
-      const F y = inside ? number_of<F, W>(key) * scale - origin : (F)0;
-      firsts = firsts + y;
-      squares = squares + y * y;
-      count += inside;
+    for (u32 first = start + lane; first < stop; first += 64 * LOADED) {
+      W loaded[LOADED];
+#pragma unroll
+      for (u32 j = 0; j < LOADED; j++) loaded[j] = first + 64 * j < stop ? bits[first + 64 * j] : (W)0;
+#pragma unroll
+      for (u32 j = 0; j < LOADED; j++) {
+        if (first + 64 * j >= stop) break;
+        const W key = (W)(loaded[j] << 1) >> 1;
+        greatest = maximum(greatest, (u64)key);
+        const bool inside = (u64)key >= low && (u64)key < high;
+        const F y = inside ? number_of<F, W>(key) * scale - origin : (F)0;
+        firsts = firsts + y;
+        squares = squares + y * y;
+        count += inside;
+      }
     }
   }
   double* mine = folds[quarter][lane];
@@ -61,20 +70,24 @@ KERNEL sums_u64(const u64* bits, u32 size, u64 low, u64 high, u64 origin, u64 sc
                         sums, top, folds);
 }
 
-// One block. Adds the rows in order: count, Σ y, Σ y².
+// One block. Adds the rows in order: count, Σ y, Σ y². Three threads add a part of the rows while the other warps load
+// the next part, because the order leaves nothing else to do at the same time.
 KERNEL fold_sums(const double* sums, u32 rows, double* out) {
-  if (threadIdx.x >= 3) return;
+  __shared__ double staged[2][3 * FOLDED];
+  const u64 all = 3ull * rows, part = 3 * FOLDED;
   double sum = 0;
-  u32 row = 0;
-  for (; row + 8 <= rows; row += 8) {
-    double loaded[8];
-#pragma unroll
-    for (u32 j = 0; j < 8; j++) loaded[j] = sums[3 * (u64)(row + j) + threadIdx.x];
-#pragma unroll
-    for (u32 j = 0; j < 8; j++) sum = sum + loaded[j];
+  u32 turn = 0;
+  for (u64 start = 0; start < all + part; start += part, turn ^= 1) {
+    if (warp_id())
+      for (u64 i = threadIdx.x - 32; i < part && start + i < all; i += THREADS - 32) staged[turn][i] = sums[start + i];
+    else if (start && threadIdx.x < 3) {
+      const u32 n = (u32)minimum((all - (start - part)) / 3, (u64)FOLDED);
+#pragma unroll 8
+      for (u32 row = 0; row < n; row++) sum = sum + staged[turn ^ 1][3 * row + threadIdx.x];
+    }
+    __syncthreads();
   }
-  for (; row < rows; row++) sum = sum + sums[3 * (u64)row + threadIdx.x];
-  out[threadIdx.x] = sum;
+  if (threadIdx.x < 3) out[threadIdx.x] = sum;
 }
 
 // Sums x² of the elements of each row of SQUARES_ROW, in binary64 and in the order of the CPU's kernel

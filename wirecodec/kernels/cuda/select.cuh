@@ -56,17 +56,18 @@ INLINE void select_tile(const Source& source, u32 size, const u32* numbers, W ma
   const u32 ties = (u32)minimum(rule[1], (u64)MAX_U32);
   const u32 first = tile * TILE + warp_id() * 32 * ITEMS + lane_id();
   W loaded[ITEMS];
-  u32 more[ITEMS], same[ITEMS], sum_more = 0, sum_same = 0;
+  u32 reach[ITEMS], sum_more = 0, sum_same = 0;  // a row of 32 has few elements that reach the threshold, or none
 #pragma unroll
   for (u32 j = 0; j < ITEMS; j++) loaded[j] = first + 32 * j < size ? source.at(first + 32 * j) : (W)0;
 #pragma unroll
   for (u32 j = 0; j < ITEMS; j++) {
-    const bool inside = first + 32 * j < size;
     const W key = loaded[j] & mask;
-    more[j] = __ballot_sync(FULL_MASK, inside && key > threshold);
-    same[j] = __ballot_sync(FULL_MASK, inside && key == threshold);
-    sum_more += (u32)__popc(more[j]);
-    sum_same += (u32)__popc(same[j]);
+    reach[j] = __ballot_sync(FULL_MASK, first + 32 * j < size && key >= threshold);
+    if (reach[j]) {
+      const u32 same = __ballot_sync(FULL_MASK, key == threshold) & reach[j];
+      sum_more += (u32)__popc(reach[j] ^ same);
+      sum_same += (u32)__popc(same);
+    }
   }
   if (lane_id() == 0) shared->more[warp_id()] = sum_more, shared->same[warp_id()] = sum_same;
   __syncthreads();
@@ -89,22 +90,25 @@ INLINE void select_tile(const Source& source, u32 size, const u32* numbers, W ma
 #pragma unroll
   for (u32 j = 0; j < ITEMS; j++) {
     const u32 i = first + 32 * j;
-    const u32 rank = equal_before + (u32)__popc(same[j] & lane_mask_lt());
-    const bool tie = (same[j] >> lane_id() & 1) && rank < ties;
-    const bool pass = (more[j] >> lane_id() & 1) || tie;
-    const u32 passed = same[j] ? __ballot_sync(FULL_MASK, pass) : more[j];
-    if (lane_id() == j) row = passed;
-    if (pass) {
-      const u32 at = n + (u32)__popc(more[j] & lane_mask_lt()) + minimum(rank, ties);
-      if (at < out.capacity) {
-        out.indices[at] = numbers ? numbers[i] : i;
-        values[at] = loaded[j];
+    bool pass = false;
+    if (reach[j]) {
+      const u32 same = __ballot_sync(FULL_MASK, (W)(loaded[j] & mask) == threshold) & reach[j], more = reach[j] ^ same;
+      const u32 rank = equal_before + (u32)__popc(same & lane_mask_lt());
+      pass = (more >> lane_id() & 1) || ((same >> lane_id() & 1) && rank < ties);
+      const u32 passed = same ? __ballot_sync(FULL_MASK, pass) : more;
+      if (lane_id() == j) row = passed;
+      if (pass) {
+        const u32 at = n + (u32)__popc(more & lane_mask_lt()) + minimum(rank, ties);
+        if (at < out.capacity) {
+          out.indices[at] = numbers ? numbers[i] : i;
+          values[at] = loaded[j];
+        }
+        if (out.infinity && (u64)(loaded[j] & mask) >= out.infinity) atomicMin(&out.found[1], i);
       }
-      if (out.infinity && (u64)(loaded[j] & mask) >= out.infinity) atomicMin(&out.found[1], i);
+      n += (u32)__popc(more);
+      equal_before += (u32)__popc(same);
     }
     if (i < size) source.store_unselected(i, pass ? (W)0 : loaded[j]);
-    n += (u32)__popc(more[j]);
-    equal_before += (u32)__popc(same[j]);
   }
   const u32 word = (first - lane_id()) / 32 + lane_id();
   if (out.bitmap && lane_id() < ITEMS && word < (size + 31) / 32) out.bitmap[word] = row;
