@@ -10,7 +10,8 @@ The rows of each section are written to a JSON file after each measurement. The 
 also if they come from another machine. Without a GPU the command exits with the reason and writes nothing.
 With the default times, the whole takes at most 200 s, beside the compilation of kernels.
 
-    python -m benchmarks.gpu [--only kernels,steps,training,figure] [--seconds 50] [--rows FOLDER] [--report]
+    python -m benchmarks.gpu [--only kernels,steps,training,figure] [--seconds 50] [--rows FOLDER]
+                             [--report] [--note TEXT]
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--seconds", type=float, help=f"time of each section, default: {SECONDS}")
     add("--rows", type=Path, default=FOLDER, metavar="FOLDER", help="of the rows (default: %(default)s)")
     add("--report", action="store_true", help="measure nothing; format the rows")
+    add(
+        "--note", default="", metavar="TEXT", help="a paragraph before the tables, such as what changed since"
+    )
     add("--quick", action="store_true", help="small sizes, which show that every measurement runs")
     options = parser.parse_args(arguments)
     names = [name.strip() for name in options.only.split(",")]
@@ -58,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except wc.DeviceError as error:
             sys.exit(f"nothing was measured: {error}")
         _measure_sections(device, names, options.rows, options.seconds, quick=options.quick)
-    text = format_page(options.rows)
+    text = (f"{options.note}\n\n" if options.note else "") + format_page(options.rows)
     print(text)
     print(results.write_result("gpu", TITLE, text, machine=""))
 

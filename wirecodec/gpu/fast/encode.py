@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from wirecodec.arrays import DeviceFlat
 from wirecodec.cpu import fast
-from wirecodec.gpu.fast.batch import Arrays, Batch, find_dtype, find_scheme, make_plan
+from wirecodec.gpu.fast.batch import Arrays, Batch, has_batch, make_plan
+from wirecodec.gpu.fast.container import assemble
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.scheme import Scheme
 
@@ -15,19 +18,19 @@ from wirecodec.settings.scheme import Scheme
 def encode(
     device: Device, flats: Mapping[str, DeviceFlat], schemes: Mapping[str, Scheme], seed: int, block: bytes
 ) -> Any:
-    """Encode named tensors, in the order of their keys, as one container on the device.
+    """Encode named tensors of one scheme, in the order of their keys, as one container on the device.
 
     ``block`` is the extension block. Returns None if the plain way must encode them.
     """
-    scheme = find_scheme(schemes.values()) if fast.is_on() else None
-    dtype = None if scheme is None else find_dtype(flats.values())
-    if scheme is None or dtype is None:
+    if not fast.is_on():
         return None
-    plan = make_plan(device, [flat.raw_bits.size for flat in flats.values()], dtype, scheme)
-    if plan is None:
+    listed, kinds = list(flats.values()), {(schemes[name], flat.dtype) for name, flat in flats.items()}
+    if len(kinds) != 1 or not all(has_batch(schemes[name], flat) for name, flat in flats.items()):
         return None
+    scheme, dtype = kinds.pop()
+    plan = make_plan(device, [flat.raw_bits.size for flat in listed], dtype, scheme)
     arrays = Arrays.of(device, plan, feedback=False)
-    batch = Batch(device, plan, flats, [None] * len(flats), arrays, seed)
+    batch = Batch(device, plan, listed, [None] * len(listed), arrays, np.arange(len(listed)), seed)
     if batch.encode(feedback=False) is None:
         return None
-    return batch.write(block, feedback=False)[0]
+    return assemble(device, [batch], [], block, feedback=False)[0]

@@ -19,10 +19,10 @@ from wirecodec.kernels.cuda.packing import packed_words
 from wirecodec.kernels.cuda.select import TILE
 from wirecodec.kernels.cuda.topk import DIGITS, FIELDS
 from wirecodec.kernels.layout import PACK_BLOCK, RICE_BLOCK, RICE_SPAN
+from wirecodec.value.qsgd import QSGD
+from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
 
 _ALIGNMENT = 16
-_PIECE = 64
-"""Bytes of a checksum per thread."""
 _COUNTED, _MAX_COUNTING_BLOCKS = 16384, 256
 """Keys that a block counts, and the number of blocks per tensor above which each counts more."""
 _COPIED = 4
@@ -38,6 +38,7 @@ class Plan:
         counts: k of each tensor, above 0.
         dtype: of the gradients.
         bits: of QSGD's codes; 0 for raw values.
+        narrow: type of 16 bits in which raw values of float32 are stored, or None.
 
     Attributes:
         tensors: (t,) ``TENSOR``, complete but for the arrays of a step.
@@ -50,10 +51,16 @@ class Plan:
     """
 
     def __init__(
-        self, device: Device, sizes: Sequence[int], counts: Sequence[int], dtype: np.dtype[Any], bits: int
+        self,
+        device: Device,
+        sizes: Sequence[int],
+        counts: Sequence[int],
+        dtype: np.dtype[Any],
+        bits: int,
+        narrow: np.dtype[Any] | None = None,
     ) -> None:
         self.size, self.k = np.array(sizes, np.int64), np.array(counts, np.int64)
-        self.dtype, self.bits = dtype, bits
+        self.dtype, self.bits, self.narrow = dtype, bits, narrow
         self.is_warm = False
         capacity = np.minimum(self.size, 2 * self.k + self.size // 16 + 4096)
         self._describe_entries()
@@ -96,7 +103,7 @@ class Plan:
         table = self.entries
         for name, places in parts.items():
             table[name] = start + places
-        if bits:
+        if self.has_section:
             table["section"] = start + section
         table["report"] = start + report + 4 * tables.STATUS * count + 8 * np.arange(entries, dtype=np.uint64)
         table["status"] = self.tensors["status"][self.owners]
@@ -117,7 +124,6 @@ class Plan:
             "spans": spans,
             "codes": _blocks(self.most, PACK_BLOCK),
             "copy": copied,
-            "checksums": _blocks(4 * (self._longest + sent) + 16, _PIECE * THREADS),
         }
         self.stages = _upload(device, needed)
 
@@ -136,17 +142,32 @@ class Plan:
         directory = _blocks(48 * (spans - 1) + 5 * blocks, 32)
         self._longest = directory + _blocks(self.most * each, 32) + blocks + spans
 
+    @property
+    def has_section(self) -> bool:
+        """Whether values are stored in another form than they have."""
+        return self.bits > 0 or self.narrow is not None
+
+    @property
+    def value_id(self) -> int:
+        """Wire id of the values' codec."""
+        if self.narrow is not None:
+            return (RawFloat16 if self.narrow == np.float16 else RawBfloat16).wire_id
+        return QSGD.wire_id if self.bits else Raw.wire_id
+
     def value_words(self, r: Array) -> Array:
-        """Return the u32 words of QSGD's section of r values; 0 for raw values."""
-        if not self.bits:
-            return np.zeros_like(r)
-        packed = packed_words(r, self.bits)
-        words: Array = np.where(r > 0, 2 + _blocks(r, PACK_BLOCK) + packed, 0)
+        """Return the u32 words of the stored form of r values; 0 if it is that of the values."""
+        words: Array = np.zeros_like(r)
+        if self.bits:
+            words = np.where(r > 0, 2 + _blocks(r, PACK_BLOCK) + packed_words(r, self.bits), 0)
+        elif self.narrow is not None:
+            words = _blocks(r, 2)
         return words
 
     def value_bytes(self, r: Array) -> Array:
         """Return the bytes of the value section of r values."""
-        return 4 * self.value_words(r) if self.bits else self.dtype.itemsize * r
+        if self.bits:
+            return 4 * self.value_words(r)
+        return (self.narrow or self.dtype).itemsize * r
 
 
 class _Arena:

@@ -1,22 +1,30 @@
-"""A Compressor's step of many tensors on a GPU."""
+"""A Compressor's step of many tensors on a GPU: a batch per scheme and type, and the others one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import BFLOAT16, DeviceFlat, on_gpu
 from wirecodec.container import extension_writer as ext
+from wirecodec.container.reader import Row
+from wirecodec.container.writer import Entry, row_of
 from wirecodec.cpu import fast
-from wirecodec.gpu.fast.batch import Arrays, Batch, find_dtype, find_scheme, make_plan
+from wirecodec.errors import EncodeError
+from wirecodec.gpu import decode as decoding
+from wirecodec.gpu import step as plain
+from wirecodec.gpu.chunk import decode_chunk, encode_chunks
+from wirecodec.gpu.fast.batch import Arrays, Batch, has_batch, make_plan
+from wirecodec.gpu.fast.container import assemble, find_sections
 from wirecodec.gpu.fast.plan import Plan
+from wirecodec.kernels.cuda import batch_sums
 from wirecodec.kernels.cuda.batch import NONZERO
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.limits import UNLIMITED
 from wirecodec.settings.feedback import ErrorFeedback
-from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJobs
 
@@ -26,70 +34,173 @@ MAX_PLANS = 64
 
 
 def step(device: Device, flats: Mapping[str, DeviceFlat], wanted: StepInput) -> StepResult | None:
-    """Take a step of named tensors, in the order of their keys; None if the plain way must take it."""
+    """Take a step of named tensors, in the order of their keys; None if the plain way must take it.
+
+    EncodeError names the tensor.
+    """
     jobs = wanted.jobs
     if not fast.is_on() or wanted.clip is not None or wanted.fuse or jobs.groups or jobs.momenta:
         return None
-    scheme = find_scheme(jobs.schemes.values())
-    plan = None if scheme is None else _find_plan(device, flats, jobs, scheme)
-    if plan is None:
+    kinds: dict[Any, list[str]] = {}
+    alone = []
+    for name, flat in flats.items():
+        if _takes(jobs, name, flat):
+            kinds.setdefault((jobs.schemes[name], flat.dtype), []).append(name)
+        else:
+            alone.append(name)
+    if not kinds:
         return None
-    arrays = Arrays.of(device, plan, feedback=True)
-    residuals = [jobs.residuals.get(name) for name in flats]
-    batch = Batch(device, plan, flats, residuals, arrays, wanted.seed)
-    status = batch.encode(feedback=True)
-    if status is None or (wanted.hold_zeros and not status[:, NONZERO].all()):
-        return None
+    keys = {name: key for key, name in enumerate(flats)}
+    groups = [_Group.of(device, flats, wanted, names, keys) for names in kinds.values()]
+    for group in groups:
+        status = group.batch.encode(feedback=True)
+        if status is None or (wanted.hold_zeros and not status[:, NONZERO].all()):
+            return None
+    held = _find_held(device, [flats[name] for name in alone]) if wanted.hold_zeros else [False] * len(alone)
+    others = {}
+    for name, holds in zip(alone, held, strict=True):
+        others[name] = _Other.of(device, flats[name], wanted, name, keys[name], holds=holds)
+    entries = [entry for other in others.values() for entry in other.entries]
     shapes = tuple([flat.shape for flat in flats.values()])
     block = ext.write_model(tuple(flats), shapes, {}, b"", names_stored=wanted.names)
-    blob, on_host = batch.write(block, feedback=True)
+    blob, on_host = assemble(device, [group.batch for group in groups], entries, block, feedback=True)
     assert on_host is not None
-    starts = arrays.starts.tolist()
-    return StepResult(
-        blob,
-        on_host,
-        SentTensors(device, flats, arrays),
-        {name: arrays.totals[starts[t] : starts[t + 1]] for t, name in enumerate(flats)},
-        {},
+    sent: dict[str, Any] = {}
+    residuals: dict[str, Any] = {}
+    for group in groups:
+        sent |= group.sent(device, flats)
+        residuals |= group.residuals()
+    selectors = {}
+    sections = iter(find_sections(on_host, entries))
+    for name, other in others.items():
+        parts = [
+            decode_chunk(device, Row(*row_of(entry)), next(sections), UNLIMITED) for entry in other.entries
+        ]
+        try:
+            residual = plain.next_residual(device, other.selected, parts)
+        except EncodeError as error:
+            raise error.of(name) from None
+        if residual is not None:
+            residuals[name] = residual
+        if other.selected.selector is not None:
+            selectors[name] = other.selected.selector
+        indices, raw = decoding.concatenate_parts(device, parts, flats[name].raw_bits.size)
+        sent[name] = device, indices, raw
+    places = {name: sent[name] for name in flats}
+    return StepResult(blob, on_host, SentTensors(flats, places), residuals, selectors)
+
+
+def _takes(jobs: TensorJobs, name: str, flat: DeviceFlat) -> bool:
+    """Return whether a tensor can be in a batch: plain error feedback, and a residual on the device."""
+    residual = jobs.residuals.get(name)
+    fits = residual is None or (
+        residual.dtype == np.float32 and residual.size == flat.raw_bits.size and on_gpu(residual)
     )
+    return fits and jobs.rules.get(name) == _PLAIN and has_batch(jobs.schemes[name], flat)
 
 
-def _find_plan(
-    device: Device, flats: Mapping[str, DeviceFlat], jobs: TensorJobs, scheme: Scheme
-) -> Plan | None:
-    """Return the plan of these tensors; None if one of them has no batch."""
-    dtype = find_dtype(flats.values())
-    for name, flat in flats.items():
-        rule, residual = jobs.rules.get(name), jobs.residuals.get(name)
-        if rule != _PLAIN or not (residual is None or _fits(residual, flat.raw_bits.size)):
-            return None
-    sizes = tuple([flat.raw_bits.size for flat in flats.values()])
-    key, plans = (device, tuple(flats), sizes, dtype, scheme), jobs.plans
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Tensors of one scheme and type."""
+
+    names: list[str]
+    arrays: Arrays
+    batch: Batch
+
+    @classmethod
+    def of(
+        cls,
+        device: Device,
+        flats: Mapping[str, DeviceFlat],
+        wanted: StepInput,
+        names: list[str],
+        keys: Mapping[str, int],
+    ) -> _Group:
+        """Make the batch of some tensors."""
+        listed = [flats[name] for name in names]
+        plan = _find_plan(device, names, listed, wanted.jobs)
+        arrays = Arrays.of(device, plan, feedback=True)
+        residuals = [wanted.jobs.residuals.get(name) for name in names]
+        numbers = np.array([keys[name] for name in names])
+        return cls(names, arrays, Batch(device, plan, listed, residuals, arrays, numbers, wanted.seed))
+
+    def sent(self, device: Device, flats: Mapping[str, DeviceFlat]) -> dict[str, Any]:
+        """Return the arrays and the place of each tensor, for ``SentTensors``."""
+        cuts, arrays = self.arrays.cuts.tolist(), self.arrays
+        return {
+            name: (device, arrays.indices, arrays.sent, start, stop)
+            for name, start, stop in zip(self.names, cuts, cuts[1:], strict=False)
+        }
+
+    def residuals(self) -> dict[str, Any]:
+        """Return the next residuals, after ``assemble``."""
+        starts = self.arrays.starts.tolist()
+        return {
+            name: self.arrays.totals[start:stop]
+            for name, start, stop in zip(self.names, starts, starts[1:], strict=False)
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class _Other:
+    """Tensor that takes the plain way, beside batches."""
+
+    selected: plain.SelectedTensor
+    entries: list[Entry]
+
+    @classmethod
+    def of(
+        cls, device: Device, flat: DeviceFlat, wanted: StepInput, name: str, key: int, *, holds: bool
+    ) -> _Other:
+        """Select from a tensor and encode it, or send nothing of it. EncodeError names the tensor."""
+        job = wanted.jobs[name].hold() if holds else wanted.jobs[name]
+        residual = job.residual
+        if residual is not None and not on_gpu(residual):
+            residual = device.put(residual)
+        try:
+            selected = plain.select_tensor(device, flat, replace(job, residual=residual))
+            return cls(selected, encode_chunks(device, key, selected.support, job.scheme, wanted.seed))
+        except EncodeError as error:
+            raise error.of(name) from None
+
+
+def _find_held(device: Device, flats: list[DeviceFlat]) -> list[bool]:
+    """Return for each gradient whether it is zero everywhere; waits once per width."""
+    held = [flat.raw_bits.size < 2**31 for flat in flats]
+    for width in {flat.dtype.itemsize for flat in flats}:
+        here = [number for number, flat in enumerate(flats) if flat.dtype.itemsize == width and held[number]]
+        found: Any = (
+            batch_sums.find_nonzero(device, [flats[number].raw_bits for number in here]) if here else []
+        )
+        for number, nonzero in zip(here, list(found), strict=True):
+            held[number] = not nonzero
+    return held
+
+
+def _find_plan(device: Device, names: list[str], flats: list[DeviceFlat], jobs: TensorJobs) -> Plan:
+    """Return the plan of tensors of one scheme and type; it is kept for the next step."""
+    sizes = tuple([flat.raw_bits.size for flat in flats])
+    scheme, dtype = jobs.schemes[names[0]], flats[0].dtype
+    key, plans = (device, tuple(names), sizes, dtype, scheme), jobs.plans
     if key not in plans:
-        plan = None if dtype is None else make_plan(device, sizes, dtype, scheme)
-        if plan is None:
-            return None
         if len(plans) >= MAX_PLANS:
             plans.clear()
-        plans[key] = plan
+        plans[key] = make_plan(device, sizes, dtype, scheme)
     found: Plan = plans[key]
     return found
 
 
-def _fits(residual: Any, size: int) -> bool:
-    return residual.dtype == np.float32 and residual.size == size and on_gpu(residual)
-
-
 class SentTensors(Mapping[str, SparseTensor]):
-    """Tensors as receivers decode them; each is made on demand. Those of bfloat16 are on the host."""
+    """Tensors as receivers decode them; each is made on demand. Those of bfloat16 are on the host.
 
-    def __init__(self, device: Device, flats: Mapping[str, DeviceFlat], arrays: Arrays) -> None:
-        self._device, self._indices, self._values = device, arrays.indices, arrays.sent
-        cuts = arrays.cuts.tolist()
-        self._places = {
-            name: (start, stop, flat.dtype, flat.shape)
-            for (name, flat), start, stop in zip(flats.items(), cuts, cuts[1:], strict=False)
-        }
+    Args:
+        flats: the gradients by name.
+        places: by name, the device, indices, raw bits, and perhaps where the tensor begins and ends there.
+    """
+
+    def __init__(self, flats: Mapping[str, DeviceFlat], places: Mapping[str, Any]) -> None:
+        self._kinds = {name: (flat.dtype, flat.shape) for name, flat in flats.items()}
+        self._places = places
 
     def __len__(self) -> int:
         return len(self._places)
@@ -98,8 +209,9 @@ class SentTensors(Mapping[str, SparseTensor]):
         return iter(self._places)
 
     def __getitem__(self, name: str) -> SparseTensor:
-        start, stop, dtype, shape = self._places[name]
-        indices, values = self._indices[start:stop].view(np.int32), self._values[start:stop]
+        (dtype, shape), (device, indices, raw, *place) = self._kinds[name], self._places[name]
+        if place:
+            indices, raw = (x[slice(*place)] for x in (indices.view(np.int32), raw))
         if dtype == BFLOAT16:  # which CuPy does not have
-            indices, values = self._device.get(indices), self._device.get(values)
-        return SparseTensor._of(indices, values.view(dtype), shape, UNLIMITED.max_dense)
+            indices, raw = None if indices is None else device.get(indices), device.get(raw)
+        return SparseTensor._of(indices, raw.view(dtype), shape, UNLIMITED.max_dense)

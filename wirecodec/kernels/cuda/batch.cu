@@ -35,19 +35,19 @@ struct Entry {
   const void* values;
   u8* parameters;       // Rice
   u32 *quotients, *spans, *words;
-  u32* section;         // QSGD's, or null for raw values
+  u32* section;         // of QSGD, or of values of 16 bits; null for raw values
   float* total;         // of the tensor
   void* sent;           // receives the tensor's values as they are decoded
   u32* report;          // receives r, and the words of the index section
-  const u32* status;    // of the tensor
+  u32* status;          // of the tensor
   u32 base, d, k, size; // of the chunk; of the tensor
   u32 low, high;        // stream of the draws
   u32 first, r;         // the chunk's part of the top k
 };
 
 struct Place {
-  u64 index, value, stop;  // offsets of sections and end of the entry in the container
-  u64 value_words;         // of QSGD's section
+  u64 index, value;  // offsets of the sections in the container
+  u64 value_words;   // of `section`
 };
 
 // Returns a sum in the element type, clamped to its range.
@@ -276,7 +276,7 @@ INLINE void leave_rest(float* total, u32 index, u32 value) {
     const u32 start = number * PACK_BLOCK;                                                                            \
     for (u32 i = start + threadIdx.x; i < r && i < start + PACK_BLOCK; i += THREADS)                                  \
       leave_rest(entry.total, entry.indices[entry.first + i],                                                         \
-                 T::widen(((const T::Word*)entry.values)[entry.first + i]));                                          \
+                 T::widen(((const T::Word*)entry.sent)[entry.first + i])  );                                          \
   }                                                                                                                   \
   KERNEL batch_copy_##suffix(const Entry* entries, const u32* starts, u32 count, const Place* places, u8* blob) {     \
     OF_ENTRY                                                                                                          \
@@ -296,10 +296,28 @@ VALUE_KERNELS(F32, f32)
 VALUE_KERNELS(F16, f16)
 VALUE_KERNELS(BF16, bf16)
 
+// Rounds float32 values to 16 bits, which are the section, and to what receivers decode.
+#define NARROW_KERNEL(T, suffix)                                                                                      \
+  KERNEL batch_narrow_##suffix(const Entry* entries, const u32* starts, u32 count) {                                  \
+    OF_ENTRY                                                                                                          \
+    const u32 start = number * PACK_BLOCK;                                                                            \
+    u16* const section = (u16*)entry.section;                                                                         \
+    for (u32 i = start + threadIdx.x; i < r && i < start + PACK_BLOCK; i += THREADS) {                                \
+      const u32 word = ((const u32*)entry.values)[entry.first + i];                                                   \
+      const u16 narrow = T::narrow(word);                                                                             \
+      if (is_finite(__uint_as_float(word)) && (narrow & 0x7FFFu) == T::infinity()) entry.status[BAD] = 1;             \
+      section[i] = narrow;                                                                                            \
+      if (i + 1 == r && r % 2) section[r] = 0; /* padding */                                                          \
+      ((u32*)entry.sent)[entry.first + i] = T::widen(narrow);                                                         \
+    }                                                                                                                 \
+  }
+
+NARROW_KERNEL(F16, f16)
+NARROW_KERNEL(BF16, bf16)
+
 // Adds the entries' checksums to zeroed `crcs`.
-KERNEL batch_checksums(const Place* places, const u32* starts, u32 count, const u8* blob, u32* crcs) {
+KERNEL batch_checksums(const u64* edges, const u32* starts, u32 count, const u8* blob, u32* crcs) {
   u32 number;
   const u32 e = find_item(starts, count, &number);
-  const Place place = places[e];
-  add_checksum(blob + place.index, place.stop - place.index, crcs + e, number);
+  add_checksum(blob + edges[2 * e], edges[2 * e + 1] - edges[2 * e], crcs + e, number);
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wirecodec.arrays import Array
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 from wirecodec.kernels.cuda.topk import DIGIT_BITS, MARGIN_BIT
 
@@ -30,13 +31,25 @@ ENTRY = _table(
     "indices values parameters quotients spans words section total sent report status",
     "base d k size low high first r",
 )
-PLACE = _table("index value stop value_words", "")
+PLACE = _table("index value value_words", "")
 STATUS = 9
 """u32 words of a tensor's status."""
 KEPT_FIRST, BAD, NONZERO, RETRY = 5, 6, 7, 8
 """Words of the status: the first of the top k that is not finite; whether a sum is not finite, whether a
 gradient is not 0, and whether the candidates did not hold the top k."""
 SUFFIX = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+
+_PIECE = 64
+"""Bytes of a checksum per thread."""
+
+
+def write_checksums(device: Device, edges: Array, blob: Any, crcs: Any) -> None:
+    """Compute the checksums of (2, n) i64 starts and ends in a container, into (n,) u32, zeroed."""
+    blocks = np.maximum(-(-(edges[1] - edges[0]) // (_PIECE * THREADS)), 1)
+    starts = device.put(np.concatenate([[0], np.cumsum(blocks)]).astype(np.uint32))
+    rows, count = device.put(np.ascontiguousarray(edges.T).view(np.uint8).reshape(-1)), edges.shape[1]
+    device.launch("batch", "batch_checksums", int(blocks.sum()), rows, starts, np.uint32(count), blob, crcs)
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,7 @@ class Launcher:
         counts: numbers of tensors and of entries.
         dtype: of the gradients.
         bits: of QSGD's codes; 0 for raw values.
+        narrow: type of 16 bits in which raw values of float32 are stored, or None.
     """
 
     device: Device
@@ -72,6 +86,7 @@ class Launcher:
     counts: tuple[int, int]
     dtype: np.dtype[Any]
     bits: int
+    narrow: np.dtype[Any] | None = None
 
     def select(self, zeroed: Any, *, cold: bool, feedback: bool) -> None:
         """Find the top k of all sums: near the last thresholds, or from the beginning if ``cold``.
@@ -113,18 +128,18 @@ class Launcher:
         self._on_entries("batch_rice_write", "spans")
         if self.bits:
             self._on_entries(f"batch_quantise_{self._suffix}", "codes", np.uint32(self.bits))
+        elif self.narrow is not None:
+            self._on_entries(f"batch_narrow_{SUFFIX[self.narrow.name]}", "codes")
 
-    def finish(self, places: Any, blob: Any, crcs: Any, *, feedback: bool) -> None:
-        """Copy the sections to the container, compute the checksums; with feedback, subtract what is sent.
+    def finish(self, places: Any, blob: Any, *, feedback: bool) -> None:
+        """Copy the sections to the container; with feedback, subtract what is sent.
 
         Args:
             places: ``PLACE`` of all entries, as bytes.
             blob: the container, zeroed.
-            crcs: (entries,) u32, zeroed.
+            feedback: whether there are residuals.
         """
         self._on_entries(f"batch_copy_{self._suffix}", "copy", places, blob)
-        stage, count = self.stages["checksums"], np.uint32(self.counts[1])
-        self.device.launch("batch", "batch_checksums", stage.blocks, places, stage.starts, count, blob, crcs)
         if feedback and self.bits:
             self._on_entries(f"batch_subtract_{self._suffix}", "codes", np.uint32(self.bits))
         elif feedback:
