@@ -1,7 +1,7 @@
 """Decoding of containers and their addition to arrays on a GPU, in one launch per stage, with one wait.
 
-It takes containers whose entries are all of ``rice`` and ``qsgd``, or all of ``rice`` and ``raw``. Others,
-and those that fail a check, take the plain way, which finds the first entry at fault.
+It takes containers whose entries are of ``rice`` or whole tensors, and of ``qsgd`` or ``raw``. Others, and
+those that fail a check, take the plain way, which finds the first entry at fault.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.packing import packed_words
 from wirecodec.kernels.layout import PACK_BLOCK, RICE_BLOCK, RICE_SPAN
 from wirecodec.value.qsgd import QSGD
-from wirecodec.value.raw import Raw
+from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
+
+_STORED = {codec.wire_id: codec.stored for codec in (RawFloat16, RawBfloat16)}
+"""Types in which codecs store raw values, by wire id; others store the tensor's type."""
 
 
 def add(
@@ -42,10 +45,10 @@ def add(
     addresses = np.array([device.address(target) if target.size else 0 for target in targets], np.uint64)
     decoded = []
     for data, header in containers:
-        coded = _decode(device, data, header, addresses)
-        if coded is None:
+        groups = _decode(device, data, header, addresses)
+        if groups is None:
             return False
-        decoded.append(coded)
+        decoded += groups
     if decoded and device.get(concatenate(device, [one.bad for one in decoded])).any():
         return False
     for one in decoded:
@@ -55,36 +58,39 @@ def add(
 
 def _decode(
     device: Device, data: Bytes, header: ContainerHeader, addresses: Array
-) -> batch_sums.Coded | None:
+) -> list[batch_sums.Coded] | None:
     """Decode a container to the device; None if an entry is of another kind, or a check has failed."""
-    extension = header.extension
-    table = header.table
+    extension, table = header.extension, header.table
     if extension.is_transformed or any(True for _ in extension.groups()) or not table.size:
         return None
     lengths = np.array([table[name] for name in LENGTHS], np.int64)
     ends = header.payload + np.cumsum(((lengths + 7) & -8).T).reshape(-1, len(LENGTHS)).T
     starts = np.concatenate([[header.payload], ends[-1, :-1]])
-    if not is_intact(data, table["crc"], starts, lengths, ends):
+    if not is_intact(data, table["crc"], starts, lengths, ends) or lengths[2].any():
         return None
-    here = np.flatnonzero(table["r"])
-    if not here.size or (lengths.sum(axis=0)[table["r"] == 0]).any():
+    if lengths[:, table["r"] == 0].any():
         return None
-    rows, lengths = table[here], lengths[:, here]
-    kind, dtype = int(rows["value"][0]), DTYPES[(int(rows["dtype"][0]) & 15) - 1]
-    same = (rows["value"] == kind).all() and (rows["dtype"] == rows["dtype"][0]).all()
-    if not same or dtype.name not in batch_sums.SUFFIX or lengths[2].any():
-        return None
-    d, r = rows["d"].astype(np.int64), rows["r"].astype(np.int64)
-    bits = _find_bits(data, ends[0, here], lengths[1], r, kind, dtype)
-    directory = -(-(48 * (-(-r // RICE_SPAN) - 1) + 5 * -(-r // RICE_BLOCK)) // 32)
-    partial = r < d
-    fits = np.where(partial, (lengths[0] % 4 == 0) & (lengths[0] >= 4 * directory), lengths[0] == 0)
-    if bits is None or not fits.all() or (rows["index"][partial] != Rice.wire_id).any():
-        return None
-    places = np.array([starts[here], ends[0, here], lengths[0]])
-    width = np.uint64(4)
-    out = addresses[rows["key"]] + width * rows["base"].astype(np.uint64)
-    return batch_sums.decode(device, device.put(data), places, np.array([d, r]), bits, dtype, out)
+    kinds = table["value"].astype(np.int64) << 8 | table["dtype"]
+    container, groups = device.put(data), []
+    for kind in np.unique(kinds[table["r"] > 0]).tolist():
+        here = np.flatnonzero((kinds == kind) & (table["r"] > 0))
+        rows, sizes = table[here], lengths[:, here]
+        codec, dtype = kind >> 8, DTYPES[(kind & 15) - 1]
+        stored = _STORED.get(codec, dtype)
+        d, r = rows["d"].astype(np.int64), rows["r"].astype(np.int64)
+        if stored.name not in batch_sums.SUFFIX or (codec in _STORED and dtype.itemsize == 2):
+            return None
+        bits = _find_bits(data, ends[0, here], sizes[1], r, codec, stored)
+        directory = -(-(48 * (-(-r // RICE_SPAN) - 1) + 5 * -(-r // RICE_BLOCK)) // 32)
+        partial = r < d
+        fits = np.where(partial, (sizes[0] % 4 == 0) & (sizes[0] >= 4 * directory), sizes[0] == 0)
+        if bits is None or not fits.all() or (rows["index"][partial] != Rice.wire_id).any():
+            return None
+        places = np.array([starts[here], ends[0, here], sizes[0]])
+        out = addresses[rows["key"]] + np.uint64(4) * rows["base"].astype(np.uint64)
+        both = np.array([d, r])
+        groups.append(batch_sums.decode(device, container, places, both, bits, stored, out))
+    return groups
 
 
 def _find_bits(
@@ -99,7 +105,7 @@ def _find_bits(
         kind: wire id of the codec.
         dtype: of the values.
     """
-    if kind == Raw.wire_id:
+    if kind == Raw.wire_id or kind in _STORED:
         return np.zeros(r.size, np.int64) if (lengths == dtype.itemsize * r).all() else None
     if kind != QSGD.wire_id or (lengths < 8).any():
         return None
