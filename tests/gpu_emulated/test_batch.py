@@ -116,6 +116,18 @@ def test_what_is_rare_takes_the_plain_way(standin: StandInDevice) -> None:
         assert_same_state(there, here)
 
 
+def test_a_tensor_is_in_one_plan(standin: StandInDevice) -> None:
+    """A plan keeps half a byte per element, so those of an older division of the tensors are dropped."""
+    rng = np.random.default_rng(12)
+    compressor = wc.Compressor(SCHEMES[0])
+    for names in ("ab", "cd", "abcd", "ab", "cd", "cd"):
+        given = {name: marked(rng.laplace(size=3000).astype(np.float32)) for name in names}
+        compressor.compress(given)
+        kept = [name for key in compressor._holder.memory.plans for name in key[1]]
+        assert len(kept) == len(set(kept))
+        assert set(names) <= set(kept)
+
+
 def test_schemes_of_several_kinds(standin: StandInDevice) -> None:
     """Two batches of the same step, and tensors beside them, some of which are held."""
     schemes = {

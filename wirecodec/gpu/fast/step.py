@@ -29,8 +29,6 @@ from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJobs
 
 _PLAIN = ErrorFeedback()
-MAX_PLANS = 64
-"""Sets of tensors whose plans are kept; a step in parts has one per part."""
 
 
 def step(device: Device, flats: Mapping[str, DeviceFlat], wanted: StepInput) -> StepResult | None:
@@ -183,8 +181,9 @@ def _find_plan(device: Device, names: list[str], flats: list[DeviceFlat], jobs: 
     scheme, dtype = jobs.schemes[names[0]], flats[0].dtype
     key, plans = (device, tuple(names), sizes, dtype, scheme), jobs.plans
     if key not in plans:
-        if len(plans) >= MAX_PLANS:
-            plans.clear()
+        given = set(names)
+        for old in [old for old in plans if not given.isdisjoint(old[1])]:  # DDP may divide its buckets anew
+            del plans[old]
         plans[key] = make_plan(device, sizes, dtype, scheme)
     found: Plan = plans[key]
     return found
