@@ -5,8 +5,8 @@ gradients, flat, and exchanges it with the same rank of the other sites.
 
     backward ─► reduce-scatter within the site ─► hook: exchange between sites ─► sharded gradients
 
-All modules of one backward pass are one step of the compressor. At its end, the ranks of a site learn whether
-all exchanges have succeeded, and take the step or not.
+All modules of one backward pass are one step of the compressor. At its end, all ranks learn whether all
+exchanges have succeeded, and take the step or not.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from collectives.errors import CollectiveError
 from collectives.gloo.communicator import TorchComm
 from collectives.sites.sites import Sites
 from collectives.torch.arguments import check_compressor, wrap_group
+from collectives.torch.callbacks import after_backward, raise_error
 from collectives.torch.gradients import Gradients, average
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
 from collectives.torch.side_stream import torch_stream
@@ -224,19 +225,31 @@ class _Backward:
             average(Channel.of(settings.across), collect, part, settings.algorithm, settings.nonfinite)
 
     def _finish(self) -> None:
-        """Learn from the ranks of the site whether the step counts; take it, or make all gradients NaN."""
+        """End the step; raise its error in a callback that runs after those of all FSDP modules."""
+        try:
+            self._settle()
+        except Exception as error:
+            after_backward(partial(raise_error, error))
+
+    def _settle(self) -> None:
+        """Learn from the other ranks whether the step counts; take it, or make all gradients NaN.
+
+        The other sites are asked first. A site with one gradient more waits for its exchange, and gets this.
+        """
         self._is_open = False
         failure = None
+        if self._is_exchanged:
+            try:
+                self._agree(self._settings.across)
+            except CollectiveError as error:
+                self._error, self._is_exchanged = error, False
         if not self._is_exchanged:
-            error = self._error
-            status = Status.VALUE if error is None else Status.ENCODE
+            own = self._error
+            status = Status.VALUE if own is None else Status.ENCODE
             text = wc.EncodeError("NaN or Inf in a gradient")
-            failure = Failure(status, error if isinstance(error, Exception) else text)
-        channel = Channel.of(self._settings.local)
+            failure = Failure(status, own if isinstance(own, Exception) else text)
         try:
-            with channel.collective() as call:
-                agree(channel, Header(operation=Operation.SITE), Operand(), failure)
-                call.is_delivered = True
+            self._agree(self._settings.local, failure)
         except CollectiveError as shared:
             self._spoil()
             if self._error is not None:
@@ -249,6 +262,13 @@ class _Backward:
                 self._parts.keep_attributes()
         if self._parts is not None:
             commit_step(self._parts)
+
+    def _agree(self, comm: Any, failure: Failure | None = None) -> None:
+        """Tell the other ranks how the step has ended; raise CollectiveError unless it was good for all."""
+        channel = Channel.of(comm)
+        with channel.collective() as call:
+            agree(channel, Header(operation=Operation.SITE), Operand(), failure)
+            call.is_delivered = True
 
     def _spoil(self) -> None:
         """Make all gradients NaN, so that no optimizer uses them unnoticed."""

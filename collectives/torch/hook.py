@@ -27,6 +27,7 @@ from collectives.torch.arguments import (
     refuse_complex,
     wrap_group,
 )
+from collectives.torch.callbacks import after_backward, raise_error
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import check_scaler
 from collectives.torch.spare_cores import has_spare_cores
@@ -148,7 +149,7 @@ def torch_hook(
         if overlaps:
             channel.worker.submit(partial(step.exchange_bucket, number, is_last=is_last))
             if is_last:
-                _after_backward(partial(_finish, step))
+                after_backward(partial(_finish, step))
         elif is_last:
             step.exchange_all()
             if step.error is not None:
@@ -204,25 +205,4 @@ def _finish(step: TrainingStep) -> None:
         return
     if step.is_closed:
         raise error
-    _after_backward(partial(_after_backward, partial(_raise, error)))
-
-
-def _after_backward(function: Callable[[], None]) -> None:
-    """Queue a function that is called at the end of ``backward()``, or call it at once outside of it.
-
-    A rank that has joined early calls the hook outside of a backward pass.
-    """
-    import torch
-
-    queue: Callable[[Callable[[], None]], None] = torch.autograd.Variable._execution_engine.queue_callback
-    try:
-        queue(function)
-    except RuntimeError:
-        pass
-    else:
-        return
-    function()
-
-
-def _raise(error: BaseException) -> None:
-    raise error
+    after_backward(partial(after_backward, partial(raise_error, error)))

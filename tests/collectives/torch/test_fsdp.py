@@ -193,6 +193,55 @@ def test_sparse_exchanges() -> None:
         assert results["interrupted"] == 5
 
 
+UNEQUAL = (
+    COMMON
+    + """
+import time
+
+class Skipping(Net):
+    def forward(self, x, without=None):
+        x = torch.ones(16, 6) if without == "one" else torch.relu(self.one(x))
+        return self.three(x if without == "two" else torch.relu(self.two(x)))
+
+model, compressor = shard(Skipping(), mesh["rank"]), wc.Compressor("topk(0.5) | rice | raw")
+co.fsdp_hook(model, compressor, sites)
+
+def loss(step, without=None):
+    if without != "two, as roots":
+        return model(batch(step), without).square().mean()
+    return model.three(torch.relu(model.one(batch(step)))).square().mean()  # each module is a root of FSDP
+
+results = []
+loss(0).backward()
+for number, without in enumerate(("one", "two", "two, as roots")):
+    model.zero_grad()
+    start, raised = time.monotonic(), ""
+    try:
+        loss(1 + number, without if rank < 2 else None).backward()
+    except co.CollectiveError as error:
+        raised = error.reason
+    found = all(bool(g.isnan().all()) for g in grads(model).values())
+    results.append([raised, found, time.monotonic() - start < 10, compressor.step])
+    model.zero_grad()
+    loss(9).backward()
+    results.append([all(bool(g.isfinite().all()) for g in grads(model).values()), compressor.step])
+print(json.dumps(results))
+"""
+)
+
+
+def test_a_module_has_a_gradient_in_one_site_only() -> None:
+    """All ranks of all sites raise at once, whether the module is the last one in backward or not."""
+    for results in run(4, UNEQUAL):
+        for number in range(3):
+            raised, spoilt, soon, step = results[2 * number]
+            assert raised, number
+            assert spoilt, number
+            assert soon, number
+            assert step == 1 + number
+            assert results[2 * number + 1] == [True, 2 + number]
+
+
 MISUSE = (
     COMMON
     + """
