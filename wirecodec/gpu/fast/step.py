@@ -182,7 +182,7 @@ def _find_plan(device: Device, names: list[str], flats: list[DeviceFlat], jobs: 
     key, plans = (device, tuple(names), sizes, dtype, scheme), jobs.plans
     if key not in plans:
         given = set(names)
-        for old in [old for old in plans if not given.isdisjoint(old[1])]:  # DDP may divide its buckets anew
+        for old in [old for old in plans if not given.isdisjoint(old[1])]:  # DDP may divide its buckets again
             del plans[old]
         plans[key] = make_plan(device, sizes, dtype, scheme)
     found: Plan = plans[key]
