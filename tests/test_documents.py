@@ -38,6 +38,7 @@ DOCUMENTS = sorted(
     p.relative_to(ROOT).as_posix()
     for p in (*ROOT.glob("*.md"), *(p for folder in FOLDERS for p in ROOT.glob(f"{folder}/**/*.md")))
 )
+FRAMEWORKS = ("lightning", "accelerate", "transformers", "jax", "torch")  # torch last: the others need it
 BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.-]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -51,8 +52,8 @@ class Block:
 
     def imports(self) -> str | None:
         """Return the optional framework that this block imports, or None."""
-        found = re.search(r"^import (lightning|accelerate|torch|jax)\b", self.code, re.MULTILINE)
-        return found[1] if found else None
+        found = re.findall(r"^import (\w+)", self.code, re.MULTILINE)
+        return next((name for name in FRAMEWORKS if name in found), None)
 
     def missing(self) -> str | None:
         """Return the tool that this block needs and this machine lacks, or None."""
@@ -164,7 +165,8 @@ def run_console(text: str, folder: Path) -> None:
         )
         printed = done.stdout + done.stderr if done.returncode else done.stdout
         printed = re.sub(r"\x1b\[[\d;]*m", "", printed).strip()  # some versions of mpirun reset colours
-        pattern = ".*".join(map(re.escape, output.strip().split("…")))
+        lines = output.strip().replace("…\n", "…")  # ranks that print at once may share a line
+        pattern = ".*".join(map(re.escape, lines.split("…")))
         assert re.fullmatch(pattern, printed, re.DOTALL), f"$ {command}\n{done.stdout}{done.stderr}"
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = re.compile(r"^```python title=\"(\w+\.py)\"\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINE = re.compile(r"^(\d+) steps, parameters (\w{8})$", re.MULTILINE)
+# Not anchored to lines: torchrun starts Python with -u, so two ranks that print at once may share a line.
+LINE = re.compile(r"(\d+) steps, parameters ([\da-f]{8})")
 
 
 def read_script(page: str, name: str) -> str:
