@@ -206,7 +206,7 @@ def on_gpu(tensor: Any) -> bool:
     """Tell whether an array is on an NVIDIA GPU, from its own attributes; CuPy is not imported."""
     if type(tensor) is np.ndarray:
         return False
-    if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
+    if is_torch(tensor):
         return bool(tensor.is_cuda)
     return hasattr(tensor, "__cuda_array_interface__") or _dlpack_device(tensor) == _DLPACK_CUDA
 
@@ -222,7 +222,7 @@ def as_device_flat(tensor: Any, cupy: Any) -> DeviceFlat:
     Torch tensors pass through DLPack as integers, because CuPy has no bfloat16. Raises EncodeError for other
     element types.
     """
-    if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
+    if is_torch(tensor):
         torch = sys.modules["torch"]
         if tensor.layout is not torch.strided:
             raise EncodeError(f"torch tensor has layout {tensor.layout}; it must be strided (dense)")
@@ -260,7 +260,7 @@ def _as_numpy(tensor: Any) -> Array:
         raise EncodeError("the tensor is a masked array; fill its masked elements first")
     if isinstance(tensor, np.ndarray):
         return np.asarray(tensor)  # subclasses have reshape rules of their own
-    if "torch" in sys.modules and isinstance(tensor, sys.modules["torch"].Tensor):
+    if is_torch(tensor):
         return _from_torch(tensor)
     if hasattr(tensor, "__cuda_array_interface__") or _dlpack_device(tensor) not in (None, _DLPACK_CPU):
         raise EncodeError(

@@ -11,7 +11,14 @@ import pytest
 
 import wirecodec as wc
 from tests.fuzz.mutate import mutate_container
-from tests.gpu_emulated.compressor_pair import GRADIENTS, assert_same_state, make_pair, same_bits, step_both
+from tests.gpu_emulated.compressor_pair import (
+    GRADIENTS,
+    STAGED,
+    assert_same_state,
+    make_pair,
+    same_bits,
+    step_both,
+)
 from tests.gpu_emulated.standin import StandInDevice, marked, standin
 from tests.inputs import Array
 from wirecodec.container import table
@@ -157,6 +164,16 @@ def test_schemes_of_several_kinds(standin: StandInDevice) -> None:
         assert_same_state(there, here)
 
 
+@pytest.mark.parametrize("other", STAGED)
+def test_stages_without_kernels_beside_a_batch(standin: StandInDevice, other: str) -> None:
+    rng = np.random.default_rng(13)
+    there, here = make_pair({"o*": other, "*": SCHEMES[0]})
+    for _ in range(3):
+        shapes = {"a": 900, "o1": 700, "o2": 900, "z": 50}
+        given = {name: rng.laplace(size=size).astype(np.float32) for name, size in shapes.items()}
+        step_both(there, here, given)
+
+
 def test_errors_change_nothing(standin: StandInDevice) -> None:
     rng = np.random.default_rng(6)
     there, here = make_pair(SCHEMES[0])
@@ -175,6 +192,29 @@ def test_errors_change_nothing(standin: StandInDevice) -> None:
     assert messages[0] == messages[1]
     assert_same_state(there, here)
     step_both(there, here, draw(rng, np.float32))
+
+
+def test_the_first_error_is_the_hosts(standin: StandInDevice) -> None:
+    """Tensors beside a batch raise what they raise on the host."""
+    x = np.ones(1, np.float32)
+    cases: list[tuple[Any, dict[str, Array]]] = [
+        (
+            {"a": SCHEMES[0], "*": "all | raw-index | raw(float16)"},
+            {"a": x.repeat(90), "b": np.full(9, 1e30, "f4"), "c": x},
+        ),
+        (
+            {"*": SCHEMES[0], "b": "all | raw-index | qsgd"},
+            {"a": x.repeat(90), "b": np.full(9, np.nan, "f4")},
+        ),
+    ]
+    for scheme, given in cases:
+        texts = []
+        for on_device in (False, True):
+            tensors = {n: marked(each.copy()) if on_device else each for n, each in given.items()}
+            with pytest.raises(wc.EncodeError) as info:
+                wc.Compressor(scheme).prepare(tensors)
+            texts.append(str(info.value))
+        assert texts[0] == texts[1]
 
 
 def test_rollback_and_the_plain_way(standin: StandInDevice) -> None:

@@ -12,6 +12,7 @@ from wirecodec.arrays import DeviceFlat, Flat, add_in_order, read_only
 from wirecodec.kernels.cuda import batch_sums, bits, elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
+from wirecodec.kernels.cuda.stages import SUFFIX
 
 _ALIGNED = 64
 """Elements; a part of an array begins at a multiple of them."""
@@ -75,9 +76,20 @@ def zeros_each(device: Device, sizes: Sequence[int], dtype: np.dtype[Any]) -> li
     return [whole[start : start + size] for start, size in zip(starts, sizes, strict=False)]
 
 
+def are_zero(device: Device, words: Sequence[Any]) -> list[bool]:
+    """Return for each array of raw bits whether all elements are +0 or -0; waits once per width."""
+    zero = [True] * len(words)
+    for width in {each.dtype.itemsize for each in words}:
+        here = [number for number, each in enumerate(words) if each.dtype.itemsize == width]
+        found = batch_sums.find_nonzero(device, [words[number] for number in here])
+        for number, nonzero in zip(here, found.tolist(), strict=True):
+            zero[number] = not nonzero
+    return zero
+
+
 def means(device: Device, totals: Sequence[Any], divisor: float, dtype: np.dtype[Any]) -> list[Any]:
     """Do the same as ``mean`` for several sums of one type."""
-    if totals and totals[0].dtype == np.float32 and dtype.name in batch_sums.SUFFIX:
+    if totals and totals[0].dtype == np.float32 and dtype.name in SUFFIX:
         return batch_sums.means(device, totals, divisor, dtype)
     return [mean(device, total, divisor, dtype) for total in totals]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,18 +31,19 @@ from wirecodec.support import Support
 
 def encode(device: Device, flat: DeviceFlat, scheme: Scheme, seed: int, tag: bytes) -> Any:
     """Encode one tensor as a container, u8 on the device. Raises EncodeError."""
-    ext.check_shape(flat.shape)
-    shapes = {} if len(flat.shape) == 1 else {0: flat.shape}
-    batched = fast_encode.encode(
-        device, {"": flat}, {"": scheme}, seed, ext.write(ext.Extension(shapes=shapes, tag=tag))
-    )
+
+    def write(lengths: Mapping[int, int]) -> bytes:
+        ext.check_shape(flat.shape)
+        shapes = {} if len(flat.shape) == 1 else {0: flat.shape}
+        return ext.write(ext.Extension(shapes=shapes, lengths=dict(lengths), tag=tag))
+
+    batched = fast_encode.encode(device, {"": flat}, {"": scheme}, seed, partial(write, {}))
     if batched is not None:
         return batched
     header = share_header({"": flat}, {"": scheme}, tag, names=False)
     support, _ = choose(device, flat, scheme, Context(mix(seed, 0), header=header))
-    entries = encode_chunks(device, 0, support, scheme, seed)
-    lengths = {0: flat.raw_bits.size} if support.domain else {}
-    return pack(device, entries, ext.write(ext.Extension(shapes=shapes, lengths=lengths, tag=tag)))
+    block = write({0: flat.raw_bits.size} if support.domain else {})
+    return pack(device, encode_chunks(device, 0, support, scheme, seed), block)
 
 
 def encode_many(
@@ -57,8 +59,8 @@ def encode_many(
     """Encode named tensors, in the order of their keys, as one container. EncodeError names the tensor."""
     if not fuse and flats:
         shapes = tuple(flat.shape for flat in flats.values())
-        block = ext.write_model(tuple(flats), shapes, {}, tag, names_stored=names)
-        batched = fast_encode.encode(device, flats, schemes, seed, block)
+        write = partial(ext.write_model, tuple(flats), shapes, {}, tag, names_stored=names)
+        batched = fast_encode.encode(device, flats, schemes, seed, write)
         if batched is not None:
             return batched
     supports = {}

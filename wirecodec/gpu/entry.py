@@ -139,7 +139,7 @@ def _select(
     selected: dict[str, steps.SelectedTensor] = {}
     members: dict[Any, list[tuple[str, DeviceFlat, TensorJob]]] = {}
     for name, wanted_job in wanted.jobs.items():
-        held = wanted.hold_zeros and _is_zero(device, flats[name].raw_bits)
+        held = wanted.hold_zeros and arrays.are_zero(device, [flats[name].raw_bits])[0]
         job = wanted_job.hold() if held else wanted_job
         residual, momentum = (
             device.put(x) if x is not None and not on_gpu(x) else x for x in (job.residual, job.momentum)
@@ -235,28 +235,15 @@ def zeros(sizes: Sequence[int], dtype: np.dtype[Any]) -> list[Any]:
 
 def is_zero(tensor: Any) -> bool:
     """Return whether all elements of a tensor on a GPU are +0 or -0."""
-    words = as_device_flat(tensor, cupy_device().cupy).raw_bits
-    with device_of(words, follows_torch=is_torch(tensor)) as device:
-        return _is_zero(device, words)
-
-
-def _is_zero(device: CupyDevice, words: Any) -> bool:
-    return words.size < 2**31 and not arrays.count_nonzero(device, words)
+    return are_zero([tensor])[0]
 
 
 def are_zero(tensors: Sequence[Any]) -> list[bool]:
     """Return for each tensor on one GPU whether all its elements are +0 or -0; waits once per width."""
     cupy = cupy_device().cupy
     words = [as_device_flat(tensor, cupy).raw_bits for tensor in tensors]
-    zero = [True] * len(words)
-    follows = any(map(is_torch, tensors))
-    for width in {each.dtype.itemsize for each in words}:
-        here = [number for number, each in enumerate(words) if each.dtype.itemsize == width]
-        with device_of(words[here[0]], follows_torch=follows) as device:
-            found = batch_sums.find_nonzero(device, [words[number] for number in here])
-        for number, nonzero in zip(here, found.tolist(), strict=True):
-            zero[number] = not nonzero
-    return zero
+    with device_of(words[0], follows_torch=any(map(is_torch, tensors))) as device:
+        return arrays.are_zero(device, words)
 
 
 def find_nonfinite(tensor: Any) -> int:

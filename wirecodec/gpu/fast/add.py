@@ -21,6 +21,7 @@ from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import batch_sums
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.packing import packed_words
+from wirecodec.kernels.cuda.stages import SUFFIX
 from wirecodec.kernels.layout import PACK_BLOCK, RICE_BLOCK, RICE_SPAN
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
@@ -78,7 +79,7 @@ def _decode(
         codec, dtype = kind >> 8, DTYPES[(kind & 15) - 1]
         stored = _STORED.get(codec, dtype)
         d, r = rows["d"].astype(np.int64), rows["r"].astype(np.int64)
-        if stored.name not in batch_sums.SUFFIX or (codec in _STORED and dtype.itemsize == 2):
+        if stored.name not in SUFFIX or (codec in _STORED and dtype.itemsize == 2):
             return None
         bits = _find_bits(data, ends[0, here], sizes[1], r, codec, stored)
         directory = -(-(48 * (-(-r // RICE_SPAN) - 1) + 5 * -(-r // RICE_BLOCK)) // 32)

@@ -20,6 +20,7 @@ from wirecodec.gpu.fast.plan import Plan
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import batch as tables
 from wirecodec.kernels.cuda.device import Device
+from wirecodec.kernels.cuda.stages import SUFFIX
 from wirecodec.prng import mix_each
 from wirecodec.select.topk import TopK
 from wirecodec.settings.scheme import Scheme
@@ -34,9 +35,7 @@ def has_batch(scheme: Scheme, flat: DeviceFlat) -> bool:
     plain = type(value) is Raw
     if type(scheme.select) is not TopK or type(scheme.index) is not Rice or scheme.transform is not None:
         return False
-    return (
-        (codes or plain) and flat.dtype.name in tables.SUFFIX and 0 < scheme.select.count(size) < size < 2**31
-    )
+    return (codes or plain) and flat.dtype.name in SUFFIX and 0 < scheme.select.count(size) < size < 2**31
 
 
 def make_plan(device: Device, sizes: Sequence[int], dtype: np.dtype[Any], scheme: Scheme) -> Plan:

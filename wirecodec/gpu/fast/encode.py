@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,16 @@ from wirecodec.settings.scheme import Scheme
 
 
 def encode(
-    device: Device, flats: Mapping[str, DeviceFlat], schemes: Mapping[str, Scheme], seed: int, block: bytes
+    device: Device,
+    flats: Mapping[str, DeviceFlat],
+    schemes: Mapping[str, Scheme],
+    seed: int,
+    write: Callable[[], bytes],
 ) -> Any:
     """Encode named tensors of one scheme, in the order of their keys, as one container on the device.
 
-    ``block`` is the extension block. Returns None if the plain way must encode them.
+    ``write`` writes the extension block, after the selection, as on the host. Returns None if the plain way
+    must encode them.
     """
     if not fast.is_on():
         return None
@@ -33,4 +38,4 @@ def encode(
     batch = Batch(device, plan, listed, [None] * len(listed), arrays, np.arange(len(listed)), seed)
     if batch.encode(feedback=False) is None:
         return None
-    return assemble(device, [batch], [], block, feedback=False)[0]
+    return assemble(device, [batch], [], write(), feedback=False)[0]

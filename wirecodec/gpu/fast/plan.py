@@ -17,6 +17,7 @@ from wirecodec.kernels.cuda import batch as tables
 from wirecodec.kernels.cuda.device import THREADS, Device
 from wirecodec.kernels.cuda.packing import packed_words
 from wirecodec.kernels.cuda.select import TILE
+from wirecodec.kernels.cuda.stages import upload_all
 from wirecodec.kernels.cuda.topk import DIGITS, FIELDS
 from wirecodec.kernels.layout import PACK_BLOCK, RICE_BLOCK, RICE_SPAN
 from wirecodec.value.qsgd import QSGD
@@ -125,7 +126,7 @@ class Plan:
             "codes": _blocks(self.most, PACK_BLOCK),
             "copy": copied,
         }
-        self.stages = _upload(device, needed)
+        self.stages = upload_all(device, needed)
 
     def _describe_entries(self) -> None:
         """List the chunks of all tensors."""
@@ -144,7 +145,7 @@ class Plan:
 
     @property
     def has_section(self) -> bool:
-        """Whether values are stored in another form than they have."""
+        """Return whether values are stored in another form than they have."""
         return self.bits > 0 or self.narrow is not None
 
     @property
@@ -183,17 +184,6 @@ class _Arena:
         self.size = int(ends[-1])
         starts: Array = (ends - padded).astype(np.uint64)
         return starts
-
-
-def _upload(device: Device, needed: dict[str, Array]) -> dict[str, tables.Stage]:
-    """Copy the first blocks of all stages to the device."""
-    columns = [np.concatenate([[0], np.cumsum(blocks)]).astype(np.uint32) for blocks in needed.values()]
-    whole = device.put(np.concatenate(columns))
-    stages, at = {}, 0
-    for name, column in zip(needed, columns, strict=True):
-        stages[name] = tables.Stage(whole[at : at + column.size], int(column[-1]))
-        at += column.size
-    return stages
 
 
 def _blocks(work: Array, each: int) -> Array:

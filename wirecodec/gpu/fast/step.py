@@ -16,11 +16,11 @@ from wirecodec.cpu import fast
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import step as plain
+from wirecodec.gpu.arrays import are_zero
 from wirecodec.gpu.chunk import decode_chunk, encode_chunks
 from wirecodec.gpu.fast.batch import Arrays, Batch, has_batch, make_plan
 from wirecodec.gpu.fast.container import assemble, find_sections
 from wirecodec.gpu.fast.plan import Plan
-from wirecodec.kernels.cuda import batch_sums
 from wirecodec.kernels.cuda.batch import NONZERO
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.limits import UNLIMITED
@@ -46,42 +46,46 @@ def step(device: Device, flats: Mapping[str, DeviceFlat], wanted: StepInput) -> 
             kinds.setdefault((jobs.schemes[name], flat.dtype), []).append(name)
         else:
             alone.append(name)
-    if not kinds:
-        return None
+    if not kinds or any(jobs.schemes[name].transform is not None for name in alone):
+        return None  # coefficients are decoded with their whole container
     keys = {name: key for key, name in enumerate(flats)}
     groups = [_Group.of(device, flats, wanted, names, keys) for names in kinds.values()]
     for group in groups:
         status = group.batch.encode(feedback=True)
         if status is None or (wanted.hold_zeros and not status[:, NONZERO].all()):
             return None
-    held = _find_held(device, [flats[name] for name in alone]) if wanted.hold_zeros else [False] * len(alone)
-    others = {}
-    for name, holds in zip(alone, held, strict=True):
-        others[name] = _Other.of(device, flats[name], wanted, name, keys[name], holds=holds)
-    entries = [entry for other in others.values() for entry in other.entries]
+    held = [False] * len(alone)
+    if alone and wanted.hold_zeros:
+        held = are_zero(device, [flats[name].raw_bits for name in alone])
+    others = {
+        name: _select(device, flats[name], wanted, name, holds=holds)
+        for name, holds in zip(alone, held, strict=True)
+    }
     shapes = tuple([flat.shape for flat in flats.values()])
     block = ext.write_model(tuple(flats), shapes, {}, b"", names_stored=wanted.names)
+    coded = {name: _encode(device, one, wanted, name, keys[name]) for name, one in others.items()}
+    entries = [entry for own in coded.values() for entry in own]
     blob, on_host = assemble(device, [group.batch for group in groups], entries, block, feedback=True)
     assert on_host is not None
     sent: dict[str, Any] = {}
     residuals: dict[str, Any] = {}
     for group in groups:
-        sent |= group.sent(device, flats)
+        sent |= group.sent(device)
         residuals |= group.residuals()
     selectors = {}
     sections = iter(find_sections(on_host, entries))
     for name, other in others.items():
         parts = [
-            decode_chunk(device, Row(*row_of(entry)), next(sections), UNLIMITED) for entry in other.entries
+            decode_chunk(device, Row(*row_of(entry)), next(sections), UNLIMITED) for entry in coded[name]
         ]
         try:
-            residual = plain.next_residual(device, other.selected, parts)
+            residual = plain.next_residual(device, other, parts)
         except EncodeError as error:
             raise error.of(name) from None
         if residual is not None:
             residuals[name] = residual
-        if other.selected.selector is not None:
-            selectors[name] = other.selected.selector
+        if other.selector is not None:
+            selectors[name] = other.selector
         indices, raw = decoding.concatenate_parts(device, parts, flats[name].raw_bits.size)
         sent[name] = device, indices, raw
     places = {name: sent[name] for name in flats}
@@ -122,7 +126,7 @@ class _Group:
         numbers = np.array([keys[name] for name in names])
         return cls(names, arrays, Batch(device, plan, listed, residuals, arrays, numbers, wanted.seed))
 
-    def sent(self, device: Device, flats: Mapping[str, DeviceFlat]) -> dict[str, Any]:
+    def sent(self, device: Device) -> dict[str, Any]:
         """Return the arrays and the place of each tensor, for ``SentTensors``."""
         cuts, arrays = self.arrays.cuts.tolist(), self.arrays
         return {
@@ -139,40 +143,27 @@ class _Group:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class _Other:
-    """Tensor that takes the plain way, beside batches."""
-
-    selected: plain.SelectedTensor
-    entries: list[Entry]
-
-    @classmethod
-    def of(
-        cls, device: Device, flat: DeviceFlat, wanted: StepInput, name: str, key: int, *, holds: bool
-    ) -> _Other:
-        """Select from a tensor and encode it, or send nothing of it. EncodeError names the tensor."""
-        job = wanted.jobs[name].hold() if holds else wanted.jobs[name]
-        residual = job.residual
-        if residual is not None and not on_gpu(residual):
-            residual = device.put(residual)
-        try:
-            selected = plain.select_tensor(device, flat, replace(job, residual=residual))
-            return cls(selected, encode_chunks(device, key, selected.support, job.scheme, wanted.seed))
-        except EncodeError as error:
-            raise error.of(name) from None
+def _select(
+    device: Device, flat: DeviceFlat, wanted: StepInput, name: str, *, holds: bool
+) -> plain.SelectedTensor:
+    """Select from a tensor beside batches, or nothing of one to hold. EncodeError names the tensor."""
+    job = wanted.jobs[name].hold() if holds else wanted.jobs[name]
+    if job.residual is not None and not on_gpu(job.residual):
+        job = replace(job, residual=device.put(job.residual))
+    try:
+        return plain.select_tensor(device, flat, job)
+    except EncodeError as error:
+        raise error.of(name) from None
 
 
-def _find_held(device: Device, flats: list[DeviceFlat]) -> list[bool]:
-    """Return for each gradient whether it is zero everywhere; waits once per width."""
-    held = [flat.raw_bits.size < 2**31 for flat in flats]
-    for width in {flat.dtype.itemsize for flat in flats}:
-        here = [number for number, flat in enumerate(flats) if flat.dtype.itemsize == width and held[number]]
-        found: Any = (
-            batch_sums.find_nonzero(device, [flats[number].raw_bits for number in here]) if here else []
-        )
-        for number, nonzero in zip(here, list(found), strict=True):
-            held[number] = not nonzero
-    return held
+def _encode(
+    device: Device, selected: plain.SelectedTensor, wanted: StepInput, name: str, key: int
+) -> list[Entry]:
+    """Encode a tensor beside batches. EncodeError names the tensor."""
+    try:
+        return encode_chunks(device, key, selected.support, selected.job.scheme, wanted.seed)
+    except EncodeError as error:
+        raise error.of(name) from None
 
 
 def _find_plan(device: Device, names: list[str], flats: list[DeviceFlat], jobs: TensorJobs) -> Plan:

@@ -37,4 +37,3 @@ struct BF16 {
   static INLINE u64 infinity() { return 0x7F80u; }
 };
 
-INLINE bool is_finite(float x) { return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u; }

@@ -13,6 +13,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
+from wirecodec.kernels.cuda.stages import SUFFIX, Stage, upload
 from wirecodec.kernels.cuda.topk import DIGIT_BITS, MARGIN_BIT
 
 
@@ -37,7 +38,6 @@ STATUS = 9
 KEPT_FIRST, BAD, NONZERO, RETRY = 5, 6, 7, 8
 """Words of the status: the first of the top k that is not finite; whether a sum is not finite, whether a
 gradient is not 0, and whether the candidates did not hold the top k."""
-SUFFIX = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 
 _PIECE = 64
@@ -47,22 +47,9 @@ _PIECE = 64
 def write_checksums(device: Device, edges: Array, blob: Any, crcs: Any) -> None:
     """Compute the checksums of (2, n) i64 starts and ends in a container, into (n,) u32, zeroed."""
     blocks = np.maximum(-(-(edges[1] - edges[0]) // (_PIECE * THREADS)), 1)
-    starts = device.put(np.concatenate([[0], np.cumsum(blocks)]).astype(np.uint32))
-    rows, count = device.put(np.ascontiguousarray(edges.T).view(np.uint8).reshape(-1)), edges.shape[1]
-    device.launch("batch", "batch_checksums", int(blocks.sum()), rows, starts, np.uint32(count), blob, crcs)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Blocks of a launch.
-
-    Attributes:
-        starts: (items + 1,) u32 on the device, the first block of each item, and the number of all.
-        blocks: number of all.
-    """
-
-    starts: Any
-    blocks: int
+    stage, count = upload(device, blocks), np.uint32(edges.shape[1])
+    rows = device.put(np.ascontiguousarray(edges.T).view(np.uint8).reshape(-1))
+    device.launch("batch", "batch_checksums", stage.blocks, rows, stage.starts, count, blob, crcs)
 
 
 @dataclass(frozen=True, eq=False)

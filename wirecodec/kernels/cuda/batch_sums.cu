@@ -74,32 +74,23 @@ struct Words {
   u64 size;
 };
 
-#define FINITE(name, W)                                                                                   \
-  KERNEL name(const Words* arrays, const u32* starts, u32 count, u64 exponent, u32* bad) {                \
-    u32 number;                                                                                           \
-    const u32 a = find_item(starts, count, &number);                                                      \
-    const W* const words = (const W*)arrays[a].words;                                                     \
-    const u64 step = (u64)(starts[a + 1] - starts[a]) * THREADS;                                          \
-    for (u64 i = number * THREADS + threadIdx.x; i < arrays[a].size; i += step)                           \
-      if ((words[i] & (W)exponent) == (W)exponent) bad[a] = 1;                                            \
+// Sets found[a] if a word of array a passes a test.
+#define FIND(name, W, test)                                                                \
+  KERNEL name(const Words* arrays, const u32* starts, u32 count, u64 mask, u32* found) {   \
+    u32 number;                                                                            \
+    const u32 a = find_item(starts, count, &number);                                       \
+    const W *const words = (const W*)arrays[a].words, bits = (W)mask;                      \
+    const u64 step = (u64)(starts[a + 1] - starts[a]) * THREADS;                           \
+    for (u64 i = number * THREADS + threadIdx.x; i < arrays[a].size && !found[a]; i += step) \
+      if (test) found[a] = 1;                                                              \
   }
 
-#define NONZERO(name, W)                                                                                  \
-  KERNEL name(const Words* arrays, const u32* starts, u32 count, u64 magnitude, u32* found) {             \
-    u32 number;                                                                                           \
-    const u32 a = find_item(starts, count, &number);                                                      \
-    const W* const words = (const W*)arrays[a].words;                                                     \
-    const u64 step = (u64)(starts[a + 1] - starts[a]) * THREADS;                                          \
-    for (u64 i = number * THREADS + threadIdx.x; i < arrays[a].size && !found[a]; i += step)              \
-      if (words[i] & (W)magnitude) found[a] = 1;                                                          \
-  }
-
-FINITE(batch_finite_u16, u16)
-FINITE(batch_finite_u32, u32)
-FINITE(batch_finite_u64, u64)
-NONZERO(batch_nonzero_u16, u16)
-NONZERO(batch_nonzero_u32, u32)
-NONZERO(batch_nonzero_u64, u64)
+FIND(batch_finite_u16, u16, (words[i] & bits) == bits)
+FIND(batch_finite_u32, u32, (words[i] & bits) == bits)
+FIND(batch_finite_u64, u64, (words[i] & bits) == bits)
+FIND(batch_nonzero_u16, u16, words[i] & bits)
+FIND(batch_nonzero_u32, u32, words[i] & bits)
+FIND(batch_nonzero_u64, u64, words[i] & bits)
 
 struct Sum {
   float* total;

@@ -11,6 +11,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import infinity_of
+from wirecodec.kernels.cuda.stages import SUFFIX, Stage, upload
 from wirecodec.kernels.layout import PACK_BLOCK, RICE_BLOCK, RICE_SPAN
 
 _CODED = np.dtype(
@@ -22,7 +23,6 @@ _CODED = np.dtype(
 )
 _WORDS = np.dtype([("words", np.uint64), ("size", np.uint64)])
 _SUM = np.dtype([("total", np.uint64), ("out", np.uint64), ("size", np.uint64)])
-SUFFIX = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 _CHECKED, _MAX_BLOCKS = 8192, 1024
 """Elements that a block reads, and the number of blocks per array above which each reads more."""
 
@@ -34,22 +34,22 @@ class Coded:
     Attributes:
         table: a row per entry, on the device.
         count: number of entries.
-        blocks: the first block of each entry of a stage of 512 values, and the number of all.
+        stage: blocks of 512 values.
         bad: (entries,) u32, whether a check failed.
         kept: memory that the table refers to.
     """
 
     table: Any
     count: int
-    blocks: tuple[Any, int]
+    stage: Stage
     bad: Any
     kept: tuple[Any, ...]
 
     def add(self, device: Device, scale: float) -> None:
         """Compute out += scale * values, float32, for all entries."""
-        starts, blocks = self.blocks
-        bits = np.array([scale], np.float32).view(np.uint32)[0]
-        device.launch("batch_sums", "coded_add", blocks, self.table, starts, np.uint32(self.count), bits)
+        bits, stage = np.array([scale], np.float32).view(np.uint32)[0], self.stage
+        given = self.table, stage.starts, np.uint32(self.count), bits
+        device.launch("batch_sums", "coded_add", stage.blocks, *given)
 
 
 def decode(
@@ -93,13 +93,13 @@ def decode(
     rows["out"], rows["index_words"] = targets, places[2] // 4
     rows["d"], rows["r"], rows["n"] = d, r, bits
     table = device.put(rows.view(np.uint8))
-    of_spans, of_values = _upload(device, spans), _upload(device, -(-r // PACK_BLOCK))
+    of_spans, of_values = upload(device, spans), upload(device, -(-r // PACK_BLOCK))
     n = np.uint32(count)
     if partial.any():
         device.launch("batch_sums", "coded_open", count, table)
-        device.launch("batch_sums", "coded_read", of_spans[1], table, of_spans[0], n)
+        device.launch("batch_sums", "coded_read", of_spans.blocks, table, of_spans.starts, n)
     name = f"coded_values_{SUFFIX[dtype.name]}"
-    device.launch("batch_sums", name, of_values[1], table, of_values[0], n)
+    device.launch("batch_sums", name, of_values.blocks, table, of_values.starts, n)
     return Coded(table, count, of_values, bad, (container, indices, values, parameters, starts))
 
 
@@ -119,11 +119,11 @@ def _find(device: Device, kernel: str, arrays: Sequence[Any], mask: int) -> Arra
     rows: Any = np.zeros(len(arrays), _WORDS)
     rows["words"] = [device.address(each) if each.size else 0 for each in arrays]
     rows["size"] = sizes = np.array([each.size for each in arrays], np.int64)
-    starts, blocks = _upload(device, np.minimum(-(-sizes // _CHECKED), _MAX_BLOCKS))
+    stage = upload(device, np.minimum(-(-sizes // _CHECKED), _MAX_BLOCKS))
     flags = device.empty(len(arrays), np.uint32)
     device.clear(flags)
     table, count = device.put(rows.view(np.uint8)), np.uint32(len(arrays))
-    device.launch("batch_sums", kernel, blocks, table, starts, count, np.uint64(mask), flags)
+    device.launch("batch_sums", kernel, stage.blocks, table, stage.starts, count, np.uint64(mask), flags)
     found: Array = device.get(flags) != 0
     return found
 
@@ -150,14 +150,9 @@ def means(device: Device, totals: Sequence[Any], divisor: float, dtype: np.dtype
     rows["total"] = [device.address(each) if each.size else 0 for each in totals]
     rows["out"] = rows["total"] if width == 4 else device.address(whole) + width * cuts[:-1]
     rows["size"] = sizes
-    starts, blocks = _upload(device, np.minimum(-(-sizes // _CHECKED), _MAX_BLOCKS))
+    stage = upload(device, np.minimum(-(-sizes // _CHECKED), _MAX_BLOCKS))
     bits = np.array([divisor], np.float32).view(np.uint32)[0]
     table, count = device.put(rows.view(np.uint8)), np.uint32(len(totals))
-    device.launch("batch_sums", f"batch_means_{SUFFIX[dtype.name]}", blocks, table, starts, count, bits)
+    name = f"batch_means_{SUFFIX[dtype.name]}"
+    device.launch("batch_sums", name, stage.blocks, table, stage.starts, count, bits)
     return made
-
-
-def _upload(device: Device, blocks: Array) -> tuple[Any, int]:
-    """Return the first block of each item, on the device, and the number of all."""
-    starts = np.concatenate([[0], np.cumsum(blocks)]).astype(np.uint32)
-    return device.put(starts), int(starts[-1])

@@ -32,6 +32,9 @@ INLINE void store_release(u64* place, u64 word) {
 template <class T> INLINE T minimum(T a, T b) { return a < b ? a : b; }
 template <class T> INLINE T maximum(T a, T b) { return a < b ? b : a; }
 
+INLINE bool is_finite(float x) { return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u; }
+INLINE bool is_finite(double x) { return ((u64)__double_as_longlong(x) & 0x7FFull << 52) != 0x7FFull << 52; }
+
 INLINE u32 lane_id() { return threadIdx.x & 31u; }
 INLINE u32 warp_id() { return threadIdx.x >> 5; }
 

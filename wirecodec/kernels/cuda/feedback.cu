@@ -4,8 +4,6 @@
 
 #define THREAD (blockIdx.x * THREADS + threadIdx.x)
 
-INLINE bool is_finite(float x) { return (__float_as_uint(x) & 0x7F800000u) != 0x7F800000u; }
-INLINE bool is_finite(double x) { return ((u64)__double_as_longlong(x) & 0x7FFull << 52) != 0x7FFull << 52; }
 
 // Returns the largest finite number, with the sign of x.
 INLINE float clamp_to_finite(float x) { return __uint_as_float((__float_as_uint(x) & 0x80000000u) | 0x7F7FFFFFu); }
