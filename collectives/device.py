@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from wirecodec.interop import as_target, gpu_context
+from wirecodec.interop import as_target, copy_to_host, gpu_context, gpu_copy
 
 Device: TypeAlias = Literal["auto", "mpi", "staged"]
 DEVICES: tuple[Device, ...] = ("auto", "mpi", "staged")
@@ -191,14 +191,11 @@ def same_device(array: Any, tensor: Any) -> None:
 
 
 def copy_all_on_device(results: Mapping[str, Any], out: Mapping[str, Any]) -> None:
-    """Copy results to arrays of the same types, shapes and GPUs; those of torch in one launch."""
-    if results and all(map(_is_torch, out.values())):
-        torch = sys.modules["torch"]
-        with torch.no_grad():
-            torch._foreach_copy_([out[name] for name in results], list(results.values()))
-        return
-    for name, result in results.items():
-        copy_on_device(result, out[name])
+    """Copy flat raw bits to arrays of the same types and sizes on the current GPU, in one launch."""
+    if results:
+        gpu_copy(list(results.values()), [out[name] for name in results])
+        if not all(map(_is_torch, out.values())):
+            _cupy().cuda.runtime.deviceSynchronize()  # the stream that reads the array is unknown
 
 
 def copy_on_device(result: Any, out: Any) -> None:
@@ -223,14 +220,8 @@ def _view_bits(tensor: Any, bits: Any) -> Any:
 
 def _copy_array_to_host(array: Any) -> Any:
     """Copy through pinned memory, which the device writes without an intermediate copy."""
-    cupy = _cupy()
-    cupy.cuda.runtime.deviceSynchronize()  # the stream that writes the array is unknown
-    on_gpu = cupy.ascontiguousarray(cupy.asarray(array))
-    buffer = cupy.cuda.alloc_pinned_memory(on_gpu.nbytes)
-    on_host = np.frombuffer(buffer, on_gpu.dtype, on_gpu.size).reshape(on_gpu.shape)
-    on_gpu.get(out=on_host)
-    cupy.cuda.get_current_stream().synchronize()
-    return on_host
+    _cupy().cuda.runtime.deviceSynchronize()  # the stream that writes the array is unknown
+    return copy_to_host(array)
 
 
 def _is_torch(array: Any) -> bool:

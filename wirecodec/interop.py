@@ -21,7 +21,7 @@ CuPy when they are called.
     error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
     steps                   StepInParts, which exchanges one step in parts
     memory                  aligned: an array whose sums bypass the caches
-    sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_count_nonzero, copy_to_host
+    sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_copy, gpu_count_nonzero, copy_to_host
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ __all__ = [
     "find_zeros",
     "gpu_are_finite",
     "gpu_context",
+    "gpu_copy",
     "gpu_count_nonzero",
     "gpu_means",
     "gpu_zeros",
@@ -340,6 +341,13 @@ def gpu_means(totals: Sequence[Any], divisor: float, dtype: np.dtype[Any]) -> li
     from wirecodec.gpu import entry
 
     return entry.means(totals, divisor, dtype)
+
+
+def gpu_copy(results: Sequence[Any], targets: Sequence[Any]) -> None:
+    """Copy raw bits to contiguous arrays of the same sizes and widths on the current GPU."""
+    from wirecodec.gpu import entry
+
+    entry.copy_all(results, targets)
 
 
 def gpu_count_nonzero(bits: Any) -> int:

@@ -96,7 +96,7 @@ def _generate_steps(device: CupyDevice, x: Any) -> Iterator[Case]:
     traffic = 12 + SENT_BYTES
 
     def run_threshold_step() -> None:
-        selector.select_sum(x, residual, rest, rule)
+        selector.select_sum(x, residual, rest, rule, clear=True)
         rice.encode(device, top.indices, n)
 
     def run_topk_step() -> None:

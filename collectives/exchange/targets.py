@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from collectives.agreement.nonfinite import make_nan
-from collectives.device import copy_all_on_device, is_on_gpu, match_devices, same_device
+from collectives.device import copy_all_on_device, copy_on_device, is_on_gpu, match_devices, same_device
 from collectives.exchange.specs import ONLY, TensorSpec, get_spec
 from collectives.transport.reduce import Dense
 from wirecodec.interop import DTYPES, as_target, as_writable, describe_arrays, dtype_named
@@ -82,7 +82,7 @@ class Targets:
                 Those that are in the caller's memory already are not copied.
         """
         delivered: dict[str, Any] = {}
-        copied: dict[str, Any] = {}
+        raw: dict[str, Any] = {}
         for name, result in results.items():
             if name in self.flat:
                 view = self.flat[name]
@@ -90,10 +90,14 @@ class Targets:
                     view[:] = result.reshape(-1)
                 delivered[name] = self.given[name]
                 continue
+            if self.given and is_on_gpu(result):
+                raw[name], delivered[name] = result.reshape(-1), self.given[name]
+                continue
             delivered[name] = match_devices(tensors[name], result)
             if self.given:
-                copied[name], delivered[name] = delivered[name], self.given[name]
-        copy_all_on_device(copied, self.given)
+                copy_on_device(delivered[name], self.given[name])
+                delivered[name] = self.given[name]
+        copy_all_on_device(raw, self.given)
         return delivered
 
 

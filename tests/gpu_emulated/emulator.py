@@ -120,10 +120,15 @@ class Emulator:
     def empty(self, size: int, dtype: Any) -> Array:
         """Allocate an array between guards."""
         nbytes = size * np.dtype(dtype).itemsize
-        buffer = np.full(nbytes + 2 * GUARD, POISON, np.uint8)
+        buffer = self.allocate(nbytes + 2 * GUARD)
+        buffer[:] = POISON
         self._buffers.append(weakref.ref(buffer))
         made: Array = buffer[GUARD : GUARD + nbytes].view(dtype)
         return made
+
+    def allocate(self, nbytes: int) -> Array:
+        """Allocate bytes, not initialised."""
+        return np.empty(nbytes, np.uint8)
 
     def buffers(self) -> list[Array]:
         """Return the bytes of every array in use, guards included."""
@@ -145,6 +150,11 @@ class Emulator:
         made = self.empty(array.size, array.dtype)
         made[:] = array
         return made
+
+    def write(self, array: Array, target: Array) -> None:
+        """Copy bytes from outside."""
+        assert array.nbytes == target.nbytes
+        target.view(np.uint8)[:] = array.reshape(-1).view(np.uint8)
 
     def get(self, array: Array) -> Array:
         """Copy an array."""

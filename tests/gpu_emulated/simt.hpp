@@ -50,6 +50,7 @@ template <class T> T from_lane(T mine, unsigned mask, unsigned lane, bool inside
 #define gridDim (simt::grid_size())
 
 inline void __syncthreads() { simt::barrier(); }
+inline void __threadfence() {}
 inline unsigned __ballot_sync(unsigned mask, bool p) {
   unsigned there, found = 0;
   const unsigned long long* all = simt::exchange(p, mask, &there);

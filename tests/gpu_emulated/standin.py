@@ -39,7 +39,7 @@ class StandInDevice(Emulator):
     Attributes:
         cupy: the module.
         number, streams: as of a CupyDevice.
-        asked: the waits, "device" and "stream", and each "pinned" allocation, in order.
+        asked: the waits, "device" and "stream", in order.
         fetched: bytes of each copy to the host that the library made.
     """
 
@@ -51,7 +51,6 @@ class StandInDevice(Emulator):
             ascontiguousarray=lambda x: marked(np.ascontiguousarray(x)),
             cuda=SimpleNamespace(
                 Device=lambda number: nullcontext(),
-                alloc_pinned_memory=lambda size: self._noted("pinned", bytearray(size)),
                 get_current_stream=lambda: SimpleNamespace(synchronize=lambda: self._noted("stream")),
                 runtime=SimpleNamespace(deviceSynchronize=lambda: self._noted("device")),
             ),
@@ -64,9 +63,8 @@ class StandInDevice(Emulator):
         self.asked: list[str] = []
         self.fetched: list[int] = []
 
-    def _noted(self, what: str, answer: Any = None) -> Any:
+    def _noted(self, what: str) -> None:
         self.asked.append(what)
-        return answer
 
     def empty(self, size: int, dtype: Any) -> Array:
         """Allocate a marked array."""

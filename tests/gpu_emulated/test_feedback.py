@@ -51,16 +51,6 @@ def test_nonfinite_is_reported(emulator: Emulator, kind: Any, bad: float) -> Non
     assert feedback.add(emulator, emulator.put(gradient), emulator.put(residual), out)[0] == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_closed_gate(emulator: Emulator, kind: Any) -> None:
-    x, out = emulator.put(vector(1, kind)), emulator.put(vector(2, kind))
-    before = out.tobytes()
-    feedback.add(emulator, x, x, out, enabled=emulator.put(np.zeros(1, np.uint64)))
-    assert out.tobytes() == before
-    feedback.add(emulator, x, x, out, enabled=emulator.put(np.ones(1, np.uint64)))
-    assert out.tobytes() != before
-
-
 @pytest.mark.parametrize(("kind", "narrow"), [(np.float32, np.float16), (np.float64, np.float32)])
 def test_values_for_a_narrower_type(emulator: Emulator, kind: Any, narrow: Any) -> None:
     x = vector(3, kind)
@@ -115,20 +105,6 @@ def test_scatter(emulator: Emulator, dtype: Any, count: int) -> None:
     expected[numbers] = words
     made = elements.scatter(emulator, emulator.put(words), emulator.put(numbers), SIZE)
     assert made.tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("capacity", [100, SIZE])
-def test_selected_values_are_restored(emulator: Emulator, kind: Any, capacity: int) -> None:
-    x = bits_of(vector(6, kind))
-    selector = Selector(emulator, SIZE, x.dtype, capacity)
-    taken = selector.select(emulator.put(x), emulator.put(rule_of(1)), mask=2 ** (8 * x.itemsize - 1) - 1)
-    rest = emulator.put(np.zeros_like(x))
-    feedback.restore(emulator, taken, rest)
-    expected = np.zeros_like(x)
-    where = np.flatnonzero(x << x.dtype.type(1))[:capacity]
-    expected[where] = x[where]
-    assert rest.tobytes() == expected.tobytes()
 
 
 def test_signs_with_another_magnitude(emulator: Emulator, dtype: Any) -> None:

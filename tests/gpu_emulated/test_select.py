@@ -14,7 +14,7 @@ from wirecodec.kernels.cpu.index.bitmap import find_nonzero
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
 from wirecodec.select.threshold_common import collect_indices, round_threshold
 
-SIZES = [0, 1, 31, 32, 33, 4095, 4096, 4097, 70_003]
+SIZES = [0, 1, 31, 32, 33, 8191, 8192, 8193, 32_769, 70_003]
 
 
 def vector(size: int, dtype: Any) -> Array:
@@ -58,10 +58,10 @@ def test_nonzero_equals_the_cpu(emulator: Emulator, size: int, dtype: Any) -> No
     assert made.bitmap.tobytes() == bitmap.tobytes()[: made.bitmap.nbytes]
 
 
-@pytest.mark.parametrize("ties", [0, 1, 3, 2000, 4097, 8000])
+@pytest.mark.parametrize("ties", [0, 1, 3, 2000, 8193, 20_000])
 def test_ties_go_to_the_lower_index(emulator: Emulator, ties: int) -> None:
     rng = np.random.default_rng(ties)
-    words = rng.choice(np.array([1, 2, 3], np.uint32), 12_001) << np.uint32(20)
+    words = rng.choice(np.array([1, 2, 3], np.uint32), 33_001) << np.uint32(20)
     least = 2 << 20
     selector = Selector(emulator, words.size, np.uint32, words.size, bitmap=True)
     made = selector.select(emulator.put(words), emulator.put(rule_of(least, ties)), mask=2**31 - 1)
@@ -97,14 +97,16 @@ def test_a_closed_gate(emulator: Emulator) -> None:
     selector = Selector(emulator, 5000, np.uint32, 5000)
     words, rule = emulator.put(np.ones(5000, np.uint32)), emulator.put(rule_of(1))
     enabled = emulator.put(np.zeros(1, np.uint64))
-    before = selector.result.indices.copy()
-    assert selector.select(words, rule, mask=1, enabled=enabled).count(emulator) == (0, None)
-    assert (selector.result.indices == before).all()
+    before = [x.copy() for x in (selector.result.indices, selector.result.found)]
+    selector.select(words, rule, mask=1, enabled=enabled)
+    assert (selector.result.indices == before[0]).all()
+    assert (selector.result.found == before[1]).all()
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("in_place", [False, True])
-def test_select_sum(emulator: Emulator, kind: Any, in_place: bool) -> None:
+@pytest.mark.parametrize("clear", [False, True])
+def test_select_sum(emulator: Emulator, kind: Any, in_place: bool, clear: bool) -> None:
     rng = np.random.default_rng(8)
     gradient, residual = (rng.standard_normal(10_007).astype(kind) for _ in range(2))
     total = gradient + residual
@@ -114,12 +116,13 @@ def test_select_sum(emulator: Emulator, kind: Any, in_place: bool) -> None:
     rest = bits_of(old) if in_place else emulator.empty(total.size, words.dtype)
     selector = Selector(emulator, total.size, words.dtype, total.size)
     rule = emulator.put(rule_of(int(least)))
-    made = selector.select_sum(emulator.put(gradient), old, rest, rule)
+    made = selector.select_sum(emulator.put(gradient), old, rest, rule, clear=clear)
     expected = collect_indices(total, least, "test")
     count, bad = made.count(emulator)
     assert (count, bad) == (expected.size, None)
     assert (made.indices[:count] == expected).all()
     assert made.values[:count].tobytes() == words[expected].tobytes()
     left = words.copy()
-    left[expected] = 0
+    if clear:
+        left[expected] = 0
     assert rest.tobytes() == left.tobytes()

@@ -103,12 +103,12 @@ def test_the_last_threshold_is_used(standin: StandInDevice) -> None:
         standin.launched.clear()
         step_both(there, here, {"w": (rng.laplace(size=SIZE) * factor).astype(np.float32)})
         assert ("begin_warm" in standin.launched) == (number > 0)
-        assert ("select_sum_f32" in standin.launched) == (number > 0)
+        assert ("flag_sum_f32" in standin.launched) == (number > 0)
     search = there._holder.memory.searches["w"]._search
     assert search is not None
     standin.launched.clear()
     step_both(there, here, {"w": rng.laplace(size=SIZE).astype(np.float64)})
-    assert "begin_search" in standin.launched, "another type needs another search"
+    assert "begin_guess_u64" in standin.launched, "another type needs another search"
 
 
 def test_adacomp_adds_and_selects_in_one_pass(standin: StandInDevice) -> None:

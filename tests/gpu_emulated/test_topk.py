@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
 from wirecodec.arrays import bits_of, read_only
-from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.kernels.cuda.select import infinity_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
 from wirecodec.select.topk.exact import select_top_k
@@ -146,15 +144,13 @@ def test_warm_of_a_sum(emulator: Emulator, k: int, kind: Any) -> None:
         assert total.tobytes() == x.tobytes()
 
 
-def test_a_sum_beyond_the_range_is_reported_or_clamped(emulator: Emulator) -> None:
+def test_a_sum_beyond_the_range_is_reported(emulator: Emulator) -> None:
     rng = np.random.default_rng(14)
     gradient, residual = (rng.laplace(size=SIZE).astype(np.float32) for _ in range(2))
     gradient[77] = residual[77] = np.finfo(np.float32).max
-    for first, seen in ((gradient, True), (np.full(SIZE, 1e9, np.float32), False)):
+    for first in (gradient, np.full(SIZE, 1e9, np.float32)):
         search = Search(emulator, SIZE, np.uint32, 50)
         search.cold(emulator.put(bits_of(first)), infinity_of(np.float32))
         total = emulator.empty(SIZE, np.uint32)
         made = search.warm_sum(emulator.put(gradient), emulator.put(residual), total, infinity_of(np.float32))
-        assert (made.count(emulator)[1] is not None) == seen
-        held = AccumulatedGradient.of(wc.ErrorFeedback(), gradient, residual).x
-        assert seen or total.tobytes() == held.tobytes()
+        assert made.count(emulator)[1] is not None

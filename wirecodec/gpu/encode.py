@@ -114,10 +114,10 @@ def pack(device: Device, entries: Sequence[Entry], block: bytes) -> Any:
     for number, (entry, (start, stop)) in enumerate(zip(entries, places, strict=True)):
         at = start
         for part in entry.parts:
-            section = device.put(part) if isinstance(part, np.ndarray) else part  # a codec without kernels
-            device.copy(section, blob[at : at + part.size])
+            copy = device.write if isinstance(part, np.ndarray) else device.copy  # a codec without kernels
+            copy(part, blob[at : at + part.size])
             at += part.size + ext.pad8(part.size)
         device.copy(checksum.crc32(device, blob[start:stop]), checksums[number : number + 1])
     header_data = writer.header_bytes(entries, device.get(checksums).tolist(), block, total)
-    device.copy(device.put(np.frombuffer(header_data, np.uint8)), blob[:payload])
+    device.write(np.frombuffer(header_data, np.uint8), blob[:payload])
     return blob

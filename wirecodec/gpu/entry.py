@@ -265,6 +265,20 @@ def means(totals: Sequence[Any], divisor: float, dtype: np.dtype[Any]) -> list[A
         return arrays.means(device, totals, divisor, dtype)
 
 
+def copy_all(results: Sequence[Any], targets: Sequence[Any]) -> None:
+    """Copy raw bits to contiguous arrays of the same sizes and widths on the same GPU, CuPy's or torch's."""
+    with device_of(results[0]) as device:
+        for width in {each.dtype.itemsize for each in results}:
+            here = [number for number, each in enumerate(results) if each.dtype.itemsize == width]
+            places = [_address(device, targets[number]) for number in here]
+            batch_sums.copy_all(device, [results[number] for number in here], places)
+
+
+def _address(device: CupyDevice, array: Any) -> int:
+    """Return the address of a CuPy array or a torch tensor."""
+    return int(array.data_ptr()) if is_torch(array) else device.address(array)
+
+
 def count_nonzero(raw_bits: Any) -> int:
     """Count the numbers that are neither +0 nor -0 among (n,) raw bits on a GPU."""
     with device_of(raw_bits) as device:

@@ -78,7 +78,7 @@ def test_run_on_a_stand_in(clocked: StandInDevice, tmp_path: Path) -> None:
     assert "| 3 × small | float32 | `topk(0.01) \\| rice \\| qsgd` | `compress` | 2.000 |" in text
     for name in ("topk, warm", "dgc", "sidco, gp", "sidco, one stage", "cupy.argpartition"):
         assert f"| {name}, 9,000 | 1.00× (2.000 ms) |" in text
-    assert {"select_sum_f32", "begin_warm", "fold_sums", "sample_u32"} <= set(clocked.launched)
+    assert {"flag_sum_f32", "begin_warm", "fold_sums", "sample_u32"} <= set(clocked.launched)
     failed = [line for line in text.splitlines() if line.startswith("Failed")]
     lacking = "Failed: cusparse", "Failed: peers", "Failed: training: DeviceError: torch is not installed"
     assert all(line.startswith(lacking) for line in failed), failed

@@ -128,8 +128,13 @@ def is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array, ends: Arr
         crcs, starts: (n,) checksums and offsets.
         lengths, ends: (3, n) bytes of each section, and the offset after its padding.
     """
-    if (compute_checksums(data, starts, ends[-1]) != crcs).any():
-        return False
+    return bool((compute_checksums(data, starts, ends[-1]) == crcs).all()) and has_zero_padding(
+        data, lengths, ends
+    )
+
+
+def has_zero_padding(data: Bytes, lengths: Array, ends: Array) -> bool:
+    """Check that the padding of sections is 0; arguments as for ``is_intact``."""
     odd = (lengths & 7) > 0
     last = data.view("<u8")[(ends[odd] >> 3) - 1]
     return not (last >> (8 * (lengths[odd] & 7)).astype(np.uint64)).any()

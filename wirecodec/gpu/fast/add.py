@@ -15,10 +15,10 @@ from wirecodec.arrays import DTYPES, Array, Bytes
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
 from wirecodec.cpu import fast
-from wirecodec.cpu.fast.decode import is_intact
-from wirecodec.gpu.arrays import concatenate
+from wirecodec.cpu.fast.decode import has_zero_padding
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import batch_sums
+from wirecodec.kernels.cuda.batch import write_checksums
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.packing import packed_words
 from wirecodec.kernels.cuda.stages import SUFFIX
@@ -44,13 +44,19 @@ def add(
     if not fast.is_on() or any(target.dtype != np.float32 for target in targets):
         return False
     addresses = np.array([device.address(target) if target.size else 0 for target in targets], np.uint64)
-    decoded = []
-    for data, header in containers:
-        groups = _decode(device, data, header, addresses)
+    sizes = [header.table.size for _, header in containers]
+    checks = device.empty(2 * sum(sizes), np.uint32)  # which entries are bad, then all checksums
+    device.clear(checks)
+    decoded, first = [], 0
+    for (data, header), size in zip(containers, sizes, strict=True):
+        here = slice(first, first + size), slice(sum(sizes) + first, sum(sizes) + first + size)
+        groups = _decode(device, data, header, addresses, *(checks[each] for each in here))
         if groups is None:
             return False
         decoded += groups
-    if decoded and device.get(concatenate(device, [one.bad for one in decoded])).any():
+        first += size
+    bad, crcs = device.get(checks).reshape(2, -1)
+    if bad.any() or (crcs != np.concatenate([header.table["crc"] for _, header in containers])).any():
         return False
     for one in decoded:
         one.add(device, scale)
@@ -58,21 +64,25 @@ def add(
 
 
 def _decode(
-    device: Device, data: Bytes, header: ContainerHeader, addresses: Array
+    device: Device, data: Bytes, header: ContainerHeader, addresses: Array, bad: Any, crcs: Any
 ) -> list[batch_sums.Coded] | None:
-    """Decode a container to the device; None if an entry is of another kind, or a check has failed."""
+    """Decode a container to the device; None if an entry is of another kind, or a check has failed.
+
+    ``bad`` and ``crcs``, (entries,) u32, zeroed, receive failed checks of values, and the checksums.
+    """
     extension, table = header.extension, header.table
     if extension.is_transformed or any(True for _ in extension.groups()) or not table.size:
         return None
     lengths = np.array([table[name] for name in LENGTHS], np.int64)
     ends = header.payload + np.cumsum(((lengths + 7) & -8).T).reshape(-1, len(LENGTHS)).T
     starts = np.concatenate([[header.payload], ends[-1, :-1]])
-    if not is_intact(data, table["crc"], starts, lengths, ends) or lengths[2].any():
+    if lengths[2].any() or not has_zero_padding(data, lengths, ends):
         return None
     if lengths[:, table["r"] == 0].any():
         return None
     kinds = table["value"].astype(np.int64) << 8 | table["dtype"]
-    container, groups = device.put(data), []
+    container, groups, first = device.put(data), [], 0
+    write_checksums(device, np.array([starts, ends[-1]]), container, crcs)
     for kind in np.unique(kinds[table["r"] > 0]).tolist():
         here = np.flatnonzero((kinds == kind) & (table["r"] > 0))
         rows, sizes = table[here], lengths[:, here]
@@ -90,7 +100,9 @@ def _decode(
         places = np.array([starts[here], ends[0, here], sizes[0]])
         out = addresses[rows["key"]] + np.uint64(4) * rows["base"].astype(np.uint64)
         both = np.array([d, r])
-        groups.append(batch_sums.decode(device, container, places, both, bits, stored, out))
+        checked = bad[first : first + here.size]
+        groups.append(batch_sums.decode(device, container, places, both, bits, stored, out, checked))
+        first += here.size
     return groups
 
 

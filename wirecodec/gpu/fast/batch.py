@@ -123,11 +123,11 @@ class Batch:
         """
         plan, launch = self._plan, self._launch
         stop = tables.STATUS * plan.size.size
-        launch.select(plan.zeroed, cold=not (feedback and plan.is_warm), feedback=feedback)
+        launch.select(warm=feedback and plan.is_warm, feedback=feedback)
         launch.encode()
         report = self._device.get(plan.report)
         if report[tables.RETRY : stop : tables.STATUS].any():
-            launch.select(plan.zeroed, cold=True, feedback=feedback)
+            launch.select_again()
             launch.encode()
             report = self._device.get(plan.report)
         plan.is_warm = True

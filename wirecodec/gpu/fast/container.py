@@ -53,14 +53,14 @@ def assemble(
     for entry, start in zip(entries, starts[first:].tolist(), strict=True):
         at = start
         for section in entry.parts:
-            there = device.put(section) if isinstance(section, np.ndarray) else section
-            device.copy(there, blob[at : at + section.size])
+            copy = device.write if isinstance(section, np.ndarray) else device.copy
+            copy(section, blob[at : at + section.size])
             at += writer.padded(section.size)
     tables.write_checksums(device, np.array([starts, ends]), blob, crcs)
     copy = device.get(whole if feedback else crcs).view(np.uint8)
     table["crc"] = copy[copy.size - 4 * table.size :].view(np.uint32)
     header = np.frombuffer(writer.write_header(table[order], block, total), np.uint8)
-    device.copy(device.put(header), blob[:payload])
+    device.write(header, blob[:payload])
     if not feedback:
         return blob, None
     copy[:payload] = header
@@ -69,6 +69,8 @@ def assemble(
 
 def find_sections(on_host: Bytes, entries: Sequence[Entry]) -> list[list[Bytes]]:
     """Return the sections of some entries in a container on the host."""
+    if not entries:
+        return []
     header = read_header(on_host, UNLIMITED, sizes_trusted=True)
     table = header.table
     lengths = np.array([table[name] for name in writer.LENGTHS], np.int64)

@@ -16,9 +16,9 @@ from wirecodec.container.writer import CHUNK
 from wirecodec.kernels.cuda import batch as tables
 from wirecodec.kernels.cuda.device import THREADS, Device
 from wirecodec.kernels.cuda.packing import packed_words
-from wirecodec.kernels.cuda.select import TILE
+from wirecodec.kernels.cuda.select import FLAG_TILE, TILE
 from wirecodec.kernels.cuda.stages import upload_all
-from wirecodec.kernels.cuda.topk import DIGITS, FIELDS
+from wirecodec.kernels.cuda.topk import COUNTS, FIELDS, guessed_rank
 from wirecodec.kernels.layout import PACK_BLOCK, RICE_BLOCK, RICE_SPAN
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw, RawBfloat16, RawFloat16
@@ -46,7 +46,6 @@ class Plan:
         entries: (e,) ``ENTRY``, likewise.
         owners: (e,) the tensor of each entry.
         stages: by name.
-        zeroed: buffer that must be zero when a step begins.
         report: (9 t + 2 e,) u32: status of the tensors, then r and index words of the entries.
         is_warm: whether there was a step.
     """
@@ -65,14 +64,13 @@ class Plan:
         self.is_warm = False
         capacity = np.minimum(self.size, 2 * self.k + self.size // 16 + 4096)
         self._describe_entries()
-        tiles, kept_tiles = _blocks(self.size, TILE), _blocks(capacity, TILE)
+        tiles = _blocks(self.size, TILE)
         width = dtype.itemsize
         count, entries = self.size.size, self.owners.size
         arena = _Arena()
-        zeroed = arena.take(8 * tiles), arena.take(8 * kept_tiles)
-        end_of_zeroed = arena.size
         status = arena.take(np.array([4 * (tables.STATUS * count + 2 * entries)]))
-        search, digits = arena.take(np.full(count, 8 * FIELDS)), arena.take(np.full(count, 4 * DIGITS))
+        search, digits = arena.take(np.full(count, 8 * FIELDS)), arena.take(np.full(count, 4 * COUNTS))
+        reach, states = arena.take(4 * _blocks(self.size, 32)), arena.take(8 * tiles)
         indices, values = arena.take(4 * capacity), arena.take(width * capacity)
         blocks, spans = _blocks(self.most, RICE_BLOCK), _blocks(self.most, RICE_SPAN)
         parts = {
@@ -85,18 +83,18 @@ class Plan:
         section = arena.take(4 * section_words)
         self._arena = device.empty(arena.size, np.uint8)
         start = device.address(self._arena)
-        self.zeroed = self._arena[:end_of_zeroed]
         report = status[0]
         self.report = self._arena[int(report) : int(report) + 4 * (tables.STATUS * count + 2 * entries)].view(
             np.uint32
         )
-        device.clear(self._arena[int(search[0]) : int(digits[-1]) + 4 * DIGITS])
+        device.clear(self._arena[int(search[0]) : int(digits[-1]) + 4 * COUNTS])
 
         self.tensors = np.zeros(count, tables.TENSOR)
         table: Any = self.tensors
         table["size"], table["k"], table["capacity"] = self.size, self.k, capacity
         table["search"], table["counts"] = start + search, start + digits
-        table["tiles"], table["kept_tiles"] = start + zeroed[0], start + zeroed[1]
+        table["reach"], table["tiles"] = start + reach, start + states
+        table["rank"] = [guessed_rank(k, size) for k, size in zip(counts, sizes, strict=True)]
         table["indices"], table["values"] = start + indices, start + values
         table["status"] = start + report + 4 * tables.STATUS * np.arange(count, dtype=np.uint64)
 
@@ -116,10 +114,12 @@ class Plan:
         copied = np.clip(_blocks(self._longest + sent, _COPIED * THREADS), 1, _MAX_COUNTING_BLOCKS)
         counting = np.minimum(_blocks(self.size, _COUNTED), _MAX_COUNTING_BLOCKS)
         needed = {
+            "flags": _blocks(self.size, FLAG_TILE),
             "tiles": tiles,
             "count_all": counting,
             "count": np.minimum(_blocks(capacity, _COUNTED), _MAX_COUNTING_BLOCKS),
-            "kept_tiles": kept_tiles,
+            "kept_flags": _blocks(capacity, FLAG_TILE),
+            "kept_tiles": _blocks(capacity, TILE),
             "plan": _blocks(blocks, THREADS // 32),
             "directory": _blocks(directory, THREADS),
             "spans": spans,

@@ -48,7 +48,7 @@ def _write(device: Device, codec: Bloom, indices: Any, stream: int) -> tuple[Any
     header = Header(stream if policy == P1 else 0, indices.size, k, policy)
     words = bloom.insert(device, indices, k, filter_bytes(indices.size, codec.fpr))
     section = device.empty(HEADER_BYTES + words.nbytes, np.uint8)
-    device.copy(device.put(np.frombuffer(header.to_bytes(), np.uint8)), section[:HEADER_BYTES])
+    device.write(np.frombuffer(header.to_bytes(), np.uint8), section[:HEADER_BYTES])
     device.copy(words, section[HEADER_BYTES:])
     return section, header
 

@@ -10,21 +10,20 @@
 #include "select.cuh"
 #include "topk.cuh"
 
-#define NEVER (~0ull)  // a threshold that no key reaches
-
 struct Tensor {
   const void* gradient;   // raw bits
   const float* residual;  // or null
   float* total;           // receives gradient + residual; null if the gradient is the sum
   Search* search;         // the last step's, and this one's
-  u32* counts;            // zeroed digits
-  u64 *tiles, *kept_tiles;  // zeroed look-back states of both selections
+  u32* counts;            // zeroed digits, and one word more
+  u32* reach;             // bitmap of both selections
+  u64* tiles;             // their look-back states
   u32* indices;           // candidates
   void* values;
   u32* kept_indices;      // the top k
   void* kept_values;
   u32* status;            // see below
-  u32 size, k, capacity, unused;
+  u32 size, k, capacity, rank;
 };
 
 // Words of `status`.
@@ -45,7 +44,7 @@ struct Entry {
   u32 first, r;         // the chunk's part of the top k
 };
 
-struct Place {
+struct Sections {
   u64 index, value;  // offsets of the sections in the container
   u64 value_words;   // of `section`
 };
@@ -71,7 +70,6 @@ template <class T> struct Sums {
     total[i] = x;
     return sendable<T>(x);
   }
-  INLINE void store_unselected(u32, W) const {}
 };
 
 // The sums of an earlier kernel, or the gradient if `total` is null.
@@ -80,100 +78,124 @@ template <class T> struct Totals {
   const W* gradient;
   const float* total;
   INLINE W at(u32 i) const { return total ? sendable<T>(total[i]) : gradient[i]; }
-  INLINE void store_unselected(u32, W) const {}
 };
 
-// Prepares the searches: near the last threshold, or, if `cold` is set, from the beginning.
-KERNEL batch_begin(Tensor* tensors, u32 count, u32 cold, u64 margin, u32 width) {
-  const u32 t = blockIdx.x * THREADS + threadIdx.x;
-  if (t >= count) return;
-  const Tensor& tensor = tensors[t];
-  for (u32 i = 0; i < STATUS_WORDS; i++) tensor.status[i] = i == FIRST || i == KEPT_FIRST ? MAX_U32 : 0;
-  if (cold) {
-    begin(tensor.search, tensor.k, tensor.size, width);
-    tensor.search->threshold = NEVER;
-  } else begin_near(tensor.search, margin);
+// gradient + residual, which is not stored.
+template <class T> struct Terms {
+  typedef typename T::Word W;
+  const W* gradient;
+  const float* residual;
+  INLINE W at(u32 i) const {
+    const float g = __uint_as_float(T::widen(gradient[i]));
+    return sendable<T>(residual ? g + residual[i] : g);
+  }
+};
+
+INLINE void reset(const Tensor& tensor) { tensor.status[BAD] = tensor.status[NONZERO] = tensor.status[RETRY] = 0; }
+
+INLINE Place place_of(const Tensor& tensor, bool kept) {
+  return Place{tensor.reach, tensor.tiles, tensor.status + (kept ? KEPT_TICKET : TICKET),
+               tensor.status + (kept ? KEPT : FOUND)};
 }
 
-// Tests whether the candidates hold the top k.
+#define OF_ALL_TENSORS                                 \
+  const u32 t = blockIdx.x * THREADS + threadIdx.x;    \
+  if (t >= count) return;                              \
+  const Tensor& tensor = tensors[t];
+
+// Prepares the searches near the last thresholds.
+KERNEL batch_begin(Tensor* tensors, u32 count, u64 margin) {
+  OF_ALL_TENSORS
+  reset(tensor);
+  begin_near(tensor.search, margin);
+}
+
+// Tests whether the candidates hold the top k, and continues the searches among them. If not, the host starts over.
 KERNEL batch_check(Tensor* tensors, u32 count, u32 width) {
-  const u32 t = blockIdx.x * THREADS + threadIdx.x;
-  if (t >= count) return;
-  const Tensor& tensor = tensors[t];
-  check(tensor.search, tensor.status[FOUND], tensor.k, tensor.size, width, tensor.capacity, 0);
-  tensor.status[RETRY] = (u32)tensor.search->needs_select;  // the host starts over
+  OF_ALL_TENSORS
+  Search* const search = tensor.search;
+  check(search, tensor.status[FOUND], tensor.k, tensor.size, width, tensor.capacity, 0);
+  const bool retry = search->needs_select != 0;
+  tensor.status[RETRY] = retry;
+  go_on(search);
+  if (retry) search->needs_count = search->selected = 0;  // there is nothing to search
 }
 
-// Prepares the selection by the rule of a search from the beginning.
-KERNEL batch_restart(Tensor* tensors, u32 count) {
-  const u32 t = blockIdx.x * THREADS + threadIdx.x;
-  if (t < count) tensors[t].status[FOUND] = tensors[t].status[TICKET] = 0;
+// Prepares searches among all elements.
+KERNEL batch_restart(Tensor* tensors, u32 count, u32 width) {
+  OF_ALL_TENSORS
+  tensor.status[RETRY] = 0;
+  begin(tensor.search, tensor.k, tensor.size, width);
 }
 
 // Continues the searches among the candidates.
 KERNEL batch_go_on(Tensor* tensors, u32 count) {
-  const u32 t = blockIdx.x * THREADS + threadIdx.x;
-  if (t >= count) return;
-  Search* const search = tensors[t].search;
-  go_on(search);
-  if (tensors[t].status[RETRY]) search->needs_count = search->selected = 0;  // there is nothing to search
-}
-
-// A block per tensor. `whole` is set for searches among all elements, which end when the candidates fit.
-KERNEL batch_pick(Tensor* tensors, u32 whole) {
-  __shared__ PickShared shared;
-  const Tensor& tensor = tensors[blockIdx.x];
-  if (tensor.search->needs_count)
-    find_digit(tensor.search, tensor.counts, whole ? tensor.capacity : 0, &shared);
+  OF_ALL_TENSORS
+  go_on(tensor.search);
 }
 
 #define OF_TENSOR(T)                                                 \
   typedef T::Word W;                                                 \
   u32 number;                                                        \
   const Tensor& tensor = tensors[find_item(starts, count, &number)]; \
-  (void)sizeof(W);
+  const u64* const rule = (const u64*)tensor.search;                 \
+  const W mask = (W)((W)~(W)0 >> 1);                                 \
+  (void)rule, (void)mask;
 
-#define SELECT_KERNELS(T, suffix)                                                                                     \
-  KERNEL batch_sum_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                          \
-    __shared__ Counts shared;                                                                                         \
-    OF_TENSOR(T)                                                                                                      \
-    const Output out = {nullptr, tensor.indices, tensor.capacity, tensor.status + FOUND, 0};                          \
-    const Sums<T> sums = {(const W*)tensor.gradient, tensor.residual, tensor.total, 0, 0};                            \
-    select_tile<W>(sums, tensor.size, (const u32*)nullptr, (W)((W)~(W)0 >> 1), (const u64*)tensor.search, out,        \
-                   (W*)tensor.values, tensor.tiles, tensor.status + TICKET, &shared);                                 \
-    if (sums.nonzero && tensor.status[NONZERO] == 0) tensor.status[NONZERO] = 1;                                      \
-    if (sums.bad) tensor.status[BAD] = 1;                                                                             \
-  }                                                                                                                   \
-  KERNEL batch_count_all_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                    \
-    __shared__ u32 shared[DIGITS];                                                                                    \
-    OF_TENSOR(T)                                                                                                      \
-    if (tensor.search->needs_count == 0) return;                                                                      \
-    const u32 blocks = starts[&tensor - tensors + 1] - starts[&tensor - tensors];                                     \
-    count_keys<W>(tensor.search, Totals<T>{(const W*)tensor.gradient, tensor.total}, tensor.size, tensor.counts, shared, number, blocks);        \
-  }                                                                                                                   \
-  KERNEL batch_select_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                       \
-    __shared__ Counts shared;                                                                                         \
-    OF_TENSOR(T)                                                                                                      \
-    const Output out = {nullptr, tensor.indices, tensor.capacity, tensor.status + FOUND, 0};                          \
-    select_tile<W>(Totals<T>{(const W*)tensor.gradient, tensor.total}, tensor.size, (const u32*)nullptr, (W)((W)~(W)0 >> 1),                     \
-                   (const u64*)tensor.search, out, (W*)tensor.values, tensor.tiles, tensor.status + TICKET, &shared); \
-  }                                                                                                                   \
-  KERNEL batch_count_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                        \
-    __shared__ u32 shared[DIGITS];                                                                                    \
-    OF_TENSOR(T)                                                                                                      \
-    if (tensor.search->needs_count == 0) return;                                                                      \
-    const u32 blocks = starts[&tensor - tensors + 1] - starts[&tensor - tensors];                                     \
-    const u32 size = minimum((u32)tensor.search->selected, tensor.capacity);                                          \
-    count_keys<W>(tensor.search, Words<W>{(const W*)tensor.values}, size, tensor.counts, shared, number, blocks);     \
-  }                                                                                                                   \
-  KERNEL batch_keep_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                         \
-    __shared__ Counts shared;                                                                                         \
-    OF_TENSOR(T)                                                                                                      \
-    const Output out = {nullptr, tensor.kept_indices, tensor.k, tensor.status + KEPT, T::infinity()};                 \
-    const u32 size = minimum((u32)tensor.search->selected, tensor.capacity);                                          \
-    select_tile<W>(Words<W>{(const W*)tensor.values}, size, tensor.indices, (W)((W)~(W)0 >> 1),                       \
-                   (const u64*)tensor.search, out, (W*)tensor.kept_values, tensor.kept_tiles,                         \
-                   tensor.status + KEPT_TICKET, &shared);                                                             \
+#define TOTALS(T) Totals<T>{(const W*)tensor.gradient, tensor.total}
+#define CANDIDATES Words<W>{(const W*)tensor.values}, minimum((u32)tensor.search->selected, tensor.capacity)
+#define BLOCKS (starts[&tensor - tensors + 1] - starts[&tensor - tensors])
+
+#define SELECT_KERNELS(T, suffix)                                                                            \
+  KERNEL batch_guess_##suffix(Tensor* tensors, u32 width) { /* a block per tensor */                         \
+    __shared__ CountShared shared;                                                                           \
+    typedef T::Word W;                                                                                       \
+    const Tensor& tensor = tensors[blockIdx.x];                                                              \
+    if (threadIdx.x == 0) reset(tensor);                                                                     \
+    guess<W>(tensor.search, Terms<T>{(const W*)tensor.gradient, tensor.residual}, tensor.size, tensor.rank,  \
+             width, tensor.counts, &shared);                                                                 \
+  }                                                                                                          \
+  KERNEL batch_sum_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                 \
+    OF_TENSOR(T)                                                                                             \
+    const Sums<T> sums = {(const W*)tensor.gradient, tensor.residual, tensor.total, 0, 0};                   \
+    flag_tile<W>(sums, tensor.size, mask, rule, place_of(tensor, false), number);                            \
+    if (sums.nonzero && tensor.status[NONZERO] == 0) tensor.status[NONZERO] = 1;                             \
+    if (sums.bad) tensor.status[BAD] = 1;                                                                    \
+  }                                                                                                          \
+  KERNEL batch_flag_##suffix(Tensor* tensors, const u32* starts, u32 count) {                                \
+    OF_TENSOR(T)                                                                                             \
+    flag_tile<W>(TOTALS(T), tensor.size, mask, rule, place_of(tensor, false), number);                       \
+  }                                                                                                          \
+  KERNEL batch_compact_##suffix(Tensor* tensors, const u32* starts, u32 count) {                             \
+    __shared__ CompactShared shared;                                                                         \
+    OF_TENSOR(T)                                                                                             \
+    const Output out = {tensor.indices, tensor.capacity, 0};                                                 \
+    compact_tile<W>(TOTALS(T), tensor.size, (const u32*)nullptr, mask, rule, place_of(tensor, false), out,   \
+                    (W*)tensor.values, (W*)nullptr, &shared);                                                \
+  }                                                                                                          \
+  KERNEL batch_count_all_##suffix(Tensor* tensors, const u32* starts, u32 count) {                           \
+    __shared__ CountShared shared;                                                                           \
+    OF_TENSOR(T)                                                                                             \
+    if (tensor.search->needs_count == 0) return;                                                             \
+    find_next_digit<W>(tensor.search, TOTALS(T), tensor.size, tensor.counts, tensor.capacity, &shared,       \
+                       number, BLOCKS);                                                                      \
+  }                                                                                                          \
+  KERNEL batch_count_##suffix(Tensor* tensors, const u32* starts, u32 count) {                               \
+    __shared__ CountShared shared;                                                                           \
+    OF_TENSOR(T)                                                                                             \
+    if (tensor.search->needs_count == 0) return;                                                             \
+    find_next_digit<W>(tensor.search, CANDIDATES, tensor.counts, 0, &shared, number, BLOCKS);                \
+  }                                                                                                          \
+  KERNEL batch_flag_kept_##suffix(Tensor* tensors, const u32* starts, u32 count) {                           \
+    OF_TENSOR(T)                                                                                             \
+    flag_tile<W>(CANDIDATES, mask, rule, place_of(tensor, true), number);                                    \
+  }                                                                                                          \
+  KERNEL batch_compact_kept_##suffix(Tensor* tensors, const u32* starts, u32 count) {                        \
+    __shared__ CompactShared shared;                                                                         \
+    OF_TENSOR(T)                                                                                             \
+    const Output out = {tensor.kept_indices, tensor.k, T::infinity()};                                       \
+    compact_tile<W>(CANDIDATES, tensor.indices, mask, rule, place_of(tensor, true), out,                     \
+                    (W*)tensor.kept_values, (W*)nullptr, &shared);                                           \
   }
 
 SELECT_KERNELS(F32, f32)
@@ -278,9 +300,9 @@ INLINE void leave_rest(float* total, u32 index, u32 value) {
       leave_rest(entry.total, entry.indices[entry.first + i],                                                         \
                  T::widen(((const T::Word*)entry.sent)[entry.first + i])  );                                          \
   }                                                                                                                   \
-  KERNEL batch_copy_##suffix(const Entry* entries, const u32* starts, u32 count, const Place* places, u8* blob) {     \
+  KERNEL batch_copy_##suffix(const Entry* entries, const u32* starts, u32 count, const Sections* places, u8* blob) {     \
     OF_ENTRY                                                                                                          \
-    const Place place = places[&entry - entries];                                                                     \
+    const Sections place = places[&entry - entries];                                                                     \
     const u32 step = (starts[&entry - entries + 1] - starts[&entry - entries]) * THREADS;                             \
     const u32 words = entry.report[1], first = number * THREADS + threadIdx.x;                                        \
     for (u32 w = first; w < words; w += step) ((u32*)(blob + place.index))[w] = entry.words[w];                       \

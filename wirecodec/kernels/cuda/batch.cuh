@@ -2,13 +2,14 @@
 #pragma once
 #include "elements.cuh"
 
-// Returns the item of this block, and sets `number` to the block's number there.
+// Returns the item of this block, and sets `number` to the block's number there. Every warp searches with all lanes.
 INLINE u32 find_item(const u32* starts, u32 items, u32* number) {
   u32 low = 0, high = items;
   while (high - low > 1) {
-    const u32 middle = low + (high - low) / 2;
-    if (starts[middle] <= blockIdx.x) low = middle;
-    else high = middle;
+    const u32 step = (high - low + 31) / 32, probe = low + step * (lane_id() + 1);
+    const bool before = probe < high && starts[probe] <= blockIdx.x;
+    low += step * (u32)__popc(__ballot_sync(FULL_MASK, before));
+    high = minimum(low + step, high);
   }
   *number = blockIdx.x - starts[low];
   return low;

@@ -25,8 +25,8 @@ def _table(addresses: str, numbers: str) -> np.dtype[Any]:
 
 
 TENSOR = _table(
-    "gradient residual total search counts tiles kept_tiles indices values kept_indices kept_values status",
-    "size k capacity unused",
+    "gradient residual total search counts reach tiles indices values kept_indices kept_values status",
+    "size k capacity rank",
 )
 ENTRY = _table(
     "indices values parameters quotients spans words section total sent report status",
@@ -75,35 +75,41 @@ class Launcher:
     bits: int
     narrow: np.dtype[Any] | None = None
 
-    def select(self, zeroed: Any, *, cold: bool, feedback: bool) -> None:
-        """Find the top k of all sums: near the last thresholds, or from the beginning if ``cold``.
+    def select(self, *, warm: bool, feedback: bool) -> None:
+        """Find the top k of all sums: near the last thresholds if ``warm``, or near those of samples.
 
-        ``zeroed`` is memory that is cleared before each selection. Without ``feedback``, the gradients are
-        the sums.
+        Without ``feedback``, the gradients are the sums. Where the guess fails, the status says so, and
+        nothing is selected.
         """
-        device, tensors, number = self.device, self.tensors, self.counts[0]
-        width = 8 * self.dtype.itemsize - 1
-        count, key_bits = np.uint32(number), np.uint32(width)
-        blocks, passes = blocks_for(number, THREADS), range(blocks_for(width, DIGIT_BITS))
-        margin = np.uint64(1 << MARGIN_BIT[width + 1])
-        device.clear(zeroed)
-        device.launch("batch", "batch_begin", blocks, tensors, count, np.uint32(cold), margin, key_bits)
-        if feedback:
-            self._on_tensors("sum", "tiles")
-        if cold:
-            for _ in passes:
-                self._on_tensors("count_all", "count_all")
-                device.launch("batch", "batch_pick", number, tensors, np.uint32(1))
-            device.launch("batch", "batch_restart", blocks, tensors, count)
-            device.clear(zeroed)
-            self._on_tensors("select", "tiles")
+        device, count, key_bits = self.device, np.uint32(self.counts[0]), np.uint32(self._width)
+        blocks = blocks_for(self.counts[0], THREADS)
+        if warm:
+            margin = np.uint64(1 << MARGIN_BIT[self._width + 1])
+            device.launch("batch", "batch_begin", blocks, self.tensors, count, margin)
         else:
-            device.launch("batch", "batch_check", blocks, tensors, count, key_bits)
-        device.launch("batch", "batch_go_on", blocks, tensors, count)
-        for _ in passes:
+            device.launch("batch", f"batch_guess_{self._suffix}", self.counts[0], self.tensors, key_bits)
+        self._on_tensors("sum" if feedback else "flag", "flags")
+        self._on_tensors("compact", "tiles")
+        device.launch("batch", "batch_check", blocks, self.tensors, count, key_bits)
+        self._keep()
+
+    def select_again(self) -> None:
+        """Find the top k by counting all keys; after ``select``, which has written the sums."""
+        device, count, blocks = self.device, np.uint32(self.counts[0]), blocks_for(self.counts[0], THREADS)
+        device.launch("batch", "batch_restart", blocks, self.tensors, count, np.uint32(self._width))
+        for _ in range(blocks_for(self._width, DIGIT_BITS)):
+            self._on_tensors("count_all", "count_all")
+        self._on_tensors("flag", "flags")
+        self._on_tensors("compact", "tiles")
+        device.launch("batch", "batch_go_on", blocks, self.tensors, count)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Find the k-th key among the candidates, and keep the top k."""
+        for _ in range(blocks_for(self._width, DIGIT_BITS)):
             self._on_tensors("count", "count")
-            device.launch("batch", "batch_pick", number, tensors, np.uint32(0))
-        self._on_tensors("keep", "kept_tiles")
+        self._on_tensors("flag_kept", "kept_flags")
+        self._on_tensors("compact_kept", "kept_tiles")
 
     def encode(self) -> None:
         """Write the sections of all entries, and report their lengths."""
@@ -131,6 +137,11 @@ class Launcher:
             self._on_entries(f"batch_subtract_{self._suffix}", "codes", np.uint32(self.bits))
         elif feedback:
             self._on_entries(f"batch_subtract_raw_{self._suffix}", "codes")
+
+    @property
+    def _width(self) -> int:
+        """Bits of a key."""
+        return 8 * self.dtype.itemsize - 1
 
     @property
     def _suffix(self) -> str:

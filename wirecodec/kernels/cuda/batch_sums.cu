@@ -111,3 +111,17 @@ struct Sum {
 MEANS(F32, f32)
 MEANS(F16, f16)
 MEANS(BF16, bf16)
+
+// Copies arrays to others.
+#define COPY(name, W)                                                                                             \
+  KERNEL name(const Sum* arrays, const u32* starts, u32 count) {                                                  \
+    u32 number;                                                                                                   \
+    const u32 a = find_item(starts, count, &number);                                                              \
+    const u64 step = (u64)(starts[a + 1] - starts[a]) * THREADS;                                                  \
+    for (u64 i = number * THREADS + threadIdx.x; i < arrays[a].size; i += step)                                   \
+      ((W*)arrays[a].out)[i] = ((const W*)arrays[a].total)[i];                                                    \
+  }
+
+COPY(batch_copy_u16, u16)
+COPY(batch_copy_u32, u32)
+COPY(batch_copy_u64, u64)

@@ -35,14 +35,12 @@ class Coded:
         table: a row per entry, on the device.
         count: number of entries.
         stage: blocks of 512 values.
-        bad: (entries,) u32, whether a check failed.
         kept: memory that the table refers to.
     """
 
     table: Any
     count: int
     stage: Stage
-    bad: Any
     kept: tuple[Any, ...]
 
     def add(self, device: Device, scale: float) -> None:
@@ -60,6 +58,7 @@ def decode(
     bits: Array,
     dtype: np.dtype[Any],
     targets: Array,
+    bad: Any,
 ) -> Coded:
     """Decode entries of ``rice`` and of ``qsgd`` with buckets of 512, or ``raw``. The host does not wait.
 
@@ -72,6 +71,7 @@ def decode(
         bits: (n,) of QSGD's codes; 0 for raw values.
         dtype: float32, float16 or bfloat16.
         targets: (n,) u64, addresses of the chunks' float32 targets.
+        bad: (n,) u32, zeroed; not 0 where a check has failed.
     """
     d, r = sizes
     count = r.size
@@ -80,8 +80,7 @@ def decode(
     cuts, block_cuts, span_cuts = (np.cumsum([0, *x]) for x in (r, blocks, spans + 1))
     indices, values = device.empty(int(cuts[-1]), np.uint32), device.empty(int(cuts[-1]), np.float32)
     parameters = device.empty(int(block_cuts[-1]), np.uint8)
-    starts, bad = device.empty(int(span_cuts[-1]), np.uint32), device.empty(count, np.uint32)
-    device.clear(bad)
+    starts = device.empty(int(span_cuts[-1]), np.uint32)
     rows: Any = np.zeros(count, _CODED)
     start = device.address(container)
     rows["words"], rows["section"] = start + places[0], start + places[1]
@@ -100,7 +99,7 @@ def decode(
         device.launch("batch_sums", "coded_read", of_spans.blocks, table, of_spans.starts, n)
     name = f"coded_values_{SUFFIX[dtype.name]}"
     device.launch("batch_sums", name, of_values.blocks, table, of_values.starts, n)
-    return Coded(table, count, of_values, bad, (container, indices, values, parameters, starts))
+    return Coded(table, count, of_values, (container, indices, values, parameters, starts))
 
 
 def find_nonfinite(device: Device, arrays: Sequence[Any], dtype: np.dtype[Any]) -> Array:
@@ -126,6 +125,18 @@ def _find(device: Device, kernel: str, arrays: Sequence[Any], mask: int) -> Arra
     device.launch("batch_sums", kernel, stage.blocks, table, stage.starts, count, np.uint64(mask), flags)
     found: Array = device.get(flags) != 0
     return found
+
+
+def copy_all(device: Device, arrays: Sequence[Any], targets: Sequence[int]) -> None:
+    """Copy arrays of one element width to targets, which are addresses on the device, in one launch."""
+    rows: Any = np.zeros(len(arrays), _SUM)
+    rows["total"] = [device.address(each) if each.size else 0 for each in arrays]
+    rows["out"] = targets
+    rows["size"] = sizes = np.array([each.size for each in arrays], np.int64)
+    stage = upload(device, np.minimum(-(-sizes // _CHECKED), _MAX_BLOCKS))
+    table, count = device.put(rows.view(np.uint8)), np.uint32(len(arrays))
+    name = f"batch_copy_u{8 * arrays[0].dtype.itemsize}"
+    device.launch("batch_sums", name, stage.blocks, table, stage.starts, count)
 
 
 def means(device: Device, totals: Sequence[Any], divisor: float, dtype: np.dtype[Any]) -> list[Any]:

@@ -16,6 +16,7 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import DeviceError
 from wirecodec.kernels.cuda import build
+from wirecodec.kernels.cuda.staging import SMALL, Staging
 from wirecodec.kernels.cuda.streams import StreamOrder
 
 THREADS = 256
@@ -39,6 +40,10 @@ class Device(Protocol):
 
     def put(self, array: Array) -> Any:
         """Copy an array of the host to the device."""
+        ...
+
+    def write(self, array: Array, target: Any) -> None:
+        """Copy an array of the host to one of the same size on the device; it may be changed afterwards."""
         ...
 
     def get(self, array: Any) -> Array:
@@ -74,6 +79,7 @@ class CupyDevice:
         self.number = number
         self.capability = int(cupy.cuda.Device(number).compute_capability)
         self.streams = StreamOrder(cupy, number)
+        self._staging = Staging(cupy)
 
     def empty(self, size: int, dtype: Any) -> Any:
         """Allocate from CuPy's memory pool."""
@@ -90,13 +96,25 @@ class CupyDevice:
             target.data.copy_from_device_async(source.data, source.nbytes)
 
     def put(self, array: Array) -> Any:
-        """Copy through CuPy's pinned memory, without waiting."""
-        return self.cupy.asarray(array)
+        """Copy without waiting."""
+        made = self.cupy.empty(array.shape, array.dtype)
+        self.write(array, made)
+        return made
+
+    def write(self, array: Array, target: Any) -> None:
+        """Copy without waiting; more than 64 KiB through pinned memory."""
+        given = np.ascontiguousarray(array)
+        if given.nbytes > SMALL:
+            self._staging.send(given, target)
+        elif given.nbytes:
+            target.data.copy_from_host_async(given.ctypes.data, given.nbytes)
 
     def get(self, array: Any) -> Array:
-        """Copy through pinned memory; waits for the current stream."""
-        pinned = self.cupy.cuda.alloc_pinned_memory(max(array.nbytes, 1))
-        host = np.frombuffer(pinned, array.dtype, array.size)
+        """Copy to the host, more than 64 KiB to pinned memory; waits for the current stream."""
+        if array.nbytes <= SMALL:
+            host = np.empty(array.size, array.dtype)
+        else:
+            host = np.frombuffer(self._staging.allocate(array.nbytes), array.dtype, array.size)
         if array.size:
             array.get(out=host)
         return host

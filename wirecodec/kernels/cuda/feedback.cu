@@ -16,16 +16,16 @@ template <> INLINE float number<float>(u64 bits) { return __uint_as_float((u32)b
 template <> INLINE double number<double>(u64 bits) { return __longlong_as_double((i64)bits); }
 
 // Computes out = gradient + residual. A sum beyond the type's range is clamped. If a gradient is not finite or a sum
-// is NaN, `bad[0]` is set, unless `bad` is null. If `enabled` is not null and points to 0, nothing is done.
+// is NaN, `bad[0]` is set.
 template <class F>
-INLINE void add(const u64* enabled, const F* gradient, const F* residual, u32 size, F* out, u32* bad) {
+INLINE void add(const F* gradient, const F* residual, u32 size, F* out, u32* bad) {
   const u32 i = THREAD;
-  if (i >= size || (enabled && *enabled == 0)) return;
+  if (i >= size) return;
   const F g = gradient[i];
   F total = g + residual[i];
   if (!is_finite(total)) {
     if (is_finite(g) && total == total) total = clamp_to_finite(total);
-    else if (bad) bad[0] = 1;
+    else bad[0] = 1;
   }
   out[i] = total;
 }
@@ -83,8 +83,8 @@ template <class F> INLINE void clear_at(F* left, const u32* indices, u32 size) {
 }
 
 #define FEEDBACK(F, suffix)                                                                                   \
-  KERNEL add_##suffix(const u64* enabled, const F* gradient, const F* residual, u32 size, F* out, u32* bad) { \
-    add<F>(enabled, gradient, residual, size, out, bad);                                                      \
+  KERNEL add_##suffix(const F* gradient, const F* residual, u32 size, F* out, u32* bad) {                     \
+    add<F>(gradient, residual, size, out, bad);                                                      \
   }                                                                                                           \
   KERNEL clip_##suffix(const F* x, u32 size, u64 bound, F* out) { clip<F>(x, size, number<F>(bound), out); }  \
   KERNEL subtract_##suffix(F* left, const u32* indices, const F* sent, u32 size) {                            \
@@ -102,13 +102,3 @@ template <class F> INLINE void clear_at(F* left, const u32* indices, u32 size) {
 
 FEEDBACK(float, f32)
 FEEDBACK(double, f64)
-
-// Computes rest[indices[i]] = words[i] for the first found[0] elements, at bound `capacity`.
-#define RESTORE(name, W)                                                                     \
-  KERNEL name(const u32* found, u32 capacity, const u32* indices, const W* words, W* rest) { \
-    const u32 n = minimum(found[0], capacity);                                               \
-    for (u32 i = THREAD; i < n; i += gridDim.x * THREADS) rest[indices[i]] = words[i];       \
-  }
-
-RESTORE(restore_u32, u32)
-RESTORE(restore_u64, u64)

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
-from wirecodec.kernels.cuda.select import Selected
 
-_MAX_BLOCKS = 2048
-"""With more work than this many blocks do, each block does more."""
 
 
 def _name(kernel: str, x: Any) -> str:
@@ -26,16 +23,15 @@ def _bits(number: float, dtype: Any) -> Any:
     return np.uint64(np.array([number], kind).view(f"u{kind.itemsize}")[0])
 
 
-def add(device: Device, gradient: Any, residual: Any, out: Any, *, enabled: Any = None) -> Any:
+def add(device: Device, gradient: Any, residual: Any, out: Any) -> Any:
     """Compute (n,) ``out`` = gradient + residual; sums beyond the type's range are clamped.
 
-    Returns (1,) u32, whether a gradient is not finite or a sum is NaN. ``enabled`` is (1,) u64; if it is 0,
-    nothing is done.
+    Returns (1,) u32, whether a gradient is not finite or a sum is NaN.
     """
     bad = device.empty(1, np.uint32)
     device.clear(bad)
     size, blocks = np.uint32(gradient.size), blocks_for(gradient.size, THREADS)
-    device.launch("feedback", _name("add", out), blocks, enabled, gradient, residual, size, out, bad)
+    device.launch("feedback", _name("add", out), blocks, gradient, residual, size, out, bad)
     return bad
 
 
@@ -109,11 +105,3 @@ def clear_at(device: Device, left: Any, indices: Any) -> None:
         name, blocks = _name("clear_at", left), blocks_for(size, THREADS)
         device.launch("feedback", name, blocks, left, indices, np.uint32(size))
 
-
-def restore(device: Device, selected: Selected, rest: Any) -> None:
-    """Write selected values back: rest[indices] = values, for (n,) raw bits ``rest``."""
-    capacity = selected.indices.size
-    name, blocks = f"restore_u{8 * rest.dtype.itemsize}", blocks_for(capacity, THREADS, _MAX_BLOCKS)
-    device.launch(
-        "feedback", name, blocks, selected.found, np.uint32(capacity), selected.indices, selected.values, rest
-    )

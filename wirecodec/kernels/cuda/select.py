@@ -14,8 +14,8 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import Device, blocks_for
 
-TILE = 4096
-"""Elements per block."""
+FLAG_TILE, TILE = 8192, 32768
+"""Elements per block of the kernel that marks elements, and of the one that collects them."""
 EVERY = 2**32 - 1
 """Number of ties that stands for all of them."""
 _NO_POSITION = 0xFFFFFFFF
@@ -81,11 +81,11 @@ class Selector:
         if size >= 2**31:
             raise ValueError(f"size is {size}; it must be below 2^31")
         self._device = device
+        self._reach = device.empty(-(-size // 32), np.uint32)
         self._states = device.empty(max(blocks_for(size, TILE), 1), np.uint64)
         self._tickets = device.empty(1, np.uint32)
-        self._fresh = device.put(np.array([0, _NO_POSITION], np.uint32))
         self.result = Selected(
-            device.empty(-(-size // 32), np.uint32) if bitmap else None,
+            self._reach if bitmap else None,
             device.empty(capacity, np.uint32),
             device.empty(capacity, raw_type),
             device.put(np.array([0, _NO_POSITION], np.uint32)),
@@ -111,37 +111,60 @@ class Selector:
             infinity: its key, to report the first element that is not finite; 0 for no report.
             count: (1,) u32, how many of ``raw`` there are; None for all.
             numbers: (n,) u32, the elements' indices; None for 0 to n - 1.
-            enabled: (1,) u64; if it is 0, the kernel does nothing.
+            enabled: (1,) u64; if it is 0, the kernels do nothing.
         """
-        size = np.uint32(raw.size)
-        given = enabled, raw, size, count, numbers, np.uint64(mask), np.uint64(infinity), rule
-        return self._launch(f"select_u{8 * raw.dtype.itemsize}", raw.size, given)
+        given = enabled, raw, np.uint32(raw.size), count
+        self._launch(f"flag_u{8 * raw.dtype.itemsize}", raw.size, *given, np.uint64(mask), rule)
+        return self._compact(given, rule, mask, infinity, numbers)
 
-    def select_sum(self, gradient: Any, residual: Any, rest: Any, rule: Any) -> Selected:
-        """Select from gradient + residual (float32 or float64), and write the sums, 0 for selected elements.
+    def select_sum(
+        self, gradient: Any, residual: Any, total: Any, rule: Any, *, infinity: int = 0, clear: bool = False
+    ) -> Selected:
+        """Select from gradient + residual (float32 or float64), and write the sums.
 
-        ``rest`` receives the raw bits of the sums, and may share its memory with ``residual``. The first
-        element that is not finite is reported.
+        Args:
+            gradient: (n,).
+            residual: (n,).
+            total: (n,) raw bits of the sums; it may share its memory with ``residual``.
+            rule: (2,) u64.
+            infinity: as for ``select``.
+            clear: whether selected elements are 0 in ``total``.
         """
-        infinity = np.uint64(infinity_of(gradient.dtype))
-        given = gradient, residual, rest, np.uint32(gradient.size), infinity, rule
-        return self._launch(f"select_sum_f{8 * gradient.dtype.itemsize}", gradient.size, given)
+        size, mask = np.uint32(gradient.size), magnitude_of(total)
+        name = f"flag_sum_f{8 * gradient.dtype.itemsize}"
+        self._launch(name, gradient.size, gradient, residual, total, size, rule)
+        return self._compact((None, total, size, None), rule, mask, infinity, None, total if clear else None)
 
-    def _launch(self, kernel: str, size: int, given: tuple[Any, ...]) -> Selected:
-        """Launch a kernel with its inputs, followed by the outputs of every selection."""
-        result = self.result
-        self._device.clear(self._states)
-        self._device.clear(self._tickets)
-        self._device.copy(self._fresh, result.found)
-        capacity = np.uint32(result.indices.size)
-        written = (
-            result.bitmap,
-            result.indices,
-            result.values,
-            capacity,
-            self._states,
-            self._tickets,
-            result.found,
+    def _launch(self, kernel: str, size: int, *given: Any) -> None:
+        """Mark the elements that reach the rule."""
+        written = self._reach, self._states, self._tickets, self.result.found
+        self._device.launch("select", kernel, max(blocks_for(size, FLAG_TILE), 1), *given, *written)
+
+    def _compact(
+        self,
+        given: tuple[Any, ...],
+        rule: Any,
+        mask: int,
+        infinity: int,
+        numbers: Any,
+        cleared: Any = None,
+    ) -> Selected:
+        """Collect the marked elements that pass. ``given``: gate, raw bits, their number here and there."""
+        raw, result = given[1], self.result
+        written = result.indices, result.values, np.uint32(result.indices.size)
+        state = self._states, self._tickets, result.found
+        self._device.launch(
+            "select",
+            f"compact_u{8 * raw.dtype.itemsize}",
+            max(blocks_for(raw.size, TILE), 1),
+            *given,
+            numbers,
+            np.uint64(mask),
+            np.uint64(infinity),
+            rule,
+            self._reach,
+            *written,
+            *state,
+            cleared,
         )
-        self._device.launch("select", kernel, max(blocks_for(size, TILE), 1), *given, *written)
         return result

@@ -6,12 +6,12 @@ template <class W> struct Words {
   INLINE W at(u32 i) const { return words[i]; }
 };
 
-#define COUNT(name, W)                                                                                          \
-  KERNEL name(const Search* search, const W* words, u32 size, const u32* count, u32* counts) {                  \
-    __shared__ u32 shared[DIGITS];                                                                              \
-    if (search->needs_count == 0) return;                                                                       \
-    const u32 n = count ? minimum(*count, size) : size;                                                         \
-    count_keys<W>(search, Words<W>{words}, n, counts, shared, blockIdx.x, gridDim.x);                           \
+#define COUNT(name, W)                                                                                             \
+  KERNEL name(Search* search, const W* words, u32 size, const u32* count, u32* counts, u32 capacity) {             \
+    __shared__ CountShared shared;                                                                                 \
+    if (search->needs_count == 0) return;                                                                          \
+    const u32 n = count ? minimum(*count, size) : size;                                                            \
+    find_next_digit<W>(search, Words<W>{words}, n, counts, capacity, &shared, blockIdx.x, gridDim.x);              \
   }
 
 COUNT(count_digits_u16, u16)
@@ -19,16 +19,15 @@ COUNT(count_digits_u32, u32)
 COUNT(count_digits_u64, u64)
 
 // One block.
-KERNEL begin_search(Search* search, u64 k, u64 size, u32 width) {
-  if (threadIdx.x == 0) begin(search, k, size, width);
-}
+#define GUESS(name, W)                                                                            \
+  KERNEL name(Search* search, const W* words, u32 size, u32 rank, u32 width, u32* counts) {       \
+    __shared__ CountShared shared;                                                                \
+    guess<W>(search, Words<W>{words}, size, rank, width, counts, &shared);                        \
+  }
 
-// One block. The search continues until all keys with the prefix, and those above, fit `capacity`, or no bits are
-// left.
-KERNEL pick_digit(Search* search, u32* counts, u32 capacity) {
-  __shared__ PickShared shared;
-  if (search->needs_count) find_digit(search, counts, capacity, &shared);
-}
+GUESS(begin_guess_u16, u16)
+GUESS(begin_guess_u32, u32)
+GUESS(begin_guess_u64, u64)
 
 // One block.
 KERNEL search_selected(Search* search) {
@@ -48,6 +47,6 @@ KERNEL begin_at(Search* search, const u64* rule) {
 }
 
 // One block. `found` is the number of selected elements.
-KERNEL check_warm(Search* search, const u32* found, u64 k, u64 size, u32 width, u32 capacity, u32 fewer) {
+KERNEL check_guess(Search* search, const u32* found, u64 k, u64 size, u32 width, u32 capacity, u32 fewer) {
   if (threadIdx.x == 0) check(search, found[0], k, size, width, capacity, fewer);
 }

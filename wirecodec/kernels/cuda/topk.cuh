@@ -3,11 +3,15 @@
 // The state of a search is in the device's memory. Every kernel reads there whether it has work, so the host
 // launches a fixed sequence and never waits. When the remaining elements fit a buffer, `select` copies them there,
 // and the search continues among them.
+//
+// The first search guesses a threshold from a sample, later ones from the last search. A guess is never trusted: if
+// the elements that reach it are fewer than k, or too many, all keys are counted.
 #pragma once
 #include "common.cuh"
 
 #define DIGIT 11u
 #define DIGITS 2048u
+#define SAMPLES 8192u
 
 struct Search {
   u64 threshold, ties;  // the rule for `select`: keys above pass, and so many equal ones
@@ -32,16 +36,25 @@ INLINE void count_keys(const Search* search, const Source& source, u32 size, u32
   const u32 left = (u32)search->left, shift = left > DIGIT ? left - DIGIT : 0;
   const W key_bits = (W)((W)~(W)0 >> 1);
   const u32 step = blocks * THREADS;
-  for (u64 i = block * THREADS + threadIdx.x; i < size; i += 4ull * step) {
+  for (u64 first = block * THREADS + warp_id() * 32; first < size; first += 4ull * step) {
     W loaded[4];
 #pragma unroll
-    for (u32 j = 0; j < 4; j++)
-      loaded[j] = i + (u64)j * step < size ? (W)(source.at((u32)(i + (u64)j * step)) & key_bits) : (W)0;
+    for (u32 j = 0; j < 4; j++) {
+      const u64 i = first + (u64)j * step + lane_id();
+      loaded[j] = i < size ? (W)(source.at((u32)i) & key_bits) : (W)0;
+    }
 #pragma unroll
     for (u32 j = 0; j < 4; j++) {
-      const u32 digit = (u32)((u64)loaded[j] >> shift) & (DIGITS - 1) & ((1u << (left - shift)) - 1);
       // Digit 0 follows from the others. Zeros, which may be many, all have it.
-      if (digit && (u64)loaded[j] >> left == prefix) atomicAdd(&shared[digit], 1u);
+      u32 digit = (u32)((u64)loaded[j] >> shift) & (DIGITS - 1) & ((1u << (left - shift)) - 1);
+      if ((u64)loaded[j] >> left != prefix) digit = 0;
+      const u32 counted = __ballot_sync(FULL_MASK, digit != 0);
+      if (counted == 0) continue;
+      // Keys close to each other have one digit, which a lane adds for all.
+      const u32 lead = (u32)__ffs((i32)counted) - 1, common = __shfl_sync(FULL_MASK, digit, lead);
+      const u32 same = __ballot_sync(FULL_MASK, digit == common);
+      if (lane_id() == lead) atomicAdd(&shared[common], (u32)__popc(same));
+      else if (digit && digit != common) atomicAdd(&shared[digit], 1u);
     }
   }
   __syncthreads();
@@ -49,13 +62,27 @@ INLINE void count_keys(const Search* search, const Source& source, u32 size, u32
     if (shared[i]) atomicAdd(&counts[i], shared[i]);
 }
 
-struct PickShared {
+struct CountShared {
+  u32 digits[DIGITS];
   u32 parts[WARPS + 1];
-  u32 zeros;
+  u32 zeros, is_last;
 };
 
+// Returns whether this block is the last of `blocks` that call this; it sees what the others wrote before. `done` is
+// zeroed, and is zeroed again.
+INLINE bool is_last_block(u32* done, u32 blocks, u32* shared) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    *shared = atomicAdd(done, 1u) + 1 == blocks;
+    if (*shared) *done = 0;
+  }
+  __syncthreads();
+  return *shared != 0;
+}
+
 // Finds the digit of the k-th key from `counts`, and zeroes them for the next digit. One block calls it.
-INLINE void find_digit(Search* search, u32* counts, u32 capacity, PickShared* shared) {
+INLINE void find_digit(Search* search, volatile u32* counts, u32 capacity, CountShared* shared) {
   const u32 rank = (u32)search->rank, total = (u32)search->total, above = (u32)search->count_above;
   const u32 left = (u32)search->left, shift = left > DIGIT ? left - DIGIT : 0;
   const u64 prefix = search->prefix;
@@ -88,6 +115,15 @@ INLINE void find_digit(Search* search, u32* counts, u32 capacity, PickShared* sh
   }
 }
 
+// Counts a digit of all keys; the last block finds that of the k-th key. `counts` has DIGITS words and one more, all
+// zeroed. The search continues until all keys with the prefix, and those above, fit `capacity`, or no bits are left.
+template <class W, class Source>
+INLINE void find_next_digit(Search* search, const Source& source, u32 size, u32* counts, u32 capacity,
+                            CountShared* shared, u32 block, u32 blocks) {
+  count_keys<W>(search, source, size, counts, shared->digits, block, blocks);
+  if (is_last_block(&counts[DIGITS], blocks, &shared->is_last)) find_digit(search, counts, capacity, shared);
+}
+
 // Begins a search for the k-th of `size` keys of `width` bits.
 INLINE void begin(Search* search, u64 k, u64 size, u32 width) { *search = Search{0, 0, 0, width, k, size, 0, 1, 1, 0}; }
 
@@ -112,4 +148,32 @@ INLINE void check(Search* search, u64 selected, u64 k, u64 size, u32 width, u32 
   const bool holds = ended || (k <= selected && selected <= capacity);
   const u64 total = holds ? selected : size;
   *search = Search{search->threshold, MAX_U32, 0, ended ? 0 : width, k, total, 0, !holds, !holds, selected};
+}
+
+// One element of each of `samples` stretches.
+template <class W, class Source> struct Sampled {
+  const Source& source;
+  u32 size, samples;
+  INLINE W at(u32 i) const {
+    return source.at((u32)((u64)i * size / samples) + (i * 2654435761u >> 8) % (size / samples));
+  }
+};
+
+// Sets a rule that selects keys from the rank-th of a sample on. One block calls it.
+template <class W, class Source>
+INLINE void guess(Search* search, const Source& source, u32 size, u32 rank, u32 width, u32* counts,
+                  CountShared* shared) {
+  const u32 samples = minimum(size, SAMPLES);
+  if (threadIdx.x == 0) begin(search, rank, samples, width);
+  __syncthreads();
+  for (u32 digit = 0; digit < 2; digit++) {
+    count_keys<W>(search, Sampled<W, Source>{source, size, samples}, samples, counts, shared->digits, 0, 1);
+    __syncthreads();
+    if (search->needs_count) find_digit(search, counts, 0, shared);
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) {
+    search->threshold = maximum(search->threshold, 1ull);
+    search->ties = MAX_U32;
+  }
 }
