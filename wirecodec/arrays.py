@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -66,6 +66,18 @@ def dtype_named(dtype: Any) -> np.dtype[Any]:
 
     Raises EncodeError for any other type.
     """
+    try:
+        return _dtype_named(dtype)
+    except TypeError:  # it cannot be hashed, so it is unknown
+        return _find_dtype(dtype)
+
+
+@lru_cache(maxsize=64)
+def _dtype_named(dtype: Any) -> np.dtype[Any]:
+    return _find_dtype(dtype)
+
+
+def _find_dtype(dtype: Any) -> np.dtype[Any]:
     module = type(dtype).__module__.partition(".")[0]
     name = str(dtype).rpartition(".")[2] if module == "torch" else dtype
     if module == "tensorflow":
@@ -216,38 +228,44 @@ def any_on_gpu(tensors: Collection[Any]) -> bool:
     return set(map(type, tensors)) != {np.ndarray} and any(map(on_gpu, tensors))
 
 
-def as_device_flat(tensor: Any, cupy: Any) -> DeviceFlat:
+def as_device_flat(tensor: Any, cupy: Any, ordered: dict[int, bool] | None = None) -> DeviceFlat:
     """Convert an array on a GPU to flat raw bits, without a copy if it is contiguous.
 
-    Torch tensors pass through DLPack as integers, because CuPy has no bfloat16. Raises EncodeError for other
-    element types.
+    Torch tensors pass as integers, because CuPy has no bfloat16. Raises EncodeError for other element types.
+
+    Args:
+        tensor: the array.
+        cupy: the module.
+        ordered: memory for calls of one step, empty at first: by device, whether torch's stream is CuPy's.
     """
     if is_torch(tensor):
         torch = sys.modules["torch"]
         if tensor.layout is not torch.strided:
             raise EncodeError(f"torch tensor has layout {tensor.layout}; it must be strided (dense)")
-        dtype, shape = dtype_named(tensor.dtype), tuple(tensor.shape)
-        plain = tensor.detach()
-        if plain.is_neg() or not plain.is_contiguous():
-            plain = plain.resolve_neg().contiguous()
-        words = _import_torch(plain, cupy, dtype.itemsize)
-    else:
-        interface = hasattr(tensor, "__cuda_array_interface__")
-        x = cupy.ascontiguousarray(cupy.asarray(tensor) if interface else cupy.from_dlpack(tensor))
-        dtype, shape, words = dtype_named(x.dtype), tuple(tensor.shape), x.reshape(-1)
-    return DeviceFlat(words.view(f"u{dtype.itemsize}"), dtype, tuple(int(n) for n in shape))
+        dtype, shape, plain = dtype_named(tensor.dtype), tuple(tensor.shape), tensor
+        if tensor.is_neg() or not tensor.is_contiguous():
+            plain = tensor.detach().resolve_neg().contiguous()
+        words = _import_torch(plain, cupy, dtype.itemsize, {} if ordered is None else ordered)
+        return DeviceFlat(words, dtype, shape)
+    interface = hasattr(tensor, "__cuda_array_interface__")
+    x = cupy.ascontiguousarray(cupy.asarray(tensor) if interface else cupy.from_dlpack(tensor))
+    dtype, words = dtype_named(x.dtype), x.reshape(-1)
+    return DeviceFlat(words.view(f"u{dtype.itemsize}"), dtype, tuple(int(n) for n in tensor.shape))
 
 
-def _import_torch(tensor: Any, cupy: Any, width: int) -> Any:
+def _import_torch(tensor: Any, cupy: Any, width: int, ordered: dict[int, bool]) -> Any:
     """View a contiguous torch tensor on a GPU as (size,) CuPy integers of its element's width."""
     size, number = tensor.numel(), tensor.device.index
-    torch, own = sys.modules["torch"], cupy.cuda.get_current_stream().ptr
-    if own and own != torch.cuda.current_stream(number).cuda_stream:
-        words = tensor.reshape(-1).view(getattr(torch, f"int{8 * width}"))
-        return cupy.from_dlpack(words)  # which makes the program's own stream wait for torch's
-    # Kernels will run on torch's current stream (``kernels.cuda.streams``), so nothing has to wait.
+    if number not in ordered:
+        own = cupy.cuda.get_current_stream().ptr
+        # Kernels run on torch's stream, unless the program has set one in CuPy (``kernels.cuda.streams``).
+        ordered[number] = not own or own == sys.modules["torch"].cuda.current_stream(number).cuda_stream
+    if not ordered[number]:
+        words = tensor.detach().reshape(-1).view(getattr(sys.modules["torch"], f"int{8 * width}"))
+        # The program's own stream waits for torch's.
+        return cupy.from_dlpack(words).view(_WORDS[width])
     memory = cupy.cuda.UnownedMemory(tensor.data_ptr(), width * size, tensor, number)
-    return cupy.ndarray((size,), f"u{width}", cupy.cuda.MemoryPointer(memory, 0))
+    return cupy.ndarray((size,), _WORDS[width], cupy.cuda.MemoryPointer(memory, 0))
 
 
 def is_torch(tensor: Any) -> bool:

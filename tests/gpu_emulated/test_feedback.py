@@ -13,7 +13,6 @@ from tests.inputs import Array
 from wirecodec.arrays import bits_of
 from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.kernels.cuda import elements, feedback
-from wirecodec.kernels.cuda.select import Selector, rule_of
 
 KINDS = [np.float32, np.float64]
 SIZE = 3001

@@ -114,8 +114,8 @@ def pack(device: Device, entries: Sequence[Entry], block: bytes) -> Any:
     for number, (entry, (start, stop)) in enumerate(zip(entries, places, strict=True)):
         at = start
         for part in entry.parts:
-            copy = device.write if isinstance(part, np.ndarray) else device.copy  # a codec without kernels
-            copy(part, blob[at : at + part.size])
+            move = device.write if isinstance(part, np.ndarray) else device.copy  # a codec without kernels
+            move(part, blob[at : at + part.size])
             at += part.size + ext.pad8(part.size)
         device.copy(checksum.crc32(device, blob[start:stop]), checksums[number : number + 1])
     header_data = writer.header_bytes(entries, device.get(checksums).tolist(), block, total)

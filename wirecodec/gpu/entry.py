@@ -6,6 +6,7 @@ Only this module and ``gpu.residual`` import CuPy, by ``cupy_device``; everythin
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -76,12 +77,12 @@ def encode_many(
 def _as_flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
     """View named tensors as flat raw bits. Raises EncodeError if they are not all on one GPU."""
     cupy = cupy_device().cupy
-    flats = {}
+    flats, ordered = {}, dict[int, bool]()
     for name, tensor in tensors.items():
         if not on_gpu(tensor):
             raise EncodeError("is on the host, others are on a GPU; move all to one device", tensor=name)
         try:
-            flats[name] = as_device_flat(tensor, cupy)
+            flats[name] = as_device_flat(tensor, cupy, ordered)
         except EncodeError as error:
             raise error.of(name) from None
     if len({flat.raw_bits.device.id for flat in flats.values()}) > 1:
@@ -185,8 +186,10 @@ def copy_bytes_to_host(blob: Any) -> Bytes:
 
 def can_add(target: Any) -> bool:
     """Return whether ``add`` accepts an array: a contiguous CuPy array of float32 or float64."""
-    kind = cupy_device().cupy.ndarray
-    return isinstance(target, kind) and target.dtype in (np.float32, np.float64) and target.flags.c_contiguous
+    cupy = sys.modules.get("cupy")
+    if cupy is None or not isinstance(target, cupy.ndarray):
+        return False
+    return target.dtype in (np.float32, np.float64) and bool(target.flags.c_contiguous)
 
 
 def add(
@@ -241,7 +244,8 @@ def is_zero(tensor: Any) -> bool:
 def are_zero(tensors: Sequence[Any]) -> list[bool]:
     """Return for each tensor on one GPU whether all its elements are +0 or -0; waits once per width."""
     cupy = cupy_device().cupy
-    words = [as_device_flat(tensor, cupy).raw_bits for tensor in tensors]
+    ordered = dict[int, bool]()
+    words = [as_device_flat(tensor, cupy, ordered).raw_bits for tensor in tensors]
     with device_of(words[0], follows_torch=any(map(is_torch, tensors))) as device:
         return arrays.are_zero(device, words)
 

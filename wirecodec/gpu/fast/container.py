@@ -53,8 +53,8 @@ def assemble(
     for entry, start in zip(entries, starts[first:].tolist(), strict=True):
         at = start
         for section in entry.parts:
-            copy = device.write if isinstance(section, np.ndarray) else device.copy
-            copy(section, blob[at : at + section.size])
+            move = device.write if isinstance(section, np.ndarray) else device.copy
+            move(section, blob[at : at + section.size])
             at += writer.padded(section.size)
     tables.write_checksums(device, np.array([starts, ends]), blob, crcs)
     copy = device.get(whole if feedback else crcs).view(np.uint8)

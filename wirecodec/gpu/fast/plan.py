@@ -16,7 +16,7 @@ from wirecodec.container.writer import CHUNK
 from wirecodec.kernels.cuda import batch as tables
 from wirecodec.kernels.cuda.device import THREADS, Device
 from wirecodec.kernels.cuda.packing import packed_words
-from wirecodec.kernels.cuda.select import FLAG_TILE, TILE
+from wirecodec.kernels.cuda.select import DENSE_TILE, FLAG_TILE, TILE
 from wirecodec.kernels.cuda.stages import upload_all
 from wirecodec.kernels.cuda.topk import COUNTS, FIELDS, guessed_rank
 from wirecodec.kernels.layout import PACK_BLOCK, RICE_BLOCK, RICE_SPAN
@@ -64,13 +64,12 @@ class Plan:
         self.is_warm = False
         capacity = np.minimum(self.size, 2 * self.k + self.size // 16 + 4096)
         self._describe_entries()
-        tiles = _blocks(self.size, TILE)
         width = dtype.itemsize
         count, entries = self.size.size, self.owners.size
         arena = _Arena()
         status = arena.take(np.array([4 * (tables.STATUS * count + 2 * entries)]))
         search, digits = arena.take(np.full(count, 8 * FIELDS)), arena.take(np.full(count, 4 * COUNTS))
-        reach, states = arena.take(4 * _blocks(self.size, 32)), arena.take(8 * tiles)
+        reach, states = arena.take(4 * _blocks(self.size, 32)), arena.take(8 * _blocks(self.size, FLAG_TILE))
         indices, values = arena.take(4 * capacity), arena.take(width * capacity)
         blocks, spans = _blocks(self.most, RICE_BLOCK), _blocks(self.most, RICE_SPAN)
         parts = {
@@ -115,11 +114,11 @@ class Plan:
         counting = np.minimum(_blocks(self.size, _COUNTED), _MAX_COUNTING_BLOCKS)
         needed = {
             "flags": _blocks(self.size, FLAG_TILE),
-            "tiles": tiles,
+            "tiles": _blocks(self.size, TILE),
             "count_all": counting,
             "count": np.minimum(_blocks(capacity, _COUNTED), _MAX_COUNTING_BLOCKS),
             "kept_flags": _blocks(capacity, FLAG_TILE),
-            "kept_tiles": _blocks(capacity, TILE),
+            "kept_tiles": _blocks(capacity, DENSE_TILE),
             "plan": _blocks(blocks, THREADS // 32),
             "directory": _blocks(directory, THREADS),
             "spans": spans,

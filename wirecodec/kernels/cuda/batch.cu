@@ -170,7 +170,7 @@ KERNEL batch_go_on(Tensor* tensors, u32 count) {
     __shared__ CompactShared shared;                                                                         \
     OF_TENSOR(T)                                                                                             \
     const Output out = {tensor.indices, tensor.capacity, 0};                                                 \
-    compact_tile<W>(TOTALS(T), tensor.size, (const u32*)nullptr, mask, rule, place_of(tensor, false), out,   \
+    compact_tile<SPARSE, W>(TOTALS(T), tensor.size, (const u32*)nullptr, mask, rule, place_of(tensor, false), out,   \
                     (W*)tensor.values, (W*)nullptr, &shared);                                                \
   }                                                                                                          \
   KERNEL batch_count_all_##suffix(Tensor* tensors, const u32* starts, u32 count) {                           \
@@ -194,7 +194,7 @@ KERNEL batch_go_on(Tensor* tensors, u32 count) {
     __shared__ CompactShared shared;                                                                         \
     OF_TENSOR(T)                                                                                             \
     const Output out = {tensor.kept_indices, tensor.k, T::infinity()};                                       \
-    compact_tile<W>(CANDIDATES, tensor.indices, mask, rule, place_of(tensor, true), out,                     \
+    compact_tile<DENSE, W>(CANDIDATES, tensor.indices, mask, rule, place_of(tensor, true), out,                     \
                     (W*)tensor.kept_values, (W*)nullptr, &shared);                                           \
   }
 

@@ -6,6 +6,7 @@ pointers, and numbers as NumPy scalars of exactly the parameter's type. All bloc
 
 from __future__ import annotations
 
+from array import array as packed
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -124,15 +125,39 @@ class CupyDevice:
         return int(array.data.ptr)
 
     def launch(self, source: str, kernel: str, blocks: int, *arguments: Any) -> None:
-        """Launch on the current stream."""
-        if blocks:
-            passed = tuple(np.uint64(0) if each is None else each for each in arguments)
-            _function(self.cupy, self.number, source, kernel)((blocks,), (THREADS,), passed)
+        """Launch on the current stream.
+
+        The arguments are packed here, because CuPy's kernels take ten times as long to do so.
+        """
+        if not blocks:
+            return
+        words = packed("Q", [_word(each) for each in arguments])
+        first, count = words.buffer_info()
+        places = packed("Q", range(first, first + 8 * count, 8))
+        cuda = self.cupy.cuda
+        cuda.driver.launchKernel(
+            _function(self.cupy, self.number, source, kernel).ptr,
+            *(blocks, 1, 1),
+            *(THREADS, 1, 1),
+            0,
+            cuda.get_current_stream().ptr,
+            places.buffer_info()[0],
+            0,
+        )
+
+
+def _word(argument: Any) -> int:
+    """Return the word that a kernel's argument begins with."""
+    if argument is None:
+        return 0
+    if isinstance(argument, np.generic):
+        return int(argument) & 2**64 - 1
+    return int(argument.data.ptr)
 
 
 @lru_cache(maxsize=256)
 def _function(cupy: Any, number: int, source: str, kernel: str) -> Any:
-    return _module(cupy, number, source).get_function(kernel)
+    return _module(cupy, number, source).get_function(kernel).kernel
 
 
 @lru_cache(maxsize=64)

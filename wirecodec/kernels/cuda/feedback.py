@@ -12,7 +12,6 @@ import numpy as np
 from wirecodec.kernels.cuda.device import THREADS, Device, blocks_for
 
 
-
 def _name(kernel: str, x: Any) -> str:
     return f"{kernel}_f{8 * x.dtype.itemsize}"
 
@@ -104,4 +103,3 @@ def clear_at(device: Device, left: Any, indices: Any) -> None:
     if size:
         name, blocks = _name("clear_at", left), blocks_for(size, THREADS)
         device.launch("feedback", name, blocks, left, indices, np.uint32(size))
-

@@ -27,17 +27,20 @@ FLAG_SUM(flag_sum_f32, u32, float, Sums32)
 FLAG_SUM(flag_sum_f64, u64, double, Sums64)
 
 // `numbers`, if not null, are the elements' indices. `found[0]` may exceed `capacity`.
-#define COMPACT(name, W)                                                                                        \
+#define COMPACT(name, W, ITEMS)                                                                                      \
   KERNEL name(const u64* enabled, const W* words, u32 size, const u32* count, const u32* numbers, u64 mask,     \
               u64 infinity, const u64* rule, u32* reach, u32* indices, W* values, u32 capacity, u64* states,    \
               u32* tickets, u32* found, W* cleared) {                                                           \
     __shared__ CompactShared shared;                                                                            \
     if (enabled && *enabled == 0) return;                                                                       \
     const Place place = {reach, states, tickets, found};                                                        \
-    compact_tile<W>(Words<W>{words}, count ? minimum(*count, size) : size, numbers, (W)mask, rule, place,       \
+    compact_tile<ITEMS, W>(Words<W>{words}, count ? minimum(*count, size) : size, numbers, (W)mask, rule, place,       \
                     Output{indices, capacity, infinity}, values, cleared, &shared);                             \
   }
 
-COMPACT(compact_u16, u16)
-COMPACT(compact_u32, u32)
-COMPACT(compact_u64, u64)
+COMPACT(compact_u16, u16, SPARSE)
+COMPACT(compact_u32, u32, SPARSE)
+COMPACT(compact_u64, u64, SPARSE)
+COMPACT(compact_dense_u16, u16, DENSE)
+COMPACT(compact_dense_u32, u32, DENSE)
+COMPACT(compact_dense_u64, u64, DENSE)

@@ -12,14 +12,14 @@
 #define FLAG_ROWS 32u  // rows of 32 elements per warp, of which a lane stores one as a word
 #define FLAG_LOADED 8u // loads of a thread that are in flight
 #define FLAG_TILE (THREADS * FLAG_ROWS)
-#define ITEMS 4u       // words of the bitmap per thread
-#define TILE (THREADS * ITEMS * 32u)
+#define SPARSE 4u      // words of the bitmap per thread where few elements pass
+#define DENSE 1u       // where most pass
 #define STAGED 2048u
 #define HALF 31  // bits of each of the two counts in a look-back word
 
 struct Place {
   u32* reach;    // the bitmap
-  u64* states;   // look-back state of each tile of TILE elements
+  u64* states;   // look-back state per tile
   u32* tickets;
   u32* found;    // how many elements pass; the first of them that is infinite or NaN, or MAX_U32
 };
@@ -53,7 +53,7 @@ struct Sums64 {
 template <class W, class Source>
 INLINE void flag_tile(const Source& source, u32 size, W mask, const u64* rule, const Place& place, u32 tile) {
   if (tile == 0 && threadIdx.x == 0) *place.tickets = place.found[0] = 0, place.found[1] = MAX_U32;
-  if (tile % (TILE / FLAG_TILE) == 0 && threadIdx.x == 0) place.states[tile / (TILE / FLAG_TILE)] = 0;
+  if (threadIdx.x == 0) place.states[tile] = 0;  // fewer are needed where few pass
   const u32 first = tile * FLAG_TILE + warp_id() * 32 * FLAG_ROWS;
   if (first >= size) return;
   const W threshold = (W)rule[0];
@@ -94,13 +94,18 @@ struct CompactShared {
 template <class W, class Source>
 INLINE u32 find_ties(const Source& source, u32 word, u32 first, W mask, W threshold) {
   u32 ties = 0;
-  for (u32 j = 0; j < 32; j++) {
-    const u32 bits = __shfl_sync(FULL_MASK, word, j), begin = __shfl_sync(FULL_MASK, first, j);
-    if (bits == 0) continue;
-    const bool reaches = bits >> lane_id() & 1;
-    const bool same = reaches && (W)(source.at(begin + lane_id()) & mask) == threshold;
-    const u32 found = __ballot_sync(FULL_MASK, same);
-    if (lane_id() == j) ties = found;
+  for (u32 row = 0; row < 32; row += FLAG_LOADED) {
+    bool same[FLAG_LOADED];
+#pragma unroll
+    for (u32 j = 0; j < FLAG_LOADED; j++) {
+      const u32 bits = __shfl_sync(FULL_MASK, word, row + j), begin = __shfl_sync(FULL_MASK, first, row + j);
+      same[j] = (bits >> lane_id() & 1) && (W)(source.at(begin + lane_id()) & mask) == threshold;
+    }
+#pragma unroll
+    for (u32 j = 0; j < FLAG_LOADED; j++) {
+      const u32 found = __ballot_sync(FULL_MASK, same[j]);
+      if (lane_id() == row + j) ties = found;
+    }
   }
   return ties;
 }
@@ -112,13 +117,13 @@ INLINE u32 keep_lowest(u32 word, u32 n) {
   return word ^ rest;
 }
 
-// Writes indices and values of a tile's elements that pass, and corrects its bitmap if there are ties too many. If
+// Writes indices and values of the elements that pass in a tile of ITEMS words per thread, and corrects its bitmap if there are ties too many. If
 // `cleared` is not null, these elements are set to 0 there.
-template <class W, class Source>
+template <u32 ITEMS, class W, class Source>
 INLINE void compact_tile(const Source& source, u32 size, const u32* numbers, W mask, const u64* rule, const Place& place,
                          const Output& out, W* values, W* cleared, CompactShared* shared) {
   const u32 tile = take_tile(place.tickets, &shared->tile), words = (size + 31) / 32;
-  if (tile > 0 && tile * (TILE / 32) >= words) return;
+  if (tile > 0 && tile * THREADS * ITEMS >= words) return;
   const W threshold = (W)rule[0];
   const u32 limit = (u32)minimum(rule[1], (u64)MAX_U32), first = (tile * THREADS + threadIdx.x) * ITEMS;
   u32 word[ITEMS], ties[ITEMS];
@@ -135,7 +140,7 @@ INLINE void compact_tile(const Source& source, u32 size, const u32* numbers, W m
     const u64 before = tile_exclusive_sum(place.states, tile, all);
     if (lane_id() == 0) {
       shared->before = before;
-      if ((u64)(tile + 1) * (TILE / 32) >= words) {
+      if ((u64)(tile + 1) * THREADS * ITEMS >= words) {
         const u64 found = before + all;
         place.found[0] = (u32)(found >> HALF) + minimum((u32)(found & ((1u << HALF) - 1)), limit);
       }

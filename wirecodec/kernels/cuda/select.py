@@ -14,8 +14,9 @@ import numpy as np
 
 from wirecodec.kernels.cuda.device import Device, blocks_for
 
-FLAG_TILE, TILE = 8192, 32768
-"""Elements per block of the kernel that marks elements, and of the one that collects them."""
+FLAG_TILE = DENSE_TILE = 8192
+TILE = 32768
+"""Elements per block of the kernel that marks elements, and of those that collect many or few of them."""
 EVERY = 2**32 - 1
 """Number of ties that stands for all of them."""
 _NO_POSITION = 0xFFFFFFFF
@@ -73,16 +74,25 @@ class Selector:
         raw_type: unsigned type of their raw bits.
         capacity: maximum number of selected elements to keep.
         bitmap: whether to write a bitmap.
+        dense: whether most elements pass; it only determines the speed.
     """
 
     def __init__(
-        self, device: Device, size: int, raw_type: Any, capacity: int, *, bitmap: bool = False
+        self,
+        device: Device,
+        size: int,
+        raw_type: Any,
+        capacity: int,
+        *,
+        bitmap: bool = False,
+        dense: bool = False,
     ) -> None:
         if size >= 2**31:
             raise ValueError(f"size is {size}; it must be below 2^31")
         self._device = device
+        self._tile, self._name = (DENSE_TILE, "compact_dense") if dense else (TILE, "compact")
         self._reach = device.empty(-(-size // 32), np.uint32)
-        self._states = device.empty(max(blocks_for(size, TILE), 1), np.uint64)
+        self._states = device.empty(max(blocks_for(size, FLAG_TILE), 1), np.uint64)
         self._tickets = device.empty(1, np.uint32)
         self.result = Selected(
             self._reach if bitmap else None,
@@ -155,8 +165,8 @@ class Selector:
         state = self._states, self._tickets, result.found
         self._device.launch(
             "select",
-            f"compact_u{8 * raw.dtype.itemsize}",
-            max(blocks_for(raw.size, TILE), 1),
+            f"{self._name}_u{8 * raw.dtype.itemsize}",
+            max(blocks_for(raw.size, self._tile), 1),
             *given,
             numbers,
             np.uint64(mask),

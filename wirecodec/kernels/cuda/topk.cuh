@@ -12,6 +12,7 @@
 #define DIGIT 11u
 #define DIGITS 2048u
 #define SAMPLES 8192u
+#define COUNTED 8u  // loads of a thread that are in flight
 
 struct Search {
   u64 threshold, ties;  // the rule for `select`: keys above pass, and so many equal ones
@@ -36,15 +37,15 @@ INLINE void count_keys(const Search* search, const Source& source, u32 size, u32
   const u32 left = (u32)search->left, shift = left > DIGIT ? left - DIGIT : 0;
   const W key_bits = (W)((W)~(W)0 >> 1);
   const u32 step = blocks * THREADS;
-  for (u64 first = block * THREADS + warp_id() * 32; first < size; first += 4ull * step) {
-    W loaded[4];
+  for (u64 first = block * THREADS + warp_id() * 32; first < size; first += (u64)COUNTED * step) {
+    W loaded[COUNTED];
 #pragma unroll
-    for (u32 j = 0; j < 4; j++) {
+    for (u32 j = 0; j < COUNTED; j++) {
       const u64 i = first + (u64)j * step + lane_id();
       loaded[j] = i < size ? (W)(source.at((u32)i) & key_bits) : (W)0;
     }
 #pragma unroll
-    for (u32 j = 0; j < 4; j++) {
+    for (u32 j = 0; j < COUNTED; j++) {
       // Digit 0 follows from the others. Zeros, which may be many, all have it.
       u32 digit = (u32)((u64)loaded[j] >> shift) & (DIGITS - 1) & ((1u << (left - shift)) - 1);
       if ((u64)loaded[j] >> left != prefix) digit = 0;

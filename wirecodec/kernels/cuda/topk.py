@@ -1,8 +1,8 @@
 """Launch ``topk.cu`` and ``select.cu``: the exact top k by magnitude, ties to the lower index.
 
-- ``cold`` guesses a threshold from a sample, and selects the elements that reach it, in one read. If they hold
-  the top k and fit the buffer, it finds the k-th key among these few, and keeps the top k. If not, it counts
-  the digits of all keys until the remaining elements fit, and selects again. The kernels decide this
+- ``cold`` guesses a threshold from a sample, and selects the elements that reach it, in one read. If they
+  hold the top k and fit the buffer, it finds the k-th key among these few, and keeps the top k. If not, it
+  counts the digits of all keys until the remaining elements fit, and selects again. The kernels decide this
   themselves.
 - ``warm`` does the same from a threshold a little below the last step's.
 - ``reaching`` does so from the threshold of another search, such as a sample's. If fewer than k elements
@@ -64,7 +64,7 @@ class Search:
         self._counts = device.empty(COUNTS, np.uint32)
         device.clear(self._counts)
         self._selector = Selector(device, size, raw_type, self._capacity)
-        self._keep = Selector(device, self._capacity, raw_type, k)
+        self._keep = Selector(device, self._capacity, raw_type, k, dense=True)
 
     @property
     def rule(self) -> Any:
