@@ -155,6 +155,12 @@ def format_table(times: Sequence[SelectorTime]) -> str:
     return CAPTION.format(baseline=find_baseline(times)) + format_markdown(header, rows)
 
 
+COLORS = ["#0072B2", "#56B4E9", "#009E73", "#D55E00", "#E69F00", "#999999"]
+"""Colours that colour-blind readers tell apart (Okabe and Ito)."""
+UNDRAWN = ["sidco, gp"]
+"""Selectors whose bars would not differ from their neighbours'."""
+
+
 def draw(path: Path, times: Sequence[SelectorTime], gpu: str) -> None:
     """Draw one panel per size, as in the paper; needs Matplotlib.
 
@@ -170,8 +176,10 @@ def draw(path: Path, times: Sequence[SelectorTime], gpu: str) -> None:
 
     sizes = list(dict.fromkeys(each.elements for each in times))
     densities = list(dict.fromkeys(each.density for each in times))
-    names = list(dict.fromkeys(each.name for each in times))
-    fig, axes = plt.subplots(1, len(sizes), figsize=(4 * len(sizes), 4), layout="constrained", squeeze=False)
+    baseline = find_baseline(times)
+    names = [name for name in dict.fromkeys(each.name for each in times) if name not in (baseline, *UNDRAWN)]
+    size = 3.0 * len(sizes), 3.8
+    fig, axes = plt.subplots(1, len(sizes), figsize=size, layout="constrained", squeeze=False, sharey=True)
     for axis, elements in zip(axes[0], sizes, strict=True):
         for i, name in enumerate(names):
             found = [each for each in times if (each.name, each.elements) == (name, elements)]
@@ -179,13 +187,18 @@ def draw(path: Path, times: Sequence[SelectorTime], gpu: str) -> None:
                 densities.index(each.density) + (i - len(names) / 2) / (len(names) + 1) for each in found
             ]
             heights = [compute_speed_up(times, each) for each in found]
-            axis.bar(places, heights, 1 / (len(names) + 2), label=name, color=f"C{i}")
+            axis.bar(places, heights, 1 / (len(names) + 2), label=name, color=COLORS[i % len(COLORS)])
         axis.set_xticks(range(len(densities)), [f"δ = {density:g}" for density in densities])
         axis.set_yscale("log")
         axis.axhline(1, color="grey", linewidth=0.8)
+        axis.spines[["top", "right"]].set_visible(False)
         axis.set_title(f"{elements:,} elements", fontsize=10)
-    axes[0, 0].set_ylabel(f"speed-up over {find_baseline(times)}")
-    axes[0, -1].legend(fontsize=7)
+    ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
+    axes[0, 0].set_yticks(ticks, [f"{tick:g}×" for tick in ticks])
+    axes[0, 0].minorticks_off()
+    axes[0, 0].set_ylabel(f"speed-up over {baseline}")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=len(names), frameon=False, fontsize=9)
     fig.suptitle(f"Selectors on a GPU: {gpu}")
     fig.savefig(path, dpi=100)
     plt.close(fig)

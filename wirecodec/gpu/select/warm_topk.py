@@ -14,7 +14,7 @@ from wirecodec.kernels.cuda.topk import Search
 
 
 class LastTop:
-    """Cache of the last search for a tensor's top k. It holds about half a byte of memory per element."""
+    """Cache of the last search for a tensor's top k. It holds about 0.7 bytes per element."""
 
     def __init__(self) -> None:
         self._search: Search | None = None
