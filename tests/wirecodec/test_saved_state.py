@@ -116,3 +116,17 @@ def test_the_largest_step_can_be_loaded_used_and_saved() -> None:
     c.load_state_dict({**c.state_dict(), "step": np.int64(2**62)})
     c.compress({"w": np.ones(4, np.float32)})
     assert c.state_dict()["step"] == 2**62 + 1
+
+
+def test_a_state_that_has_lost_arrays_is_refused(rng: np.random.Generator) -> None:
+    """Unless it is not strict: then what is there is loaded."""
+    old, new = (wc.Compressor("topk(0.1) | rice | raw") for _ in range(2))
+    old.compress({"a": rng.standard_normal(50).astype(np.float32), "b": np.ones(9, np.float32)})
+    state = old.state_dict()
+    del state["residual/a"]
+    with pytest.raises(ValueError, match="has 1 of its 2 arrays"):
+        new.load_state_dict(state)
+    assert new.step == 0
+    new.load_state_dict(state, strict=False)
+    assert new.residual("a") is None
+    assert np.array_equal(new.residual("b"), old.residual("b"))

@@ -20,11 +20,15 @@ MAX_STEP = 2**62
 
 ARRAY_KINDS = _RESIDUAL, _MOMENTUM, _SELECTOR = "residual/", "momentum/", "selector/"
 """Starts of the keys of arrays."""
+_COUNT = "arrays"
+"""Key of their number, which shows that a checkpoint has dropped some."""
 
 
 def write_state(state: State) -> dict[str, Array]:
-    """Return copies of step, rank and arrays on the host, by key."""
-    saved = {"step": np.array(state.step, np.int64), "rank": np.array(state.rank, np.int64)}
+    """Return copies of step, rank, the number of arrays, and the arrays on the host, by key."""
+    counted = len(state.residuals) + len(state.momenta) + len(state.selectors)
+    numbers = {"step": state.step, "rank": state.rank, _COUNT: counted}
+    saved = {key: np.array(number, np.int64) for key, number in numbers.items()}
     saved |= {_RESIDUAL + name: np.array(to_host(x)) for name, x in state.residuals.items()}
     saved |= {_MOMENTUM + name: np.array(to_host(x)) for name, x in state.momenta.items()}
     return saved | {_SELECTOR + name: np.array(x) for name, x in state.selectors.items()}
@@ -50,7 +54,9 @@ def read_state(
 
     Raises ValueError if a key or its array is not valid; the message names the key.
     """
-    check_keys(saved, owner, required, optional, kinds)
+    check_keys(saved, owner, required, (*optional, _COUNT), kinds)
+    if strict:
+        _check_count(saved, kinds)
     seed = as_seed(unmasked("seed", saved["seed"])) if "seed" in saved else 0
     step = saved_step(saved)
     schedule = saved_schedule(saved) if "schedule" in saved else None
@@ -78,6 +84,17 @@ def check_keys(
     if odd or missing:
         lacks = f"{missing} missing" if len(required) > 1 else f"{required[0]} is missing"
         raise ValueError(f"not a state of {owner}: {f'unknown keys {odd}' if odd else lacks}")
+
+
+def _check_count(saved: Mapping[str, Any], kinds: tuple[str, ...]) -> None:
+    """Raise ValueError if a state has fewer arrays than it says."""
+    found = sum(key.startswith(kinds) for key in saved)
+    count = as_integer(unmasked(_COUNT, saved.get(_COUNT, found)), _COUNT)
+    if found < count:
+        raise ValueError(
+            f"the state has {found} of its {count} arrays: torch.distributed.checkpoint, for example, loads only"
+            " the keys of the new object; save with co.Checkpointable, or load with strict=False"
+        )
 
 
 def saved_rank(state: Mapping[str, Any]) -> int:
