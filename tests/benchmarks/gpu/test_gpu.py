@@ -68,7 +68,7 @@ def clocked(standin: StandInDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.sweep
 def test_run_on_a_stand_in(clocked: StandInDevice, tmp_path: Path) -> None:
     """Every case runs and the page and picture are written, with artificial times."""
-    gpu.main(["--quick", "--rows", str(tmp_path / "rows")])
+    gpu.main(["--quick", "--seconds", "900", "--rows", str(tmp_path / "rows")])
     text = (tmp_path / "gpu.md").read_text()
     assert "a stand-in" in text
     for case in ("exact top-k, warm", "residual + exact top-k, warm + rice + qsgd", "Compressor step"):
