@@ -26,8 +26,14 @@ comm = co.TorchComm()
 """
 
 
-def run(size: int, body: str) -> list[Any]:
-    """Run ``size`` processes; return the last line of each, parsed as JSON."""
+def run(size: int, body: str, *, complete: bool = False) -> list[Any]:
+    """Run ``size`` processes; return the last line of each, parsed as JSON.
+
+    Args:
+        size: number of processes.
+        body: their code, after ``HEAD`` and ``GROUP``.
+        complete: whether the processes end as programs do, with all destructors.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -38,7 +44,8 @@ def run(size: int, body: str) -> list[Any]:
     }
     code = HEAD + GROUP + body + "\ndist.destroy_process_group()\n"
     with tempfile.TemporaryDirectory() as folder:
-        request = {"code": code, "size": size, "env": env, "folder": folder, "seconds": 120}
+        settings = {"code": code, "size": size, "env": env, "folder": folder}
+        request = settings | {"seconds": 120, "complete": complete}
         server = start_server()
         assert server.stdin is not None
         assert server.stdout is not None
