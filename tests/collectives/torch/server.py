@@ -2,10 +2,11 @@
 
     python -m tests.collectives.torch.server
 
-It reads a line of JSON per group, {"code", "size", "env", "folder", "seconds", "complete"}, forks its
-processes, and writes a line with their exit statuses. A process runs as one that Python starts for the code:
-it has its own sys.argv, standard streams and environment. At its end it joins its threads and runs what is
-registered with atexit. Only with "complete", it also destroys the modules, which takes 2 s of a core.
+It reads a line of JSON per group, forks its processes, and writes a line with their exit statuses. The keys
+are "code", "arguments", "size", "cwd", "env", "folder" (of the outputs), "seconds" and "complete". A process
+runs as one that Python starts for the code: it has its own sys.argv, folder, streams and environment. At its
+end it joins its threads and runs what is registered with atexit. Only with "complete", it also destroys the
+modules, which takes 2 s of a core.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def main() -> None:
     """Serve groups until the standard input ends; in a process of a group, run its code."""
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(HEAD, names)
+    names["torch"].set_num_threads(1)  # of each process, too
     importlib.import_module("torch._dynamo")  # the first optimizer of a process imports it
     exec(LOAD, names)
     for line in sys.stdin:
@@ -67,8 +69,9 @@ def main() -> None:
 def become_rank(rank: int, request: dict[str, Any]) -> None:
     """Replace the arguments, the standard streams and the environment of this process."""
     os.environ.clear()
-    os.environ.update(request["env"])
-    sys.argv = ["-c", str(rank), str(request["size"])]
+    os.environ.update(request["env"] | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+    os.chdir(request["cwd"])
+    sys.argv = ["-c", *request["arguments"]]
     folder = Path(request["folder"])
     streams = (Path(os.devnull), folder / f"{rank}.out", folder / f"{rank}.err")
     for number, path in enumerate(streams):
