@@ -8,6 +8,8 @@ The blocks of a document run in its order, in one folder, which has the reposito
 
 Blocks that need torch, JAX or a trainer run by themselves: those that import it, and commands that start
 such a file.
+Commands run in a shell, but for two kinds that would import torch or NumPy again. ``wirecodec`` without pipes
+runs in this process, and ``torchrun`` of guides runs in forks of a process that has imported torch.
 Blocks that need mpirun or a C compiler are left out if it is missing, and the test then reports a skip.
 """
 
@@ -18,6 +20,7 @@ import importlib.util
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,7 +33,9 @@ import pytest
 
 import wirecodec as wc
 from docs import pages
+from tests.collectives.torch.processes import run_program
 from tests.mpi_processes import find_mpirun, mpi_required, rank_environment
+from wirecodec.cli import main
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("benchmarks", "collectives", "docs", "formats", "tests", "wirecodec")
@@ -39,6 +44,7 @@ DOCUMENTS = sorted(
     for p in (*ROOT.glob("*.md"), *(p for folder in FOLDERS for p in ROOT.glob(f"{folder}/**/*.md")))
 )
 FRAMEWORKS = ("lightning", "accelerate", "transformers", "jax", "torch")  # torch last: the others need it
+TORCHRUN = ["torchrun", "--standalone", "--nproc-per-node"]
 BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.-]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -132,7 +138,7 @@ def test_blocks_that_need_a_framework_run(name: str, framework: str, folder: Pat
         if block.title:
             (folder / block.title).write_text(block.code, encoding="utf-8")
         elif block.kind == "console" and not block.missing():
-            run_console(block.code, folder)
+            run_console(block.code, folder, from_shell=name == "README.md")
 
 
 def run_python(code: str, names: dict[str, Any], document: str) -> None:
@@ -143,7 +149,7 @@ def run_python(code: str, names: dict[str, Any], document: str) -> None:
     assert printed.getvalue().splitlines() == [line.rstrip() for line in expected]
 
 
-def run_console(text: str, folder: Path) -> None:
+def run_console(text: str, folder: Path, *, from_shell: bool = False) -> None:
     scripts = Path(sys.executable).parent
     env = rank_environment(folder) | {
         "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
@@ -153,21 +159,44 @@ def run_console(text: str, folder: Path) -> None:
         "TERM": "dumb",
     }
     for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
-        done = subprocess.run(
-            command,
-            shell=True,
-            cwd=folder,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        printed = done.stdout + done.stderr if done.returncode else done.stdout
+        words = shlex.split(command)
+        if words[:3] == TORCHRUN and not from_shell:
+            printed = "".join(run_forks(words[3:], folder))
+        elif words[0] == "wirecodec" and words[1] != "warm" and not {"|", "<", ">"} & set(words):
+            printed = run_command(words[1:])
+        else:
+            done = subprocess.run(
+                command,
+                shell=True,
+                cwd=folder,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=240,
+                check=False,
+            )
+            printed = done.stdout + done.stderr if done.returncode else done.stdout
         printed = re.sub(r"\x1b\[[\d;]*m", "", printed).strip()  # some versions of mpirun reset colours
         lines = output.strip().replace("…\n", "…")  # ranks that print at once may share a line
         pattern = ".*".join(map(re.escape, lines.split("…")))
-        assert re.fullmatch(pattern, printed, re.DOTALL), f"$ {command}\n{done.stdout}{done.stderr}"
+        assert re.fullmatch(pattern, printed, re.DOTALL), f"$ {command}\n{printed}"
+
+
+def run_command(words: list[str]) -> str:
+    """Return what ``wirecodec`` prints in this process."""
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2)]
+    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+        status = main(words)
+    for stream in streams:
+        stream.seek(0)
+    out, error = (stream.read() for stream in streams)
+    return out + error if status else out
+
+
+def run_forks(words: list[str], folder: Path) -> list[str]:
+    """Return what the processes of a ``torchrun`` print."""
+    size, path, *arguments = words
+    return run_program(int(size), (folder / path).read_text(), arguments, cwd=folder)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -248,6 +248,6 @@ sys.exit()  # the other rank ends while a thread waits for it
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch")
 def test_threads_of_torch_end_with_their_communicator_and_their_program() -> None:
-    for used, left in processes.run(2, TORCH):
+    for used, left in processes.run(2, TORCH, complete=True):
         assert {"TorchComm: notices", "TorchComm: receives", "TorchComm: sends"} <= set(used)
         assert left == []

@@ -42,6 +42,7 @@ def draw(rng: np.random.Generator, kind: Any, factor: float = 1) -> dict[str, Ar
     return {name: (factor * rng.laplace(size=shape)).astype(kind) for name, shape in SHAPES.items()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_many_tensors(standin: StandInDevice, scheme: str, kind: Any) -> None:

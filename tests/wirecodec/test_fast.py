@@ -321,6 +321,7 @@ def make_sparse_model(step: int) -> dict[str, Any]:
 
 
 @pytest.mark.filterwarnings("ignore:.*does not hold the header", "ignore:.*bytes_per_step")
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("limit", [None, 3000, 60_000])
 @pytest.mark.parametrize("scheme", BUDGETS)
 def test_budgets_together_are_budgets_one_by_one(scheme: str, limit: int | None) -> None:

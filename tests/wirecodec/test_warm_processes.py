@@ -122,8 +122,14 @@ processes._take = take_none
 }
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize("fault", FAULTS)
+IN_SWEEP = ("killed at once", "fails", "another interpreter")
+"""Faults of a helper that compiles nothing: for the caller, they are alike."""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=[pytest.mark.sweep] if fault in IN_SWEEP else []) for fault in FAULTS],
+)
 def test_the_caller_compiles_for_itself_if_a_helper(
     fault: str, folder: Path, filled: tuple[Path, tuple[int, int, int]]
 ) -> None:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,38 +20,60 @@ from tests.mpi_processes import die_with_parent
 ROOT = Path(__file__).parents[3]
 
 GROUP = """
-torch.set_num_threads(1)
-rank, size = int(sys.argv[1]), int(sys.argv[2])
-dist.init_process_group("gloo", rank=rank, world_size=size)
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
 comm = co.TorchComm()
 """
 
 
-def run(size: int, body: str) -> list[Any]:
-    """Run ``size`` processes; return the last line of each, parsed as JSON."""
+def run(size: int, body: str, *, complete: bool = False) -> list[Any]:
+    """Run ``size`` processes; return the last line of each, parsed as JSON.
+
+    Args:
+        size: number of processes.
+        body: their code, after ``HEAD`` and ``GROUP``.
+        complete: whether the processes end as programs do, with all destructors.
+    """
+    outputs = run_program(size, HEAD + GROUP + body + "\ndist.destroy_process_group()\n", complete=complete)
+    return [json.loads(output.strip().splitlines()[-1]) for output in outputs]
+
+
+def run_program(
+    size: int, code: str, arguments: Sequence[str] = (), *, cwd: Path | None = None, complete: bool = False
+) -> list[str]:
+    """Run a program in ``size`` processes that ``torchrun`` could have started; return their outputs.
+
+    Args:
+        size: number of processes.
+        code: the program.
+        arguments: its arguments.
+        cwd: its current folder; None for that of the server.
+        complete: whether the processes end as programs do, with all destructors.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     env = dict(os.environ) | {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(size),
         "GLOO_SOCKET_IFNAME": "lo",
     }
-    code = HEAD + GROUP + body + "\ndist.destroy_process_group()\n"
     with tempfile.TemporaryDirectory() as folder:
-        request = {"code": code, "size": size, "env": env, "folder": folder, "seconds": 120}
+        request = {"code": code, "size": size, "arguments": list(arguments), "env": env, "folder": folder}
+        request |= {"cwd": str(cwd or ROOT), "seconds": 120, "complete": complete}
         server = start_server()
         assert server.stdin is not None
         assert server.stdout is not None
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
         statuses = json.loads(server.stdout.readline())
-        results = []
+        outputs = []
         for rank, status in enumerate(statuses):
             out, error = (Path(folder, f"{rank}.{stream}").read_text() for stream in ("out", "err"))
             assert status == 0, error
-            results.append(json.loads(out.strip().splitlines()[-1]))
-    return results
+            outputs.append(out)
+    return outputs
 
 
 @functools.cache

@@ -203,7 +203,7 @@ def test_a_sparse_giant_costs_only_its_elements() -> None:
         wc.SparseTensor._of(None, decoded.values, (2**33,)).to_dense()
 
 
-@settings(max_examples=2000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=800, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.binary(max_size=300), st.booleans())
 def test_noise(data: bytes, with_prefix: bool) -> None:
     """Decode random bytes, half of them after a valid prefix."""

@@ -47,7 +47,7 @@ rates = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(rates, st.integers(1, 2**24))
 def test_sizes_match_the_formula(fpr: float, n: int) -> None:
     k, length = windows(fpr), filter_bytes(n, fpr)

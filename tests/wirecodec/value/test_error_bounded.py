@@ -56,7 +56,7 @@ KINDS = (
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.sampled_from(KINDS),
     st.one_of(st.integers(1, 70), st.integers(1, 3000)),
@@ -103,7 +103,7 @@ def test_bytes_of_a_step_equal_the_reference_writer(
     assert section.tobytes() == written
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(-(2.0**127), 2.0**127, width=32), min_size=1, max_size=100), st.floats(1e-6, 0.9))
 @example([1.0, 100.0] * 8, 0.01)
 def test_error_bound_holds_for_any_floats(numbers: list[float], error: float) -> None:

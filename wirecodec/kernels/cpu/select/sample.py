@@ -72,17 +72,6 @@ def bracket_kth(
 
 
 @inline
-def prefetch_sample(bits: Array, run: int, samples: int, part: int, parts: int) -> None:
-    """Prefetch a part of the lines that ``bracket_kth`` reads with seed 0."""
-    if samples == 0:
-        return
-    strata = samples // run
-    plan = plan_strata(bits.size // run, strata)
-    for stratum in range(strata * part // parts, strata * (part + 1) // parts):
-        prefetch(bits, find_run(stratum, plan, U64(0)) * run, 1)
-
-
-@inline
 def bracket_sample(keys: Array, n: int, low_rank: int, high_rank: int) -> tuple[int, int, bool]:
     """Return the result of ``bracket_kth`` for a sample's n ``keys``, with slack."""
     over = U64(1) << U64(bit_width(keys) - 1)

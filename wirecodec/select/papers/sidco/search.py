@@ -162,7 +162,7 @@ class ThresholdSearch:
             threshold = source.round_up(threshold)
             if not low.threshold < threshold < (high.threshold if high is not None else math.inf):
                 break  # the element type has no number between them
-            point = self._measure(threshold, low, aim, k - slack)
+            point = self._measure(threshold, aim, k - slack)
             self._note(rule, point)
             low, high = (point, high) if point.count >= k else (low, point)
         self.exact = True
@@ -206,7 +206,7 @@ class ThresholdSearch:
         self._interpolated += 1
         return "interpolation", low.threshold + fraction * (high.threshold - low.threshold)
 
-    def _measure(self, threshold: float, low: _Point, aim: float, least: float) -> _Point:
+    def _measure(self, threshold: float, aim: float, least: float) -> _Point:
         """Count the elements that reach the threshold; if they are few, restrict later sweeps to them."""
         source = self._magnitudes
         if 1.1 * self._k <= aim <= source.size / 5:
