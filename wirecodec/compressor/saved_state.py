@@ -92,8 +92,8 @@ def _check_count(saved: Mapping[str, Any], kinds: tuple[str, ...]) -> None:
     count = as_integer(unmasked(_COUNT, saved.get(_COUNT, found)), _COUNT)
     if found < count:
         raise ValueError(
-            f"the state has {found} of its {count} arrays: torch.distributed.checkpoint, for example, loads only"
-            " the keys of the new object; save with co.Checkpointable, or load with strict=False"
+            f"the state has {found} of its {count} arrays: torch.distributed.checkpoint, for example, loads"
+            " only the keys of the new object; save with co.Checkpointable, or load with strict=False"
         )
 
 
