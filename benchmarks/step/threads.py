@@ -152,13 +152,17 @@ class DividedWork:
 
     def __init__(self) -> None:
         self.seconds = self.shared = 0.0
+        self._is_inside = False
 
     def run(self, work: Callable[[Any], object], units: int, least: int) -> None:
         """Run all units in this thread, as ``run_parallel`` runs them in several."""
+        is_outer, self._is_inside = not self._is_inside, True
         start = time.perf_counter()
         work(np.array((0, units, units), np.int64))
         spent, threads = time.perf_counter() - start, min(MANY_THREADS, units // max(1, least))
-        if units >= 2 * least and threads > 1:
+        if is_outer:
+            self._is_inside = False
+        if is_outer and units >= 2 * least and threads > 1:
             self.seconds += spent
             self.shared += spent / threads
 
