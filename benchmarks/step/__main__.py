@@ -2,7 +2,8 @@
 
 Three models train on 2 and 4 ranks over gloo: on loopback, on emulated links of 1 Gbit/s and 100 Mbit/s, and
 with a delay. The time of a step is compared with computing alone plus a floor for the exchange. Calls on few
-small tensors over MPI follow. Emulated links need Linux, root, ip and tc.
+small tensors over MPI follow, and the stages of a Compressor's step with one thread and with two. Emulated
+links need Linux, root, ip and tc.
 
     python -m benchmarks.step [--quick] [--only "MLP,4 ranks"] [--fresh] [--report] [--output FOLDER]
 
@@ -18,6 +19,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.progress import Progress
@@ -31,12 +33,14 @@ from benchmarks.step.plan import SMALL, Job, list_jobs
 from benchmarks.step.rows import read_rows
 from benchmarks.step.small import SmallCalls
 from benchmarks.step.store import FOLDER, Store
+from benchmarks.step.threads import THREADS, StageTime, measure_threads
 
 __all__ = ["main"]
 
 MISSING = """torch is missing. A CPU build is sufficient:
     pip install torch
 `make bench-step` installs it into the project's virtual environment."""
+QUICK_THREADS = {"rounds": 2, "elements": 2_000_000}
 TITLE = "Time of whole training steps"
 
 
@@ -60,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if reason := find_missing_tools():
         skipped.append(f"emulated links: {reason}")
         jobs = [job for job in jobs if not needs_hosts(job)]
-    names = [SMALL, *(job.name for job in jobs)]
+    names = [SMALL, THREADS, *(job.name for job in jobs)]
     if not options.report:
         with create_progress() as progress:
             _run_missing(jobs, _filter(names, options.only), store, progress, quick=options.quick)
@@ -73,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = report.format_page(
         rows,
         small,
+        [StageTime(**row) for row in store.get(THREADS, [])],
         command=f"python -m {__package__}{' --quick' if options.quick else ''}",
         versions=_describe_torch(),
         load=f"{load:.1f} and {os.getloadavg()[0]:.1f}",
@@ -104,6 +109,10 @@ def _run_missing(
     if SMALL in wanted and SMALL not in store:
         show(SMALL)
         store.save(SMALL, run_small_calls(quick=quick))
+        progress.advance(bar)
+    if THREADS in wanted and THREADS not in store:
+        show(THREADS)
+        store.save(THREADS, [asdict(row) for row in measure_threads(**(QUICK_THREADS if quick else {}))])
         progress.advance(bar)
     for job in (job for job in jobs if job.name in wanted and job.name not in store):
         show(job.name)

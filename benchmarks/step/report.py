@@ -13,6 +13,8 @@ from benchmarks.step.small import ELEMENTS, FEW, MANY, NATIVE_BYTES, SmallCalls
 from benchmarks.step.stages import STAGES
 from benchmarks.step.systems import BUDGETED, ELEMENTS_PER_BYTE, TOPK
 from benchmarks.step.targets import check_targets
+from benchmarks.step.threads import ELEMENTS as DIVIDED_ELEMENTS
+from benchmarks.step.threads import MANY_THREADS, TENSORS, StageTime, format_threads
 
 __all__ = ["format_page"]
 
@@ -39,7 +41,8 @@ so the others have no number.
 STAGE_TEXT = """Milliseconds per step of the thread that exchanges, and its CPU time in parentheses, with two
 ranks on loopback. They were measured in steps of their own, in which functions of the library are wrapped:
 encoding with the residual, exchange of headers, exchange of payloads, and sums. Payloads that travel behind
-the headers count as headers. *Rest* is what remains of the hook's exchange.
+the headers count as headers. *Rest* is what remains of the hook's exchange. With `overlap=True`, another
+thread encodes most buckets ahead, which does not count.
 """
 MEMORY = """Peak of a process's memory while a system is built and takes its first steps, above that of the
 model alone, in float32 numbers per parameter. With two ranks on loopback.
@@ -47,11 +50,19 @@ model alone, in float32 numbers per parameter. With two ranks on loopback.
 SMALL_TEXT = """Two MPI ranks, `allreduce` with a Compressor of `{scheme}` and `out`, tensors of {elements:,}
 float32. Microseconds per call: the median of the rounds, and in brackets the lowest and the highest.
 """
+THREADS_TEXT = """A Compressor's step on the host, and the mean of two containers, with {elements:.0f}M
+float32 in {tensors} tensors. Each time is the least of several rounds, in which processes with one thread and
+with two take turns. *Parallel* is the fraction of the time with one thread that is spent in work that
+threads divide. The last column is computed from it: each such piece of work is divided by {threads}, or by
+as many threads as it is large enough for. Threads of one machine share its memory's bandwidth, which this
+leaves out.
+"""
 
 
 def format_page(
     rows: Sequence[Row],
     small: SmallCalls | None,
+    threads: Sequence[StageTime] = (),
     *,
     command: str,
     versions: str,
@@ -63,6 +74,7 @@ def format_page(
     Args:
         rows: of all jobs.
         small: times of small calls, if they were measured.
+        threads: stages with several threads, if they were measured.
         command: that made the page.
         versions: of torch.
         load: of the machine before and after.
@@ -87,6 +99,9 @@ def format_page(
     if small is not None:
         parts += ["## Small calls\n", SMALL_TEXT.format(scheme=TOPK.replace("|", "·"), elements=ELEMENTS)]
         parts.append(_format_small(small))
+    if threads:
+        text = THREADS_TEXT.format(elements=DIVIDED_ELEMENTS / 1e6, tensors=TENSORS, threads=MANY_THREADS)
+        parts += ["## Threads\n", text, format_threads(threads)]
     return "\n".join(parts)
 
 

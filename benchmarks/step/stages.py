@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, TypeAlias
 
 __all__ = ["STAGES", "Recorder", "count_all_reduces", "recorded"]
 
@@ -26,18 +26,26 @@ FUNCTIONS = (
 )
 """(module or module:class, function, stage) of the functions that are wrapped."""
 
+Clock: TypeAlias = Callable[[], float]
+CLOCKS: tuple[Clock, ...] = (time.perf_counter, time.thread_time)
+
 
 class Recorder:
     """Sums of the times of each stage.
 
+    Args:
+        stages: all that are recorded.
+        clocks: return seconds; by default those of the world, and of the thread's CPU.
+
     Attributes:
-        totals: {stage: [seconds, seconds of CPU of the thread]}.
+        totals: {stage: [seconds by each clock]}.
         exchanges: all-gathers and transfers, which follow one another.
     """
 
-    def __init__(self) -> None:
-        self.totals = {stage: [0.0, 0.0] for stage in STAGES}
+    def __init__(self, stages: Sequence[str] = STAGES, clocks: Sequence[Clock] = CLOCKS) -> None:
+        self.totals = {stage: [0.0] * len(clocks) for stage in stages}
         self.exchanges = 0
+        self._clocks = clocks
         self._stack: list[tuple[str, list[float]]] = []
 
     def wrap(self, function: Callable[..., Any], stage: str) -> Callable[..., Any]:
@@ -50,30 +58,41 @@ class Recorder:
 
         @wraps(function)
         def timed(*arguments: Any, **named: Any) -> Any:
-            outer = self._stack[-1] if self._stack else ("", [0.0, 0.0])
+            zeros = [0.0] * len(self._clocks)
+            outer = self._stack[-1] if self._stack else ("", list(zeros))
             own = outer[0] if stage == PAYLOAD and outer[0] == HEADERS else stage
             self.exchanges += stage == PAYLOAD
-            inner = [0.0, 0.0]
+            inner = zeros
             self._stack.append((own, inner))
-            start, used = time.perf_counter(), time.thread_time()
+            start = [clock() for clock in self._clocks]
             try:
                 return function(*arguments, **named)
             finally:
-                spent = time.perf_counter() - start, time.thread_time() - used
+                spent = [clock() - before for clock, before in zip(self._clocks, start, strict=True)]
                 self._stack.pop()
-                for i in (0, 1):
-                    self.totals[own][i] += spent[i] - inner[i]
-                    outer[1][i] += spent[i]
+                for i, seconds in enumerate(spent):
+                    self.totals[own][i] += seconds - inner[i]
+                    outer[1][i] += seconds
 
         return timed
 
 
 @contextmanager
-def recorded() -> Iterator[Recorder]:
-    """Record the stages of all exchanges in the block; one thread makes them."""
-    recorder = Recorder()
+def recorded(
+    functions: Sequence[tuple[str, str, str]] = FUNCTIONS,
+    stages: Sequence[str] = STAGES,
+    clocks: Sequence[Clock] = CLOCKS,
+) -> Iterator[Recorder]:
+    """Record the stages of all exchanges in the block; one thread makes them.
+
+    Args:
+        functions: to wrap, as ``FUNCTIONS``.
+        stages: all that the functions have.
+        clocks: as for ``Recorder``.
+    """
+    recorder = Recorder(stages, clocks)
     places = []
-    for path, name, stage in FUNCTIONS:
+    for path, name, stage in functions:
         module, _, kind = path.partition(":")
         owner: Any = importlib.import_module(module)  # a package's attribute may be a function of that name
         owner = getattr(owner, kind) if kind else owner

@@ -200,6 +200,11 @@ def encode_tensors(
     return None
 
 
+def read_on_host(inputs: Inputs) -> Mapping[str, Any]:
+    """Return named tensors on the host as ``encode_tensors`` gives them to a Compressor."""
+    return dict(as_arrays(stage_on_host(inputs.localize().tensors)))
+
+
 def _make_zeros(local: Encoding) -> dict[str, Any]:
     """Return zeros like the tensors, on their device."""
     if local.gpu is None:

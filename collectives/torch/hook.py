@@ -147,6 +147,7 @@ def torch_hook(
             channel.worker.submit(partial(skip_exchange, channel))
             raise
         if overlaps:
+            step.encode_ahead(number)
             channel.worker.submit(partial(step.exchange_bucket, number, is_last=is_last))
             if is_last:
                 after_backward(partial(_finish, step))

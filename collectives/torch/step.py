@@ -1,7 +1,8 @@
 """One training step under DistributedDataParallel: the exchange of its buckets, and its outcome.
 
     overlapping   each bucket is exchanged by the channel's thread while backward computes the next ones;
-                  a small first one, as DDP's own, waits for the next
+                  a small first one, as DDP's own, waits for the next; another thread encodes a bucket while
+                  the one before it is on its way
     otherwise     all buckets are exchanged at once by the caller, after the last one
 
 In both cases, no bucket is handed back before the last one is exchanged. If one has an error or a NaN, all
@@ -16,6 +17,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -24,7 +26,9 @@ from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.errors import CollectiveError
+from collectives.exchange.encoding import read_on_host
 from collectives.sites.sites import Sites
+from collectives.torch.ahead import EncoderAhead
 from collectives.torch.gradients import Gradients, average, is_dense
 from collectives.torch.scaling import LossScale, warn_of_changed_scale
 from collectives.torch.side_stream import SideStreams
@@ -41,6 +45,7 @@ class Settings:
     Attributes:
         names: {id(parameter): name}.
         streams: of the thread that exchanges buckets.
+        ahead: encodes buckets before their turn.
     """
 
     compressor: wc.Compressor | CLTk
@@ -50,6 +55,7 @@ class Settings:
     nonfinite: Literal["raise", "propagate"]
     scaler: Any = None
     streams: SideStreams = field(default_factory=SideStreams)
+    ahead: EncoderAhead = field(default_factory=EncoderAhead)
 
 
 class TrainingStep:
@@ -72,6 +78,7 @@ class TrainingStep:
         self._parts: StepInParts[Any] | None = None
         self._scale: LossScale | None = None  # of this step
         self._is_exchanged = True  # so far
+        self._encoded: dict[int, threading.Event] = {}  # by number of the bucket that is encoded ahead
         self._sparse: dict[str, Any] = {}  # means of sparse gradients
         self._finished = threading.Event()
 
@@ -86,6 +93,27 @@ class TrainingStep:
         self._written.append(self._settings.streams.mark(buffer))
         return future
 
+    def encode_ahead(self, number: int) -> None:
+        """Begin to encode a bucket, if it is not the first that is exchanged. Call it before its exchange."""
+        settings, buffer = self._settings, self._buckets[number].buffer()
+        part = number - (self._buckets[0].buffer().numel() < MIN_FIRST)
+        takes = isinstance(settings.channel, Channel) and settings.scaler is None
+        if part > 0 and takes and is_dense(buffer) and not buffer.is_cuda:
+            self._encoded[number] = settings.ahead.submit(self, partial(self._encode_part, number, part))
+
+    def _encode_part(self, number: int, part: int) -> None:
+        settings = self._settings
+        gradients = Gradients(_name_gradients([self._buckets[number]], settings.names), LossScale())
+        assert self._parts is not None
+        assert isinstance(settings.channel, Channel)
+        self._parts.encode_ahead(
+            part,
+            read_on_host(gradients.to_inputs()),
+            rank=settings.channel.rank,
+            ranks=settings.channel.size,
+            hold_zeros=True,
+        )
+
     def exchange_bucket(self, number: int, *, is_last: bool) -> None:
         """Exchange one bucket, and after the last one finish the step. The channel's thread calls this."""
         with self._settings.streams.current():
@@ -94,6 +122,8 @@ class TrainingStep:
     def _exchange_next(self, number: int, *, is_last: bool) -> None:
         bucket = self._buckets[number]
         self._settings.streams.wait_for(bucket.buffer(), self._written[number])
+        if (encoded := self._encoded.get(number)) is not None:
+            encoded.wait()
         self._waiting.append(bucket)
         waits = number == 0 and not is_last and bucket.buffer().numel() < MIN_FIRST
         if self._is_exchanged and not waits:
@@ -145,6 +175,7 @@ class TrainingStep:
         try:
             if self._parts is None:
                 settings.compressor.require_names(settings.names.values())
+                settings.ahead.begin(self)
                 self._parts = StepInParts(settings.compressor)
             part = self._parts.next_part()
         except Exception as error:

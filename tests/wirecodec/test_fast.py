@@ -14,7 +14,7 @@ import wirecodec as wc
 from formats.reference import reseal
 from wirecodec.arrays import addresses_of, aligned
 from wirecodec.container.reader import read_header
-from wirecodec.cpu import fast
+from wirecodec.cpu import fast, residual
 from wirecodec.cpu.fast import decode, encode
 from wirecodec.cpu.fast.budget_search import BudgetSearch
 from wirecodec.cpu.fast.columns import describe
@@ -22,6 +22,7 @@ from wirecodec.kernels import term_forms as forms
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, value_codecs
 from wirecodec.select.term_table import TermTable
+from wirecodec.select.topk.rounded import least_float32
 
 INDEX = [codec.name for codec in index_codecs().values() if not codec.lossy]
 VALUE = [codec.name for codec in value_codecs().values() if codec.name not in ("raw-float16", "raw-bfloat16")]
@@ -99,6 +100,74 @@ def test_steps_together_are_steps_one_by_one(scheme: str, dtype: Any) -> None:
     together = run()
     with fast.off():
         assert together == run()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        *("topk(0.03) | rice | qsgd", "topk(0.002) | rice | raw", "topk(0.4) | rice | raw"),
+        *("threshold(0.5) | rice | raw", "all | raw-index | qsgd", "sidco(0.02) | rice | sign-scale"),
+    ],
+)
+@pytest.mark.parametrize("momentum", [False, True])
+def test_steps_of_16_bits_together_are_steps_one_by_one(scheme: str, dtype: Any, momentum: bool) -> None:
+    """Sums are clamped to the type, rounded with ties to even, and may have many equal magnitudes."""
+    most = float(ml_dtypes.finfo(dtype).max)
+
+    def run() -> list[Any]:
+        feedback = wc.MomentumCorrection(0.9) if momentum else wc.ErrorFeedback()
+        compressor, found = wc.Compressor(scheme, feedback=feedback), []
+        for factor in (-1.5, 0.501, 0.5, 2**-12, most / 9, most / 9, 1):
+            model = {name: (x * factor).astype(dtype) for name, x in make_model(np.float64).items()}
+            model = {name: np.clip(x, -most, most).astype(dtype) for name, x in model.items()}
+            found.append(compressor.compress(model, rank=1).tobytes())
+        state = compressor.state_dict()
+        return [*found, *((key, np.array(x).tobytes()) for key, x in state.items())]
+
+    with np.errstate(over="ignore"):
+        together = run()
+        with fast.off():
+            assert together == run()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+@pytest.mark.parametrize("at", [0, 63, 29_999])
+def test_sums_of_16_bits_that_are_not_finite_fail_alike(dtype: Any, bad: float, at: int) -> None:
+    gradient = np.random.default_rng(1).normal(size=30_000).astype(dtype)
+    broken = gradient.copy()
+    broken[at] = bad
+
+    def run() -> tuple[str, bytes]:
+        compressor = wc.Compressor("topk(0.01) | rice | raw")
+        compressor.compress({"w": gradient})
+        with pytest.raises(wc.EncodeError) as error:
+            compressor.compress({"w": broken})
+        return str(error.value), compressor.compress({"w": gradient}).tobytes()
+
+    together = run()
+    with fast.off():
+        assert together == run()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_the_least_float32_of_a_key_is_where_rounding_changes(dtype: Any) -> None:
+    infinity = int(np.array(np.inf, dtype).view(np.uint16))
+    keys = np.arange(1, infinity)
+    least = np.array([least_float32(key, np.dtype(dtype)) for key in keys.tolist()], np.uint32)
+    below = least - np.uint32(1)
+    assert np.array_equal(least.view(np.float32).astype(dtype).view(np.uint16), keys)
+    assert np.array_equal(below.view(np.float32).astype(dtype).view(np.uint16), keys - 1)
+
+
+def test_a_sweep_serves_16_bit_sums() -> None:
+    """A sample that is never believed would make this as slow as the plain way, with the same bytes."""
+    gradient = np.random.default_rng(1).normal(size=200_000).astype(ml_dtypes.bfloat16)
+    compressor = wc.Compressor("topk(0.01) | rice | raw")
+    compressor.compress({"w": gradient})
+    with mock.patch.object(residual, "add_rounded", side_effect=AssertionError):
+        compressor.compress({"w": gradient})
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -51,6 +53,53 @@ def test_parts(feedback: Any) -> None:
     divided.compress(gradients(9))
     with pytest.raises(RuntimeError, match="another step"):
         parts.commit()
+
+
+@pytest.mark.parametrize(
+    "feedback", [wc.ErrorFeedback(), wc.ErrorFeedback(0.5, 0.9), wc.MomentumCorrection(0.9)]
+)
+def test_a_part_that_was_encoded_ahead_is_taken_once(feedback: Any) -> None:
+    """The second and the third part are encoded before the first one is committed."""
+    plain, ahead = (wc.Compressor(SCHEMES, feedback=feedback) for _ in range(2))
+    for step in range(8):
+        tensors = [{name: gradients(step)[name] for name in names} for names in ("bd", "a", "c")]
+        expected, parts = StepInParts(plain), StepInParts(ahead)
+        for number, part in enumerate(tensors):
+            wanted = expected.next_part().prepare(part, rank=1, ranks=2)
+            compressor = parts.next_part()
+            taken = mock.patch.object(wc.Compressor, "_encode", side_effect=AssertionError)
+            with taken if number else nullcontext():
+                prepared = compressor.prepare(part, rank=1, ranks=2)
+            if number == 0:
+                for later in (1, 2):
+                    parts.encode_ahead(later, tensors[later], rank=1, ranks=2, hold_zeros=False)
+            assert prepared.blob.tobytes() == wanted.blob.tobytes()
+            prepared.commit()
+            wanted.commit()
+        parts.commit()
+        expected.commit()
+        assert state(ahead) == state(plain)
+
+
+def test_a_part_with_other_arguments_is_encoded_again() -> None:
+    tensors = {"a": np.ones(500, "f4")}
+    parts, plain = (StepInParts(wc.Compressor("randomk(0.1) | raw-index | qsgd")) for _ in range(2))
+    for one in (parts, plain):
+        one.next_part().prepare({"b": np.ones(9, "f4")}).commit()
+    parts.encode_ahead(1, tensors, rank=1, ranks=2, hold_zeros=False)
+    found = [one.next_part().prepare(tensors, rank=0, ranks=2).blob.tobytes() for one in (parts, plain)]
+    assert found[0] == found[1]
+
+
+def test_code_of_the_user_is_not_called_ahead() -> None:
+    class Mine(wc.TopK):
+        name = "mine"
+
+        def select(self, x: Any, **options: Any) -> Any:
+            raise AssertionError
+
+    parts = StepInParts(wc.Compressor(wc.Scheme(Mine(0.1), wc.Rice(), wc.Raw())))
+    parts.encode_ahead(1, {"a": np.ones(500, "f4")}, rank=0, ranks=2, hold_zeros=False)
 
 
 def test_parts_draw_their_own_random_numbers() -> None:

@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import ReferenceType, ref
 
 from wirecodec.compressor.memory import Memory
 from wirecodec.compressor.state import State
 from wirecodec.errors import EncodeError
+from wirecodec.step import StepResult
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedAhead:
+    """Result of a step that was encoded before its turn.
+
+    Attributes:
+        state: in which it was encoded.
+        arguments: of the step, in addition to the tensors.
+        result: of the step.
+    """
+
+    state: State
+    arguments: tuple[Any, ...]
+    result: StepResult
+
+    def fits(self, state: State, arguments: tuple[Any, ...], names: tuple[str, ...]) -> bool:
+        """Tell whether a step of these tensors has the same result in a state."""
+        if (arguments, state.step, state.seed) != (self.arguments, self.state.step, self.state.seed):
+            return False
+        pairs = [
+            (getattr(state, kind), getattr(self.state, kind))
+            for kind in ("residuals", "selectors", "momenta")
+        ]
+        return all(now.get(name) is then.get(name) for now, then in pairs for name in names)
 
 
 class StateHolder:
@@ -19,11 +45,13 @@ class StateHolder:
         state: after the last step. One assignment of it ends a step, so that an interrupt leaves the state
             before the step or the one after it.
         memory: of the steps from this state.
+        ahead: results of later parts of the step, by the names of their tensors.
     """
 
     def __init__(self, state: State | None = None, memory: Memory | None = None) -> None:
         self.state = state or State()
         self.memory = memory or Memory()
+        self.ahead: dict[tuple[str, ...], EncodedAhead] = {}
         self._waiting: ReferenceType[OpenStep] | None = None
 
     def begin(self) -> State:

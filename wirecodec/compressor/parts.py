@@ -7,8 +7,10 @@ and each has a seed of its own. The state of the whole changes only if all parts
 from __future__ import annotations
 
 import copy
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
 
+from wirecodec.compressor.compressor import Compressor
 from wirecodec.compressor.holder import Stateful, StateHolder
 from wirecodec.compressor.memory import Memory
 from wirecodec.compressor.state import State
@@ -45,6 +47,22 @@ class StepInParts(Generic[T]):
         self._holder.state = self._before.fork(self._parts, self._holder.state)
         self._parts += 1
         return self.compressor
+
+    def encode_ahead(
+        self, number: int, gradients: Mapping[str, Any], *, rank: int, ranks: int, hold_zeros: bool
+    ) -> None:
+        """Encode a later part of a Compressor's step, while another thread exchanges an earlier one.
+
+        ``prepare`` takes the result if it is called for the same part, and encodes the part otherwise.
+
+        Args:
+            number: of the part, from 0.
+            gradients, rank, ranks, hold_zeros: as for ``prepare``.
+        """
+        compressor: Any = self.compressor
+        if type(compressor) is Compressor:  # a subclass may have another ``prepare``
+            state = self._before.fork(number, self._holder.state)
+            compressor._encode_ahead(state, gradients, rank, ranks, hold_zeros=hold_zeros)
 
     @property
     def is_exchanged(self) -> bool:

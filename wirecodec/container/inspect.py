@@ -80,7 +80,7 @@ def count_stored(blob: Any) -> int:
     table = data[PREFIX_BYTES : PREFIX_BYTES + TABLE.itemsize * count].view(TABLE)
     domains = table["dtype"] >> 4
     stored = int(table["r"].sum(dtype=np.int64))
-    for domain in np.unique(domains[domains > 0]).tolist():
+    for domain in np.unique(domains[domains > 0]).tolist() if domains.any() else ():
         extra = transform(domain).width - 1
         stored += extra * int(table["r"][domains == domain].sum(dtype=np.int64))
     return stored

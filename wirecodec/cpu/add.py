@@ -14,7 +14,7 @@ from wirecodec.cpu.decode import decode_chunks, decode_entries
 from wirecodec.cpu.fast.add import Parts, SumTargets
 from wirecodec.cpu.fast.columns import Targets
 from wirecodec.cpu.fast.decode import DecodedBatch, decode_batches
-from wirecodec.cpu.fast.stream import clear
+from wirecodec.cpu.fast.stream import clear_all
 from wirecodec.cpu.guard import Guard
 from wirecodec.cpu.sent import SentTensors
 from wirecodec.errors import number_of_container
@@ -73,8 +73,7 @@ def average(
     """
     together = SumTargets.of(targets)
     decoded = _decode_all(containers, together, limits, sent)
-    for target in targets.arrays:
-        clear(target.reshape(-1))
+    clear_all([target.reshape(-1) for target in targets.arrays])
     return _add_all(decoded, targets, together, scales, divisor)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Flat, aligned, read_only
 from wirecodec.cpu.costs import group_bytes
+from wirecodec.cpu.fast.rounded import select_rounded
 from wirecodec.cpu.fuse import at_member, split_support
 from wirecodec.cpu.momentum import Addend, add_momentum, decay_residual
 from wirecodec.cpu.residual import AccumulatedGradient, reuse, span
@@ -124,6 +125,8 @@ def select_alone(member: Member) -> SelectedTensor:
         assert isinstance(job.feedback, ErrorFeedback)
         dtype = job.feedback.sum_dtype(member.addend.data.dtype, job.residual.dtype)
         out = reuse(job.spare, member.size, dtype)
+        if (selected := _select_rounded(member, out)) is not None:
+            return selected
     total = member.add(out)
     if total is not None and job.residual is not None:
         flat = Flat(read_only(total.sendable()), flat.shape)
@@ -138,6 +141,21 @@ def select_alone(member: Member) -> SelectedTensor:
     except EncodeError as error:
         raise error.of(member.name) from None
     return SelectedTensor(job.scheme, support, selector, member.addend, total)
+
+
+def _select_rounded(member: Member, out: Array) -> SelectedTensor | None:
+    """Select while a float32 residual is added to a 16-bit gradient; return None if that cannot be done."""
+    job, gradient = member.job, member.addend.data
+    assert isinstance(job.feedback, ErrorFeedback)
+    assert job.residual is not None
+    selection = select_rounded(job.scheme, gradient, job.residual, out)
+    if selection is None or selection.values is None:
+        return None
+    total = AccumulatedGradient(job.feedback, gradient, job.residual, out, True, gradient.dtype)
+    support = Support(
+        selection.indices, selection.values, member.size, member.flat.shape, total.sendable, finite=True
+    )
+    return SelectedTensor(job.scheme, support, None, member.addend, total)
 
 
 @dataclass(frozen=True, eq=False)

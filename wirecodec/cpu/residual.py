@@ -18,6 +18,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, aligned, read_only
 from wirecodec.cpu import fast
+from wirecodec.cpu.fast.rounded import add_rounded, round_sums
 from wirecodec.cpu.fast.stream import MIN_STREAMED, add_streamed, scatter_streamed, take
 from wirecodec.cpu.fast.sums import select_sum
 from wirecodec.errors import EncodeError
@@ -37,6 +38,7 @@ class AccumulatedGradient:
         finite: True if x is known to be finite.
         sent_dtype: type of the values that are sent, if it is not that of ``gradient``.
         taken: the selection that was made with the sum, else None; x then has +0 at its elements.
+        rounded: (size,) x in the type that is sent, if that is known already.
     """
 
     rule: ErrorFeedback
@@ -46,6 +48,7 @@ class AccumulatedGradient:
     finite: bool = False
     sent_dtype: np.dtype[Any] | None = None
     taken: Selection | None = None
+    rounded: Array | None = None
 
     @classmethod
     def of(
@@ -69,6 +72,10 @@ class AccumulatedGradient:
         """
         from wirecodec.kernels.cpu.select import feedback
 
+        if residual is not None and out is not None and sent_dtype in (None, gradient.dtype):
+            rounded = add_rounded(gradient, residual, out)
+            if rounded is not None:
+                return cls(rule, gradient, residual, out, True, sent_dtype, rounded=rounded)
         dtype = rule.sum_dtype(gradient.dtype, None if residual is None else residual.dtype)
         x: Array = gradient.astype(dtype, copy=False)
         if residual is None:
@@ -116,10 +123,14 @@ class AccumulatedGradient:
 
         Values beyond the range of a narrower type are clamped: the excess stays in the residual.
         """
+        if self.rounded is not None:
+            return self.rounded if indices is None else self.rounded[indices]
         x: Array = self.x if indices is None else self.x[indices]
         dtype = self.sent_dtype or self.gradient.dtype
         if x.dtype == dtype:
             return x
+        if (rounded := round_sums(x, dtype)) is not None:
+            return rounded
         largest = x.dtype.type(ml_dtypes.finfo(dtype).max)
         clamped = np.where(np.isfinite(x), np.clip(x, -largest, largest), x)
         with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one, which is reported later
@@ -156,7 +167,7 @@ class AccumulatedGradient:
                 _subtract_at(left, indices, sent.astype(left.dtype, copy=False))
             else:
                 self._filter(left, left.dtype.type(beta), indices, sent.astype(left.dtype, copy=False))
-        if not (self.finite and beta == 1) and not all_finite(left):
+        if not (self.finite and beta == 1 and _is_small(sent, left.dtype)) and not all_finite(left):
             _require_delivered(self.gradient, indices, sent)
             left[~np.isfinite(left)] = 0  # NaN and Inf were delivered; a residual would keep them for ever
         return left
@@ -244,6 +255,13 @@ def reuse(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
     if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
         return aligned(size, dtype)
     return spare
+
+
+def _is_small(sent: Array, dtype: np.dtype[Any]) -> bool:
+    """Tell whether x - sent is finite for all finite x of a type."""
+    limits = np.finfo(dtype)
+    with np.errstate(invalid="ignore"):
+        return bool(np.all(np.abs(sent) < limits.max * limits.eps / 4))  # the largest x rounds to itself
 
 
 def _subtract_at(out: Array, indices: Array | None, sent: Array) -> None:

@@ -24,6 +24,7 @@ from wirecodec.cpu.fast.decode import DecodedBatch
 from wirecodec.cpu.fuse import split_fused
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
+from wirecodec.select.term_table import sum_before
 from wirecodec.sparse import SparseTensor
 from wirecodec.support import DecodedChunk
 
@@ -95,7 +96,7 @@ class SentTensors(Mapping[str, SparseTensor]):
         for wire_id in sorted(set(ids.tolist())):
             rows = ids == wire_id
             counts = batch.r[rows]
-            columns = words, starts[rows], sections.lengths[rows], np.r_[0, np.cumsum(counts)], batch.dtype
+            columns = words, starts[rows], sections.lengths[rows], sum_before(counts), batch.dtype
             decoded = value_codec(wire_id).decode_batch(*columns)
             assert decoded is not None  # the sections are this process's own
             values, places = decoded

@@ -136,7 +136,7 @@ class Selector(ABC):
         return None
 
     def takes_joint(self, size: int) -> bool:
-        """Tell whether ``select_joint`` can select from so many elements."""
+        """Tell whether ``select_joint`` and ``select_rounded`` can select from so many elements."""
         return False
 
     def select_joint(self, table: TermTable) -> Selection | None:
@@ -144,6 +144,18 @@ class Selector(ABC):
 
         The table's sums and momenta are written, with +0 at the selected elements. Returns None, with
         undefined sums and momenta, if it cannot.
+        """
+        return None
+
+    def select_rounded(self, gradient: Array, residual: Array, out: Array) -> Selection | None:
+        """Add a float32 residual to a 16-bit gradient, and select from the sum as rounded to 16 bits.
+
+        Args:
+            gradient: (n,) float16 or bfloat16.
+            residual: (n,) float32.
+            out: (n,) float32, aligned to 64 bytes; receives the sum.
+
+        Returns None, with undefined contents of ``out``, if it cannot.
         """
         return None
 

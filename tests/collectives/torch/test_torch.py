@@ -111,3 +111,43 @@ def test_a_small_first_bucket_is_exchanged_with_the_next_one() -> None:
     for counts in run(2, BUCKETS):
         assert counts == {"joined": counts["each"] - 1, "each": counts["each"], "at once": 1}
         assert counts["each"] > 2
+
+
+AHEAD = """
+import threading
+from collectives.channel import Channel
+from collectives.torch import step
+from wirecodec.interop import StepInParts
+
+step.MIN_FIRST = 0
+model = torch.nn.Sequential(*(torch.nn.Linear(40, 40) for _ in range(4)))
+ddp = DDP(model, bucket_cap_mb=0.006)  # a bucket per layer
+compressor = wc.Compressor("topk(0.1) | rice | raw")
+ddp.register_comm_hook(None, co.torch_hook(compressor, comm, model.named_parameters(), overlap=True))
+
+def train():
+    ddp.zero_grad()
+    ddp(torch.full((1, 40), rank + 1.0)).square().sum().backward()
+
+train()
+train()  # the first step has other buckets
+encoded, in_time = {}, []
+plain, gather = StepInParts.encode_ahead, Channel.gather
+
+def encode_ahead(self, number, *args, **settings):
+    plain(self, number, *args, **settings)
+    encoded.setdefault(number, threading.Event()).set()
+
+def slow_gather(self, *args, **settings):
+    if len(in_time) < 2:  # a bucket is on its way until the next one is encoded
+        in_time.append(encoded.setdefault(len(in_time) + 1, threading.Event()).wait(20))
+    gather(self, *args, **settings)
+
+StepInParts.encode_ahead, Channel.gather = encode_ahead, slow_gather
+train()
+print(json.dumps(in_time))
+"""
+
+
+def test_a_bucket_is_encoded_while_the_one_before_travels() -> None:
+    assert run(2, AHEAD) == [[True, True], [True, True]]

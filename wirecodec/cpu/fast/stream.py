@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
@@ -49,6 +51,28 @@ def clear(array: Array) -> None:
         stream.clear(octets[first + start * LINE : first + stop * LINE].view(np.uint64))
 
     map_ranges(clear_lines, lines, MIN_CLEARED_PER_THREAD // LINE)
+
+
+def clear_all(arrays: Sequence[Array]) -> None:
+    """Set all elements of flat, contiguous arrays to +0; threads divide each large one, and the others."""
+    small = []
+    for array in arrays:
+        if array.nbytes < 2 * MIN_CLEARED_PER_THREAD:
+            small.append(array)
+        else:
+            clear(array)
+    total = sum(array.nbytes for array in small)
+    if total < 2 * MIN_CLEARED_PER_THREAD or not is_on():
+        for array in small:
+            clear(array)
+        return
+    from wirecodec.kernels.cpu.threads import least_units, map_ranges
+
+    def clear_range(first: int, stop: int) -> None:
+        for array in small[first:stop]:
+            clear(array)
+
+    map_ranges(clear_range, len(small), least_units(MIN_CLEARED_PER_THREAD, len(small), total))
 
 
 def take(x: Array, indices: Array) -> Array:

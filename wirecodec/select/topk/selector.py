@@ -18,6 +18,7 @@ from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk.each import select_top_k_each
 from wirecodec.select.topk.exact import select_top_k
 from wirecodec.select.topk.joint import can_select_joint, select_top_k_joint
+from wirecodec.select.topk.rounded import select_top_k_rounded
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
 
@@ -116,3 +117,10 @@ class TopK(Selector):
             return None
         values = found[1].view(table.dtype)
         return Selection(found[0], values=values) if all_finite(values) else None
+
+    def select_rounded(self, gradient: Array, residual: Array, out: Array) -> Selection | None:
+        """Select from the sum of a 16-bit gradient and a float32 residual; see ``Selector``."""
+        found = select_top_k_rounded(gradient, residual, out, self.count(gradient.size))
+        if found is None:
+            return None
+        return Selection(found[0], values=found[1].view(gradient.dtype), finite=True)

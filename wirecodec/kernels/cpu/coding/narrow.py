@@ -77,7 +77,7 @@ def _single_to_odd(u: np.uint64) -> np.uint32:
 
 
 @inline
-def _halves(u: Any) -> Any:
+def round_to_half(u: Any) -> Any:
     """Apply ``_half`` to each lane."""
     a = u & 0x7FFFFFFF
     small = add_floats(a, splat_float(0.5, a)) - 0x3F000000
@@ -88,7 +88,7 @@ def _halves(u: Any) -> Any:
 
 
 @inline
-def _bfloat16s(u: Any) -> Any:
+def round_to_bfloat16(u: Any) -> Any:
     """Apply ``_bfloat16`` to each lane."""
     rounded = (u + 0x7FFF + ((u >> 16) & 1)) >> 16
     return resize(select((u & 0x7FFFFFFF) > 0x7F800000, (u >> 16) | 0x40, rounded), 16)
@@ -107,11 +107,11 @@ def half_from_f32(bits: Array, out: Array) -> bool:
     whole = bits.size & -LANES
     for i in range(0, whole, LANES):
         u = load(bits, i, 32)
-        store(out, i, _halves(u))
+        store(out, i, round_to_half(u))
         over |= _overflows(u, 0x477FF000)
     if whole < bits.size:
         rest, last = _rest(bits, whole), np.empty(LANES, U16)
-        store(last, 0, _halves(load(rest, 0, 32)))
+        store(last, 0, round_to_half(load(rest, 0, 32)))
         over |= _overflows(load(rest, 0, 32), 0x477FF000)
         copy_elements(last, 0, bits.size - whole, out, whole)
     return mask_to_bits(over) != U64(0)
@@ -124,11 +124,11 @@ def bfloat16_from_f32(bits: Array, out: Array) -> bool:
     whole = bits.size & -LANES
     for i in range(0, whole, LANES):
         u = load(bits, i, 32)
-        store(out, i, _bfloat16s(u))
+        store(out, i, round_to_bfloat16(u))
         over |= _overflows(u, 0x7F7F8000)
     if whole < bits.size:
         rest, last = _rest(bits, whole), np.empty(LANES, U16)
-        store(last, 0, _bfloat16s(load(rest, 0, 32)))
+        store(last, 0, round_to_bfloat16(load(rest, 0, 32)))
         over |= _overflows(load(rest, 0, 32), 0x7F7F8000)
         copy_elements(last, 0, bits.size - whole, out, whole)
     return mask_to_bits(over) != U64(0)
@@ -167,15 +167,15 @@ def single_from_half(bits: Array, out: Array) -> None:
     """Convert float16 bits (u16) to float32 bits (u32), exactly."""
     whole = bits.size & -LANES
     for i in range(0, whole, LANES):
-        store(out, i, _singles(load(bits, i, 32)))
+        store(out, i, widen_half(load(bits, i, 32)))
     if whole < bits.size:
         last = np.empty(LANES, U32)
-        store(last, 0, _singles(load(_rest(bits, whole), 0, 32)))
+        store(last, 0, widen_half(load(_rest(bits, whole), 0, 32)))
         copy_elements(last, 0, bits.size - whole, out, whole)
 
 
 @inline
-def _singles(halves: Any) -> Any:
+def widen_half(halves: Any) -> Any:
     """Convert float16 bits to float32 bits in each lane."""
     u = resize(halves, 32)
     h = u & 0x7FFF
