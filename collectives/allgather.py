@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, overload
 
@@ -158,14 +158,19 @@ def allgather(
     """
     proposal = Header(operation=Operation.ALLGATHER)
     inputs = Inputs(tensor)
-    with open_exchange(comm, lambda: inputs, scheme, seed, proposal, rehearsal=_rehearse) as (channel, local):
-        blobs = local.gather(channel)
-        limits = local.get_limits(blobs)
-        decoded = [_decode(local, rank, blob, limits) for rank, blob in enumerate(blobs)]
+    exchange = open_exchange(comm, lambda: inputs, scheme, seed, proposal, rehearsal=rehearse_decoding)
+    with exchange as (channel, local):
+        decoded = decode_all(local, local.gather(channel))
         return [tensors[ONLY] for tensors in decoded] if local.bare else decoded
 
 
-def _rehearse(channel: Channel, local: Encoding) -> None:
+def decode_all(local: Encoding, blobs: Sequence[ByteArray]) -> list[dict[str, wc.SparseTensor]]:
+    """Decode the containers of all ranks; raise CollectiveError, the same on all ranks, if one cannot be."""
+    limits = local.get_limits(blobs)
+    return [_decode(local, rank, blob, limits) for rank, blob in enumerate(blobs)]
+
+
+def rehearse_decoding(channel: Channel, local: Encoding) -> None:
     """Decode this rank's own container, as those of the other ranks are decoded later."""
     _decode(local, channel.rank, local.blob, local.get_limits([local.blob]))
 

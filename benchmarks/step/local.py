@@ -163,11 +163,18 @@ def _summarize(
 @contextmanager
 def _timed() -> Iterator[dict[str, list[float]]]:
     """Yield {name: seconds of each call} of an exchange and of functions that it calls."""
+    import collectives as co
+
     times: dict[str, list[float]] = {}
-    module: Any = importlib.import_module("collectives.local_updates.local_updates")
-    owners = dict.fromkeys(("collect_states", "reduce_made", "measure_movements"), module)
+    folder = "collectives.local_updates"
+    exchange, anchor = (importlib.import_module(f"{folder}.{name}") for name in ("delayed", "anchor"))
+    owners: dict[str, Any] = {
+        "collect_states": exchange,
+        "reduce_made": exchange,
+        "measure_movements": anchor,
+    }
     originals = []
-    for name, owner in [*owners.items(), ("exchange", module.LocalUpdates)]:
+    for name, owner in [*owners.items(), ("exchange", co.LocalUpdates)]:
         originals.append((owner, name, getattr(owner, name)))
         setattr(owner, name, _time_calls(getattr(owner, name), times.setdefault(name, [])))
     try:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 _LAYOUT, _DIGEST = struct.Struct("<QqIIIQ"), struct.Struct("<I")
 _LOSSLESS = "all | raw-index | raw"
 _COMPARED = (
-    ("settings", "parameters", "every, rate, momentum or nesterov"),
+    ("settings", "parameters", "every, rate, momentum, nesterov, fragments, delay, alpha or divide"),
     ("specs", "shape", "names, shapes or types of the parameters"),
 )
 

@@ -1,7 +1,8 @@
 """LocalUpdates: steps of a worker's own optimizer, and an exchange of compressed movements every H steps.
 
-    DiLoCo       dense, every 500 steps, Nesterov momentum 0.9, rate 0.7
-    SparseLoCo   top 64 of each 4096, every 15 to 100 steps, error feedback with decay 0.95, rate 1
+    DiLoCo             dense, every 500 steps, Nesterov momentum 0.9, rate 0.7
+    Streaming DiLoCo   a fragment of the parameters at a time, while the next steps are computed
+    SparseLoCo         top 64 of each 4096, every 15 to 100 steps, error feedback with decay 0.95, rate 1
 
 A worker's movement is its parameters after the last exchange minus its parameters now. The mean of what all
 workers send is a gradient of the outer optimizer. A failed exchange changes nothing on any worker, so the
@@ -10,13 +11,12 @@ next one carries the movement since the last successful one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, overload
 from weakref import ReferenceType, ref
 
 import wirecodec as wc
-from collectives.allreduce import reduce_made
 from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
@@ -25,24 +25,21 @@ from collectives.exchange.inputs import Inputs
 from collectives.exchange.pending import Pending
 from collectives.local_updates.agreement import (
     StateSummary,
-    check_states,
     collect_states,
     fetch_state,
     find_leader,
 )
-from collectives.local_updates.outer import Array, OuterSettings, OuterState
-from collectives.local_updates.outer_step import OuterStep, Replacement, rehearse
-from collectives.local_updates.parameters import (
-    find_trained,
-    measure_movements,
-    name_arrays,
-    read,
-    write,
-)
-from collectives.local_updates.saved_state import read_state, write_state
+from collectives.local_updates.anchor import Anchor, Blend
+from collectives.local_updates.delayed import EXCHANGES, Delayed, Terms, exchange, skip
+from collectives.local_updates.fragments import Fragments, divide_parameters, find_due
+from collectives.local_updates.outer import Array, OuterSettings
+from collectives.local_updates.outer_step import OuterStep, Replacement
+from collectives.local_updates.parameters import name_arrays, read
+from collectives.local_updates.saved_state import read_delayed, read_state, write_delayed, write_state
 from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import check_compressor, is_ready, wrap_group
 from collectives.torch.optimizer import warn_of_momentum
+from collectives.transport.weights import check_weight
 
 
 class LocalUpdates:
@@ -68,17 +65,25 @@ class LocalUpdates:
             if the compressor corrects momentum, or if it has error feedback and sends less than 1 % of the
             elements. The inner optimizer's momentum is of no concern here.
         nesterov: whether that momentum is Nesterov's.
+        fragments: number of groups of parameters, which are exchanged in turn: group f of P after the steps t
+            with t mod ``every`` = floor(f · every / P). Or a glob for each group.
+        delay: steps, below ``every``, during which an exchange runs in a thread while training goes on; its
+            result is applied after the last of them. Nothing else may use ``comm`` then.
+        alpha: share of the worker's own parameters that stays when a result is applied; 0 replaces them.
+        divide: "ranks", or "senders": the mean of an element is over the ranks that sent it.
+        weight: of this rank's movements, as for ``co.allreduce``.
 
     Attributes:
-        round: exchanges so far.
-        inner_step: steps since the last exchange.
+        round: exchanges so far, of all fragments.
+        inner_step: steps of the present period of ``every`` steps.
 
     Raises:
         TypeError: an argument is of another kind; the message names the right one.
         ValueError: a setting is out of range, or there are no parameters.
 
     Source:
-        Douillard et al., 2023, DiLoCo (arXiv 2311.08105), Algorithm 1. Sarfi et al., 2025, SparseLoCo
+        Douillard et al., 2023, DiLoCo (arXiv 2311.08105), Algorithm 1. Douillard et al., 2025, Streaming
+        DiLoCo (arXiv 2501.18512), section 2: fragments, delay and alpha. Sarfi et al., 2025, SparseLoCo
         (arXiv 2508.15706), Algorithm 1: no outer momentum, because error feedback takes its place.
 
     Examples:
@@ -105,31 +110,43 @@ class LocalUpdates:
         rate: float = 1.0,
         momentum: float = 0.0,
         nesterov: bool = False,
+        *,
+        fragments: Fragments = 1,
+        delay: int = 0,
+        alpha: float = 0.0,
+        divide: Literal["ranks", "senders"] = "ranks",
+        weight: float = 1.0,
     ) -> None:
         if optimizer is not None and not callable(getattr(optimizer, "step", None)):
             raise TypeError(
                 f"optimizer is {type(optimizer).__name__}, which has no step(); pass one, or None"
             )
-        self._settings = OuterSettings(every, float(rate), float(momentum), bool(nesterov))
-        self._compressor = check_compressor(compressor)
-        warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
-        self._comm = wrap_group(comm)
-        if is_ready(self._comm):
-            find_ends(self._comm)  # an error is best raised here
-        self._optimizer = optimizer
-        self._named = name_arrays(named_parameters)
-        self._parameters = find_trained(self._named)
-        if not self._parameters:
+        named = name_arrays(named_parameters)
+        self._anchor = Anchor(named)
+        if not self._anchor.parameters:
             raise ValueError(
                 "named_parameters has no parameter that needs a gradient; pass model.named_parameters(),"
                 " which can be iterated only once"
             )
-        self._state = OuterState(0, {name: read(p) for name, p in self._parameters.items()})
-        self._next: Replacement | None = None  # a step that is not complete
-        self._is_reverted = True  # whether the parameters have been set to the values of the state
+        self._fragments = divide_parameters({name: _size_of(p) for name, p in named.items()}, fragments)
+        groups = fragments if isinstance(fragments, int) else tuple(fragments)
+        outer = every, float(rate), float(momentum), bool(nesterov), groups, delay, float(alpha), divide
+        self._settings = OuterSettings(*outer)
+        self._compressor = check_compressor(compressor)
+        warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
+        self._comm = wrap_group(comm)
+        if is_ready(self._comm):
+            self._check_ends()  # an error is best raised here
+        self._optimizer, self._weight = optimizer, check_weight(weight)
         self._open: ReferenceType[_Step] | None = None  # an exchange that waits for the caller
+        self._delayed: list[Delayed] = []  # exchanges in the channel's thread, in their order
         self._is_compared = False  # whether the other ranks had this state, and have taken the same steps
+        self._is_loaded = False  # whether the compressor's state is not compared with the names yet
         self.inner_step = 0
+
+    def _check_ends(self) -> None:
+        if isinstance(find_ends(self._comm), Sites) and self._settings.divide == "senders":
+            raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")
 
     @property
     def _channel(self) -> Channel | Sites:
@@ -138,27 +155,41 @@ class LocalUpdates:
     @property
     def round(self) -> int:
         """Exchanges so far."""
-        return self._state.round
+        return self._anchor.state.round
 
     def step(self, closure: Callable[[], Any] | None = None) -> bool:
-        """Take a step of the inner optimizer, and exchange movements if ``every`` steps are complete.
+        """Take a step of the inner optimizer; exchange movements, and apply results, that are due after it.
 
         Args:
             closure: passed to the inner optimizer.
 
         Returns:
-            Whether the movements were exchanged.
+            Whether parameters were set to the result of an exchange.
 
         Raises:
-            CollectiveError, Timeout: as for ``exchange``.
+            CollectiveError, Timeout: as for ``exchange``; of a delayed exchange, when its result is due.
         """
         self.inner_step += 1  # also if this raises, so that all workers exchange after the same step
-        if self.inner_step < self._settings.every:
+        for one in self._delayed:
+            one.left -= 1
+        number, every = self.inner_step, self._settings.every
+        if number >= every:
+            self.inner_step = 0
+        due = find_due(number, every, len(self._fragments))
+        if due is not None and not self._settings.delay:
+            self._end_period(closure, due)
+            return True
+        if due is None:
             self._take_inner_step(closure)
-            return False
-        self.inner_step = 0
-        self._end_period(closure)
-        return True
+            return self._apply_due()
+        try:
+            self._take_inner_step(closure)
+            has_applied = self._apply_due()
+        except BaseException:
+            skip(self._channel)
+            raise
+        self._start(due)
+        return has_applied
 
     def _take_inner_step(self, closure: Callable[[], Any] | None) -> None:
         self._complete()
@@ -166,11 +197,41 @@ class LocalUpdates:
             self.admit()  # parameters that were unfrozen have not moved yet
             self._optimizer.step(*([] if closure is None else [closure]))
 
-    @counted(lambda self, *_: self._channel, exchanges=2)
-    def _end_period(self, closure: Callable[[], Any] | None) -> None:
+    @counted(lambda self, *_: self._channel, exchanges=EXCHANGES)
+    def _end_period(self, closure: Callable[[], Any] | None, fragment: int) -> None:
         """Take the last step before an exchange, and exchange. If it raises, the exchange is skipped."""
         self._take_inner_step(closure)
-        self.exchange()
+        self._exchange(self._names_of(fragment), self._weight)
+
+    def _names_of(self, fragment: int | None = None) -> list[str]:
+        """Return the names of a fragment, or of all parameters, that are exchanged."""
+        named = self._anchor.parameters
+        return [*named] if fragment is None else [x for x in self._fragments[fragment] if x in named]
+
+    def _start(self, fragment: int) -> None:
+        """Start a delayed exchange."""
+        names = self._names_of(fragment)
+        one = Delayed(names, self._settings.delay)
+        self._delayed = [*self._delayed, one]
+        measure = partial(self._measure, names)
+        one.start(self._make_terms(self._weight), self._summarize_part(names), measure)
+
+    def _apply_due(self) -> bool:
+        """Apply the results that are due; return whether there were any."""
+        has_applied = False
+        while self._delayed and self._delayed[0].left <= 0:
+            self._apply_first()
+            has_applied = True
+        return has_applied
+
+    def _apply_first(self) -> None:
+        """Wait for the oldest delayed exchange, and apply its result or raise its error."""
+        one = self._delayed[0]
+        one.wait()
+        self._delayed = self._delayed[1:]
+        if one.error is not None:
+            raise one.error
+        self._take(one.means)
 
     def admit(self) -> list[str]:
         """Take over parameters that need a gradient now and did not before; no other rank takes part.
@@ -185,28 +246,28 @@ class LocalUpdates:
             EncodeError: a new parameter has no float type.
         """
         self._complete()
-        new = self._find_new()
+        new = self._anchor.find_new()
         if new:
-            self._state = self._state.admit({name: read(p) for name, p in new.items()})
-            self._parameters = {**self._parameters, **new}
+            self._anchor.admit(new)
             self._is_compared = False
         return list(new)
 
     @overload
-    def exchange(self, *, weight: float = ..., commit: Literal[True] = ...) -> None: ...
+    def exchange(self, *, weight: float | None = ..., commit: Literal[True] = ...) -> None: ...
 
     @overload
-    def exchange(self, *, weight: float = ..., commit: Literal[False]) -> Pending[Any]: ...
+    def exchange(self, *, weight: float | None = ..., commit: Literal[False]) -> Pending[Any]: ...
 
-    @counted(lambda self, **_: self._channel, exchanges=2)
-    def exchange(self, *, weight: float = 1.0, commit: bool = True) -> Pending[Any] | None:
+    @counted(lambda self, **_: self._channel, exchanges=EXCHANGES)
+    def exchange(self, *, weight: float | None = None, commit: bool = True) -> Pending[Any] | None:
         """Average the workers' movements since the last exchange, and set the parameters to the result.
 
-        All ranks call this together. ``step`` calls it; a program calls it after its last steps.
+        All ranks call this together, after their last steps. It applies the results of delayed exchanges, and
+        then exchanges all fragments at once.
 
         Args:
-            weight: of this rank's movement, as for ``co.allreduce``. A rank with weight 0 takes over the
-                others' result, and its movement is dropped.
+            weight: of this rank's movement, as for ``co.allreduce``; None for that of this object. A rank
+                with weight 0 takes over the others' result, and its movement is dropped.
             commit: False to leave everything as it is until ``commit()`` of the result is called, the same on
                 all ranks. No step can be taken meanwhile.
 
@@ -219,34 +280,47 @@ class LocalUpdates:
                 ``every`` steps carries the whole movement. If a rank's parameters are not finite (reason
                 "value"), call ``revert()`` on that rank, or stop. If a parameter was unfrozen, call
                 ``admit()`` right after that, on all ranks.
-            Timeout: a rank does not take part. Continue on another communicator: make a new LocalUpdates,
-                load this one's state, and call ``synchronize()`` on all ranks.
+            Timeout: a rank does not take part. Continue on another communicator: call ``rebind``.
 
         Another exception on one rank after the exchange leaves its round as it was. The next exchange then
         raises CollectiveError on all ranks, which asks for ``synchronize()``.
         """
         self.inner_step = 0
+        while self._delayed:
+            self._apply_first()
+        return self._exchange(self._names_of(), self._weight if weight is None else weight, commit=commit)
+
+    def _exchange(self, names: Sequence[str], weight: float, *, commit: bool = True) -> Pending[Any] | None:
+        """Exchange the movements of some parameters now."""
         is_compared, self._is_compared = self._is_compared, False  # also after an error
+        is_whole = len(names) == len(self._anchor.parameters)
         over_sites = isinstance(self._channel, Sites)
-        summarize = partial(self._summarize_for_exchange, whole=over_sites or not is_compared)
-        check_states(collect_states(self._channel, summarize, None if over_sites else self._digest))
-        means: Any
-        if isinstance(self._compressor, CLTk):
-            means = self._compressor.reduce_made(
-                self._channel, self._measure_movements, weight=weight, commit=commit
-            )
-        else:
-            means = reduce_made(
-                self._channel, self._measure_movements, self._compressor, weight=weight, commit=commit
-            )
+        summarize, digest = self._summarize_part(names), None
+        if is_whole:
+            summarize = partial(self._summarize_for_exchange, whole=over_sites or not is_compared)
+            digest = None if over_sites else self._anchor.state.digest
+        measure = partial(self._measure, names)
+        means = exchange(self._make_terms(weight), summarize, measure, digest, commit=commit)
         if commit:
             self._take(means)
+            self._is_compared = is_whole
             return None
         step = _Step(self, means)
         self._open = ref(step)
         return Pending(means.means, step)
 
-    @counted(lambda self: self._channel, exchanges=2)
+    def _measure(self, names: Sequence[str]) -> Inputs:
+        """Return the movements of some parameters."""
+        if self._is_loaded and len(self._fragments) > 1:  # the compressor sees some names at a time
+            self._compressor.require_names(self._anchor.state.parameters)
+        self._is_loaded = False
+        return self._anchor.measure(names)
+
+    def _make_terms(self, weight: float) -> Terms:
+        by_senders = self._settings.divide == "senders"
+        return Terms(self._channel, self._compressor, weight, by_senders)
+
+    @counted(lambda self: self._channel, exchanges=EXCHANGES)
     def synchronize(self) -> bool:
         """Give all ranks the state of the rank that has taken part in the most exchanges.
 
@@ -254,7 +328,8 @@ class LocalUpdates:
         equally many exchanges, the lowest one decides. A rank with another state takes over the parameters,
         the outer momentum and the compressor's step, and keeps its residuals. It has lost the steps that it
         has taken since its last exchange. Other ranks keep theirs. If ranks differ, each starts to count
-        ``every`` steps from here.
+        ``every`` steps from here. Results of delayed exchanges are applied before; their errors change
+        nothing.
 
         Returns:
             Whether this rank has taken over another rank's state.
@@ -264,6 +339,7 @@ class LocalUpdates:
                 all ranks.
             Timeout: a rank does not take part.
         """
+        self._settle()
         table = collect_states(self._channel, self._summarize)
         if len(set(table)) == 1:
             return False
@@ -271,28 +347,60 @@ class LocalUpdates:
         leader = find_leader(table)
         if len({summary[:3] for summary in table}) == 1:
             return False
-        fetched = fetch_state(self._channel, self._state, self._settings, leader, table[leader].round)
+        fetched = fetch_state(self._channel, self._anchor.state, self._settings, leader, table[leader].round)
         if table[self._channel.rank][:3] == table[leader][:3]:
             return False
         self._compressor.set_step(table[leader].step)
         self._is_compared = False
-        self._advance(Replacement(self._state, fetched))
+        self._anchor.advance(Replacement(self._anchor.state, fetched))
         return True
+
+    def rebind(self, comm: Communicator | Channel | Sites) -> None:
+        """Go on with another communicator; no other rank takes part.
+
+        After a Timeout, or a CollectiveError because a rank has gone, the ranks that are left make a
+        communicator of their own and pass it here, without a restart. They and ranks that join then call
+        ``synchronize()``. Movements and residuals stay as they are, so nothing is lost but those of the rank
+        that has gone. Results of delayed exchanges that all ranks received are applied before; this waits for
+        those that still run, at most for the timeout of their communicator.
+
+        Args:
+            comm: as for the class.
+
+        Raises:
+            TypeError, ValueError: it is no communicator.
+        """
+        wrapped = wrap_group(comm)
+        if is_ready(wrapped):
+            find_ends(wrapped)
+        self._settle()
+        self._comm, self._is_compared = wrapped, False
+
+    def _settle(self) -> None:
+        """Apply the results of all delayed exchanges, and drop their errors."""
+        for one in self._delayed:
+            one.wait()
+        self._delayed = [one for one in self._delayed if one.error is None]
+        while self._delayed:
+            self._apply_first()
 
     def revert(self) -> None:
         """Set this rank's parameters to those of the last exchange; no other rank takes part."""
         self._complete()
-        self._is_reverted = False
-        self._complete()
+        self._anchor.revert()
 
     def state_dict(self) -> dict[str, Array]:
         """Return a copy of this rank's state as flat {str: ndarray}: rounds, outer optimizer and compressor.
 
         The program saves its model and its inner optimizer beside it. With all three, training resumes bit
-        for bit, also between two exchanges. ``co.torch_state_dict`` returns the same as tensors.
+        for bit, also between two exchanges, and during a delayed one, for whose result this waits.
+        ``co.torch_state_dict`` returns the same as tensors.
         """
         self._complete()
-        return write_state(self._state, self.inner_step, self._compressor.state_dict())
+        for one in self._delayed:
+            one.wait()
+        state = write_state(self._anchor.state, self.inner_step, self._compressor.state_dict())
+        return state | write_delayed([one for one in self._delayed if one.error is None])
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Restore a state of ``state_dict``. Load the model and the inner optimizer, too.
@@ -306,13 +414,16 @@ class LocalUpdates:
         Raises:
             ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
+        for one in self._delayed:
+            one.wait()
+        shapes = self._anchor.state.parameters
         loaded, steps, compressor = read_state(
-            state, self._state.parameters, has_momentum=self._settings.momentum > 0, strict=strict
+            state, shapes, has_momentum=self._settings.momentum > 0, strict=strict
         )
-        others = {name: read(p) for name, p in self._parameters.items() if name not in loaded.parameters}
+        delayed = read_delayed(state, shapes, self._settings.every, strict=strict)
         self._compressor.load_state_dict(compressor, strict=strict)
-        self._state = loaded.admit(others)
-        self.inner_step, self._next, self._is_reverted, self._is_compared = steps, None, True, False
+        self._anchor.restore(loaded)
+        self.inner_step, self._is_compared, self._delayed, self._is_loaded = steps, False, delayed, True
 
     def __repr__(self) -> str:
         """Return the settings, the round and the step."""
@@ -322,64 +433,47 @@ class LocalUpdates:
         """Complete the last exchange, and summarize this rank's state."""
         self._complete()
         return StateSummary.of(
-            self._state, self._settings, self._compressor.step, self.inner_step, whole=whole
+            self._anchor.state, self._settings, self._compressor.step, self.inner_step, whole=whole
         )
 
     def _summarize_for_exchange(self, *, whole: bool) -> StateSummary:
         """Summarize this rank's state; raise ValueError if a parameter would be left out."""
         summary = self._summarize(whole=whole)
-        for name in self._find_new():
+        self._require_no_new()
+        return summary
+
+    def _summarize_part(self, names: Sequence[str]) -> Callable[[], StateSummary]:
+        """Return a function that summarizes the state of some parameters, or raises as above."""
+
+        def summarize() -> StateSummary:
+            self._complete()
+            self._require_no_new()
+            state, step = self._anchor.state.part(set(names)), self._compressor.step
+            return StateSummary.of(state, self._settings, step, self.inner_step)
+
+        return summarize
+
+    def _require_no_new(self) -> None:
+        for name in self._anchor.find_new():
             raise ValueError(
                 f"parameter {name!r} needs a gradient, and did not when LocalUpdates was made: call"
                 " admit() on all ranks right after unfreezing it, before it is changed"
             )
-        return summary
-
-    def _digest(self) -> int:
-        """Return the digest of the whole state."""
-        return self._state.digest()
-
-    def _find_new(self) -> dict[str, Any]:
-        """Return the parameters that need a gradient and are not exchanged yet."""
-        others = {name: p for name, p in self._named.items() if name not in self._parameters}
-        return find_trained(others)
-
-    def _measure_movements(self) -> Inputs:
-        """Return the movements of the parameters since the last exchange. Their means replace them."""
-        rehearse(x.dtype for x in self._state.parameters.values())
-        movements = measure_movements(self._parameters, self._state.parameters)
-        return Inputs(movements, movements)
 
     def _take(self, means: Mapping[str, Any]) -> None:
-        """Take the step of the outer optimizer."""
-        self._advance(OuterStep(self._state, means, self._settings))
-        self._is_compared = True
-
-    def _advance(self, step: Replacement) -> None:
-        """Set the state and the parameters to a step's values.
-
-        After an interrupt, the next call completes it. After an error, this rank keeps its round, and the
-        next call sets the parameters to the state's values.
-        """
-        self._next = step
-        self._complete()
+        """Take the step of the outer optimizer for the parameters that were exchanged."""
+        step: Replacement = OuterStep(self._anchor.state, means, self._settings)
+        if self._settings.alpha:
+            own = {name: read(self._anchor.parameters[name]) for name in means}
+            step = Blend(step, own, self._settings.alpha)
+        self._anchor.advance(step)
 
     def _complete(self) -> None:
-        """Complete an interrupted ``_advance``, or set the parameters to the state's values."""
+        """Complete an interrupted step, or set the parameters to the state's values."""
         waiting = None if self._open is None else self._open()
         if waiting is not None and waiting.is_open:
             raise RuntimeError("an exchange with commit=False is open: call its commit() or rollback() first")
-        if self._next is None and self._is_reverted:
-            return
-        step = Replacement(self._state, self._state) if self._next is None else self._next
-        self._is_reverted = False
-        try:
-            for name, value in step.values():
-                write(self._parameters[name], value)
-        except Exception:
-            self._state, self._next = step.abandon(), None
-            raise
-        self._state, self._next, self._is_reverted = step.after, None, True
+        self._anchor.complete()
 
 
 class _Step:
@@ -394,8 +488,14 @@ class _Step:
         self._exchange.commit()
         self.is_open = False
         self._owner._take(self._exchange.means)
+        self._owner._is_compared = True
 
     def rollback(self) -> None:
         """Leave everything as it was before the exchange."""
         self._exchange.rollback()
         self.is_open = False
+
+
+def _size_of(parameter: Any) -> int:
+    """Return the number of elements of an array or tensor."""
+    return int(parameter.numel() if hasattr(parameter, "numel") else parameter.size)

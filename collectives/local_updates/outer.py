@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 Array: TypeAlias = "npt.NDArray[Any]"
 
+DIVISORS = "ranks", "senders"
 BLOCK_BYTES = 4096
 """Bytes of the blocks into which arrays are divided for digests."""
 MIN_DIVIDED = 2**20
@@ -32,6 +33,10 @@ class OuterSettings:
     rate: float
     momentum: float
     nesterov: bool
+    fragments: int | tuple[str, ...] = 1
+    delay: int = 0
+    alpha: float = 0.0
+    divide: str = "ranks"
 
     def __post_init__(self) -> None:
         if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
@@ -42,6 +47,16 @@ class OuterSettings:
             raise ValueError(f"momentum is {self.momentum!r}; it must be at least 0 and below 1")
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov is True without momentum; pass momentum=0.9, for example")
+        count = self.fragments if isinstance(self.fragments, int) else len(self.fragments)
+        if count > self.every:
+            raise ValueError(f"{count} fragments and every={self.every}: a step exchanges one at most")
+        is_integer = isinstance(self.delay, int) and not isinstance(self.delay, bool)
+        if not (is_integer and 0 <= self.delay < self.every):
+            raise ValueError(f"delay is {self.delay!r}; it must be a number of steps, 0 to every - 1")
+        if not 0 <= self.alpha < 1:
+            raise ValueError(f"alpha is {self.alpha!r}; it must be at least 0 and below 1")
+        if self.divide not in DIVISORS:
+            raise ValueError(f"divide is {self.divide!r}; it must be {' or '.join(map(repr, DIVISORS))}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +77,13 @@ class OuterState:
         """Return the state with further parameters, which have no momentum so far."""
         momenta = {name: np.zeros_like(x) for name, x in parameters.items()} if self.momenta else {}
         return OuterState(self.round, {**self.parameters, **parameters}, {**self.momenta, **momenta})
+
+    def part(self, names: Collection[str]) -> OuterState:
+        """Return the state of some parameters."""
+        kinds = self.parameters, self.momenta
+        return OuterState(
+            self.round, *({name: x for name, x in kind.items() if name in names} for kind in kinds)
+        )
 
     def describe(self) -> str:
         """Return names, shapes and types of the parameters, on which ranks must agree, as text."""

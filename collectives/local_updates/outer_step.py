@@ -51,28 +51,31 @@ class OuterStep(Replacement):
 
     Args:
         state: before the exchange; its arrays change.
-        means: {name: mean of start - end}, contiguous, in the parameters' shapes and types.
+        means: {name: mean of start - end}, contiguous, in the parameters' shapes and types; of all parameters
+            or of a fragment.
         settings: of the outer optimizer.
     """
 
     def __init__(self, state: OuterState, means: Mapping[str, Array], settings: OuterSettings) -> None:
-        parameters = {name: _own(x) for name, x in state.parameters.items()}
+        parameters = {name: _own(x) if name in means else x for name, x in state.parameters.items()}
         momenta = {}
         if settings.momentum:
-            momenta = {
-                name: _own(state.momenta[name]) if name in state.momenta else np.empty_like(x)
-                for name, x in parameters.items()
-            }
+            for name, x in parameters.items():
+                if name in state.momenta:
+                    momenta[name] = _own(state.momenta[name]) if name in means else state.momenta[name]
+                else:
+                    momenta[name] = np.empty_like(x) if name in means else np.zeros_like(x)
         super().__init__(state, OuterState(state.round + 1, parameters, momenta))
         self._means, self._settings = means, settings
         self._done = np.zeros(1, np.int64)  # tensors that have taken the step
 
     def values(self) -> Iterator[tuple[str, Array]]:
         """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
-        for number, (name, x) in enumerate(self.after.parameters.items()):
+        moved = [name for name in self.after.parameters if name in self._means]
+        for number, name in enumerate(moved):
             if number == self._done[0]:
                 self._move(name)
-            yield name, x
+            yield name, self.after.parameters[name]
 
     def abandon(self) -> OuterState:
         """Take the rest of the step, and return its values in the old round: ``synchronize`` is needed.

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from collectives.local_updates.delayed import Delayed
 from collectives.local_updates.outer import Array, OuterState
 from wirecodec.interop import as_integer, check_keys, unmasked
 
 _COUNTS = ("inner_step", "round")
-_KINDS = _PARAMETER, _MOMENTUM, _COMPRESSOR = ("parameter/", "momentum/", "compressor/")
+_KINDS = _PARAMETER, _MOMENTUM, _COMPRESSOR, _LEFT, _MEAN = (
+    "parameter/",
+    "momentum/",
+    "compressor/",
+    "delayed_left/",
+    "delayed_mean/",
+)
 
 
 def write_state(state: OuterState, inner_step: int, compressor: Mapping[str, Array]) -> dict[str, Array]:
@@ -53,6 +60,46 @@ def read_state(
     if has_momentum and rounds:  # the state has no outer momentum, or not all of it
         momenta = {name: np.zeros_like(x) for name, x in arrays.items()} | momenta
     return OuterState(rounds, arrays, momenta), steps, _cut(saved, _COMPRESSOR)
+
+
+def write_delayed(delayed: Sequence[Delayed]) -> dict[str, Array]:
+    """Return the results of delayed exchanges, and the steps until they are applied, by key."""
+    saved: dict[str, Array] = {}
+    for number, one in enumerate(delayed):
+        saved[f"{_LEFT}{number}"] = np.array(one.left, np.int64)
+        saved |= {f"{_MEAN}{number}/{name}": np.array(mean) for name, mean in one.means.items()}
+    return saved
+
+
+def read_delayed(
+    saved: Mapping[str, Any], parameters: Mapping[str, Array], every: int, *, strict: bool
+) -> list[Delayed]:
+    """Return the delayed exchanges of a state, whose results are there.
+
+    Args:
+        saved: from ``write_delayed``.
+        parameters: {name: array} of the shapes and types that are expected.
+        every: steps of a period.
+        strict: whether other names are an error; they are dropped otherwise.
+
+    Raises ValueError if a key or its array is not valid.
+    """
+    delayed = []
+    for number, left in sorted((int(key), left) for key, left in _cut(saved, _LEFT).items() if key.isdigit()):
+        key, steps = f"{_LEFT}{number}", as_integer(left, f"{_LEFT}{number}")
+        if not 0 <= steps <= every:
+            raise ValueError(f"{key} is {steps}; it must be 0 to {every}")
+        kind = f"{_MEAN}{number}/"
+        for name in _cut(saved, kind).keys() - parameters.keys() if strict else ():
+            raise ValueError(f"{kind}{name}: no parameter is called {name!r}")
+        means = {
+            name: _check_array(kind + name, x, parameters[name])
+            for name, x in _cut(saved, kind).items()
+            if name in parameters
+        }
+        if means:
+            delayed.append(Delayed.done(list(means), steps, means))
+    return delayed
 
 
 def _cut(saved: Mapping[str, Any], kind: str) -> dict[str, Any]:

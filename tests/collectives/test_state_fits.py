@@ -38,9 +38,9 @@ def _local(comm: Communicator, like: dict[str, Array]) -> co.LocalUpdates:
 
 def _move(local: Any, comm: Communicator, gradients: dict[str, Array]) -> Any:
     for name, x in gradients.items():
-        local._parameters[name] -= x
+        local._anchor.parameters[name] -= x
     local.step()
-    return {name: x.copy() for name, x in local._parameters.items()}
+    return {name: x.copy() for name, x in local._anchor.parameters.items()}
 
 
 METHODS = {

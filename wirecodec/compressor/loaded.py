@@ -6,6 +6,7 @@ compared then. Loaded residuals of other names would stay unused, and those of a
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ UNKNOWN_RANK = -1
 """Rank of a state that was saved before the first step, or by an older version."""
 
 MAX_LISTED = 3
-_KINDS = ("residual/", "momentum/", "selector/", "parameter/")
+_KIND = re.compile(r"(residual|momentum|selector|parameter|delayed_mean/\d+)/")
 _NESTED = "compressor/"
 
 
@@ -151,9 +152,8 @@ def rename_state(
     for key, x in state.items():
         outer = _NESTED if key.startswith(_NESTED) else ""
         inner = key.removeprefix(outer)
-        kind = next((start for start in _KINDS if inner.startswith(start)), "")
-        if kind:
-            inner = kind + add + rename(inner.removeprefix(kind)).removeprefix(prefix)
+        if kind := _KIND.match(inner):
+            inner = kind[0] + add + rename(inner[kind.end() :]).removeprefix(prefix)
         if outer + inner in renamed:
             raise ValueError(f"two tensors of the state would be called {outer + inner!r}")
         renamed[outer + inner] = x

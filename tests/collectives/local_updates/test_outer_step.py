@@ -142,7 +142,7 @@ def test_a_state_that_changes_by_itself_is_found_in_some_steps() -> None:
         for _ in range(3):
             model.local.step()
         if comm.rank == 1:
-            model.local._state.parameters["w"][2**18] += 1
+            model.local._anchor.state.parameters["w"][2**18] += 1
 
         def take_steps() -> None:
             for _ in range(CHECKED_STEPS):

@@ -1,0 +1,105 @@
+"""Anchor: the parameters of a worker, and the outer state from which they started.
+
+Both change together. A change that was interrupted is completed by the next call; after an error, the next
+call sets the parameters to the values of the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from collectives.exchange.inputs import Inputs
+from collectives.local_updates.outer import Array, OuterState
+from collectives.local_updates.outer_step import Replacement, rehearse
+from collectives.local_updates.parameters import find_trained, measure_movements, read, write
+
+
+class Anchor:
+    """Parameters that are trained, and the outer state.
+
+    Args:
+        named: {name: parameter}, also of parameters that need no gradient yet.
+
+    Attributes:
+        parameters: {name: parameter} that need a gradient.
+        state: after the last exchange. Its arrays are valid after ``complete``.
+    """
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self.parameters = find_trained(named)
+        self.state = OuterState(0, {name: read(p) for name, p in self.parameters.items()})
+        self._next: Replacement | None = None  # a change that is not complete
+        self._is_reverted = True  # whether the parameters have been set to the values of the state
+
+    def find_new(self) -> dict[str, Any]:
+        """Return the parameters that need a gradient and are not exchanged yet."""
+        others = {name: p for name, p in self._named.items() if name not in self.parameters}
+        return find_trained(others)
+
+    def admit(self, new: Mapping[str, Any]) -> None:
+        """Take over further parameters."""
+        self.state = self.state.admit({name: read(p) for name, p in new.items()})
+        self.parameters = {**self.parameters, **new}
+
+    def restore(self, loaded: OuterState) -> None:
+        """Take a loaded state; parameters that it lacks start with their present values."""
+        others = {name: read(p) for name, p in self.parameters.items() if name not in loaded.parameters}
+        self.state = loaded.admit(others)
+        self._next, self._is_reverted = None, True
+
+    def measure(self, names: Sequence[str]) -> Inputs:
+        """Return the movements of parameters since the last exchange. Their means replace them."""
+        starts = {name: self.state.parameters[name] for name in names}
+        rehearse(x.dtype for x in starts.values())
+        movements = measure_movements({name: self.parameters[name] for name in names}, starts)
+        return Inputs(movements, movements)
+
+    def advance(self, step: Replacement) -> None:
+        """Set the state and the parameters to a step's values."""
+        self._next = step
+        self.complete()
+
+    def revert(self) -> None:
+        """Set the parameters to the values of the state."""
+        self._is_reverted = False
+        self.complete()
+
+    def complete(self) -> None:
+        """Complete an interrupted change."""
+        if self._next is None and self._is_reverted:
+            return
+        step = Replacement(self.state, self.state) if self._next is None else self._next
+        self._is_reverted = False
+        try:
+            for name, value in step.values():
+                write(self.parameters[name], value)
+        except Exception:
+            self.state, self._next = step.abandon(), None
+            raise
+        self.state, self._next, self._is_reverted = step.after, None, True
+
+
+class Blend(Replacement):
+    """Step after which a share of the worker's own parameters stays.
+
+    Args:
+        step: of the outer optimizer.
+        own: {name: array}, the worker's parameters before it.
+        share: of them; the rest is the step's.
+    """
+
+    def __init__(self, step: Replacement, own: Mapping[str, Array], share: float) -> None:
+        self._step, self._own, self._share = step, own, share
+        self.after = step.after
+
+    def values(self) -> Iterator[tuple[str, Array]]:
+        """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
+        for name, value in self._step.values():
+            own, kind = self._own[name], value.dtype.type
+            yield name, own * kind(self._share) + value * kind(1 - self._share)
+
+    def abandon(self) -> OuterState:
+        """Return the state of a rank that cannot write its parameters."""
+        return self._step.abandon()

@@ -1,0 +1,147 @@
+"""An exchange of some parameters' movements, at once or in the channel's thread while training goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import wirecodec as wc
+from collectives.allreduce import reduce_made
+from collectives.call import counted, skip_exchange
+from collectives.channel import Channel
+from collectives.cltk.allreduce import CLTk
+from collectives.exchange.inputs import Inputs
+from collectives.local_updates.agreement import StateSummary, check_states, collect_states
+from collectives.local_updates.senders import reduce_by_senders
+from collectives.sites.sites import Sites
+
+EXCHANGES = 2
+"""Exchanges of the channel in one of these: states, then movements."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of an exchange.
+
+    Attributes:
+        channel: of all ranks.
+        compressor: of this rank.
+        weight: of this rank's movement.
+        by_senders: whether an element's mean is over the ranks that sent it.
+    """
+
+    channel: Channel | Sites
+    compressor: wc.Compressor | CLTk
+    weight: float
+    by_senders: bool
+
+
+def exchange(
+    terms: Terms,
+    summarize: Callable[[], StateSummary],
+    measure: Callable[[], Inputs],
+    digest: Callable[[], int] | None = None,
+    *,
+    commit: bool = True,
+) -> Any:
+    """Compare the ranks' states, and average their movements.
+
+    Args:
+        terms: of the exchange.
+        summarize: returns a summary of this rank's state; if it raises, all ranks raise.
+        measure: returns its movements, likewise.
+        digest: as for ``collect_states``.
+        commit: as for ``allreduce``.
+
+    Returns the means, or without ``commit`` a Pending.
+    """
+    channel, compressor = terms.channel, terms.compressor
+    table = collect_states(channel, summarize, digest)
+    check_states(table)
+    if isinstance(compressor, CLTk):  # whose ranks send the same elements
+        return compressor.reduce_made(channel, measure, weight=terms.weight, commit=commit)
+    if terms.by_senders:
+        assert isinstance(channel, Channel)
+        return reduce_by_senders(channel, measure, compressor, weight=terms.weight, commit=commit)
+    return reduce_made(channel, measure, compressor, weight=terms.weight, commit=commit)
+
+
+@dataclass(eq=False)
+class Delayed:
+    """Exchange in the channel's thread.
+
+    Attributes:
+        names: of the parameters.
+        left: inner steps until its result is applied.
+        means: valid after ``wait``, if there is no error.
+        error: of the exchange, or None.
+    """
+
+    names: Sequence[str]
+    left: int
+    means: Mapping[str, Any] = field(default_factory=dict)
+    error: BaseException | None = None
+    _done: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def done(cls, names: Sequence[str], left: int, means: Mapping[str, Any]) -> Delayed:
+        """Return one whose result is there."""
+        made = cls(names, left, means)
+        made._done.set()
+        return made
+
+    def start(
+        self, terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs]
+    ) -> None:
+        """Start with what both functions return now; the thread reports their errors."""
+        state, movements = capture(summarize), capture(measure)
+        # The step is that after earlier exchanges in the thread.
+        summary = partial(_complete_summary, state, terms.compressor)
+        terms.channel.worker.submit(partial(self._run, terms, summary, movements))
+
+    def wait(self) -> None:
+        """Wait for the result; an interrupt of the wait leaves the exchange as it is."""
+        self._done.wait()
+
+    def _run(
+        self, terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs]
+    ) -> None:
+        try:
+            self.means = _exchange_counted(terms, summarize, measure)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._done.set()
+
+
+@counted(lambda terms, *_: terms.channel, exchanges=EXCHANGES)
+def _exchange_counted(
+    terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs]
+) -> Any:
+    return exchange(terms, summarize, measure)
+
+
+def _complete_summary(state: Callable[[], StateSummary], compressor: wc.Compressor | CLTk) -> StateSummary:
+    return state()._replace(step=compressor.step)
+
+
+def skip(channel: Channel | Sites) -> None:
+    """Count an exchange as skipped, after those that were started before."""
+    for _ in range(EXCHANGES):
+        channel.worker.submit(partial(skip_exchange, channel))
+
+
+def capture(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Call a function, and return one that returns its result, or raises its error."""
+    try:
+        result = function()
+    except Exception as error:
+        return partial(_raise, error)
+    return lambda: result
+
+
+def _raise(error: Exception) -> Any:
+    raise error

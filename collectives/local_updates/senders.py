@@ -1,0 +1,51 @@
+"""Means over the ranks that sent an element: ``divide="senders"``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import wirecodec as wc
+from collectives.agreement.header import Header, Operation
+from collectives.allgather import decode_all, rehearse_decoding
+from collectives.channel import Channel
+from collectives.exchange.inputs import MakeInputs
+from collectives.exchange.pending import Pending
+from collectives.exchange.session import open_exchange
+from collectives.exchange.weighing import weigh
+
+
+def reduce_by_senders(
+    channel: Channel, make: MakeInputs, compressor: wc.Compressor, *, weight: float, commit: bool
+) -> Any:
+    """Average named tensors on the host; an element's mean is over the ranks whose container stores it.
+
+    Args:
+        channel: of all ranks.
+        make: makes the inputs; if it raises, all ranks raise CollectiveError.
+        compressor: of this rank.
+        weight: of this rank; that of an element is shared by the ranks that sent it.
+        commit: as for ``allreduce``.
+
+    Returns {name: mean}, 0 where no rank sent, or without ``commit`` a Pending.
+    """
+    proposal = Header(operation=Operation.ALLGATHER, weight=weight)
+    with open_exchange(
+        channel, make, compressor, 0, proposal, commit=commit, rehearsal=rehearse_decoding
+    ) as (opened, local):
+        weights = weigh(local.table, mean=True)
+        decoded = decode_all(local, local.gather(opened))
+        means = {}
+        for name, (shape, dtype) in local.specs.items():
+            total, divisor = np.zeros(shape, dtype), np.zeros(int(np.prod(shape)), dtype)
+            for rank, tensors in enumerate(decoded):
+                share = weights.of_rank(rank)
+                if share:
+                    tensors[name].add_to(total, scale=share)
+                    divisor[tensors[name].indices] += dtype.type(share)
+            divisor[divisor == 0] = 1
+            total /= divisor.reshape(shape)
+            means[name] = total
+        results = local.deliver({name: x.reshape(-1) for name, x in means.items()})
+        return results if commit else Pending(results, local.prepared)

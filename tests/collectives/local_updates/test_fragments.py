@@ -1,0 +1,186 @@
+"""Fragments, delay and alpha against a dense NumPy reference, written from Streaming DiLoCo's section 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from collectives.communicator import Communicator
+from collectives.local_updates.fragments import divide_parameters, find_due
+from tests.oracles import Array
+
+WORKERS, EVERY, STEPS = 3, 6, 29
+SIZES = {"a": 7, "b": 20, "c": 3, "d": 11, "e": 9}
+DENSE = "all | raw-index | raw"
+
+
+class Descent:
+    """Inner optimizer: gradient descent with momentum on the worker's own quadratic."""
+
+    def __init__(self, parameters: dict[str, Array], worker: int) -> None:
+        rng = np.random.default_rng(worker)
+        self.parameters = parameters
+        self.targets = {name: rng.normal(size=x.size) for name, x in parameters.items()}
+        self.velocities = {name: np.zeros(x.size) for name, x in parameters.items()}
+
+    def step(self) -> None:
+        for name, x in self.parameters.items():
+            self.velocities[name] = 0.5 * self.velocities[name] + 0.3 * (x - self.targets[name])
+            x[:] = x - 0.1 * self.velocities[name]
+
+
+def zeros() -> dict[str, Array]:
+    return {name: np.zeros(size) for name, size in SIZES.items()}
+
+
+def reference(
+    fragments: list[list[str]],
+    delay: int,
+    alpha: float,
+    rate: float,
+    momentum: float,
+    nesterov: bool,
+) -> list[dict[str, Array]]:
+    """Train without the library; return each worker's parameters."""
+    workers = [Descent(zeros(), worker) for worker in range(WORKERS)]
+    last, velocities = zeros(), zeros()
+    started: list[tuple[int, list[str], dict[str, Array]]] = []
+    for t in range(1, STEPS + 1):
+        for worker in workers:
+            worker.step()
+        for number, names in enumerate(fragments):
+            if t % EVERY == number * EVERY // len(fragments):
+                moved = {
+                    name: np.mean([last[name] - worker.parameters[name] for worker in workers], axis=0)
+                    for name in names
+                }
+                started.append((t + delay, names, moved))
+        for end, names, moved in started:
+            if end != t:
+                continue
+            for name in names:
+                velocities[name] = momentum * velocities[name] + moved[name]
+                step = moved[name] + momentum * velocities[name] if nesterov else velocities[name]
+                last[name] = last[name] - rate * step
+                for worker in workers:
+                    own = worker.parameters[name]
+                    own[:] = alpha * own + (1 - alpha) * last[name]
+    return [worker.parameters for worker in workers]
+
+
+def train(
+    comm: Communicator, steps: int = STEPS, **settings: Any
+) -> tuple[dict[str, Array], co.LocalUpdates]:
+    parameters = zeros()
+    inner = Descent(parameters, comm.rank)
+    settings.setdefault("compressor", wc.Compressor(DENSE))
+    local = co.LocalUpdates(inner, parameters, comm=comm, every=EVERY, **settings)
+    for _ in range(steps):
+        local.step()
+    return parameters, local
+
+
+@pytest.mark.parametrize(
+    "outer", [{}, {"rate": 0.7, "momentum": 0.9, "nesterov": True}], ids=["plain", "DiLoCo"]
+)
+@pytest.mark.parametrize(
+    ("fragments", "delay", "alpha"),
+    [(1, 0, 0.0), (1, 0, 0.25), (1, 5, 0.0), (1, 3, 0.5), (3, 0, 0.0), (3, 1, 0.5), (2, 4, 0.5), (5, 5, 0.0)],
+)
+def test_dense_reference(fragments: int, delay: int, alpha: float, outer: dict[str, Any]) -> None:
+    settings = {"fragments": fragments, "delay": delay, "alpha": alpha, **outer}
+    results = co.simulate(WORKERS, lambda comm: train(comm, **settings)[0])
+    rule = {"rate": 1.0, "momentum": 0.0, "nesterov": False} | outer
+    expected = reference(divide_parameters(SIZES, fragments), delay, alpha, **rule)
+    for own, theirs in zip(results, expected, strict=True):
+        for name in SIZES:
+            np.testing.assert_allclose(own[name], theirs[name], rtol=1e-12, atol=1e-13)
+
+
+def test_globs() -> None:
+    globs = ["[bd]", "*"]
+    results = co.simulate(WORKERS, lambda comm: train(comm, fragments=globs)[0])
+    expected = reference([["b", "d"], ["a", "c", "e"]], 0, 0.0, 1.0, 0.0, nesterov=False)
+    for own, theirs in zip(results, expected, strict=True):
+        assert all(np.allclose(own[name], theirs[name], rtol=1e-12) for name in SIZES)
+
+
+def test_fragments_have_about_equally_many_elements() -> None:
+    sizes = {str(number): size for number, size in enumerate([5, 5, 40, 5, 5, 30, 30])}
+    assert divide_parameters(sizes, 3) == [["0", "1", "2"], ["3", "4", "5"], ["6"]]
+    assert divide_parameters({"huge": 10**6, "a": 1, "b": 1}, 3) == [["huge"], ["a"], ["b"]]
+    assert [find_due(t, 7, 3) for t in range(1, 8)] == [None, 1, None, 2, None, None, 0]
+    for every in (1, 4, 9):
+        for count in range(1, every + 1):
+            due = [find_due(t, every, count) for t in range(1, every + 1)]
+            assert sorted(f for f in due if f is not None) == list(range(count))
+            assert all(f is None or f * every // count == (t + 1) % every for t, f in enumerate(due))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"fragments": 0}, "1 to 5, the number of parameters"),
+        ({"fragments": 6}, "1 to 5"),
+        ({"fragments": ["a"]}, "'b' belongs to no fragment"),
+        ({"fragments": ["*", "a"]}, "no parameter belongs to the fragment 'a'"),
+        ({"fragments": "a*"}, "a list of globs"),
+        ({"delay": 6}, "0 to every - 1"),
+        ({"alpha": 1.0}, "below 1"),
+        ({"divide": "all"}, "'ranks' or 'senders'"),
+        ({"weight": -1}, "weight"),
+    ],
+)
+def test_bad_settings(settings: dict[str, Any], error: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=error):
+        co.simulate(1, lambda comm: train(comm, steps=0, **settings))
+
+
+SPARSE = "topk(0.3) | rice | qsgd(bits=4)"
+
+
+@pytest.mark.parametrize("delay", [0, 4])
+@pytest.mark.parametrize("stop", range(5, 13))
+def test_a_checkpoint_resumes_bit_for_bit(stop: int, delay: int) -> None:
+    """Between two exchanges, and during delayed ones."""
+    settings: dict[str, Any] = {"fragments": 3, "delay": delay, "alpha": 0.5, "momentum": 0.5}
+
+    def whole(comm: Communicator) -> dict[str, Array]:
+        return train(comm, compressor=wc.Compressor(SPARSE, seed=1), **settings)[0]
+
+    def halves(comm: Communicator) -> dict[str, Array]:
+        parameters, local = train(comm, stop, compressor=wc.Compressor(SPARSE, seed=1), **settings)
+        state, velocities = local.state_dict(), local._optimizer.velocities
+        inner = Descent({name: x.copy() for name, x in parameters.items()}, comm.rank)
+        inner.velocities = velocities
+        other = co.LocalUpdates(
+            inner, inner.parameters, wc.Compressor(SPARSE, seed=1), comm, EVERY, **settings
+        )
+        other.load_state_dict(wc.rename_state(wc.rename_state(state, add="x."), prefix="x."))
+        for _ in range(STEPS - stop):
+            other.step()
+        return inner.parameters
+
+    for one, other in zip(co.simulate(2, whole), co.simulate(2, halves), strict=True):
+        assert all(one[name].tobytes() == other[name].tobytes() for name in SIZES)
+
+
+def test_the_mean_of_the_senders() -> None:
+    """An element counts for the ranks that sent it; others do not pull it towards the old value."""
+
+    def run(comm: Communicator) -> tuple[Array, Array | None]:
+        w = np.zeros(4, np.float32)
+        compressor = wc.Compressor("topk(0.5) | rice | raw")
+        weight = [1.0, 3.0][comm.rank]
+        local = co.LocalUpdates(None, {"w": w}, compressor, comm, 1, divide="senders", weight=weight)
+        w += [8, 4, 1, 0] if comm.rank == 0 else [16, 0, 2, 6]
+        local.step()
+        return w, compressor.residual("w")
+
+    (first, left), (second, right) = co.simulate(2, run)
+    assert first.tolist() == second.tolist() == [14, 4, 0, 6]
+    assert [x.tolist() for x in (left, right) if x is not None] == [[0, 0, -1, 0], [0, 0, -2, 0]]
