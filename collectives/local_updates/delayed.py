@@ -9,10 +9,12 @@ from functools import partial
 from typing import Any
 
 import wirecodec as wc
+from collectives.agreement.nonfinite import check_results
 from collectives.allreduce import reduce_made
 from collectives.call import counted, skip_exchange
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
+from collectives.errors import CollectiveError
 from collectives.exchange.inputs import Inputs
 from collectives.local_updates.agreement import StateSummary, check_states, collect_states
 from collectives.local_updates.senders import reduce_by_senders
@@ -61,12 +63,22 @@ def exchange(
     channel, compressor = terms.channel, terms.compressor
     table = collect_states(channel, summarize, digest)
     check_states(table)
+    result: Any
     if isinstance(compressor, CLTk):  # whose ranks send the same elements
-        return compressor.reduce_made(channel, measure, weight=terms.weight, commit=commit)
-    if terms.by_senders:
+        result = compressor.reduce_made(channel, measure, weight=terms.weight, commit=commit)
+    elif terms.by_senders:
         assert isinstance(channel, Channel)
-        return reduce_by_senders(channel, measure, compressor, weight=terms.weight, commit=commit)
-    return reduce_made(channel, measure, compressor, weight=terms.weight, commit=commit)
+        result = reduce_by_senders(channel, measure, compressor, weight=terms.weight, commit=commit)
+    else:
+        result = reduce_made(channel, measure, compressor, weight=terms.weight, commit=commit)
+    means = result if commit else result.means
+    try:
+        check_results(means, {name: x.dtype for name, x in means.items()})  # some schemes carry NaN
+    except CollectiveError:
+        if not commit:
+            result.rollback()
+        raise
+    return result
 
 
 @dataclass(eq=False)

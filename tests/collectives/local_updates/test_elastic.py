@@ -1,0 +1,173 @@
+"""Workers that die and join without a restart of the others, and errors of delayed exchanges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from collectives.communicator import Communicator
+from tests.collectives.torch.processes import run_program
+from tests.collectives.torch.server import HEAD
+from tests.oracles import Array
+
+DENSE = "all | raw-index | raw"
+
+PROGRAM = """
+import time
+from datetime import timedelta
+number, delay, scheme = int(os.environ["RANK"]), int(sys.argv[1]), sys.argv[2]
+store = dist.TCPStore(
+    "127.0.0.1", int(os.environ["MASTER_PORT"]), None, is_master=number == 0, timeout=timedelta(seconds=60)
+)
+
+def make_comm(name, members):
+    prefix, rank, size = dist.PrefixStore(name, store), members.index(number), len(members)
+    group = dist.ProcessGroup(prefix, rank, size)
+    backend = dist.ProcessGroupGloo(prefix, rank, size, timedelta(seconds=20))
+    group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
+    return co.TorchComm(group)
+
+w = torch.nn.Parameter(torch.zeros(300))
+compressor = wc.Compressor(scheme)
+moved = np.zeros(300)  # the sum of this worker's steps
+
+def train(local, steps):
+    for _ in range(steps):
+        step = np.random.default_rng([number, train.count]).normal(size=300).astype(np.float32)
+        train.count += 1
+        with torch.no_grad():
+            w.add_(torch.from_numpy(step))
+        local.step()
+
+train.count = 0
+made = lambda comm: co.LocalUpdates(None, {"w": w}, compressor, comm, 3, delay=delay)
+names = []
+if number < 3:
+    local = made(make_comm("first", [0, 1, 2]))
+    try:
+        train(local, 7)
+        if number == 2:
+            os._exit(0)  # as a killed process: its sockets close
+        train(local, 6)
+    except (co.CollectiveError, co.Timeout) as error:
+        names.append(type(error).__name__)
+    local.rebind(make_comm("second", [0, 1]))
+    local.synchronize()
+    before = local.round
+    train(local, 6 + delay)
+    names.append(local.round - before)
+    local.rebind(make_comm("third", [0, 1, 3]))
+else:
+    local = made(make_comm("third", [0, 1, 3]))
+joined = local.synchronize()
+train(local, 6)
+local.exchange()
+residual, bits = compressor.residual("w"), w.detach().numpy().tobytes().hex()
+print(json.dumps([names, joined, local.round, bits, residual is not None and bool(residual.any())]))
+sys.stdout.flush()
+store.set(f"done {number}", "")
+store.wait([f"done {other}" for other in (0, 1, 3)])
+"""
+
+
+@pytest.mark.parametrize("scheme", [DENSE, "topk(0.1) | rice | qsgd(bits=4)"])
+@pytest.mark.parametrize("delay", [0, 2])
+def test_a_worker_dies_and_another_joins(delay: int, scheme: str) -> None:
+    """Real processes over gloo; the others go on within one exchange, with equal parameters."""
+    pytest.importorskip("torch")
+    outputs = run_program(4, HEAD + PROGRAM, [str(delay), scheme])
+    import json
+
+    rows = [json.loads(outputs[number].splitlines()[-1]) for number in (0, 1, 3)]
+    (first, second, third), joined = [row[0] for row in rows], [row[1] for row in rows]
+    assert first == second
+    assert first[0] in ("CollectiveError", "Timeout", "TransportError")
+    assert first[1] == 2, "exchanges after the death"
+    assert third == []
+    assert joined == [False, False, True]
+    assert len({(rounds, w) for _, _, rounds, w, _ in rows}) == 1
+    assert all(has_residual == (scheme != DENSE) for *_, has_residual in rows)
+
+
+def make_local(comm: Communicator, w: Array, **settings: Any) -> co.LocalUpdates:
+    return co.LocalUpdates(None, {"w": w}, wc.Compressor(DENSE), comm, 3, **settings)
+
+
+def test_nan_on_a_rank_is_an_error_of_all_when_the_result_is_due() -> None:
+    """The movement of that period is in the next exchange."""
+
+    def train(comm: Communicator) -> tuple[list[float], int]:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=2)
+        for step in range(1, 9):
+            w += 1
+            if step == 3 and comm.rank == 1:
+                w[0] = np.nan
+            if step == 5:
+                with pytest.raises(co.CollectiveError, match=r"'w': the result is not finite"):
+                    local.step()
+                if comm.rank == 1:
+                    local.revert()
+            else:
+                assert local.step() == (step == 8)
+        return w.tolist(), local.round
+
+    # After step 6, rank 0 has moved by 6, and rank 1, which reverted after step 5, by 1.
+    assert co.simulate(2, train) == [([3.5, 3.5], 1)] * 2
+
+
+def test_a_step_that_fails_on_a_rank_skips_its_exchange() -> None:
+    def train(comm: Communicator) -> list[Any]:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=1)
+
+        class Broken:
+            def step(self) -> None:
+                raise ZeroDivisionError
+
+        seen: list[Any] = []
+        for step in range(1, 11):
+            w += 1
+            local._optimizer = Broken() if comm.rank == 1 and step == 3 else None
+            try:
+                local.step()
+            except (co.CollectiveError, ZeroDivisionError) as error:
+                seen.append((step, type(error).__name__))
+        return [*seen, local.round, local._anchor.state.parameters["w"].tolist()]
+
+    # As without delay, rank 0 has to wait for the next exchange of rank 1, after 9 steps.
+    first, second = co.simulate(2, train)
+    assert first[-2:] == second[-2:] == [1, [7.5, 7.5]]
+    assert first[0] == (4, "CollectiveError")
+    assert second[:2] == [(3, "ZeroDivisionError"), (7, "CollectiveError")]
+
+
+def test_an_interrupt_of_the_wait_leaves_the_exchange_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(comm: Communicator) -> tuple[int, list[float]]:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=1)
+        for _ in range(3):
+            w += 1
+            local.step()
+        one = local._delayed[0]
+        wait = one.wait
+
+        def interrupted() -> None:
+            one.wait = wait  # type: ignore[method-assign]
+            raise KeyboardInterrupt
+
+        one.wait = interrupted  # type: ignore[method-assign]
+        w += 1
+        with pytest.raises(KeyboardInterrupt):
+            local.step()
+        assert local.round == 0
+        w += 1
+        assert local.step()
+        return local.round, w.tolist()
+
+    assert co.simulate(2, train) == [(1, [3.0, 3.0])] * 2
