@@ -1,0 +1,165 @@
+"""Training steps with local updates on a slow link: without an exchange, at once, and delayed.
+
+Each of two emulated hosts trains the transformer on one core, and exchanges every 30 steps at 100 Mbit/s.
+
+    python -m benchmarks.step.delayed        needs root, ip and tc; results/local_delay.md; 4 minutes
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
+from benchmarks.common.command import create_parser, create_progress
+from benchmarks.common.results import format_markdown, write_result
+from benchmarks.common.targets import check_at_most, format_targets
+from benchmarks.step.models import MODELS, build
+
+__all__ = ["SYSTEMS", "Row", "format_page", "main"]
+
+ROOT, MODULE = Path(__file__).parents[2], "benchmarks.step.delayed"
+LINK, EVERY, PERIODS, WARM_UP = "100 Mbit", 30, 3, 2
+ALONE, AT_ONCE = "no exchange", "at once"
+SYSTEMS: dict[str, dict[str, Any] | None] = {
+    ALONE: None,
+    AT_ONCE: {},
+    "delay of 5": {"delay": 5, "alpha": 0.5},
+    "delay of 5, 3 fragments": {"delay": 5, "alpha": 0.5, "fragments": 3},
+}
+SCHEME = "budget(bits=0.219) | rice | error-bounded"
+MOST = 1.1
+"""Largest ratio of a step with delay to one without an exchange."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Steps of one system on rank 0.
+
+    Attributes:
+        system: a key of ``SYSTEMS``.
+        step: mean milliseconds of a step over whole periods.
+        median, longest: milliseconds.
+        sent: kB that leave a host per period.
+    """
+
+    system: str
+    step: float
+    median: float
+    longest: float
+    sent: float
+
+
+def run_rank(system: str, rank: int, store: str, model: str, every: int, periods: int) -> Row:
+    """Train as one of two ranks in this process."""
+    import torch
+    import torch.distributed as dist
+
+    import collectives as co
+    import wirecodec as wc
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    problem = build(model, rank)
+    optimizer = torch.optim.AdamW(problem.model.parameters(), lr=1e-4)
+    comm = co.TorchComm(dist.new_group(backend="gloo"))  # of its own: exchanges run beside the barriers
+    channel, local, settings = co.Channel(comm), None, SYSTEMS[system]
+    if settings is not None:
+        named = problem.model.named_parameters()
+        local = co.LocalUpdates(
+            optimizer, named, wc.Compressor(SCHEME, scope="group"), channel, every, **settings
+        )
+    times: list[float] = []
+    for number in range((WARM_UP + periods) * every):
+        if number == WARM_UP * every:
+            dist.barrier()
+            times, before = [], channel.bytes_sent
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        problem.loss(problem.model).backward()
+        (optimizer.step if local is None else local.step)()
+        times.append(time.perf_counter() - start)
+    sent = (channel.bytes_sent - before) / periods
+    if local is not None:
+        local.exchange()
+    dist.barrier()
+    ordered = sorted(times)
+    mean = sum(times) / len(times)
+    return Row(system, 1000 * mean, 1000 * ordered[len(times) // 2], 1000 * ordered[-1], sent / 1000)
+
+
+def measure(system: str, model: str = MODELS[1], every: int = EVERY, periods: int = PERIODS) -> Row:
+    """Run a system on two hosts with shaped links."""
+    with Hosts(2) as hosts:
+        hosts.shape(RATES[LINK])
+        environment = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+        environment |= {"PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "eth0"}
+        store = f"tcp://{hosts.names[0]}:29541"
+        ranks = []
+        for rank, name in enumerate(hosts.names):
+            given = json.dumps([system, rank, store, model, every, periods])
+            command = ["ip", "netns", "exec", name, sys.executable, "-m", MODULE, "--rank", given]
+            stream = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
+            ranks.append(subprocess.Popen(command, env=os.environ | environment, stdout=stream, text=True))
+        output = ranks[0].communicate()[0]
+        if any(rank.wait() for rank in ranks):
+            raise RuntimeError(f"{system}: a rank failed")
+    return Row(**json.loads(output.splitlines()[-1]))
+
+
+def format_page(rows: Sequence[Row]) -> str:
+    """Format the table and the target."""
+    alone = next(row for row in rows if row.system == ALONE)
+    columns = "exchange", "step, ms", "of no exchange", "median, ms", "longest, ms", "kB per period"
+    table = [
+        [
+            row.system,
+            f"{row.step:.0f}",
+            f"{row.step / alone.step:.2f}x",
+            f"{row.median:.0f}",
+            f"{row.longest:.0f}",
+            f"{row.sent:.0f}",
+        ]
+        for row in rows
+    ]
+    text = f"""A transformer of 11.7M parameters, AdamW, on two hosts of one core each, linked at {LINK}.
+An exchange every {EVERY} steps sends `{SCHEME}` over the whole model. `step` is the mean over
+{PERIODS} periods.
+
+"""
+    delayed = [(row.system, row.step / alone.step) for row in rows if "delay" in row.system]
+    targets = [check_at_most(f"a step with delay: at most {MOST}x one without", MOST, delayed, "{:.2f}x")]
+    return text + format_markdown(columns, table) + "\n" + format_targets(targets)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure all systems, print the page and write it."""
+    parser = create_parser(__doc__, MODULE)
+    parser.add_argument("--rank", help="settings of one rank, as JSON; for the command itself")
+    options = parser.parse_args(arguments)
+    if options.rank:
+        print(json.dumps(asdict(run_rank(*json.loads(options.rank)))))
+        return
+    if missing := find_missing_tools():
+        sys.exit(f"nothing was measured: {missing}")
+    rows = []
+    with create_progress() as progress:
+        bar = progress.add_task("local updates", total=len(SYSTEMS))
+        for system in SYSTEMS:
+            progress.update(bar, description=system)
+            rows.append(measure(system))
+            progress.advance(bar)
+    text = format_page(rows)
+    print(text)
+    print(write_result("local_delay", "Local updates with a delay", text))
+
+
+if __name__ == "__main__":
+    main()
