@@ -38,6 +38,7 @@ from collectives.local_updates.parameters import name_arrays, read
 from collectives.local_updates.saved_state import read_delayed, read_state, write_delayed, write_state
 from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import check_compressor, is_ready, wrap_group
+from collectives.torch.isolation import isolate
 from collectives.torch.optimizer import warn_of_momentum
 from collectives.transport.weights import check_weight
 
@@ -68,7 +69,8 @@ class LocalUpdates:
         fragments: number of groups of parameters, which are exchanged in turn: group f of P after the steps t
             with t mod ``every`` = floor(f · every / P). Or a glob for each group.
         delay: steps, below ``every``, during which an exchange runs in a thread while training goes on; its
-            result is applied after the last of them. Nothing else may use ``comm`` then.
+            result is applied after the last of them. Other exchanges of this library may not use ``comm``
+            then; collectives of torch may.
         alpha: share of the worker's own parameters that stays when a result is applied; 0 replaces them.
         divide: "ranks", or "senders": the mean of an element is over the ranks that sent it.
         weight: of this rank's movements, as for ``co.allreduce``.
@@ -141,6 +143,7 @@ class LocalUpdates:
         self._open: ReferenceType[_Step] | None = None  # an exchange that waits for the caller
         self._delayed: list[Delayed] = []  # exchanges in the channel's thread, in their order
         self._is_compared = False  # whether the other ranks had this state, and have taken the same steps
+        self._isolated: Channel | Sites | None = None  # whose exchanges may run beside the program
         self._is_loaded = False  # whether the compressor's state is not compared with the names yet
         self.inner_step = 0
 
@@ -210,6 +213,9 @@ class LocalUpdates:
 
     def _start(self, fragment: int) -> None:
         """Start a delayed exchange."""
+        if self._isolated is not self._channel:
+            self._isolated = self._channel
+            isolate(self._channel)
         names = self._names_of(fragment)
         one = Delayed(names, self._settings.delay)
         self._delayed = [*self._delayed, one]

@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
-from uuid import uuid4
 
 import wirecodec as wc
-from collectives.allgather import allgather_bytes
 from collectives.call import skip_exchange
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
-from collectives.communicator import Communicator, TransportError
-from collectives.errors import CollectiveError
-from collectives.gloo.group import GroupComm
+from collectives.communicator import Communicator
 from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import (
     check_compressor,
@@ -28,6 +24,7 @@ from collectives.torch.arguments import (
     wrap_group,
 )
 from collectives.torch.callbacks import after_backward, raise_error
+from collectives.torch.isolation import isolate
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import check_scaler
 from collectives.torch.spare_cores import has_spare_cores
@@ -125,8 +122,7 @@ def torch_hook(
         if settings is None or settings.channel is not channel:
             overlaps = has_spare_cores(channel, on_gpu=on_gpu) if overlap is None else overlap
             if overlaps:
-                for one, _ in channel.channels() if isinstance(channel, Sites) else ((channel, 1),):
-                    _isolate(one)
+                isolate(channel)
             settings = Settings(compressor, channel, names, algorithm, nonfinite, scaler)
         return settings
 
@@ -179,18 +175,6 @@ def _decide_overlap(compressor: wc.Compressor | CLTk, overlap: bool | None) -> b
             f" pass overlap=False, or {whole[0]}=None"
         )
     return False if overlap is None and (whole or compressor.scope == "group") else overlap
-
-
-def _isolate(channel: Channel) -> None:
-    """Separate a group's all-gathers from other collectives of it, which run at the same time."""
-    comm = channel.comm
-    if isinstance(comm, GroupComm) and not comm.is_isolated:
-        keys = allgather_bytes(channel, uuid4().bytes if channel.rank == 0 else b"")
-        try:
-            comm.isolate(keys[0].tobytes().hex())
-        except TransportError as error:
-            text = f"rank {channel.rank}: a rank did not open its connections for the hook: {error}"
-            raise CollectiveError(text, reason="transport") from error
 
 
 def _finish(step: TrainingStep) -> None:

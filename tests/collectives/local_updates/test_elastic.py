@@ -10,7 +10,7 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
-from tests.collectives.torch.processes import run_program
+from tests.collectives.torch.processes import run, run_program
 from tests.collectives.torch.server import HEAD
 from tests.oracles import Array
 
@@ -171,3 +171,25 @@ def test_an_interrupt_of_the_wait_leaves_the_exchange_open(monkeypatch: pytest.M
         return local.round, w.tolist()
 
     assert co.simulate(2, train) == [(1, [3.0, 3.0])] * 2
+
+
+def test_collectives_of_torch_run_beside_a_delayed_exchange() -> None:
+    pytest.importorskip("torch")
+    body = """
+import time
+w = np.zeros(50_000, np.float32)
+local = co.LocalUpdates(None, {"w": w}, wc.Compressor("all | raw-index | raw"), comm, 2, delay=1)
+total = torch.zeros(1, dtype=torch.int64)
+for step in range(1, 41):
+    w += 1 + rank
+    local.step()
+    time.sleep(0.001 * rank)
+    dist.barrier()
+    total += 1
+    dist.all_reduce(total)
+local.exchange()
+print(json.dumps([local.round, float(w[0]), float(w[-1]), int(total)]))
+"""
+    # The first movement is of two steps. A result replaces the step during its exchange: later ones are of one.
+    expected = [21, 1.5 * (2 + 19), 1.5 * (2 + 19), 2 * (2**40 - 1)]
+    assert run(2, body) == [expected, expected]

@@ -1,0 +1,35 @@
+"""Connections of a channel beside the collectives that a program makes at the same time."""
+
+from __future__ import annotations
+
+import sys
+from uuid import uuid4
+
+from collectives.allgather import allgather_bytes
+from collectives.channel import Channel
+from collectives.communicator import TransportError
+from collectives.errors import CollectiveError
+from collectives.gloo.group import GroupComm
+from collectives.sites.sites import Sites
+
+
+def isolate(ends: Channel | Sites) -> None:
+    """Separate all-gathers of groups of torch.distributed from other collectives of these groups.
+
+    Other communicators need nothing. All ranks call this together, before a thread exchanges.
+
+    Raises:
+        CollectiveError: a rank did not open its connections.
+    """
+    for channel in [one for one, _ in ends.channels()] if isinstance(ends, Sites) else [ends]:
+        comm = channel.comm
+        if not isinstance(comm, GroupComm) or comm.is_isolated:
+            continue
+        if not sys.modules["torch.distributed"].is_initialized():
+            continue  # a group that is not of torch.distributed has no other collectives
+        keys = allgather_bytes(channel, uuid4().bytes if channel.rank == 0 else b"")
+        try:
+            comm.isolate(keys[0].tobytes().hex())
+        except TransportError as error:
+            text = f"rank {channel.rank}: a rank did not open its connections for the thread: {error}"
+            raise CollectiveError(text, reason="transport") from error
