@@ -166,6 +166,8 @@ class TrainingStep:
             self._exchange_part(buckets)
         except BaseException as error:
             self.error = self.error or error
+        finally:
+            self._settings.ahead.begin(self)  # else buckets that are encoded ahead would wait, after an error
 
     @counted(lambda self, _: self._settings.channel)
     def _exchange_part(self, buckets: Sequence[Any]) -> None:
@@ -175,8 +177,8 @@ class TrainingStep:
         try:
             if self._parts is None:
                 settings.compressor.require_names(settings.names.values())
-                settings.ahead.begin(self)
                 self._parts = StepInParts(settings.compressor)
+                settings.ahead.begin(self)
             part = self._parts.next_part()
         except Exception as error:
             broken = error

@@ -190,6 +190,6 @@ for step in range(1, 41):
 local.exchange()
 print(json.dumps([local.round, float(w[0]), float(w[-1]), int(total)]))
 """
-    # The first movement is of two steps. A result replaces the step during its exchange: later ones are of one.
+    # The first movement is of two steps. A result replaces the step during its exchange.
     expected = [21, 1.5 * (2 + 19), 1.5 * (2 + 19), 2 * (2**40 - 1)]
     assert run(2, body) == [expected, expected]
