@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from collectives.exchange.inputs import Inputs
 from collectives.local_updates.outer import Array, OuterState
 from collectives.local_updates.outer_step import Replacement, rehearse
@@ -98,7 +100,7 @@ class Blend(Replacement):
         """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
         for name, value in self._step.values():
             own, kind = self._own[name], value.dtype.type
-            yield name, own * kind(self._share) + value * kind(1 - self._share)
+            yield name, np.asarray(own * kind(self._share) + value * kind(1 - self._share))
 
     def abandon(self) -> OuterState:
         """Return the state of a rank that cannot write its parameters."""

@@ -66,7 +66,7 @@ def write_delayed(delayed: Sequence[Delayed]) -> dict[str, Array]:
     """Return the results of delayed exchanges, and the steps until they are applied, by key."""
     saved: dict[str, Array] = {}
     for number, one in enumerate(delayed):
-        saved[f"{_LEFT}{number}"] = np.array(one.left, np.int64)
+        saved[f"{_LEFT}{number}"] = np.array(max(one.left, 0), np.int64)
         saved |= {f"{_MEAN}{number}/{name}": np.array(mean) for name, mean in one.means.items()}
     return saved
 
