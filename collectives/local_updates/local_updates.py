@@ -292,7 +292,7 @@ class LocalUpdates:
         """Average the workers' movements since the last exchange, and set the parameters to the result.
 
         All ranks call this together, after their last steps. It applies the results of delayed exchanges, and
-        then exchanges all fragments at once.
+        then exchanges all fragments at once; over Sites one by one.
 
         Args:
             weight: of this rank's movement, as for ``co.allreduce``; None for that of this object. A rank
@@ -314,13 +314,23 @@ class LocalUpdates:
         Another exception on one rank after the exchange leaves its round as it was. The next exchange then
         raises CollectiveError on all ranks, which asks for ``synchronize()``.
         """
+        is_split = isinstance(self._channel, Sites) and len(self._fragments) > 1
+        if is_split and not commit:
+            raise ValueError("commit=False over Sites needs fragments=1: fragments are exchanged one by one")
         self.inner_step = 0
         self._await_thread(self._apply_all)
-        return self._exchange_all(self._weight if weight is None else weight, commit=commit)
+        weight = self._weight if weight is None else weight
+        if not is_split:
+            return self._exchange_counted(self._names_of(), weight, commit=commit)
+        for fragment in range(len(self._fragments)):  # residuals are of ranges, which these names decide
+            self._exchange_counted(self._names_of(fragment), weight)
+        return None
 
     @counted(lambda self, *_, **__: self._channel, exchanges=EXCHANGES)
-    def _exchange_all(self, weight: float, *, commit: bool) -> Pending[Any] | None:
-        return self._exchange(self._names_of(), weight, commit=commit)
+    def _exchange_counted(
+        self, names: Sequence[str], weight: float, *, commit: bool = True
+    ) -> Pending[Any] | None:
+        return self._exchange(names, weight, commit=commit)
 
     def _exchange(self, names: Sequence[str], weight: float, *, commit: bool = True) -> Pending[Any] | None:
         """Exchange the movements of some parameters now."""
@@ -452,6 +462,7 @@ class LocalUpdates:
         Raises:
             ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
+        self._require_closed()
         for one in self._delayed:
             one.wait()
         shapes = self._anchor.state.parameters
@@ -512,10 +523,13 @@ class LocalUpdates:
 
     def _complete(self) -> None:
         """Complete an interrupted step, or set the parameters to the state's values."""
+        self._require_closed()
+        self._anchor.complete()
+
+    def _require_closed(self) -> None:
         waiting = None if self._open is None else self._open()
         if waiting is not None and waiting.is_open:
             raise RuntimeError("an exchange with commit=False is open: call its commit() or rollback() first")
-        self._anchor.complete()
 
 
 class _Step:

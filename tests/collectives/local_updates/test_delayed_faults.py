@@ -156,7 +156,7 @@ def test_alpha_of_parameters_without_dimensions() -> None:
 def test_senders_with_a_bad_weight(weight: Any) -> None:
     """An error of all ranks, which names the weight; a later exchange works."""
 
-    def run(comm: Communicator) -> list[float]:
+    def run(comm: Communicator) -> Any:
         w = np.zeros(2, np.float32)
         local = make_local(comm, w, divide="senders")
         w += 1 + comm.rank
@@ -175,5 +175,37 @@ def test_senders_cannot_go_on_over_sites() -> None:
         single = co.simulate(1, lambda other: other)[0]
         with pytest.raises(ValueError, match="no meaning over Sites"):
             local.rebind(co.Sites(single, comm))
+
+    co.simulate(2, run)
+
+
+def test_no_state_is_loaded_while_a_step_waits() -> None:
+    """The step would not fit the loaded state, and no other could be taken."""
+
+    def run(comm: Communicator) -> float:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w)
+        state = local.state_dict()
+        w += 1
+        with local.exchange(commit=False), pytest.raises(RuntimeError, match="commit=False is open"):
+            local.load_state_dict(state)
+        return float(w[0])
+
+    assert co.simulate(2, run) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("key", ["delayed_left/1", "delayed_left/x", "delayed_mean/1/w"])
+def test_delayed_results_of_a_state_are_numbered(key: str) -> None:
+    def run(comm: Communicator) -> None:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=2)
+        train(local, w, 3)
+        state = local.state_dict()
+        if key == "delayed_left/1":
+            state[key] = state.pop("delayed_left/0")
+        else:
+            state[key] = np.zeros(2, np.float32)
+        with pytest.raises(ValueError, match="must be numbered from 0"):
+            local.load_state_dict(state)
 
     co.simulate(2, run)
