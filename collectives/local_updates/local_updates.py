@@ -249,6 +249,7 @@ class LocalUpdates:
 
     def _apply_first(self) -> None:
         """Wait for the oldest delayed exchange, and apply its result or raise its error."""
+        self._complete()  # an earlier result, if an interrupt came while it was written
         one = self._delayed[0]
         one.wait()
         step = None if one.error is not None else self._make_step(one.means)  # if it raises, nothing is lost

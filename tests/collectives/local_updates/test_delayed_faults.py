@@ -209,3 +209,55 @@ def test_delayed_results_of_a_state_are_numbered(key: str) -> None:
             local.load_state_dict(state)
 
     co.simulate(2, run)
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_a_result_that_cannot_be_written_leaves_other_fragments(delay: int) -> None:
+    """Their parameters keep the movement since their own last exchange."""
+
+    def run(comm: Communicator) -> tuple[int, list[float]]:
+        named = {"a": np.zeros(2), "b": np.zeros(2)}
+        local = co.LocalUpdates(None, named, wc.Compressor(DENSE), comm, 4, fragments=2, delay=delay)
+        for step in range(1, 9 + delay):
+            for name in named:
+                named[name] += 1
+            if step == 2 + delay:
+                named["b"].flags.writeable = False
+                with pytest.raises(ValueError, match="read-only"):
+                    local.step()
+                named["b"].flags.writeable = True
+            else:
+                local.step()
+        return local.round, local.state_dict()["parameter/a"].tolist()
+
+    assert co.simulate(2, run) == [(3, [8.0 - delay] * 2)] * 2
+
+
+@pytest.mark.parametrize("call", ["exchange", "synchronize"])
+def test_an_interrupt_between_two_results(call: str) -> None:
+    """The first is complete before the second is applied."""
+
+    def run(comm: Communicator) -> tuple[int, list[float]]:
+        named = {"a": np.zeros(2), "b": np.zeros(2)}
+        local = co.LocalUpdates(None, named, wc.Compressor(DENSE), comm, 4, fragments=2, delay=3)
+        for _ in range(4):
+            for name in named:
+                named[name] += 1
+            local.step()
+        assert len(local._delayed) == 2
+        advance = local._anchor.advance
+
+        def interrupted(step: Any) -> None:
+            local._anchor.advance = advance  # type: ignore[method-assign]
+            local._anchor._next = step
+            raise KeyboardInterrupt
+
+        local._anchor.advance = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            getattr(local, call)()
+        getattr(local, call)()
+        local.exchange()
+        return local.round, [*named["a"].tolist(), *named["b"].tolist()]
+
+    rounds = 4 if call == "exchange" else 3
+    assert co.simulate(2, run) == [(rounds, [4, 4, 2, 2])] * 2
