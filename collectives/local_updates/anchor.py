@@ -6,8 +6,10 @@ call sets the parameters to the values of the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from collectives.exchange.inputs import Inputs
 from collectives.local_updates.outer import Array, OuterState
@@ -31,7 +33,7 @@ class Anchor:
         self.parameters = find_trained(named)
         self.state = OuterState(0, {name: read(p) for name, p in self.parameters.items()})
         self._next: Replacement | None = None  # a change that is not complete
-        self._is_reverted = True  # whether the parameters have been set to the values of the state
+        self._stale: Collection[str] = ()  # parameters that must be set to the values of the state
 
     def find_new(self) -> dict[str, Any]:
         """Return the parameters that need a gradient and are not exchanged yet."""
@@ -47,7 +49,7 @@ class Anchor:
         """Take a loaded state; parameters that it lacks start with their present values."""
         others = {name: read(p) for name, p in self.parameters.items() if name not in loaded.parameters}
         self.state = loaded.admit(others)
-        self._next, self._is_reverted = None, True
+        self._next, self._stale = None, ()
 
     def measure(self, names: Sequence[str]) -> Inputs:
         """Return the movements of parameters since the last exchange. Their means replace them."""
@@ -63,22 +65,25 @@ class Anchor:
 
     def revert(self) -> None:
         """Set the parameters to the values of the state."""
-        self._is_reverted = False
+        self._stale = list(self.parameters)
         self.complete()
 
     def complete(self) -> None:
         """Complete an interrupted change."""
-        if self._next is None and self._is_reverted:
+        if self._next is None:
+            for name in self._stale:
+                write(self.parameters[name], self.state.parameters[name])
+            self._stale = ()
             return
-        step = Replacement(self.state, self.state) if self._next is None else self._next
-        self._is_reverted = False
+        step = self._next
+        self._stale = step.names  # others keep their movements
         try:
             for name, value in step.values():
                 write(self.parameters[name], value)
         except Exception:
             self.state, self._next = step.abandon(), None
             raise
-        self.state, self._next, self._is_reverted = step.after, None, True
+        self.state, self._next, self._stale = step.after, None, ()
 
 
 class Blend(Replacement):
@@ -92,13 +97,13 @@ class Blend(Replacement):
 
     def __init__(self, step: Replacement, own: Mapping[str, Array], share: float) -> None:
         self._step, self._own, self._share = step, own, share
-        self.after = step.after
+        self.after, self.names = step.after, step.names
 
     def values(self) -> Iterator[tuple[str, Array]]:
         """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
         for name, value in self._step.values():
             own, kind = self._own[name], value.dtype.type
-            yield name, own * kind(self._share) + value * kind(1 - self._share)
+            yield name, np.asarray(own * kind(self._share) + value * kind(1 - self._share))
 
     def abandon(self) -> OuterState:
         """Return the state of a rank that cannot write its parameters."""

@@ -44,7 +44,7 @@ class Terms:
 def exchange(
     terms: Terms,
     summarize: Callable[[], StateSummary],
-    measure: Callable[[], Inputs],
+    measure: Callable[[], Inputs] | None,
     digest: Callable[[], int] | None = None,
     *,
     commit: bool = True,
@@ -54,7 +54,8 @@ def exchange(
     Args:
         terms: of the exchange.
         summarize: returns a summary of this rank's state; if it raises, all ranks raise.
-        measure: returns its movements, likewise.
+        measure: returns its movements, likewise; None if no parameter is exchanged, such as of a fragment
+            that is not trained. The ranks then compare their states only.
         digest: as for ``collect_states``.
         commit: as for ``allreduce``.
 
@@ -63,6 +64,8 @@ def exchange(
     channel, compressor = terms.channel, terms.compressor
     table = collect_states(channel, summarize, digest)
     check_states(table)
+    if measure is None:
+        return {}
     result: Any
     if isinstance(compressor, CLTk):  # whose ranks send the same elements
         result = compressor.reduce_made(channel, measure, weight=terms.weight, commit=commit)
@@ -90,36 +93,39 @@ class Delayed:
         left: inner steps until its result is applied.
         means: valid after ``wait``, if there is no error.
         error: of the exchange, or None.
+        is_started: whether the result will come, or is there.
     """
 
     names: Sequence[str]
     left: int
     means: Mapping[str, Any] = field(default_factory=dict)
     error: BaseException | None = None
+    is_started: bool = False
     _done: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def done(cls, names: Sequence[str], left: int, means: Mapping[str, Any]) -> Delayed:
         """Return one whose result is there."""
-        made = cls(names, left, means)
+        made = cls(names, left, means, is_started=True)
         made._done.set()
         return made
 
     def start(
-        self, terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs]
+        self, terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs] | None
     ) -> None:
         """Start with what both functions return now; the thread reports their errors."""
-        state, movements = capture(summarize), capture(measure)
+        state, movements = capture(summarize), None if measure is None else capture(measure)
         # The step is that after earlier exchanges in the thread.
         summary = partial(_complete_summary, state, terms.compressor)
         terms.channel.worker.submit(partial(self._run, terms, summary, movements))
+        self.is_started = True
 
     def wait(self) -> None:
         """Wait for the result; an interrupt of the wait leaves the exchange as it is."""
         self._done.wait()
 
     def _run(
-        self, terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs]
+        self, terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs] | None
     ) -> None:
         try:
             self.means = _exchange_counted(terms, summarize, measure)
@@ -131,7 +137,7 @@ class Delayed:
 
 @counted(lambda terms, *_: terms.channel, exchanges=EXCHANGES)
 def _exchange_counted(
-    terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs]
+    terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs] | None
 ) -> Any:
     return exchange(terms, summarize, measure)
 
@@ -144,6 +150,13 @@ def skip(channel: Channel | Sites) -> None:
     """Count an exchange as skipped, after those that were started before."""
     for _ in range(EXCHANGES):
         channel.worker.submit(partial(skip_exchange, channel))
+
+
+def drain(channel: Channel | Sites) -> None:
+    """Wait until the channel's thread has run all that was submitted to it."""
+    done = threading.Event()
+    channel.worker.submit(done.set)
+    done.wait()
 
 
 def capture(function: Callable[[], Any]) -> Callable[[], Any]:

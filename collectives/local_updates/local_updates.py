@@ -30,7 +30,7 @@ from collectives.local_updates.agreement import (
     find_leader,
 )
 from collectives.local_updates.anchor import Anchor, Blend
-from collectives.local_updates.delayed import EXCHANGES, Delayed, Terms, exchange, skip
+from collectives.local_updates.delayed import EXCHANGES, Delayed, Terms, drain, exchange, skip
 from collectives.local_updates.fragments import Fragments, divide_parameters, find_due
 from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_step import OuterStep, Replacement
@@ -138,17 +138,18 @@ class LocalUpdates:
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         self._comm = wrap_group(comm)
         if is_ready(self._comm):
-            self._check_ends()  # an error is best raised here
+            self._check_ends(self._comm)  # an error is best raised here
         self._optimizer, self._weight = optimizer, check_weight(weight)
         self._open: ReferenceType[_Step] | None = None  # an exchange that waits for the caller
         self._delayed: list[Delayed] = []  # exchanges in the channel's thread, in their order
+        self._is_idle = True  # whether nothing was submitted to that thread since it was idle
         self._is_compared = False  # whether the other ranks had this state, and have taken the same steps
         self._isolated: Channel | Sites | None = None  # whose exchanges may run beside the program
         self._is_loaded = False  # whether the compressor's state is not compared with the names yet
         self.inner_step = 0
 
-    def _check_ends(self) -> None:
-        if isinstance(find_ends(self._comm), Sites) and self._settings.divide == "senders":
+    def _check_ends(self, comm: Any) -> None:
+        if isinstance(find_ends(comm), Sites) and self._settings.divide == "senders":
             raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")
 
     @property
@@ -188,10 +189,10 @@ class LocalUpdates:
         try:
             self._take_inner_step(closure)
             has_applied = self._apply_due()
+            self._start(due)
         except BaseException:
-            skip(self._channel)
+            self._skip()
             raise
-        self._start(due)
         return has_applied
 
     def _take_inner_step(self, closure: Callable[[], Any] | None) -> None:
@@ -217,10 +218,32 @@ class LocalUpdates:
             self._isolated = self._channel
             isolate(self._channel)
         names = self._names_of(fragment)
-        one = Delayed(names, self._settings.delay)
+        one, self._is_idle = Delayed(names, self._settings.delay), False
         self._delayed = [*self._delayed, one]
-        measure = partial(self._measure, names)
-        one.start(self._make_terms(self._weight), self._summarize_part(names), measure)
+        try:
+            one.start(self._make_terms(self._weight), self._summarize_part(names), self._measuring(names))
+        finally:
+            if not one.is_started:  # its result would never come
+                self._delayed = [other for other in self._delayed if other is not one]
+
+    def _skip(self) -> None:
+        """Count an exchange as skipped, after those that still run in the channel's thread."""
+        self._is_idle = False
+        skip(self._channel)
+
+    def _await_thread(self, finish: Callable[[], None]) -> None:
+        """Finish delayed exchanges, and wait until the channel's thread has no part in the channel.
+
+        The call of an exchange begins so; if this raises, that exchange is skipped.
+        """
+        try:
+            finish()
+            if not self._is_idle:
+                drain(self._channel)
+        except BaseException:
+            self._skip()
+            raise
+        self._is_idle = True
 
     def _apply_due(self) -> bool:
         """Apply the results that are due; return whether there were any."""
@@ -232,12 +255,20 @@ class LocalUpdates:
 
     def _apply_first(self) -> None:
         """Wait for the oldest delayed exchange, and apply its result or raise its error."""
+        self._complete()  # an earlier result, if an interrupt came while it was written
         one = self._delayed[0]
         one.wait()
+        step = None if one.error is not None else self._make_step(one.means)  # if it raises, nothing is lost
         self._delayed = self._delayed[1:]
-        if one.error is not None:
+        if step is None:
+            assert one.error is not None
             raise one.error
-        self._take(one.means)
+        self._anchor.advance(step)
+
+    def _apply_all(self) -> None:
+        """Apply the results of all delayed exchanges, or raise the first error."""
+        while self._delayed:
+            self._apply_first()
 
     def admit(self) -> list[str]:
         """Take over parameters that need a gradient now and did not before; no other rank takes part.
@@ -264,12 +295,11 @@ class LocalUpdates:
     @overload
     def exchange(self, *, weight: float | None = ..., commit: Literal[False]) -> Pending[Any]: ...
 
-    @counted(lambda self, **_: self._channel, exchanges=EXCHANGES)
     def exchange(self, *, weight: float | None = None, commit: bool = True) -> Pending[Any] | None:
         """Average the workers' movements since the last exchange, and set the parameters to the result.
 
         All ranks call this together, after their last steps. It applies the results of delayed exchanges, and
-        then exchanges all fragments at once.
+        then exchanges all fragments at once; over Sites one by one.
 
         Args:
             weight: of this rank's movement, as for ``co.allreduce``; None for that of this object. A rank
@@ -291,10 +321,23 @@ class LocalUpdates:
         Another exception on one rank after the exchange leaves its round as it was. The next exchange then
         raises CollectiveError on all ranks, which asks for ``synchronize()``.
         """
+        is_split = isinstance(self._channel, Sites) and len(self._fragments) > 1
+        if is_split and not commit:
+            raise ValueError("commit=False over Sites needs fragments=1: fragments are exchanged one by one")
         self.inner_step = 0
-        while self._delayed:
-            self._apply_first()
-        return self._exchange(self._names_of(), self._weight if weight is None else weight, commit=commit)
+        self._await_thread(self._apply_all)
+        weight = self._weight if weight is None else weight
+        if not is_split:
+            return self._exchange_counted(self._names_of(), weight, commit=commit)
+        for fragment in range(len(self._fragments)):  # residuals are of ranges, which these names decide
+            self._exchange_counted(self._names_of(fragment), weight)
+        return None
+
+    @counted(lambda self, *_, **__: self._channel, exchanges=EXCHANGES)
+    def _exchange_counted(
+        self, names: Sequence[str], weight: float, *, commit: bool = True
+    ) -> Pending[Any] | None:
+        return self._exchange(names, weight, commit=commit)
 
     def _exchange(self, names: Sequence[str], weight: float, *, commit: bool = True) -> Pending[Any] | None:
         """Exchange the movements of some parameters now."""
@@ -305,7 +348,7 @@ class LocalUpdates:
         if is_whole:
             summarize = partial(self._summarize_for_exchange, whole=over_sites or not is_compared)
             digest = None if over_sites else self._anchor.state.digest
-        measure = partial(self._measure, names)
+        measure = self._measuring(names)
         means = exchange(self._make_terms(weight), summarize, measure, digest, commit=commit)
         if commit:
             self._take(means)
@@ -314,6 +357,10 @@ class LocalUpdates:
         step = _Step(self, means)
         self._open = ref(step)
         return Pending(means.means, step)
+
+    def _measuring(self, names: Sequence[str]) -> Callable[[], Inputs] | None:
+        """Return a function that returns the movements of some parameters; None without any."""
+        return partial(self._measure, names) if names else None
 
     def _measure(self, names: Sequence[str]) -> Inputs:
         """Return the movements of some parameters."""
@@ -326,7 +373,6 @@ class LocalUpdates:
         by_senders = self._settings.divide == "senders"
         return Terms(self._channel, self._compressor, weight, by_senders)
 
-    @counted(lambda self: self._channel, exchanges=EXCHANGES)
     def synchronize(self) -> bool:
         """Give all ranks the state of the rank that has taken part in the most exchanges.
 
@@ -345,7 +391,11 @@ class LocalUpdates:
                 all ranks.
             Timeout: a rank does not take part.
         """
-        self._settle()
+        self._await_thread(self._settle)
+        return self._synchronize()
+
+    @counted(lambda self: self._channel, exchanges=EXCHANGES)
+    def _synchronize(self) -> bool:
         table = collect_states(self._channel, self._summarize)
         if len(set(table)) == 1:
             return False
@@ -374,11 +424,11 @@ class LocalUpdates:
             comm: as for the class.
 
         Raises:
-            TypeError, ValueError: it is no communicator.
+            TypeError, ValueError: it is no communicator, or Sites with ``divide="senders"``.
         """
         wrapped = wrap_group(comm)
         if is_ready(wrapped):
-            find_ends(wrapped)
+            self._check_ends(wrapped)
         self._settle()
         self._comm, self._is_compared = wrapped, False
 
@@ -387,8 +437,7 @@ class LocalUpdates:
         for one in self._delayed:
             one.wait()
         self._delayed = [one for one in self._delayed if one.error is None]
-        while self._delayed:
-            self._apply_first()
+        self._apply_all()
 
     def revert(self) -> None:
         """Set this rank's parameters to those of the last exchange; no other rank takes part."""
@@ -420,6 +469,7 @@ class LocalUpdates:
         Raises:
             ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
+        self._require_closed()
         for one in self._delayed:
             one.wait()
         shapes = self._anchor.state.parameters
@@ -468,18 +518,25 @@ class LocalUpdates:
 
     def _take(self, means: Mapping[str, Any]) -> None:
         """Take the step of the outer optimizer for the parameters that were exchanged."""
-        step: Replacement = OuterStep(self._anchor.state, means, self._settings)
-        if self._settings.alpha:
-            own = {name: read(self._anchor.parameters[name]) for name in means}
-            step = Blend(step, own, self._settings.alpha)
-        self._anchor.advance(step)
+        self._anchor.advance(self._make_step(means))
+
+    def _make_step(self, means: Mapping[str, Any]) -> Replacement:
+        """Return that step, which has changed nothing yet."""
+        step = OuterStep(self._anchor.state, means, self._settings)
+        if not self._settings.alpha:
+            return step
+        own = {name: read(self._anchor.parameters[name]) for name in means}
+        return Blend(step, own, self._settings.alpha)
 
     def _complete(self) -> None:
         """Complete an interrupted step, or set the parameters to the state's values."""
+        self._require_closed()
+        self._anchor.complete()
+
+    def _require_closed(self) -> None:
         waiting = None if self._open is None else self._open()
         if waiting is not None and waiting.is_open:
             raise RuntimeError("an exchange with commit=False is open: call its commit() or rollback() first")
-        self._anchor.complete()
 
 
 class _Step:

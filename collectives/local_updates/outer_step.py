@@ -29,13 +29,16 @@ class Replacement:
     Args:
         before: state before the step.
         after: state after it.
+        names: of the parameters that change; None for all.
 
     Attributes:
         after: the state after the step. Its values are valid after ``values``.
+        names: of the parameters that change.
     """
 
-    def __init__(self, before: OuterState, after: OuterState) -> None:
+    def __init__(self, before: OuterState, after: OuterState, names: Iterable[str] | None = None) -> None:
         self._before, self.after = before, after
+        self.names = list(after.parameters if names is None else names)
 
     def values(self) -> Iterator[tuple[str, Array]]:
         """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
@@ -65,14 +68,14 @@ class OuterStep(Replacement):
                     momenta[name] = _own(state.momenta[name]) if name in means else state.momenta[name]
                 else:
                     momenta[name] = np.empty_like(x) if name in means else np.zeros_like(x)
-        super().__init__(state, OuterState(state.round + 1, parameters, momenta))
+        moved = [name for name in parameters if name in means]
+        super().__init__(state, OuterState(state.round + 1, parameters, momenta), moved)
         self._means, self._settings = means, settings
         self._done = np.zeros(1, np.int64)  # tensors that have taken the step
 
     def values(self) -> Iterator[tuple[str, Array]]:
         """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
-        moved = [name for name in self.after.parameters if name in self._means]
-        for number, name in enumerate(moved):
+        for number, name in enumerate(self.names):
             if number == self._done[0]:
                 self._move(name)
             yield name, self.after.parameters[name]

@@ -66,7 +66,7 @@ def write_delayed(delayed: Sequence[Delayed]) -> dict[str, Array]:
     """Return the results of delayed exchanges, and the steps until they are applied, by key."""
     saved: dict[str, Array] = {}
     for number, one in enumerate(delayed):
-        saved[f"{_LEFT}{number}"] = np.array(one.left, np.int64)
+        saved[f"{_LEFT}{number}"] = np.array(max(one.left, 0), np.int64)
         saved |= {f"{_MEAN}{number}/{name}": np.array(mean) for name, mean in one.means.items()}
     return saved
 
@@ -85,7 +85,11 @@ def read_delayed(
     Raises ValueError if a key or its array is not valid.
     """
     delayed = []
-    for number, left in sorted((int(key), left) for key, left in _cut(saved, _LEFT).items() if key.isdigit()):
+    numbers = [str(number) for number in range(len(_cut(saved, _LEFT)))]
+    for number in (*_cut(saved, _LEFT), *(key.split("/")[0] for key in _cut(saved, _MEAN))):
+        if number not in numbers:
+            raise ValueError(f"{_LEFT}{number}: delayed exchanges must be numbered from 0, each with its key")
+    for number, left in ((number, saved[_LEFT + number]) for number in numbers):
         key, steps = f"{_LEFT}{number}", as_integer(left, f"{_LEFT}{number}")
         if not 0 <= steps <= every:
             raise ValueError(f"{key} is {steps}; it must be 0 to {every}")
@@ -97,8 +101,7 @@ def read_delayed(
             for name, x in _cut(saved, kind).items()
             if name in parameters
         }
-        if means:
-            delayed.append(Delayed.done(list(means), steps, means))
+        delayed.append(Delayed.done(list(means), steps, means))
     return delayed
 
 

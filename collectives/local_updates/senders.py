@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
-from collectives.agreement.header import Header, Operation
+from collectives.agreement.agree import Failure
+from collectives.agreement.header import Header, Operation, Status
 from collectives.allgather import decode_all, rehearse_decoding
 from collectives.channel import Channel
 from collectives.exchange.inputs import MakeInputs
 from collectives.exchange.pending import Pending
 from collectives.exchange.session import open_exchange
 from collectives.exchange.weighing import weigh
+from collectives.transport.weights import check_weight
 
 
 def reduce_by_senders(
@@ -30,9 +32,13 @@ def reduce_by_senders(
 
     Returns {name: mean}, 0 where no rank sent, or without ``commit`` a Pending.
     """
-    proposal = Header(operation=Operation.ALLGATHER, weight=weight)
+    proposal, failure = Header(operation=Operation.ALLGATHER), None
+    try:
+        proposal = proposal._replace(weight=check_weight(weight))
+    except Exception as error:  # reported to all ranks
+        failure = Failure(Status.ARGUMENT, error)
     with open_exchange(
-        channel, make, compressor, 0, proposal, commit=commit, rehearsal=rehearse_decoding
+        channel, make, compressor, 0, proposal, failure, commit=commit, rehearsal=rehearse_decoding
     ) as (opened, local):
         weights = weigh(local.table, mean=True)
         decoded = decode_all(local, local.gather(opened))

@@ -48,8 +48,12 @@ class Worker:
         mine: _Functions = queue.SimpleQueue()
         functions = self._queues.setdefault(process, mine)
         if functions is mine:
+            try:
+                _Thread(self._name, mine, self._unblock).start()
+            except BaseException:  # nothing would run what is put there
+                del self._queues[process]
+                raise
             weakref.finalize(self, mine.put, None).atexit = False
-            _Thread(self._name, mine, self._unblock).start()
         return functions
 
 

@@ -251,3 +251,16 @@ def test_threads_of_torch_end_with_their_communicator_and_their_program() -> Non
     for used, left in processes.run(2, TORCH, complete=True):
         assert {"TorchComm: notices", "TorchComm: receives", "TorchComm: sends"} <= set(used)
         assert left == []
+
+
+def test_a_thread_that_cannot_start_is_started_by_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    worker, done = Worker("a worker"), threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start"):
+            worker.submit(done.set)
+    worker.submit(done.set)
+    assert done.wait(PATIENCE)

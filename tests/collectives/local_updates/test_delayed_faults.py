@@ -1,0 +1,263 @@
+"""Interrupts and errors around delayed exchanges, fragments that are not trained, and other borders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from collectives.communicator import Communicator
+from tests.oracles import Array
+
+DENSE = "all | raw-index | raw"
+
+
+def make_local(comm: Communicator, w: Array, **settings: Any) -> co.LocalUpdates:
+    return co.LocalUpdates(None, {"w": w}, wc.Compressor(DENSE), comm, 3, **settings)
+
+
+def train(local: co.LocalUpdates, w: Array, steps: int) -> list[str]:
+    """Take steps of 1; return the names of the errors."""
+    seen = []
+    for _ in range(steps):
+        w += 1
+        try:
+            local.step()
+        except BaseException as error:
+            seen.append(type(error).__name__)
+    return seen
+
+
+def fail_once(owner: Any, method: str, error: type[BaseException]) -> None:
+    """Let a method of an object raise once."""
+
+    def fail(*_: Any) -> Any:
+        delattr(owner, method)
+        raise error
+
+    setattr(owner, method, fail)
+
+
+def test_an_interrupt_before_a_delayed_exchange_skips_it() -> None:
+    """The result of such an exchange would never come."""
+
+    def run(comm: Communicator) -> tuple[list[str], int, int]:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=1)
+        if comm.rank == 1:
+            fail_once(local, "_measure", KeyboardInterrupt)
+        seen = train(local, w, 3)
+        assert len(local._delayed) == 1 - comm.rank
+        return seen + train(local, w, 7), local.round, w.tolist()[0]
+
+    first, second = co.simulate(2, run)
+    assert first[0][0] == "CollectiveError"
+    assert second == (["KeyboardInterrupt", "CollectiveError"], 1, 7.5)
+
+
+@pytest.mark.parametrize("call", ["exchange", "synchronize"])
+def test_an_interrupt_of_a_call_skips_it_after_the_open_exchange(call: str) -> None:
+    def run(comm: Communicator) -> tuple[list[str], int]:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=2)
+        train(local, w, 3)
+        seen = []
+        if comm.rank == 1:
+            fail_once(local._delayed[0], "wait", KeyboardInterrupt)
+            with pytest.raises(KeyboardInterrupt):
+                getattr(local, call)()
+        try:
+            getattr(local, call)()
+        except co.CollectiveError as error:
+            seen.append(str(error.reason))
+        local.synchronize()
+        local.exchange()
+        return seen, local.round
+
+    assert co.simulate(2, run) == [(["sequence"], 2)] * 2
+
+
+def test_a_result_that_cannot_be_applied_waits_for_the_next_step() -> None:
+    def run(comm: Communicator) -> tuple[list[str], int]:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=1, alpha=0.5)
+        train(local, w, 3)
+        if comm.rank == 1:
+            fail_once(local, "_make_step", MemoryError)
+        return train(local, w, 6), local.round
+
+    assert co.simulate(2, run) == [([], 2), (["MemoryError"], 2)]
+
+
+def test_a_state_with_a_late_result() -> None:
+    """Two interrupts of the wait; the state can be loaded."""
+
+    def run(comm: Communicator) -> tuple[bool, list[float]]:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=1)
+        train(local, w, 3)
+        for _ in range(2):
+            fail_once(local._delayed[0], "wait", KeyboardInterrupt)
+            assert train(local, w, 1) == ["KeyboardInterrupt"]
+        local.load_state_dict(local.state_dict())
+        return local.step(), w.tolist()
+
+    assert co.simulate(2, run) == [(True, [3, 3])] * 2
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+@pytest.mark.parametrize(
+    "make", [lambda: wc.Compressor("topk(0.5) | rice | raw"), lambda: co.CLTk(0.5)], ids=["topk", "clt-k"]
+)
+def test_a_fragment_without_a_trained_parameter(make: Callable[[], Any], delay: int) -> None:
+    torch = pytest.importorskip("torch")
+
+    def run(comm: Communicator) -> tuple[int, list[float], list[float]]:
+        frozen = torch.nn.Parameter(torch.zeros(3), requires_grad=False)
+        trained = torch.nn.Parameter(torch.zeros(2))
+        named = {"frozen": frozen, "trained": trained}
+        local = co.LocalUpdates(None, named, make(), comm, 4, fragments=2, delay=delay)
+        for step in range(11):
+            if step == 5:
+                frozen.requires_grad_(True)
+                local.admit()
+            with torch.no_grad():
+                for parameter in (frozen, trained):
+                    parameter.add_(parameter.requires_grad * (1 + comm.rank))
+            local.step()
+        local.exchange()
+        return local.round, frozen.tolist(), trained.tolist()
+
+    first, second = co.simulate(2, run)
+    assert first == second
+    assert first[0] == 6
+    assert any(first[1])
+
+
+def test_alpha_of_parameters_without_dimensions() -> None:
+    torch = pytest.importorskip("torch")
+
+    def run(comm: Communicator) -> float:
+        w = torch.nn.Parameter(torch.zeros(()))
+        local = co.LocalUpdates(None, {"w": w}, wc.Compressor(DENSE), comm, 1, alpha=0.5)
+        with torch.no_grad():
+            w.add_(1 + comm.rank)
+        local.step()
+        return float(w.item())
+
+    assert co.simulate(2, run) == [1.25, 1.75]
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, "much"])
+def test_senders_with_a_bad_weight(weight: Any) -> None:
+    """An error of all ranks, which names the weight; a later exchange works."""
+
+    def run(comm: Communicator) -> Any:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, divide="senders")
+        w += 1 + comm.rank
+        with pytest.raises(co.CollectiveError, match="rank 1: wrong argument: ValueError"):
+            local.exchange(weight=weight if comm.rank else 1.0)
+        local.exchange(weight=1.0 + 2 * comm.rank)
+        return w.tolist()
+
+    assert co.simulate(2, run) == [[1.75, 1.75]] * 2
+
+
+def test_senders_cannot_go_on_over_sites() -> None:
+    def run(comm: Communicator) -> None:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, divide="senders")
+        single = co.simulate(1, lambda other: other)[0]
+        with pytest.raises(ValueError, match="no meaning over Sites"):
+            local.rebind(co.Sites(single, comm))
+
+    co.simulate(2, run)
+
+
+def test_no_state_is_loaded_while_a_step_waits() -> None:
+    """The step would not fit the loaded state, and no other could be taken."""
+
+    def run(comm: Communicator) -> float:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w)
+        state = local.state_dict()
+        w += 1
+        with local.exchange(commit=False), pytest.raises(RuntimeError, match="commit=False is open"):
+            local.load_state_dict(state)
+        return float(w[0])
+
+    assert co.simulate(2, run) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("key", ["delayed_left/1", "delayed_left/x", "delayed_mean/1/w"])
+def test_delayed_results_of_a_state_are_numbered(key: str) -> None:
+    def run(comm: Communicator) -> None:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=2)
+        train(local, w, 3)
+        state = local.state_dict()
+        if key == "delayed_left/1":
+            state[key] = state.pop("delayed_left/0")
+        else:
+            state[key] = np.zeros(2, np.float32)
+        with pytest.raises(ValueError, match="must be numbered from 0"):
+            local.load_state_dict(state)
+
+    co.simulate(2, run)
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_a_result_that_cannot_be_written_leaves_other_fragments(delay: int) -> None:
+    """Their parameters keep the movement since their own last exchange."""
+
+    def run(comm: Communicator) -> tuple[int, list[float]]:
+        named = {"a": np.zeros(2), "b": np.zeros(2)}
+        local = co.LocalUpdates(None, named, wc.Compressor(DENSE), comm, 4, fragments=2, delay=delay)
+        for step in range(1, 9 + delay):
+            for name in named:
+                named[name] += 1
+            if step == 2 + delay:
+                named["b"].flags.writeable = False
+                with pytest.raises(ValueError, match="read-only"):
+                    local.step()
+                named["b"].flags.writeable = True
+            else:
+                local.step()
+        return local.round, local.state_dict()["parameter/a"].tolist()
+
+    assert co.simulate(2, run) == [(3, [8.0 - delay] * 2)] * 2
+
+
+@pytest.mark.parametrize("call", ["exchange", "synchronize"])
+def test_an_interrupt_between_two_results(call: str) -> None:
+    """The first is complete before the second is applied."""
+
+    def run(comm: Communicator) -> tuple[int, list[float]]:
+        named = {"a": np.zeros(2), "b": np.zeros(2)}
+        local = co.LocalUpdates(None, named, wc.Compressor(DENSE), comm, 4, fragments=2, delay=3)
+        for _ in range(4):
+            for name in named:
+                named[name] += 1
+            local.step()
+        assert len(local._delayed) == 2
+        advance = local._anchor.advance
+
+        def interrupted(step: Any) -> None:
+            local._anchor.advance = advance  # type: ignore[method-assign]
+            local._anchor._next = step
+            raise KeyboardInterrupt
+
+        local._anchor.advance = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            getattr(local, call)()
+        getattr(local, call)()
+        local.exchange()
+        return local.round, [*named["a"].tolist(), *named["b"].tolist()]
+
+    rounds = 4 if call == "exchange" else 3
+    assert co.simulate(2, run) == [(rounds, [4, 4, 2, 2])] * 2
