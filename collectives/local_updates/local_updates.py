@@ -12,29 +12,26 @@ next one carries the movement since the last successful one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal, overload
-from weakref import ReferenceType, ref
 
 import wirecodec as wc
 from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
-from collectives.exchange.inputs import Inputs
 from collectives.exchange.pending import Pending
 from collectives.local_updates.agreement import (
-    StateSummary,
     collect_states,
     fetch_state,
     find_leader,
 )
-from collectives.local_updates.anchor import Anchor, Blend
-from collectives.local_updates.delayed import EXCHANGES, Delayed, Terms, drain, exchange, skip
+from collectives.local_updates.anchor import Anchor
+from collectives.local_updates.delayed import EXCHANGES, Delayed, drain, skip
 from collectives.local_updates.fragments import Fragments, divide_parameters, find_due
 from collectives.local_updates.outer import Array, OuterSettings
-from collectives.local_updates.outer_step import OuterStep, Replacement
-from collectives.local_updates.parameters import name_arrays, read
+from collectives.local_updates.outer_loop import OuterLoop
+from collectives.local_updates.outer_step import Replacement
+from collectives.local_updates.parameters import name_arrays
 from collectives.local_updates.saved_state import read_delayed, read_state, write_delayed, write_state
 from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import check_compressor, is_ready, wrap_group
@@ -138,19 +135,12 @@ class LocalUpdates:
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         self._comm = wrap_group(comm)
         if is_ready(self._comm):
-            self._check_ends(self._comm)  # an error is best raised here
+            _check_ends(self._settings, self._comm)  # an error is best raised here
         self._optimizer, self._weight = optimizer, check_weight(weight)
-        self._open: ReferenceType[_Step] | None = None  # an exchange that waits for the caller
+        self._outer = OuterLoop(self._anchor, self._settings, self._compressor, lambda: self._channel)
         self._delayed: list[Delayed] = []  # exchanges in the channel's thread, in their order
         self._is_idle = True  # whether nothing was submitted to that thread since it was idle
-        self._is_compared = False  # whether the other ranks had this state, and have taken the same steps
         self._isolated: Channel | Sites | None = None  # whose exchanges may run beside the program
-        self._is_loaded = False  # whether the compressor's state is not compared with the names yet
-        self.inner_step = 0
-
-    def _check_ends(self, comm: Any) -> None:
-        if isinstance(find_ends(comm), Sites) and self._settings.divide == "senders":
-            raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")
 
     @property
     def _channel(self) -> Channel | Sites:
@@ -160,6 +150,15 @@ class LocalUpdates:
     def round(self) -> int:
         """Exchanges so far."""
         return self._anchor.state.round
+
+    @property
+    def inner_step(self) -> int:
+        """Steps of the present period of ``every`` steps."""
+        return self._outer.inner_step
+
+    @inner_step.setter
+    def inner_step(self, number: int) -> None:
+        self._outer.inner_step = number
 
     def step(self, closure: Callable[[], Any] | None = None) -> bool:
         """Take a step of the inner optimizer; exchange movements, and apply results, that are due after it.
@@ -196,7 +195,7 @@ class LocalUpdates:
         return has_applied
 
     def _take_inner_step(self, closure: Callable[[], Any] | None) -> None:
-        self._complete()
+        self._outer.complete()
         if self._optimizer is not None:
             self.admit()  # parameters that were unfrozen have not moved yet
             self._optimizer.step(*([] if closure is None else [closure]))
@@ -205,7 +204,7 @@ class LocalUpdates:
     def _end_period(self, closure: Callable[[], Any] | None, fragment: int) -> None:
         """Take the last step before an exchange, and exchange. If it raises, the exchange is skipped."""
         self._take_inner_step(closure)
-        self._exchange(self._names_of(fragment), self._weight)
+        self._outer.exchange(self._names_of(fragment), self._weight)
 
     def _names_of(self, fragment: int | None = None) -> list[str]:
         """Return the names of a fragment, or of all parameters, that are exchanged."""
@@ -221,7 +220,11 @@ class LocalUpdates:
         one, self._is_idle = Delayed(names, self._settings.delay), False
         self._delayed = [*self._delayed, one]
         try:
-            one.start(self._make_terms(self._weight), self._summarize_part(names), self._measuring(names))
+            one.start(
+                self._outer.make_terms(self._weight),
+                self._outer.summarize_part(names),
+                self._outer.measuring(names),
+            )
         finally:
             if not one.is_started:  # its result would never come
                 self._delayed = [other for other in self._delayed if other is not one]
@@ -255,10 +258,12 @@ class LocalUpdates:
 
     def _apply_first(self) -> None:
         """Wait for the oldest delayed exchange, and apply its result or raise its error."""
-        self._complete()  # an earlier result, if an interrupt came while it was written
+        self._outer.complete()  # an earlier result, if an interrupt came while it was written
         one = self._delayed[0]
         one.wait()
-        step = None if one.error is not None else self._make_step(one.means)  # if it raises, nothing is lost
+        step = (
+            None if one.error is not None else self._outer.make_step(one.means)
+        )  # if it raises, nothing is lost
         self._delayed = self._delayed[1:]
         if step is None:
             assert one.error is not None
@@ -282,11 +287,11 @@ class LocalUpdates:
         Raises:
             EncodeError: a new parameter has no float type.
         """
-        self._complete()
+        self._outer.complete()
         new = self._anchor.find_new()
         if new:
             self._anchor.admit(new)
-            self._is_compared = False
+            self._outer.is_compared = False
         return list(new)
 
     @overload
@@ -337,41 +342,7 @@ class LocalUpdates:
     def _exchange_counted(
         self, names: Sequence[str], weight: float, *, commit: bool = True
     ) -> Pending[Any] | None:
-        return self._exchange(names, weight, commit=commit)
-
-    def _exchange(self, names: Sequence[str], weight: float, *, commit: bool = True) -> Pending[Any] | None:
-        """Exchange the movements of some parameters now."""
-        is_compared, self._is_compared = self._is_compared, False  # also after an error
-        is_whole = len(names) == len(self._anchor.parameters)
-        over_sites = isinstance(self._channel, Sites)
-        summarize, digest = self._summarize_part(names), None
-        if is_whole:
-            summarize = partial(self._summarize_for_exchange, whole=over_sites or not is_compared)
-            digest = None if over_sites else self._anchor.state.digest
-        measure = self._measuring(names)
-        means = exchange(self._make_terms(weight), summarize, measure, digest, commit=commit)
-        if commit:
-            self._take(means)
-            self._is_compared = is_whole
-            return None
-        step = _Step(self, means)
-        self._open = ref(step)
-        return Pending(means.means, step)
-
-    def _measuring(self, names: Sequence[str]) -> Callable[[], Inputs] | None:
-        """Return a function that returns the movements of some parameters; None without any."""
-        return partial(self._measure, names) if names else None
-
-    def _measure(self, names: Sequence[str]) -> Inputs:
-        """Return the movements of some parameters."""
-        if self._is_loaded and len(self._fragments) > 1:  # the compressor sees some names at a time
-            self._compressor.require_names(self._anchor.state.parameters)
-        self._is_loaded = False
-        return self._anchor.measure(names)
-
-    def _make_terms(self, weight: float) -> Terms:
-        by_senders = self._settings.divide == "senders"
-        return Terms(self._channel, self._compressor, weight, by_senders)
+        return self._outer.exchange(names, weight, commit=commit)
 
     def synchronize(self) -> bool:
         """Give all ranks the state of the rank that has taken part in the most exchanges.
@@ -396,7 +367,7 @@ class LocalUpdates:
 
     @counted(lambda self: self._channel, exchanges=EXCHANGES)
     def _synchronize(self) -> bool:
-        table = collect_states(self._channel, self._summarize)
+        table = collect_states(self._channel, self._outer.summarize)
         if len(set(table)) == 1:
             return False
         self.inner_step = 0
@@ -407,7 +378,7 @@ class LocalUpdates:
         if table[self._channel.rank][:3] == table[leader][:3]:
             return False
         self._compressor.set_step(table[leader].step)
-        self._is_compared = False
+        self._outer.is_compared = False
         self._anchor.advance(Replacement(self._anchor.state, fetched))
         return True
 
@@ -428,9 +399,9 @@ class LocalUpdates:
         """
         wrapped = wrap_group(comm)
         if is_ready(wrapped):
-            self._check_ends(wrapped)
+            _check_ends(self._settings, wrapped)
         self._settle()
-        self._comm, self._is_compared = wrapped, False
+        self._comm, self._outer.is_compared = wrapped, False
 
     def _settle(self) -> None:
         """Apply the results of all delayed exchanges, and drop their errors."""
@@ -441,7 +412,7 @@ class LocalUpdates:
 
     def revert(self) -> None:
         """Set this rank's parameters to those of the last exchange; no other rank takes part."""
-        self._complete()
+        self._outer.complete()
         self._anchor.revert()
 
     def state_dict(self) -> dict[str, Array]:
@@ -451,7 +422,7 @@ class LocalUpdates:
         for bit, also between two exchanges, and during a delayed one, for whose result this waits.
         ``co.torch_state_dict`` returns the same as tensors.
         """
-        self._complete()
+        self._outer.complete()
         for one in self._delayed:
             one.wait()
         state = write_state(self._anchor.state, self.inner_step, self._compressor.state_dict())
@@ -469,7 +440,7 @@ class LocalUpdates:
         Raises:
             ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
-        self._require_closed()
+        self._outer.require_closed()
         for one in self._delayed:
             one.wait()
         shapes = self._anchor.state.parameters
@@ -479,84 +450,18 @@ class LocalUpdates:
         delayed = read_delayed(state, shapes, self._settings.every, strict=strict)
         self._compressor.load_state_dict(compressor, strict=strict)
         self._anchor.restore(loaded)
-        self.inner_step, self._is_compared, self._delayed, self._is_loaded = steps, False, delayed, True
+        self._outer.inner_step, self._outer.is_compared, self._outer.is_loaded = steps, False, True
+        self._delayed = delayed
 
     def __repr__(self) -> str:
         """Return the settings, the round and the step."""
         return f"LocalUpdates({self._settings}, round={self.round}, inner_step={self.inner_step})"
 
-    def _summarize(self, *, whole: bool = True) -> StateSummary:
-        """Complete the last exchange, and summarize this rank's state."""
-        self._complete()
-        return StateSummary.of(
-            self._anchor.state, self._settings, self._compressor.step, self.inner_step, whole=whole
-        )
 
-    def _summarize_for_exchange(self, *, whole: bool) -> StateSummary:
-        """Summarize this rank's state; raise ValueError if a parameter would be left out."""
-        summary = self._summarize(whole=whole)
-        self._require_no_new()
-        return summary
-
-    def _summarize_part(self, names: Sequence[str]) -> Callable[[], StateSummary]:
-        """Return a function that summarizes the state of some parameters, or raises as above."""
-
-        def summarize() -> StateSummary:
-            self._complete()
-            self._require_no_new()
-            state, step = self._anchor.state.part(set(names)), self._compressor.step
-            return StateSummary.of(state, self._settings, step, self.inner_step)
-
-        return summarize
-
-    def _require_no_new(self) -> None:
-        for name in self._anchor.find_new():
-            raise ValueError(
-                f"parameter {name!r} needs a gradient, and did not when LocalUpdates was made: call"
-                " admit() on all ranks right after unfreezing it, before it is changed"
-            )
-
-    def _take(self, means: Mapping[str, Any]) -> None:
-        """Take the step of the outer optimizer for the parameters that were exchanged."""
-        self._anchor.advance(self._make_step(means))
-
-    def _make_step(self, means: Mapping[str, Any]) -> Replacement:
-        """Return that step, which has changed nothing yet."""
-        step = OuterStep(self._anchor.state, means, self._settings)
-        if not self._settings.alpha:
-            return step
-        own = {name: read(self._anchor.parameters[name]) for name in means}
-        return Blend(step, own, self._settings.alpha)
-
-    def _complete(self) -> None:
-        """Complete an interrupted step, or set the parameters to the state's values."""
-        self._require_closed()
-        self._anchor.complete()
-
-    def _require_closed(self) -> None:
-        waiting = None if self._open is None else self._open()
-        if waiting is not None and waiting.is_open:
-            raise RuntimeError("an exchange with commit=False is open: call its commit() or rollback() first")
-
-
-class _Step:
-    """Step of the outer optimizer and of the compressor, which waits for ``commit`` or ``rollback``."""
-
-    def __init__(self, owner: LocalUpdates, exchange: Pending[Any]) -> None:
-        self._owner, self._exchange = owner, exchange
-        self.is_open = True
-
-    def commit(self) -> None:
-        """Let the compressor's state advance, and set the parameters to the result."""
-        self._exchange.commit()
-        self.is_open = False
-        self._owner._take(self._exchange.means)
-        self._owner._is_compared = True
-
-    def rollback(self) -> None:
-        """Leave everything as it was before the exchange."""
-        self._exchange.rollback()
-        self.is_open = False
+def _check_ends(settings: OuterSettings, comm: Any) -> None:
+    """Raise an error unless a communicator can be used with these settings."""
+    if isinstance(find_ends(comm), Sites) and settings.divide == "senders":
+        raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")
 
 
 def _size_of(parameter: Any) -> int:

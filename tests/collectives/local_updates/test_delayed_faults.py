@@ -49,7 +49,7 @@ def test_an_interrupt_before_a_delayed_exchange_skips_it() -> None:
         w = np.zeros(2, np.float32)
         local = make_local(comm, w, delay=1)
         if comm.rank == 1:
-            fail_once(local, "_measure", KeyboardInterrupt)
+            fail_once(local._outer, "_measure", KeyboardInterrupt)
         seen = train(local, w, 3)
         assert len(local._delayed) == 1 - comm.rank
         return seen + train(local, w, 7), local.round, w.tolist()[0]
@@ -87,7 +87,7 @@ def test_a_result_that_cannot_be_applied_waits_for_the_next_step() -> None:
         local = make_local(comm, w, delay=1, alpha=0.5)
         train(local, w, 3)
         if comm.rank == 1:
-            fail_once(local, "_make_step", MemoryError)
+            fail_once(local._outer, "make_step", MemoryError)
         return train(local, w, 6), local.round
 
     assert co.simulate(2, run) == [([], 2), (["MemoryError"], 2)]

@@ -1,0 +1,163 @@
+"""Outer loop of a worker: exchanges of movements, and the steps of the outer optimizer.
+
+``LocalUpdates`` decides when, in which thread and with whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+from weakref import ReferenceType, ref
+
+import wirecodec as wc
+from collectives.channel import Channel
+from collectives.cltk.allreduce import CLTk
+from collectives.exchange.inputs import Inputs
+from collectives.exchange.pending import Pending
+from collectives.local_updates.agreement import StateSummary
+from collectives.local_updates.anchor import Anchor, Blend
+from collectives.local_updates.delayed import Terms, exchange
+from collectives.local_updates.outer import OuterSettings
+from collectives.local_updates.outer_step import OuterStep, Replacement
+from collectives.local_updates.parameters import read
+from collectives.sites.sites import Sites
+
+
+class OuterLoop:
+    """Parameters, settings and compressor of a worker.
+
+    Args:
+        anchor: parameters and outer state.
+        settings: of the outer optimizer.
+        compressor: of the movements.
+        find_channel: returns the present channel.
+
+    Attributes:
+        inner_step: steps of the present period.
+        is_compared: whether the other ranks had this state, and have taken the same steps.
+        is_loaded: whether the compressor's state is not compared with the names yet.
+    """
+
+    def __init__(
+        self,
+        anchor: Anchor,
+        settings: OuterSettings,
+        compressor: wc.Compressor | CLTk,
+        find_channel: Callable[[], Channel | Sites],
+    ) -> None:
+        self.anchor, self._settings, self._compressor = anchor, settings, compressor
+        self._find_channel = find_channel
+        self._is_divided = settings.fragments != 1
+        self._open: ReferenceType[_Step] | None = None  # an exchange that waits for the caller
+        self.inner_step = 0
+        self.is_compared = self.is_loaded = False
+
+    def exchange(self, names: Sequence[str], weight: float, *, commit: bool = True) -> Pending[Any] | None:
+        """Exchange the movements of some parameters now."""
+        is_compared, self.is_compared = self.is_compared, False  # also after an error
+        is_whole = len(names) == len(self.anchor.parameters)
+        over_sites = isinstance(self._find_channel(), Sites)
+        summarize, digest = self.summarize_part(names), None
+        if is_whole:
+            summarize = partial(self._summarize_for_exchange, whole=over_sites or not is_compared)
+            digest = None if over_sites else self.anchor.state.digest
+        measure = self.measuring(names)
+        means = exchange(self.make_terms(weight), summarize, measure, digest, commit=commit)
+        if commit:
+            self.take(means)
+            self.is_compared = is_whole
+            return None
+        step = _Step(self, means)
+        self._open = ref(step)
+        return Pending(means.means, step)
+
+    def measuring(self, names: Sequence[str]) -> Callable[[], Inputs] | None:
+        """Return a function that returns the movements of some parameters; None without any."""
+        return partial(self._measure, names) if names else None
+
+    def _measure(self, names: Sequence[str]) -> Inputs:
+        """Return the movements of some parameters."""
+        if self.is_loaded and self._is_divided:  # the compressor sees some names at a time
+            self._compressor.require_names(self.anchor.state.parameters)
+        self.is_loaded = False
+        return self.anchor.measure(names)
+
+    def make_terms(self, weight: float) -> Terms:
+        """Return the terms of an exchange now."""
+        by_senders = self._settings.divide == "senders"
+        return Terms(self._find_channel(), self._compressor, weight, by_senders)
+
+    def summarize(self, *, whole: bool = True) -> StateSummary:
+        """Complete the last exchange, and summarize this rank's state."""
+        self.complete()
+        return StateSummary.of(
+            self.anchor.state, self._settings, self._compressor.step, self.inner_step, whole=whole
+        )
+
+    def _summarize_for_exchange(self, *, whole: bool) -> StateSummary:
+        """Summarize this rank's state; raise ValueError if a parameter would be left out."""
+        summary = self.summarize(whole=whole)
+        self._require_no_new()
+        return summary
+
+    def summarize_part(self, names: Sequence[str]) -> Callable[[], StateSummary]:
+        """Return a function that summarizes the state of some parameters, or raises as above."""
+
+        def summarize() -> StateSummary:
+            self.complete()
+            self._require_no_new()
+            state, step = self.anchor.state.part(set(names)), self._compressor.step
+            return StateSummary.of(state, self._settings, step, self.inner_step)
+
+        return summarize
+
+    def _require_no_new(self) -> None:
+        for name in self.anchor.find_new():
+            raise ValueError(
+                f"parameter {name!r} needs a gradient, and did not when LocalUpdates was made: call"
+                " admit() on all ranks right after unfreezing it, before it is changed"
+            )
+
+    def take(self, means: Mapping[str, Any]) -> None:
+        """Take the step of the outer optimizer for the parameters that were exchanged."""
+        self.anchor.advance(self.make_step(means))
+
+    def make_step(self, means: Mapping[str, Any]) -> Replacement:
+        """Return that step, which has changed nothing yet."""
+        step = OuterStep(self.anchor.state, means, self._settings)
+        if not self._settings.alpha:
+            return step
+        own = {name: read(self.anchor.parameters[name]) for name in means}
+        return Blend(step, own, self._settings.alpha)
+
+    def complete(self) -> None:
+        """Complete an interrupted step, or set the parameters to the state's values."""
+        self.require_closed()
+        self.anchor.complete()
+
+    def require_closed(self) -> None:
+        """Raise RuntimeError while an exchange waits for ``commit`` or ``rollback``."""
+        waiting = None if self._open is None else self._open()
+        if waiting is not None and waiting.is_open:
+            raise RuntimeError("an exchange with commit=False is open: call its commit() or rollback() first")
+
+
+class _Step:
+    """Step of the outer optimizer and of the compressor, which waits for ``commit`` or ``rollback``."""
+
+    def __init__(self, owner: OuterLoop, exchange: Pending[Any]) -> None:
+        self._owner, self._exchange = owner, exchange
+        self.is_open = True
+
+    def commit(self) -> None:
+        """Let the compressor's state advance, and set the parameters to the result."""
+        self._exchange.commit()
+        self.is_open = False
+        self._owner.take(self._exchange.means)
+        self._owner.is_compared = True
+
+    def rollback(self) -> None:
+        """Leave everything as it was before the exchange."""
+        self._exchange.rollback()
+        self.is_open = False
