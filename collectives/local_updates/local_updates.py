@@ -69,6 +69,7 @@ class LocalUpdates:
             result is applied after the last of them. Other exchanges of this library may not use ``comm``
             then; collectives of torch may.
         alpha: share of the worker's own parameters that stays when a result is applied; 0 replaces them.
+            After the last exchange, ``revert`` sets all workers to the common values.
         divide: "ranks", or "senders": the mean of an element is over the ranks that sent it.
         weight: of this rank's movements, as for ``co.allreduce``.
 
