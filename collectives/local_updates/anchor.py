@@ -22,15 +22,17 @@ class Anchor:
 
     Args:
         named: {name: parameter}, also of parameters that need no gradient yet.
+        frozen: whether to exchange those, too: over Sites, a rank's part of the parameters, of which it keeps
+            the residuals, must not change when they are unfrozen.
 
     Attributes:
         parameters: {name: parameter} that need a gradient.
         state: after the last exchange. Its arrays are valid after ``complete``.
     """
 
-    def __init__(self, named: Mapping[str, Any]) -> None:
+    def __init__(self, named: Mapping[str, Any], *, frozen: bool = False) -> None:
         self._named = named
-        self.parameters = find_trained(named)
+        self.parameters = find_trained(named, frozen=frozen)
         self.state = OuterState(0, {name: read(p) for name, p in self.parameters.items()})
         self._next: Replacement | None = None  # a change that is not complete
         self._stale: Collection[str] = ()  # parameters that must be set to the values of the state

@@ -122,7 +122,8 @@ class LocalUpdates:
                 f"optimizer is {type(optimizer).__name__}, which has no step(); pass one, or None"
             )
         named = name_arrays(named_parameters)
-        self._anchor = Anchor(named)
+        self._comm = wrap_group(comm)
+        self._anchor = Anchor(named, frozen=isinstance(self._comm, Sites))
         if not self._anchor.parameters:
             raise ValueError(
                 "named_parameters has no parameter that needs a gradient; pass model.named_parameters(),"
@@ -134,7 +135,6 @@ class LocalUpdates:
         self._settings = OuterSettings(*outer)
         self._compressor = check_compressor(compressor)
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
-        self._comm = wrap_group(comm)
         if is_ready(self._comm):
             _check_ends(self._settings, self._comm)  # an error is best raised here
         self._optimizer, self._weight = optimizer, check_weight(weight)

@@ -48,17 +48,21 @@ def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
     return named
 
 
-def find_trained(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that need a gradient, as all NumPy arrays do.
+def find_trained(named: Mapping[str, Any], *, frozen: bool = False) -> dict[str, Any]:
+    """Return the parameters that need a gradient, as all NumPy arrays do; or all that can have one.
 
-    Raises EncodeError if one has no float type.
+    Raises EncodeError if one that needs a gradient has no float type.
     """
-    trained = {name: p for name, p in named.items() if not _is_torch(p) or p.requires_grad}
-    for name, parameter in trained.items():
-        try:
-            dtype_named(parameter.dtype)
-        except wc.EncodeError as error:
-            raise error.of(name) from None
+    trained = {}
+    for name, parameter in named.items():
+        needs = not _is_torch(parameter) or parameter.requires_grad
+        if needs or (frozen and parameter.is_floating_point()):
+            trained[name] = parameter
+        if needs:
+            try:
+                dtype_named(parameter.dtype)
+            except wc.EncodeError as error:
+                raise error.of(name) from None
     return trained
 
 

@@ -300,3 +300,23 @@ def test_fragments_of_local_updates(make: Any, delay: int) -> None:
         assert np.allclose(x, start[name] + moved, atol=1e-4) or delay
     with pytest.raises(ValueError, match="commit=False over Sites"):
         local.exchange(commit=False)
+
+
+def test_a_parameter_that_is_unfrozen_keeps_the_ranges() -> None:
+    torch = pytest.importorskip("torch")
+    sites = make_sites()
+    named = {name: torch.nn.Parameter(torch.zeros(size)) for name, size in {"a": 5, "b": 20, "c": 10}.items()}
+    named["a"].requires_grad_(False)
+    local = co.LocalUpdates(None, named, wc.Compressor("topk(0.2) | rice | raw"), sites, every=1)
+    for step in range(40):
+        if step == 3:
+            named["a"].requires_grad_(True)
+            assert local.admit() == []
+        with torch.no_grad():
+            for name, p in named.items():
+                if step < 9 and p.requires_grad:
+                    p.add_(torch.from_numpy(np.full(p.numel(), sites.rank + len(name), np.float32)))
+        local.step()
+    for name, p in named.items():  # all residuals have been sent
+        steps = 6 if name == "a" else 9
+        assert np.allclose(p.detach().numpy(), steps * (1.5 + 1), atol=1e-4), name
