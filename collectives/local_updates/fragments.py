@@ -59,13 +59,11 @@ def _match(names: Mapping[str, int], globs: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def find_due(step: int, every: int, count: int) -> int | None:
-    """Return the fragment that is exchanged after an inner step, or None.
+def make_schedule(every: int, count: int) -> dict[int, int]:
+    """Return {inner step: fragment that is exchanged after it}.
 
     Args:
-        step: of the period, 1 to ``every``.
-        every: steps of a period.
+        every: steps of a period, which count from 1.
         count: number of fragments, at most ``every``.
     """
-    fragment = -(-(step % every) * count // every)  # the first with floor(f H / P) >= t mod H
-    return fragment if fragment < count and fragment * every // count == step % every else None
+    return {fragment * every // count or every: fragment for fragment in range(count)}

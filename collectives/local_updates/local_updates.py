@@ -11,7 +11,7 @@ next one carries the movement since the last successful one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, overload
 
 import wirecodec as wc
@@ -27,7 +27,7 @@ from collectives.local_updates.agreement import (
 )
 from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.delayed import EXCHANGES, Delayed, drain, skip
-from collectives.local_updates.fragments import Fragments, divide_parameters, find_due
+from collectives.local_updates.fragments import Fragments, divide_parameters, make_schedule
 from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import Replacement
@@ -140,8 +140,14 @@ class LocalUpdates:
         self._optimizer, self._weight = optimizer, check_weight(weight)
         self._outer = OuterLoop(self._anchor, self._settings, self._compressor, lambda: self._channel)
         self._delayed: list[Delayed] = []  # exchanges in the channel's thread, in their order
+        self._is_split = self._has_parts()
+        self._schedule = make_schedule(every, len(self._fragments))
         self._is_idle = True  # whether nothing was submitted to that thread since it was idle
         self._isolated: Channel | Sites | None = None  # whose exchanges may run beside the program
+
+    def _has_parts(self) -> bool:
+        """Return whether an exchange of all parameters is one of each fragment."""
+        return isinstance(self._comm, Sites) and len(self._fragments) > 1
 
     @property
     def _channel(self) -> Channel | Sites:
@@ -173,14 +179,14 @@ class LocalUpdates:
         Raises:
             CollectiveError, Timeout: as for ``exchange``; of a delayed exchange, when its result is due.
         """
-        self.inner_step += 1  # also if this raises, so that all workers exchange after the same step
+        outer, settings = self._outer, self._settings
+        outer.inner_step += 1  # also if this raises, so that all workers exchange after the same step
         for one in self._delayed:
             one.left -= 1
-        number, every = self.inner_step, self._settings.every
-        if number >= every:
-            self.inner_step = 0
-        due = find_due(number, every, len(self._fragments))
-        if due is not None and not self._settings.delay:
+        due = self._schedule.get(outer.inner_step)
+        if outer.inner_step >= settings.every:
+            outer.inner_step = 0
+        if due is not None and not settings.delay:
             self._end_period(closure, due)
             return True
         if due is None:
@@ -327,23 +333,24 @@ class LocalUpdates:
         Another exception on one rank after the exchange leaves its round as it was. The next exchange then
         raises CollectiveError on all ranks, which asks for ``synchronize()``.
         """
-        is_split = isinstance(self._channel, Sites) and len(self._fragments) > 1
-        if is_split and not commit:
+        if self._is_split and not commit:
             raise ValueError("commit=False over Sites needs fragments=1: fragments are exchanged one by one")
-        self.inner_step = 0
-        self._await_thread(self._apply_all)
-        weight = self._weight if weight is None else weight
-        if not is_split:
-            return self._exchange_counted(self._names_of(), weight, commit=commit)
+        if self._delayed or not self._is_idle:
+            self._await_thread(self._apply_all)
+        if not self._is_split:
+            return self._exchange_part(None, weight, commit=commit)
         for fragment in range(len(self._fragments)):  # residuals are of ranges, which these names decide
-            self._exchange_counted(self._names_of(fragment), weight)
+            self._exchange_part(fragment, weight)
         return None
 
     @counted(lambda self, *_, **__: self._channel, exchanges=EXCHANGES)
-    def _exchange_counted(
-        self, names: Sequence[str], weight: float, *, commit: bool = True
+    def _exchange_part(
+        self, fragment: int | None, weight: float | None, *, commit: bool = True
     ) -> Pending[Any] | None:
-        return self._outer.exchange(names, weight, commit=commit)
+        """Exchange a fragment, or all parameters."""
+        self.inner_step = 0
+        names = self._names_of(fragment)
+        return self._outer.exchange(names, self._weight if weight is None else weight, commit=commit)
 
     def synchronize(self) -> bool:
         """Give all ranks the state of the rank that has taken part in the most exchanges.
@@ -363,7 +370,8 @@ class LocalUpdates:
                 all ranks.
             Timeout: a rank does not take part.
         """
-        self._await_thread(self._settle)
+        if self._delayed or not self._is_idle:
+            self._await_thread(self._settle)
         return self._synchronize()
 
     @counted(lambda self: self._channel, exchanges=EXCHANGES)
@@ -403,6 +411,7 @@ class LocalUpdates:
             _check_ends(self._settings, wrapped)
         self._settle()
         self._comm, self._outer.is_compared = wrapped, False
+        self._is_split = self._has_parts()
 
     def _settle(self) -> None:
         """Apply the results of all delayed exchanges, and drop their errors."""

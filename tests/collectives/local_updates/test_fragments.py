@@ -10,7 +10,7 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
-from collectives.local_updates.fragments import divide_parameters, find_due
+from collectives.local_updates.fragments import divide_parameters, make_schedule
 from tests.oracles import Array
 
 WORKERS, EVERY, STEPS = 3, 6, 29
@@ -113,12 +113,12 @@ def test_fragments_have_about_equally_many_elements() -> None:
     sizes = {str(number): size for number, size in enumerate([5, 5, 40, 5, 5, 30, 30])}
     assert divide_parameters(sizes, 3) == [["0", "1", "2"], ["3", "4", "5"], ["6"]]
     assert divide_parameters({"huge": 10**6, "a": 1, "b": 1}, 3) == [["huge"], ["a"], ["b"]]
-    assert [find_due(t, 7, 3) for t in range(1, 8)] == [None, 1, None, 2, None, None, 0]
+    assert make_schedule(7, 3) == {7: 0, 2: 1, 4: 2}
     for every in (1, 4, 9):
         for count in range(1, every + 1):
-            due = [find_due(t, every, count) for t in range(1, every + 1)]
-            assert sorted(f for f in due if f is not None) == list(range(count))
-            assert all(f is None or f * every // count == (t + 1) % every for t, f in enumerate(due))
+            schedule = make_schedule(every, count)
+            assert sorted(schedule.values()) == list(range(count))
+            assert all(1 <= t <= every and t % every == f * every // count for t, f in schedule.items())
 
 
 @pytest.mark.parametrize(
