@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["DENSITY", "SCHEME", "SECTOR", "SENT_BYTES", "Case", "KernelTime"]
+__all__ = ["DENSITY", "SCHEME", "SECTOR", "SENT_BYTES", "TOPK_BYTES", "Case", "KernelTime"]
 
 DENSITY = 0.01
 SCHEME = f"topk({DENSITY:g}) | rice | qsgd(bits=4)"
 SENT_BYTES = 8 * DENSITY
 """Bytes per element of the sent indices and values."""
+TOPK_BYTES = 4 + SENT_BYTES
+"""Least traffic of an exact top-k per element: one read, which a right guess allows, and the output."""
 SECTOR = 32
 """Bytes of the smallest transfer between the device's memory and its cache."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.gpu import timing
-from benchmarks.gpu.cases import DENSITY, SCHEME, SECTOR, SENT_BYTES, Case, KernelTime
+from benchmarks.gpu.cases import DENSITY, SCHEME, SECTOR, SENT_BYTES, TOPK_BYTES, Case, KernelTime
 from benchmarks.gpu.peers import generate_peers
 from benchmarks.gpu.rows import Job, guard
 from wirecodec.kernels.cuda import moments, offset_float, packing, qsgd, rice
@@ -66,8 +66,8 @@ def generate_cases(device: CupyDevice, x: Any) -> Iterator[Case]:
     )
     yield Case("select + bitmap + compact", 4 + 1 / 8 + SENT_BYTES, select)
     search = Search(device, n, np.uint32, k)
-    yield Case("exact top-k, cold", 8, lambda: search.cold(words, INFINITY))
-    yield Case("exact top-k, warm", 4.1, lambda: search.warm(words, INFINITY))
+    yield Case("exact top-k, cold", TOPK_BYTES, lambda: search.cold(words, INFINITY))
+    yield Case("exact top-k, warm", TOPK_BYTES, lambda: search.warm(words, INFINITY))
     yield Case("sums for SIDCo", 4, lambda: moments.sum_moments(device, words, 1, 2**31, 0.0, 1.0))
     codes, packed = device.empty(n, np.uint8), device.empty(packing.packed_words(n, 4), np.uint32)
     device.clear(codes)
@@ -117,7 +117,7 @@ def _generate_containers(device: CupyDevice, x: Any) -> Iterator[Case]:
 
     ``decode_add`` reads the container, and reads and writes the sectors of the target that it changes.
     """
-    yield Case("encode", 4.1, lambda: wc.encode(x, SCHEME))
+    yield Case("encode", TOPK_BYTES, lambda: wc.encode(x, SCHEME))
     blob = wc.encode(x, SCHEME)
     on_host = np.array(device.get(blob))  # in memory that is not pinned, as after receiving
     sectors = count_sectors(device.get(wc.decode(blob).indices))

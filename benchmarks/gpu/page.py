@@ -31,13 +31,13 @@ copy reads and writes 8 bytes per element. The fraction is minimum bytes / copy 
 Laplace values, float32, of which {DENSITY:g} are kept. QSGD and packing use 4 bits, OffsetFloat uses 8.
 Times are medians over CUDA events, with the host's work between them.
 
-Encoding is that of `{SCHEME}` to a whole container, with the minimum bytes of a warm top-k.
+Encoding is that of `{SCHEME}` to a whole container, with the minimum bytes of a top-k.
 `decode_add` adds that container to float32. Its minimum bytes are the container, and the 32-byte sectors of
 the target that have a stored element, read and written.
 
-Third-party top-k has the minimum bytes of an exact top-k, two reads. Compaction by torch (CUB) and by
-cuSPARSE gets the threshold, and has the minimum bytes of one read and of the output. cuSPARSE's matrix has
-zeros at the elements that are not kept.
+The minimum bytes of an exact top-k, also of third parties, are one read and the output. Compaction by
+torch (CUB) and by cuSPARSE gets the threshold, and has the minimum bytes of one read and of the output.
+cuSPARSE's matrix has zeros at the elements that are not kept.
 
 """
 

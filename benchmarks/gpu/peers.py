@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.cases import DENSITY, SENT_BYTES, Case
+from benchmarks.gpu.cases import DENSITY, SENT_BYTES, TOPK_BYTES, Case
 from benchmarks.gpu.trace import has_cuda
 
 __all__ = ["TORCH_TOPK", "generate_peers"]
@@ -22,8 +22,8 @@ def generate_peers(cupy: Any, x: Any) -> Iterator[Case]:
     threshold, k = float(-np.log(DENSITY)), int(DENSITY * x.size)  # the Laplace distribution's quantile
     if has_cuda():
         yield from _generate_torch(x, threshold, k)
-    yield Case("cupy.argpartition", 8, lambda: cupy.argpartition(cupy.abs(x), x.size - k)[-k:])
-    yield Case("cupy.sort", 8, lambda: cupy.sort(cupy.abs(x)))
+    yield Case("cupy.argpartition", TOPK_BYTES, lambda: cupy.argpartition(cupy.abs(x), x.size - k)[-k:])
+    yield Case("cupy.sort", TOPK_BYTES, lambda: cupy.sort(cupy.abs(x)))
     yield from _generate_cusparse(cupy, x, threshold)
 
 
@@ -32,7 +32,7 @@ def _generate_torch(x: Any, threshold: float, k: int) -> Iterator[Case]:
     import torch
 
     tensor = torch.from_dlpack(x)
-    yield Case(TORCH_TOPK, 8, lambda: tensor[torch.topk(tensor.abs(), k, sorted=False)[1]])
+    yield Case(TORCH_TOPK, TOPK_BYTES, lambda: tensor[torch.topk(tensor.abs(), k, sorted=False)[1]])
 
     def run_nonzero() -> object:
         (indices,) = torch.nonzero(tensor.abs() > threshold, as_tuple=True)

@@ -21,7 +21,7 @@ __all__ = ["Mirror"]
 
 
 class Mirror(Emulator):
-    """Device that runs each launch on a GPU. Raises DeviceError if there is none."""
+    """Device that runs each launch on a GPU; without a GPU, it raises DeviceError when it is made."""
 
     def __init__(self) -> None:
         super().__init__()

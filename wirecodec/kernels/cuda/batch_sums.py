@@ -129,14 +129,18 @@ def _find(device: Device, kernel: str, arrays: Sequence[Any], mask: int) -> Arra
 
 def copy_all(device: Device, arrays: Sequence[Any], targets: Sequence[int]) -> None:
     """Copy arrays of one element width to targets, which are addresses on the device, in one launch."""
+    _launch(device, f"batch_copy_u{8 * arrays[0].dtype.itemsize}", arrays, targets)
+
+
+def _launch(device: Device, kernel: str, arrays: Sequence[Any], out: Any, *more: Any) -> None:
+    """Launch a kernel that reads arrays, and writes as many elements from each address ``out`` on."""
     rows: Any = np.zeros(len(arrays), _SUM)
     rows["total"] = [device.address(each) if each.size else 0 for each in arrays]
-    rows["out"] = targets
+    rows["out"] = out
     rows["size"] = sizes = np.array([each.size for each in arrays], np.int64)
     stage = upload(device, np.minimum(-(-sizes // _CHECKED), _MAX_BLOCKS))
     table, count = device.put(rows.view(np.uint8)), np.uint32(len(arrays))
-    name = f"batch_copy_u{8 * arrays[0].dtype.itemsize}"
-    device.launch("batch_sums", name, stage.blocks, table, stage.starts, count)
+    device.launch("batch_sums", kernel, stage.blocks, table, stage.starts, count, *more)
 
 
 def means(device: Device, totals: Sequence[Any], divisor: float, dtype: np.dtype[Any]) -> list[Any]:
@@ -150,20 +154,13 @@ def means(device: Device, totals: Sequence[Any], divisor: float, dtype: np.dtype
 
     Returns raw bits of each.
     """
-    sizes = np.array([each.size for each in totals], np.int64)
-    cuts, width = np.cumsum([0, *(sizes + 63 & -64)]), dtype.itemsize
-    if width == 4:
+    bits, name = np.array([divisor], np.float32).view(np.uint32)[0], f"batch_means_{SUFFIX[dtype.name]}"
+    if dtype.itemsize == 4:
         made = [total.view(np.uint32) for total in totals]
-    else:
-        whole = device.empty(int(cuts[-1]), np.uint16)
-        made = [whole[start : start + n] for start, n in zip(cuts.tolist(), sizes.tolist(), strict=False)]
-    rows: Any = np.zeros(len(totals), _SUM)
-    rows["total"] = [device.address(each) if each.size else 0 for each in totals]
-    rows["out"] = rows["total"] if width == 4 else device.address(whole) + width * cuts[:-1]
-    rows["size"] = sizes
-    stage = upload(device, np.minimum(-(-sizes // _CHECKED), _MAX_BLOCKS))
-    bits = np.array([divisor], np.float32).view(np.uint32)[0]
-    table, count = device.put(rows.view(np.uint8)), np.uint32(len(totals))
-    name = f"batch_means_{SUFFIX[dtype.name]}"
-    device.launch("batch_sums", name, stage.blocks, table, stage.starts, count, bits)
-    return made
+        _launch(device, name, totals, [device.address(each) if each.size else 0 for each in made], bits)
+        return made
+    sizes = np.array([each.size for each in totals], np.int64)
+    cuts = np.cumsum([0, *(sizes + 63 & -64)])
+    whole = device.empty(int(cuts[-1]), np.uint16)
+    _launch(device, name, totals, device.address(whole) + 2 * cuts[:-1], bits)
+    return [whole[start : start + n] for start, n in zip(cuts.tolist(), sizes.tolist(), strict=False)]
