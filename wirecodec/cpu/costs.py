@@ -116,6 +116,19 @@ def one_element_bytes(scheme: Scheme, size: int, dtype: np.dtype[Any]) -> int:
     return places + _measure_value(value, dtype)
 
 
+def _most_element_bytes(scheme: Scheme, dtype: np.dtype[Any] | None) -> float:
+    """Return a bound of ``one_element_bytes`` for any size from the codecs' own; infinity if they have none."""
+    index: Any = scheme.index
+    value: Any = scheme.value
+    if dtype is None:
+        return 0.0
+    try:
+        parts = index.max_bytes(1, _MOST_MEASURED), value.max_bytes(1, dtype), map_bytes(1)
+    except EncodeError:
+        return math.inf
+    return float(sum(map(padded, parts)))
+
+
 @lru_cache(maxsize=4096)
 def _measure_index(index: Any, d: int) -> int:
     """Return the bytes of the position of one of d elements."""
@@ -195,15 +208,20 @@ class _Part:
     def is_small(self, header: int) -> bool:
         """Tell whether the budget does not hold header and one element."""
         left = self.nbytes - header * self.count - group_bytes(self.count) - row_bytes(self.size)
-        return left < self._element_bytes()
+        # To measure an element compiles the kernels of short sections, which a large tensor does not need.
+        return left < _most_element_bytes(self.scheme, self._dtype) and left < self._element_bytes()
 
-    def _element_bytes(self) -> int:
+    @property
+    def _dtype(self) -> np.dtype[Any] | None:
         array = self.tensor if hasattr(self.tensor, "dtype") else self.tensor.data
         try:
-            dtype = dtype_named(array.dtype)
+            return dtype_named(array.dtype)
         except EncodeError:  # which is raised with the tensor's name
-            return 0
-        return one_element_bytes(self.scheme, self.size, dtype)
+            return None
+
+    def _element_bytes(self) -> int:
+        dtype = self._dtype
+        return 0 if dtype is None else one_element_bytes(self.scheme, self.size, dtype)
 
     def describe(self) -> str:
         """Describe the budget, and what is sent instead."""
