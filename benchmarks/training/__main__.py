@@ -53,6 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)"
     )
+    parser.add_argument(
+        "--device",
+        default="",
+        help='"cuda" or "cpu": train text-long in stacks of runs there (default: one run per process)',
+    )
+    parser.add_argument("--stack", type=int, default=6, help="runs of a stack (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=1e6, help="start no run after them")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="of the results (default: %(default)s)")
     parser.add_argument("--report", action="store_true", help="only write the page from the results")
@@ -61,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from benchmarks.training import report
         from benchmarks.training.plan import Plan, select_by_name
         from benchmarks.training.pool import run_missing
+        from benchmarks.training.stacked.run import run_stacks
         from benchmarks.training.systems.registry import SYSTEMS
         from benchmarks.training.tasks.registry import TASKS
     except ImportError as error:
@@ -74,7 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         plan = Plan(Path(tempfile.mkdtemp(prefix="training-")), 1, 1, QUICK_STEPS, 1)
     if not options.report:
         with create_progress(76) as progress:
-            run_missing(plan, tasks, systems, jobs=options.jobs, minutes=options.minutes, progress=progress)
+            limits = {"jobs": options.jobs, "minutes": options.minutes, "progress": progress}
+            if options.device:
+                run_stacks(plan, tasks, systems, device=options.device, most=options.stack, **limits)
+            else:
+                run_missing(plan, tasks, systems, **limits)
     if not options.quick:
         plan = replace(plan, tries=0, dense_seeds=MOST_SEEDS, seeds=MOST_SEEDS)
     shown = (tasks, systems) if options.quick else (list(TASKS.values()), list(SYSTEMS.values()))

@@ -161,8 +161,7 @@ def _train_locally(
     problems = [problem, *(task.build(run.seed) for _ in range(run.workers - 1))]
     workers = [dict(one.model.named_parameters()) for one in problems]
     optimizers = [build_optimizer(task, one.values(), settings) for one in workers]
-    exchange = system.open(run.workers, run.settings, run.steps)
-    outer = OuterOptimizer(workers[0], exchange, *system.outer_settings(run.settings))
+    outer = OuterOptimizer(workers[0], system, run.settings, run.workers, run.steps)
     for step in range(run.steps):
         loss = 0.0
         for worker, (one, parameters, optimizer) in enumerate(
@@ -176,10 +175,14 @@ def _train_locally(
             loss += own / run.workers
         if not math.isfinite(loss) or not all(_are_finite(parameters) for parameters in workers):
             break
-        if (step + 1) % system.every_steps == 0 or step + 1 == run.steps:
-            progress.exchange(lambda: (None, outer.exchange(workers)))
+        if system.is_due(step + 1, run.steps):
+            progress.exchange(partial(_advance, outer, step + 1, workers))
         progress.losses.append(loss)
         on_step()
+
+
+def _advance(outer: OuterOptimizer, step: int, workers: list[Tensors]) -> tuple[None, int]:
+    return None, outer.advance(step, workers)
 
 
 def _are_finite(tensors: Tensors) -> bool:

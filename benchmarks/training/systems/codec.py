@@ -34,6 +34,7 @@ class Codec(System):
         warm_up: fraction of the steps in which the density falls from 1 to the scheme's.
         rules: (glob, scheme) of tensors with a scheme of their own; only without ``whole``. The others are
             one group.
+        by_senders: whether an element's mean is over the workers that sent it.
     """
 
     scheme: str = ""
@@ -45,6 +46,7 @@ class Codec(System):
     min_ndim: int = 0
     warm_up: float = 0.0
     rules: tuple[tuple[str, str], ...] = ()
+    by_senders: bool = False
 
     def optimizer_settings(self, settings: Settings) -> Settings:
         """Return settings without momentum if the momentum is corrected before the exchange."""
@@ -52,9 +54,8 @@ class Codec(System):
 
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return an Exchange with one Compressor per worker."""
-        return CodecExchange(
-            [build_compressor(self, settings, steps) for _ in range(workers)], whole=self.whole
-        )
+        compressors = [build_compressor(self, settings, steps) for _ in range(workers)]
+        return CodecExchange(compressors, whole=self.whole, by_senders=self.by_senders)
 
 
 def build_compressor(system: Codec, settings: Settings, steps: int) -> wc.Compressor:
@@ -84,24 +85,43 @@ class CodecExchange:
     Args:
         compressors: one per worker.
         whole: whether all tensors are one vector.
+        by_senders: whether an element's mean is over the workers whose container stores it.
     """
 
-    def __init__(self, compressors: Sequence[wc.Compressor], *, whole: bool) -> None:
+    def __init__(
+        self, compressors: Sequence[wc.Compressor], *, whole: bool, by_senders: bool = False
+    ) -> None:
         self._compressors = compressors
-        self._whole = whole
+        self._whole, self._by_senders = whole, by_senders
+        self._like: Tensors = {}
 
     def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
         """Return the mean of the decoded containers, and their bytes."""
+        self._like = gradients[0]
         given = [self._to_arrays(one) for one in gradients]
         sums = {name: np.zeros(x.shape, np.float32) for name, x in given[0].items()}
+        senders = {name: np.zeros(x.size, np.float32) for name, x in sums.items()}
         sent = 0
         for rank, (compressor, arrays) in enumerate(zip(self._compressors, given, strict=True)):
             blob = compressor.compress(arrays, rank=rank, ranks=len(given))
             sent += len(blob)
-            wc.decode_add(blob, sums)
-        for x in sums.values():
-            np.divide(x, len(given), out=x)
+            if self._by_senders:
+                for (name, total), decoded in zip(sums.items(), wc.decode_many(blob).values(), strict=True):
+                    decoded.add_to(total)
+                    senders[name][decoded.indices] += 1
+            else:
+                wc.decode_add(blob, sums)
+        for name, x in sums.items():
+            many = np.maximum(senders[name], 1).reshape(x.shape) if self._by_senders else len(given)
+            np.divide(x, many, out=x)
         return self._to_tensors(sums, gradients[0]), sent
+
+    def residuals(self, worker: int) -> Tensors:
+        """Return what a worker has not sent yet, by name."""
+        names = [WHOLE] if self._whole else list(self._like)
+        found = {name: self._compressors[worker].residual(name) for name in names}
+        tensors = self._to_tensors(found, self._like)
+        return {name: x.view_as(self._like[name]) for name, x in tensors.items()}
 
     def _to_arrays(self, tensors: Tensors) -> dict[str, Any]:
         if self._whole:

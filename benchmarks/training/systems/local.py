@@ -2,22 +2,25 @@
 
 The outer optimizer is that of DiLoCo (Douillard et al., 2023, Algorithm 1): the mean movement is a gradient,
 with Nesterov momentum. As published, the inner optimizer has momentum 0.9, and compressed movements have a
-residual that decays (SparseLoCo; Sarfi et al., 2025).
+residual that decays (SparseLoCo; Sarfi et al., 2025). Fragments, delay and alpha are those of Streaming
+DiLoCo (Douillard et al., 2025).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from benchmarks.training.systems.codec import Codec
 from benchmarks.training.systems.plain import Dense
+from benchmarks.training.systems.sparseloco import SparseLoCoExchange
 from benchmarks.training.systems.system import Exchange, System, Tensors
 from benchmarks.training.tasks.task import Settings
 
-__all__ = ["LocalUpdates", "OuterOptimizer"]
+__all__ = ["LocalUpdates", "Outer", "OuterOptimizer"]
 
 PUBLISHED_OUTER = {0.9: (0.7, 0.9), 0.0: (1.0, 0.5)}
 """Rate and Nesterov momentum of the outer optimizer, by the grid's momentum: two tries, as for the others.
@@ -26,6 +29,9 @@ The inner optimizer keeps momentum 0.9 in both.
 """
 WEAK_OUTER = {0.9: (1.0, 0.5), 0.0: (1.0, 0.3)}
 """The same with weaker momenta, for an inner optimizer with a momentum of its own."""
+
+Outer = tuple[float, float]
+"""Rate and Nesterov momentum of an outer optimizer."""
 
 
 @dataclass(frozen=True)
@@ -39,59 +45,154 @@ class LocalUpdates(System):
         outer: rate and Nesterov momentum of the outer optimizer; the inner one then has the grid's momentum.
             None: two tries in place of the grid's momenta.
         inner: momentum of the inner optimizer, with weak outer momenta; None: 0.9, with the published ones.
+        outers: the two tries in place of the grid's momenta, with the grid's first momenta inside.
+        fragments: parts of the parameters, exchanged in turn.
+        delay: steps after which a result is applied.
+        alpha: share of a worker's own parameters when a result is applied.
+        keep: share of the movement that was not sent, which a worker's own parameters keep.
+        by_senders: whether an element's mean is over the workers that sent it.
+        published: whether movements are sent as SparseLoCo publishes it, in place of ``scheme``.
     """
 
     every_steps: int = 15
     scheme: str = ""
     decay: float = 0.95
-    outer: tuple[float, float] | None = None
+    outer: Outer | None = None
     inner: float | None = None
+    outers: tuple[Outer, Outer] | None = None
+    fragments: int = 1
+    delay: int = 0
+    alpha: float = 0.0
+    keep: float = 0.0
+    by_senders: bool = False
+    published: bool = False
 
     def optimizer_settings(self, settings: Settings) -> Settings:
         """Return the inner optimizer's settings: the grid's, or its rate with the momentum of ``inner``."""
+        if self.outers is not None:
+            return Settings(settings.rate, 0.9, 0.99)
         if self.outer is not None:
             return settings
         if self.inner is not None:
             return Settings(settings.rate, self.inner, 0.99 if settings.beta2 else 0.0)
         return Settings(settings.rate, 0.9, 0.999 if settings.beta2 else 0.0)
 
-    def outer_settings(self, settings: Settings) -> tuple[float, float]:
+    def outer_settings(self, settings: Settings) -> Outer:
         """Return the rate and the Nesterov momentum of the outer optimizer."""
+        if self.outers is not None:
+            return self.outers[settings.momentum != 0.9]
         if self.outer is not None:
             return self.outer
         return (PUBLISHED_OUTER if self.inner is None else WEAK_OUTER)[settings.momentum]
 
+    def list_due(self, step: int, steps: int) -> list[int]:
+        """Return the fragments that are exchanged after a step, counted from 1; all after the last one."""
+        places = [part * self.every_steps // self.fragments for part in range(self.fragments)]
+        return [
+            part for part, place in enumerate(places) if step == steps or step % self.every_steps == place
+        ]
+
+    def is_due(self, step: int, steps: int) -> bool:
+        """Tell whether a fragment is exchanged, or a result is applied, after a step."""
+        earlier = step - self.delay
+        return bool(self.list_due(step, steps)) or (earlier > 0 and bool(self.list_due(earlier, steps)))
+
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return the exchange of movements; the caller gives it to an OuterOptimizer."""
+        if self.published:
+            return SparseLoCoExchange(workers, self.decay, by_senders=self.by_senders)
         inner: System = Dense(self.name, self.group)
         if self.scheme:
-            inner = Codec(self.name, self.group, self.scheme, decay=self.decay, whole=True)
+            inner = Codec(
+                self.name, self.group, self.scheme, decay=self.decay, whole=True, by_senders=self.by_senders
+            )
         return inner.open(workers, settings, steps)
 
 
+@dataclass(eq=False)
+class _Due:
+    """A result that is applied later: the step, the parameters, and what each worker keeps apart."""
+
+    step: int
+    values: Tensors
+    unsent: Sequence[Tensors]
+
+
+@dataclass(eq=False)
 class OuterOptimizer:
     """Outer optimizer with the parameters of the last exchange.
 
     Args:
-        parameters: of all workers, equal at the start.
-        exchange: averages movements.
-        rate, momentum: of Nesterov's method.
+        parameters: of worker 0; all workers start with them.
+        system: its schedule.
+        settings: the point of the grid.
+        workers, steps: of the run.
     """
 
-    def __init__(self, parameters: Tensors, exchange: Exchange, rate: float, momentum: float) -> None:
-        self._anchor = {name: p.detach().clone() for name, p in parameters.items()}
-        self._velocity = {name: torch.zeros_like(p) for name, p in self._anchor.items()}
-        self._exchange, self._rate, self._momentum = exchange, rate, momentum
+    parameters: Tensors
+    system: LocalUpdates
+    settings: Settings
+    workers: int
+    steps: int
+    _late: list[_Due] = field(default_factory=list)
 
-    def exchange(self, workers: Sequence[Tensors]) -> int:
-        """Average the movements, set all workers' parameters to the result, and return the bytes of all."""
-        moved = [{name: self._anchor[name] - p.detach() for name, p in one.items()} for one in workers]
-        mean, sent = self._exchange.mean(moved)
-        for name, anchor in self._anchor.items():
-            velocity = self._velocity[name].mul_(self._momentum).add_(mean[name])
-            anchor.sub_(mean[name] + self._momentum * velocity, alpha=self._rate)
-        with torch.no_grad():
-            for one in workers:
-                for name, p in one.items():
-                    p.copy_(self._anchor[name])
+    def __post_init__(self) -> None:
+        self.anchor = {name: p.detach().clone() for name, p in self.parameters.items()}
+        self._velocity = {name: torch.zeros_like(p) for name, p in self.anchor.items()}
+        self._unsent: list[Tensors] = [{} for _ in range(self.workers)]
+        self._parts = _divide(self.anchor, self.system.fragments)
+        self._exchanges = [self.system.open(self.workers, self.settings, self.steps) for _ in self._parts]
+
+    def advance(self, step: int, workers: Sequence[Tensors]) -> int:
+        """Exchange and apply what is due after a step, counted from 1; return the bytes of all workers."""
+        for late in [one for one in self._late if one.step <= step or step == self.steps]:
+            self._apply(late, workers)
+            self._late.remove(late)
+        sent = 0
+        for part in self.system.list_due(step, self.steps):
+            result, nbytes = self._exchange(part, step, workers)
+            sent += nbytes
+            if self.system.delay and step + self.system.delay < self.steps:
+                self._late.append(result)
+            else:
+                self._apply(result, workers)
         return sent
+
+    def _exchange(self, part: int, step: int, workers: Sequence[Tensors]) -> tuple[_Due, int]:
+        names, keep = self._parts[part], self.system.keep
+        moved = []
+        for one, unsent in zip(workers, self._unsent, strict=True):
+            start = {name: self.anchor[name] - keep * unsent.get(name, 0.0) for name in names}
+            moved.append({name: start[name] - one[name].detach() for name in names})
+        mean, sent = self._exchanges[part].mean(moved)
+        if keep:
+            residuals: Callable[[int], Tensors] = self._exchanges[part].residuals  # type: ignore[attr-defined]
+            for worker, unsent in enumerate(self._unsent):
+                unsent |= residuals(worker)
+        rate, momentum = self.system.outer_settings(self.settings)
+        for name in names:
+            velocity = self._velocity[name].mul_(momentum).add_(mean[name])
+            self.anchor[name].sub_(mean[name] + momentum * velocity, alpha=rate)
+        values = {name: self.anchor[name].clone() for name in names}
+        keeps = keep and step < self.steps  # the last result is the common model
+        kept = [{name: keep * unsent[name] for name in names} if keeps else {} for unsent in self._unsent]
+        return _Due(step + self.system.delay, values, kept), sent
+
+    def _apply(self, result: _Due, workers: Sequence[Tensors]) -> None:
+        with torch.no_grad():
+            for one, unsent in zip(workers, result.unsent, strict=True):
+                for name, value in result.values.items():
+                    one[name].mul_(self.system.alpha).add_(
+                        value - unsent.get(name, 0.0), alpha=1 - self.system.alpha
+                    )
+
+
+def _divide(parameters: Tensors, count: int) -> list[list[str]]:
+    """Divide parameters in order into parts of about equally many elements."""
+    total, parts, done = sum(p.numel() for p in parameters.values()), [[]], 0
+    for name, p in parameters.items():
+        if len(parts) < count and done >= len(parts) * total / count:
+            parts.append([])
+        parts[-1].append(name)
+        done += p.numel()
+    return parts

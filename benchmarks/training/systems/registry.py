@@ -17,6 +17,8 @@ CODES = "rice | error-bounded"
 BUDGETS = (1.0, 0.25, 0.1, 0.03)
 TODAY, OURS, PAPERS, ABLATION = "in use today", "this library", "papers", "ablation"
 
+DILOCO_OUTERS = ((0.7, 0.9), (1.0, 0.5))
+
 DENSE = Dense("dense", TODAY)
 
 _DECISIVE: tuple[System, ...] = (
@@ -84,6 +86,35 @@ _DECISIVE: tuple[System, ...] = (
         f"budget(bits={24 * 0.035:g}) | context | error-bounded",
         decay=1.0,
         inner=0.5,
+    ),
+    LocalUpdates("DiLoCo, every 30", PAPERS, 30, outers=DILOCO_OUTERS),
+    LocalUpdates(
+        "Streaming DiLoCo, every 30", PAPERS, 30, outers=DILOCO_OUTERS, fragments=4, delay=5, alpha=0.5
+    ),
+    LocalUpdates(
+        "SparseLoCo, 14 bits per element",
+        PAPERS,
+        30,
+        outers=((1.0, 0.0), (0.7, 0.0)),
+        by_senders=True,
+        published=True,
+    ),
+    *(
+        LocalUpdates(
+            f"local updates every {every}, {bits:g} bits per step, half of the rest kept"
+            + (", mean of senders" if by_senders else ""),
+            OURS,
+            every,
+            f"budget(bits={every * bits:g}) | {CODES}",
+            decay=1.0,
+            outers=((1.0, 0.0), (1.0, 0.3)),
+            keep=0.5,
+            by_senders=by_senders,
+        )
+        for every, bits, by_senders in (
+            *((10, 0.0073, False), (10, 0.0037, False), (10, 0.0018, False), (30, 0.0073, False)),
+            *((10, 0.0073, True), (10, 0.0018, True), (30, 0.0073, True), (30, 0.0018, True)),
+        )
     ),
     Leader("CLT-k 1 %, beta 1", PAPERS, warm_up=WARM_UP),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1, warm_up=WARM_UP),

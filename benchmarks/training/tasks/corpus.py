@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CHARACTERS", "compute_digest", "draw_windows", "load_characters", "load_text"]
+__all__ = ["CHARACTERS", "compute_digest", "draw_starts", "draw_windows", "load_characters", "load_text"]
 
 CHARACTERS = 128
 SPLITS = {"validation": 0, "test": 1}
@@ -44,9 +44,16 @@ def compute_digest() -> str:
     return total.hexdigest()[:12]
 
 
+def draw_starts(
+    sequence: npt.NDArray[np.int64], rows: int, length: int, key: tuple[int, ...]
+) -> npt.NDArray[np.int64]:
+    """Return the places (rows,) of the windows that ``draw_windows`` returns for a key."""
+    return np.random.default_rng(key).integers(len(sequence) - length, size=rows)
+
+
 def draw_windows(
     sequence: npt.NDArray[np.int64], rows: int, length: int, key: tuple[int, ...]
 ) -> npt.NDArray[np.int64]:
     """Return windows (rows, length + 1) at random places; equal keys give equal windows."""
-    starts = np.random.default_rng(key).integers(len(sequence) - length, size=rows)
+    starts = draw_starts(sequence, rows, length, key)
     return np.take(sequence, starts[:, None] + np.arange(length + 1))

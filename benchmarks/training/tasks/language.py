@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.nn import functional
 
@@ -44,14 +46,18 @@ class CharacterModel(Problem):
 
     def evaluate(self, split: str) -> float:
         """Return the perplexity per character of fixed windows."""
-        rows = TEST_ROWS * TEST_LENGTH // self._test_length
-        found = draw_windows(load_characters(split), rows, self._test_length, (TEST_KEY[split],))
+        found = self.windows(split)
         self.model.eval()
         with torch.no_grad():
             batches = torch.from_numpy(found).split(TEST_BATCH)
             total = sum(self._compute_loss(batch).item() * len(batch) for batch in batches)
         self.model.train()
-        return math.exp(min(total / rows, 50.0))
+        return math.exp(min(total / len(found), 50.0))
+
+    def windows(self, split: str) -> npt.NDArray[np.int64]:
+        """Return the windows of "validation" or "test", (rows, length + 1)."""
+        rows = TEST_ROWS * TEST_LENGTH // self._test_length
+        return draw_windows(load_characters(split), rows, self._test_length, (TEST_KEY[split],))
 
     def _compute_loss(self, windows: Any) -> Any:
         logits = self.model(windows[:, :-1])

@@ -5,7 +5,7 @@ Every system is on one task at least, and a claim's systems are on the claim's t
 
 from __future__ import annotations
 
-__all__ = ["IMAGES", "LARGE", "LONG", "RECOMMENDATIONS", "TEXT", "TRANSFORMER", "WORKERS"]
+__all__ = ["IMAGES", "LARGE", "LONG", "RECOMMENDATIONS", "TEXT", "TEXT_LONG", "TRANSFORMER", "WORKERS"]
 
 IN_USE = (
     "dense",
@@ -85,3 +85,16 @@ LONG = ("dense", "top-k 0.1 %", "top-k 0.1 %, warm-up")
 
 WORKERS = LARGE
 """Images with other numbers of workers, for ScaleCom's claim that more workers cost no accuracy."""
+
+TEXT_LONG = (
+    *("dense", "DiLoCo, every 30", "Streaming DiLoCo, every 30", "SparseLoCo, 14 bits per element"),
+    *(
+        f"local updates every {every}, {bits} bits per step, half of the rest kept{mean}"
+        for every, bits, mean in (
+            *((10, 0.0073, ""), (10, 0.0037, ""), (10, 0.0018, ""), (30, 0.0073, "")),
+            *((10, 0.0073, ", mean of senders"), (10, 0.0018, ", mean of senders")),
+            *((30, 0.0073, ", mean of senders"), (30, 0.0018, ", mean of senders")),
+        )
+    ),
+)
+"""Local updates over a long run, for the targets at a few thousandths of a bit per step."""

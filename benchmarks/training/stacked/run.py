@@ -1,0 +1,73 @@
+"""Run what is missing in stacks, with a progress bar; results are saved as each stack ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+from rich.progress import Progress
+
+from benchmarks.common.processes import one_thread
+from benchmarks.training.plan import Plan
+from benchmarks.training.pool import describe_result, describe_run
+from benchmarks.training.runs import Run, save_result
+from benchmarks.training.stacked.pool import OuterPool
+from benchmarks.training.stacked.train import is_together, train_stack
+from benchmarks.training.systems.system import System
+from benchmarks.training.tasks.task import Task
+
+__all__ = ["run_stacks"]
+
+
+def run_stacks(
+    plan: Plan,
+    tasks: Sequence[Task],
+    systems: Sequence[System],
+    *,
+    device: str,
+    most: int,
+    jobs: int,
+    minutes: float,
+    progress: Progress,
+) -> None:
+    """Run all that is missing of language models with dense gradients or local updates.
+
+    Args:
+        plan, tasks, systems: as for ``run_missing``.
+        device: of the models.
+        most: runs of a stack.
+        jobs: processes for the exchanges.
+        minutes: a stack that is not complete by then is dropped.
+        progress: shows the steps of each stack.
+    """
+    stop = time.monotonic() + 60 * minutes
+    if device == "cuda":
+        torch.set_float32_matmul_precision("high")  # TF32, for all systems alike
+    with one_thread():
+        pool = OuterPool(jobs)
+        try:
+            while time.monotonic() < stop:
+                runs = _choose(plan.list_missing(tasks, systems), most)
+                if not runs:
+                    break
+                shown = progress.add_task(f"{len(runs)} runs of {runs[0].task}", total=runs[0].steps)
+                results = train_stack(
+                    runs, pool, device, lambda done, shown=shown: progress.update(shown, completed=done), stop
+                )
+                progress.remove_task(shown)
+                for result in results:
+                    save_result(result, plan.folder)
+                    line = f"{describe_run(result.run)}: {describe_result(result)}"
+                    progress.console.print(line, highlight=False)
+        finally:
+            pool.close()
+
+
+def _choose(missing: Sequence[Run], most: int) -> list[Run]:
+    """Choose the first missing runs that can be one stack."""
+    if not missing:
+        return []
+    kind = missing[0].task, missing[0].steps, missing[0].workers, is_together(missing[0])
+    alike = [run for run in missing if (run.task, run.steps, run.workers, is_together(run)) == kind]
+    return alike[:most]
