@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from formats import conformance, make_vectors, reference
-from formats.conformance import TensorTuple, Vector
+from formats.conformance import Expected, TensorTuple, Vector
 from formats.reference import (
     Limits,
     Qsgd,
@@ -34,7 +34,6 @@ from tests.golden import RESULTS, vectors, vectors_of
 
 FORMATS = Path(conformance.__file__).resolve().parent
 VECTORS = vectors()
-Schema = dict[str, tuple[tuple[int, ...], str]] | None
 KINDS = {
     "Truncated",
     "Malformed",
@@ -66,7 +65,7 @@ def test_reference_conforms(result: str) -> None:
 
 
 def test_run_reports_what_is_wrong() -> None:
-    def blind(data: bytes, limits: dict[str, int], schema: Schema) -> tuple[bytes, list[TensorTuple]]:
+    def blind(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
         return b"", []
 
     failures = conformance.run(blind)
@@ -80,8 +79,8 @@ def test_check_sees_every_part(what: int) -> None:
     vector = next(v for v in VECTORS if v.id == "names")
     wrong: TensorTuple = ("other", "float64", (3, 3), [0, 3, 8], bytes(12))
 
-    def nearly(data: bytes, limits: dict[str, int], schema: Schema) -> tuple[bytes, list[TensorTuple]]:
-        tag, tensors = conformance.reference(data, limits, schema)
+    def nearly(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
+        tag, tensors = conformance.reference(data, limits, expected)
         first: Any = (*tensors[0][:what], wrong[what], *tensors[0][what + 1 :])
         return tag, [first, *tensors[1:]]
 
@@ -140,7 +139,7 @@ def test_no_two_vectors_are_the_same_container() -> None:
     """Equal containers must differ in the limits or the schema that they are read with."""
     seen: dict[Any, str] = {}
     for v in VECTORS:
-        key = v.data, tuple(sorted(v.limits.items())), repr(v.schema)
+        key = v.data, tuple(sorted(v.limits.items())), repr(v.expected)
         assert seen.setdefault(key, v.id) == v.id
 
 
