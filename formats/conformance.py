@@ -260,9 +260,7 @@ def expand_values(values: str | list[str] | dict[str, Any]) -> bytes:
     return _parse_hex(values)
 
 
-def reference(
-    data: bytes, limits: dict[str, int], expected: Expected
-) -> tuple[bytes, list[TensorTuple]]:
+def reference(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
     """Decode with the reference decoder; a model for other adapters.
 
     Args:
@@ -309,7 +307,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failures = run(decode, options.vectors, core=options.core)
     for failure in failures:
         print(f"{failure.id}: {failure.message}")
-    print(f"{options.program or options.decoder or 'reference'}: {total - len(failures)} of {total} vectors pass")
+    name = options.program or options.decoder or "reference"
+    print(f"{name}: {total - len(failures)} of {total} vectors pass")
     return 1 if failures or total == 0 else 0
 
 

@@ -40,7 +40,9 @@ def run_program(command: Sequence[str]) -> Decode:
             [*command, argument], input=data, capture_output=True, timeout=SECONDS, check=False
         )
         if done.returncode:
-            raise RuntimeError(f"exit status {done.returncode}: {done.stderr.decode(errors='replace')[-500:]}")
+            raise RuntimeError(
+                f"exit status {done.returncode}: {done.stderr.decode(errors='replace')[-500:]}"
+            )
         answer = json.loads(done.stdout)
         if answer["result"] != "ok":
             raise Refused(answer["result"], answer["code"])

@@ -1,6 +1,6 @@
 """The reference decoder as a program (vectors/README.md, Testing a decoder).
 
-    python -m formats.reference [ARGUMENT] < CONTAINER
+python -m formats.reference [ARGUMENT] < CONTAINER
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ def _case(id: str, about: str, numbers: Sequence[float], value: ValueWriter, dty
 
 def _qsgd() -> Iterator[Case]:
     stream = mix(SEED, 0, 0)
-    for bits, scale in ((8, 0.9848), (5, 0.4605), (2, 0.9527)):
+    for bits, rough in ((8, 0.9848), (5, 0.4605), (2, 0.9527)):
         s = (1 << (bits - 1)) - 1
-        scale = round_to_float32(scale)
+        scale = round_to_float32(rough)
         rates = s * UNIT / scale, round_to_float32(s * UNIT / scale)
         numbers = [scale]
         for p in range(1, 96):
@@ -54,8 +54,8 @@ def _qsgd() -> Iterator[Case]:
 
 def _terngrad() -> Iterator[Case]:
     stream = mix(SEED, 0, 0)
-    for name, scale in (("", 0.6180339887), ("-large", 1.7e30)):
-        scale = round_to_float32(scale)
+    for name, rough in (("", 0.6180339887), ("-large", 1.7e30)):
+        scale = round_to_float32(rough)
         numbers = [scale]
         for p in range(1, 96):
             x = (UNIT - draw16(stream, p) - 0.5) * scale / UNIT
@@ -78,6 +78,11 @@ def _offset_float() -> Iterator[Case]:
     yield _case("offset-float-borders", about, numbers, value, "float32")
     about = "The same values before they are rounded to binary32."
     yield _case("offset-float-borders-float64", about, numbers, value, "float64")
+    values = bytes.fromhex("018003000100038002800100")
+    for rounding in ("nearest", "stochastic"):
+        t = Tensor("0", "float16", (6,), range(6), values)
+        about = f"Rounding {rounding}: the mantissa is chosen by errors of the codes' binary32 values."
+        yield exact(f"offset-float-sample-{rounding}", about, [t], value=OffsetFloat(3, rounding=rounding))
 
 
 def _three_lc() -> Iterator[Case]:

@@ -194,9 +194,7 @@ def _decode(data: bytes, limits: dict[str, int] | None, schema: Schema | None, o
     return decode(data, Limits(**(limits or {})), schema, single=single, zstd=find_decompressor())
 
 
-def _options(
-    limits: dict[str, int] | None, schema: Schema | None, one: One | None = None
-) -> dict[str, Any]:
+def _options(limits: dict[str, int] | None, schema: Schema | None, one: One | None = None) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if limits is not None:
         options["limits"] = limits

@@ -213,9 +213,7 @@ def _repeat(content: bytearray, width: int) -> dict[str, object]:
 
 def _literals(tokens: Sequence[Token]) -> list[int]:
     """Return the literal/length symbols that tokens use, and that of the end."""
-    return sorted(
-        {END, *(t if isinstance(t, int) else 257 + _symbol_of(t[0], LENGTHS)[0] for t in tokens)}
-    )
+    return sorted({END, *(t if isinstance(t, int) else 257 + _symbol_of(t[0], LENGTHS)[0] for t in tokens)})
 
 
 def _distances(tokens: Sequence[Token]) -> list[int]:
@@ -342,9 +340,7 @@ def _far() -> Iterator[Case]:
     end += [3] * (-len(content) % 2)
     content = bytearray()
     inflate([*start, *copies, *end], content)
-    stream = _stream(
-        _own_for(start, last=False), own(copies, literals, away, last=False), fixed(end)
-    )
+    stream = _stream(_own_for(start, last=False), own(copies, literals, away, last=False), fixed(end))
     about = "Every length and distance symbol with its least and greatest extra bits, up to 32,768."
     yield fused_case("deflate-own-far", about, 6, b"\0" + stream, bytes(content))
 
@@ -404,11 +400,12 @@ def _bad_tokens() -> Iterator[Case]:
         bits = [1, 1, 0, *codes[7], *codes[257], *canonical(FIXED_DISTANCES)[symbol], *codes[END]]
         about = f"A copy of 3 bytes with distance symbol {symbol}, which completes the content."
         yield _bad(f"distance-symbol-{symbol}", about, _stream(bits))
-    for id, about, tokens in (
+    far: tuple[tuple[str, str, list[Token]], ...] = (
         ("start", "A copy of 4 bytes before any content.", [(4, 1)]),
         ("one", "A copy from one byte before the content.", [7, (3, 2)]),
         ("most", "A copy from 32,768 bytes back, after one byte.", [7, (3, 32_768)]),
-    ):
+    )
+    for id, about, tokens in far:
         yield _bad(f"far-{id}", about, _stream(fixed(tokens)))
     about = "A copy from one byte before the content, in a block of its own codes."
     yield _bad("far-own", about, _stream(_own_for([7, (3, 2)])))

@@ -61,8 +61,7 @@ MANY = (
 """Zstandard 1.5.7, level 3, of ``skewed(2400, 7)``."""
 FEW = {
     120: (
-        "28b52ffd2078450100820709870654311140633d20ff713310b2fe88afec90e9148d74646afd345352d24f85"
-        "7764b00e00"
+        "28b52ffd2078450100820709870654311140633d20ff713310b2fe88afec90e9148d74646afd345352d24f857764b00e00"
     ),
     400: (
         "28b52ffd609000a5030006191c87065431111a001a001a00e3662064fd115fd921d3291ae9c8d4fa69a6a4a4"
@@ -118,7 +117,12 @@ def _compressed() -> Iterator[Case]:
             skewed(1800, 33),
         ),
         ("many", "A block of 129 sequences, whose three tables are described.", MANY, skewed(2400, 7)),
-        ("direct", "Literals in one stream, with a tree of weights that are not coded.", FEW[120], halving(120)),
+        (
+            "direct",
+            "Literals in one stream, with weights that are not coded.",
+            FEW[120],
+            halving(120),
+        ),
         ("direct-4", "The same in four streams.", FEW[400], halving(400)),
     ):
         section = b"\0" + bytes.fromhex(frame)
@@ -129,7 +133,7 @@ def _compressed() -> Iterator[Case]:
 
 
 def bit_stream(bits: str) -> bytes:
-    """Return a bit stream that is read from its end on: the first bit is below the highest one of the last byte."""
+    """Return a bit stream, which is read from its end on: the first bit is below the highest one bit."""
     word = int("1" + bits, 2)
     return word.to_bytes((word.bit_length() + 7) // 8, "little")
 
@@ -189,7 +193,6 @@ def _by_hand() -> Iterator[Case]:
     about = "17,000 Huffman literals in four streams, with sizes of 18 bits, and no sequence."
     yield fused_case("zstd-literals-17000", about, 7, section, bytes(bits))
 
-
     about = "A copy in a compressed block whose content is as long as the window."
     content = LETTERS * (1024 // 8)
     case = valid("zstd-window-copy", about, of_values(7, 4, 1024 // 8, _small_window(1016)))
@@ -198,7 +201,7 @@ def _by_hand() -> Iterator[Case]:
 
 
 def _small_window(length: int) -> bytes:
-    """Return a section of a window of 1 KiB, and a block of eight literals and a copy of 515 to 1026 bytes."""
+    """Return a section of a window of 1 KiB and a block: eight literals, and a copy of 515 to 1026 bytes."""
     sequence = bytes([1, ONE_SYMBOL, 8, 3, 45]) + bit_stream(f"{8 + 3 - 8:03b}{length - 515:09b}")
     return b"\0" + write_frame_header(8 + length, 0) + block(literals(RAW, LETTERS, 8) + sequence, last=True)
 

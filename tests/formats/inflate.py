@@ -1,4 +1,7 @@
-"""A small inflater with faults to choose from: what a reader without one rule of deflate.md makes of a stream."""
+"""A small inflater with faults to choose from.
+
+It shows what a reader without one rule of deflate.md makes of a stream.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ class _Stream:
     def number(self, width: int) -> int:
         if self.at + width > 8 * len(self.data):
             raise BadStream("end")
-        found = sum((self.data[i // 8] >> i % 8 & 1) << n for n, i in enumerate(range(self.at, self.at + width)))
+        found = sum(
+            (self.data[i // 8] >> i % 8 & 1) << n for n, i in enumerate(range(self.at, self.at + width))
+        )
         self.at += width
         return found
 

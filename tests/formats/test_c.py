@@ -96,7 +96,9 @@ class Check:
         (values,) = self.line()
         return from_hex(name).decode(), dtype, tuple(map(int, shape)), indices, from_hex(values)
 
-    def decode(self, data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
+    def decode(
+        self, data: bytes, limits: dict[str, int], expected: Expected
+    ) -> tuple[bytes, list[TensorTuple]]:
         """Decode as formats/vectors/README.md requires, except for the exception's class."""
         self.stdin.write(request(data, limits, expected))
         self.stdin.flush()

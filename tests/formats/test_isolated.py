@@ -63,6 +63,13 @@ WRITERS: tuple[Fault, ...] = (
         *("65536 / to_float(form.eps, FLOAT32)", "offset-float-borders"),
     ),
     (
+        "writing.value.offset_float: _expected_error",
+        "to_float(form.decode(low), FLOAT32)\n        above = to_float(form.decode(high), FLOAT32)",
+        "struct.unpack('e', struct.pack('e', to_float(form.decode(low), FLOAT32)))[0]\n"
+        "        above = struct.unpack('e', struct.pack('e', to_float(form.decode(high), FLOAT32)))[0]",
+        "offset-float-sample-nearest offset-float-sample-stochastic",
+    ),
+    (
         *(OFFSET, "round_to_float32(to_float(a, FLOAT32) * rate)", "to_float(a, FLOAT32) * rate"),
         "offset-float-borders",
     ),
@@ -86,7 +93,8 @@ READERS: tuple[Fault, ...] = (
     ("transform.coefficients: read_lengths", "any(reserved for", "any(reserved & 0xFFFF for",
      "transform-record-reserved-high"),
     ("tensors: _locate_fused", "if entry_key <= last_group:",
-     "if entry_key == last_group:\n            continue\n        if entry_key < last_group:", "fused-groups-equal"),
+     "if entry_key == last_group:\n            continue\n        if entry_key < last_group:",
+     "fused-groups-equal"),
     ("index.structured: decode_structured", "m < 0 or odd", "odd",
      "structured-count-negative structured-count-negative-complement"),
     ("index.context: decode_context", "reader.code >= 2**24", "reader.code > 2**24", "context-end-least"),
@@ -132,8 +140,10 @@ STREAMS = (
     ("literal-over", "deflate-stream-literal-over"),
     ("distance-over", "deflate-stream-distance-over-used"),
 )  # fmt: skip
-"""A fault of the inflater, and the vectors that detect it: valid ones are refused or read wrongly, bad ones are
-accepted."""
+"""A fault of the inflater, and the vectors that detect it.
+
+Valid ones are refused or read wrongly, and bad ones are accepted.
+"""
 
 
 def break_function(monkeypatch: pytest.MonkeyPatch, place: str, text: str, fault: str) -> None:
@@ -199,7 +209,12 @@ def test_an_inflater_with_a_fault_fails(fault: str, ids: str) -> None:
 
 def test_the_inflater_reads_all_valid_streams() -> None:
     for id, vector in VECTORS.items():
-        if vector.result == "ok" and id.startswith("deflate-") and "planes" not in id and len(vector.data) < 3000:
+        if (
+            vector.result == "ok"
+            and id.startswith("deflate-")
+            and "planes" not in id
+            and len(vector.data) < 3000
+        ):
             stream, content = content_of(id)
             if sections_of(vector.data)[0][1][0] == 0 and id != "deflate-last-bits":
                 assert inflate(stream, len(content)) == content, id
