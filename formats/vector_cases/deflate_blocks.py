@@ -1,7 +1,8 @@
 """deflate: blocks with codes of their own, far distances, and each rule of the page's list alone.
 
 The streams are made by hand. Content of more than 32 KiB is in fused entries, so that the zeros between its
-parts are tensors whose values a vector abbreviates.
+parts are tensors whose values a vector abbreviates. No vector can show the rule about symbol 256 alone:
+without a code for it, a block does not end.
 """
 
 from __future__ import annotations
