@@ -10,13 +10,13 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from formats.conformance import One
-from formats.reference import Bloom, Qsgd, Record, Row, Tensor, assemble, reseal, write
+from formats.reference import Bloom, Qsgd, Record, Row, Spectrum, Tensor, assemble, reseal, write
 from formats.reference.floats import FLOAT32
 from formats.reference.table import CHUNK
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.reference.writing.transform.coefficients import write_lengths
-from formats.vector_cases.case import Case, bad, patch, sparse, valid, values_for
+from formats.vector_cases.case import Case, bad, patch, sparse, valid, values_for, values_of
 from formats.vector_cases.curves import POLY, curve_row, raw_section
 from formats.vector_cases.parts import of_index, of_values
 
@@ -27,6 +27,7 @@ def cases() -> Iterator[Case]:
     yield from _reserved()
     yield from _fused()
     yield from _index()
+    yield from _rounding()
     yield from _one()
 
 
@@ -95,6 +96,29 @@ def _index() -> Iterator[Case]:
     yield valid("context-end-zero", about, of_index(11, 1, 2, good))
     about = "The same with the code 1, so that value is exactly 2^24 after the walk."
     yield bad("context-end-least", about, "Malformed", "context-end", of_index(11, 1, 2, bytes([0, 0, 1])))
+
+
+def _rounding() -> Iterator[Case]:
+    """Yield tensors of one coefficient, so that rounding to 16 bits is exact in spite of the tolerance."""
+    numbers = {
+        "float16": (1 + 0.75 / 2**10, -1 - 1.25 / 2**10, 65_519.0, 70_000.0, -1e30, 1.25 * 2.0**-24),
+        "bfloat16": (1 + 0.75 / 2**7, -1 - 1.25 / 2**7, 3.4e38, -3.4e38, 1.25 * 2.0**-126, 1.75 * 2.0**-133),
+    }
+    wanted = {
+        "float16": (0x3C01, 0xBC01, 0x7BFF, 0x7BFF, 0xFBFF, 1),
+        "bfloat16": (0x3F81, 0xBF81, 0x7F7F, 0xFF7F, 0x00A0, 2),
+    }
+    for domain, name in ((1, "rfft"), (2, "dct")):
+        for dtype, given in numbers.items():
+            tensors = [
+                Spectrum(key, dtype, (1,), [0], values_of([x, 0.0][: 3 - domain], "float32"), domain)
+                for key, x in zip("abcdef", given, strict=True)
+            ]
+            about = f"Elements next to the middle of two {dtype} numbers, and beyond the largest: clamped."
+            case = valid(f"{name}-rounded-{dtype}", about, write(tensors))
+            found = "".join(t["values"] for t in case.fields["decoded"]["tensors"])
+            assert found == b"".join(struct.pack("<H", bits) for bits in wanted[dtype]).hex()
+            yield case
 
 
 def _one() -> Iterator[Case]:

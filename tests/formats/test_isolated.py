@@ -33,6 +33,9 @@ THREE_LC = "writing.value.three_lc: write_three_lc"
 OFFSET = "writing.value.offset_float: round_stochastically"
 PADDING, ROWS, LOCATE = "container: _decode_entry", "container: decode", "tensors: locate_tensors"
 
+ROUND = "transform.inverse: _round_to_element"
+ROUNDED = "rfft-rounded-float16 rfft-rounded-bfloat16 dct-rounded-float16 dct-rounded-bfloat16"
+
 Fault = tuple[str, str, str, str]
 """Function of the reference, text, faulty text, and the vectors that fail."""
 WRITERS: tuple[Fault, ...] = (
@@ -99,6 +102,10 @@ READERS: tuple[Fault, ...] = (
      "structured-count-negative structured-count-negative-complement"),
     ("index.context: decode_context", "reader.code >= 2**24", "reader.code > 2**24", "context-end-least"),
     ("index.context: decode_context", "reader.code >= 2**24", "reader.code <= 2**24", "context-end-zero"),
+    (ROUND, "dtype.infinity - 1", "dtype.infinity - 2", ROUNDED),
+    (ROUND, "min(magnitude, dtype.infinity - 1)", "magnitude", ROUNDED),
+    (ROUND, 'struct.pack("<d", x)', 'struct.pack("<d", x * (1 - 2.0**-10))',
+     "rfft-rounded-float16 dct-rounded-float16"),
     (LOCATE, "if n != 1:", "if n == 0:", "schema-count-two schema-count-two-bare schema-count-fused"
      " schema-count-schema schema-count-shape schema-count-before-payload"),
     (LOCATE, "if n != 1:", "if n > 1:", "schema-count-none"),
