@@ -13,9 +13,11 @@ from formats.conformance import One
 from formats.reference import Bloom, Qsgd, Record, Row, Spectrum, Tensor, assemble, reseal, write
 from formats.reference.floats import FLOAT32
 from formats.reference.table import CHUNK
+from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.reference.writing.transform.coefficients import write_lengths
+from formats.reference.writing.value.error_bounded import push
 from formats.vector_cases.case import Case, bad, patch, sparse, valid, values_for, values_of
 from formats.vector_cases.curves import POLY, curve_row, raw_section
 from formats.vector_cases.parts import of_index, of_values
@@ -28,6 +30,7 @@ def cases() -> Iterator[Case]:
     yield from _fused()
     yield from _index()
     yield from _rounding()
+    yield _sign()
     yield from _one()
 
 
@@ -119,6 +122,22 @@ def _rounding() -> Iterator[Case]:
             found = "".join(t["values"] for t in case.fields["decoded"]["tensors"])
             assert found == b"".join(struct.pack("<H", bits) for bits in wanted[dtype]).hex()
             yield case
+
+
+def _sign() -> Case:
+    """Return one negative value of error-bounded whose sign has the slot c, the first of the other sign."""
+    f = frequencies([1, *[NONE] * BINS])
+    c = 2048
+    states, words = [STATE], list[int]()
+    push(states, [(4096 - c, c)], words)
+    assert states[0] % 4096 == c
+    push(states, [(f[0], 0)], words)
+    head = struct.pack("<B3fI", 1, 1.0, 1.0, 0.5, 1) + bytes([1, NONE, 1])
+    section = head + struct.pack(f"<BII{len(words)}H", 0, len(words), *states, *words)
+    about = "A sign at the slot c: it is not the last one."
+    case = valid("error-bounded-sign-border", about, of_values(14, 1, 1, section))
+    assert case.fields["decoded"]["tensors"][0]["values"] == struct.pack("<f", -1.5).hex()
+    return case
 
 
 def _one() -> Iterator[Case]:

@@ -33,6 +33,7 @@ THREE_LC = "writing.value.three_lc: write_three_lc"
 OFFSET = "writing.value.offset_float: round_stochastically"
 PADDING, ROWS, LOCATE = "container: _decode_entry", "container: decode", "tensors: locate_tensors"
 
+SIGN = "value.error_bounded: _decode_values"
 ROUND = "transform.inverse: _round_to_element"
 ROUNDED = "rfft-rounded-float16 rfft-rounded-bfloat16 dct-rounded-float16 dct-rounded-bfloat16"
 
@@ -102,6 +103,7 @@ READERS: tuple[Fault, ...] = (
      "structured-count-negative structured-count-negative-complement"),
     ("index.context: decode_context", "reader.code >= 2**24", "reader.code > 2**24", "context-end-least"),
     ("index.context: decode_context", "reader.code >= 2**24", "reader.code <= 2**24", "context-end-zero"),
+    (SIGN, "words.slot(lane) < chance", "words.slot(lane) <= chance", "error-bounded-sign-border"),
     (ROUND, "dtype.infinity - 1", "dtype.infinity - 2", ROUNDED),
     (ROUND, "min(magnitude, dtype.infinity - 1)", "magnitude", ROUNDED),
     (ROUND, 'struct.pack("<d", x)', 'struct.pack("<d", x * (1 - 2.0**-10))',
