@@ -15,6 +15,7 @@ from formats.reference.floats import FLOAT32
 from formats.reference.table import CHUNK
 from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
 from formats.reference.writing.assembly import write_extension_block
+from formats.reference.writing.index.structured import pack_bits, write_stream
 from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.reference.writing.transform.coefficients import write_lengths
 from formats.reference.writing.value.error_bounded import push
@@ -31,6 +32,9 @@ def cases() -> Iterator[Case]:
     yield from _index()
     yield from _rounding()
     yield _sign()
+    about = "Seventeen bytes, which end before the first block, and step is 0: the number is checked first."
+    data = of_values(14, 1, 1, struct.pack("<B3fI", 1, 1.0, 0.0, 0.5, 0))
+    yield bad("error-bounded-number-17", about, "Invalid", "error-bounded-number", data)
     yield from _one()
 
 
@@ -94,6 +98,11 @@ def _index() -> Iterator[Case]:
     about = "The same with 60 of 70 elements and complement."
     data = of_index(10, 60, 70, section)
     yield bad("structured-count-negative-complement", about, "Invalid", "structured-count", data)
+    bits = write_stream(range(5), 6) + "001" + "0" * 5
+    assert len(bits) == 48
+    about = "The body ends one bit before the last gap, whose other bits exceed the bound already."
+    data = of_index(10, 6, 100, b"\0" + pack_bits(bits))
+    yield bad("structured-gaps-low-range", about, "Malformed", "structured-length", data)
     good = bytes([0, 0, 0])
     about = "Element 0 of 2: all bits are present, so the code is 0."
     yield valid("context-end-zero", about, of_index(11, 1, 2, good))
