@@ -427,7 +427,11 @@ def test_programs_are_tested(tmp_path: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
     arguments = ["--vectors", str(tmp_path), "--program"]
-    assert conformance.main([*arguments, f"{sys.executable} -m formats.reference"]) == 0
+    right = f"{sys.executable} -m formats.reference"
+    command = [sys.executable, str(FORMATS / "conformance.py"), *arguments, right]
+    done = subprocess.run(command, cwd=FORMATS.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert conformance.main([*arguments, right]) == 0
     assert conformance.main([*arguments, f"{sys.executable} -c 'print(1)'"]) == 1
 
 
