@@ -1,17 +1,8 @@
-"""Run any decoder over the golden vectors (SPEC sections 2-7; file format: vectors/README.md).
+"""Run any decoder over the golden vectors (vectors/README.md has the file format and the contract).
 
-A decoder is a callable ``decode(data, limits, schema)``:
-
-    data      bytes of the container
-    limits    dict, by name, of the limits that differ from the defaults of SPEC section 7; often empty
-    schema    dict {name: (shape tuple, element type name)}, or None
-    returns   (tag, tensors). tag is bytes. tensors are in the order of their keys, each
-              (name, element type name, shape, indices, values). indices is a sequence of int. values are
-              the little-endian bytes of the elements present. They must equal the vector's bytes or, if the
-              vector has a tolerance (SPEC section 3.5), be within it
-    raises    an exception whose class name is the kind and whose attribute ``code`` is the code
-
-    python formats/conformance.py [--core] [module:function]        (default: the reference decoder)
+    python formats/conformance.py [--core]                       the reference decoder
+    python formats/conformance.py [--core] module:function       a callable decode(data, limits, expected)
+    python formats/conformance.py [--core] --program "COMMAND"   a program in any language
 
 ``--core`` leaves out the vectors that use an extended codec or transform (SPEC section 1.3).
 """
@@ -21,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import shlex
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,10 +24,21 @@ HERE = Path(__file__).resolve().parent
 DEFAULT_DIR = HERE / "vectors"
 
 TensorTuple = tuple[str, str, Sequence[int], Sequence[int], bytes]
-Decode = Callable[
-    [bytes, dict[str, int], "dict[str, tuple[tuple[int, ...], str]] | None"],
-    tuple[bytes, Sequence[TensorTuple]],
-]
+Schema = dict[str, tuple[tuple[int, ...], str]]
+
+
+@dataclass(frozen=True)
+class One:
+    """The expectation of a caller that asks for exactly one tensor, without a name.
+
+    ``tensor`` is its (shape, element type name), or None if the caller does not give them.
+    """
+
+    tensor: tuple[tuple[int, ...], str] | None
+
+
+Expected = Schema | One | None
+Decode = Callable[[bytes, dict[str, int], Expected], tuple[bytes, Sequence[TensorTuple]]]
 
 
 @dataclass(frozen=True)
@@ -70,18 +73,25 @@ class Vector:
     result: str
     code: str | None
     limits: dict[str, int]
-    schema: dict[str, tuple[tuple[int, ...], str]] | None
+    schema: Schema | None
+    one: One | None
     tag: bytes
     tensors: list[TensorTuple]
     within: list[float]
     encode: Encode | None
 
+    @property
+    def expected(self) -> Expected:
+        """The third argument of a decoder."""
+        return self.schema if self.one is None else self.one
+
 
 def load(path: Path) -> Vector:
     """Load the vector in a file."""
     fields = json.loads(path.read_text(encoding="utf-8"))
-    schema = fields.get("schema")
+    schema, one = fields.get("schema"), fields.get("one")
     decoded = fields.get("decoded", {"tag": "", "tensors": []})
+    tag, tensors = parse_decoded(decoded)
     encode = fields.get("encode")
     return Vector(
         id=fields["id"],
@@ -91,14 +101,15 @@ def load(path: Path) -> Vector:
         code=fields.get("code"),
         limits=fields.get("limits", {}),
         schema=schema and {name: (tuple(shape), dtype) for name, (shape, dtype) in schema.items()},
-        tag=_parse_hex(decoded["tag"]),
-        tensors=[_parse_tensor(t) for t in decoded["tensors"]],
+        one=None if one is None else One((tuple(one["shape"]), one["dtype"]) if one else None),
+        tag=tag,
+        tensors=tensors,
         within=[float(t.get("within", 0)) for t in decoded["tensors"]],
         encode=encode
         and Encode(
             many=encode["many"],
             scheme=encode["scheme"],
-            seed=encode["seed"],
+            seed=int(encode["seed"]),  # digits in a string if it is above 2^53
             tag=_parse_hex(encode["tag"]),
             tensors=[_parse_tensor(t) for t in encode["tensors"]],
         ),
@@ -163,9 +174,10 @@ def run(decode: Decode, vectors: Path = DEFAULT_DIR, *, core: bool = False) -> l
 def check(decode: Decode, vector: Vector) -> str | None:
     """Run a decoder on one vector; return a description of its failure, or None."""
     try:
-        tag, tensors = decode(vector.data, dict(vector.limits), vector.schema)
+        tag, tensors = decode(vector.data, dict(vector.limits), vector.expected)
     except Exception as error:
-        kind, code = type(error).__name__, getattr(error, "code", None)
+        kind = getattr(error, "kind", type(error).__name__)
+        code = getattr(error, "code", None)
         if vector.result == "ok":
             return f"refused: {kind} {code}: {error}"
         if (kind, code) != (vector.result, vector.code):
@@ -178,7 +190,7 @@ def check(decode: Decode, vector: Vector) -> str | None:
     if len(tensors) != len(vector.tensors):
         return f"{len(tensors)} tensors, not {len(vector.tensors)}"
     for got, want, within in zip(tensors, vector.tensors, vector.within, strict=True):
-        part = _find_difference(got, want, within)
+        part = _find_difference((want[0], *got[1:]) if vector.one else got, want, within)
         if part is not None:
             return f"{part} of {want[0]!r} differs"
     return None
@@ -222,6 +234,11 @@ def _parse_tensor(fields: Mapping[str, Any]) -> TensorTuple:
     return fields["name"], fields["dtype"], shape, indices, expand_values(fields["values"])
 
 
+def parse_decoded(fields: Mapping[str, Any]) -> tuple[bytes, list[TensorTuple]]:
+    """Return the tag and the tensors of a ``decoded`` field."""
+    return _parse_hex(fields["tag"]), [_parse_tensor(t) for t in fields["tensors"]]
+
+
 def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
     """Expand indices given as a list, as "all", or as {"ranges": [[start, stop, step], …]}."""
     if indices == "all":
@@ -243,18 +260,16 @@ def expand_values(values: str | list[str] | dict[str, Any]) -> bytes:
     return _parse_hex(values)
 
 
-def reference(
-    data: bytes, limits: dict[str, int], schema: dict[str, tuple[tuple[int, ...], str]] | None
-) -> tuple[bytes, list[TensorTuple]]:
+def reference(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
     """Decode with the reference decoder; a model for other adapters.
 
     Args:
         data: the container.
         limits: the limits that differ from the defaults, by name.
-        schema: {name: (shape, element type name)}, or None.
+        expected: {name: (shape, element type name)}, a One, or None.
 
     Returns:
-        (tag, tensors), as the contract of this module defines them.
+        (tag, tensors), as vectors/README.md defines them.
 
     Raises:
         WireError: if the container is refused.
@@ -262,7 +277,11 @@ def reference(
     from formats.reference import Limits, decode
     from formats.zstd import find_decompressor
 
-    decoded = decode(data, Limits(**limits), schema, zstd=find_decompressor())
+    schema: Any = expected
+    if isinstance(expected, One):
+        schema = expected.tensor and {"": expected.tensor}
+    single = isinstance(expected, One)
+    decoded = decode(data, Limits(**limits), schema, single=single, zstd=find_decompressor())
     return decoded.tag, [(t.name, t.dtype, t.shape, t.indices, t.values) for t in decoded.tensors]
 
 
@@ -273,20 +292,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("decoder", nargs="?", help="module:function; default: the reference decoder")
     parser.add_argument("--vectors", type=Path, default=DEFAULT_DIR, help="another folder of vectors")
+    parser.add_argument("--program", metavar="COMMAND", help="a program, started once for each vector")
     parser.add_argument("--core", action="store_true", help="only vectors of the core profile")
     options = parser.parse_args(arguments)
     decode: Decode = reference
-    if options.decoder is not None:
+    if options.program is not None:
+        from formats.program import run_program
+
+        decode = run_program(shlex.split(options.program))
+    elif options.decoder is not None:
         module, _, function = options.decoder.partition(":")
         decode = getattr(importlib.import_module(module), function)
     total = sum(1 for _ in load_all(options.vectors, core=options.core))
     failures = run(decode, options.vectors, core=options.core)
     for failure in failures:
         print(f"{failure.id}: {failure.message}")
-    print(f"{options.decoder or 'reference'}: {total - len(failures)} of {total} vectors pass")
+    name = options.program or options.decoder or "reference"
+    print(f"{name}: {total - len(failures)} of {total} vectors pass")
     return 1 if failures or total == 0 else 0
 
 
 if __name__ == "__main__":
     sys.path[:0] = [str(HERE.parent), str(Path.cwd())]
-    sys.exit(main())
+    module = importlib.import_module("formats.conformance")  # the one that decoders import: one class One
+    sys.exit(module.main())

@@ -3,9 +3,9 @@
  *     check FILE …      each file, with the default limits and without a schema
  *     check             requests from standard input; each is answered before the next is read; for tests
  *
- * A request is, all little-endian: limits u64 × 6 in the order of wc_limits; schema u32, 1 or 0; if it is 1,
- * count u32 and, for each tensor, name_len u32, dtype u32, ndim u32, dimension u64 × ndim, the name; then length u64 and
- * the container. An answer is one line "refused KIND CODE", or "ok N TAG" and, for each of the N tensors, a line
+ * A request is, all little-endian: limits u64 × 6 in the order of wc_limits; schema u32, 0 for none, 1 for one with
+ * names, 2 for one tensor of any name; if it is not 0, count u32 and, for each tensor, name_len u32, dtype u32, ndim u32,
+ * dimension u64 × ndim, the name; then length u64 and the container. An answer is one line "refused KIND CODE", or "ok N TAG" and, for each of the N tensors, a line
  * "tensor NAME DTYPE NDIM dimensions", one of its indices and one of its values. Name, tag and values are in hexadecimal, with
  * "-" for no bytes; values are little-endian elements.
  */
@@ -129,9 +129,9 @@ static void read_expected(FILE *file, wc_expected *expected) {
     expected->name = (const char *)read_bytes(file, expected->name_len);
 }
 
-static void free_schema(wc_schema *schema, wc_expected *tensors) {
+static void free_expected(wc_expected *tensors, uint32_t count) {
     uint32_t i;
-    for (i = 0; i < schema->count; i++) {
+    for (i = 0; i < count; i++) {
         free((void *)(uintptr_t)tensors[i].shape);
         free((void *)(uintptr_t)tensors[i].name);
     }
@@ -145,24 +145,25 @@ static void serve(FILE *file) {
     wc_expected *tensors = NULL;
     uint8_t *data;
     uint64_t size;
-    uint32_t i;
-    int expects;
+    uint32_t i, count;
+    uint64_t expects;
     limits.max_bytes = read_number(file, 8);
     limits.max_entries = read_number(file, 8);
     limits.max_elements = read_number(file, 8);
     limits.max_dense = read_number(file, 8);
     limits.max_expansion = read_number(file, 8);
     limits.max_work = read_number(file, 8);
-    expects = read_number(file, 4) == 1;
-    schema.count = expects ? (uint32_t)read_number(file, 4) : 0;
-    if (expects) tensors = (wc_expected *)allocate((uint64_t)schema.count * sizeof *tensors);
-    for (i = 0; i < schema.count; i++) read_expected(file, &tensors[i]);
+    expects = read_number(file, 4);
+    count = expects ? (uint32_t)read_number(file, 4) : 0;
+    if (count) tensors = (wc_expected *)allocate((uint64_t)count * sizeof *tensors);
+    for (i = 0; i < count; i++) read_expected(file, &tensors[i]);
+    schema.count = expects == 2 ? WC_ONE_TENSOR : count;
     schema.tensors = tensors;
     size = read_number(file, 8);
     data = read_bytes(file, size);
     answer(data, (size_t)size, &limits, expects ? &schema : NULL);
     free(data);
-    free_schema(&schema, tensors);
+    free_expected(tensors, count);
 }
 
 /* Read a whole file; return NULL if that fails. */

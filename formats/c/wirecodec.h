@@ -63,11 +63,13 @@ typedef struct wc_expected {
     const uint64_t *shape;
 } wc_expected;
 
-/* The tensors that a reader expects, strictly ascending by the bytes of their names. */
+/* The tensors that a reader expects, strictly ascending by the bytes of their names. If count is WC_ONE_TENSOR, it
+ * expects exactly one tensor, of any name: with the shape and type of tensors[0], or of any if tensors is NULL. */
 typedef struct wc_schema {
     const wc_expected *tensors;
     uint32_t count;
 } wc_schema;
+#define WC_ONE_TENSOR UINT32_MAX
 
 /* A tensor. wc_read sets the fields below the line. */
 typedef struct wc_tensor {
@@ -2073,7 +2075,8 @@ static inline wc_status wc_check_table(const wc_reader *reader) {
     }
     if (stored > reader->limits.max_elements) return wc_refuse(WC_LIMIT_EXCEEDED, "max-elements");
     if (dense > reader->limits.max_dense) return wc_refuse(WC_LIMIT_EXCEEDED, "max-dense");
-    if (!reader->schema && wc_ceil(stored, reader->size) > reader->limits.max_expansion)
+    if (!(reader->schema && (reader->schema->tensors || reader->schema->count == 0)) &&
+        wc_ceil(stored, reader->size) > reader->limits.max_expansion)
         return wc_refuse(WC_LIMIT_EXCEEDED, "max-expansion");
     return wc_ok();
 }
@@ -2410,11 +2413,16 @@ static inline wc_status wc_check_shapes(wc_reader *reader) {
 static inline wc_status wc_check_schema(wc_reader *reader) {
     const wc_schema *schema = reader->schema;
     int named = reader->records[WC_NAMES].at != NULL;
-    uint32_t i;
+    int single;
+    uint32_t i, count;
     unsigned j;
     if (!schema) return wc_ok();
-    if (schema->count != reader->n_tensors) return wc_refuse(WC_SCHEMA_MISMATCH, "schema-names");
-    for (i = 0; i < schema->count; i++) {
+    single = schema->count == WC_ONE_TENSOR;
+    if (single && reader->n_tensors != 1) return wc_refuse(WC_SCHEMA_MISMATCH, "schema-count");
+    if (single && !schema->tensors) return wc_ok();
+    count = single ? 1 : schema->count;
+    if (count != reader->n_tensors) return wc_refuse(WC_SCHEMA_MISMATCH, "schema-names");
+    for (i = 0; i < count && !single; i++) {
         const wc_expected *expected = &schema->tensors[i];
         wc_tensor *tensor = &reader->tensors[i];
         if (!named) {
@@ -2424,14 +2432,14 @@ static inline wc_status wc_check_schema(wc_reader *reader) {
             return wc_refuse(WC_SCHEMA_MISMATCH, "schema-names");
         }
     }
-    for (i = 0; i < schema->count; i++) {
+    for (i = 0; i < count; i++) {
         const wc_tensor *tensor = &reader->tensors[i];
         if (schema->tensors[i].ndim != tensor->ndim) return wc_refuse(WC_SCHEMA_MISMATCH, "schema-shape");
         for (j = 0; j < tensor->ndim; j++)
             if (schema->tensors[i].shape[j] != wc_dimension(tensor, j))
                 return wc_refuse(WC_SCHEMA_MISMATCH, "schema-shape");
     }
-    for (i = 0; i < schema->count; i++)
+    for (i = 0; i < count; i++)
         if (schema->tensors[i].dtype != reader->tensors[i].dtype) return wc_refuse(WC_SCHEMA_MISMATCH, "schema-dtype");
     return wc_ok();
 }

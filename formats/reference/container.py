@@ -15,7 +15,6 @@ from formats.reference.errors import (
     ChecksumMismatch,
     LimitExceeded,
     Malformed,
-    SchemaMismatch,
     Truncated,
     Unsupported,
     WireError,
@@ -56,7 +55,8 @@ def decode(
         data: the container.
         limits: limits of the caller.
         schema: names, shapes and element types that the caller expects, or None.
-        single: whether the caller asked for exactly one tensor.
+        single: whether the caller asked for exactly one tensor. A schema then has one item, and its name is
+            not compared.
         zstd: returns the content of a Zstandard frame, given the frame and the content size that it states.
             It may raise any exception if the frame is invalid. Without it, codec 7 is not supported.
 
@@ -81,9 +81,7 @@ def decode(
     supported = VALUE_CODECS.keys() - ({ZSTD} if zstd is None else set())
     check_table(entries, limits, total_len, schema is not None, supported)  # rows 14-27
     records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
-    places = locate_tensors(entries, records, schema, limits)  # rows 31-44
-    if single and len(places) != 1:
-        raise SchemaMismatch("schema-count", f"{len(places)} tensors; the caller asked for one")
+    places = locate_tensors(entries, records, schema, limits, single=single)  # rows 31-44
     chunks: dict[int, list[tuple[Sequence[int], bytes]]] = {}
     offset = table_end + ext_len
     work = Work(limits.max_work)

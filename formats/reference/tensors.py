@@ -56,7 +56,12 @@ class TensorLocation:
 
 
 def locate_tensors(
-    entries: list[Entry], records: dict[int, bytes], schema: Schema | None, limits: Limits
+    entries: list[Entry],
+    records: dict[int, bytes],
+    schema: Schema | None,
+    limits: Limits,
+    *,
+    single: bool = False,
 ) -> list[TensorLocation]:
     """Make the checks of rows 31-44; return the tensors in the order of their keys, with names and shapes.
 
@@ -65,6 +70,7 @@ def locate_tensors(
         records: the bodies of the known records by type.
         schema: what the caller expects, or None.
         limits: limits of the caller.
+        single: whether the caller asked for exactly one tensor; the name in the schema is then not compared.
 
     Raises:
         WireError: for the first check that fails; Malformed, LimitExceeded, Invalid or SchemaMismatch.
@@ -90,7 +96,13 @@ def locate_tensors(
         raise Malformed("tag-record", "the tag is empty")  # 41
     for key, p in enumerate(places):
         p.shape = rows.get(key, (p.size,))
-    _assign_names(places, names, schema)  # 42
+    if single:
+        if n != 1:
+            raise SchemaMismatch("schema-count", f"{n} tensors; the caller asked for one")  # 42a
+        _assign_names(places, names, None)
+        schema = schema and {places[0].name: next(iter(schema.values()))}
+    else:
+        _assign_names(places, names, schema)  # 42b
     if schema is not None:
         for p in places:
             if p.shape != tuple(schema[p.name][0]):
@@ -149,7 +161,7 @@ def _locate_fused(
 
 
 def _assign_names(places: list[TensorLocation], names: list[str] | None, schema: Schema | None) -> None:
-    """Make the check of row 42; without a names record, use the schema's names or the keys in decimal."""
+    """Make the check of row 42b; without a names record, use the schema's names or the keys in decimal."""
     if names is None:
         width = len(str(len(places) - 1))
         names = [str(key).zfill(width) for key in range(len(places))]

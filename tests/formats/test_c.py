@@ -18,7 +18,7 @@ from typing import IO, Any
 import pytest
 
 from formats import conformance, reference
-from formats.conformance import TensorTuple, Vector
+from formats.conformance import Expected, One, Schema, TensorTuple, Vector
 from formats.reference import Limits, WireError
 from tests.formats.test_reference import structured_chunks
 from tests.fuzz.judge import SMALL
@@ -36,7 +36,6 @@ LEFT_OUT = {"value": {6, 7, 9, 10}, "domain": {1, 2}}
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 DTYPES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4}
-Schema = dict[str, tuple[tuple[int, ...], str]] | None
 
 
 def compile_check(target: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -53,11 +52,16 @@ class Refused(Exception):
         self.code = code
 
 
-def request(data: bytes, limits: dict[str, int], schema: Schema) -> bytes:
+def request(data: bytes, limits: dict[str, int], expected: Expected) -> bytes:
     """Return a request in the form that the head of check.c describes."""
     allowed = Limits(**limits)
     names = ("max_bytes", "max_entries", "max_elements", "max_dense", "max_expansion", "max_work")
-    parts = [struct.pack("<6QI", *(getattr(allowed, name) for name in names), schema is not None)]
+    schema: Schema | None
+    if isinstance(expected, One):
+        schema, kind = {"": expected.tensor} if expected.tensor else {}, 2
+    else:
+        schema, kind = expected, int(expected is not None)
+    parts = [struct.pack("<6QI", *(getattr(allowed, name) for name in names), kind)]
     if schema is not None:
         parts.append(struct.pack("<I", len(schema)))
         for name in sorted(schema, key=str.encode):
@@ -92,9 +96,11 @@ class Check:
         (values,) = self.line()
         return from_hex(name).decode(), dtype, tuple(map(int, shape)), indices, from_hex(values)
 
-    def decode(self, data: bytes, limits: dict[str, int], schema: Schema) -> tuple[bytes, list[TensorTuple]]:
-        """Decode as formats/conformance.py requires, except for the exception's class."""
-        self.stdin.write(request(data, limits, schema))
+    def decode(
+        self, data: bytes, limits: dict[str, int], expected: Expected
+    ) -> tuple[bytes, list[TensorTuple]]:
+        """Decode as formats/vectors/README.md requires, except for the exception's class."""
+        self.stdin.write(request(data, limits, expected))
         self.stdin.flush()
         verdict, *rest = self.line()
         if verdict == "refused":
@@ -120,10 +126,10 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
     assert running.close() == 0
 
 
-def outcome(decode: Any, data: bytes, limits: dict[str, int], schema: Schema) -> Any:
+def outcome(decode: Any, data: bytes, limits: dict[str, int], expected: Expected) -> Any:
     """Return the content that a decoder finds, or the kind and code of its refusal."""
     try:
-        tag, tensors = decode(data, limits, schema)
+        tag, tensors = decode(data, limits, expected)
     except (WireError, Refused) as error:
         return error.kind, error.code
     return bytes(tag), [(n, d, tuple(s), list(i), bytes(v)) for n, d, s, i, v in tensors]
@@ -148,7 +154,7 @@ def test_golden_vectors(check: Check, result: str) -> None:
 
 def judged_alike(check: Check, vector: Vector) -> bool:
     """Return whether the C decoder does with a vector what the standard says, or leaves it out."""
-    found = outcome(check.decode, vector.data, vector.limits, vector.schema)
+    found = outcome(check.decode, vector.data, vector.limits, vector.expected)
     if found in UNSUPPORTED and left_out(vector.data):
         return True
     wanted: Any = (vector.tag, [(n, d, tuple(s), list(i), v) for n, d, s, i, v in vector.tensors])
@@ -182,7 +188,7 @@ def test_every_prefix_is_truncated(check: Check) -> None:
     for vector in vectors_of("ok"):
         if len(vector.data) <= 200 and not left_out(vector.data):
             for length in range(len(vector.data)):
-                found = outcome(check.decode, vector.data[:length], vector.limits, vector.schema)
+                found = outcome(check.decode, vector.data[:length], vector.limits, vector.expected)
                 assert found[0] == "Truncated"
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from formats import conformance, make_vectors, reference
-from formats.conformance import TensorTuple, Vector
+from formats import conformance, make_vectors, program, reference
+from formats.conformance import Expected, One, TensorTuple, Vector
 from formats.reference import (
     Limits,
     Qsgd,
@@ -24,17 +24,22 @@ from formats.reference import (
     Rice,
     Tensor,
     Truncated,
+    Unsupported,
     WireError,
+    container,
     decode,
+    table,
     write,
 )
+from formats.reference.extension import TRANSFORM, read_records
+from formats.reference.value.codecs import VALUE_CODECS
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
+from formats.vector_cases.case import NUMERIC_SEEDS
 from tests.golden import RESULTS, vectors, vectors_of
 
 FORMATS = Path(conformance.__file__).resolve().parent
 VECTORS = vectors()
-Schema = dict[str, tuple[tuple[int, ...], str]] | None
 KINDS = {
     "Truncated",
     "Malformed",
@@ -66,7 +71,7 @@ def test_reference_conforms(result: str) -> None:
 
 
 def test_run_reports_what_is_wrong() -> None:
-    def blind(data: bytes, limits: dict[str, int], schema: Schema) -> tuple[bytes, list[TensorTuple]]:
+    def blind(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
         return b"", []
 
     failures = conformance.run(blind)
@@ -80,8 +85,8 @@ def test_check_sees_every_part(what: int) -> None:
     vector = next(v for v in VECTORS if v.id == "names")
     wrong: TensorTuple = ("other", "float64", (3, 3), [0, 3, 8], bytes(12))
 
-    def nearly(data: bytes, limits: dict[str, int], schema: Schema) -> tuple[bytes, list[TensorTuple]]:
-        tag, tensors = conformance.reference(data, limits, schema)
+    def nearly(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
+        tag, tensors = conformance.reference(data, limits, expected)
         first: Any = (*tensors[0][:what], wrong[what], *tensors[0][what + 1 :])
         return tag, [first, *tensors[1:]]
 
@@ -140,7 +145,7 @@ def test_no_two_vectors_are_the_same_container() -> None:
     """Equal containers must differ in the limits or the schema that they are read with."""
     seen: dict[Any, str] = {}
     for v in VECTORS:
-        key = v.data, tuple(sorted(v.limits.items())), repr(v.schema)
+        key = v.data, tuple(sorted(v.limits.items())), repr(v.expected)
         assert seen.setdefault(key, v.id) == v.id
 
 
@@ -346,6 +351,107 @@ def written_alike(vector: Vector) -> bool:
     data = write(tensors, index_writer(index), codec, seed=seed, names=many, tag=tag)
     assert many or len(tensors) == 1
     return data == vector.data and decode(data).tag == vector.tag
+
+
+def test_the_readme_counts_the_vectors() -> None:
+    text = (make_vectors.VECTORS / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (1\.[\d.]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
+    core = {v.id for v in conformance.load_all(core=True)}
+    by_id = {v.id: v for v in VECTORS}
+    counted = []
+    for path in sorted(make_vectors.VECTORS.glob("*.sha256")):
+        found = [by_id[line.split("/")[-1].removesuffix(".json")] for line in path.read_text().splitlines()]
+        valid = sum(v.result == "ok" for v in found)
+        encoded = sum(v.encode is not None for v in found)
+        counts = len(found), valid, len(found) - valid, sum(v.id in core for v in found), encoded
+        counted.append((path.name.removesuffix(".sha256"), *map(str, counts)))
+    assert sorted(rows) == sorted(counted)
+    assert sum(int(row[1]) for row in rows) == len(VECTORS)
+
+
+def test_seeds_that_binary64_cannot_hold_are_strings() -> None:
+    numeric = []
+    for path in make_vectors.VECTORS.rglob("*.json"):
+        seed = json.loads(path.read_text(encoding="utf-8")).get("encode", {}).get("seed", 0)
+        assert isinstance(seed, int) or int(seed) > 2**53
+        if isinstance(seed, int) and seed > 2**53:
+            numeric.append(path.stem)
+    assert set(numeric) == NUMERIC_SEEDS
+    assert len(numeric) == 9  # as vectors/README.md says
+
+
+LEFT_OUT = {("Unsupported", c) for c in ("domain", "index-codec", "value-codec", "map-codec", "extension")}
+
+
+def test_a_core_reader_passes_the_core_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses all others as unsupported, unless their own check comes first."""
+    monkeypatch.setattr(table, "COMPONENTS", {0: 1})
+    monkeypatch.setattr(table, "INDEX_CODECS", {1: None, 2: None, 3: None})
+    monkeypatch.setattr(container, "VALUE_CODECS", {n: VALUE_CODECS[n] for n in (1, 2, 3, 4)})
+    monkeypatch.setattr(container, "ZSTD", 0)
+    monkeypatch.setattr(container, "read_records", read_core_records)
+    core = {v.id for v in conformance.load_all(core=True)}
+    for v in VECTORS:
+        message = conformance.check(conformance.reference, v)
+        if v.id in core:
+            assert message is None, (v.id, message)
+        else:
+            refused = re.match(
+                r"refused(?: as|:) (\w+) ([a-z-]+)", message or "refused as Unsupported domain"
+            )
+            assert refused, (v.id, message)
+            assert refused.groups() in LEFT_OUT, (v.id, message)
+
+
+def read_core_records(block: bytes) -> dict[int, bytes]:
+    """Read records as a reader without transforms does: row 30 refuses those of type 4."""
+    records = read_records(block)
+    if TRANSFORM in records:
+        raise Unsupported("extension", "a transform record")
+    return records
+
+
+def test_programs_are_tested(tmp_path: Path) -> None:
+    """The reference as a program passes vectors of all kinds, and a wrong one does not."""
+    for id in (
+        "names",
+        "rfft-absent",
+        "one-schema",
+        "schema-dtype",
+        "schema-count-two",
+        "map-padding",
+        "zstd-zeros",
+    ):
+        (path,) = make_vectors.VECTORS.rglob(f"{id}.json")
+        target = tmp_path / path.relative_to(make_vectors.VECTORS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    arguments = ["--vectors", str(tmp_path), "--program"]
+    right = f"{sys.executable} -m formats.reference"
+    command = [sys.executable, str(FORMATS / "conformance.py"), *arguments, right]
+    done = subprocess.run(command, cwd=FORMATS.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert conformance.main([*arguments, right]) == 0
+    assert conformance.main([*arguments, f"{sys.executable} -c 'print(1)'"]) == 1
+
+
+def test_a_program_has_the_contract_of_the_page() -> None:
+    data = next(v.data for v in VECTORS if v.id == "names")
+    found = program.answer(conformance.reference, data, "")
+    assert found["result"] == "ok"
+    assert [t["name"] for t in found["decoded"]["tensors"]] == ["a", "b", "c"]
+    given: tuple[Expected, ...] = (None, One(None), One(((2,), "float32")), {"w": ((2, 3), "float16")}, {})
+    for expected in given:
+        argument = program.write_argument({"max_work": 5}, expected)
+        assert program.read_argument(json.dumps(argument)) == ({"max_work": 5}, expected)
+    refused = {"result": "SchemaMismatch", "code": "schema-count"}
+    assert program.answer(conformance.reference, data, '{"one": {}}') == refused
+    with pytest.raises(KeyError):
+        program.answer(with_a_bug, data, "")
+
+
+def with_a_bug(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
+    raise KeyError("an exception that is no refusal")
 
 
 def test_there_are_enough() -> None:

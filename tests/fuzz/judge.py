@@ -31,9 +31,13 @@ class Finding(AssertionError):
     """A violated property."""
 
 
-def library(data: bytes, limits: dict[str, int], schema: Any) -> tuple[bytes, list[Any]]:
-    """Decode with the library, as formats/conformance.py requires of a decoder."""
-    decoded = wc.decode_many(data, limits=wc.DecodeLimits(**limits), schema=schema)
+def library(data: bytes, limits: dict[str, int], expected: Any) -> tuple[bytes, list[Any]]:
+    """Decode with the library, as formats/vectors/README.md requires of a decoder."""
+    allowed = wc.DecodeLimits(**limits)
+    if isinstance(expected, conformance.One):
+        decoded = {"": wc.decode(data, limits=allowed, schema=expected.tensor)}
+    else:
+        decoded = wc.decode_many(data, limits=allowed, schema=expected)
     tensors = [
         (name, t.dtype.name, t.shape, range(t.size) if t.is_full else t.indices.tolist(), t.values.tobytes())
         for name, t in decoded.items()

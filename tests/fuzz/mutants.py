@@ -144,7 +144,7 @@ def find_trials(target: Target = LIBRARY_TARGET) -> dict[Place, list[Known]]:
     for trial, vector in list_trials(target):
         assert trial(), trial  # what runs only once, such as a cached function, is not traced
         _, ran = run_traced(trial, target)
-        outcome = (vector.result, vector.code, bool(vector.limits), bool(vector.schema)) if vector else ()
+        outcome = (vector.result, vector.code, bool(vector.limits), bool(vector.expected)) if vector else ()
         known = Known(trial, ran, outcome)
         if isinstance(trial, Ways) and known.kind in seen:
             continue

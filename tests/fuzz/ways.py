@@ -55,7 +55,7 @@ class Ways:
             yield from (self._decodes_one, self._takes_schemas, self._is_inspected, self._is_in_streams)
             if self.is_small:
                 yield self._is_added
-        elif self.vector.schema is None:
+        elif self.vector.expected is None:
             yield self._is_refused_alone
             if self.is_small and self.vector.code not in UNSUMMED:
                 yield self._is_not_added

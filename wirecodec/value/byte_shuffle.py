@@ -21,7 +21,7 @@ def write_content(values: Array, shuffle: bool) -> memoryview:
     return raw.data
 
 
-def read_content(content: bytes, shuffle: bool, dtype: np.dtype[Any]) -> Array:
+def read_content(content: bytes | memoryview, shuffle: bool, dtype: np.dtype[Any]) -> Array:
     """Convert r · itemsize bytes to (r,) values.
 
     The result is a read-only view of ``content`` if it is not shuffled.

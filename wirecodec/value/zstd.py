@@ -92,13 +92,32 @@ class Zstd(ValueCodec):
             )
         if end < len(frame):
             raise Malformed("zstd-trailing", f"{len(frame) - end} bytes after the last block")
+        content: bytes | memoryview
         try:
-            content = _get_decompressor().decompress(frame)
+            if size <= longest:
+                content = _get_decompressor().decompress(frame)
+            else:
+                content = _decompress_in_pieces(frame, size)
         except zstandard.ZstdError as error:
             raise Malformed("zstd-content", str(error)) from None
         if len(content) != size:
             raise Malformed("zstd-content", f"{len(content)} bytes for {r} values of {dtype.itemsize} bytes")
         return read_content(content, bool(section[0]), dtype)
+
+
+def _decompress_in_pieces(frame: bytes, size: int) -> memoryview:
+    """Decompress a frame so that libzstd checks the size of each block's content.
+
+    It does not check it if it can write the whole content at once.
+    """
+    out = np.empty(size, np.uint8)
+    reader = _get_decompressor().stream_reader(frame)
+    count = reader.readinto(out.data[:-1])
+    if count == size - 1:
+        count += reader.readinto(out.data[-1:])
+    reader.read(1)  # blocks after the last byte: libzstd refuses them if they have content
+    out.flags.writeable = False
+    return out[:count].data
 
 
 _local = threading.local()
