@@ -117,7 +117,7 @@ def one_element_bytes(scheme: Scheme, size: int, dtype: np.dtype[Any]) -> int:
 
 
 def _most_element_bytes(scheme: Scheme, dtype: np.dtype[Any] | None) -> float:
-    """Return a bound of ``one_element_bytes`` for any size from the codecs' own; infinity if they have none."""
+    """Return a bound of ``one_element_bytes`` for any size, from the codecs' own; infinity without one."""
     index: Any = scheme.index
     value: Any = scheme.value
     if dtype is None:

@@ -43,7 +43,8 @@ class _Local:
     """The end of a pipe to a server in this process."""
 
     def __init__(self) -> None:
-        self._server, self._answer = _Server(), None
+        self._server = _Server()
+        self._answer: Any = None
 
     def send(self, order: Any) -> None:
         self._answer = None if order is None else self._server.answer(order)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import torch
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from benchmarks.common.processes import one_thread
 from benchmarks.training.plan import Plan
@@ -52,9 +53,8 @@ def run_stacks(
                 if not runs:
                     break
                 shown = progress.add_task(f"{len(runs)} runs of {runs[0].task}", total=runs[0].steps)
-                results = train_stack(
-                    runs, pool, device, lambda done, shown=shown: progress.update(shown, completed=done), stop
-                )
+                on_step = partial(_show, progress, shown)
+                results = train_stack(runs, pool, device, on_step, stop)
                 progress.remove_task(shown)
                 for result in results:
                     save_result(result, plan.folder)
@@ -62,6 +62,10 @@ def run_stacks(
                     progress.console.print(line, highlight=False)
         finally:
             pool.close()
+
+
+def _show(progress: Progress, bar: TaskID, done: int) -> None:
+    progress.update(bar, completed=done)
 
 
 def _choose(missing: Sequence[Run], most: int) -> list[Run]:

@@ -46,7 +46,7 @@ def train_stack(
     """
     first = runs[0]
     task, workers, steps = TASKS[first.task], first.workers, first.steps
-    problems = {seed: task.build(seed) for seed in dict.fromkeys(run.seed for run in runs)}
+    problems: dict[int, Any] = {seed: task.build(seed) for seed in dict.fromkeys(run.seed for run in runs)}
     modules = [problems[run.seed].model for run in runs for _ in range(workers)]
     stack, together = Stack(modules, _plan(runs, device)), is_together(first)
     start, sent, seconds = time.monotonic(), [0] * len(runs), [0.0] * len(runs)

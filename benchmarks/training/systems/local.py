@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -19,6 +18,7 @@ from benchmarks.training.systems.plain import Dense
 from benchmarks.training.systems.sparseloco import SparseLoCoExchange
 from benchmarks.training.systems.system import Exchange, System, Tensors
 from benchmarks.training.tasks.task import Settings
+from collectives.local_updates.fragments import divide_parameters
 
 __all__ = ["LocalUpdates", "Outer", "OuterOptimizer"]
 
@@ -140,7 +140,8 @@ class OuterOptimizer:
         self.anchor = {name: p.detach().clone() for name, p in self.parameters.items()}
         self._velocity = {name: torch.zeros_like(p) for name, p in self.anchor.items()}
         self._unsent: list[Tensors] = [{} for _ in range(self.workers)]
-        self._parts = _divide(self.anchor, self.system.fragments)
+        sizes = {name: p.numel() for name, p in self.anchor.items()}
+        self._parts = divide_parameters(sizes, self.system.fragments)
         self._exchanges = [self.system.open(self.workers, self.settings, self.steps) for _ in self._parts]
 
     def advance(self, step: int, workers: Sequence[Tensors]) -> int:
@@ -167,8 +168,8 @@ class OuterOptimizer:
         mean, sent = self._exchanges[part].mean(moved)
         if keep:
             residuals: Callable[[int], Tensors] = self._exchanges[part].residuals  # type: ignore[attr-defined]
-            for worker, unsent in enumerate(self._unsent):
-                unsent |= residuals(worker)
+            for worker in range(len(workers)):
+                self._unsent[worker] |= residuals(worker)
         rate, momentum = self.system.outer_settings(self.settings)
         for name in names:
             velocity = self._velocity[name].mul_(momentum).add_(mean[name])
@@ -185,14 +186,3 @@ class OuterOptimizer:
                     one[name].mul_(self.system.alpha).add_(
                         value - unsent.get(name, 0.0), alpha=1 - self.system.alpha
                     )
-
-
-def _divide(parameters: Tensors, count: int) -> list[list[str]]:
-    """Divide parameters in order into parts of about equally many elements."""
-    total, parts, done = sum(p.numel() for p in parameters.values()), [[]], 0
-    for name, p in parameters.items():
-        if len(parts) < count and done >= len(parts) * total / count:
-            parts.append([])
-        parts[-1].append(name)
-        done += p.numel()
-    return parts

@@ -1,7 +1,8 @@
-"""SparseLoCo as published: the largest 64 of each block of 64 x 64 elements, with 12-bit places and 2-bit values.
+"""SparseLoCo as published: the largest 64 of each block of 64 x 64, with 12-bit places and 2-bit values.
 
-Sarfi et al., 2025 (arXiv 2508.15706), Algorithm 1, with the quantiser of the authors' public code: four bins of
-1.5 standard deviations around the mean of a tensor's kept values, each decoded as the mean of its values.
+Sarfi et al., 2025 (arXiv 2508.15706), Algorithm 1, with the quantiser of the authors' public code: four
+bins of 1.5 standard deviations around the mean of a tensor's kept values, each decoded as the mean of its
+values.
 """
 
 from __future__ import annotations

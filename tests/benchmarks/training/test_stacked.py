@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="the training benchmark needs torch")
+pytest.importorskip("torch", reason="the training benchmark needs torch")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
+
+import torch
 
 from benchmarks.training.plan import Plan
 from benchmarks.training.stacked.pool import OuterPool
 from benchmarks.training.stacked.train import train_stack
+from benchmarks.training.systems.local import LocalUpdates, OuterOptimizer
 from benchmarks.training.systems.registry import SYSTEMS
 from benchmarks.training.systems.sparseloco import SparseLoCoExchange, quantise
 from benchmarks.training.tasks import language, text_long
@@ -31,11 +32,10 @@ LOCAL = (
 
 
 @pytest.fixture(autouse=True)
-def small_model(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_model(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"LAYERS": 1, "WIDTH": 32, "INNER": 64}.items():
         monkeypatch.setattr(text_long, name, value)
     monkeypatch.setattr(language, "TEST_ROWS", 32)
-    yield
 
 
 @pytest.mark.parametrize("names", [("dense",), LOCAL], ids=["dense", "local"])
@@ -50,12 +50,10 @@ def test_a_stack_trains_as_single_runs_do(tmp_path: Path, names: tuple[str, ...]
         assert stacked.losses == pytest.approx(alone.losses, rel=1e-3)
 
 
-def test_movements_that_are_sent_dense_leave_equal_workers(tmp_path: Path) -> None:
-    system = replace(SYSTEMS["DiLoCo, every 30"], every_steps=4)
+def test_movements_that_are_sent_dense_leave_equal_workers() -> None:
+    system = LocalUpdates("", "", 4, outers=((0.7, 0.9), (1.0, 0.0)))
     start = {"w": torch.zeros(3)}
     workers = [{"w": torch.tensor(x)} for x in ([1.0, 2.0, 3.0], [3.0, 0.0, 1.0])]
-    from benchmarks.training.systems.local import OuterOptimizer
-
     settings = TASKS["text-long"].grid[0]  # the outer rate 0.7 and momentum 0.9
     outer = OuterOptimizer(start, system, settings, 2, 100)
     assert outer.advance(3, workers) == 0

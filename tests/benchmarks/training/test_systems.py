@@ -105,21 +105,41 @@ def test_powersgd_is_that_of_torch(tmp_path: Path) -> None:
 
 def test_local_updates_without_momentum_average_parameters() -> None:
     start = {"w": torch.zeros(5)}
-    outer = OuterOptimizer(start, Dense("dense", "").open(2, SETTINGS, 10), 1.0, 0.0)
+    outer = OuterOptimizer(start, LocalUpdates("", "", 1, outer=(1.0, 0.0)), SETTINGS, 2, 10)
     workers = [{"w": torch.full((5,), 1.0)}, {"w": torch.full((5,), 3.0)}]
-    outer.exchange(workers)
+    outer.advance(1, workers)
     for one in workers:
         torch.testing.assert_close(one["w"], torch.full((5,), 2.0))
 
 
-def test_the_outer_optimizer_is_that_of_the_library() -> None:
-    """Three exchanges of random movements end with the parameters of collectives.LocalUpdates."""
-    moves = [draw_gradients(2, seed) for seed in range(3)]
+@pytest.mark.parametrize(
+    "system",
+    [
+        LocalUpdates("", "", 1, outer=(0.9, 0.5)),
+        LocalUpdates("", "", 4, outer=(0.9, 0.5), fragments=3, delay=2, alpha=0.25),
+    ],
+    ids=["whole", "fragments"],
+)
+def test_the_outer_optimizer_is_that_of_the_library(system: LocalUpdates) -> None:
+    """Steps with random movements end with the parameters of collectives.LocalUpdates."""
+    moves = [draw_gradients(2, seed) for seed in range(11)]
 
     def run(comm: Any) -> dict[str, Any]:
         mine = {name: x.numpy().copy() for name, x in draw_gradients(1, seed=9)[0].items()}
         dense = wc.Compressor("all | raw-index | raw")
-        local = co.LocalUpdates(None, mine, dense, comm, 1, 0.9, 0.5, nesterov=True)
+        local = co.LocalUpdates(
+            None,
+            mine,
+            dense,
+            comm,
+            system.every_steps,
+            0.9,
+            0.5,
+            nesterov=True,
+            fragments=system.fragments,
+            delay=system.delay,
+            alpha=system.alpha,
+        )
         for move in moves:
             for name, x in mine.items():
                 np.subtract(x, move[comm.rank][name].numpy(), out=x)
@@ -128,12 +148,12 @@ def test_the_outer_optimizer_is_that_of_the_library() -> None:
 
     found = co.simulate(2, run)[0]
     workers = [draw_gradients(1, seed=9)[0] for _ in range(2)]
-    outer = OuterOptimizer(workers[0], Dense("dense", "").open(2, SETTINGS, 3), 0.9, 0.5)
-    for move in moves:
+    outer = OuterOptimizer(workers[0], system, SETTINGS, 2, 1000)
+    for step, move in enumerate(moves, 1):
         for parameters, moved in zip(workers, move, strict=True):
             for name, x in parameters.items():
                 x.sub_(moved[name])
-        outer.exchange(workers)
+        outer.advance(step, workers)
     for name, x in workers[0].items():
         torch.testing.assert_close(torch.from_numpy(found[name]), x)
 
