@@ -44,6 +44,7 @@ LAYERS = {
         {"agreement"},
         {"exchange"},
         {"sums"},
+        {"store"},
         {"algorithms"},
         {"tuning"},
         {"allgather"},

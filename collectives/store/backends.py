@@ -1,0 +1,105 @@
+"""File systems of fsspec: how each one creates an object only if there is none of that name.
+
+Agreement rests on this one operation. The default of fsspec looks first and writes afterwards, which is not
+enough: two peers would both succeed. So only file systems are accepted that have a real one, by the list
+below or by a method ``create_exclusively(path, data)`` of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from contextlib import suppress
+from typing import Any
+
+_MEMORY_LOCK = threading.Lock()
+_CONDITIONAL = {"s3", "s3a", "gs", "gcs", "abfs", "az", "abfss"}
+"""Protocols whose file systems send a condition with the object: If-None-Match, or generation 0."""
+_SFTP = {"sftp", "ssh"}
+
+
+class UnsuitableStore(ValueError):
+    """Error of a store that cannot create an object exclusively, so that peers cannot agree in it."""
+
+
+def protocols_of(fs: Any) -> set[str]:
+    """Return the names of a file system's protocol."""
+    protocol = fs.protocol
+    return {protocol} if isinstance(protocol, str) else set(protocol)
+
+
+def check_suitable(fs: Any) -> None:
+    """Raise UnsuitableStore if a file system has no exclusive creation that is known."""
+    if hasattr(fs, "create_exclusively"):
+        return
+    known = _CONDITIONAL | _SFTP | {"file", "local", "memory"}
+    if not protocols_of(fs) & known:
+        raise UnsuitableStore(
+            f"a store of {type(fs).__name__} cannot be used: it is not known to create an object only if"
+            f" there is none, by which peers agree; use one of {', '.join(sorted(known))}, or a file"
+            " system with a method create_exclusively(path, data) that raises FileExistsError"
+        )
+
+
+def create(fs: Any, path: str, data: bytes) -> None:
+    """Create an object with its whole content; raise FileExistsError if there is one."""
+    if hasattr(fs, "create_exclusively"):
+        fs.create_exclusively(path, data)
+        return
+    protocols = protocols_of(fs)
+    if protocols & {"file", "local"}:
+        _link(path, data)
+    elif "memory" in protocols:
+        with _MEMORY_LOCK:
+            fs.pipe_file(path, data, mode="create")
+    elif protocols & _SFTP:
+        _rename(fs, path, data)
+    else:
+        fs.pipe_file(path, data, mode="create")
+
+
+def put(fs: Any, path: str, data: bytes) -> None:
+    """Write an object, whose name has its digest; writing it twice has no further effect."""
+    if protocols_of(fs) & {"file", "local"} and not hasattr(fs, "create_exclusively"):
+        temporary = _write_temporary(path, data)
+        try:
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+    else:
+        fs.pipe_file(path, data)
+
+
+def _link(path: str, data: bytes) -> None:
+    """Create a local file: a link to a complete one, which fails if the name is taken."""
+    temporary = _write_temporary(path, data)
+    try:
+        os.link(temporary, path)
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+
+
+def _write_temporary(path: str, data: bytes) -> str:
+    temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
+    with open(temporary, "xb") as file:
+        file.write(data)
+    return temporary
+
+
+def _rename(fs: Any, path: str, data: bytes) -> None:
+    """Create a file over SFTP: its rename, unlike that of POSIX, fails if the name is taken."""
+    temporary = f"{path.rpartition('/')[0]}/.{secrets.token_hex(8)}.tmp"
+    fs.pipe_file(temporary, data)
+    try:
+        fs.ftp.rename(temporary, path)
+    except OSError:
+        if fs.exists(path):
+            raise FileExistsError(path) from None
+        raise
+    finally:
+        with suppress(OSError):
+            fs.rm_file(temporary)

@@ -1,0 +1,426 @@
+"""StoreComm: a communicator over an object store, whose peers come and go."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from collectives.agreement.header import Status
+from collectives.channel import ByteArray
+from collectives.errors import CollectiveError
+from collectives.store.arrivals import Arrivals, Place
+from collectives.store.contribution import (
+    MAX_TEXT,
+    Check,
+    Contribution,
+    Terms,
+    judge,
+    make_body,
+    pack_contribution,
+    read_contribution,
+)
+from collectives.store.envelope import Envelope, Kind, Refused, hash_run, open_envelope
+from collectives.store.files import Files, Traffic
+from collectives.store.layout import (
+    ROUNDS,
+    check_name,
+    parse_contribution,
+    parse_round,
+    path_of_contribution,
+    path_of_members,
+    path_of_round,
+)
+from collectives.store.members import max_members
+from collectives.store.rounds import Outcome, Round, Timing
+from collectives.store.rules import Rules, agree_on_rules
+from collectives.store.signing import make_key, make_ring
+from collectives.store.slots import Slots
+from collectives.store.states import States
+from collectives.waiting.backoff import check_seconds
+
+OLD_ROUNDS = 16
+"""Folders of rounds are deleted after so many times the rounds whose objects are kept."""
+REPLAY_POLLS = 10
+"""Looks at an object of an earlier round before it is taken for deleted."""
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """Result of a round for a program.
+
+    Attributes:
+        number: of the round.
+        members: names of the peers that count, in the order of the sum.
+        refused: {name: code} of the objects that do not count.
+        rank: place of this peer among the members, or None if it does not count.
+    """
+
+    number: int
+    members: tuple[str, ...]
+    refused: Mapping[str, str]
+    rank: int | None
+
+
+@dataclass(frozen=True)
+class _Open:
+    """Round whose result is not known here, because the store failed."""
+
+    round: Round
+    path: str
+    data: bytes
+    digest: bytes
+    resolve: Callable[[bool], None]
+
+
+class StoreComm:
+    """Communicator over an object store, for peers that cannot reach each other.
+
+    ``allgather``, ``allgather_bytes``, ``allreduce`` and ``LocalUpdates`` take it in place of a communicator.
+    Each call is a round: every peer writes one object, and reads those of the others. One object, which the
+    store creates only once, names the peers that count. All peers use just these, in its order.
+
+    A peer that comes too late gets the same result as the members, and does not count: the step of its
+    Compressor is rolled back. ``LocalUpdates`` keeps its movement for the next round.
+
+    Args:
+        url: of a folder, as fsspec has them: "/mnt/shared", "s3://bucket/folder", "gs://…", "sftp://…".
+        run: name of the run, a folder in it. Peers of a run have the same rules and models.
+        name: of this peer, unlike that of any other peer.
+        quorum: fewest members of a round; best more than half of the peers.
+        deadline: seconds after this peer's own object until it goes on without peers that are missing. It
+            must exceed the time between the fastest and the slowest peer.
+        poll: seconds between two looks at the store.
+        timeout: seconds after this peer's own object until it gives up a round without a quorum, and seconds
+            for which it repeats requests while the store fails.
+        storage_options: of the file system of fsspec.
+        key: this peer's private key, 32 bytes, or None; ``make_key`` makes one. It needs ``keys``.
+        keys: {name: public key, 32 bytes} of all peers that may take part, or None for anybody.
+        max_norm: largest L2 norm of a peer's tensors in a round, or None.
+        max_weight: largest weight of a peer.
+        max_bytes: largest container, and largest state, in bytes.
+        max_peers: most members of a round.
+        publish_every: rounds between two states that ``LocalUpdates`` publishes for peers that join.
+        keep: rounds whose objects are kept; at least twice ``publish_every``. Members delete older ones.
+
+    Attributes:
+        name: of this peer.
+        round: number of the next round, or None before the first one.
+        last: a report of the last round, or None.
+        traffic: bytes and requests of this peer so far.
+
+    ``quorum``, ``keys`` and the four limits are rules: the first peer writes them into the store, and
+    they are the same on all peers.
+
+    Raises:
+        ValueError: an argument is out of range, the rules are not those of the run, or the store cannot
+            create an object exclusively.
+        ImportError: fsspec, the package of the protocol, or for keys ``cryptography`` is missing.
+        CollectiveError: the store fails for longer than ``timeout``.
+
+    Source:
+        formats/spec/rounds.md.
+
+    Examples:
+        >>> import collectives as co, tempfile, numpy as np
+        >>> folder = tempfile.mkdtemp()
+        >>> comm = co.StoreComm(folder, "demo", "alice", quorum=1, deadline=0.01, poll=0.01)
+        >>> co.allreduce(comm, np.array([1, 0, 2], np.float32), "topk(k=1) | rice | raw")
+        array([0., 0., 2.], dtype=float32)
+        >>> comm.last.members
+        ('alice',)
+    """
+
+    def __init__(
+        self,
+        url: str,
+        run: str,
+        name: str,
+        *,
+        quorum: int,
+        deadline: float = 60.0,
+        poll: float = 1.0,
+        timeout: float = 600.0,
+        storage_options: Mapping[str, Any] | None = None,
+        key: bytes | None = None,
+        keys: Mapping[str, bytes] | None = None,
+        max_norm: float | None = None,
+        max_weight: float = 1.0,
+        max_bytes: int = 2**30,
+        max_peers: int = 256,
+        publish_every: int = 64,
+        keep: int = 256,
+    ) -> None:
+        check_name(run, "run")
+        self.name = check_name(name)
+        check_seconds(deadline=deadline, poll=poll, timeout=timeout)
+        if not 1 <= publish_every <= keep // 2:
+            raise ValueError(
+                f"publish_every is {publish_every!r} and keep is {keep!r}; a peer that joins needs the rounds"
+                " since the last state, so keep must be at least twice publish_every"
+            )
+        self._ring = make_ring(name, key, keys)
+        rules = Rules(quorum, max_bytes, max_norm, max_weight, max_peers, self._ring.digest)
+        files = Files(str(url), run, storage_options, timeout)
+        files.check_exclusive(f"probe.{secrets.token_hex(16)}")
+        self._place = Place(files, rules, hash_run(run), 0, self._ring.verify, self._ring.names)
+        agree_on_rules(files, rules, self._place.run, name, self._ring.verify, self._ring.sign)
+        self._timing = Timing(deadline, poll, timeout)
+        self._expected: frozenset[str] = frozenset()
+        self._open: _Open | None = None
+        self._was_member = False
+        self.publish_every, self._keep = publish_every, keep
+        self.round: int | None = None
+        self.last: RoundReport | None = None
+
+    @staticmethod
+    def make_key() -> tuple[bytes, bytes]:
+        """Make a private and a public key for a peer, 32 bytes each.
+
+        Raises:
+            ImportError: ``cryptography`` is missing.
+        """
+        return make_key()
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes and requests of this peer so far."""
+        return self._place.files.traffic
+
+    @property
+    def rules(self) -> Rules:
+        """Rules of the run."""
+        return self._place.rules
+
+    @property
+    def rank(self) -> int:
+        """Number that is mixed into the seeds of this peer; it follows from the name."""
+        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "little") >> 1
+
+    @property
+    def size(self) -> int:
+        """Number of members of the last round; the quorum before the first one."""
+        return len(self.last.members) if self.last and self.last.members else self.rules.quorum
+
+    @property
+    def states(self) -> States:
+        """States that members publish."""
+        return States(self._place, self._ring, self.name)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the result of the last round is not known here, because the store failed."""
+        return self._open is not None
+
+    def channels(self) -> tuple[()]:
+        """Return nothing: no exchange of a store is counted as skipped."""
+        return ()
+
+    def settle(self) -> None:
+        """Learn the result of a round during which the store failed, before the next one."""
+        if self._open is None:
+            return
+        one = self._open
+        self._place.files.put(one.path, one.data)  # an earlier try may have failed; twice is once
+        try:
+            counts = one.round.wait(self._expected).find(one.digest) is not None
+        except CollectiveError:
+            if not one.round.has_decision(one.round.look()):
+                raise
+            counts = one.round.is_named()
+        self._open = None
+        one.resolve(counts)
+
+    def locate(self) -> int:
+        """Return the number of the next round; at first, that after the newest round with a decision."""
+        if self.round is None:
+            newest = self.find_newest()
+            self.round = 0 if newest is None else newest + 1
+        return self.round
+
+    def find_newest(self) -> int | None:
+        """Return the number of the newest round that has members, or None."""
+        listed = self._place.files.list(ROUNDS)
+        numbers = [n for entry in listed if (n := parse_round(entry.base)) is not None]
+        for number in sorted(numbers, reverse=True):
+            if self._has_members(number):
+                return number
+        return None
+
+    def _has_members(self, number: int) -> bool:
+        """Return whether a round has members that a peer of the run has written."""
+        place = self._place
+
+        def parse(data: bytes) -> Envelope:
+            return open_envelope(data, Kind.MEMBERS, place.run, number, place.verify)
+
+        limit = max_members(place.rules)
+        slots = Slots(place.files, lambda slot: path_of_members(number, slot), parse, limit, grace=0)
+        with suppress(CollectiveError):
+            return slots.find()[1] is not None
+        return False
+
+    def open_round(self, number: int, terms: Terms, check: Check, *, is_old: bool = False) -> Round:
+        """Return a round at this peer, before anything was read.
+
+        Args:
+            number: of the round.
+            terms: of this peer.
+            check: checks payloads.
+            is_old: whether its objects were all written long ago.
+        """
+        place = replace(self._place, number=number)
+        timing = self._timing
+        patience = min(timing.timeout, REPLAY_POLLS * timing.poll) if is_old else timing.timeout
+        return Round(place, self._ring, self.name, Arrivals(place, terms, check), timing, patience)
+
+    def read_round(self, terms: Terms, check: Check, *, number: int | None = None) -> Outcome | None:
+        """Return the result of a round that is decided, and None of one that is open.
+
+        Raises CollectiveError if it cannot be read any more, or its terms are others.
+        """
+        number = self.locate() if number is None else number
+        one = self.open_round(number, terms, check, is_old=True)
+        entries = one.look()
+        if one.has_decision(entries):
+            return one.read()
+        if not any(parse_contribution(entry.base) for entry in entries):
+            newest = self.find_newest()
+            if newest is not None and newest > number:
+                raise CollectiveError(
+                    f"round {number} was deleted, and round {newest} is decided: this peer was away for too"
+                    " long; with LocalUpdates, call synchronize()",
+                    reason="sequence",
+                )
+        return None
+
+    def take_part(
+        self, terms: Terms, payload: ByteArray | bytes, check: Check, resolve: Callable[[bool], None]
+    ) -> tuple[Outcome, int | None, CollectiveError | None]:
+        """Write this peer's contribution to the next round, and return the result.
+
+        Args:
+            terms: of this peer.
+            payload: its container or bytes.
+            check: checks payloads.
+            resolve: is called by ``settle`` if the store fails before the result is known, with whether the
+                contribution counts.
+
+        Returns:
+            The result; this peer's place in it, or None if it came too late; and the error that the call
+            raises after that: the round is void, for all peers (reason "timeout"), this peer's contribution
+            was refused ("refused"), or another process has its name ("name").
+
+        Raises:
+            CollectiveError: the others would refuse this contribution, the store fails ("transport"), or the
+                members differ from this peer. The result of the round is not known here.
+        """
+        number = self.locate()
+        outcome = self.read_round(terms, check)
+        digest: bytes | None = None
+        if outcome is None:
+            made, data = self._pack(number, terms, payload)
+            digest = made.digest
+            one = self.open_round(number, terms, check)
+            one.enter(self._check_own(number, terms, check, data))
+            path = path_of_contribution(number, self.name, digest)
+            self._open = _Open(one, path, data, digest, resolve)
+            self._place.files.put(path, data)
+            outcome = one.wait(self._expected)
+            self._open = None
+        rank = outcome.find(digest)
+        self._conclude(outcome, rank)
+        return outcome, rank, self._find_error(outcome, digest, rank)
+
+    def announce_absence(self, terms: Terms, text: str) -> None:
+        """Tell the others not to wait for this peer in the next round, because it cannot contribute."""
+        number = self.locate()
+        header = terms.header._replace(weight=0.0, status=terms.header.status or Status.ENCODE)
+        made, data = self._pack(
+            number, replace(terms, header=header), text.encode("utf-8", "replace")[:MAX_TEXT]
+        )
+        self._place.files.put(path_of_contribution(number, self.name, made.digest), data)
+
+    def _pack(self, number: int, terms: Terms, payload: ByteArray | bytes) -> tuple[Envelope, bytes]:
+        """Return this peer's object for a round, and its bytes."""
+        header = terms.header._replace(sequence=number)
+        body = make_body(replace(terms, header=header), payload)
+        return pack_contribution(self.name, self._place.run, number, body, self._ring.sign)
+
+    def _check_own(self, number: int, terms: Terms, check: Check, data: bytes) -> Contribution:
+        """Return this peer's contribution as others read it; raise CollectiveError if it would be refused."""
+        place = self._place
+        try:
+            own = read_contribution(data, place.run, number, self.name, place.rules, place.verify)
+            judge(own, terms, check)
+        except Refused as refused:
+            with suppress(CollectiveError):
+                self.announce_absence(terms, str(refused))
+            raise CollectiveError(
+                f"round {number}: the others would refuse the object of peer {self.name!r}: {refused}",
+                reason="refused",
+            ) from refused
+        return own
+
+    def pass_round(self, outcome: Outcome) -> None:
+        """Go on after a round in which this peer did not count."""
+        self._conclude(outcome, None)
+
+    def move_to(self, number: int) -> None:
+        """Go on with a round, whatever came before it."""
+        self.round = number
+
+    def _conclude(self, outcome: Outcome, rank: int | None) -> None:
+        """Note the result of a round, and delete old objects if it is this peer's turn."""
+        refused = {one.name: one.code for one in outcome.refused}
+        self.last = RoundReport(outcome.number, outcome.names, refused, rank)
+        self.round = outcome.number + 1
+        if outcome.names:
+            self._expected = frozenset(outcome.names)
+        if rank is not None:
+            self._was_member = True
+            if outcome.number % len(outcome.names) == rank:
+                self._delete_old(outcome.number)
+
+    def _find_error(self, outcome: Outcome, digest: bytes | None, rank: int | None) -> CollectiveError | None:
+        """Return the error of a round that is void, or in which this peer's object was refused."""
+        number = outcome.number
+        code = outcome.find_code(digest)
+        is_other = digest is not None and rank is None and self.name in outcome.names and self._was_member
+        if code == "duplicate" or is_other:
+            return CollectiveError(
+                f"round {number}: another process takes part under the name {self.name!r}; each peer needs a"
+                " name of its own",
+                reason="name",
+            )
+        if code is not None:
+            return CollectiveError(
+                f"round {number}: the object of peer {self.name!r} was refused: {code}", reason="refused"
+            )
+        if not outcome.contributions:
+            return CollectiveError(
+                f"round {number} is void: fewer than {self.rules.quorum} peers took part in time. Nothing"
+                " of it counts, for any peer",
+                reason="timeout",
+            )
+        return None
+
+    def _delete_old(self, number: int) -> None:
+        """Delete the objects of a round that is no longer needed, and now and then a folder."""
+        old = number - self._keep
+        if old < 0:
+            return
+        folder, files = path_of_round(old), self._place.files
+        for entry in files.list(folder):
+            if parse_contribution(entry.base) is not None:
+                files.delete(f"{folder}/{entry.base}")
+        oldest = number - OLD_ROUNDS * self._keep
+        if oldest >= 0:
+            files.delete_folder(path_of_round(oldest))
+
+    def __repr__(self) -> str:
+        """Return the name, the folder and the next round."""
+        return f"<StoreComm of {self.name!r} in {self._place.files.root}, next round {self.round}>"
