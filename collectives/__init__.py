@@ -21,7 +21,7 @@ from collectives.gtopk.allreduce import GTopK
 from collectives.local_updates.local_updates import LocalUpdates
 from collectives.simulation.communicator import simulate
 from collectives.sites.sites import Sites
-from collectives.store.communicator import RoundReport, StoreComm
+from collectives.store.communicator import StoreComm
 from collectives.torch.checkpoint import Checkpointable
 from collectives.torch.fsdp import fsdp_hook
 from collectives.torch.gradients import average_gradients
@@ -38,7 +38,6 @@ __all__ = [
     "LocalUpdates",
     "MagnitudeHistogram",
     "Pending",
-    "RoundReport",
     "Similarity",
     "Sites",
     "StoreComm",

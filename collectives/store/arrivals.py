@@ -100,7 +100,7 @@ class Arrivals:
         place = self.place
         for entry in entries:
             named = parse_contribution(entry.base)
-            if named is None or (place.names and named.name not in place.names):
+            if named is None or entry.is_folder or (place.names and named.name not in place.names):
                 continue
             counts[named.name] = counts.get(named.name, 0) + 1
             if named in self.good or named in self.refused or counts[named.name] > MAX_PER_NAME:

@@ -167,7 +167,7 @@ class StoreComm:
         files = Files(str(url), run, storage_options, timeout)
         files.check_exclusive(f"probe.{secrets.token_hex(16)}")
         self._place = Place(files, rules, hash_run(run), 0, self._ring.verify, self._ring.names)
-        agree_on_rules(files, rules, self._place.run, name, self._ring.verify, self._ring.sign)
+        agree_on_rules(files, rules, self._place.run, name, self._ring.sign)
         self._timing = Timing(deadline, poll, timeout)
         self._expected: frozenset[str] = frozenset()
         self._open: _Open | None = None

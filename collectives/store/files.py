@@ -16,7 +16,15 @@ from collectives.store.backends import UnsuitableStore, check_suitable, create, 
 T = TypeVar("T")
 
 FIRST_PAUSE, LAST_PAUSE = 0.05, 5.0  # seconds between two tries, doubled each time
-_FINAL = (FileNotFoundError, FileExistsError, PermissionError, TypeError, AttributeError, NotImplementedError)
+_FINAL = (
+    FileNotFoundError,
+    FileExistsError,
+    PermissionError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    IsADirectoryError,
+)
 """Errors that another try does not mend."""
 
 
@@ -83,13 +91,15 @@ class Files:
         self.traffic = Traffic()
 
     def get(self, path: str, limit: int) -> bytes | None:
-        """Return at most ``limit`` bytes of an object; None if there is none."""
+        """Return at most ``limit`` bytes of an object; None if there is none, and nothing of a folder."""
         try:
             data: bytes = self._repeat(
                 f"read {path}", lambda: self._fs.cat_file(self._full(path), start=0, end=limit)
             )
         except FileNotFoundError:
             return None
+        except IsADirectoryError:
+            return b""
         self.traffic.received += len(data)
         return data
 

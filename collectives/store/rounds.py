@@ -165,9 +165,9 @@ class Round:
         """
         while True:
             slot, found = self._slots().find(self.slot)
+            self.slot = slot  # earlier ones are not valid, for anybody
             if found is None:
                 return None
-            self.slot = slot
             outcome = self._evaluate(parse_members(found, self.place.rules, self.place.verify))
             if outcome is not None:
                 return outcome
@@ -189,7 +189,7 @@ class Round:
             parse_members(found, place.rules, place.verify)
             return found
 
-        grace = min(MAX_GRACE, place.files.patience)
+        grace = min(MAX_GRACE, place.files.patience / 4)
         return Slots(
             place.files,
             lambda slot: path_of_members(place.number, slot),

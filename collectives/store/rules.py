@@ -10,7 +10,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from collectives.store.envelope import Envelope, Kind, Refused, Verify, open_envelope
+from collectives.store.envelope import Envelope, Kind, Refused, check_everyone, open_envelope
 from collectives.store.files import Files
 from collectives.store.layout import path_of_settings
 from collectives.store.slots import Slots
@@ -73,15 +73,17 @@ def parse_rules(body: bytes) -> Rules:
         raise Refused("rules", f"the settings of the run cannot be read: {error}") from None
 
 
-def agree_on_rules(files: Files, rules: Rules, run: bytes, name: str, verify: Verify, sign: Any) -> None:
+def agree_on_rules(files: Files, rules: Rules, run: bytes, name: str, sign: Any) -> None:
     """Write the rules into the store, or compare them with those that are there.
+
+    Their signature has no meaning: rules that differ from this peer's are an error, whoever has written them.
 
     Args:
         files: of the run.
         rules: of this peer.
         run: hash of the run's name.
         name: of this peer.
-        verify, sign: check and make signatures.
+        sign: makes signatures.
 
     Raises:
         OtherRules: the run has others; the message names each difference.
@@ -89,12 +91,12 @@ def agree_on_rules(files: Files, rules: Rules, run: bytes, name: str, verify: Ve
     """
 
     def parse(data: bytes) -> Envelope:
-        found = open_envelope(data, Kind.SETTINGS, run, _FIXED_ROUND, verify)
+        found = open_envelope(data, Kind.SETTINGS, run, _FIXED_ROUND, check_everyone)
         parse_rules(found.body)
         return found
 
     own = Envelope(Kind.SETTINGS, run, _FIXED_ROUND, name, rules.pack())
-    slots = Slots(files, path_of_settings, parse, MAX_SETTINGS, grace=min(5.0, files.patience))
+    slots = Slots(files, path_of_settings, parse, MAX_SETTINGS, grace=min(5.0, files.patience / 4))
     agreed = slots.claim(lambda: own.pack(sign))
     theirs = parse_rules(agreed.body)
     different = [

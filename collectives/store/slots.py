@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from collectives.errors import CollectiveError
-from collectives.store.envelope import Envelope, Refused
+from collectives.store.envelope import MAGIC, Envelope, Refused
 from collectives.store.files import Files
 from collectives.store.layout import SLOTS
 
@@ -89,7 +89,7 @@ class Slots:
 
 
 def _is_partial(data: bytes, limit: int) -> bool:
-    if len(data) > limit:
+    if len(data) > limit or not MAGIC.startswith(data[: len(MAGIC)]):
         return False
     try:
         Envelope.unpack(data)

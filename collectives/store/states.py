@@ -50,7 +50,7 @@ class States:
         def pack() -> bytes:
             return Envelope(Kind.STATE, place.run, 0, self.name, make()).pack(self.ring.sign)
 
-        grace = min(_MAX_GRACE, place.files.patience)
+        grace = min(_MAX_GRACE, place.files.patience / 4)
         return Slots(place.files, path_of_start, parse, limit, grace).claim(pack)
 
     def publish(self, number: int, body: bytes) -> None:

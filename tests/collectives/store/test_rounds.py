@@ -1,0 +1,240 @@
+"""Rounds over a folder: the bits of a mean, peers that are late, and the results of refusals."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from tests.collectives.store.peers import gradient, make_comm, run_peers
+
+pytest.importorskip("fsspec")
+
+NAMES = "alice", "bob", "carol"
+
+
+def on_all(folder: Path, call: Any, names: tuple[str, ...] = NAMES, **settings: Any) -> list[Any]:
+    """Call ``call(comm, number)`` on all peers at once."""
+    comms = [make_comm(folder, name, quorum=len(names), **({"deadline": 0.05} | settings)) for name in names]
+    return run_peers([lambda c=comm, n=n: call(c, n) for n, comm in enumerate(comms)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("scheme", ["topk(0.25) | rice | qsgd(bits=4)", None])
+def test_the_bits_are_those_of_an_all_reduce(tmp_path: Path, dtype: str, scheme: str | None) -> None:
+    """The names' order is the order of the ranks."""
+    inputs = [np.random.default_rng(n).normal(size=100).astype(dtype) for n in range(3)]
+    weights = [1.0, 0.5, 0.25]
+
+    def call(comm: Any, n: int) -> Any:
+        return co.allreduce(comm, inputs[n], scheme, seed=n, weight=weights[n])
+
+    expected = co.simulate(3, lambda comm: call(comm, comm.rank))[0]
+    for result in on_all(tmp_path, call):
+        assert result.tobytes() == expected.tobytes()
+
+
+def test_sums_of_named_tensors_and_sparse_ones(tmp_path: Path) -> None:
+    inputs = [{"a": gradient(n), "b": gradient(n, 1).reshape(8, 8)} for n in range(3)]
+    scheme = "topk(0.1) | rice | raw"
+
+    def call(comm: Any, n: int) -> Any:
+        return co.allreduce(comm, inputs[n], scheme, op="sum"), co.allreduce(
+            comm, inputs[n], scheme, sparse=True
+        )
+
+    expected, sparse = co.simulate(3, lambda comm: call(comm, comm.rank))[0]
+    for dense, found in on_all(tmp_path, call):
+        assert all(dense[name].tobytes() == expected[name].tobytes() for name in expected)
+        assert all(np.array_equal(found[name].indices, sparse[name].indices) for name in sparse)
+        assert dense["b"].shape == (8, 8)
+
+
+def test_gathers(tmp_path: Path) -> None:
+    def call(comm: Any, n: int) -> Any:
+        blobs = co.allgather_bytes(comm, b"ab"[:n])
+        tensors = co.allgather(comm, gradient(n), "topk(0.1) | rice | raw")
+        return [blob.tobytes() for blob in blobs], [x.to_dense().tolist() for x in tensors]
+
+    expected = co.simulate(3, lambda comm: call(comm, comm.rank))[0]
+    assert on_all(tmp_path, call) == [expected] * 3
+
+
+def test_a_late_peer_gets_the_result_and_is_rolled_back(tmp_path: Path) -> None:
+    """What the three rounds have summed, and what residuals have, is all that was given but the late step."""
+    compressors = [wc.Compressor("topk(0.25) | rice | raw") for _ in range(3)]
+    on_time = threading.Event()
+    given = [[gradient(n, k) for k in range(3)] for n in range(3)]
+    late_round = 1
+
+    def call(comm: Any, n: int) -> Any:
+        results = []
+        for k in range(3):
+            if k == late_round and n == 2:
+                on_time.wait()
+                before = compressors[n].residual("w").copy()
+            results.append(co.allreduce(comm, {"w": given[n][k]}, compressors[n], op="sum")["w"])
+            if k == late_round:
+                assert comm.last.members == (NAMES[:2])
+                assert comm.last.rank == (None if n == 2 else n)
+                if n == 2:
+                    assert np.array_equal(compressors[n].residual("w"), before)
+                on_time.set()
+            else:
+                assert comm.last.members == NAMES
+        return results
+
+    comms = [make_comm(tmp_path, name, deadline=0.5) for name in NAMES]
+    # With the first round's members expected, the second waits for its deadline.
+    results = run_peers([lambda n=n: call(comms[n], n) for n in range(3)])
+    for others in zip(*results, strict=True):
+        assert len({x.tobytes() for x in others}) == 1
+    total = sum(results[0])
+    kept = sum(c.residual("w") for c in compressors)
+    sent = sum(given[n][k] for n in range(3) for k in range(3) if (n, k) != (2, late_round))
+    assert np.array_equal(total + kept, sent)
+
+
+def test_a_round_without_a_quorum_is_void(tmp_path: Path) -> None:
+    comm = make_comm(tmp_path, "alice", timeout=0.3, deadline=0.1)
+    compressor = wc.Compressor("topk(0.25) | rice | raw")
+    with pytest.raises(co.CollectiveError, match=r"round 0 is void") as raised:
+        co.allreduce(comm, {"w": gradient(0)}, compressor)
+    assert raised.value.reason == "timeout"
+    assert compressor.residual("w") is None
+    assert comm.round == 1
+    other = make_comm(tmp_path, "bob")
+    a, b = run_peers([lambda c=c: co.allreduce(c, gradient(0)) for c in (comm, other)])
+    assert a.tobytes() == b.tobytes()
+
+
+def test_a_peer_that_cannot_encode_holds_nobody_up(tmp_path: Path) -> None:
+    """The others go on at once, long before the deadline."""
+
+    def call(comm: Any, n: int) -> Any:
+        results = [co.allreduce(comm, gradient(n))]
+        x = np.full(64, np.nan, np.float32) if n == 2 else gradient(n)
+        begin = time.monotonic()
+        try:
+            results.append(co.allreduce(comm, {"w": x}, wc.Compressor("topk(0.25) | rice | raw")))
+        except co.CollectiveError as error:
+            return error.reason
+        assert time.monotonic() - begin < 15
+        return comm.last.refused
+
+    comms = [make_comm(tmp_path, name, quorum=2, deadline=30.0, timeout=60) for name in NAMES]
+    # The first round has no expectation, so it is decided by hand.
+    for comm in comms:
+        comm._expected = frozenset(NAMES)
+    assert run_peers([lambda n=n: call(comms[n], n) for n in range(3)]) == [{"carol": "absent"}] * 2 + [
+        "value"
+    ]
+
+
+def test_peers_that_differ_from_the_members(tmp_path: Path) -> None:
+    """The majority goes on; the other one learns how it differs."""
+
+    def call(comm: Any, n: int) -> Any:
+        shape = (8, 8) if n == 2 else (64,)
+        try:
+            co.allreduce(comm, gradient(n).reshape(shape))
+        except co.CollectiveError as error:
+            return error.reason, "differs" in str(error)
+        return comm.last.members
+
+    comms = [make_comm(tmp_path, name, deadline=0.3) for name in NAMES]
+    a, b, c = run_peers([lambda n=n: call(comms[n], n) for n in range(3)])
+    assert a == b == NAMES[:2]
+    assert c == ("shape", True)
+
+
+def test_another_process_under_the_same_name(tmp_path: Path) -> None:
+    """One of both counts; the other one is told."""
+    first = make_comm(tmp_path, "alice", deadline=0.3)
+    bob = make_comm(tmp_path, "bob", deadline=0.3)
+    run_peers([lambda c=c: co.allreduce(c, gradient(0)) for c in (first, bob)])
+    second = make_comm(tmp_path, "alice", deadline=0.3)
+    assert second.locate() == 1
+
+    def call(comm: Any, n: int) -> Any:
+        while n == 1 and len(list((tmp_path / "run/rounds/000000000001").glob("alice.*"))) < 2:
+            time.sleep(0.01)
+        try:
+            return co.allreduce(comm, gradient(n), op="sum")
+        except co.CollectiveError as error:
+            return error.reason
+
+    results = run_peers([lambda c=c, n=n: call(c, n) for n, c in enumerate((first, bob, second))])
+    names = [comm.last.members for comm in (first, bob, second)]
+    assert names == [("alice", "bob")] * 3
+    ranks = [comm.last.rank for comm in (first, second)]
+    assert sorted(ranks, key=str) == [0, None]
+    assert results[0 if ranks[0] is None else 2] == "name"
+    assert np.array_equal(results[1], gradient(1) + gradient(0 if ranks[0] == 0 else 2))
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"algorithm": "dense"}, "algorithm is 'dense'; over a StoreComm"),
+        ({"nonfinite": "propagate"}, "nonfinite is 'propagate'"),
+        ({"commit": False}, "commit=False has no meaning"),
+        ({"op": "max"}, "op is 'max'"),
+    ],
+)
+def test_arguments_without_a_meaning(tmp_path: Path, settings: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        co.allreduce(make_comm(tmp_path, "alice"), gradient(0), **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"name": "../x"}, "name is '../x'; it must have"),
+        ({"run": "a/b"}, "run is 'a/b'; it must have"),
+        ({"quorum": 0}, "quorum is 0"),
+        ({"deadline": 0}, "deadline is 0"),
+        ({"keep": 100}, "keep must be at least twice"),
+        ({"max_norm": -1}, "max_norm is -1"),
+        ({"key": b"1"}, "key and keys belong together"),
+    ],
+)
+def test_wrong_settings(tmp_path: Path, settings: dict[str, Any], text: str) -> None:
+    given = {"run": "run", "name": "alice", "quorum": 1} | settings
+    with pytest.raises(ValueError, match=text):
+        co.StoreComm(str(tmp_path), **given)
+
+
+def test_rules_are_those_of_the_run(tmp_path: Path) -> None:
+    make_comm(tmp_path, "alice", max_norm=2.0)
+    with pytest.raises(ValueError, match=r"max_norm is 3\.0, and 2\.0 in the run"):
+        make_comm(tmp_path, "bob", max_norm=3.0)
+
+
+def test_objects_of_old_rounds_are_deleted(tmp_path: Path) -> None:
+    comm = make_comm(tmp_path, "alice", quorum=1, deadline=0.001, poll=0.001, publish_every=1, keep=2)
+    for _ in range(40):
+        co.allgather_bytes(comm, b"x")
+    folders = sorted(p.name for p in (tmp_path / "run" / "rounds").iterdir())
+    assert len(folders) == 2 * 16
+    objects = list((tmp_path / "run" / "rounds").glob("*/alice.*"))
+    assert len(objects) == 2
+
+
+def test_the_memory_file_system(tmp_path: Path) -> None:
+    url = f"memory://{tmp_path.name}"
+    results = run_peers(
+        [
+            lambda n=n: [
+                x.tobytes() for x in co.allgather_bytes(make_comm(url, NAMES[n], quorum=3), bytes(n))
+            ]
+            for n in range(3)
+        ]
+    )
+    assert results == [[b"", b"\0", b"\0\0"]] * 3
