@@ -56,7 +56,29 @@ def create(fs: Any, path: str, data: bytes) -> None:
     elif protocols & _SFTP:
         _rename(fs, path, data)
     else:
-        fs.pipe_file(path, data, mode="create")
+        try:
+            fs.pipe_file(path, data, mode="create")
+        except FileExistsError:
+            raise
+        except Exception as error:
+            if _is_refused_condition(error):
+                raise FileExistsError(path) from error
+            raise
+
+
+def _is_refused_condition(error: BaseException | None) -> bool:
+    """Return whether a request failed because its condition did not hold: HTTP's status 412.
+
+    File systems report it by an OSError with a cause of their own kind, or by their own kind.
+    """
+    while error is not None:
+        response = getattr(error, "response", None)
+        found = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+        status = getattr(error, "status", None) or getattr(error, "code", None)
+        if found in ("PreconditionFailed", "412") or status in (412, "412"):
+            return True
+        error = error.__cause__
+    return False
 
 
 def put(fs: Any, path: str, data: bytes) -> None:
