@@ -1,4 +1,4 @@
-"""LocalUpdates over a store: peers that are late, join, leave and come back, with equal bits and exact sums."""
+"""LocalUpdates over a store: peers that are late, join, leave and come back; equal bits and exact sums."""
 
 from __future__ import annotations
 
