@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.oracles import Array
 SETTINGS: dict[str, Any] = {"quorum": 2, "deadline": 2.0, "poll": 0.01, "timeout": 20.0}
 
 
-def make_comm(folder: Path | str, name: str, **settings: Any) -> co.StoreComm:
+def make_comm(folder: Path | str, name: str, **settings: Any) -> Any:
     return co.StoreComm(str(folder), "run", name, **(SETTINGS | settings))
 
 
@@ -40,6 +41,11 @@ def run_peers(functions: Sequence[Callable[[], Any]]) -> list[Any]:
         raise errors[0]
     assert not any(thread.is_alive() for thread in threads), "a peer hangs"
     return results
+
+
+def run_each(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """Call a function for all items at once, as ``run_peers``."""
+    return run_peers([partial(function, item) for item in items])
 
 
 def gradient(*seed: int, size: int = 64) -> Array:

@@ -20,12 +20,12 @@ import wirecodec as wc
 from collectives.store.backends import UnsuitableStore
 from collectives.store.files import Files
 from tests.collectives.store.faulty import Faults
-from tests.collectives.store.peers import gradient, make_comm, run_peers
+from tests.collectives.store.peers import gradient, make_comm, run_each, run_peers
 
 NAMES = "alice", "bob", "carol"
 
 
-def make_faulty(folder: Path, name: str, faults: Faults, **settings: Any) -> co.StoreComm:
+def make_faulty(folder: Path, name: str, faults: Faults, **settings: Any) -> Any:
     return make_comm(f"faulty://{folder}", name, storage_options={"faults": faults}, **settings)
 
 
@@ -57,7 +57,7 @@ def test_a_store_with_faults(tmp_path: Path, faults: dict[str, Any]) -> None:
     for fault in made:
         for key, value in faults.items():
             setattr(fault, key, value)
-    results = run_peers([lambda n=n: train(comms[n], n) for n in range(3)])
+    results = run_each(lambda n: train(comms[n], n), range(3))
     check_alike_and_exact(results)
     if "every" in faults:
         assert all(comm.traffic.repeated > 0 for comm in comms)
@@ -76,7 +76,7 @@ def test_a_store_that_is_down_for_a_while(tmp_path: Path) -> None:
             sums.append(co.allreduce(comms[n], {"w": gradient(n, k)}, compressor, op="sum")["w"])
         return [x.tobytes() for x in sums], sum(sums), compressor.residual("w")
 
-    check_alike_and_exact(run_peers([lambda n=n: call(n) for n in range(3)]))
+    check_alike_and_exact(run_each(call, range(3)))
     assert sum(comm.traffic.repeated for comm in comms) > 3
 
 
@@ -86,7 +86,8 @@ def test_a_store_that_is_down_for_too_long(tmp_path: Path, counts: bool) -> None
     faults = Faults()
     alice = make_faulty(tmp_path, "alice", faults, quorum=1, deadline=0.3, timeout=0.5)
     bob = make_comm(tmp_path, "bob", quorum=1, deadline=0.3)
-    compressor, other = (wc.Compressor("topk(0.25) | rice | raw") for _ in range(2))
+    compressor: Any = wc.Compressor("topk(0.25) | rice | raw")
+    other: Any = wc.Compressor("topk(0.25) | rice | raw")
     steps = [gradient(0, k) for k in range(3)]
     first = run_peers(
         [

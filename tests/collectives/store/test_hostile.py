@@ -18,7 +18,7 @@ from collectives.agreement.header import Header, Operation
 from collectives.store.contribution import Terms, make_body
 from collectives.store.envelope import Envelope, Kind, hash_run
 from collectives.store.layout import path_of_contribution, path_of_members
-from tests.collectives.store.peers import gradient, make_comm, run_peers
+from tests.collectives.store.peers import gradient, make_comm, run_each
 
 NAMES = "alice", "bob"
 RUN = hash_run("run")
@@ -68,13 +68,13 @@ def sum_two(folder: Path, **settings: Any) -> tuple[Any, dict[str, str]]:
     comms = [make_comm(folder, name, **({"deadline": 0.3} | settings)) for name in NAMES]
     for comm in comms:
         comm.locate()
-    results = run_peers([lambda n=n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum") for n in range(2)])
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
     assert results[0].tobytes() == results[1].tobytes()
     reports = [comm.last for comm in comms]
     assert all(report is not None and report.members == NAMES for report in reports)
     assert np.array_equal(results[0], gradient(0) + gradient(1))
     assert reports[0] is not None
-    assert reports[0].refused == reports[1].refused  # type: ignore[union-attr]
+    assert reports[0].refused == reports[1].refused
     return results[0], dict(reports[0].refused)
 
 
@@ -171,7 +171,7 @@ def test_members_that_are_not_valid_decide_nothing(tmp_path: Path, data: bytes) 
     comms = [make_comm(tmp_path, name, timeout=3.0, deadline=0.3) for name in NAMES]
     for comm in comms:
         comm.move_to(0)
-    results = run_peers([lambda n=n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum") for n in range(2)])
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
     assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
     assert (tmp_path / "run" / path_of_members(0, 2)).exists()
 
@@ -233,7 +233,7 @@ def test_nobody_can_write_for_another(tmp_path: Path) -> None:
     write(tmp_path, path_of_members(0, 1), members([]).pack())  # void, not signed
     for comm in comms:
         comm.move_to(0)
-    results = run_peers([lambda n=n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum") for n in range(2)])
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
     assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
     assert comms[0].last is not None
     assert comms[0].last.refused == {"bob": "signature"}
@@ -243,12 +243,10 @@ def test_a_replay_of_a_signed_object(tmp_path: Path) -> None:
     """An object of round 0 is copied to round 1."""
     private, public = make_keys()
     comms = [make_comm(tmp_path, name, deadline=0.3, key=private[name], keys=public) for name in NAMES]
-    run_peers([lambda n=n: co.allreduce(comms[n], gradient(n), SCHEME) for n in range(2)])
+    run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME), range(2))
     (old,) = tmp_path.glob(f"run/rounds/{0:012d}/alice.*")
     write(tmp_path, f"rounds/{1:012d}/{old.name}", old.read_bytes())
-    results = run_peers(
-        [lambda n=n: co.allreduce(comms[n], gradient(n + 5), SCHEME, op="sum") for n in range(2)]
-    )
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n + 5), SCHEME, op="sum"), range(2))
     assert results[0].tobytes() == results[1].tobytes() == (gradient(5) + gradient(6)).tobytes()
     assert comms[0].last is not None
     assert comms[0].last.refused == {"alice": "replay"}

@@ -12,7 +12,7 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
-from tests.collectives.store.peers import gradient, make_comm, run_peers
+from tests.collectives.store.peers import gradient, make_comm, run_each
 
 pytest.importorskip("fsspec")
 
@@ -22,7 +22,7 @@ NAMES = "alice", "bob", "carol"
 def on_all(folder: Path, call: Any, names: tuple[str, ...] = NAMES, **settings: Any) -> list[Any]:
     """Call ``call(comm, number)`` on all peers at once."""
     comms = [make_comm(folder, name, quorum=len(names), **({"deadline": 0.05} | settings)) for name in names]
-    return run_peers([lambda c=comm, n=n: call(c, n) for n, comm in enumerate(comms)])
+    return run_each(lambda n: call(comms[n], n), range(len(comms)))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
@@ -68,7 +68,7 @@ def test_gathers(tmp_path: Path) -> None:
 
 def test_a_late_peer_gets_the_result_and_is_rolled_back(tmp_path: Path) -> None:
     """What the three rounds have summed, and what residuals have, is all that was given but the late step."""
-    compressors = [wc.Compressor("topk(0.25) | rice | raw") for _ in range(3)]
+    compressors: list[Any] = [wc.Compressor("topk(0.25) | rice | raw") for _ in range(3)]
     on_time = threading.Event()
     given = [[gradient(n, k) for k in range(3)] for n in range(3)]
     late_round = 1
@@ -92,7 +92,7 @@ def test_a_late_peer_gets_the_result_and_is_rolled_back(tmp_path: Path) -> None:
 
     comms = [make_comm(tmp_path, name, deadline=0.5) for name in NAMES]
     # With the first round's members expected, the second waits for its deadline.
-    results = run_peers([lambda n=n: call(comms[n], n) for n in range(3)])
+    results = run_each(lambda n: call(comms[n], n), range(3))
     for others in zip(*results, strict=True):
         assert len({x.tobytes() for x in others}) == 1
     total = sum(results[0])
@@ -110,7 +110,7 @@ def test_a_round_without_a_quorum_is_void(tmp_path: Path) -> None:
     assert compressor.residual("w") is None
     assert comm.round == 1
     other = make_comm(tmp_path, "bob")
-    a, b = run_peers([lambda c=c: co.allreduce(c, gradient(0)) for c in (comm, other)])
+    a, b = run_each(lambda c: co.allreduce(c, gradient(0)), (comm, other))
     assert a.tobytes() == b.tobytes()
 
 
@@ -132,9 +132,7 @@ def test_a_peer_that_cannot_encode_holds_nobody_up(tmp_path: Path) -> None:
     # The first round has no expectation, so it is decided by hand.
     for comm in comms:
         comm._expected = frozenset(NAMES)
-    assert run_peers([lambda n=n: call(comms[n], n) for n in range(3)]) == [{"carol": "absent"}] * 2 + [
-        "value"
-    ]
+    assert run_each(lambda n: call(comms[n], n), range(3)) == [{"carol": "absent"}] * 2 + ["value"]
 
 
 def test_peers_that_differ_from_the_members(tmp_path: Path) -> None:
@@ -149,7 +147,7 @@ def test_peers_that_differ_from_the_members(tmp_path: Path) -> None:
         return comm.last.members
 
     comms = [make_comm(tmp_path, name, deadline=0.3) for name in NAMES]
-    a, b, c = run_peers([lambda n=n: call(comms[n], n) for n in range(3)])
+    a, b, c = run_each(lambda n: call(comms[n], n), range(3))
     assert a == b == NAMES[:2]
     assert c == ("shape", True)
 
@@ -158,7 +156,7 @@ def test_another_process_under_the_same_name(tmp_path: Path) -> None:
     """One of both counts; the other one is told."""
     first = make_comm(tmp_path, "alice", deadline=0.3)
     bob = make_comm(tmp_path, "bob", deadline=0.3)
-    run_peers([lambda c=c: co.allreduce(c, gradient(0)) for c in (first, bob)])
+    run_each(lambda c: co.allreduce(c, gradient(0)), (first, bob))
     second = make_comm(tmp_path, "alice", deadline=0.3)
     assert second.locate() == 1
 
@@ -170,7 +168,8 @@ def test_another_process_under_the_same_name(tmp_path: Path) -> None:
         except co.CollectiveError as error:
             return error.reason
 
-    results = run_peers([lambda c=c, n=n: call(c, n) for n, c in enumerate((first, bob, second))])
+    peers = first, bob, second
+    results = run_each(lambda n: call(peers[n], n), range(3))
     names = [comm.last.members for comm in (first, bob, second)]
     assert names == [("alice", "bob")] * 3
     ranks = [comm.last.rank for comm in (first, second)]
@@ -206,7 +205,7 @@ def test_arguments_without_a_meaning(tmp_path: Path, settings: Any, text: str) -
     ],
 )
 def test_wrong_settings(tmp_path: Path, settings: dict[str, Any], text: str) -> None:
-    given = {"run": "run", "name": "alice", "quorum": 1} | settings
+    given: dict[str, Any] = {"run": "run", "name": "alice", "quorum": 1} | settings
     with pytest.raises(ValueError, match=text):
         co.StoreComm(str(tmp_path), **given)
 
@@ -229,12 +228,8 @@ def test_objects_of_old_rounds_are_deleted(tmp_path: Path) -> None:
 
 def test_the_memory_file_system(tmp_path: Path) -> None:
     url = f"memory://{tmp_path.name}"
-    results = run_peers(
-        [
-            lambda n=n: [
-                x.tobytes() for x in co.allgather_bytes(make_comm(url, NAMES[n], quorum=3), bytes(n))
-            ]
-            for n in range(3)
-        ]
+    results = run_each(
+        lambda n: [x.tobytes() for x in co.allgather_bytes(make_comm(url, NAMES[n], quorum=3), bytes(n))],
+        range(3),
     )
     assert results == [[b"", b"\0", b"\0\0"]] * 3
