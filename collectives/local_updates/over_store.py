@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,7 @@ class StoreLoop:
         self._anchor, self._settings, self._compressor = anchor, settings, compressor
         self.comm, self._make_step = comm, make_step
         self._digest: tuple[OuterState, bytes] | None = None
+        self._rest: list[Callable[[], None]] = []  # to do after a round
 
     def exchange(self, weight: float) -> None:
         """Take part in the next round with this peer's movements, and take the step of its members.
@@ -68,10 +70,10 @@ class StoreLoop:
         its result is not finite, on all peers; or if the store fails or the members differ, before any step.
         """
         comm, anchor = self.comm, self._anchor
+        self._complete()
         comm.settle()
         self._catch_up()
-        anchor.complete()
-        moved = anchor.measure_all(list(anchor.parameters))
+        moved = self._measure()
         proposal = self._propose(weight)
         taken = contribute(
             comm,
@@ -86,19 +88,32 @@ class StoreLoop:
         counts = taken.rank is not None
         try:
             means = self._average(taken.local, taken.outcome, taken.rank)
-            step = self._make_step(means) if counts else self._take_over(means)
-        except BaseException as error:
-            taken.close(counts=counts and not isinstance(error, CollectiveError))
+        except CollectiveError:  # all peers raise it
+            taken.conclude(counts=False)
             raise
-        taken.close(counts=counts)
-        anchor.carried = {} if counts else moved
-        anchor.advance(step)
+        step = self._make_step(means) if counts else self._take_over(means)
+        self._rest = [
+            partial(taken.close, counts=counts),
+            partial(setattr, anchor, "carried", {} if counts else moved),
+            partial(anchor.advance, step),
+            partial(comm.conclude, taken.outcome, taken.rank),
+        ]
+        self._complete()
+        comm.clean(taken.outcome, taken.rank)
         self._publish(taken)
-        taken.require_accepted()
+        if taken.error is not None:
+            raise taken.error
+
+    def _complete(self) -> None:
+        """Do what is left to do after a round, from which an interrupt may have broken off."""
+        while self._rest:
+            self._rest[0]()  # again without effect, if the interrupt comes before the next line
+            self._rest = self._rest[1:]
 
     def synchronize(self) -> bool:
         """Take the state of the run, or begin it with this peer's; return whether the state has changed."""
         comm = self.comm
+        self._complete()
         comm.settle()
         self._anchor.complete()
         before = self._hash()
@@ -134,9 +149,14 @@ class StoreLoop:
             if outcome.contributions:
                 step = self._take_over(self._average(local, outcome, None))
         if step is not None:
-            self._carry()
-            self._anchor.advance(step)
-        self.comm.pass_round(outcome)
+            self._rest = [
+                partial(setattr, self._anchor, "carried", self._measure()),
+                partial(self._anchor.advance, step),
+                partial(self.comm.conclude, outcome, None),
+            ]
+            self._complete()
+        else:
+            self.comm.conclude(outcome, None)
 
     def _take_over(self, means: Mapping[str, Any]) -> Replacement:
         """Return the step of the members, after which this peer's parameters are the common ones."""
@@ -149,10 +169,10 @@ class StoreLoop:
             self._digest = state, hash_state(state)
         return self._digest[1]
 
-    def _carry(self) -> None:
-        """Keep this peer's movement, because its parameters are replaced next."""
+    def _measure(self) -> dict[str, Array]:
+        """Return this peer's movement, which is carried when its parameters are replaced."""
         self._anchor.complete()
-        self._anchor.carried = self._anchor.measure_all(list(self._anchor.parameters))
+        return self._anchor.measure_all(list(self._anchor.parameters))
 
     def _take_from_carried(self, moved: Mapping[str, Array]) -> None:
         """Note that a movement counts, which is still in the parameters of this peer."""
@@ -181,10 +201,12 @@ class StoreLoop:
             return False
         number, state = found
         if at_least:
-            self._carry()
+            self._rest = [partial(setattr, self._anchor, "carried", self._measure())]
         if hash_state(state) != self._hash():
-            self._anchor.advance(Replacement(self._anchor.state, state))
-        comm.move_to(number)
+            step = Replacement(self._anchor.state, state)
+            self._rest = [*self._rest, partial(self._anchor.advance, step)]
+        self._rest = [*self._rest, partial(comm.move_to, number)]
+        self._complete()
         return True
 
     def _find_state(self, newest: int, at_least: int) -> tuple[int, OuterState] | None:

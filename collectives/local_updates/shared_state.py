@@ -16,6 +16,7 @@ from collectives.agreement.header import DTYPE_CODES
 from collectives.local_updates.agreement import decode_state, encode_state
 from collectives.local_updates.outer import OuterState
 from collectives.store.envelope import Refused
+from wirecodec.interop import find_nonfinite
 
 _HEAD = struct.Struct("<QB")
 
@@ -54,6 +55,9 @@ def unpack_state(body: bytes, like: OuterState) -> OuterState:
         raise Refused("header", "the header of a state is not valid")
     blob = np.frombuffer(body, np.uint8)[_HEAD.size :]
     try:
-        return decode_state(blob, like, number, has_momenta=bool(momenta))
+        state = decode_state(blob, like, number, has_momenta=bool(momenta))
     except wc.WireError as error:
         raise Refused(error.code, error.message) from error
+    if any(find_nonfinite(x) >= 0 for kind in (state.parameters, state.momenta) for x in kind.values()):
+        raise Refused("nonfinite", "a state has NaN or Inf")
+    return state

@@ -98,7 +98,7 @@ def read_history(files: Files, run: str, last: int) -> History:
     Raises ValueError if there is no such run.
     """
     rules = read_rules(files, run)
-    numbers = sorted(n for entry in files.list(ROUNDS) if (n := parse_round(entry.base)) is not None)
+    numbers = sorted(n for entry in files.entries(ROUNDS) if (n := parse_round(entry.base)) is not None)
     return History(run, rules, [_read_round(files, run, rules, n) for n in numbers[-last:]], len(numbers))
 
 
@@ -119,7 +119,7 @@ def read_rules(files: Files, run: str) -> Rules:
 
 def _read_round(files: Files, run: str, rules: Rules, number: int) -> RoundRecord:
     """Read one round."""
-    entries = files.list(path_of_round(number))
+    entries = files.entries(path_of_round(number))
     members, slot = _read_members(files, run, rules, number)
     objects = [(named, entry) for entry in entries if (named := parse_contribution(entry.base)) is not None]
     times = [entry.written for _, entry in objects if entry.written is not None]

@@ -20,7 +20,9 @@ from collectives.store.members import Accepted, Members, RefusedObject
 from collectives.store.rules import Rules
 
 MAX_PER_NAME = 8
-"""Objects under one name that are read in a round; more of them cannot help anybody."""
+"""Unknown objects under one name that are read at a time; garbage only delays the good one."""
+MAX_REFUSED = 16
+"""Refused objects that are remembered, per peer that may take part."""
 MAX_READS = 5
 """Reads of an object that is incomplete and does not grow."""
 _PARTIAL = "truncated", "digest"
@@ -80,6 +82,10 @@ class Arrivals:
     _reads: dict[ObjectName, tuple[int, int]] = field(default_factory=dict)
 
     @property
+    def _most_refused(self) -> int:
+        return MAX_REFUSED * self.place.rules.max_peers
+
+    @property
     def names(self) -> set[str]:
         """Names of the peers of which an object has arrived."""
         return {one.name for one in (*self.good, *self.refused)}
@@ -102,10 +108,10 @@ class Arrivals:
             named = parse_contribution(entry.base)
             if named is None or entry.is_folder or (place.names and named.name not in place.names):
                 continue
-            counts[named.name] = counts.get(named.name, 0) + 1
-            if named in self.good or named in self.refused or counts[named.name] > MAX_PER_NAME:
+            if named in self.good or named in self.refused or len(self.refused) > self._most_refused:
                 continue
-            if len({*self.names, named.name}) > place.rules.max_peers:
+            counts[named.name] = counts.get(named.name, 0) + 1
+            if counts[named.name] > MAX_PER_NAME or len({*self.names, named.name}) > place.rules.max_peers:
                 continue
             if entry.size > max_object(place.rules):
                 self.refused[named] = "max-bytes"

@@ -243,7 +243,7 @@ class StoreComm:
 
     def find_newest(self) -> int | None:
         """Return the number of the newest round that has members, or None."""
-        listed = self._place.files.list(ROUNDS)
+        listed = self._place.files.entries(ROUNDS)
         numbers = [n for entry in listed if (n := parse_round(entry.base)) is not None]
         for number in sorted(numbers, reverse=True):
             if self._has_members(number):
@@ -311,8 +311,8 @@ class StoreComm:
 
         Returns:
             The result; this peer's place in it, or None if it came too late; and the error that the call
-            raises after that: the round is void, for all peers (reason "timeout"), this peer's contribution
-            was refused ("refused"), or another process has its name ("name").
+            raises after ``conclude``: the round is void, for all peers (reason "timeout"), this peer's
+            contribution was refused ("refused"), or another process has its name ("name").
 
         Raises:
             CollectiveError: the others would refuse this contribution, the store fails ("transport"), or the
@@ -330,9 +330,7 @@ class StoreComm:
             self._open = _Open(one, path, data, digest, resolve)
             self._place.files.put(path, data)
             outcome = one.wait(self._expected)
-            self._open = None
         rank = outcome.find(digest)
-        self._conclude(outcome, rank)
         return outcome, rank, self._find_error(outcome, digest, rank)
 
     def announce_absence(self, terms: Terms, text: str) -> None:
@@ -365,25 +363,31 @@ class StoreComm:
             ) from refused
         return own
 
-    def pass_round(self, outcome: Outcome) -> None:
-        """Go on after a round in which this peer did not count."""
-        self._conclude(outcome, None)
-
     def move_to(self, number: int) -> None:
         """Go on with a round, whatever came before it."""
         self.round = number
 
-    def _conclude(self, outcome: Outcome, rank: int | None) -> None:
-        """Note the result of a round, and delete old objects if it is this peer's turn."""
+    def conclude(self, outcome: Outcome, rank: int | None) -> None:
+        """Go on with the next round, after the caller has used the result of this one.
+
+        If an interrupt comes before, the round is read again. A second call has no further effect.
+
+        Args:
+            outcome: of the round.
+            rank: of this peer, or None.
+        """
         refused = {one.name: one.code for one in outcome.refused}
         self.last = RoundReport(outcome.number, outcome.names, refused, rank)
-        self.round = outcome.number + 1
+        self.round, self._open = outcome.number + 1, None
         if outcome.names:
             self._expected = frozenset(outcome.names)
         if rank is not None:
             self._was_member = True
-            if outcome.number % len(outcome.names) == rank:
-                self._delete_old(outcome.number)
+
+    def clean(self, outcome: Outcome, rank: int | None) -> None:
+        """Delete objects that are no longer needed, if it is this peer's turn after a round."""
+        if rank is not None and outcome.number % len(outcome.names) == rank:
+            self._delete_old(outcome.number)
 
     def _find_error(self, outcome: Outcome, digest: bytes | None, rank: int | None) -> CollectiveError | None:
         """Return the error of a round that is void, or in which this peer's object was refused."""
@@ -413,10 +417,8 @@ class StoreComm:
         old = number - self._keep
         if old < 0:
             return
-        folder, files = path_of_round(old), self._place.files
-        for entry in files.list(folder):
-            if parse_contribution(entry.base) is not None:
-                files.delete(f"{folder}/{entry.base}")
+        files = self._place.files
+        files.clean(path_of_round(old), lambda base: parse_contribution(base) is not None)
         oldest = number - OLD_ROUNDS * self._keep
         if oldest >= 0:
             files.delete_folder(path_of_round(oldest))

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from collectives.errors import CollectiveError
-from collectives.store.backends import UnsuitableStore, check_suitable, create, put
+from collectives.store.backends import UnsuitableStore, check_suitable, create, put, read
 
 T = TypeVar("T")
 
@@ -93,9 +93,7 @@ class Files:
     def get(self, path: str, limit: int) -> bytes | None:
         """Return at most ``limit`` bytes of an object; None if there is none, and nothing of a folder."""
         try:
-            data: bytes = self._repeat(
-                f"read {path}", lambda: self._fs.cat_file(self._full(path), start=0, end=limit)
-            )
+            data = self._repeat(f"read {path}", lambda: read(self._fs, self._full(path), limit))
         except FileNotFoundError:
             return None
         except IsADirectoryError:
@@ -118,17 +116,11 @@ class Files:
             return False
         return True
 
-    def list(self, path: str) -> list[Listed]:
+    def entries(self, path: str) -> list[Listed]:
         """Return what is in a folder, in order of the names; nothing if there is no such folder."""
 
-        def ask() -> list[dict[str, Any]]:
-            full = self._full(path)
-            self._fs.invalidate_cache(full)
-            found: list[dict[str, Any]] = self._fs.ls(full, detail=True)
-            return found
-
         try:
-            found = self._repeat(f"list {path}", ask)
+            found = self._repeat(f"list {path}", lambda: self._ask_for_list(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(
@@ -140,6 +132,26 @@ class Files:
             )
             for one in found
         )
+
+    def clean(self, path: str, is_old: Callable[[str], bool]) -> None:
+        """Delete some objects of a folder, if this peer may and the store does not fail.
+
+        Args:
+            path: of the folder.
+            is_old: tells for the last part of a path whether it is deleted.
+        """
+        self.traffic.requests += 1
+        with suppress(Exception):
+            for one in self._ask_for_list(path):
+                base = str(one["name"]).rpartition("/")[2]
+                if is_old(base):
+                    self.delete(f"{path}/{base}")
+
+    def _ask_for_list(self, path: str) -> list[dict[str, Any]]:
+        full = self._full(path)
+        self._fs.invalidate_cache(full)
+        found: list[dict[str, Any]] = self._fs.ls(full, detail=True)
+        return found
 
     def delete(self, path: str) -> None:
         """Delete an object if this peer may; whoever may not leaves it to others."""

@@ -102,7 +102,7 @@ class Round:
 
     def look(self) -> list[Listed]:
         """Return what is in the round's folder."""
-        return self.place.files.list(path_of_round(self.place.number))
+        return self.place.files.entries(path_of_round(self.place.number))
 
     def has_decision(self, entries: Iterable[Listed]) -> bool:
         """Return whether a slot is taken whose verdict is open."""

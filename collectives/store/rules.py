@@ -46,6 +46,8 @@ class Rules:
                 raise ValueError(f"{name} is {value!r}; it must be a number, 1 or more")
         if self.quorum > self.max_peers:
             raise ValueError(f"quorum is {self.quorum}, and max_peers is {self.max_peers}")
+        if not isinstance(self.keys, str) or len(self.keys) > 64:
+            raise ValueError("keys is no digest")
         for name in ("max_norm", "max_weight"):
             value = getattr(self, name)
             if value is None and name == "max_norm":

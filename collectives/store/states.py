@@ -81,7 +81,7 @@ class States:
 
     def _list(self) -> list[tuple[int, ObjectName]]:
         names = self.place.names
-        parsed = (parse_state(entry.base) for entry in self.place.files.list(STATES))
+        parsed = (parse_state(entry.base) for entry in self.place.files.entries(STATES))
         return [one for one in parsed if one is not None and (not names or one[1].name in names)]
 
     def _limit(self) -> int:

@@ -36,12 +36,14 @@ class Taken:
     """Round in which this peer took part.
 
     Attributes:
+        comm: of the run.
         local: this peer's side.
         outcome: of the round.
         rank: this peer's place among the members, or None.
         error: that the call raises after it has used the result, or None.
     """
 
+    comm: StoreComm
     local: Encoding
     outcome: Outcome
     rank: int | None
@@ -54,8 +56,14 @@ class Taken:
     def require_accepted(self) -> None:
         """Raise the error of a round in which this peer does not count, after a rollback."""
         if self.error is not None:
-            self.close(counts=False)
+            self.conclude(counts=False)
             raise self.error
+
+    def conclude(self, *, counts: bool) -> None:
+        """Commit or roll back, and go on with the next round."""
+        self.close(counts=counts)
+        self.comm.conclude(self.outcome, self.rank)
+        self.comm.clean(self.outcome, self.rank)
 
 
 def close(local: Encoding, *, counts: bool) -> None:
@@ -108,7 +116,9 @@ def gather_bytes(comm: StoreComm, blob: ByteArray) -> list[ByteArray]:
     """Gather the bytes of all members."""
     comm.settle()
     terms = Terms(Header(operation=Operation.ALLGATHER_BYTES))
-    outcome, _, error = comm.take_part(terms, blob, accept_any, lambda _: None)
+    outcome, rank, error = comm.take_part(terms, blob, accept_any, lambda _: None)
+    comm.conclude(outcome, rank)
+    comm.clean(outcome, rank)
     if error is not None:
         raise error
     return [one.payload for one in outcome.contributions]
@@ -176,7 +186,7 @@ def contribute(
         else:
             close(local, counts=False)
         raise
-    return Taken(local, outcome, rank, error)
+    return Taken(comm, local, outcome, rank, error)
 
 
 def average(local: Encoding, outcome: Outcome, rank: int | None, *, mean: bool = True) -> dict[str, Any]:
@@ -216,11 +226,10 @@ def reduce(
     taken.require_accepted()
     try:
         sums = average(local, taken.outcome, taken.rank, mean=mean)
-    except BaseException as error:
-        # Members hold this contribution, unless all of them raise the same error.
-        taken.close(counts=taken.rank is not None and not isinstance(error, CollectiveError))
+    except CollectiveError:  # all peers raise it
+        taken.conclude(counts=False)
         raise
-    taken.close(counts=taken.rank is not None)
+    taken.conclude(counts=taken.rank is not None)
     return move_sums(local, sums) if sparse else local.deliver(sums)
 
 
@@ -230,7 +239,7 @@ def gather(comm: StoreComm, make: MakeInputs, scheme: SchemeArgument, *, seed: i
     taken = contribute(comm, make, scheme, Header(operation=Operation.ALLGATHER), seed=seed)
     local = taken.local
     taken.require_accepted()
-    taken.close(counts=taken.rank is not None)
+    taken.conclude(counts=taken.rank is not None)
     payloads = [one.payload for one in taken.outcome.contributions]
     limits = local.get_limits(payloads)
     if not local.named:

@@ -18,7 +18,7 @@ from collectives.agreement.header import Header, Operation
 from collectives.store.contribution import Terms, make_body
 from collectives.store.envelope import Envelope, Kind, hash_run
 from collectives.store.layout import path_of_contribution, path_of_members
-from tests.collectives.store.peers import gradient, make_comm, run_each
+from tests.collectives.store.peers import gradient, make_comm, make_local, move, run_each
 
 NAMES = "alice", "bob"
 RUN = hash_run("run")
@@ -261,6 +261,55 @@ def test_keys_that_do_not_fit(tmp_path: Path) -> None:
     make_comm(tmp_path, "alice", key=private["alice"], keys=public)
     with pytest.raises(ValueError, match="the rules of this peer are not those of the run"):
         make_comm(tmp_path, "bob", key=private["bob"], keys={"bob": public["bob"]})
+
+
+def test_a_pipe_does_not_block(tmp_path: Path) -> None:
+    """Neither in the place of a contribution, nor in that of members; and a link shows no other file."""
+    import os
+
+    folder = tmp_path / f"run/rounds/{0:012d}"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / f"mallory.{'00' * 32}")
+    os.mkfifo(folder / "members.00")
+    (folder / "members.01").symlink_to("/dev/zero")
+    (folder / f"eve.{'00' * 32}").symlink_to("/etc/hostname")
+    comms = [make_comm(tmp_path, name, deadline=0.3, timeout=8.0) for name in NAMES]
+    for comm in comms:
+        comm.move_to(0)
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+
+
+def test_many_objects_under_a_name_only_delay_the_good_one(tmp_path: Path) -> None:
+    private, public = make_keys()
+    comms = [make_comm(tmp_path, name, deadline=30.0, key=private[name], keys=public) for name in NAMES]
+    for comm in comms:
+        comm._expected = frozenset(NAMES)
+        comm.move_to(0)
+    for number in range(50):
+        made = make_contribution(wc.encode(gradient(number)).tobytes(), name="alice", weight=0.5)
+        put_envelope(tmp_path, made)
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+
+
+def test_members_that_are_overwritten_are_noticed_in_the_next_round(tmp_path: Path) -> None:
+    """Bob reads other members than alice did: his state is another one, and he is told."""
+    alice, bob = (make_comm(tmp_path, name, quorum=1, deadline=0.05) for name in NAMES)
+    weights = [np.zeros(64) for _ in range(2)]
+    locals_ = [make_local(comm, w) for comm, w in zip((alice, bob), weights, strict=True)]
+    for local in locals_:
+        local.synchronize()
+    bob.locate()
+    move(weights[0], 0)
+    locals_[0].step()
+    write(tmp_path, path_of_members(0, 0), members([]).pack())
+    move(weights[0], 1)
+    locals_[0].step()
+    move(weights[1], 2)
+    with pytest.raises(co.CollectiveError, match=r"call synchronize\(\)") as raised:
+        locals_[1].step()
+    assert raised.value.reason == "parameters"
 
 
 def test_garbage_in_all_slots_is_an_error_and_no_hang(tmp_path: Path) -> None:

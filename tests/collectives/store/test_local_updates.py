@@ -13,6 +13,7 @@ pytest.importorskip("fsspec")
 
 import collectives as co
 from collectives.local_updates.shared_state import hash_state, pack_state, unpack_state
+from collectives.store.files import Files
 from tests.collectives.store.peers import make_comm, make_local, move, run_each, run_peers
 
 NAMES = "alice", "bob", "carol"
@@ -97,10 +98,10 @@ def test_a_peer_that_misses_its_round_carries_its_movement(tmp_path: Path) -> No
             time.sleep(0.01)
         # Alice does not see bob's object, as in a list that lags behind.
         files = alice.comm._place.files
-        visible = files.list
-        files.list = lambda path: [one for one in visible(path) if not one.base.startswith("bob.")]
+        visible = files.entries
+        files.entries = lambda path: [one for one in visible(path) if not one.base.startswith("bob.")]
         alice.step()
-        files.list = visible
+        files.entries = visible
 
     run_peers([bob.step, alice_alone])
     assert bob.comm.last is not None
@@ -217,6 +218,18 @@ def test_the_digest_of_a_state() -> None:
     data += struct.pack("<d", 3.0) + struct.pack("<ff", 1.0, 2.0)
     assert hash_state(state) == hashlib.sha256(data).digest()
     assert hash_state(unpack_state(pack_state(state), state)) == hash_state(state)
+
+
+def test_an_empty_object_on_an_s3_server(s3: tuple[str, dict[str, Any]]) -> None:
+    """Its range is refused by the server; it is garbage like any other."""
+    url, options = s3
+    files = Files(url, "run", options, 5.0)
+    files._fs.pipe_file(f"{files.root}/empty", b"")
+    assert files.get("empty", 10) == b""
+    assert files.get("missing", 10) is None
+    assert files.create("new", b"1")
+    assert not files.create("new", b"2")
+    assert files.get("new", 10) == b"1"
 
 
 def test_over_an_s3_server(s3: tuple[str, dict[str, Any]]) -> None:
