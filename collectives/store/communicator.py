@@ -2,81 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from typing import Any
 
-from collectives.agreement.header import Status
-from collectives.channel import ByteArray
-from collectives.errors import CollectiveError
-from collectives.store.arrivals import Arrivals, Place
-from collectives.store.contribution import (
-    MAX_TEXT,
-    Check,
-    Contribution,
-    Terms,
-    judge,
-    make_body,
-    pack_contribution,
-    read_contribution,
-)
-from collectives.store.envelope import Envelope, Kind, Refused, hash_run, open_envelope
-from collectives.store.files import Files, Traffic
-from collectives.store.layout import (
-    ROUNDS,
-    check_name,
-    parse_contribution,
-    parse_round,
-    path_of_contribution,
-    path_of_members,
-    path_of_round,
-)
-from collectives.store.members import max_members
-from collectives.store.rounds import Outcome, Round, Timing
+from collectives.store.arrivals import Place
+from collectives.store.envelope import hash_run
+from collectives.store.files import Files
+from collectives.store.layout import check_name
+from collectives.store.participant import Participant
+from collectives.store.rounds import Timing
 from collectives.store.rules import Rules, agree_on_rules
 from collectives.store.signing import make_key, make_ring
-from collectives.store.slots import Slots
-from collectives.store.states import States
 from collectives.waiting.backoff import check_seconds
 
-OLD_ROUNDS = 16
-"""Folders of rounds are deleted after so many times the rounds whose objects are kept."""
-REPLAY_POLLS = 10
-"""Looks at an object of an earlier round before it is taken for deleted."""
 
-
-@dataclass(frozen=True)
-class RoundReport:
-    """Result of a round for a program.
-
-    Attributes:
-        number: of the round.
-        members: names of the peers that count, in the order of the sum.
-        refused: {name: code} of the objects that do not count.
-        rank: place of this peer among the members, or None if it does not count.
-    """
-
-    number: int
-    members: tuple[str, ...]
-    refused: Mapping[str, str]
-    rank: int | None
-
-
-@dataclass(frozen=True)
-class _Open:
-    """Round whose result is not known here, because the store failed."""
-
-    round: Round
-    path: str
-    data: bytes
-    digest: bytes
-    resolve: Callable[[bool], None]
-
-
-class StoreComm:
+class StoreComm(Participant):
     """Communicator over an object store, for peers that cannot reach each other.
 
     ``allgather``, ``allgather_bytes``, ``allreduce`` and ``LocalUpdates`` take it in place of a communicator.
@@ -155,26 +96,20 @@ class StoreComm:
         keep: int = 256,
     ) -> None:
         check_name(run, "run")
-        self.name = check_name(name)
+        check_name(name)
         check_seconds(deadline=deadline, poll=poll, timeout=timeout)
         if not 1 <= publish_every <= keep // 2:
             raise ValueError(
                 f"publish_every is {publish_every!r} and keep is {keep!r}; a peer that joins needs the rounds"
                 " since the last state, so keep must be at least twice publish_every"
             )
-        self._ring = make_ring(name, key, keys)
-        rules = Rules(quorum, max_bytes, max_norm, max_weight, max_peers, self._ring.digest)
+        ring = make_ring(name, key, keys)
+        rules = Rules(quorum, max_bytes, max_norm, max_weight, max_peers, ring.digest)
         files = Files(str(url), run, storage_options, timeout)
         files.check_exclusive(f"probe.{secrets.token_hex(16)}")
-        self._place = Place(files, rules, hash_run(run), 0, self._ring.verify, self._ring.names)
-        agree_on_rules(files, rules, self._place.run, name, self._ring.sign)
-        self._timing = Timing(deadline, poll, timeout)
-        self._expected: frozenset[str] = frozenset()
-        self._open: _Open | None = None
-        self._was_member = False
-        self.publish_every, self._keep = publish_every, keep
-        self.round: int | None = None
-        self.last: RoundReport | None = None
+        place = Place(files, rules, hash_run(run), 0, ring.verify, ring.names)
+        agree_on_rules(files, rules, place.run, name, ring.sign)
+        super().__init__(name, place, ring, Timing(deadline, poll, timeout), publish_every, keep)
 
     @staticmethod
     def make_key() -> tuple[bytes, bytes]:
@@ -184,244 +119,6 @@ class StoreComm:
             ImportError: ``cryptography`` is missing.
         """
         return make_key()
-
-    @property
-    def traffic(self) -> Traffic:
-        """Bytes and requests of this peer so far."""
-        return self._place.files.traffic
-
-    @property
-    def rules(self) -> Rules:
-        """Rules of the run."""
-        return self._place.rules
-
-    @property
-    def rank(self) -> int:
-        """Number that is mixed into the seeds of this peer; it follows from the name."""
-        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "little") >> 1
-
-    @property
-    def size(self) -> int:
-        """Number of members of the last round; the quorum before the first one."""
-        return len(self.last.members) if self.last and self.last.members else self.rules.quorum
-
-    @property
-    def states(self) -> States:
-        """States that members publish."""
-        return States(self._place, self._ring, self.name)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the result of the last round is not known here, because the store failed."""
-        return self._open is not None
-
-    def channels(self) -> tuple[()]:
-        """Return nothing: no exchange of a store is counted as skipped."""
-        return ()
-
-    def settle(self) -> None:
-        """Learn the result of a round during which the store failed, before the next one."""
-        if self._open is None:
-            return
-        one = self._open
-        self._place.files.put(one.path, one.data)  # an earlier try may have failed; twice is once
-        try:
-            counts = one.round.wait(self._expected).find(one.digest) is not None
-        except CollectiveError:
-            if not one.round.has_decision(one.round.look()):
-                raise
-            counts = one.round.is_named()
-        self._open = None
-        one.resolve(counts)
-
-    def locate(self) -> int:
-        """Return the number of the next round; at first, that after the newest round with a decision."""
-        if self.round is None:
-            newest = self.find_newest()
-            self.round = 0 if newest is None else newest + 1
-        return self.round
-
-    def find_newest(self) -> int | None:
-        """Return the number of the newest round that has members, or None."""
-        listed = self._place.files.entries(ROUNDS)
-        numbers = [n for entry in listed if (n := parse_round(entry.base)) is not None]
-        for number in sorted(numbers, reverse=True):
-            if self._has_members(number):
-                return number
-        return None
-
-    def _has_members(self, number: int) -> bool:
-        """Return whether a round has members that a peer of the run has written."""
-        place = self._place
-
-        def parse(data: bytes) -> Envelope:
-            return open_envelope(data, Kind.MEMBERS, place.run, number, place.verify)
-
-        limit = max_members(place.rules)
-        slots = Slots(place.files, lambda slot: path_of_members(number, slot), parse, limit, grace=0)
-        with suppress(CollectiveError):
-            return slots.find()[1] is not None
-        return False
-
-    def open_round(self, number: int, terms: Terms, check: Check, *, is_old: bool = False) -> Round:
-        """Return a round at this peer, before anything was read.
-
-        Args:
-            number: of the round.
-            terms: of this peer.
-            check: checks payloads.
-            is_old: whether its objects were all written long ago.
-        """
-        place = replace(self._place, number=number)
-        timing = self._timing
-        patience = min(timing.timeout, REPLAY_POLLS * timing.poll) if is_old else timing.timeout
-        return Round(place, self._ring, self.name, Arrivals(place, terms, check), timing, patience)
-
-    def read_round(self, terms: Terms, check: Check, *, number: int | None = None) -> Outcome | None:
-        """Return the result of a round that is decided, and None of one that is open.
-
-        Raises CollectiveError if it cannot be read any more, or its terms are others.
-        """
-        number = self.locate() if number is None else number
-        one = self.open_round(number, terms, check, is_old=True)
-        entries = one.look()
-        if one.has_decision(entries):
-            return one.read()
-        if not any(parse_contribution(entry.base) for entry in entries):
-            newest = self.find_newest()
-            if newest is not None and newest > number:
-                raise CollectiveError(
-                    f"round {number} was deleted, and round {newest} is decided: this peer was away for too"
-                    " long; with LocalUpdates, call synchronize()",
-                    reason="sequence",
-                )
-        return None
-
-    def take_part(
-        self, terms: Terms, payload: ByteArray | bytes, check: Check, resolve: Callable[[bool], None]
-    ) -> tuple[Outcome, int | None, CollectiveError | None]:
-        """Write this peer's contribution to the next round, and return the result.
-
-        Args:
-            terms: of this peer.
-            payload: its container or bytes.
-            check: checks payloads.
-            resolve: is called by ``settle`` if the store fails before the result is known, with whether the
-                contribution counts.
-
-        Returns:
-            The result; this peer's place in it, or None if it came too late; and the error that the call
-            raises after ``conclude``: the round is void, for all peers (reason "timeout"), this peer's
-            contribution was refused ("refused"), or another process has its name ("name").
-
-        Raises:
-            CollectiveError: the others would refuse this contribution, the store fails ("transport"), or the
-                members differ from this peer. The result of the round is not known here.
-        """
-        number = self.locate()
-        outcome = self.read_round(terms, check)
-        digest: bytes | None = None
-        if outcome is None:
-            made, data = self._pack(number, terms, payload)
-            digest = made.digest
-            one = self.open_round(number, terms, check)
-            one.enter(self._check_own(number, terms, check, data))
-            path = path_of_contribution(number, self.name, digest)
-            self._open = _Open(one, path, data, digest, resolve)
-            self._place.files.put(path, data)
-            outcome = one.wait(self._expected)
-        rank = outcome.find(digest)
-        return outcome, rank, self._find_error(outcome, digest, rank)
-
-    def announce_absence(self, terms: Terms, text: str) -> None:
-        """Tell the others not to wait for this peer in the next round, because it cannot contribute."""
-        number = self.locate()
-        header = terms.header._replace(weight=0.0, status=terms.header.status or Status.ENCODE)
-        made, data = self._pack(
-            number, replace(terms, header=header), text.encode("utf-8", "replace")[:MAX_TEXT]
-        )
-        self._place.files.put(path_of_contribution(number, self.name, made.digest), data)
-
-    def _pack(self, number: int, terms: Terms, payload: ByteArray | bytes) -> tuple[Envelope, bytes]:
-        """Return this peer's object for a round, and its bytes."""
-        header = terms.header._replace(sequence=number)
-        body = make_body(replace(terms, header=header), payload)
-        return pack_contribution(self.name, self._place.run, number, body, self._ring.sign)
-
-    def _check_own(self, number: int, terms: Terms, check: Check, data: bytes) -> Contribution:
-        """Return this peer's contribution as others read it; raise CollectiveError if it would be refused."""
-        place = self._place
-        try:
-            own = read_contribution(data, place.run, number, self.name, place.rules, place.verify)
-            judge(own, terms, check)
-        except Refused as refused:
-            with suppress(CollectiveError):
-                self.announce_absence(terms, str(refused))
-            raise CollectiveError(
-                f"round {number}: the others would refuse the object of peer {self.name!r}: {refused}",
-                reason="refused",
-            ) from refused
-        return own
-
-    def move_to(self, number: int) -> None:
-        """Go on with a round, whatever came before it."""
-        self.round = number
-
-    def conclude(self, outcome: Outcome, rank: int | None) -> None:
-        """Go on with the next round, after the caller has used the result of this one.
-
-        If an interrupt comes before, the round is read again. A second call has no further effect.
-
-        Args:
-            outcome: of the round.
-            rank: of this peer, or None.
-        """
-        refused = {one.name: one.code for one in outcome.refused}
-        self.last = RoundReport(outcome.number, outcome.names, refused, rank)
-        self.round, self._open = outcome.number + 1, None
-        if outcome.names:
-            self._expected = frozenset(outcome.names)
-        if rank is not None:
-            self._was_member = True
-
-    def clean(self, outcome: Outcome, rank: int | None) -> None:
-        """Delete objects that are no longer needed, if it is this peer's turn after a round."""
-        if rank is not None and outcome.number % len(outcome.names) == rank:
-            self._delete_old(outcome.number)
-
-    def _find_error(self, outcome: Outcome, digest: bytes | None, rank: int | None) -> CollectiveError | None:
-        """Return the error of a round that is void, or in which this peer's object was refused."""
-        number = outcome.number
-        code = outcome.find_code(digest)
-        is_other = digest is not None and rank is None and self.name in outcome.names and self._was_member
-        if code == "duplicate" or is_other:
-            return CollectiveError(
-                f"round {number}: another process takes part under the name {self.name!r}; each peer needs a"
-                " name of its own",
-                reason="name",
-            )
-        if code is not None:
-            return CollectiveError(
-                f"round {number}: the object of peer {self.name!r} was refused: {code}", reason="refused"
-            )
-        if not outcome.contributions:
-            return CollectiveError(
-                f"round {number} is void: fewer than {self.rules.quorum} peers took part in time. Nothing"
-                " of it counts, for any peer",
-                reason="timeout",
-            )
-        return None
-
-    def _delete_old(self, number: int) -> None:
-        """Delete the objects of a round that is no longer needed, and now and then a folder."""
-        old = number - self._keep
-        if old < 0:
-            return
-        files = self._place.files
-        files.clean(path_of_round(old), lambda base: parse_contribution(base) is not None)
-        oldest = number - OLD_ROUNDS * self._keep
-        if oldest >= 0:
-            files.delete_folder(path_of_round(oldest))
 
     def __repr__(self) -> str:
         """Return the name, the folder and the next round."""

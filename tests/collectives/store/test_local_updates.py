@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ pytest.importorskip("fsspec")
 import collectives as co
 from collectives.local_updates.shared_state import hash_state, pack_state, unpack_state
 from collectives.store.files import Files
+from tests.collectives.injector import OWN, Injected, Injector
 from tests.collectives.store.peers import make_comm, make_local, move, run_each, run_peers
 
 NAMES = "alice", "bob", "carol"
@@ -259,3 +261,23 @@ def test_over_an_s3_server(s3: tuple[str, dict[str, Any]]) -> None:
     )
     assert make_local(joiner, w).synchronize()
     assert w.tobytes() == results[0][0]
+
+
+@pytest.mark.parametrize("part", range(0, 12, 3))
+def test_an_interrupt_at_any_call_loses_nothing(tmp_path: Path, part: int) -> None:
+    """The next step completes the round, or takes part in another one; sums stay exact."""
+    peer = Peer(tmp_path, "alice", deadline=0.001, poll=0.001)
+    for _ in range(3):
+        peer.step()
+    counter = Injector(OWN)
+    with counter.active():
+        peer.step()
+    rounds = peer.local.round
+    for number in range(1 + part, counter.calls, 12):
+        injector = Injector(OWN, number)
+        with contextlib.suppress(Injected, MemoryError, co.CollectiveError), injector.active():
+            peer.step()
+        peer.step()
+        assert np.array_equal(peer.w, peer.total - peer.kept), injector.place
+        assert peer.local.round > rounds, injector.place
+        rounds = peer.local.round
