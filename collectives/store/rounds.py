@@ -37,7 +37,8 @@ class Timing:
     Attributes:
         deadline: after its own contribution, until it decides without those that are missing.
         poll: between two looks at the store.
-        timeout: after its own contribution, until it gives up a round without a quorum.
+        timeout: after its own contribution, until it gives up a round without a quorum; if everybody who is
+            expected has arrived, it does so after the deadline.
     """
 
     deadline: float
@@ -139,7 +140,7 @@ class Round:
             has_all = bool(expected) and self.arrivals.names.issuperset(expected)
             if has_quorum and (has_all or waited > timing.deadline):
                 outcome = self.decide(members)
-            elif waited > timing.timeout:
+            elif waited > timing.timeout or (has_all and waited > timing.deadline):
                 outcome = self.decide(Members((), members.refused))
             else:
                 # Peers that look at different times do not all write a decision at once.

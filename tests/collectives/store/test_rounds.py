@@ -235,3 +235,42 @@ def test_the_memory_file_system(tmp_path: Path) -> None:
         range(3),
     )
     assert results == [[b"", b"\0", b"\0\0"]] * 3
+
+
+def test_a_round_of_which_too_few_are_good_is_void_after_the_deadline(tmp_path: Path) -> None:
+    """Everybody has arrived, so nobody waits for the timeout."""
+    comms = [make_comm(tmp_path, name, deadline=0.3, timeout=60.0) for name in NAMES[:2]]
+    for comm in comms:
+        comm._expected = frozenset(NAMES[:2])
+
+    def call(n: int) -> str:
+        x = np.full(64, np.nan, np.float32) if n else gradient(n)
+        with pytest.raises(co.CollectiveError) as raised:
+            co.allreduce(comms[n], {"w": x}, wc.Compressor("topk(0.25) | rice | raw"))
+        return raised.value.reason
+
+    begin = time.monotonic()
+    assert run_each(call, range(2)) == ["timeout", "value"]
+    assert time.monotonic() - begin < 40
+
+
+def test_the_cost_of_a_round(tmp_path: Path) -> None:
+    """Bytes are those of the containers, and a few hundred per peer; requests are n + 3, and the polls."""
+    n, rounds, size = 4, 5, 100_000
+    names = [f"peer{k}" for k in range(n)]
+    comms = [make_comm(tmp_path, name, quorum=n, deadline=0.05, poll=0.05) for name in names]
+    before = [replace(comm.traffic) for comm in comms]
+    for comm in comms:
+        comm._expected = frozenset(names)
+    blobs = [np.random.default_rng(k).bytes(size) for k in range(n)]
+
+    def call(k: int) -> None:
+        for _ in range(rounds):
+            co.allgather_bytes(comms[k], blobs[k])
+
+    run_each(call, range(n))
+    for comm, start in zip(comms, before, strict=True):
+        sent = (comm.traffic.sent - start.sent) / rounds
+        received = (comm.traffic.received - start.received) / rounds
+        assert size < sent < size + 2000
+        assert (n - 1) * size < received < (n - 1) * (size + 500) + 4000
