@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -261,6 +265,22 @@ def test_over_an_s3_server(s3: tuple[str, dict[str, Any]]) -> None:
     )
     assert make_local(joiner, w).synchronize()
     assert w.tobytes() == results[0][0]
+
+
+def test_over_an_sftp_server(tmp_path: Path) -> None:
+    """A process with a real server and two peers, whose connections end with it."""
+    missing = [name for name in ("paramiko", "asyncssh") if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"no SFTP server: {' and '.join(missing)} not installed")
+    command = [sys.executable, "-m", "tests.collectives.store.sftp_run", str(tmp_path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, cwd=Path(__file__).parents[3]
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == 2
+    assert rows[0] == rows[1]
+    assert rows[0][1:] == [["alice", "bob"], 12]
 
 
 @pytest.mark.parametrize("part", range(0, 12, 3))
