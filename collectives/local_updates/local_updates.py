@@ -423,6 +423,8 @@ class LocalUpdates:
         if is_ready(wrapped):
             _check_ends(self._settings, wrapped, self._compressor)
         self._settle()
+        if isinstance(self._comm, StoreComm):
+            self._comm.abandon()
         self._comm, self._outer.is_compared = wrapped, False
         self._is_split = self._has_parts()
 

@@ -79,6 +79,7 @@ class Arrivals:
     check: Check
     good: dict[ObjectName, Contribution] = field(default_factory=dict)
     refused: dict[ObjectName, str] = field(default_factory=dict)
+    _present: set[str] = field(default_factory=set)
     _reads: dict[ObjectName, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -87,12 +88,20 @@ class Arrivals:
 
     @property
     def names(self) -> set[str]:
-        """Names of the peers of which an object has arrived."""
+        """Names under which something has arrived."""
         return {one.name for one in (*self.good, *self.refused)}
+
+    def has_all(self, expected: Collection[str]) -> bool:
+        """Return whether all of these peers have written, also if they cannot contribute.
+
+        An object that its peer has not written, or whose envelope is wrong, says nothing about that peer.
+        """
+        return self._present.issuperset(expected)
 
     def add(self, contribution: Contribution) -> None:
         """Add a contribution, after a verdict on it."""
         named = ObjectName(contribution.name, contribution.digest.hex())
+        self._present.add(contribution.name)
         try:
             judge(contribution, self.terms, self.check)
         except Refused as refused:

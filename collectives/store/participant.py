@@ -94,7 +94,7 @@ class Participant:
         self.name, self._place, self._ring, self._timing = name, place, ring, timing
         self._expected: frozenset[str] = frozenset()
         self._open: _Open | None = None
-        self._was_member = False
+        self._was_member, self._displaced = False, 0
         self.publish_every, self._keep = publish_every, keep
         self.round: int | None = None
         self.last: RoundReport | None = None
@@ -147,6 +147,12 @@ class Participant:
             counts = one.round.is_named()
         self._open = None
         one.resolve(counts)
+
+    def abandon(self) -> None:
+        """Take a contribution whose result is not known for one that does not count."""
+        if self._open is not None:
+            self._open.resolve(False)
+            self._open = None
 
     def locate(self) -> int:
         """Return the number of the next round; at first, that after the newest round with a decision."""
@@ -273,7 +279,7 @@ class Participant:
                 self.announce_absence(terms, str(refused))
             raise CollectiveError(
                 f"round {number}: the others would refuse the object of peer {self.name!r}: {refused}",
-                reason="refused",
+                reason=_reason_of(refused.code),
             ) from refused
         return own
 
@@ -307,16 +313,19 @@ class Participant:
         """Return the error of a round that is void, or in which this peer's object was refused."""
         number = outcome.number
         code = outcome.find_code(digest)
-        is_other = digest is not None and rank is None and self.name in outcome.names and self._was_member
-        if code == "duplicate" or is_other:
+        has_other = digest is not None and rank is None and self.name in outcome.names
+        self._displaced += has_other
+        # A process that was started again meets an object of its earlier life, once.
+        if has_other and (self._was_member or self._displaced > 1):
             return CollectiveError(
                 f"round {number}: another process takes part under the name {self.name!r}; each peer needs a"
                 " name of its own",
                 reason="name",
             )
-        if code is not None:
+        if code not in (None, "duplicate"):
             return CollectiveError(
-                f"round {number}: the object of peer {self.name!r} was refused: {code}", reason="refused"
+                f"round {number}: the object of peer {self.name!r} was refused: {code}",
+                reason=_reason_of(code),
             )
         if not outcome.contributions:
             return CollectiveError(
@@ -336,3 +345,8 @@ class Participant:
         oldest = number - OLD_ROUNDS * self._keep
         if oldest >= 0:
             files.delete_folder(path_of_round(oldest))
+
+
+def _reason_of(code: str | None) -> str:
+    """Return the reason of a CollectiveError for a refused contribution."""
+    return "value" if code == "nonfinite" else "refused"

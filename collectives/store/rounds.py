@@ -137,7 +137,7 @@ class Round:
             waited = time.monotonic() - self._since
             members = self.arrivals.propose([self.own.digest.hex()])
             has_quorum = len(members.accepted) >= self.place.rules.quorum
-            has_all = bool(expected) and self.arrivals.names.issuperset(expected)
+            has_all = bool(expected) and self.arrivals.has_all(expected)
             if has_quorum and (has_all or waited > timing.deadline):
                 outcome = self.decide(members)
             elif waited > timing.timeout or (has_all and waited > timing.deadline):

@@ -239,6 +239,25 @@ def test_nobody_can_write_for_another(tmp_path: Path) -> None:
     assert comms[0].last.refused == {"bob": "signature"}
 
 
+def test_a_forged_object_does_not_make_a_peer_present(tmp_path: Path) -> None:
+    """Alice waits for bob, though somebody has written an object under his name."""
+    private, public = make_keys()
+    comms = [
+        make_comm(tmp_path, name, quorum=1, deadline=8.0, key=private[name], keys=public) for name in NAMES
+    ]
+    put_envelope(tmp_path, make_contribution(GOOD, name="bob"))
+    for comm in comms:
+        comm._expected = frozenset(NAMES)
+        comm.move_to(0)
+
+    def call(n: int) -> Any:
+        time.sleep(0.5 * n)
+        return co.allreduce(comms[n], gradient(n), SCHEME, op="sum")
+
+    results = run_each(call, range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+
+
 def test_a_replay_of_a_signed_object(tmp_path: Path) -> None:
     """An object of round 0 is copied to round 1."""
     private, public = make_keys()

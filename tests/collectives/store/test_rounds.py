@@ -162,22 +162,27 @@ def test_another_process_under_the_same_name(tmp_path: Path) -> None:
     second = make_comm(tmp_path, "alice", deadline=0.3)
     assert second.locate() == 1
 
-    def call(comm: Any, n: int) -> Any:
-        while n == 1 and len(list((tmp_path / "run/rounds/000000000001").glob("alice.*"))) < 2:
-            time.sleep(0.01)
-        try:
-            return co.allreduce(comm, gradient(n), op="sum")
-        except co.CollectiveError as error:
-            return error.reason
+    def call(n: int) -> Any:
+        found = []
+        for k in (1, 2):
+            path = tmp_path / f"run/rounds/{k:012d}"
+            while n == 1 and len(list(path.glob("alice.*"))) < 2:
+                time.sleep(0.01)
+            try:
+                result = co.allreduce((first, bob, second)[n], gradient(n, k), op="sum")
+            except co.CollectiveError as error:
+                found.append((error.reason, None))
+            else:
+                found.append((result.tobytes(), (first, bob, second)[n].last.rank))
+        return found
 
-    peers = first, bob, second
-    results = run_each(lambda n: call(peers[n], n), range(3))
-    names = [comm.last.members for comm in (first, bob, second)]
-    assert names == [("alice", "bob")] * 3
-    ranks = [comm.last.rank for comm in (first, second)]
-    assert sorted(ranks, key=str) == [0, None]
-    assert results[0 if ranks[0] is None else 2] == "name"
-    assert np.array_equal(results[1], gradient(1) + gradient(0 if ranks[0] == 0 else 2))
+    a, b, c = run_each(call, range(3))
+    for k in range(2):
+        winner = 0 if a[k][1] == 0 else 2
+        ranks = sorted((a[k][1], c[k][1]), key=str)
+        assert ranks == [0, None]
+        assert b[k][0] == (gradient(winner, k + 1) + gradient(1, k + 1)).tobytes()
+    assert "name" in {reason for reason, _ in (*a, *c)}
 
 
 @pytest.mark.parametrize(
@@ -235,6 +240,39 @@ def test_the_memory_file_system(tmp_path: Path) -> None:
         range(3),
     )
     assert results == [[b"", b"\0", b"\0\0"]] * 3
+
+
+def test_a_process_that_is_started_again_in_a_round_is_late(tmp_path: Path) -> None:
+    """Its earlier life has contributed; that is no error."""
+    comms = [make_comm(tmp_path, name, deadline=0.3) for name in ("alice", "bob")]
+    comms[0].move_to(0)
+    comms[0]._place.files.patience = 0.1
+    before = gradient(9)
+
+    def die(path: str) -> Any:
+        raise KeyboardInterrupt
+
+    entries = comms[0]._place.files.entries
+    calls = []
+
+    def once(path: str) -> Any:
+        calls.append(path)
+        return entries(path) if len(calls) <= 2 else die(path)
+
+    comms[0]._place.files.entries = once
+    with pytest.raises(KeyboardInterrupt):
+        co.allreduce(comms[0], before, op="sum")
+    again = make_comm(tmp_path, "alice", deadline=0.3)
+
+    def call(n: int) -> Any:
+        while n and len(list(tmp_path.glob(f"run/rounds/{0:012d}/alice.*"))) < 2:
+            time.sleep(0.01)
+        return co.allreduce((again, comms[1])[n], gradient(n), op="sum")
+
+    results = run_each(call, range(2))
+    assert results[0].tobytes() == results[1].tobytes()
+    own = gradient(0) if again.last.rank is not None else before
+    assert np.array_equal(results[0], own + gradient(1))
 
 
 def test_a_round_of_which_too_few_are_good_is_void_after_the_deadline(tmp_path: Path) -> None:
