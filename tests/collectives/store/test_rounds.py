@@ -163,7 +163,7 @@ def test_another_process_under_the_same_name(tmp_path: Path) -> None:
     assert second.locate() == 1
 
     def call(n: int) -> Any:
-        found = []
+        found: list[tuple[Any, Any]] = []
         for k in (1, 2):
             path = tmp_path / f"run/rounds/{k:012d}"
             while n == 1 and len(list(path.glob("alice.*"))) < 2:
