@@ -212,7 +212,9 @@ class StoreLoop:
     def _find_state(self, newest: int, at_least: int) -> tuple[int, OuterState] | None:
         """Return a published state with its round; one that members have confirmed if there is one."""
         provisional = None
-        for number, body in self.comm.states.read_newest():
+        sizes = [x.nbytes for x in self._anchor.state.parameters.values()]
+        limit = 4 * sum(sizes) + 1024 * len(sizes) + 4096  # parameters, momenta, and what a container adds
+        for number, body in self.comm.states.read_newest(limit):
             if number < at_least:
                 continue
             try:
@@ -223,7 +225,7 @@ class StoreLoop:
                 continue
             if outcome is not None and outcome.contributions:
                 return number, state
-            if outcome is None and number > newest and provisional is None:
+            if outcome is None and number == newest + 1 and provisional is None:
                 provisional = number, state
         return provisional
 

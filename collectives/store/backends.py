@@ -15,8 +15,9 @@ from contextlib import suppress
 from typing import Any
 
 _MEMORY_LOCK = threading.Lock()
-_CONDITIONAL = {"s3", "s3a", "gs", "gcs", "abfs", "az", "abfss"}
+_CONDITIONAL = {"s3", "s3a", "gs", "gcs"}
 """Protocols whose file systems send a condition with the object: If-None-Match, or generation 0."""
+_AZURE = {"abfs", "az", "abfss"}
 _SFTP = {"sftp", "ssh"}
 
 
@@ -34,7 +35,7 @@ def check_suitable(fs: Any) -> None:
     """Raise UnsuitableStore if a file system has no exclusive creation that is known."""
     if hasattr(fs, "create_exclusively"):
         return
-    known = _CONDITIONAL | _SFTP | {"file", "local", "memory"}
+    known = _CONDITIONAL | _AZURE | _SFTP | {"file", "local", "memory"}
     if not protocols_of(fs) & known:
         raise UnsuitableStore(
             f"a store of {type(fs).__name__} cannot be used: it is not known to create an object only if"
@@ -58,7 +59,7 @@ def create(fs: Any, path: str, data: bytes) -> None:
         _rename(fs, path, data)
     else:
         try:
-            fs.pipe_file(path, data, mode="create")
+            fs.pipe_file(path, data, **({"overwrite": False} if protocols & _AZURE else {"mode": "create"}))
         except FileExistsError:
             raise
         except Exception as error:

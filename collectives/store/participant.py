@@ -139,6 +139,7 @@ class Participant:
             return
         one = self._open
         self._place.files.put(one.path, one.data)  # an earlier try may have failed; twice is once
+        one.round.restart()
         try:
             counts = one.round.wait(self._expected).find(one.digest) is not None
         except CollectiveError:

@@ -115,6 +115,10 @@ class Round:
         self.own, self._since = own, time.monotonic()
         self.arrivals.add(own)
 
+    def restart(self) -> None:
+        """Let the deadline begin again, after a time in which the store could not be reached."""
+        self._since = time.monotonic()
+
     def wait(self, expected: Collection[str]) -> Outcome:
         """Wait for a decision, or make it; return the result.
 

@@ -63,12 +63,17 @@ class States:
             if kept and old < kept[-1]:
                 self.place.files.delete(path_of_state(old, named.name, bytes.fromhex(named.digest)))
 
-    def read_newest(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (round, body) of published states, the newest first; those that are wrong are left out."""
+    def read_newest(self, limit: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (round, body) of published states, the newest first; those that are wrong are left out.
+
+        Args:
+            limit: bytes of a state.
+        """
+        limit = min(limit + OVERHEAD + MAX_NAME, self._limit())
         for number, named in sorted(self._list(), reverse=True)[:MAX_LISTED]:
             path = path_of_state(number, named.name, bytes.fromhex(named.digest))
-            data = self.place.files.get(path, self._limit() + 1)
-            if data is None or len(data) > self._limit():
+            data = self.place.files.get(path, limit + 1)
+            if data is None or len(data) > limit:
                 continue
             try:
                 found = open_envelope(
