@@ -7,6 +7,7 @@ below or by a method ``create_exclusively(path, data)`` of their own.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -17,6 +18,8 @@ from typing import Any
 _MEMORY_LOCK = threading.Lock()
 _CONDITIONAL = {"s3", "s3a", "gs", "gcs"}
 """Protocols whose file systems send a condition with the object: If-None-Match, or generation 0."""
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""Errors of file systems without hard links."""
 _AZURE = {"abfs", "az", "abfss"}
 _SFTP = {"sftp", "ssh"}
 
@@ -128,6 +131,13 @@ def _link(path: str, data: bytes) -> None:
     temporary = _write_temporary(path, data)
     try:
         os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with open(path, "xb") as file:  # readers wait for the rest of an incomplete object
+            file.write(data)
     finally:
         with suppress(OSError):
             os.unlink(temporary)

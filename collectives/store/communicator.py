@@ -31,7 +31,7 @@ class StoreComm(Participant):
         url: of a folder, as fsspec has them: "/mnt/shared", "s3://bucket/folder", "gs://…", "sftp://…".
         run: name of the run, a folder in it. Peers of a run have the same rules and models.
         name: of this peer, unlike that of any other peer.
-        quorum: fewest members of a round; best more than half of the peers.
+        quorum: fewest members of a round. Fewer of them wait, and then give the round up for all peers.
         deadline: seconds after this peer's own object until it goes on without peers that are missing. It
             must exceed the time between the fastest and the slowest peer.
         poll: seconds between two looks at the store.

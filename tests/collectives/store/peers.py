@@ -36,7 +36,7 @@ def run_peers(functions: Sequence[Callable[[], Any]]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(150)
     if errors:
         raise errors[0]
     assert not any(thread.is_alive() for thread in threads), "a peer hangs"

@@ -6,6 +6,7 @@ and what the residuals keep is all that was given.
 
 from __future__ import annotations
 
+import errno
 import time
 from pathlib import Path
 from typing import Any
@@ -63,16 +64,17 @@ def test_a_store_with_faults(tmp_path: Path, faults: dict[str, Any]) -> None:
         assert all(comm.traffic.repeated > 0 for comm in comms)
 
 
-def test_a_store_that_is_down_for_a_while(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=pytest.mark.nightly)])
+def test_a_store_that_is_down_for_a_while(tmp_path: Path, seconds: float) -> None:
     """Requests are repeated; the run goes on where it was."""
     faults = Faults()
-    comms = [make_faulty(tmp_path, name, faults, quorum=3, deadline=0.2) for name in NAMES]
+    comms = [make_faulty(tmp_path, name, faults, quorum=3, deadline=0.2, timeout=120) for name in NAMES]
 
     def call(n: int) -> Any:
         sums, compressor = [], wc.Compressor("topk(0.25) | rice | raw")
         for k in range(6):
             if k == 3 and n == 0:
-                faults.down_until = time.monotonic() + 2
+                faults.down_until = time.monotonic() + seconds
             sums.append(co.allreduce(comms[n], {"w": gradient(n, k)}, compressor, op="sum")["w"])
         return [x.tobytes() for x in sums], sum(sums), compressor.residual("w")
 
@@ -144,6 +146,17 @@ def test_a_member_whose_object_is_gone_is_named(tmp_path: Path) -> None:
     bob.move_to(0)
     with pytest.raises(co.CollectiveError, match="object of member 'alice' is not in the store"):
         co.allgather_bytes(bob, b"y")
+
+
+def test_a_folder_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are then created exclusively, and written afterwards."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr("os.link", refuse)
+    comms = [make_comm(tmp_path, name, quorum=3, deadline=0.2) for name in NAMES]
+    check_alike_and_exact(run_each(lambda n: train(comms[n], n), range(3)))
 
 
 class Overwriting:
