@@ -81,7 +81,7 @@ class StoreLoop:
             self._compressor,
             proposal,
             state=self._hash(),
-            on_settled=lambda counts: self._take_from_carried(moved) if counts else None,
+            on_settled=self._settling(moved),
         )
         if not taken.outcome.contributions:
             taken.require_accepted()
@@ -174,10 +174,20 @@ class StoreLoop:
         self._anchor.complete()
         return self._anchor.measure_all(list(self._anchor.parameters))
 
-    def _take_from_carried(self, moved: Mapping[str, Array]) -> None:
-        """Note that a movement counts, which is still in the parameters of this peer."""
+    def _settling(self, moved: Mapping[str, Array]) -> Callable[[bool], None]:
+        """Return a function that notes later whether a movement counts.
+
+        It is still in the parameters, or carried, unless the program has reverted or loaded them.
+        """
         carried = self._anchor.carried
-        self._anchor.carried = {name: carried.get(name, np.zeros_like(x)) - x for name, x in moved.items()}
+
+        def note(counts: bool) -> None:
+            if counts and self._anchor.carried is carried:
+                self._anchor.carried = {
+                    name: carried.get(name, np.zeros_like(x)) - x for name, x in moved.items()
+                }
+
+        return note
 
     def _adopt(self, at_least: int = 0) -> bool:
         """Take the newest state that the members of its round started from; return whether there is one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -32,7 +32,7 @@ from collectives.store.layout import (
     path_of_round,
 )
 from collectives.store.members import max_members
-from collectives.store.rounds import Outcome, Round, Timing
+from collectives.store.rounds import Outcome, Round, RoundReport, Timing
 from collectives.store.rules import Rules
 from collectives.store.signing import Ring
 from collectives.store.slots import Slots
@@ -42,23 +42,6 @@ OLD_ROUNDS = 16
 """Folders of rounds are deleted after so many times the rounds whose objects are kept."""
 REPLAY_POLLS = 10
 """Looks at an object of an earlier round before it is taken for deleted."""
-
-
-@dataclass(frozen=True)
-class RoundReport:
-    """Result of a round for a program.
-
-    Attributes:
-        number: of the round.
-        members: names of the peers that count, in the order of the sum.
-        refused: {name: code} of the objects that do not count.
-        rank: place of this peer among the members, or None if it does not count.
-    """
-
-    number: int
-    members: tuple[str, ...]
-    refused: Mapping[str, str]
-    rank: int | None
 
 
 @dataclass(frozen=True)

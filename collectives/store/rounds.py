@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from collectives.errors import CollectiveError
@@ -74,6 +74,23 @@ class Outcome:
         """Return the code by which an object was refused, or None."""
         wanted = None if digest is None else digest.hex()
         return next((one.code for one in self.refused if one.digest == wanted), None)
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """Result of a round for a program.
+
+    Attributes:
+        number: of the round.
+        members: names of the peers that count, in the order of the sum.
+        refused: {name: code} of the objects that do not count.
+        rank: place of this peer among the members, or None if it does not count.
+    """
+
+    number: int
+    members: tuple[str, ...]
+    refused: Mapping[str, str]
+    rank: int | None
 
 
 @dataclass

@@ -286,6 +286,31 @@ def test_over_an_sftp_server(tmp_path: Path) -> None:
     assert rows[0][1:] == [["alice", "bob"], 12]
 
 
+@pytest.mark.parametrize("reverts", [False, True])
+def test_a_movement_that_counts_after_an_interrupt(tmp_path: Path, reverts: bool) -> None:
+    """It is not sent again; a program that reverts after the interrupt drops the rest only."""
+    peer = Peer(tmp_path, "alice")
+    peer.step()
+    entries = peer.comm._place.files.entries
+    files = peer.comm._place.files
+
+    def interrupt(path: str) -> Any:
+        if list(tmp_path.glob(f"run/{path}/alice.*")):
+            raise KeyboardInterrupt
+        return entries(path)
+
+    files.entries = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        peer.step()
+    files.entries = entries
+    assert peer.comm.is_open
+    if reverts:
+        peer.local.revert()
+    peer.step()
+    assert not peer.comm.is_open
+    assert np.array_equal(peer.w, peer.total - peer.kept)
+
+
 @pytest.mark.parametrize("part", range(0, 12, 3))
 def test_an_interrupt_at_any_call_loses_nothing(tmp_path: Path, part: int) -> None:
     """The next step completes the round, or takes part in another one; sums stay exact."""
