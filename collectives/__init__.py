@@ -21,6 +21,7 @@ from collectives.gtopk.allreduce import GTopK
 from collectives.local_updates.local_updates import LocalUpdates
 from collectives.simulation.communicator import simulate
 from collectives.sites.sites import Sites
+from collectives.store.communicator import StoreComm
 from collectives.torch.checkpoint import Checkpointable
 from collectives.torch.fsdp import fsdp_hook
 from collectives.torch.gradients import average_gradients
@@ -39,6 +40,7 @@ __all__ = [
     "Pending",
     "Similarity",
     "Sites",
+    "StoreComm",
     "Timeout",
     "TorchComm",
     "allgather",

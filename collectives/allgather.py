@@ -25,20 +25,28 @@ from collectives.exchange.specs import (
     error_of_container,
     failure_of_encoding,
 )
+from collectives.store.communicator import StoreComm
+from collectives.store.sums import gather, gather_bytes
 from collectives.transport.allgather import allgather_ragged, gather_payloads
 from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
 
 
-@counted(lambda comm, *_, **__: Channel.of(comm))
-def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:
+def _find_end(comm: Communicator | Channel | StoreComm) -> Channel | StoreComm:
+    """Return a communicator's channel; a StoreComm needs none."""
+    return comm if isinstance(comm, StoreComm) else Channel.of(comm)
+
+
+@counted(lambda comm, *_, **__: _find_end(comm))
+def allgather_bytes(comm: Communicator | Channel | StoreComm, blob: Any) -> list[ByteArray]:
     """Gather every rank's bytes.
 
     Args:
-        comm: a communicator or its Channel; all ranks call this together.
+        comm: a communicator, its Channel, or a StoreComm; all ranks call this together.
         blob: a contiguous buffer or an array of any type. Lengths may differ between ranks and may be 0.
 
     Returns:
-        The bytes in rank order, as uint8 arrays. They are views of one new array.
+        The bytes in rank order, as uint8 arrays. They are views of one new array. Over a StoreComm, those of
+        the members in the order of their names.
 
     Raises:
         CollectiveError: a rank passed no buffer or made another call; the same on all ranks.
@@ -54,6 +62,8 @@ def allgather_bytes(comm: Communicator | Channel, blob: Any) -> list[ByteArray]:
         >>> [blob.tobytes() for blob in blobs[0]]
         [b'a', b'ab']
     """
+    if isinstance(comm, StoreComm):
+        return gather_bytes(comm, _as_bytes(stage_on_host(blob)))
     return gather_made(Channel.of(comm), lambda: blob)[0]
 
 
@@ -96,24 +106,28 @@ def gather_made(
 
 @overload
 def allgather(
-    comm: Communicator | Channel, tensor: Mapping[str, Any], scheme: SchemeArgument = ..., *, seed: int = ...
+    comm: Communicator | Channel | StoreComm,
+    tensor: Mapping[str, Any],
+    scheme: SchemeArgument = ...,
+    *,
+    seed: int = ...,
 ) -> list[dict[str, wc.SparseTensor]]: ...
 
 
 @overload
 def allgather(
-    comm: Communicator | Channel, tensor: Any, scheme: SchemeArgument = ..., *, seed: int = ...
+    comm: Communicator | Channel | StoreComm, tensor: Any, scheme: SchemeArgument = ..., *, seed: int = ...
 ) -> list[wc.SparseTensor]: ...
 
 
-@counted(lambda comm, *_, **__: Channel.of(comm))
+@counted(lambda comm, *_, **__: _find_end(comm))
 def allgather(
-    comm: Communicator | Channel, tensor: Tensors, scheme: SchemeArgument = None, *, seed: int = 0
+    comm: Communicator | Channel | StoreComm, tensor: Tensors, scheme: SchemeArgument = None, *, seed: int = 0
 ) -> list[wc.SparseTensor] | list[dict[str, wc.SparseTensor]]:
     """Gather every rank's tensors, encoded by a scheme.
 
     Args:
-        comm: a communicator or its Channel; all ranks call this together.
+        comm: a communicator, its Channel, or a StoreComm; all ranks call this together.
         tensor: an array of float32, float16, bfloat16 or float64, a SparseTensor, or {name: tensor}. Names,
             shapes and types must be the same on all ranks.
         scheme: a Scheme or its string, a Compressor, or None for lossless; the same on all ranks. For named
@@ -158,6 +172,8 @@ def allgather(
     """
     proposal = Header(operation=Operation.ALLGATHER)
     inputs = Inputs(tensor)
+    if isinstance(comm, StoreComm):
+        return gather(comm, lambda: inputs, scheme, seed=seed)  # type: ignore[no-any-return]
     exchange = open_exchange(comm, lambda: inputs, scheme, seed, proposal, rehearsal=rehearse_decoding)
     with exchange as (channel, local):
         decoded = decode_all(local, local.gather(channel))

@@ -36,6 +36,8 @@ from collectives.exchange.union import move_sums
 from collectives.exchange.weighing import weigh
 from collectives.sites.exchange import reduce_over_sites
 from collectives.sites.sites import Sites, find_ends
+from collectives.store.communicator import StoreComm
+from collectives.store.sums import reduce as reduce_over_store
 from collectives.transport.reduce import Dense
 from collectives.transport.weights import check_weight
 from collectives.tuning.choice import rehearse_sum, sum_tensors, will_gather
@@ -46,7 +48,7 @@ _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
 
 @overload
 def allreduce(
-    comm: Communicator | Channel | Sites,
+    comm: Communicator | Channel | Sites | StoreComm,
     tensor: Mapping[str, Any],
     scheme: SchemeArgument = ...,
     *,
@@ -64,7 +66,7 @@ def allreduce(
 
 @overload
 def allreduce(
-    comm: Communicator | Channel | Sites,
+    comm: Communicator | Channel | Sites | StoreComm,
     tensor: Mapping[str, Any],
     scheme: SchemeArgument = ...,
     *,
@@ -81,7 +83,7 @@ def allreduce(
 
 @overload
 def allreduce(
-    comm: Communicator | Channel | Sites,
+    comm: Communicator | Channel | Sites | StoreComm,
     tensor: Any,
     scheme: SchemeArgument = ...,
     *,
@@ -99,7 +101,7 @@ def allreduce(
 
 @overload
 def allreduce(
-    comm: Communicator | Channel | Sites,
+    comm: Communicator | Channel | Sites | StoreComm,
     tensor: Any,
     scheme: SchemeArgument = ...,
     *,
@@ -116,7 +118,7 @@ def allreduce(
 
 @overload
 def allreduce(
-    comm: Communicator | Channel | Sites,
+    comm: Communicator | Channel | Sites | StoreComm,
     tensor: Any,
     scheme: SchemeArgument = ...,
     *,
@@ -134,7 +136,7 @@ def allreduce(
 
 @counted(lambda comm, *_, **__: find_ends(comm))
 def allreduce(
-    comm: Communicator | Channel | Sites,
+    comm: Communicator | Channel | Sites | StoreComm,
     tensor: Tensors,
     scheme: SchemeArgument = None,
     *,
@@ -154,7 +156,9 @@ def allreduce(
     bfloat16 are summed and divided in float32, and rounded once.
 
     Args:
-        comm: a communicator, its Channel, or Sites; all ranks call this together.
+        comm: a communicator, its Channel, Sites, or a StoreComm; all ranks call this together.
+            Over a StoreComm, the sum is over the members in the order of their names, and ``nonfinite`` and
+            ``commit`` have their defaults.
         tensor: an array of float32, float16, bfloat16 or float64, a SparseTensor, or {name: tensor}. Names,
             shapes and types must be the same on all ranks. Of a DTensor, this rank's shard.
         scheme: a Scheme or its string, a Compressor, or None for lossless; the same on all ranks. For named
@@ -227,7 +231,7 @@ def allreduce(
 
 
 def reduce_made(
-    comm: Communicator | Channel | Sites,
+    comm: Communicator | Channel | Sites | StoreComm,
     make: MakeInputs,
     scheme: SchemeArgument,
     *,
@@ -247,6 +251,20 @@ def reduce_made(
         make: makes the inputs; if it raises, all ranks raise CollectiveError.
         has_out: whether the inputs have memory for the results.
     """
+    if isinstance(comm, StoreComm):
+        _check_for_store(algorithm, op, nonfinite, commit=commit)
+        if sparse:
+            _check_sparse(_parse("algorithm", algorithm, _CODES), has_out=has_out)
+        return reduce_over_store(
+            comm,
+            make,
+            scheme,
+            mean=op == "mean",
+            seed=seed,
+            weight=weight,
+            hold_zeros=hold_zeros,
+            sparse=sparse,
+        )
     proposal = Header(operation=Operation.ALLREDUCE)
     failure = None
     try:
@@ -313,6 +331,17 @@ def reduce_made(
             raise
     spoiled = _make_sparse_nan(inputs.tensors) if sparse else fill_with_nan(inputs.tensors, inputs.out)
     return spoiled if commit else Pending(spoiled, None)
+
+
+def _check_for_store(algorithm: str, op: str, nonfinite: str, *, commit: bool) -> None:
+    """Raise ValueError if an argument has no meaning over a StoreComm."""
+    _parse("op", op, _REDUCTIONS)
+    if algorithm not in ("auto", "allgather"):
+        raise ValueError(f"algorithm is {algorithm!r}; over a StoreComm it must be 'auto' or 'allgather'")
+    if nonfinite != "raise":
+        raise ValueError(f"nonfinite is {nonfinite!r}; over a StoreComm it must be 'raise'")
+    if not commit:
+        raise ValueError("commit=False has no meaning over a StoreComm, whose members have counted the step")
 
 
 def _check_sparse(algorithm: int, *, has_out: bool) -> None:

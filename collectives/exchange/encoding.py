@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,6 +33,20 @@ NOTHING = "nonzero | rice | raw"
 """Scheme of zeros, of which nothing is sent."""
 SPARSE = "; sparse results"
 """Suffix of the scheme's text, so that ranks agree on sparse or dense results before payloads are sent."""
+
+
+class Place(Protocol):
+    """Place of a rank among others, such as a Channel."""
+
+    @property
+    def rank(self) -> int:
+        """Number that is mixed into seeds."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        ...
 
 
 @dataclass
@@ -139,7 +153,7 @@ def encode_tensors(
     make: MakeInputs,
     scheme: SchemeArgument,
     seed: int,
-    channel: Channel,
+    channel: Place,
     weight: float = 1.0,
     *,
     hold_zeros: bool,
@@ -151,7 +165,8 @@ def encode_tensors(
         local: the Encoding to fill.
         make: makes the inputs.
         scheme, seed: the caller's arguments.
-        channel: its rank is mixed into a Compressor's seed, and its size into the bound of clipping.
+        channel: or another place; its rank is mixed into a Compressor's seed, and its size into the bound of
+            clipping.
         weight: of this rank. If it is 0, a container without values is encoded, and no tensor is read.
         hold_zeros, finite: as for ``open_exchange``.
     """

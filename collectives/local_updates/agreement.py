@@ -166,25 +166,41 @@ def fetch_state(
         CollectiveError: the leader's state could not be encoded or decoded; the same on all ranks.
         Timeout: a rank does not take part.
     """
-    names = sorted(state.parameters, key=str.encode)
     has_momenta = bool(settings.momentum and leader_round)
-
-    def encode() -> ByteArray | bytes:
-        kinds = (state.parameters, state.momenta) if has_momenta else (state.parameters,)
-        return wc.encode_many(_number([kind[name] for kind in kinds for name in names]), _LOSSLESS)
-
-    blob = broadcast_from(channel, encode, leader)
-    specs = [(state.parameters[name].shape, state.parameters[name].dtype) for name in names]
-    schema = _number(specs * (2 if has_momenta else 1))
+    blob = broadcast_from(channel, lambda: encode_state(state, has_momenta=has_momenta), leader)
     try:
-        tensors = wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema)
+        return decode_state(blob, state, leader_round, has_momenta=has_momenta)
     except wc.WireError as error:
         text = f"rank {leader}: its state cannot be decoded: {error}"
         raise CollectiveError(text, ranks=[leader], reason="decode") from error
+
+
+def encode_state(state: OuterState, *, has_momenta: bool) -> ByteArray:
+    """Encode parameters, and momenta, as one lossless container."""
+    names = sorted(state.parameters, key=str.encode)
+    kinds = (state.parameters, state.momenta) if has_momenta else (state.parameters,)
+    return wc.encode_many(_number([kind[name] for kind in kinds for name in names]), _LOSSLESS)
+
+
+def decode_state(blob: ByteArray, like: OuterState, number: int, *, has_momenta: bool) -> OuterState:
+    """Decode a container of ``encode_state``.
+
+    Args:
+        blob: the container.
+        like: a state of the same names, shapes and types.
+        number: round of the state.
+        has_momenta: whether the container has momenta.
+
+    Raises WireError if it has no such state.
+    """
+    names = sorted(like.parameters, key=str.encode)
+    specs = [(like.parameters[name].shape, like.parameters[name].dtype) for name in names]
+    schema = _number(specs * (2 if has_momenta else 1))
+    tensors = wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema)
     arrays = [tensors[key].to_dense() for key in schema]
     n = len(names)
     return OuterState(
-        leader_round,
+        number,
         dict(zip(names, arrays[:n], strict=True)),
         dict(zip(names, arrays[n:], strict=True)) if has_momenta else {},
     )

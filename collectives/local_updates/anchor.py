@@ -28,12 +28,15 @@ class Anchor:
     Attributes:
         parameters: {name: parameter} that need a gradient.
         state: after the last exchange. Its arrays are valid after ``complete``.
+        carried: {name: movement} that is not in the parameters any more and was not exchanged; over a
+            StoreComm, that of rounds in which this worker did not count.
     """
 
     def __init__(self, named: Mapping[str, Any], *, frozen: bool = False) -> None:
         self._named = named
         self.parameters = find_trained(named, frozen=frozen)
         self.state = OuterState(0, {name: read(p) for name, p in self.parameters.items()})
+        self.carried: dict[str, Array] = {}
         self._next: Replacement | None = None  # a change that is not complete
         self._stale: Collection[str] = ()  # parameters that must be set to the values of the state
 
@@ -47,18 +50,27 @@ class Anchor:
         self.state = self.state.admit({name: read(p) for name, p in new.items()})
         self.parameters = {**self.parameters, **new}
 
-    def restore(self, loaded: OuterState) -> None:
+    def restore(self, loaded: OuterState, carried: Mapping[str, Array]) -> None:
         """Take a loaded state; parameters that it lacks start with their present values."""
+        self.carried = dict(carried)
         others = {name: read(p) for name, p in self.parameters.items() if name not in loaded.parameters}
         self.state = loaded.admit(others)
         self._next, self._stale = None, ()
 
     def measure(self, names: Sequence[str]) -> Inputs:
         """Return the movements of parameters since the last exchange. Their means replace them."""
+        movements = self.measure_all(names)
+        return Inputs(movements, movements)
+
+    def measure_all(self, names: Sequence[str]) -> dict[str, Array]:
+        """Return the movements of parameters, with those that are carried."""
         starts = {name: self.state.parameters[name] for name in names}
         rehearse(x.dtype for x in starts.values())
         movements = measure_movements({name: self.parameters[name] for name in names}, starts)
-        return Inputs(movements, movements)
+        for name, x in self.carried.items():
+            if name in movements:
+                movements[name] += x
+        return movements
 
     def advance(self, step: Replacement) -> None:
         """Set the state and the parameters to a step's values."""
@@ -66,7 +78,8 @@ class Anchor:
         self.complete()
 
     def revert(self) -> None:
-        """Set the parameters to the values of the state."""
+        """Set the parameters to the values of the state, and drop all movements."""
+        self.carried = {}
         self._stale = list(self.parameters)
         self.complete()
 

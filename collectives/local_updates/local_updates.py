@@ -32,8 +32,16 @@ from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import Replacement
 from collectives.local_updates.parameters import name_arrays
-from collectives.local_updates.saved_state import read_delayed, read_state, write_delayed, write_state
+from collectives.local_updates.saved_state import (
+    read_carried,
+    read_delayed,
+    read_state,
+    write_carried,
+    write_delayed,
+    write_state,
+)
 from collectives.sites.sites import Sites, find_ends
+from collectives.store.communicator import StoreComm
 from collectives.torch.arguments import check_compressor, is_ready, wrap_group
 from collectives.torch.isolation import isolate
 from collectives.torch.optimizer import warn_of_momentum
@@ -55,8 +63,9 @@ class LocalUpdates:
             they need one: ``step`` takes them over then, or ``admit`` if the optimizer is None.
         compressor: a Compressor, or a CLTk; this rank's own, with the same settings on all ranks. It encodes
             movements, not gradients. ``wc.Compressor("all | raw-index | raw")`` sends them dense.
-        comm: a communicator, its Channel, Sites, or a gloo ProcessGroup. Its timeout must exceed ``every``
-            steps of the slowest rank.
+        comm: a communicator, its Channel, Sites, a StoreComm, or a gloo ProcessGroup. Its timeout must exceed
+            ``every`` steps of the slowest rank. Over a StoreComm, ranks come and go: one that does not count
+            takes the others' result, and its next exchange has its movement.
         every: steps between two exchanges.
         rate: learning rate of the outer optimizer; 1 moves the parameters by the mean movement.
         momentum: of the outer optimizer, at least 0 and below 1. It follows the exchange: there is a warning
@@ -105,7 +114,7 @@ class LocalUpdates:
         optimizer: Any,
         named_parameters: Iterable[tuple[str, Any]] | Mapping[str, Any],
         compressor: wc.Compressor | CLTk,
-        comm: Communicator | Channel | Sites,
+        comm: Communicator | Channel | Sites | StoreComm,
         every: int,
         rate: float = 1.0,
         momentum: float = 0.0,
@@ -136,7 +145,7 @@ class LocalUpdates:
         self._compressor = check_compressor(compressor)
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         if is_ready(self._comm):
-            _check_ends(self._settings, self._comm)  # an error is best raised here
+            _check_ends(self._settings, self._comm, self._compressor)  # an error is best raised here
         self._optimizer, self._weight = optimizer, check_weight(weight)
         self._outer = OuterLoop(self._anchor, self._settings, self._compressor, lambda: self._channel)
         self._delayed: list[Delayed] = []  # exchanges in the channel's thread, in their order
@@ -150,7 +159,7 @@ class LocalUpdates:
         return isinstance(self._comm, Sites) and len(self._fragments) > 1
 
     @property
-    def _channel(self) -> Channel | Sites:
+    def _channel(self) -> Any:
         return find_ends(self._comm)
 
     @property
@@ -376,6 +385,10 @@ class LocalUpdates:
 
     @counted(lambda self: self._channel, exchanges=EXCHANGES)
     def _synchronize(self) -> bool:
+        if isinstance(self._channel, StoreComm):
+            has_changed = self._outer.synchronize_over_store(self._channel)
+            self.inner_step = 0
+            return has_changed
         table = collect_states(self._channel, self._outer.summarize)
         if len(set(table)) == 1:
             return False
@@ -391,7 +404,7 @@ class LocalUpdates:
         self._anchor.advance(Replacement(self._anchor.state, fetched))
         return True
 
-    def rebind(self, comm: Communicator | Channel | Sites) -> None:
+    def rebind(self, comm: Communicator | Channel | Sites | StoreComm) -> None:
         """Go on with another communicator; no other rank takes part.
 
         After a Timeout, or a CollectiveError because a rank has gone, the ranks that are left make a
@@ -408,8 +421,10 @@ class LocalUpdates:
         """
         wrapped = wrap_group(comm)
         if is_ready(wrapped):
-            _check_ends(self._settings, wrapped)
+            _check_ends(self._settings, wrapped, self._compressor)
         self._settle()
+        if isinstance(self._comm, StoreComm):
+            self._comm.abandon()
         self._comm, self._outer.is_compared = wrapped, False
         self._is_split = self._has_parts()
 
@@ -436,6 +451,7 @@ class LocalUpdates:
         for one in self._delayed:
             one.wait()
         state = write_state(self._anchor.state, self.inner_step, self._compressor.state_dict())
+        state |= write_carried(self._anchor.carried)
         return state | write_delayed([one for one in self._delayed if one.error is None])
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
@@ -457,9 +473,10 @@ class LocalUpdates:
         loaded, steps, compressor = read_state(
             state, shapes, has_momentum=self._settings.momentum > 0, strict=strict
         )
+        carried = read_carried(state, shapes, strict=strict)
         delayed = read_delayed(state, shapes, self._settings.every, strict=strict)
         self._compressor.load_state_dict(compressor, strict=strict)
-        self._anchor.restore(loaded)
+        self._anchor.restore(loaded, carried)
         self._outer.inner_step, self._outer.is_compared, self._outer.is_loaded = steps, False, True
         self._delayed = delayed
 
@@ -468,8 +485,13 @@ class LocalUpdates:
         return f"LocalUpdates({self._settings}, round={self.round}, inner_step={self.inner_step})"
 
 
-def _check_ends(settings: OuterSettings, comm: Any) -> None:
+def _check_ends(settings: OuterSettings, comm: Any, compressor: wc.Compressor | CLTk) -> None:
     """Raise an error unless a communicator can be used with these settings."""
+    if isinstance(comm, StoreComm):
+        if settings.fragments != 1 or settings.delay:
+            raise ValueError("over a StoreComm, fragments must be 1 and delay 0: a round has all parameters")
+        if isinstance(compressor, CLTk):
+            raise TypeError("CLTk needs ranks that stay; over a StoreComm, pass a wirecodec.Compressor")
     if isinstance(find_ends(comm), Sites) and settings.divide == "senders":
         raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")
 

@@ -11,7 +11,6 @@ from typing import Any
 from weakref import ReferenceType, ref
 
 import wirecodec as wc
-from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.exchange.inputs import Inputs
 from collectives.exchange.pending import Pending
@@ -20,8 +19,10 @@ from collectives.local_updates.anchor import Anchor, Blend
 from collectives.local_updates.delayed import Terms, exchange
 from collectives.local_updates.outer import OuterSettings
 from collectives.local_updates.outer_step import OuterStep, Replacement
+from collectives.local_updates.over_store import StoreLoop
 from collectives.local_updates.parameters import read
 from collectives.sites.sites import Sites
+from collectives.store.communicator import StoreComm
 
 
 class OuterLoop:
@@ -44,17 +45,22 @@ class OuterLoop:
         anchor: Anchor,
         settings: OuterSettings,
         compressor: wc.Compressor | CLTk,
-        find_channel: Callable[[], Channel | Sites],
+        find_channel: Callable[[], Any],
     ) -> None:
         self.anchor, self._settings, self._compressor = anchor, settings, compressor
         self._find_channel = find_channel
         self._is_divided = settings.fragments != 1
         self._open: ReferenceType[_Step] | None = None  # an exchange that waits for the caller
+        self._over_store: StoreLoop | None = None
         self.inner_step = 0
         self.is_compared = self.is_loaded = False
 
     def exchange(self, names: Sequence[str], weight: float, *, commit: bool = True) -> Pending[Any] | None:
         """Exchange the movements of some parameters now."""
+        comm = self._find_channel()
+        if isinstance(comm, StoreComm):
+            self._exchange_over_store(comm, weight, commit=commit)
+            return None
         is_compared, self.is_compared = self.is_compared, False  # also after an error
         is_whole = len(names) == len(self.anchor.parameters)
         over_sites = isinstance(self._find_channel(), Sites)
@@ -71,6 +77,28 @@ class OuterLoop:
         step = _Step(self, means)
         self._open = ref(step)
         return Pending(means.means, step)
+
+    def _exchange_over_store(self, comm: StoreComm, weight: float, *, commit: bool) -> None:
+        """Exchange all movements in one round of a store."""
+        if not commit:
+            raise ValueError("commit=False has no meaning over a StoreComm, whose members have counted")
+        self.complete()
+        self._require_no_new()
+        if self.is_loaded:
+            self._compressor.require_names(self.anchor.state.parameters)
+            self.is_loaded = False
+        self._loop_over(comm).exchange(weight)
+
+    def synchronize_over_store(self, comm: StoreComm) -> bool:
+        """Take the state of a run; return whether it is another one."""
+        self.complete()
+        return self._loop_over(comm).synchronize()
+
+    def _loop_over(self, comm: StoreComm) -> StoreLoop:
+        if self._over_store is None or self._over_store.comm is not comm:
+            assert isinstance(self._compressor, wc.Compressor)
+            self._over_store = StoreLoop(self.anchor, self._settings, self._compressor, comm, self.make_step)
+        return self._over_store
 
     def measuring(self, names: Sequence[str]) -> Callable[[], Inputs] | None:
         """Return a function that returns the movements of some parameters; None without any."""

@@ -12,12 +12,13 @@ from collectives.local_updates.outer import Array, OuterState
 from wirecodec.interop import as_integer, check_keys, unmasked
 
 _COUNTS = ("inner_step", "round")
-_KINDS = _PARAMETER, _MOMENTUM, _COMPRESSOR, _LEFT, _MEAN = (
+_KINDS = _PARAMETER, _MOMENTUM, _COMPRESSOR, _LEFT, _MEAN, _CARRIED = (
     "parameter/",
     "momentum/",
     "compressor/",
     "delayed_left/",
     "delayed_mean/",
+    "carried/",
 )
 
 
@@ -69,6 +70,25 @@ def write_delayed(delayed: Sequence[Delayed]) -> dict[str, Array]:
         saved[f"{_LEFT}{number}"] = np.array(max(one.left, 0), np.int64)
         saved |= {f"{_MEAN}{number}/{name}": np.array(mean) for name, mean in one.means.items()}
     return saved
+
+
+def write_carried(carried: Mapping[str, Array]) -> dict[str, Array]:
+    """Return copies of the movements that wait for the next exchange, by key."""
+    return {_CARRIED + name: x.copy() for name, x in carried.items()}
+
+
+def read_carried(
+    saved: Mapping[str, Any], parameters: Mapping[str, Array], *, strict: bool
+) -> dict[str, Array]:
+    """Return the movements that wait for the next exchange; the arguments are those of ``read_delayed``."""
+    found = _cut(saved, _CARRIED)
+    for name in found.keys() - parameters.keys() if strict else ():
+        raise ValueError(f"{_CARRIED}{name}: no parameter is called {name!r}")
+    return {
+        name: _check_array(_CARRIED + name, x, parameters[name])
+        for name, x in found.items()
+        if name in parameters
+    }
 
 
 def read_delayed(

@@ -22,6 +22,7 @@ from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
 from collectives.gloo.communicator import TorchComm
+from collectives.store.communicator import StoreComm
 from collectives.waiting.worker import Worker
 
 _SIZES = struct.Struct("<QQQ")
@@ -159,6 +160,6 @@ def _divide_by_hosts() -> tuple[Communicator, Communicator]:
     return TorchComm(local), TorchComm(across)
 
 
-def find_ends(comm: Any) -> Channel | Sites:
-    """Return the Sites, or the channel of a communicator, for ``counted``."""
-    return comm if isinstance(comm, Sites) else Channel.of(comm)
+def find_ends(comm: Any) -> Any:
+    """Return the Sites, the StoreComm, or the channel of a communicator, for ``counted``."""
+    return comm if isinstance(comm, Sites | StoreComm) else Channel.of(comm)

@@ -35,13 +35,29 @@ def run(channel: Channel, local: Encoding, weights: Weights, proposal: Header) -
             unchanged.
         Timeout: a rank does not take part.
     """
-    blobs = local.gather(channel)
+    return sum_gathered(local, local.gather(channel), weights, channel.rank)
+
+
+def sum_gathered(
+    local: Encoding, blobs: Sequence[ByteArray], weights: Weights, own: int | None
+) -> dict[str, Any]:
+    """Sum the containers of all ranks, in rank order.
+
+    Args:
+        local: this rank's side.
+        blobs: all ranks' containers.
+        weights: of the ranks.
+        own: number of this rank's container among them; None if it is not there.
+
+    Raises:
+        CollectiveError: a container cannot be decoded; the same on all ranks.
+    """
     if local.sparse:
         return sum_containers(local, blobs, weights)
     if local.gpu is not None:
         with local.gpu.current():
             return _sum_on_gpu(local, blobs, weights)
-    known = {} if local.sent is None else {channel.rank: local.sent}
+    known = {} if local.sent is None or own is None else {own: local.sent}
     sums, divisor = _add_containers(local, blobs, weights, known)
     return {
         name: divide_and_round(sums[name], divisor, dtype, local.targets.flat.get(name))

@@ -19,6 +19,7 @@ from wirecodec.cli import (
     inspect,
     min_ratio,
     presets,
+    rounds,
     stats,
     verify,
     warm,
@@ -27,7 +28,7 @@ from wirecodec.cli.formatting import escape, format_os_error, shorten
 from wirecodec.cli.options import Parser
 from wirecodec.version import __version__
 
-_COMMANDS = (encode, decode, inspect, verify, codecs, presets, stats, bench, advise, min_ratio, warm)
+_COMMANDS = (encode, decode, inspect, verify, codecs, presets, stats, bench, advise, min_ratio, rounds, warm)
 _MAX_MESSAGE_WIDTH = 2000
 
 ERROR = 2

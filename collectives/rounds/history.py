@@ -1,0 +1,167 @@
+"""History of a run, as its store has it; objects of old rounds may have been deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from collectives.errors import CollectiveError
+from collectives.store.envelope import Envelope, Kind, check_everyone, hash_run, open_envelope
+from collectives.store.files import Files, Listed
+from collectives.store.layout import (
+    ROUNDS,
+    parse_contribution,
+    parse_round,
+    parse_slot,
+    path_of_members,
+    path_of_round,
+    path_of_settings,
+)
+from collectives.store.members import Members, max_members, parse_members
+from collectives.store.rules import MAX_SETTINGS, Rules, parse_rules
+from collectives.store.slots import Slots
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Contribution of a peer that is still in the store.
+
+    Attributes:
+        name: of the peer, as the path claims.
+        digest: of the object, likewise.
+        size: in bytes.
+        after: seconds after the first contribution of the round, by the store's clock; None if unknown.
+    """
+
+    name: str
+    digest: str
+    size: int
+    after: float | None
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """What happened in a round.
+
+    Attributes:
+        number: of the round.
+        members: names of the peers that count, in the order of the sum; None while the round is open.
+        refused: {name: code}.
+        late: {name: seconds after the decision} of contributions that are not named; None if unknown.
+        arrivals: contributions that are in the store.
+        decided: seconds between the first contribution and the decision; None if unknown.
+    """
+
+    number: int
+    members: Sequence[str] | None
+    refused: dict[str, str]
+    late: dict[str, float | None]
+    arrivals: Sequence[Arrival]
+    decided: float | None
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of the members' objects that are in the store."""
+        return [one.size for one in self.arrivals if one.name in (self.members or ())]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record for ``--json``."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class History:
+    """Rounds of a run.
+
+    Attributes:
+        run: its name.
+        rules: on which its peers agree.
+        rounds: the newest ones, ascending.
+        total: number of rounds whose folders are in the store.
+    """
+
+    run: str
+    rules: Rules
+    rounds: Sequence[RoundRecord]
+    total: int
+
+
+def read_history(files: Files, run: str, last: int) -> History:
+    """Read the newest rounds of a run. Signatures are not checked, because that takes the run's keys.
+
+    Args:
+        files: of the run.
+        run: its name.
+        last: number of rounds.
+
+    Raises ValueError if there is no such run.
+    """
+    rules = read_rules(files, run)
+    numbers = sorted(n for entry in files.entries(ROUNDS) if (n := parse_round(entry.base)) is not None)
+    return History(run, rules, [_read_round(files, run, rules, n) for n in numbers[-last:]], len(numbers))
+
+
+def read_rules(files: Files, run: str) -> Rules:
+    """Return the rules of a run; raise ValueError if there is no such run."""
+
+    def parse(data: bytes) -> Envelope:
+        found = open_envelope(data, Kind.SETTINGS, hash_run(run), 0, check_everyone)
+        parse_rules(found.body)
+        return found
+
+    slots = Slots(files, path_of_settings, parse, MAX_SETTINGS, grace=0)
+    _, found = slots.find()
+    if found is None:
+        raise ValueError(f"{files.root} is no folder of a run: it has no settings that can be read")
+    return parse_rules(found.body)
+
+
+def _read_round(files: Files, run: str, rules: Rules, number: int) -> RoundRecord:
+    """Read one round."""
+    entries = files.entries(path_of_round(number))
+    members, slot = _read_members(files, run, rules, number)
+    objects = [(named, entry) for entry in entries if (named := parse_contribution(entry.base)) is not None]
+    times = [entry.written for _, entry in objects if entry.written is not None]
+    first = min(times, default=None)
+    at = _time_of_slot(entries, slot)
+    arrivals = [
+        Arrival(named.name, named.digest, entry.size, _subtract(entry.written, first))
+        for named, entry in objects
+    ]
+    if members is None:
+        return RoundRecord(number, None, {}, {}, arrivals, None)
+    known = {one.digest.hex() for one in members.accepted} | {one.digest for one in members.refused}
+    late = {named.name: _subtract(entry.written, at) for named, entry in objects if named.digest not in known}
+    return RoundRecord(
+        number,
+        [one.name for one in members.accepted],
+        {one.name: one.code for one in members.refused},
+        late,
+        arrivals,
+        _subtract(at, first),
+    )
+
+
+def _read_members(files: Files, run: str, rules: Rules, number: int) -> tuple[Members | None, int]:
+    """Return the decision of a round, or None, and its slot."""
+
+    def parse(data: bytes) -> Envelope:
+        found = open_envelope(data, Kind.MEMBERS, hash_run(run), number, check_everyone)
+        parse_members(found, rules, check_everyone)
+        return found
+
+    slots = Slots(files, lambda slot: path_of_members(number, slot), parse, max_members(rules), grace=0)
+    try:
+        slot, found = slots.find()
+    except CollectiveError:
+        return None, 0
+    return (None if found is None else parse_members(found, rules, check_everyone)), slot
+
+
+def _time_of_slot(entries: Sequence[Listed], slot: int) -> float | None:
+    return next((entry.written for entry in entries if parse_slot(entry.base) == slot), None)
+
+
+def _subtract(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other

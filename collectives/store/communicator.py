@@ -1,0 +1,125 @@
+"""StoreComm: a communicator over an object store, whose peers come and go."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from collectives.store.arrivals import Place
+from collectives.store.envelope import hash_run
+from collectives.store.files import Files
+from collectives.store.layout import check_name
+from collectives.store.participant import Participant
+from collectives.store.rounds import Timing
+from collectives.store.rules import Rules, agree_on_rules
+from collectives.store.signing import make_key, make_ring
+from collectives.waiting.backoff import check_seconds
+
+
+class StoreComm(Participant):
+    """Communicator over an object store, for peers that cannot reach each other.
+
+    ``allgather``, ``allgather_bytes``, ``allreduce`` and ``LocalUpdates`` take it in place of a communicator.
+    Each call is a round: every peer writes one object, and reads those of the others. One object, which the
+    store creates only once, names the peers that count. All peers use just these, in its order.
+
+    A peer that comes too late gets the same result as the members, and does not count: the step of its
+    Compressor is rolled back. ``LocalUpdates`` keeps its movement for the next round.
+
+    Args:
+        url: of a folder, as fsspec has them: "/mnt/shared", "s3://bucket/folder", "gs://…", "sftp://…".
+        run: name of the run, a folder in it. Peers of a run have the same rules and models.
+        name: of this peer, unlike that of any other peer.
+        quorum: fewest members of a round. Fewer of them wait, and then give the round up for all peers.
+        deadline: seconds after this peer's own object until it goes on without peers that are missing. It
+            must exceed the time between the fastest and the slowest peer.
+        poll: seconds between two looks at the store.
+        timeout: seconds after this peer's own object until it gives up a round without a quorum, and seconds
+            for which it repeats requests while the store fails.
+        storage_options: of the file system of fsspec.
+        key: this peer's private key, 32 bytes, or None; ``make_key`` makes one. It needs ``keys``.
+        keys: {name: public key, 32 bytes} of all peers that may take part, or None for anybody.
+        max_norm: largest L2 norm of a peer's tensors in a round, or None.
+        max_weight: largest weight of a peer.
+        max_bytes: largest container, and largest state, in bytes.
+        max_peers: most members of a round.
+        publish_every: rounds between two states that ``LocalUpdates`` publishes for peers that join.
+        keep: rounds whose objects are kept; at least twice ``publish_every``. Members delete older ones.
+
+    Attributes:
+        name: of this peer.
+        round: number of the next round, or None before the first one.
+        last: a report of the last round, or None.
+        traffic: bytes and requests of this peer so far.
+
+    ``quorum``, ``keys`` and the four limits are rules: the first peer writes them into the store, and
+    they are the same on all peers.
+
+    Raises:
+        ValueError: an argument is out of range, the rules are not those of the run, or the store cannot
+            create an object exclusively.
+        ImportError: fsspec, the package of the protocol, or for keys ``cryptography`` is missing.
+        CollectiveError: the store fails for longer than ``timeout``.
+
+    Source:
+        formats/spec/rounds.md.
+
+    Examples:
+        >>> import collectives as co, tempfile, numpy as np
+        >>> folder = tempfile.mkdtemp()
+        >>> comm = co.StoreComm(folder, "demo", "alice", quorum=1, deadline=0.01, poll=0.01)
+        >>> co.allreduce(comm, np.array([1, 0, 2], np.float32), "topk(k=1) | rice | raw")
+        array([0., 0., 2.], dtype=float32)
+        >>> comm.last.members
+        ('alice',)
+    """
+
+    def __init__(
+        self,
+        url: str,
+        run: str,
+        name: str,
+        *,
+        quorum: int,
+        deadline: float = 60.0,
+        poll: float = 1.0,
+        timeout: float = 600.0,
+        storage_options: Mapping[str, Any] | None = None,
+        key: bytes | None = None,
+        keys: Mapping[str, bytes] | None = None,
+        max_norm: float | None = None,
+        max_weight: float = 1.0,
+        max_bytes: int = 2**30,
+        max_peers: int = 256,
+        publish_every: int = 64,
+        keep: int = 256,
+    ) -> None:
+        check_name(run, "run")
+        check_name(name)
+        check_seconds(deadline=deadline, poll=poll, timeout=timeout)
+        if not 1 <= publish_every <= keep // 2:
+            raise ValueError(
+                f"publish_every is {publish_every!r} and keep is {keep!r}; a peer that joins needs the rounds"
+                " since the last state, so keep must be at least twice publish_every"
+            )
+        ring = make_ring(name, key, keys)
+        rules = Rules(quorum, max_bytes, max_norm, max_weight, max_peers, ring.digest)
+        files = Files(str(url), run, storage_options, timeout)
+        files.check_exclusive(f"probe.{secrets.token_hex(16)}")
+        place = Place(files, rules, hash_run(run), 0, ring.verify, ring.names)
+        agree_on_rules(files, rules, place.run, name, ring.sign)
+        super().__init__(name, place, ring, Timing(deadline, poll, timeout), publish_every, keep)
+
+    @staticmethod
+    def make_key() -> tuple[bytes, bytes]:
+        """Make a private and a public key for a peer, 32 bytes each.
+
+        Raises:
+            ImportError: ``cryptography`` is missing.
+        """
+        return make_key()
+
+    def __repr__(self) -> str:
+        """Return the name, the folder and the next round."""
+        return f"<StoreComm of {self.name!r} in {self._place.files.root}, next round {self.round}>"

@@ -1,0 +1,336 @@
+"""A peer's part in the rounds of a run: where it is, what it writes, and what it has seen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from collectives.agreement.header import Status
+from collectives.channel import ByteArray
+from collectives.errors import CollectiveError
+from collectives.store.arrivals import Arrivals, Place
+from collectives.store.contribution import (
+    MAX_TEXT,
+    Check,
+    Contribution,
+    Terms,
+    judge,
+    make_body,
+    pack_contribution,
+    read_contribution,
+)
+from collectives.store.envelope import Envelope, Kind, Refused, open_envelope
+from collectives.store.files import Traffic
+from collectives.store.layout import (
+    ROUNDS,
+    parse_contribution,
+    parse_round,
+    path_of_contribution,
+    path_of_members,
+    path_of_round,
+)
+from collectives.store.members import max_members
+from collectives.store.rounds import Outcome, Round, RoundReport, Timing
+from collectives.store.rules import Rules
+from collectives.store.signing import Ring
+from collectives.store.slots import Slots
+from collectives.store.states import States
+
+OLD_ROUNDS = 16
+"""Folders of rounds are deleted after so many times the rounds whose objects are kept."""
+REPLAY_POLLS = 10
+"""Looks at an object of an earlier round before it is taken for deleted."""
+
+
+@dataclass(frozen=True)
+class _Open:
+    """Round whose result is not known here, because the store failed."""
+
+    round: Round
+    path: str
+    data: bytes
+    digest: bytes
+    resolve: Callable[[bool], None]
+
+
+class Participant:
+    """Peer in the rounds of a run; ``StoreComm`` makes it from a program's arguments.
+
+    Args:
+        name: of this peer.
+        place: of the run.
+        ring: its keys.
+        timing: of this peer.
+        publish_every, keep: as for ``StoreComm``.
+
+    Attributes:
+        name, publish_every: as given.
+        round: number of the next round, or None before the first one.
+        last: a report of the last round, or None.
+    """
+
+    def __init__(
+        self, name: str, place: Place, ring: Ring, timing: Timing, publish_every: int, keep: int
+    ) -> None:
+        self.name, self._place, self._ring, self._timing = name, place, ring, timing
+        self._expected: frozenset[str] = frozenset()
+        self._open: _Open | None = None
+        self._was_member, self._displaced = False, 0
+        self.publish_every, self._keep = publish_every, keep
+        self.round: int | None = None
+        self.last: RoundReport | None = None
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes and requests of this peer so far."""
+        return self._place.files.traffic
+
+    @property
+    def rules(self) -> Rules:
+        """Rules of the run."""
+        return self._place.rules
+
+    @property
+    def rank(self) -> int:
+        """Number that is mixed into the seeds of this peer; it follows from the name."""
+        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "little") >> 1
+
+    @property
+    def size(self) -> int:
+        """Number of members of the last round; the quorum before the first one."""
+        return len(self.last.members) if self.last and self.last.members else self.rules.quorum
+
+    @property
+    def states(self) -> States:
+        """States that members publish."""
+        return States(self._place, self._ring, self.name)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the result of the last round is not known here, because the store failed."""
+        return self._open is not None
+
+    def channels(self) -> tuple[()]:
+        """Return nothing: no exchange of a store is counted as skipped."""
+        return ()
+
+    def settle(self) -> None:
+        """Learn the result of a round during which the store failed, before the next one."""
+        if self._open is None:
+            return
+        one = self._open
+        self._place.files.put(one.path, one.data)  # an earlier try may have failed; twice is once
+        one.round.restart()
+        try:
+            counts = one.round.wait(self._expected).find(one.digest) is not None
+        except CollectiveError:
+            if not one.round.has_decision(one.round.look()):
+                raise
+            counts = one.round.is_named()
+        self._open = None
+        one.resolve(counts)
+
+    def abandon(self) -> None:
+        """Take a contribution whose result is not known for one that does not count."""
+        if self._open is not None:
+            self._open.resolve(False)
+            self._open = None
+
+    def locate(self) -> int:
+        """Return the number of the next round; at first, that after the newest round with a decision."""
+        if self.round is None:
+            newest = self.find_newest()
+            self.round = 0 if newest is None else newest + 1
+        return self.round
+
+    def find_newest(self) -> int | None:
+        """Return the number of the newest round that has members, or None."""
+        listed = self._place.files.entries(ROUNDS)
+        numbers = [n for entry in listed if (n := parse_round(entry.base)) is not None]
+        for number in sorted(numbers, reverse=True):
+            if self._has_members(number):
+                return number
+        return None
+
+    def _has_members(self, number: int) -> bool:
+        """Return whether a round has members that a peer of the run has written."""
+        place = self._place
+
+        def parse(data: bytes) -> Envelope:
+            return open_envelope(data, Kind.MEMBERS, place.run, number, place.verify)
+
+        limit = max_members(place.rules)
+        slots = Slots(place.files, lambda slot: path_of_members(number, slot), parse, limit, grace=0)
+        with suppress(CollectiveError):
+            return slots.find()[1] is not None
+        return False
+
+    def open_round(self, number: int, terms: Terms, check: Check, *, is_old: bool = False) -> Round:
+        """Return a round at this peer, before anything was read.
+
+        Args:
+            number: of the round.
+            terms: of this peer.
+            check: checks payloads.
+            is_old: whether its objects were all written long ago.
+        """
+        place = replace(self._place, number=number)
+        timing = self._timing
+        patience = min(timing.timeout, REPLAY_POLLS * timing.poll) if is_old else timing.timeout
+        return Round(place, self._ring, self.name, Arrivals(place, terms, check), timing, patience)
+
+    def read_round(self, terms: Terms, check: Check, *, number: int | None = None) -> Outcome | None:
+        """Return the result of a round that is decided, and None of one that is open.
+
+        Raises CollectiveError if it cannot be read any more, or its terms are others.
+        """
+        number = self.locate() if number is None else number
+        one = self.open_round(number, terms, check, is_old=True)
+        entries = one.look()
+        if one.has_decision(entries):
+            return one.read()
+        if not any(parse_contribution(entry.base) for entry in entries):
+            newest = self.find_newest()
+            if newest is not None and newest > number:
+                raise CollectiveError(
+                    f"round {number} was deleted, and round {newest} is decided: this peer was away for too"
+                    " long; with LocalUpdates, call synchronize()",
+                    reason="sequence",
+                )
+        return None
+
+    def take_part(
+        self, terms: Terms, payload: ByteArray | bytes, check: Check, resolve: Callable[[bool], None]
+    ) -> tuple[Outcome, int | None, CollectiveError | None]:
+        """Write this peer's contribution to the next round, and return the result.
+
+        Args:
+            terms: of this peer.
+            payload: its container or bytes.
+            check: checks payloads.
+            resolve: is called by ``settle`` if the store fails before the result is known, with whether the
+                contribution counts.
+
+        Returns:
+            The result; this peer's place in it, or None if it came too late; and the error that the call
+            raises after ``conclude``: the round is void, for all peers (reason "timeout"), this peer's
+            contribution was refused ("refused"), or another process has its name ("name").
+
+        Raises:
+            CollectiveError: the others would refuse this contribution, the store fails ("transport"), or the
+                members differ from this peer. The result of the round is not known here.
+        """
+        number = self.locate()
+        outcome = self.read_round(terms, check)
+        digest: bytes | None = None
+        if outcome is None:
+            made, data = self._pack(number, terms, payload)
+            digest = made.digest
+            one = self.open_round(number, terms, check)
+            one.enter(self._check_own(number, terms, check, data))
+            path = path_of_contribution(number, self.name, digest)
+            self._open = _Open(one, path, data, digest, resolve)
+            self._place.files.put(path, data)
+            outcome = one.wait(self._expected)
+        rank = outcome.find(digest)
+        return outcome, rank, self._find_error(outcome, digest, rank)
+
+    def announce_absence(self, terms: Terms, text: str) -> None:
+        """Tell the others not to wait for this peer in the next round, because it cannot contribute."""
+        number = self.locate()
+        header = terms.header._replace(weight=0.0, status=terms.header.status or Status.ENCODE)
+        made, data = self._pack(
+            number, replace(terms, header=header), text.encode("utf-8", "replace")[:MAX_TEXT]
+        )
+        self._place.files.put(path_of_contribution(number, self.name, made.digest), data)
+
+    def _pack(self, number: int, terms: Terms, payload: ByteArray | bytes) -> tuple[Envelope, bytes]:
+        """Return this peer's object for a round, and its bytes."""
+        header = terms.header._replace(sequence=number)
+        body = make_body(replace(terms, header=header), payload)
+        return pack_contribution(self.name, self._place.run, number, body, self._ring.sign)
+
+    def _check_own(self, number: int, terms: Terms, check: Check, data: bytes) -> Contribution:
+        """Return this peer's contribution as others read it; raise CollectiveError if it would be refused."""
+        place = self._place
+        try:
+            own = read_contribution(data, place.run, number, self.name, place.rules, place.verify)
+            judge(own, terms, check)
+        except Refused as refused:
+            with suppress(CollectiveError):
+                self.announce_absence(terms, str(refused))
+            raise CollectiveError(
+                f"round {number}: the others would refuse the object of peer {self.name!r}: {refused}",
+                reason=_reason_of(refused.code),
+            ) from refused
+        return own
+
+    def move_to(self, number: int) -> None:
+        """Go on with a round, whatever came before it."""
+        self.round = number
+
+    def conclude(self, outcome: Outcome, rank: int | None) -> None:
+        """Go on with the next round, after the caller has used the result of this one.
+
+        If an interrupt comes before, the round is read again. A second call has no further effect.
+
+        Args:
+            outcome: of the round.
+            rank: of this peer, or None.
+        """
+        refused = {one.name: one.code for one in outcome.refused}
+        self.last = RoundReport(outcome.number, outcome.names, refused, rank)
+        self.round, self._open = outcome.number + 1, None
+        if outcome.names:
+            self._expected = frozenset(outcome.names)
+        if rank is not None:
+            self._was_member = True
+
+    def clean(self, outcome: Outcome, rank: int | None) -> None:
+        """Delete objects that are no longer needed, if it is this peer's turn after a round."""
+        if rank is not None and outcome.number % len(outcome.names) == rank:
+            self._delete_old(outcome.number)
+
+    def _find_error(self, outcome: Outcome, digest: bytes | None, rank: int | None) -> CollectiveError | None:
+        """Return the error of a round that is void, or in which this peer's object was refused."""
+        number = outcome.number
+        code = outcome.find_code(digest)
+        has_other = digest is not None and rank is None and self.name in outcome.names
+        self._displaced += has_other
+        # A process that was started again meets an object of its earlier life, once.
+        if has_other and (self._was_member or self._displaced > 1):
+            return CollectiveError(
+                f"round {number}: another process takes part under the name {self.name!r}; each peer needs a"
+                " name of its own",
+                reason="name",
+            )
+        if code not in (None, "duplicate"):
+            return CollectiveError(
+                f"round {number}: the object of peer {self.name!r} was refused: {code}",
+                reason=_reason_of(code),
+            )
+        if not outcome.contributions:
+            return CollectiveError(
+                f"round {number} is void: fewer than {self.rules.quorum} peers took part in time. Nothing"
+                " of it counts, for any peer",
+                reason="timeout",
+            )
+        return None
+
+    def _delete_old(self, number: int) -> None:
+        """Delete the objects of a round that is no longer needed, and now and then a folder."""
+        old = number - self._keep
+        if old < 0:
+            return
+        files = self._place.files
+        files.clean(path_of_round(old), lambda base: parse_contribution(base) is not None)
+        oldest = number - OLD_ROUNDS * self._keep
+        if oldest >= 0:
+            files.delete_folder(path_of_round(oldest))
+
+
+def _reason_of(code: str | None) -> str:
+    """Return the reason of a CollectiveError for a refused contribution."""
+    return "value" if code == "nonfinite" else "refused"

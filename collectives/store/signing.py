@@ -1,0 +1,102 @@
+"""Signatures of objects: Ed25519, by the package ``cryptography``, which is loaded only if there are keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from collectives.store.envelope import NO_SIGNATURE, Verify, check_everyone, names_digest
+from collectives.store.layout import check_name
+
+KEY = 32
+_DOMAIN = b"wirecodec rounds 1\0"  # a signature of this protocol is none of another one
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Keys of a peer.
+
+    Attributes:
+        sign: returns the signature of a digest.
+        verify: tells whether a peer has signed a digest.
+        names: that have a key; empty if anybody may take part.
+        digest: of all names and public keys; "" without keys.
+    """
+
+    sign: Callable[[bytes], bytes]
+    verify: Verify
+    names: frozenset[str]
+    digest: str
+
+
+def make_ring(name: str, key: bytes | None, keys: Mapping[str, bytes] | None) -> Ring:
+    """Return the keys of a peer.
+
+    Args:
+        name: of this peer.
+        key: its private key, 32 bytes, or None.
+        keys: {name: public key of 32 bytes} of all peers that may take part, or None for anybody.
+
+    Raises:
+        ValueError: one of both is missing, or the keys do not fit.
+        ImportError: there are keys, and ``cryptography`` is missing.
+    """
+    if key is None and keys is None:
+        return Ring(lambda _: NO_SIGNATURE, check_everyone, frozenset(), "")
+    if key is None or not keys:
+        raise ValueError("key and keys belong together: pass this peer's private key and all public keys")
+    for other, public in keys.items():
+        check_name(other, "a name in keys")
+        _check_key(f"the public key of {other!r}", public)
+    _check_key("key", key)
+    ed25519 = _load()
+    private = ed25519.Ed25519PrivateKey.from_private_bytes(key)
+    if name not in keys:
+        raise ValueError(f"keys has no public key of this peer, {name!r}")
+    if private.public_key().public_bytes_raw() != keys[name]:
+        raise ValueError(f"key is not the private key of {name!r}, whose public key is in keys")
+    public_keys = {
+        other: ed25519.Ed25519PublicKey.from_public_bytes(public) for other, public in keys.items()
+    }
+    return Ring(
+        lambda digest: bytes(private.sign(_DOMAIN + digest)),
+        lambda other, digest, signature: _is_signed(public_keys.get(other), digest, signature),
+        frozenset(keys),
+        names_digest(keys),
+    )
+
+
+def make_key() -> tuple[bytes, bytes]:
+    """Make a private key and its public key, 32 bytes each; raise ImportError without ``cryptography``."""
+    private = _load().Ed25519PrivateKey.generate()
+    return private.private_bytes_raw(), private.public_key().public_bytes_raw()
+
+
+def _is_signed(public: Any, digest: bytes, signature: bytes) -> bool:
+    """Return whether a public key's owner has signed a digest."""
+    from cryptography.exceptions import InvalidSignature
+
+    if public is None:
+        return False
+    try:
+        public.verify(signature, _DOMAIN + digest)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _check_key(what: str, key: Any) -> None:
+    if not isinstance(key, bytes) or len(key) != KEY:
+        raise ValueError(f"{what} is not {KEY} bytes")
+
+
+def _load() -> Any:
+    """Import the module of Ed25519 keys."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as error:
+        raise ImportError(
+            'keys need the package cryptography: pip install "wirecodec[store-keys]"', name="cryptography"
+        ) from error
+    return ed25519

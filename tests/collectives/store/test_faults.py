@@ -1,0 +1,190 @@
+"""Faults of the store: errors, outages, lost answers, partial objects, and lists that lag behind.
+
+The faults are injected into the file system. In each case all peers have the same bits, and what was summed
+and what the residuals keep is all that was given.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fsspec")
+
+import collectives as co
+import wirecodec as wc
+from collectives.store.backends import UnsuitableStore
+from collectives.store.files import Files
+from tests.collectives.store.faulty import Faults
+from tests.collectives.store.peers import gradient, make_comm, run_each, run_peers
+
+NAMES = "alice", "bob", "carol"
+
+
+def make_faulty(folder: Path, name: str, faults: Faults, **settings: Any) -> Any:
+    return make_comm(f"faulty://{folder}", name, storage_options={"faults": faults}, **settings)
+
+
+def train(comm: co.StoreComm, n: int, rounds: int = 6) -> tuple[list[bytes], Any, Any]:
+    """Sum gradients of integers; return the sums, all that was summed, and the residual."""
+    compressor = wc.Compressor("topk(0.25) | rice | raw")
+    sums = [co.allreduce(comm, {"w": gradient(n, k)}, compressor, op="sum")["w"] for k in range(rounds)]
+    return [x.tobytes() for x in sums], sum(sums), compressor.residual("w")
+
+
+def check_alike_and_exact(results: list[Any], rounds: int = 6) -> None:
+    assert all(bits == results[0][0] for bits, _, _ in results)
+    given = sum(gradient(n, k) for n in range(len(results)) for k in range(rounds))
+    assert np.array_equal(results[0][1] + sum(residual for *_, residual in results), given)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [{"every": 5}, {"lost": 2}, {"partial": 0.05}, {"lag": 0.2}],
+    ids=["errors", "lost answers", "partial objects", "lists behind"],
+)
+def test_a_store_with_faults(tmp_path: Path, faults: dict[str, Any]) -> None:
+    """All three are needed for a quorum, so no contribution may get lost."""
+    made = [Faults() for _ in NAMES]
+    comms = [
+        make_faulty(tmp_path, name, fault, quorum=3, deadline=0.2)
+        for name, fault in zip(NAMES, made, strict=True)
+    ]
+    for fault in made:
+        for key, value in faults.items():
+            setattr(fault, key, value)
+    results = run_each(lambda n: train(comms[n], n), range(3))
+    check_alike_and_exact(results)
+    if "every" in faults:
+        assert all(comm.traffic.repeated > 0 for comm in comms)
+
+
+@pytest.mark.parametrize("seconds", [2, pytest.param(60, marks=pytest.mark.nightly)])
+def test_a_store_that_is_down_for_a_while(tmp_path: Path, seconds: float) -> None:
+    """Requests are repeated; the run goes on where it was."""
+    faults = Faults()
+    comms = [make_faulty(tmp_path, name, faults, quorum=3, deadline=0.2, timeout=120) for name in NAMES]
+
+    def call(n: int) -> Any:
+        sums, compressor = [], wc.Compressor("topk(0.25) | rice | raw")
+        for k in range(6):
+            if k == 3 and n == 0:
+                faults.down_until = time.monotonic() + seconds
+            sums.append(co.allreduce(comms[n], {"w": gradient(n, k)}, compressor, op="sum")["w"])
+        return [x.tobytes() for x in sums], sum(sums), compressor.residual("w")
+
+    check_alike_and_exact(run_each(call, range(3)))
+    assert sum(comm.traffic.repeated for comm in comms) > 3
+
+
+@pytest.mark.parametrize("counts", [True, False], ids=["counts", "does not count"])
+def test_a_store_that_is_down_for_too_long(tmp_path: Path, counts: bool) -> None:
+    """The peer learns in its next call whether its contribution counts, and its residual is right."""
+    faults = Faults()
+    alice = make_faulty(tmp_path, "alice", faults, quorum=1, deadline=3.0, timeout=0.5)
+    bob = make_comm(tmp_path, "bob", quorum=1, deadline=3.0)
+    compressor: Any = wc.Compressor("topk(0.25) | rice | raw")
+    other: Any = wc.Compressor("topk(0.25) | rice | raw")
+    steps = [gradient(0, k) for k in range(3)]
+    alice._expected = bob._expected = frozenset({"alice", "bob"})
+    first = run_peers(
+        [
+            lambda: co.allreduce(alice, {"w": steps[0]}, compressor, op="sum")["w"],
+            lambda: co.allreduce(bob, {"w": gradient(1, 0)}, other, op="sum")["w"],
+        ]
+    )
+    assert first[0].tobytes() == first[1].tobytes()
+
+    def go_down(operation: str, path: str) -> None:
+        if operation == ("ls" if counts else "put") and f"rounds/{1:012d}" in path:
+            has_written = list((tmp_path / f"run/rounds/{1:012d}").glob("alice.*"))
+            if has_written or not counts:
+                faults.down_until = time.monotonic() + 60
+
+    faults.hook = go_down
+    alice._expected = bob._expected = frozenset()
+
+    def lose_store() -> None:
+        with pytest.raises(co.CollectiveError, match="the store failed for") as raised:
+            co.allreduce(alice, {"w": steps[1]}, compressor, op="sum")
+        assert raised.value.reason == "transport"
+
+    def go_on() -> Any:
+        path = tmp_path / f"run/rounds/{1:012d}"
+        while counts and not list(path.glob("alice.*")):
+            time.sleep(0.01)
+        return co.allreduce(bob, {"w": gradient(1, 1)}, other, op="sum")["w"]
+
+    _, second = run_peers([lose_store, go_on])
+    assert bob.last is not None
+    assert bob.last.members == (("alice", "bob") if counts else ("bob",))
+    with pytest.raises(wc.EncodeError, match="is open"):
+        compressor.prepare({"w": steps[1]}, rank=alice.rank)  # the step waits for the verdict
+    faults.hook, faults.down_until = None, 0.0
+    # The result of the round is still due; this call's own step is late for it.
+    result = co.allreduce(alice, {"w": steps[2]}, compressor, op="sum")["w"]
+    assert result.tobytes() == second.tobytes()
+    assert alice.last is not None
+    assert (alice.last.number, alice.last.rank) == (1, None)
+    taken = steps[0] + steps[1] if counts else steps[0]
+    kept = compressor.residual("w") + other.residual("w")
+    assert np.array_equal(first[0] + second + kept, taken + gradient(1, 0) + gradient(1, 1))
+
+
+def test_a_member_whose_object_is_gone_is_named(tmp_path: Path) -> None:
+    """All that cannot read it raise an error; nobody has other bits."""
+    alice = make_comm(tmp_path, "alice", quorum=1, deadline=0.05)
+    co.allgather_bytes(alice, b"x")
+    for path in tmp_path.glob("run/rounds/*/alice.*"):
+        path.unlink()
+    bob = make_comm(tmp_path, "bob", quorum=1, deadline=0.05)
+    bob.move_to(0)
+    with pytest.raises(co.CollectiveError, match="object of member 'alice' is not in the store"):
+        co.allgather_bytes(bob, b"y")
+
+
+def test_a_folder_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are then created exclusively, and written afterwards."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr("os.link", refuse)
+    comms = [make_comm(tmp_path, name, quorum=3, deadline=0.2) for name in NAMES]
+    check_alike_and_exact(run_each(lambda n: train(comms[n], n), range(3)))
+
+
+class Overwriting:
+    """File system whose exclusive creation is none, as of a server that ignores the condition."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def create_exclusively(self, path: str, data: bytes) -> None:
+        self._inner.pipe_file(path, data)
+
+
+def test_a_store_that_ignores_the_condition_is_refused(tmp_path: Path) -> None:
+    files = Files(str(tmp_path), "run", None, 1.0)
+    files._fs = Overwriting(files._fs)
+    with pytest.raises(UnsuitableStore, match="overwrites an object"):
+        files.check_exclusive("probe")
+
+
+def test_a_store_without_exclusive_creation_is_refused(tmp_path: Path) -> None:
+    import fsspec
+
+    class Plain(fsspec.AbstractFileSystem):  # type: ignore[misc]
+        protocol = "plainstore"
+
+    fsspec.register_implementation("plainstore", Plain, clobber=True)
+    with pytest.raises(UnsuitableStore, match="not known to create an object only if there is none"):
+        Files("plainstore://x", "run", None, 1.0)

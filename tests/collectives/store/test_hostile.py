@@ -1,0 +1,342 @@
+"""Hostile peers: garbage, huge objects, wrong names, replays, forged members, and deleted objects."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fsspec")
+
+import collectives as co
+import wirecodec as wc
+from collectives.agreement.header import Header, Operation
+from collectives.store.contribution import Terms, make_body
+from collectives.store.envelope import Envelope, Kind, hash_run
+from collectives.store.layout import path_of_contribution, path_of_members
+from tests.collectives.store.peers import gradient, make_comm, make_local, move, run_each
+
+NAMES = "alice", "bob"
+RUN = hash_run("run")
+
+
+def write(folder: Path, path: str, data: bytes) -> None:
+    full = folder / "run" / path
+    full.parent.mkdir(parents=True, exist_ok=True)
+    full.write_bytes(data)
+
+
+def put_envelope(folder: Path, made: Envelope, name: str | None = None, sign: Any = None) -> None:
+    """Write a contribution under the name of its peer, or another one."""
+    path = path_of_contribution(made.number, name or made.name, made.digest)
+    write(folder, path, made.pack(sign))
+
+
+def make_contribution(
+    blob: Any, name: str = "mallory", number: int = 0, shape: tuple[int, ...] = (64,), **fields: Any
+) -> Envelope:
+    """Return a contribution whose header is that of the others, apart from some fields."""
+    from collectives.exchange.specs import describe
+
+    operand = describe(
+        {"0": (shape, np.dtype("f4"))}, bare=True, scheme=str(wc.Scheme.parse("all | raw-index | raw"))
+    )
+    header = Header(
+        operation=Operation.ALLREDUCE,
+        reduction=1,
+        algorithm=1,
+        sequence=number,
+        dtype=operand.dtype,
+        elements=operand.elements,
+        signature=operand.signature,
+        scheme=operand.scheme,
+    )._replace(**fields)
+    return Envelope(Kind.CONTRIBUTION, RUN, number, name, make_body(Terms(header), bytes(blob)))
+
+
+GOOD = wc.encode(gradient(7)).tobytes()
+BAD_VALUES = np.full(64, np.nan, np.float32)
+SCHEME = "all | raw-index | raw"
+
+
+def sum_two(folder: Path, **settings: Any) -> tuple[Any, dict[str, str]]:
+    """Let two honest peers sum; return the sum and what was refused, the same for both."""
+    comms = [make_comm(folder, name, **({"deadline": 0.3} | settings)) for name in NAMES]
+    for comm in comms:
+        comm.locate()
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
+    assert results[0].tobytes() == results[1].tobytes()
+    reports = [comm.last for comm in comms]
+    assert all(report is not None and report.members == NAMES for report in reports)
+    assert np.array_equal(results[0], gradient(0) + gradient(1))
+    assert reports[0] is not None
+    assert reports[0].refused == reports[1].refused
+    return results[0], dict(reports[0].refused)
+
+
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [
+        (make_contribution(b"garbage"), None),
+        (make_contribution(GOOD[:-1]), None),
+        (make_contribution(wc.encode(BAD_VALUES).tobytes()), "nonfinite"),
+        (make_contribution(wc.encode(1e6 * gradient(3)).tobytes()), "max-norm"),
+        (make_contribution(wc.encode(gradient(3, size=65)).tobytes()), None),
+        (make_contribution(GOOD, weight=1e9), "weight"),
+        (make_contribution(GOOD, weight=float("nan")), "weight"),
+        (make_contribution(GOOD, weight=-1.0), "weight"),
+        (make_contribution(GOOD, shape=(8, 8)), "shape"),
+        (make_contribution(GOOD, reduction=2), "operation"),
+        (make_contribution(GOOD, status=3), "absent"),
+        (make_contribution(bytes(3000)), "max-bytes"),
+        (Envelope(Kind.CONTRIBUTION, RUN, 0, "mallory", b"short"), "header"),
+        (Envelope(Kind.STATE, RUN, 0, "mallory", b"x"), "replay"),
+        (make_contribution(GOOD, number=5), "replay"),
+        (Envelope(Kind.CONTRIBUTION, hash_run("other"), 0, "mallory", b""), "run"),
+    ],
+    ids=lambda x: "" if isinstance(x, Envelope) else str(x),
+)
+def test_a_wrong_object_is_refused_by_all(tmp_path: Path, made: Envelope, code: str | None) -> None:
+    """It is named with its code, and nothing of it is added."""
+    path = path_of_contribution(0, "mallory", made.digest)
+    write(tmp_path, path, made.pack())
+    _, refused = sum_two(tmp_path, max_norm=1000.0, max_bytes=2000)
+    assert set(refused) == {"mallory"}
+    assert code is None or refused["mallory"] == code
+
+
+def test_names_are_not_paths(tmp_path: Path) -> None:
+    """Names that are none are ignored, and an object under another's name is refused."""
+    rounds = "rounds/000000000000"
+    digest = "0" * 64
+    for name in (
+        f"..{digest}",
+        f"a b.{digest}",
+        f"x.{digest[:-1]}",
+        "members.99",
+        "members.x",
+        f"é.{digest}",
+    ):
+        write(tmp_path, f"{rounds}/{name}", b"?")
+    (tmp_path / "run" / rounds / f"dir.{digest}").mkdir()
+    made = make_contribution(GOOD)
+    put_envelope(tmp_path, made, name="zoe")  # written by mallory, under the name of zoe
+    _, refused = sum_two(tmp_path)
+    assert refused == {"zoe": "name"}
+    assert {p.name for p in tmp_path.iterdir()} == {"run"}
+
+
+def test_an_object_with_another_digest_never_arrives(tmp_path: Path) -> None:
+    write(tmp_path, f"rounds/{0:012d}/mallory.{'ab' * 32}", make_contribution(GOOD).pack())
+    write(tmp_path, f"rounds/{0:012d}/eve.{'ab' * 32}", b"\xf7WCR\x01" + bytes(500))
+    assert sum_two(tmp_path)[1] == {}
+
+
+def members(entries: list[list[str]], number: int = 0, refused: Any = ()) -> Envelope:
+    body = json.dumps({"accepted": entries, "refused": list(refused)}).encode()
+    return Envelope(Kind.MEMBERS, RUN, number, "mallory", body)
+
+
+NO_SIGNATURE = "00" * 64
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"garbage",
+        b"",
+        b"[" * 10_000,
+        Envelope(Kind.MEMBERS, RUN, 0, "mallory", b"[" * 100_000).pack(),
+        Envelope(Kind.MEMBERS, RUN, 0, "mallory", b"[]").pack(),
+        Envelope(Kind.MEMBERS, RUN, 0, "mallory", b'{"accepted": 1, "refused": []}').pack(),
+        Envelope(Kind.MEMBERS, RUN, 1, "mallory", b"{}").pack(),
+        members([["mallory", "00" * 32, NO_SIGNATURE]]).pack(),  # below the quorum
+        members([["../x", "00" * 32, NO_SIGNATURE], ["y", "00" * 32, NO_SIGNATURE]]).pack(),
+        members([["b", "00" * 32, NO_SIGNATURE], ["a", "00" * 32, NO_SIGNATURE]]).pack(),
+        members([["a", "00" * 32, NO_SIGNATURE], ["a", "11" * 32, NO_SIGNATURE]]).pack(),
+        members([["a", "zz", NO_SIGNATURE], ["b", "11" * 32, NO_SIGNATURE]]).pack(),
+        members([["a", "00" * 32, "00"], ["b", "11" * 32, NO_SIGNATURE]]).pack(),
+        bytes(2**20),
+    ],
+    ids=range(14),
+)
+def test_members_that_are_not_valid_decide_nothing(tmp_path: Path, data: bytes) -> None:
+    """The next slot decides, for all peers."""
+    write(tmp_path, path_of_members(0, 0), data)
+    write(tmp_path, path_of_members(0, 1), b"more garbage")
+    comms = [make_comm(tmp_path, name, timeout=3.0, deadline=0.3) for name in NAMES]
+    for comm in comms:
+        comm.move_to(0)
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+    assert (tmp_path / "run" / path_of_members(0, 2)).exists()
+
+
+def test_members_with_foreign_terms_decide_nothing(tmp_path: Path) -> None:
+    """Two objects of another sum, and members that name them: the peers go on with the next slot or stop.
+
+    Without keys anybody may do so. No peer then takes the result of the others for its own.
+    """
+    made = [make_contribution(GOOD, name=name, shape=(8, 8)) for name in ("mallory", "mallory2")]
+    for one in made:
+        put_envelope(tmp_path, one)
+    entries = [[one.name, one.digest.hex(), NO_SIGNATURE] for one in made]
+    write(tmp_path, path_of_members(0, 0), members(entries).pack())
+    comm = make_comm(tmp_path, "alice", timeout=3.0, deadline=0.3)
+    comm.move_to(0)
+    with pytest.raises(co.CollectiveError, match="differs from the 2 members") as raised:
+        co.allreduce(comm, gradient(0), SCHEME, op="sum")
+    assert raised.value.reason == "shape"
+
+
+def test_members_that_accept_a_bad_object(tmp_path: Path) -> None:
+    """Whoever decides, each peer judges the objects again."""
+    good = make_contribution(GOOD, name="alice")
+    other = make_contribution(GOOD, name="bob")
+    bad = make_contribution(wc.encode(BAD_VALUES).tobytes())
+    made = (good, other, bad)
+    for one in made:
+        put_envelope(tmp_path, one)
+    entries = [[one.name, one.digest.hex(), NO_SIGNATURE] for one in made]
+    write(tmp_path, path_of_members(0, 0), members(entries).pack())
+    comm = make_comm(tmp_path, "zoe", timeout=3.0)
+    comm.move_to(0)
+    total = co.allreduce(comm, gradient(0), SCHEME, op="sum")
+    assert np.array_equal(total, 2 * gradient(7))
+    assert comm.last is not None
+    assert comm.last.refused == {"mallory": "nonfinite"}
+
+
+def make_keys() -> tuple[dict[str, bytes], dict[str, bytes]]:
+    pytest.importorskip("cryptography")
+    pairs = {name: co.StoreComm.make_key() for name in (*NAMES, "mallory")}
+    return {name: pair[0] for name, pair in pairs.items()}, {name: pair[1] for name, pair in pairs.items()}
+
+
+def test_nobody_can_write_for_another(tmp_path: Path) -> None:
+    """Forged objects, and members that were not signed, have no effect."""
+    private, public = make_keys()
+    comms = [make_comm(tmp_path, name, deadline=0.3, key=private[name], keys=public) for name in NAMES]
+    put_envelope(tmp_path, make_contribution(GOOD, name="bob"))  # without a signature
+    put_envelope(tmp_path, make_contribution(GOOD, name="stranger"))
+    forged = make_contribution(wc.encode(gradient(8)).tobytes(), name="bob")
+    from collectives.store.signing import make_ring
+
+    mallory = make_ring("mallory", private["mallory"], public)
+    put_envelope(tmp_path, forged, sign=mallory.sign)  # with the signature of another
+    entries = [[name, forged.digest.hex(), mallory.sign(forged.digest).hex()] for name in NAMES]
+    write(tmp_path, path_of_members(0, 0), members(entries).pack(mallory.sign))
+    write(tmp_path, path_of_members(0, 1), members([]).pack())  # void, not signed
+    for comm in comms:
+        comm.move_to(0)
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+    assert comms[0].last is not None
+    assert comms[0].last.refused == {"bob": "signature"}
+
+
+def test_a_forged_object_does_not_make_a_peer_present(tmp_path: Path) -> None:
+    """Alice waits for bob, though somebody has written an object under his name."""
+    private, public = make_keys()
+    comms = [
+        make_comm(tmp_path, name, quorum=1, deadline=8.0, key=private[name], keys=public) for name in NAMES
+    ]
+    put_envelope(tmp_path, make_contribution(GOOD, name="bob"))
+    for comm in comms:
+        comm._expected = frozenset(NAMES)
+        comm.move_to(0)
+
+    def call(n: int) -> Any:
+        time.sleep(0.5 * n)
+        return co.allreduce(comms[n], gradient(n), SCHEME, op="sum")
+
+    results = run_each(call, range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+
+
+def test_a_replay_of_a_signed_object(tmp_path: Path) -> None:
+    """An object of round 0 is copied to round 1."""
+    private, public = make_keys()
+    comms = [make_comm(tmp_path, name, deadline=0.3, key=private[name], keys=public) for name in NAMES]
+    run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME), range(2))
+    (old,) = tmp_path.glob(f"run/rounds/{0:012d}/alice.*")
+    write(tmp_path, f"rounds/{1:012d}/{old.name}", old.read_bytes())
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n + 5), SCHEME, op="sum"), range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(5) + gradient(6)).tobytes()
+    assert comms[0].last is not None
+    assert comms[0].last.refused == {"alice": "replay"}
+
+
+def test_keys_that_do_not_fit(tmp_path: Path) -> None:
+    private, public = make_keys()
+    with pytest.raises(ValueError, match="key is not the private key of 'alice'"):
+        make_comm(tmp_path, "alice", key=private["bob"], keys=public)
+    with pytest.raises(ValueError, match="keys has no public key of this peer, 'eve'"):
+        make_comm(tmp_path, "eve", key=private["bob"], keys=public)
+    make_comm(tmp_path, "alice", key=private["alice"], keys=public)
+    with pytest.raises(ValueError, match="the rules of this peer are not those of the run"):
+        make_comm(tmp_path, "bob", key=private["bob"], keys={"bob": public["bob"]})
+
+
+def test_a_pipe_does_not_block(tmp_path: Path) -> None:
+    """Neither in the place of a contribution, nor in that of members; and a link shows no other file."""
+    import os
+
+    folder = tmp_path / f"run/rounds/{0:012d}"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / f"mallory.{'00' * 32}")
+    os.mkfifo(folder / "members.00")
+    (folder / "members.01").symlink_to("/dev/zero")
+    (folder / f"eve.{'00' * 32}").symlink_to("/etc/hostname")
+    comms = [make_comm(tmp_path, name, deadline=0.3, timeout=8.0) for name in NAMES]
+    for comm in comms:
+        comm.move_to(0)
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+
+
+def test_many_objects_under_a_name_only_delay_the_good_one(tmp_path: Path) -> None:
+    private, public = make_keys()
+    comms = [make_comm(tmp_path, name, deadline=30.0, key=private[name], keys=public) for name in NAMES]
+    for comm in comms:
+        comm._expected = frozenset(NAMES)
+        comm.move_to(0)
+    for number in range(50):
+        made = make_contribution(wc.encode(gradient(number)).tobytes(), name="alice", weight=0.5)
+        put_envelope(tmp_path, made)
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+
+
+def test_members_that_are_overwritten_are_noticed_in_the_next_round(tmp_path: Path) -> None:
+    """Bob reads other members than alice did: his state is another one, and he is told."""
+    alice, bob = (make_comm(tmp_path, name, quorum=1, deadline=0.05) for name in NAMES)
+    weights = [np.zeros(64) for _ in range(2)]
+    locals_ = [make_local(comm, w) for comm, w in zip((alice, bob), weights, strict=True)]
+    for local in locals_:
+        local.synchronize()
+    bob.locate()
+    move(weights[0], 0)
+    locals_[0].step()
+    write(tmp_path, path_of_members(0, 0), members([]).pack())
+    move(weights[0], 1)
+    locals_[0].step()
+    move(weights[1], 2)
+    with pytest.raises(co.CollectiveError, match=r"call synchronize\(\)") as raised:
+        locals_[1].step()
+    assert raised.value.reason == "parameters"
+
+
+def test_garbage_in_all_slots_is_an_error_and_no_hang(tmp_path: Path) -> None:
+    comm = make_comm(tmp_path, "alice", quorum=1, deadline=0.1, timeout=3.0)
+    comm.move_to(0)
+    for slot in range(16):
+        write(tmp_path, path_of_members(0, slot), b"garbage" * 100)
+    begin = time.monotonic()
+    with pytest.raises(co.CollectiveError, match="somebody destroys the run"):
+        co.allgather_bytes(comm, b"x")
+    assert time.monotonic() - begin < 60

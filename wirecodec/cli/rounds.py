@@ -1,0 +1,40 @@
+"""Options of ``wirecodec rounds``, which shows the rounds of a run in an object store."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from typing import Any
+
+from wirecodec.cli.options import add_command, add_picture
+
+_LAST = 20
+
+
+def add_to(commands: Any) -> None:
+    """Add the subcommand."""
+    command = add_command(
+        commands,
+        "rounds",
+        _run,
+        "Show who took part in the rounds of a run in an object store",
+        "The run is one of collectives.StoreComm. It needs fsspec, and the package of the store's protocol.",
+    )
+    command.add_argument("url", help="folder of the run: /mnt/shared/RUN, s3://BUCKET/FOLDER/RUN")
+    command.add_argument(
+        "--last",
+        metavar="N",
+        type=int,
+        default=_LAST,
+        help="newest rounds that are read (default: %(default)s)",
+    )
+    command.add_argument(
+        "--storage-options", metavar="JSON", help='of the file system: \'{"endpoint_url": "http://…"}\''
+    )
+    command.add_argument("--json", action="store_true", help="print JSON; times are in seconds")
+    add_picture(command, "who took part in each round, and the bytes")
+
+
+def _run(options: argparse.Namespace) -> int:
+    # As for ``advise``: by its name, the other package is loaded only for this command.
+    return int(import_module("collectives.rounds.command").run(options))
