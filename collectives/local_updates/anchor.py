@@ -28,8 +28,9 @@ class Anchor:
     Attributes:
         parameters: {name: parameter} that need a gradient.
         state: after the last exchange. Its arrays are valid after ``complete``.
-        carried: {name: movement} that is not in the parameters any more and was not exchanged; over a
-            StoreComm, that of rounds in which this worker did not count.
+        carried: {name: movement} that is added to what the parameters moved: over a StoreComm, that of rounds
+            in which this worker did not count; with ``keep``, less the share of the residual that is in the
+            parameters.
     """
 
     def __init__(self, named: Mapping[str, Any], *, frozen: bool = False) -> None:
@@ -97,8 +98,16 @@ class Anchor:
                 write(self.parameters[name], value)
         except Exception:
             self.state, self._next = step.abandon(), None
+            self._carry(step, {})
             raise
+        self._carry(step, step.carried)
         self.state, self._next, self._stale = step.after, None, ()
+
+    def _carry(self, step: Replacement, carried: Mapping[str, Array] | None) -> None:
+        """Replace what is carried of a step's parameters, if the step decides about it."""
+        if step.carried is not None and carried is not None:
+            others = {name: x for name, x in self.carried.items() if name not in step.names}
+            self.carried = {**others, **carried}
 
 
 class Blend(Replacement):
@@ -112,7 +121,7 @@ class Blend(Replacement):
 
     def __init__(self, step: Replacement, own: Mapping[str, Array], share: float) -> None:
         self._step, self._own, self._share = step, own, share
-        self.after, self.names = step.after, step.names
+        self.after, self.names, self.carried = step.after, step.names, step.carried
 
     def values(self) -> Iterator[tuple[str, Array]]:
         """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""

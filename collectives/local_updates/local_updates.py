@@ -28,6 +28,7 @@ from collectives.local_updates.agreement import (
 from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.delayed import EXCHANGES, Delayed, drain, skip
 from collectives.local_updates.fragments import Fragments, divide_parameters, make_schedule
+from collectives.local_updates.kept import check_keep
 from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import Replacement
@@ -81,6 +82,9 @@ class LocalUpdates:
             After the last exchange, ``revert`` sets all workers to the common values.
         divide: "ranks", or "senders": the mean of an element is over the ranks that sent it.
         weight: of this rank's movements, as for ``co.allreduce``.
+        keep: share of the movement that this worker has not sent yet, which its own parameters keep. 0.5
+            trained best with few bits. Ranks then have different parameters, also after the last exchange:
+            ``revert`` sets them to the common ones. It takes one more number per parameter.
 
     Attributes:
         round: exchanges so far, of all fragments.
@@ -125,6 +129,7 @@ class LocalUpdates:
         alpha: float = 0.0,
         divide: Literal["ranks", "senders"] = "ranks",
         weight: float = 1.0,
+        keep: float = 0.0,
     ) -> None:
         if optimizer is not None and not callable(getattr(optimizer, "step", None)):
             raise TypeError(
@@ -141,8 +146,9 @@ class LocalUpdates:
         self._fragments = divide_parameters({name: _size_of(p) for name, p in named.items()}, fragments)
         groups = fragments if isinstance(fragments, int) else tuple(fragments)
         outer = every, float(rate), float(momentum), bool(nesterov), groups, delay, float(alpha), divide
-        self._settings = OuterSettings(*outer)
+        self._settings = OuterSettings(*outer, float(keep))
         self._compressor = check_compressor(compressor)
+        check_keep(self._settings.keep, self._compressor)
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         if is_ready(self._comm):
             _check_ends(self._settings, self._comm, self._compressor)  # an error is best raised here
@@ -401,7 +407,7 @@ class LocalUpdates:
             return False
         self._compressor.set_step(table[leader].step)
         self._outer.is_compared = False
-        self._anchor.advance(Replacement(self._anchor.state, fetched))
+        self._anchor.advance(Replacement(self._anchor.state, fetched, carried={}))
         return True
 
     def rebind(self, comm: Communicator | Channel | Sites | StoreComm) -> None:
@@ -492,6 +498,10 @@ def _check_ends(settings: OuterSettings, comm: Any, compressor: wc.Compressor | 
             raise ValueError("over a StoreComm, fragments must be 1 and delay 0: a round has all parameters")
         if isinstance(compressor, CLTk):
             raise TypeError("CLTk needs ranks that stay; over a StoreComm, pass a wirecodec.Compressor")
+    if settings.keep and isinstance(find_ends(comm), Sites | StoreComm):
+        raise ValueError(
+            "keep must be 0 over Sites, whose ranks have parts of residuals, and over a StoreComm"
+        )
     if isinstance(find_ends(comm), Sites) and settings.divide == "senders":
         raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")
 

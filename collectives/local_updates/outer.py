@@ -37,6 +37,7 @@ class OuterSettings:
     delay: int = 0
     alpha: float = 0.0
     divide: str = "ranks"
+    keep: float = 0.0
 
     def __post_init__(self) -> None:
         if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
@@ -55,6 +56,8 @@ class OuterSettings:
             raise ValueError(f"delay is {self.delay!r}; it must be a number of steps, 0 to every - 1")
         if not 0 <= self.alpha < 1:
             raise ValueError(f"alpha is {self.alpha!r}; it must be at least 0 and below 1")
+        if not 0 <= self.keep <= 1:
+            raise ValueError(f"keep is {self.keep!r}; it must be 0 to 1")
         if self.divide not in DIVISORS:
             raise ValueError(f"divide is {self.divide!r}; it must be {' or '.join(map(repr, DIVISORS))}")
 

@@ -17,6 +17,7 @@ from collectives.exchange.pending import Pending
 from collectives.local_updates.agreement import StateSummary
 from collectives.local_updates.anchor import Anchor, Blend
 from collectives.local_updates.delayed import Terms, exchange
+from collectives.local_updates.kept import Kept, read_unsent
 from collectives.local_updates.outer import OuterSettings
 from collectives.local_updates.outer_step import OuterStep, Replacement
 from collectives.local_updates.over_store import StoreLoop
@@ -153,7 +154,10 @@ class OuterLoop:
 
     def make_step(self, means: Mapping[str, Any]) -> Replacement:
         """Return that step, which has changed nothing yet."""
-        step = OuterStep(self.anchor.state, means, self._settings)
+        step: Replacement = OuterStep(self.anchor.state, means, self._settings)
+        if self._settings.keep:
+            known = {name: self.anchor.state.parameters[name] for name in means}
+            step = Kept(step, read_unsent(self._compressor, known, self._settings.keep))
         if not self._settings.alpha:
             return step
         own = {name: read(self.anchor.parameters[name]) for name in means}

@@ -30,14 +30,24 @@ class Replacement:
         before: state before the step.
         after: state after it.
         names: of the parameters that change; None for all.
+        carried: see below.
 
     Attributes:
         after: the state after the step. Its values are valid after ``values``.
         names: of the parameters that change.
+        carried: what the anchor carries of these parameters afterwards; None if that does not change.
     """
 
-    def __init__(self, before: OuterState, after: OuterState, names: Iterable[str] | None = None) -> None:
-        self._before, self.after = before, after
+    carried: Mapping[str, Array] | None = None
+
+    def __init__(
+        self,
+        before: OuterState,
+        after: OuterState,
+        names: Iterable[str] | None = None,
+        carried: Mapping[str, Array] | None = None,
+    ) -> None:
+        self._before, self.after, self.carried = before, after, carried
         self.names = list(after.parameters if names is None else names)
 
     def values(self) -> Iterator[tuple[str, Array]]:

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.training.systems.system import Tensors
 
-__all__ = ["SparseLoCoExchange"]
+__all__ = ["BITS", "SparseLoCoExchange", "find_side", "from_blocks", "quantise", "to_blocks"]
 
 SIDE, KEPT = 64, 64
 """Largest side of a block, and elements that are sent of each."""
@@ -46,13 +46,13 @@ class SparseLoCoExchange:
         for one, residuals in zip(gradients, self._residuals, strict=True):
             for name, x in one.items():
                 wanted = x + self._decay * residuals.get(name, torch.zeros(()))
-                blocks = _to_blocks(wanted)
+                blocks = to_blocks(wanted)
                 places = blocks.abs().topk(min(KEPT, blocks.shape[1]), dim=1, sorted=False).indices
                 sent = torch.zeros_like(blocks).scatter_(1, places, quantise(blocks.gather(1, places)))
-                received = _from_blocks(sent, x.shape)
+                received = from_blocks(sent, x.shape)
                 residuals[name] = wanted - received
                 total[name] += received
-                senders[name] += _from_blocks(torch.zeros_like(blocks).scatter_(1, places, 1.0), x.shape)
+                senders[name] += from_blocks(torch.zeros_like(blocks).scatter_(1, places, 1.0), x.shape)
                 count += places.numel()
         for name, x in total.items():
             x.div_(senders[name].clamp_(min=1) if self._by_senders else len(gradients))
@@ -72,23 +72,23 @@ def quantise(values: Any) -> Any:
     return (sums / counts.clamp(min=1) + mean)[bins].view_as(values)
 
 
-def _to_blocks(x: Any) -> Any:
+def to_blocks(x: Any) -> Any:
     """Return blocks (n, elements) of a matrix, or of any other tensor as one row."""
     if x.ndim != 2:
-        return x.reshape(-1, _find_side(x.numel()))
-    rows, columns = map(_find_side, x.shape)
+        return x.reshape(-1, find_side(x.numel()))
+    rows, columns = map(find_side, x.shape)
     return x.unflatten(1, (-1, columns)).unflatten(0, (-1, rows)).transpose(1, 2).reshape(-1, rows * columns)
 
 
-def _from_blocks(blocks: Any, shape: Any) -> Any:
+def from_blocks(blocks: Any, shape: Any) -> Any:
     """Return the tensor of blocks."""
     if len(shape) != 2:
         return blocks.reshape(shape)
-    rows, columns = map(_find_side, shape)
+    rows, columns = map(find_side, shape)
     parts = blocks.view(shape[0] // rows, shape[1] // columns, rows, columns)
     return parts.transpose(1, 2).reshape(shape)
 
 
-def _find_side(size: int) -> int:
+def find_side(size: int) -> int:
     """Return the largest divisor of a size up to 64."""
     return max(n for n in range(1, min(size, SIDE) + 1) if size % n == 0)

@@ -1,0 +1,58 @@
+"""What a worker has not sent yet, of which its own parameters keep a share.
+
+An exchange sets all workers to the common parameters. A worker whose message leaves much out then computes
+gradients without the progress that waits in its residual, and sends it twice. With ``keep``, its parameters
+start from the common ones less a share of its residual; that share is no new movement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+import wirecodec as wc
+from collectives.local_updates.outer import Array, OuterState
+from collectives.local_updates.outer_step import Replacement
+
+
+class Kept(Replacement):
+    """Step after which a worker's parameters keep a share of what it has not sent.
+
+    Args:
+        step: of the outer optimizer.
+        unsent: {name: share of the residual}; it may lack names.
+    """
+
+    def __init__(self, step: Replacement, unsent: Mapping[str, Array]) -> None:
+        self._step, self._unsent = step, unsent
+        self.after, self.names = step.after, step.names
+        self.carried = {name: -x for name, x in unsent.items()}
+
+    def values(self) -> Iterator[tuple[str, Array]]:
+        """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
+        for name, value in self._step.values():
+            yield name, np.asarray(value - self._unsent[name]) if name in self._unsent else value
+
+    def abandon(self) -> OuterState:
+        """Return the state of a rank that cannot write its parameters."""
+        return self._step.abandon()
+
+
+def read_unsent(compressor: Any, parameters: Mapping[str, Array], share: float) -> dict[str, Array]:
+    """Return a share of the residuals of some parameters, in their shapes and types."""
+    found = {}
+    for name, x in parameters.items():
+        residual = compressor.residual(name)
+        if residual is not None:
+            found[name] = (residual * residual.dtype.type(share)).astype(x.dtype, copy=False).reshape(x.shape)
+    return found
+
+
+def check_keep(keep: float, compressor: Any) -> None:
+    """Raise TypeError or ValueError unless a compressor has the residuals that ``keep`` needs."""
+    if keep and not isinstance(compressor, wc.Compressor):
+        raise TypeError(f"keep needs a wirecodec.Compressor, not {type(compressor).__name__}")
+    if keep and compressor.feedback is None:
+        raise ValueError("keep is a share of the residual, which this Compressor does not have; pass keep=0")
