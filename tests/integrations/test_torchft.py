@@ -37,9 +37,12 @@ def lighthouse(min_replicas: int) -> Iterator[str]:
 
 
 def start(mode: str, replica: int, lighthouse: str, steps: int, die_at: int = -1, pause: float = 0.0) -> Any:
-    arguments = [mode, str(replica), lighthouse, str(steps), str(die_at), str(pause)]
+    return start_module("torchft_run", mode, replica, lighthouse, steps, die_at, pause)
+
+
+def start_module(module: str, *arguments: Any) -> Any:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.integrations.torchft_run", *arguments],
+        [sys.executable, "-m", f"tests.integrations.{module}", *map(str, arguments)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
@@ -102,6 +105,38 @@ def test_a_replica_that_joins_begins_without_residuals() -> None:
     assert joined["committed"] < 20  # the others' steps were taken over
     assert stayed["hash"] == joined["hash"]
     assert stayed["participants"] == joined["participants"] == 2
+
+
+def start_local(replica: int, lighthouse: str, steps: int, die_at: int = -1) -> Any:
+    return start_module("torchft_local", replica, lighthouse, steps, die_at)
+
+
+def test_local_updates_go_on_after_a_replica_was_killed() -> None:
+    """torchft finds it, and the others need one exchange to go on with a group of their own."""
+    with lighthouse(1) as address:
+        stay = [start_local(replica, address, 20) for replica in range(2)]
+        dies = start_local(2, address, 20, die_at=6)
+        assert dies.wait(timeout=120) == 1
+        dies.communicate()
+        first, second = map(finish, stay)
+    assert first["hash"] == second["hash"]
+    for result in (first, second):
+        assert result["round"] == 20
+        assert result["sizes"][-1] == 2
+        assert result["dropped"] <= 1
+        assert result["losses"][1] < 0.9 * result["losses"][0]
+
+
+def test_local_updates_take_in_a_replica_that_joins() -> None:
+    with lighthouse(2) as address:
+        stays = start_local(0, address, 20)
+        dies = start_local(1, address, 20, die_at=6)
+        assert dies.wait(timeout=120) == 1
+        dies.communicate()
+        stayed, joined = map(finish, [stays, start_local(2, address, 20)])
+    assert stayed["hash"] == joined["hash"]
+    assert stayed["round"] == joined["round"] == 20
+    assert 0 < len(joined["sizes"]) < 20  # it has taken over the first rounds
 
 
 def test_misuse() -> None:
