@@ -169,8 +169,8 @@ class CLTk(CLTkState):
             commit: False for a ``Pending``, as for ``co.allreduce``.
 
         Returns:
-            A dense array of the gradient's shape and type, or {name: array}, on the gradients' device; the
-            same bits on every rank. Some ranks may use the host and others GPUs. If ``out`` is given, its
+            A dense array of the gradient's shape and type, or {name: array} in the order given, on the
+            gradients' device; the same bits on every rank. Some ranks may use the host and others GPUs. If ``out`` is given, its
             arrays are returned.
 
         Raises:

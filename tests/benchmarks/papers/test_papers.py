@@ -54,6 +54,12 @@ def test_training_loses_nothing() -> None:
     assert flatten(unflatten(step.x)).tobytes() == step.x.tobytes()
 
 
+def test_vectors_have_the_order_of_the_network() -> None:
+    """An exchange may return its tensors in any order."""
+    x = build_demo().start
+    assert flatten(dict(sorted(unflatten(x).items()))).tobytes() == x.tobytes()
+
+
 def test_parts_are_measured_once(tmp_path: Path) -> None:
     """Results are kept; a run after an error measures only what is missing. Other settings have others."""
     store, calls = Store("a", tmp_path), [Part("one", len, ("abc",)), Part("bad", int, ("x",))]
