@@ -57,6 +57,13 @@ _EPOCH = 98
 """Steps per epoch of CIFAR-10 on 4 workers with 128 samples each; papers give warm-ups in epochs."""
 
 
+_WITHOUT_FEEDBACK = (
+    *("qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip", "fft"),
+    *("deepreduce-bf-p2-fit-poly", "deepreduce-qsgd-bf-p0", "skcompress"),
+)
+"""Unbiased quantizers, the FFT paper's systems, and those for sparse gradients, whose zeros residuals fill."""
+
+
 def _of_preset(name: str) -> Recipe:
     """Return the recipe of a preset."""
     scheme, source = PRESETS[name].scheme, PRESETS[name].source
@@ -65,11 +72,11 @@ def _of_preset(name: str) -> Recipe:
         source = "Lin et al., Deep Gradient Compression, 2018, sections 3.1 to 3.3; warm-up of 4 epochs"
         return Recipe(scheme, MomentumCorrection(), warm_up, source, "none: plain SGD")
     if name == "sidco":
-        source = "Abdelmoniem et al., SIDCo, 2021, sections 2.2 and 4.1; warm-up of 5 epochs"
+        source += "; warm-up of 5 epochs as in appendix D.1, of the density as in DGC"
         return Recipe(scheme, _KEPT, WarmUp(5 * _EPOCH, start=0.25), source, LESS)
-    if name in ("qsgd", "terngrad"):
-        return Recipe(scheme, None, None, source)
     if name == "fft":
+        source += "; each tensor by itself: the paper's is one vector of all"
+    if name in _WITHOUT_FEEDBACK:
         return Recipe(scheme, None, None, source)
     if name == "adacomp":
         source = (
@@ -94,7 +101,8 @@ _OWN = {
         None,
         ErrorFeedback(),
         WarmUp(5 * _EPOCH, hold=True),
-        "Chen et al., ScaleCom, 2020, section 4: beta 1, for large batches 0.1; warm-up of 5 epochs",
+        "Chen et al., ScaleCom, 2020, section 4: beta 1, for large batches 0.1; warm-up of 5 epochs; one ratio, "
+        "the paper's by layer are co.ratios_by_flops",
         LESS,
         ratio=0.01,
     ),
@@ -118,7 +126,8 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
 
     Returns:
         {"scheme", "feedback", "schedule", "clip"}; the scheme of "adacomp" is {Rule: scheme}. For "clt-k",
-        {"ratio", "beta", "schedule"}, for co.CLTk. DGC clips as the dense training of the same model does:
+        {"ratio", "beta", "schedule"}, for co.CLTk; ``ratio`` may be {key: ratio}, as co.ratios_by_flops
+        returns it. DGC clips as the dense training of the same model does:
         ``clip`` is None unless it is given.
 
     Raises:
