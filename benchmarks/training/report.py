@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from benchmarks.common.results import format_markdown
 from benchmarks.training.choices import format_choices
-from benchmarks.training.claims import format_claims
 from benchmarks.training.plan import Plan
 from benchmarks.training.rows import Row, collect_rows, compare
 from benchmarks.training.runs import load_results
 from benchmarks.training.systems.system import System
 from benchmarks.training.targets import format_targets
 from benchmarks.training.tasks.task import Task
+from benchmarks.training.verdicts import format_claims
 
 __all__ = ["format_page"]
 
@@ -57,6 +57,8 @@ parameter, worker and step.
 - images-long, too, was added after the results of images at 0.1 % were known. Its warm-up sends more at
   first; the bits are the mean over all steps.
 - *0.1 % per step*: an exchange after H steps sends the largest H · 0.1 % of the elements.
+- Some systems were added for the papers' claims. They try at most three points: the best one of a similar
+  system, and the next lower and higher rate at its momentum. For them, `*` marks an edge of these.
 - *±*: standard deviation of the test metric over seeds, and the number of seeds; the metric is their mean.
 - The targets take the best system on test, which favours tasks with many.
 """
@@ -99,6 +101,8 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
 def _format_row(task: Task, row: Row, dense: Row | None) -> list[str]:
     worse = f"{compare(task, row.test, dense.test):+.1%}" if dense else ""
     deviation = f"{row.deviation:.3f} ({len(row.tests)})" if len(row.tests) > 1 else "(1)"
+    if row.diverged:
+        deviation += f", {row.diverged} diverged"
     return [
         row.system.name,
         f"{row.best.bits:.3g}",
@@ -108,5 +112,5 @@ def _format_row(task: Task, row: Row, dense: Row | None) -> list[str]:
         f"{row.best.run.settings}{' *' if row.at_edge else ''}",
         f"{row.tries} of {row.grid}",
         f"{1e3 * row.best.compression_seconds:.1f}",
-        "-" if row.steps is None else f"{row.steps:,}",
+        "-" if row.steps[0] is None else f"{row.steps[0]:,}",
     ]

@@ -61,7 +61,7 @@ _WITHOUT_FEEDBACK = (
     *("qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip", "fft"),
     *("deepreduce-bf-p2-fit-poly", "deepreduce-qsgd-bf-p0", "skcompress"),
 )
-"""Unbiased quantizers, the FFT paper's systems, and those for sparse gradients, whose zeros residuals fill."""
+"""Unbiased quantizers, the FFT paper's systems, and those for sparse gradients: residuals fill zeros."""
 
 
 def _of_preset(name: str) -> Recipe:
@@ -101,8 +101,8 @@ _OWN = {
         None,
         ErrorFeedback(),
         WarmUp(5 * _EPOCH, hold=True),
-        "Chen et al., ScaleCom, 2020, section 4: beta 1, for large batches 0.1; warm-up of 5 epochs; one ratio, "
-        "the paper's by layer are co.ratios_by_flops",
+        "Chen et al., ScaleCom, 2020, section 4: beta 1, for large batches 0.1; warm-up of 5 epochs; one "
+        "ratio in place of those by layer, which co.ratios_by_flops computes",
         LESS,
         ratio=0.01,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collectives as co
 import wirecodec as wc
 from benchmarks.training.systems.cltk import Leader
 from benchmarks.training.systems.codec import Codec
@@ -18,6 +19,17 @@ BUDGETS = (1.0, 0.25, 0.1, 0.03)
 TODAY, OURS, PAPERS, ABLATION = "in use today", "this library", "papers", "ablation"
 
 DENSE = Dense("dense", TODAY)
+
+RATES = (
+    *co.ratios_by_flops(
+        {"held.in/weight": 256, "held.0/*/weight": 256, "held.[12]/*/weight": 64, "held.out/weight": 1}
+    ).items(),
+    *co.ratios_by_flops(
+        {"lstm.weight*": 64, "embedding.weight": 64, "out.weight": 64}, dense_first=False
+    ).items(),
+    ("*", 1.0),
+)
+"""ScaleCom's ratios: ResNet-20's convolutions at 256 positions 25x, all others 400x; an LSTM 400x."""
 
 _DECISIVE: tuple[System, ...] = (
     DENSE,
@@ -87,6 +99,8 @@ _DECISIVE: tuple[System, ...] = (
     ),
     Leader("CLT-k 1 %, beta 1", PAPERS, warm_up=WARM_UP),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1, warm_up=WARM_UP),
+    Leader("CLT-k by FLOPs", PAPERS, ratios=RATES, warm_up=WARM_UP),
+    Leader("CLT-k 47x", PAPERS, ratio=1 / 47, warm_up=WARM_UP),
 )
 
 _PAPERS: tuple[System, ...] = (
@@ -103,7 +117,15 @@ _PAPERS: tuple[System, ...] = (
             "none",
             whole=True,
         )
-        for kept in (50, 10)
+        for kept in (50, 15, 10)
+    ),
+    Codec(
+        "FFT, 90 % left out, then none",
+        PAPERS,
+        "rfft | topk(0.1) | bitmap | offset-float(bits=10)",
+        "none",
+        whole=True,
+        sparse=130 / 180,
     ),
 )
 

@@ -11,6 +11,6 @@ TASKS: dict[str, Task] = {
     task.name: task
     for task in (
         *(text_lstm.TASK, images.TASK, text_transformer.TASK, recommendations.TASK),
-        *(images.LONG, images.LARGE, *images.WORKERS),
+        *(images.LONG, images.LARGE, images.ADAM, *images.WORKERS),
     )
 }
