@@ -69,9 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from benchmarks.training import report
         from benchmarks.training.plan import Plan, select_by_name
         from benchmarks.training.pool import describe_run, run_missing
+        from benchmarks.training.rows import SEEDS
         from benchmarks.training.systems.registry import SYSTEMS
         from benchmarks.training.tasks.registry import TASKS
-        from benchmarks.training.verdicts import NEAR, SEEDS, list_cells
+        from benchmarks.training.verdicts import NEAR, list_cells
     except ImportError as error:
         sys.exit(f"this benchmark trains models ({error}): pip install torch scikit-learn matplotlib")
     tasks = select_by_name(list(TASKS.values()), options.task)

@@ -71,7 +71,7 @@ class Plan:
         return [self._make(task, system, place, 0) for place in places]
 
     def _find_neighbours(self, task: Task, other: System) -> list[int]:
-        """Return the places of a system's best point and of the next rates; none if its grid is incomplete."""
+        """Return the places of a system's best point and of the next rates, or none before it is known."""
         if not (best := self.repeat(task, other)):
             return []
         at = best[0].settings
