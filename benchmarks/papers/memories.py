@@ -103,8 +103,9 @@ def train(name: str, steps: int) -> Run:
             rows.append((step + 1, *row))
         memories = (1 - setup.beta) * memories + setup.beta * (totals - sent)
         parameters = parameters - np.float32(setup.rate) * sent.mean(0)
-    columns: Any = np.array(rows).T
-    return Run(name, *columns, histogram=histogram, loss=float(np.mean(losses)))
+    at, distances, areas, hamming, top, contraction = np.array(rows).T
+    loss = float(np.mean(losses))
+    return Run(name, at, distances, areas, hamming, top, contraction, histogram, loss)
 
 
 def _measure(memories: Array, totals: Array, ratio: float) -> tuple[tuple[float, ...], Array]:

@@ -104,7 +104,7 @@ def _judge_rows(claim: Claim, task: Task, ours: Row | None, other: Row | None) -
             return "undecided: not every seed reaches dense's loss"
         mean = statistics.fmean(steps[1])
         few = min(map(len, steps)) < SEEDS
-        slack = None if few else max(LEAST, 2 * max(map(statistics.stdev, steps)) / mean)
+        slack = None if few else max(LEAST, 2 * max(statistics.stdev(found) for found in steps) / mean)
         verdict = judge(claim, statistics.fmean(steps[0]) / mean - 1, slack)
     else:
         margin = claim.margin / (100 - other.test) if task.higher_is_better else claim.margin

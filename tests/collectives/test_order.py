@@ -1,4 +1,4 @@
-"""Results have the order in which the gradients were given: users flatten them, or zip them with parameters."""
+"""Results have the order in which the gradients were given: users flatten or zip them."""
 
 from __future__ import annotations
 
