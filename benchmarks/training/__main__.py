@@ -6,6 +6,7 @@ settings on validation are reported on test. Results are kept in benchmarks/resu
 interrupted benchmark can go on.
 
     python -m benchmarks.training [--quick] [--task text-lstm] [--system "dense; budget"] [--minutes 480]
+    python -m benchmarks.training --verdicts [--list]
 
 Needs torch: ``pip install torch``.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,8 +35,7 @@ QUICK_SYSTEMS = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is missing, and write the page from all that is there."""
+def _create_parser() -> ArgumentParser:
     parser = create_parser(__doc__, __package__)
     parser.add_argument(
         "--quick", action="store_true", help="100 steps of the LSTM, one rate; nothing is written"
@@ -64,7 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--list", action="store_true", help="only list the runs that are missing and can start"
     )
     parser.add_argument("--report", action="store_true", help="only write the page from the results")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is missing, and write the page from all that is there."""
+    options = _create_parser().parse_args(arguments)
     try:
         from benchmarks.training import report
         from benchmarks.training.plan import Plan, select_by_name

@@ -12,7 +12,7 @@ from benchmarks.training.claims import CLAIMS, Claim
 from benchmarks.training.rows import LEAST, SEEDS, Row, compare, measure_slack
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["NEAR", "format_claims", "judge", "list_cells"]
+__all__ = ["NEAR", "format_claims", "judge", "judge_rows", "list_cells"]
 
 MOST = 0.25
 """If seeds differ by so much, no two metrics are called equal."""
@@ -95,7 +95,8 @@ def judge(claim: Claim, worse: float, slack: float | None) -> str:
     return f"reproduced, {found}" + ("" if claim.margin else f", within {slack:.1%}")
 
 
-def _judge_rows(claim: Claim, task: Task, ours: Row | None, other: Row | None) -> str:
+def judge_rows(claim: Claim, task: Task, ours: Row | None, other: Row | None) -> str:
+    """Return whether a claim holds for two rows; "not run" if one is missing."""
     if ours is None or other is None:
         return "not run"
     if claim.steps:
@@ -123,7 +124,7 @@ def _judge_all(
         rows = {row.system.name: row for row in found.get(claim.task, ())}
         ours, other = rows.get(claim.system), rows.get(claim.against)
         known = claim.task in by_name
-        verdict = _judge_rows(claim, by_name[claim.task], ours, other) if known else "not run"
+        verdict = judge_rows(claim, by_name[claim.task], ours, other) if known else "not run"
         yield claim, ours, other, verdict
 
 

@@ -132,7 +132,7 @@ def list_rows(found: Result) -> list[Row]:
             f"{_spread([a for a, _ in dgc])}; over this library's: {_spread([b for _, b in speed])} and "
             f"{_spread([b for _, b in dgc])}",
             f"The order is the reverse: DGC is faster than SIDCo in {before} of {len(dgc)} cells of "
-            f"[select.md](select.md), and the library's exact top-k, {_spread([a for a, _ in top])} as fast as "
+            f"[select.md](select.md). The library's exact top-k, {_spread([a for a, _ in top])} as fast as "
             "torch's, is faster than both in most.",
             PARTLY,
         ),
