@@ -12,7 +12,7 @@ from benchmarks.training.runs import load_results
 from benchmarks.training.systems.system import System
 from benchmarks.training.targets import format_targets
 from benchmarks.training.tasks.task import Task
-from benchmarks.training.verdicts import format_claims
+from benchmarks.training.verdicts import format_claims, format_counts, judge_all
 
 __all__ = ["format_page"]
 
@@ -28,6 +28,10 @@ HEADER = [
     "steps to dense's loss + 5 %",
 ]
 
+
+COUNTS = """The papers' claims about training; [a table](#the-papers-claims-about-training) has each of them. Not
+tried here at all: other data sets and networks than those below, more than 16 workers, and times on GPUs.
+"""
 
 METHOD = """Four workers in one process, unless a task says otherwise. Each has its own batches and its own
 Compressor. Every container is encoded and decoded. *Bits* count the real containers (or tensors), per
@@ -72,9 +76,11 @@ def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) ->
         tasks, systems: all of them; what is missing is listed.
     """
     versions = {result.versions for task in tasks for result in load_results(plan.folder, task.name).values()}
-    parts = [f"`make bench-training`; {'; '.join(sorted(versions))}.\n\n{METHOD}"]
     found = {task.name: collect_rows(plan, task, systems) for task in tasks}
-    parts += [format_targets(found, tasks), format_choices(found, tasks), format_claims(found, tasks)]
+    judged = judge_all(found, tasks)
+    parts = [f"{COUNTS}\n{format_counts(judged)}"]
+    parts.append(f"`make bench-training`; {'; '.join(sorted(versions))}.\n\n{METHOD}")
+    parts += [format_targets(found, tasks), format_choices(found, tasks), format_claims(judged)]
     for task in tasks:
         parts.append(_format_task(plan, task, systems, found[task.name]))
     return "\n".join(parts)

@@ -5,14 +5,24 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from benchmarks.common.results import format_markdown
 from benchmarks.training.claims import CLAIMS, Claim
 from benchmarks.training.rows import LEAST, SEEDS, Row, compare, measure_slack
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["NEAR", "format_claims", "judge", "judge_rows", "list_cells"]
+__all__ = [
+    "NEAR",
+    "Judged",
+    "format_claims",
+    "format_counts",
+    "judge",
+    "judge_all",
+    "judge_rows",
+    "list_cells",
+]
 
 MOST = 0.25
 """If seeds differ by so much, no two metrics are called equal."""
@@ -116,39 +126,58 @@ def judge_rows(claim: Claim, task: Task, ours: Row | None, other: Row | None) ->
     )
 
 
-def _judge_all(
-    found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]
-) -> Iterator[tuple[Claim, Row | None, Row | None, str]]:
-    by_name = {task.name: task for task in tasks}
-    for claim in CLAIMS:
-        rows = {row.system.name: row for row in found.get(claim.task, ())}
-        ours, other = rows.get(claim.system), rows.get(claim.against)
-        known = claim.task in by_name
-        verdict = judge_rows(claim, by_name[claim.task], ours, other) if known else "not run"
-        yield claim, ours, other, verdict
+@dataclass(frozen=True)
+class Judged:
+    """Claim with the rows of its two systems, None if missing, and its verdict."""
+
+    claim: Claim
+    ours: Row | None
+    other: Row | None
+    verdict: str
+
+    @property
+    def kind(self) -> str:
+        """Return the first words of the verdict, one of ``VERDICTS``."""
+        return next(kind for kind in VERDICTS if self.verdict.startswith(kind))
 
 
-def format_claims(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> str:
-    """Format a table of the claims, after counts of the verdicts.
+def judge_all(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> list[Judged]:
+    """Judge every claim.
 
     Args:
         found: rows by task.
         tasks: all tasks.
     """
-    header = ["paper", "claim", "system here", "against", "metric, bits", "its metric, bits", "verdict"]
-    lines, counts = [], Counter[tuple[str, str]]()
-    for claim, ours, other, verdict in _judge_all(found, tasks):
-        counts[claim.where.partition(",")[0], next(v for v in VERDICTS if verdict.startswith(v))] += 1
-        cells = [_describe(row, steps=claim.steps) for row in (ours, other)]
-        lines.append(
-            [claim.where, claim.text, f"{claim.task}: {claim.system}", claim.against, *cells, verdict]
-        )
+    by_name = {task.name: task for task in tasks}
+    judged = []
+    for claim in CLAIMS:
+        rows = {row.system.name: row for row in found.get(claim.task, ())}
+        ours, other = rows.get(claim.system), rows.get(claim.against)
+        known = claim.task in by_name
+        verdict = judge_rows(claim, by_name[claim.task], ours, other) if known else "not run"
+        judged.append(Judged(claim, ours, other, verdict))
+    return judged
+
+
+def format_counts(judged: Sequence[Judged]) -> str:
+    """Format how many claims of each paper have each verdict."""
+    counts = Counter((one.claim.where.partition(",")[0], one.kind) for one in judged)
     papers = dict.fromkeys(paper for paper, _ in counts)
-    total = [["all", *(str(sum(counts[paper, v] for paper in papers)) for v in VERDICTS)]]
-    table = format_markdown(
-        ["paper", *VERDICTS], [[p, *(str(counts[p, v]) for v in VERDICTS)] for p in papers] + total
-    )
-    return f"## The papers' claims about training\n\n{ABOUT}\n{table}\n{format_markdown(header, lines)}"
+    lines = [[paper, *(str(counts[paper, kind]) for kind in VERDICTS)] for paper in papers]
+    total = Counter(one.kind for one in judged)
+    return format_markdown(["claims of", *VERDICTS], [*lines, ["all", *(str(total[k]) for k in VERDICTS)]])
+
+
+def format_claims(judged: Sequence[Judged]) -> str:
+    """Format a table of the claims."""
+    header = ["paper", "claim", "system here", "against", "metric, bits", "its metric, bits", "verdict"]
+    lines = []
+    for one in judged:
+        claim, rows = one.claim, (one.ours, one.other)
+        cells = [_describe(row, steps=claim.steps) for row in rows]
+        system = f"{claim.task}: {claim.system}"
+        lines.append([claim.where, claim.text, system, claim.against, *cells, one.verdict])
+    return f"## The papers' claims about training\n\n{ABOUT}\n{format_markdown(header, lines)}"
 
 
 def _describe(row: Row | None, *, steps: bool) -> str:

@@ -186,8 +186,8 @@ def list_rows(found: Result) -> list[Row]:
             "up to 41.7× over no compression, 7.6× over top-k, 1.9× over DGC; CPU as the device: SIDCo "
             "fastest, DGC slowest",
             "–",
-            "8 GPUs at 25 Gbit/s, networks of up to 144 million parameters. The row of Figure 1b has the "
-            "times of the selectors on a CPU.",
+            "8 servers with a GPU each, networks of up to 144 million parameters. The row of Figure 1b has "
+            "the times of the selectors on a CPU.",
             NOT_TRIED,
         ),
     ]

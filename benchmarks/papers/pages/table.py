@@ -16,6 +16,7 @@ __all__ = [
     "VERDICTS",
     "WRONG",
     "Row",
+    "count_claims",
     "format_counts",
     "format_rows",
     "read_speedups",
@@ -79,3 +80,12 @@ def read_speedups(name: str) -> list[tuple[float, float]]:
         if line.startswith(f"| `{name}`") and "× (" in line:
             found += [(float(a), float(b)) for a, b in re.findall(r"([\d.]+)× \(([\d.]+)×\)", line)]
     return found
+
+
+def count_claims() -> dict[str, int]:
+    """Return how many claims about training have each verdict, from training.md."""
+    lines = (RESULTS / "training.md").read_text(encoding="utf-8").splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    head = next((row for row in table if row[0] == "claims of"), ["claims of"])
+    total = next((row for row in table if row[0] == "all"), ["all"])
+    return {kind: int(count) for kind, count in zip(head[1:], total[1:], strict=True)}
