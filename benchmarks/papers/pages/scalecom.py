@@ -57,7 +57,7 @@ def format_section(found: Result) -> str:
 ### Figures 2 and 3: similarity of the ranks
 
 The paper's set-up on the demo's network: {memories.BATCH} images per rank and step, the first
-{int(found.runs[0].steps[-1])} iterations, which are an epoch of CIFAR-10 and several of the digits. All
+{int(found.runs[0].steps[-1])} iterations, which are a part of CIFAR-10's first epoch and several of the digits. All
 parameters are one vector; ratio 0.001, in the last runs 1/400. *Distance*: cosine distance of the memories of
 ranks 0 and 1, first, least and last. *Area*: the magnitudes in the top {memories.TOP:.0%} of both rank 0 and
 the mean, over those of the mean's, largest and last. d/k is rank 0's, as is the contraction; γ₀ is that of
@@ -156,7 +156,7 @@ def list_rows(found: Result) -> list[Row]:
                 f"{name} {run.distances[-1]:.2f} at 90, mean {run.distances.mean():.2f}"
                 for name, run in (("rate 0.01:", low), ("rate 1:", high), ("with β = 0.1:", filtered))
             ),
-            "Neither the rate nor the filter changes the distance much in these iterations.",
+            "The rate changes little in these iterations, and the filter does not reduce the distance.",
             WRONG,
         ),
         Row(
@@ -174,7 +174,7 @@ def list_rows(found: Result) -> list[Row]:
                 for run in hamming
             )
             + " (2, 4, 8 ranks)",
-            "Within the paper's range for most iterations of 2 ranks; above it for more.",
+            "The means of 2 and 4 ranks are in the paper's range; that of 8 is above it.",
             PARTLY,
         ),
         Row(
