@@ -57,7 +57,7 @@ def format_section(found: Result) -> str:
 ### Figures 2 and 3: similarity of the ranks
 
 The paper's set-up on the demo's network: {memories.BATCH} images per rank and step, the first
-{int(found.runs[0].steps[-1])} iterations: a part of CIFAR-10's first epoch, and several epochs of the digits. All
+{int(found.runs[0].steps[-1])} iterations: a part of CIFAR-10's first epoch, several epochs of the digits. All
 parameters are one vector; ratio 0.001, in the last runs 1/400. *Distance*: cosine distance of the memories of
 ranks 0 and 1, first, least and last. *Area*: the magnitudes in the top {memories.TOP:.0%} of both rank 0 and
 the mean, over those of the mean's, largest and last. d/k is rank 0's, as is the contraction; γ₀ is that of
