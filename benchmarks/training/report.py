@@ -31,6 +31,8 @@ HEADER = [
 
 COUNTS = """The papers' claims about training; [a table](#the-papers-claims-about-training) has each of them.
 Not tried here at all: other data sets and networks than those below, more than 16 workers, and times on GPUs.
+Undecided claims lack seeds, unless the table gives another reason. `python -m benchmarks.training --verdicts`
+runs what is missing.
 """
 
 METHOD = """Four workers in one process, unless a task says otherwise. Each has its own batches and its own
