@@ -107,6 +107,10 @@ def list_rows(found: Result) -> list[Row]:
     )
     dense_only, mixed = found.mixed
     fixed = ", ".join(f"{_find_rate(found, batch):,.0f}×" for batch in BATCHES)
+    best = [[find_best(found, batch, method) for batch in BATCHES] for method in ("AdaComp", "Dryden")]
+    ratios = [ours.rate / other.rate for ours, other in zip(*best, strict=True) if ours and other]
+    rates = [run.rate for run in best[0] if run]
+    falls = rates == sorted(rates, reverse=True)
     return [
         Row(
             "Table 2: rates",
@@ -152,9 +156,10 @@ def list_rows(found: Result) -> list[Row]:
             "falls with the batch; AdaComp's is 5 to 10 times Dryden's",
             "; ".join(f"{method} {_describe_batches(found, method)}" for method in ("AdaComp", "Dryden"))
             + f"; AdaComp with bins of {BINS[0]} {fixed}",
-            f"For {', '.join(map(str, BATCHES))} images per step. Neither falls with the batch, and Dryden's "
-            "rates are the larger ones on the digits.",
-            WRONG,
+            f"For {', '.join(map(str, BATCHES))} images per step. AdaComp's rate "
+            f"{'falls' if falls else 'does not fall'} with the batch; it is {_join(ratios)} times Dryden's. "
+            "One error of 497 images decides whether a rate is acceptable.",
+            PARTLY if falls or max(ratios, default=0) >= FACTOR else WRONG,
         ),
         Row(
             "Figure 7b: rate over the number of learners",
@@ -178,6 +183,14 @@ def list_rows(found: Result) -> list[Row]:
             NOT_TRIED,
         ),
     ]
+
+
+FACTOR = 5
+"""The paper's least factor between AdaComp's rate and Dryden's."""
+
+
+def _join(numbers: list[float]) -> str:
+    return ", ".join(f"{number:.2g}" for number in numbers)
 
 
 def _describe_batches(found: Result, method: str) -> str:
