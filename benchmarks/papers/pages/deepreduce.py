@@ -194,8 +194,8 @@ def list_rows(found: Result) -> list[Row]:
             "Figure 9: BF-P2 alone and Fit-Poly alone, 3LC and SketchML",
             "DeepReduce balances volume and accuracy; each of the others is biased towards one",
             "–",
-            "ResNet-50 on ImageNet needs GPUs for days. [training.md](training.md) has BF-P2, Fit-Poly and 3LC "
-            "on images.",
+            "ResNet-50 on ImageNet needs GPUs for days. [training.md](training.md) has BF-P2, Fit-Poly and "
+            "3LC on images.",
             NOT_TRIED,
         ),
         Row(

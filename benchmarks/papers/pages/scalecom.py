@@ -163,8 +163,8 @@ def list_rows(found: Result) -> list[Row]:
             "Figure 2d: area at rate 1 with the filter",
             "sufficient",
             f"{_areas(filtered)}; without the filter {_areas(high)}",
-            f"The mean area is {filtered.areas.mean():.0%} with the filter and {high.areas.mean():.0%} without "
-            "it. The paper states no number.",
+            f"The mean area is {filtered.areas.mean():.0%} with the filter, {high.areas.mean():.0%} without. "
+            "The paper states no number.",
             PARTLY,
         ),
         Row(
