@@ -60,7 +60,7 @@ def _list_sidco() -> list[Claim]:
 def _list_deepreduce() -> list[Claim]:
     names = {"P0": "deepreduce-bf-p0", "P1": "deepreduce-bf-p1", "P2": "deepreduce-bf-p2"}
     fits = {"Fit-Poly": "deepreduce-fit-poly", "Fit-DExp": "deepreduce-fit-dexp"}
-    table_2 = ("deepreduce-bf-p2-fit-poly", "skcompress", "deepreduce-qsgd-bf-p0")
+    table_2 = ("deepreduce-sparse", "skcompress", "deepreduce-qsgd-bf-p0")
     fewer = "in fewer steps than Top-r"
     return [
         *(

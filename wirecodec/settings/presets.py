@@ -70,7 +70,7 @@ _TABLE = {
         "topk(0.01) | bloom(policy=p2, fpr=0.001) | polyfit(degree=5)",
         f"{_DEEPREDUCE}, sections 5.1 and 6.4, Figure 10",
     ),
-    "deepreduce-bf-p2-fit-poly": (
+    "deepreduce-sparse": (
         "nonzero | bloom(policy=p2, fpr=0.01) | polyfit(degree=5)",
         f"{_DEEPREDUCE}, section 6.3, Table 2, for gradients that are sparse already",
     ),

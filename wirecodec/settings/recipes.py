@@ -59,7 +59,7 @@ _EPOCH = 98
 
 _WITHOUT_FEEDBACK = (
     *("qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip", "fft"),
-    *("deepreduce-bf-p2-fit-poly", "deepreduce-qsgd-bf-p0", "skcompress"),
+    *("deepreduce-sparse", "deepreduce-qsgd-bf-p0", "skcompress"),
 )
 """Unbiased quantizers, the FFT paper's systems, and those for sparse gradients: residuals fill zeros."""
 

@@ -72,7 +72,7 @@ RECOMMENDATIONS = (
     *("local updates, dense", "local updates every 16, 0.07 bits per step"),
     "local updates every 16, 0.1 % per step",
     # Claims: DeepReduce's systems for gradients that are sparse already.
-    *("deepreduce-both", "deepreduce-bf-p2-fit-poly", "deepreduce-qsgd-bf-p0", "skcompress", "sketchml"),
+    *("deepreduce-both", "deepreduce-sparse", "deepreduce-qsgd-bf-p0", "skcompress", "sketchml"),
 )
 TRANSFORMER = (
     *("dense", "PowerSGD, rank 4", "top-k 1 % as published", "top-k 0.1 % as published"),

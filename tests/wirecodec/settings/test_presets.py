@@ -22,7 +22,7 @@ PUBLISHED = {
     "deepreduce-fit-poly": (wc.TopK(0.01), wc.RawIndex(), wc.PolyFit(degree=5)),
     "deepreduce-fit-dexp": (wc.TopK(0.01), wc.RawIndex(), wc.DExpFit()),
     "deepreduce-both": (wc.TopK(0.01), wc.Bloom(policy="p2", fpr=0.001), wc.PolyFit(degree=5)),
-    "deepreduce-bf-p2-fit-poly": (wc.NonZero(), wc.Bloom(policy="p2", fpr=0.01), wc.PolyFit(degree=5)),
+    "deepreduce-sparse": (wc.NonZero(), wc.Bloom(policy="p2", fpr=0.01), wc.PolyFit(degree=5)),
     "deepreduce-qsgd-bf-p0": (
         wc.NonZero(),
         wc.Bloom(policy="p0", fpr=0.6),

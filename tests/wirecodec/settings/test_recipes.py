@@ -30,7 +30,7 @@ def test_every_preset_has_a_recipe_that_takes_steps(rng: np.random.Generator) ->
 
 WITHOUT_FEEDBACK = (
     *("qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip", "fft"),
-    *("deepreduce-bf-p2-fit-poly", "deepreduce-qsgd-bf-p0", "skcompress"),
+    *("deepreduce-sparse", "deepreduce-qsgd-bf-p0", "skcompress"),
 )
 
 
