@@ -186,10 +186,11 @@ def allreduce(
             ``Pending``, with the means and with ``commit()`` and ``rollback()``.
 
     Returns:
-        A dense array of the tensor's shape and type, or {name: array}; the same bits on every rank. The
-        result of a tensor on a GPU is on that GPU. If ``out`` is given, its arrays are returned. With
-        ``sparse``, a SparseTensor or {name: SparseTensor} whose ``to_dense`` has the bits of the dense
-        result. It is summed on the host, and moved to the GPU if all tensors are there, except bfloat16.
+        A dense array of the tensor's shape and type, or {name: array} in the order given; the same bits on
+        every rank. The result of a tensor on a GPU is on that GPU. If ``out`` is given, its arrays are
+        returned. With ``sparse``, a SparseTensor or {name: SparseTensor} whose ``to_dense`` has the bits of
+        the dense result. It is summed on the host, and moved to the GPU if all tensors are there, except
+        bfloat16.
 
     Raises:
         CollectiveError: a rank cannot encode, ranks differ, an argument is invalid, or a rank's container

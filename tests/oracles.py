@@ -198,26 +198,24 @@ def sidco_threshold(x: Array, ratio: float, sid: str, stages: int, first: float 
 def sidco_stages(
     ratios: list[float], most: int, *, begin: int = 1, window: int = 5, high: float = 0.2, low: float = 0.2
 ) -> list[int]:
-    """Return the stages of each step if step i keeps ``ratios[i]`` · k elements (Algorithm 1, Adapt_Stages).
+    """Return the stages of each step if step i keeps ``ratios[i]`` · k elements (Algorithm 1, lines 20-26).
 
-    The counts of a window are averaged. The direction is reversed if the last move increased the error, or
-    if the next one would leave 1 … ``most``.
+    The counts of a window are averaged, as in section 3; line 6 of the algorithm drops one of them.
     """
-    history, stages, sign, before = [], min(begin, most), 1, math.inf
-    for end, _ in enumerate(ratios, 1):
-        history.append(stages)
-        if end % window:
-            continue
-        error = sum(ratios[end - window : end]) / window - 1
-        if -low <= error <= high:
-            before = math.inf
-            continue
-        if abs(error) > before:
-            sign = -sign
-        step = -sign if error > high else sign
-        if stages + step < 1 or stages + step > most:
-            sign, step = -sign, -step
-        stages, before = max(1, min(most, stages + step)), abs(error)
+
+    def adapt_stages(M: int, k_avg: float, k: float = 1.0) -> int:
+        if k_avg > k * (1 + high):
+            M = M - 1
+        if k_avg < k * (1 - low):
+            M = M + 1
+        return min(max(M, 1), most)
+
+    history, M, total = [], begin, 0.0
+    for i, k_hat in enumerate(ratios, 1):
+        history.append(M)
+        total += k_hat
+        if i % window == 0:
+            M, total = adapt_stages(M, total / window), 0.0
     return history
 
 

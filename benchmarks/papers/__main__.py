@@ -25,6 +25,7 @@ from benchmarks.papers.pages import deepreduce as deepreduce_page
 from benchmarks.papers.pages import fft as fft_page
 from benchmarks.papers.pages import scalecom as scalecom_page
 from benchmarks.papers.pages import sidco as sidco_page
+from benchmarks.papers.pages.table import count_claims, format_counts
 from benchmarks.papers.parts import FOLDER, Store, run_missing
 from benchmarks.papers.plan import QUICK, Results, Steps, collect, list_parts
 
@@ -37,8 +38,11 @@ JOBS = 2
 
 INTRODUCTION = """Every table and figure of the five papers that this library implements. A row has the
 paper's result, ours, and why they differ. Theirs are from the papers' text; the models, machines and data
-differ throughout, so only the shape of a result can agree. Trainings for accuracy are in
-[training.md](training.md). Nothing here has run on a GPU, so rows about GPUs are not measured.
+differ throughout, so only the shape of a result can agree. *Partly*: in part, or a weaker form. *Not tried*:
+it needs GPUs, or data that must be downloaded.
+
+{counts}
+The claims about training are those of [training.md](training.md): {claims}.
 
 Networks without another name are the demo's: 272,586 parameters, handwritten digits. `make bench-papers`
 writes this page from one state of the code; `ARGS=--quick` takes fewer steps.
@@ -93,8 +97,16 @@ def format_page(results: Results) -> str:
         scalecom_page.format_section(results.scalecom),
         adacomp_page.format_section(results.adacomp),
     ]
-    head = f"# The papers' tables and figures\n\n{describe_machine()}\n\n{INTRODUCTION}"
-    return head + "\n".join(sections)
+    rows = {
+        "SIDCo": sidco_page.list_rows(results.sidco),
+        "DeepReduce": deepreduce_page.list_rows(results.deepreduce),
+        "FFT": fft_page.list_rows(results.fft),
+        "ScaleCom": scalecom_page.list_rows(results.scalecom),
+        "AdaComp": adacomp_page.list_rows(results.adacomp),
+    }
+    head = f"# The papers' tables and figures\n\n{describe_machine()}\n\n"
+    claims = ", ".join(f"{count} {kind}" for kind, count in count_claims().items())
+    return head + INTRODUCTION.format(counts=format_counts(rows), claims=claims) + "\n".join(sections)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""AdaComp's Figures 4 to 7: stress tests, and rates over the batch and the number of learners."""
+"""AdaComp's Figures 1 and 4 to 7: stress tests, and rates over the batch and the number of learners."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 import wirecodec as wc
-from benchmarks.papers.networks import build_demo
+from benchmarks.papers.networks import build_demo, unflatten
 from benchmarks.papers.parts import Part
 from benchmarks.papers.training import run_training
 from wirecodec.select.base import Selection
@@ -19,19 +19,24 @@ __all__ = [
     "BATCH",
     "BATCHES",
     "BINS",
+    "LARGEST",
     "LEARNERS",
     "LEARNER_BIN",
     "SUPER_BATCH",
     "Dryden",
+    "Layers",
     "Learners",
     "Result",
     "Run",
+    "Seide",
     "collect",
     "list_parts",
 ]
 
 Array = Any
 BINS = (50, 500, 2000, 5000)
+LARGEST = 20_000
+"""Bin that Figure 7a has, too, so that the largest rate is not the last that is tried."""
 PERCENTILE = 95
 RATE, MOMENTUM = 0.02, 0.9
 BATCH = 32
@@ -46,37 +51,87 @@ METHODS = ("AdaComp", "Local Selection", "Dryden")
 
 @dataclass(frozen=True)
 class Dryden:
-    """Dryden et al., 2016: the largest elements of each sign, each sent as the mean of its sign's part.
-
-    ``scale`` of a selection is one number for both signs, so the mean is taken over both.
-    """
+    """Dryden et al., 2016: the largest elements, each sent as the mean of those of its sign."""
 
     ratio: float
     name = "dryden"
 
     def select(self, x: Array, *, gradient: Any = None, state: Any = None, seed: int = 0) -> Selection:
-        """Select the top elements, with the mean of their magnitudes as scale."""
-        found = wc.TopK(self.ratio).select(x)
-        return Selection(found.indices, None, float(np.abs(x[found.indices]).mean()))
+        """Select the top elements, with the mean magnitude of each sign as scales."""
+        indices = wc.TopK(self.ratio).select(x).indices
+        chosen = np.arange(x.size) if indices is None else indices
+        return Selection(chosen, None, _average_by_sign(x[chosen]))
+
+
+@dataclass(frozen=True)
+class Seide:
+    """Seide et al., 2014: one bit of every element, sent as the mean of those of its sign."""
+
+    name = "seide"
+
+    def select(self, x: Array, *, gradient: Any = None, state: Any = None, seed: int = 0) -> Selection:
+        """Select all elements, with the mean magnitude of each sign as scales."""
+        return Selection(np.arange(x.size), None, _average_by_sign(x))
+
+
+def _average_by_sign(x: Array) -> Array:
+    scales = np.zeros_like(x)
+    for chosen in (x > 0, x < 0):
+        scales[chosen] = np.abs(x[chosen]).mean() if chosen.any() else 0
+    return scales
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Selector per tensor of the demo's network, each with its own scale, as in the paper.
+
+    Args:
+        convolutions, dense: selectors of these layers' tensors; None sends them whole.
+    """
+
+    convolutions: Any
+    dense: Any
+    name = "layers"
+
+    def select(self, x: Array, *, gradient: Any = None, state: Any = None, seed: int = 0) -> Selection:
+        """Select in each tensor; scales are those of the elements."""
+        indices: list[Array] = []
+        scales: list[Array] = []
+        start = 0
+        for name, tensor in unflatten(x).items():
+            selector = self.convolutions if name.startswith("conv") else self.dense
+            part = tensor.ravel()
+            chosen, scale = np.arange(part.size), np.abs(part)
+            if selector is not None:
+                found = selector.select(part, gradient=gradient[start : start + part.size])
+                chosen, scale = found.indices, found.scale
+            indices.append(start + chosen)
+            scales.append(np.broadcast_to(scale, chosen.shape))
+            start += part.size
+        size: Any = np.concatenate(scales)
+        return Selection(np.concatenate(indices), None, size)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Training with one selector.
+    """Training with one method.
 
     Attributes:
         batch: images per step.
         method: one of ``METHODS``.
         bin: elements per bin; Dryden sends one element per ``bin``.
-        rate: 32 bits per element over 16 bits per element sent (8 for bins below 64), the paper's count.
+        scope: the layers that are compressed: "all", or "FC" for the two fully connected ones.
+        rate: 32 bits per element over 16 bits per element sent (8 for bins below 64), the paper's count; of
+            the layers that are compressed.
         error: test error after the last step.
-        residuals, gradients: (steps,) 95th percentile of the magnitudes of each.
-        last_residual: (d,) after the last step.
+        residuals, gradients: (steps,) 95th percentile of the magnitudes of each in these layers.
+        last_residual: of these layers after the last step.
     """
 
     batch: int
     method: str
     bin: int
+    scope: str
     rate: float
     error: float
     residuals: Array = field(repr=False)
@@ -106,7 +161,9 @@ class Result:
     Attributes:
         steps: of each training.
         baselines: {images per step: test error of dense training}.
-        runs: Figures 4 to 6, one per method and bin.
+        runs: Figure 4, one per method and bin.
+        dense_layers: Figures 5 and 6.
+        mixed: Figure 1, with Dryden for the fully connected layers, and Seide for the convolutions, too.
         batches: Figure 7a, the same for each batch, of AdaComp and Dryden.
         learners: Figure 7b.
     """
@@ -114,6 +171,8 @@ class Result:
     steps: int
     baselines: dict[int, float]
     runs: list[Run]
+    dense_layers: list[Run]
+    mixed: list[Run]
     batches: list[Run]
     learners: list[Learners]
 
@@ -126,31 +185,49 @@ def list_parts(steps: int) -> list[Part]:
     """
     learners = [Part(_name_learners(n), train_learners, (n, steps // 2)) for n in reversed(LEARNERS)]
     dense = [Part(_name_dense(batch), train_dense, (batch, steps)) for batch in (BATCH, *BATCHES)]
-    runs = [Part(_name(*key), train, (*key, steps)) for key in _list_stress() + _list_batches()]
-    return learners + dense + runs
+    keys = [*_list_stress(), *DENSE_LAYERS, *MIXED, *_list_batches()]
+    return learners + dense + [Part(_name(*key), train, (*key, steps)) for key in keys]
 
 
 def collect(found: Mapping[str, Any], steps: int) -> Result:
     """Collect the results of all parts."""
+
+    def pick(keys: Iterable[Key]) -> list[Run]:
+        return [found[_name(*key)] for key in keys]
+
     return Result(
         steps,
         {batch: found[_name_dense(batch)] for batch in (BATCH, *BATCHES)},
-        [found[_name(*key)] for key in _list_stress()],
-        [found[_name(*key)] for key in _list_batches()],
+        pick(_list_stress()),
+        pick(DENSE_LAYERS),
+        pick(MIXED),
+        pick(_list_batches()),
         [found[_name_learners(n)] for n in LEARNERS],
     )
 
 
-def _list_stress() -> list[tuple[int, str, int]]:
-    return [(BATCH, method, bin) for bin in BINS for method in METHODS]
+Key = tuple[int, str, int, str]
+DENSE_LAYERS: tuple[Key, ...] = (
+    *((BATCH, "Local Selection", bin, "FC") for bin in (200, 300, 5000)),
+    (BATCH, "AdaComp", 5000, "FC"),
+)
+MIXED: tuple[Key, ...] = ((BATCH, "Dryden", 333, "FC"), (BATCH, "Dryden and Seide", 333, "all"))
+"""0.3 % of the elements of the fully connected layers."""
 
 
-def _list_batches() -> list[tuple[int, str, int]]:
-    return [(batch, method, bin) for batch in BATCHES for method in ("AdaComp", "Dryden") for bin in BINS]
+def _list_stress() -> list[Key]:
+    return [(BATCH, method, bin, "all") for bin in BINS for method in METHODS]
 
 
-def _name(batch: int, method: str, bin: int) -> str:
-    return f"AdaComp: {method}, bins of {bin}, {batch} images"
+def _list_batches() -> list[Key]:
+    bins = (*BINS, LARGEST)
+    return [
+        (batch, method, bin, "all") for batch in BATCHES for method in ("AdaComp", "Dryden") for bin in bins
+    ]
+
+
+def _name(batch: int, method: str, bin: int, scope: str) -> str:
+    return f"AdaComp: {method}, bins of {bin}, {scope} layers, {batch} images"
 
 
 def _name_dense(batch: int) -> str:
@@ -168,34 +245,41 @@ def train_dense(batch: int, steps: int) -> float:
     return 1 - network.evaluate(deque(training, maxlen=1)[0].parameters)
 
 
-def _build(method: str, bin: int) -> Any:
+def _build(method: str, bin: int, scope: str) -> Any:
+    if method == "Dryden and Seide":
+        return Layers(Seide(), Dryden(1 / bin))
     if method == "Dryden":
-        return Dryden(1 / bin)
-    return wc.AdaComp(bin, factor=1.0) if method == "Local Selection" else wc.AdaComp(bin)
+        one: Any = Dryden(1 / bin)
+    else:
+        one = wc.AdaComp(bin, factor=1.0) if method == "Local Selection" else wc.AdaComp(bin)
+    return Layers(one if scope == "all" else None, one)
 
 
-def train(batch: int, method: str, bin: int, steps: int) -> Run:
+def train(batch: int, method: str, bin: int, scope: str, steps: int) -> Run:
     """Train with one method; a training that diverges ends."""
-    network, selector = build_demo(batch), _build(method, bin)
+    network, selector = build_demo(batch), _build(method, bin, scope)
+    convolutions = sum(x.size for name, x in unflatten(network.start).items() if name.startswith("conv"))
+    skipped = convolutions if scope == "FC" else 0
     residuals, gradients, sent = [], [], 0
     last = None
     with np.errstate(all="ignore"):
         for last in run_training(network, selector, steps, rate=RATE, momentum=MOMENTUM):
             if not (np.isfinite(last.loss) and np.abs(last.x).max() < 1e30):
                 break
-            residuals.append(_percentile(last.residual))
-            gradients.append(_percentile(last.gradient))
-            sent += last.count
+            residuals.append(_percentile(last.residual[skipped:]))
+            gradients.append(_percentile(last.gradient[skipped:]))
+            sent += last.count - skipped
         assert last is not None
-        rate = _compute_rate(last.x.size * len(residuals), sent, bin)
+        rate = _compute_rate((last.x.size - skipped) * len(residuals), sent, bin)
         error = 1 - network.evaluate(last.parameters)
-    return Run(batch, method, bin, rate, error, np.array(residuals), np.array(gradients), last.residual)
+    found = np.array(residuals), np.array(gradients), last.residual[skipped:]
+    return Run(batch, method, bin, scope, rate, error, *found)
 
 
 def train_learners(learners: int, steps: int) -> Learners:
     """Train several learners with AdaComp; their mean is applied, and each keeps its residual."""
     networks = [build_demo(SUPER_BATCH // learners, rank, learners) for rank in range(learners)]
-    selector, parameters = wc.AdaComp(LEARNER_BIN), networks[0].start
+    selector, parameters = _build("AdaComp", LEARNER_BIN, "all"), networks[0].start
     residuals = [np.zeros_like(parameters) for _ in networks]
     velocity, sent = np.zeros_like(parameters), 0
     for step in range(steps):

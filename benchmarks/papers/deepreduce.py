@@ -17,12 +17,13 @@ from wirecodec.index.bloom import filter_bytes, windows
 from wirecodec.index.bloom_p2 import max_positives, select_inserted
 from wirecodec.kernels.layout import BLOOM_PAD
 
-__all__ = ["RATES", "Fit", "PolicyPoint", "Result", "collect", "list_parts"]
+__all__ = ["PRINTED", "RATES", "Fit", "PolicyPoint", "Result", "collect", "list_parts"]
 
 Array = Any
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6)
 DENSITY = 0.01
 STREAM = 12345
+PRINTED = "P2 as printed"
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def _sparse(x: Array, indices: Array) -> Array:
 
 
 def measure_policies(rate: float) -> list[PolicyPoint]:
-    """Apply the policies to one filter; p2 without the bound that a reader applies."""
+    """Apply the policies at one rate; p2 without the bound that a reader applies."""
     from wirecodec.kernels.cpu.index import bloom
 
     x, indices = _load()
@@ -162,6 +163,7 @@ def measure_policies(rate: float) -> list[PolicyPoint]:
         "P0": everything,
         "P1": drawn,
         "P2": select_inserted(filter_, k, d, total, r, STREAM, bounded=False),
+        PRINTED: select_as_printed(indices, d, k, 8 * nbytes),
     }
     target = _sparse(x, indices)
     scale = float(np.linalg.norm(target))
@@ -176,6 +178,37 @@ def measure_policies(rate: float) -> list[PolicyPoint]:
         )
         for policy, decoded in found.items()
     ]
+
+
+def select_as_printed(inserted: Array, d: int, k: int, bits: int) -> Array:
+    """Insert elements into a filter, and select by Algorithm 1 of the paper as it is printed.
+
+    Args:
+        inserted: the elements.
+        d: number of elements that may be inserted.
+        k: hash functions, drawn as a table of all results, as the paper has it.
+        bits: of the filter.
+
+    Returns:
+        As many elements as were inserted, ascending.
+    """
+    rng = np.random.default_rng(STREAM)
+    table = rng.integers(bits, size=(k, d))
+    filter_ = np.zeros(bits, bool)
+    filter_[table[:, inserted]] = True
+    positives = np.flatnonzero(filter_[table].all(0))
+    conflicts: dict[int, set[int]] = {}
+    for item in positives.tolist():
+        for bit in table[:, item].tolist():
+            conflicts.setdefault(bit, set()).add(item)
+    sets = sorted(conflicts.values(), key=len)
+    selected: set[int] = set()
+    while len(selected) < inserted.size:
+        for one in sets:
+            left = one if len(one) == 1 else one - selected
+            if left and len(selected) < inserted.size:
+                selected.add(sorted(left)[rng.integers(len(left))])
+    return np.array(sorted(selected))
 
 
 def _fit(values: Array, codec: str) -> Fit:

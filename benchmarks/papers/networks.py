@@ -52,20 +52,20 @@ class NetworkKind:
     build: Callable[[], Network]
 
 
-def flatten(params: model.Params) -> Array:
-    """Concatenate named arrays."""
-    return np.concatenate([array.ravel() for array in params.values()])
-
-
 @cache
-def _find_cuts() -> Array:
-    return np.cumsum([array.size for array in model.initialise(0).values()])[:-1]
+def _initialise() -> model.Params:
+    return model.initialise(0)
+
+
+def flatten(params: model.Params) -> Array:
+    """Concatenate the arrays of the demo's network in the order of the network, whatever the mapping's is."""
+    return np.concatenate([params[name].ravel() for name in _initialise()])
 
 
 def unflatten(vector: Array) -> model.Params:
     """Split a vector into the arrays of the demo's network."""
-    like = model.initialise(0)
-    parts = np.split(vector, _find_cuts())
+    like = _initialise()
+    parts = np.split(vector, np.cumsum([array.size for array in like.values()])[:-1])
     return {name: part.reshape(like[name].shape) for name, part in zip(like, parts, strict=True)}
 
 

@@ -6,6 +6,7 @@ settings on validation are reported on test. Results are kept in benchmarks/resu
 interrupted benchmark can go on.
 
     python -m benchmarks.training [--quick] [--task text-lstm] [--system "dense; budget"] [--minutes 480]
+    python -m benchmarks.training --verdicts [--list]
 
 Needs torch: ``pip install torch``.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,8 +35,7 @@ QUICK_SYSTEMS = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what is missing, and write the page from all that is there."""
+def _create_parser() -> ArgumentParser:
     parser = create_parser(__doc__, __package__)
     parser.add_argument(
         "--quick", action="store_true", help="100 steps of the LSTM, one rate; nothing is written"
@@ -61,31 +62,56 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--stack", type=int, default=6, help="runs of a stack (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=1e6, help="start no run after them")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="of the results (default: %(default)s)")
+    parser.add_argument(
+        "--verdicts",
+        action="store_true",
+        help="only the runs that quoted verdicts and papers' claims need, the most important first",
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="only list the runs that are missing and can start"
+    )
     parser.add_argument("--report", action="store_true", help="only write the page from the results")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what is missing, and write the page from all that is there."""
+    options = _create_parser().parse_args(arguments)
     try:
         from benchmarks.training import report
         from benchmarks.training.plan import Plan, select_by_name
-        from benchmarks.training.pool import run_missing
+        from benchmarks.training.pool import describe_run, run_missing
+        from benchmarks.training.rows import SEEDS
         from benchmarks.training.stacked.run import run_stacks
         from benchmarks.training.systems.registry import SYSTEMS
         from benchmarks.training.tasks.registry import TASKS
+        from benchmarks.training.verdicts import NEAR, list_cells
     except ImportError as error:
         sys.exit(f"this benchmark trains models ({error}): pip install torch scikit-learn matplotlib")
     tasks = select_by_name(list(TASKS.values()), options.task)
     systems = select_by_name(list(SYSTEMS.values()), options.system)
-    plan = Plan(options.folder, options.dense_seeds, options.seeds, tries=options.tries)
+    near = {key: SYSTEMS[other] for key, other in NEAR.items()}
+    seeds = max(SEEDS, options.seeds) if options.verdicts else options.seeds
+    plan = Plan(options.folder, options.dense_seeds, seeds, tries=options.tries, near=near)
     if options.quick:
         tasks = tasks if options.task else [TASKS["text-lstm"]]
         systems = systems if options.system else select_by_name(systems, QUICK_SYSTEMS)
         plan = Plan(Path(tempfile.mkdtemp(prefix="training-")), 1, 1, QUICK_STEPS, 1)
+    cells = [(task, system) for task in tasks for system in systems]
+    if options.verdicts:
+        cells = [(TASKS[task], SYSTEMS[name]) for task, name in list_cells() if TASKS[task] in tasks]
+    by_cell = options.verdicts
+    if options.list:
+        print("\n".join(map(describe_run, plan.list_missing(cells, by_cell=by_cell))))
+        return
     if not options.report:
         with create_progress(76) as progress:
-            limits = {"jobs": options.jobs, "minutes": options.minutes, "progress": progress}
+            limits = {"by_cell": by_cell, "jobs": options.jobs, "minutes": options.minutes}
             if options.device:
-                run_stacks(plan, tasks, systems, device=options.device, most=options.stack, **limits)
+                stacks = {"device": options.device, "most": options.stack}
+                run_stacks(plan, cells, **stacks, **limits, progress=progress)
             else:
-                run_missing(plan, tasks, systems, **limits)
+                run_missing(plan, cells, **limits, progress=progress)
     if not options.quick:
         plan = replace(plan, tries=0, dense_seeds=MOST_SEEDS, seeds=MOST_SEEDS)
     shown = (tasks, systems) if options.quick else (list(TASKS.values()), list(SYSTEMS.values()))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.common.results import format_markdown
-from benchmarks.training.rows import Row, compare, compute_slack, measure_deviation
+from benchmarks.training.rows import SEEDS, Row, compare, measure_slack
 from benchmarks.training.tasks.task import Task
 
 __all__ = ["CHOICES", "Choice", "format_choices"]
@@ -78,9 +78,10 @@ def _list_choices() -> tuple[Choice, ...]:
 
 CHOICES = _list_choices()
 
-ABOUT = """Each row compares two systems that differ in one respect, each at its best settings.
-*Difference* says how much worse the first is, negative if it is better. Within two standard deviations of
-dense's seeds, or 1 %, the verdict is *no difference*. Some pairs also differ in bits.
+ABOUT = f"""Each row compares two systems that differ in one respect, each at its best settings.
+*Difference* says how much worse the first is, negative if it is better. With fewer than {SEEDS} seeds of
+either system, the verdict is *undecided*. Within two standard deviations of either system's seeds, or 1 %, it
+is *no difference*. Some pairs also differ in bits.
 """
 
 
@@ -99,8 +100,10 @@ def format_choices(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) ->
             continue
         task, one, other = by_name[choice.task], rows[choice.system], rows[choice.instead]
         difference = compare(task, one.test, other.test)
-        slack = compute_slack(measure_deviation(task, rows.get("dense")))
-        verdict = "no difference" if abs(difference) <= slack else "better" if difference < 0 else "worse"
+        slack = measure_slack(task, one, other)
+        verdict = "better" if difference < 0 else "worse"
+        if slack is None or abs(difference) <= slack:
+            verdict = "undecided" if slack is None else "no difference"
         if min(one.tries / one.grid, other.tries / other.grid) < 1:
             verdict += "; provisional"
         lines.append(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,6 +50,8 @@ class Plan:
         dense_seeds, seeds: seeds of dense and of other systems.
         steps: factor of each task's steps.
         tries: points of each task's grid that are tried; 0 for all.
+        near: {(task, or "" for all; system): another system}, whose best point and the rates next to it are
+            the only ones that are tried.
     """
 
     folder: Path
@@ -57,13 +59,25 @@ class Plan:
     seeds: int = 1
     steps: float = 1.0
     tries: int = 0
+    near: Mapping[tuple[str, str], System] = field(default_factory=dict)
 
     def tune(self, task: Task, system: System) -> list[Run]:
         """Return one run per point of the grid, with seed 0; none if the task is not for the system."""
         if not task.includes(system.name):
             return []
-        grid = task.grid[: self.tries] if self.tries else task.grid
-        return [self._make(task, system, place, 0) for place in range(len(grid))]
+        places = list(range(self.tries or len(task.grid)))
+        if other := self.near.get((task.name, system.name), self.near.get(("", system.name))):
+            places = self._find_neighbours(task, other)
+        return [self._make(task, system, place, 0) for place in places]
+
+    def _find_neighbours(self, task: Task, other: System) -> list[int]:
+        """Return the places of a system's best point and of the next rates, or none before it is known."""
+        if not (best := self.repeat(task, other)):
+            return []
+        at = best[0].settings
+        same = sorted((s for s in task.grid if replace(s, rate=at.rate) == at), key=lambda s: s.rate)
+        middle = same.index(at)
+        return [task.grid.index(settings) for settings in same[max(0, middle - 1) : middle + 2]]
 
     def repeat(self, task: Task, system: System) -> list[Run]:
         """Return the runs of all seeds at the best settings; empty before the grid is complete."""
@@ -81,11 +95,18 @@ class Plan:
         """Return the results of runs, or None for those that are missing."""
         return [find_result(run, self.folder) for run in runs]
 
-    def list_missing(self, tasks: Sequence[Task], systems: Sequence[System]) -> list[Run]:
-        """Return the runs without result that can start now: grids, then seeds."""
-        tuned = [run for task in tasks for system in systems for run in self.tune(task, system)]
-        repeated = [run for task in tasks for system in systems for run in self.repeat(task, system)]
-        runs = dict.fromkeys((*tuned, *repeated))
+    def list_missing(self, cells: Sequence[tuple[Task, System]], *, by_cell: bool = False) -> list[Run]:
+        """Return the runs without result that can start now.
+
+        Args:
+            cells: tasks and systems.
+            by_cell: True for the order of the cells, False for all grids before the seeds.
+        """
+        tuned = [self.tune(*cell) for cell in cells]
+        repeated = [self.repeat(*cell) for cell in cells]
+        pairs = zip(tuned, repeated, strict=True)
+        groups = [runs for pair in pairs for runs in pair] if by_cell else [*tuned, *repeated]
+        runs = dict.fromkeys(run for group in groups for run in group)
         return [run for run in runs if find_result(run, self.folder) is None]
 
     def _make(self, task: Task, system: System, place: int, seed: int) -> Run:

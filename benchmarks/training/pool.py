@@ -50,18 +50,19 @@ def describe_run(run: Run) -> str:
 
 def run_missing(
     plan: Plan,
-    tasks: Sequence[Task],
-    systems: Sequence[System],
+    cells: Sequence[tuple[Task, System]],
     *,
+    by_cell: bool,
     jobs: int,
     minutes: float,
     progress: Progress,
 ) -> None:
-    """Run all that is missing, grids first, and save each result.
+    """Run all that is missing, and save each result.
 
     Args:
         plan: the runs and their folder.
-        tasks, systems: those wanted, in order.
+        cells: tasks and systems that are wanted, in order.
+        by_cell: whether a cell's seeds come before the next cell, as for ``Plan.list_missing``.
         jobs: processes at a time.
         minutes: no run starts after them; those that have started are completed.
         progress: shows the number of runs, and the steps of each active run.
@@ -77,7 +78,7 @@ def run_missing(
             started: set[Run] = set()
             done = 0
             while True:
-                left = [run for run in plan.list_missing(tasks, systems) if run not in started]
+                left = [run for run in plan.list_missing(cells, by_cell=by_cell) if run not in started]
                 progress.update(bar, completed=done, total=done + len(active) + len(left))
                 for run in left[: jobs - len(active)] if time.monotonic() < end else ():
                     shown = progress.add_task(describe_run(run), total=run.steps)

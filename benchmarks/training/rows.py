@@ -12,12 +12,14 @@ from benchmarks.training.runs import Result
 from benchmarks.training.systems.system import System
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["Row", "collect_rows", "compare", "compute_slack", "count_steps", "measure_deviation"]
+__all__ = ["LEAST", "SEEDS", "Row", "collect_rows", "compare", "count_steps", "measure_slack"]
 
 SLACK = 1.05
 """Factor of dense's final loss that a run has to reach."""
+SEEDS = 3
+"""Seeds that a verdict needs."""
 DEVIATIONS = 2
-"""Standard deviations of dense's seeds within which two metrics count as equal."""
+"""Standard deviations of a system's seeds within which two metrics count as equal."""
 LEAST = 0.01
 """Relative difference within which two metrics count as equal, whatever the deviation."""
 
@@ -32,8 +34,9 @@ class Row:
         tries: number of grid points with a result.
         grid: number of grid points.
         tests: test metric of each seed at the best settings.
-        at_edge: whether the best rate is the grid's smallest or largest.
-        steps: until dense's final loss + 5 %, of seed 0; None if not reached.
+        at_edge: whether the best rate is the smallest or the largest that was tried.
+        steps: until dense's final loss + 5 % of each seed; None if not reached.
+        diverged: seeds that diverged; they are in none of the others.
     """
 
     system: System
@@ -42,7 +45,8 @@ class Row:
     grid: int
     tests: tuple[float, ...]
     at_edge: bool
-    steps: int | None
+    steps: tuple[int | None, ...]
+    diverged: int = 0
 
     @property
     def test(self) -> float:
@@ -82,43 +86,42 @@ def compare(task: Task, value: float, dense: float) -> float:
     return value / dense - 1
 
 
-def measure_deviation(task: Task, dense: Row | None) -> float:
-    """Return the relative standard deviation of dense over its seeds; 0 if unknown."""
-    if dense is None or len(dense.tests) < 2:
-        return 0.0
-    return abs(compare(task, dense.test + dense.deviation, dense.test))
+def measure_slack(task: Task, one: Row, other: Row) -> float | None:
+    """Return the relative difference of two systems that their seeds explain; None if there are too few.
 
-
-def compute_slack(deviation: float) -> float:
-    """Return the relative difference within which two metrics count as equal."""
-    return max(LEAST, DEVIATIONS * deviation)
+    It is two standard deviations of the system whose seeds differ more, relative to ``other``.
+    """
+    if min(len(one.tests), len(other.tests)) < SEEDS:
+        return None
+    scale = 100 - other.test if task.higher_is_better else other.test
+    return max(LEAST, DEVIATIONS * max(one.deviation, other.deviation) / scale)
 
 
 def collect_rows(plan: Plan, task: Task, systems: Sequence[System]) -> list[Row]:
     """Return a row per system that has results; the grid may be incomplete."""
-    rates = [settings.rate for settings in task.grid]
     goal = math.nan
     rows = []
     for system in systems:
-        tuned = [result for result in plan.find(plan.tune(task, system)) if result]
+        points = plan.tune(task, system)
+        tuned = [result for result in plan.find(points) if result]
         best = pick_best(tuned, higher_is_better=task.higher_is_better)
         if best is None:
             continue
-        repeated = [
-            result for result in plan.find(plan.repeat(task, system)) if result and not result.diverged
-        ]
+        ended = [result for result in plan.find(plan.repeat(task, system)) if result]
+        seeds = [result for result in ended if not result.diverged] or [best]
         if system.name == "dense":
-            goal = SLACK * statistics.fmean(result.final_loss for result in (repeated or [best]))
-        rate = best.run.settings.rate
+            goal = SLACK * statistics.fmean(result.final_loss for result in seeds)
+        rate, rates = best.run.settings.rate, [run.settings.rate for run in points]
         rows.append(
             Row(
                 system,
                 best,
                 len(tuned),
-                len(plan.tune(task, system)),
-                tuple(result.test for result in repeated) or (best.test,),
+                len(points),
+                tuple(result.test for result in seeds),
                 len(rates) > 1 and rate in (min(rates), max(rates)),
-                count_steps(best.losses, goal, best.run.steps),
+                tuple(count_steps(result.losses, goal, result.run.steps) for result in seeds),
+                len([result for result in ended if result.diverged]),
             )
         )
     return rows

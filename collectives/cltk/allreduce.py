@@ -169,9 +169,9 @@ class CLTk(CLTkState):
             commit: False for a ``Pending``, as for ``co.allreduce``.
 
         Returns:
-            A dense array of the gradient's shape and type, or {name: array}, on the gradients' device; the
-            same bits on every rank. Some ranks may use the host and others GPUs. If ``out`` is given, its
-            arrays are returned.
+            A dense array of the gradient's shape and type, or {name: array} in the order given, on the
+            gradients' device; the same bits on every rank. Some ranks may use the host and others
+            GPUs. If ``out`` is given, its arrays are returned.
 
         Raises:
             CollectiveError: a rank failed or ranks differ, for example in their step; the same on all ranks.

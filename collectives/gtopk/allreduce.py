@@ -85,8 +85,8 @@ class GTopK(Stateful):
             commit: False for a ``Pending``, as for ``co.allreduce``.
 
         Returns:
-            A dense array of the gradient's shape and type, or {name: array}, on the host; the same bits on
-            every rank.
+            A dense array of the gradient's shape and type, or {name: array} in the order given, on the host;
+            the same bits on every rank.
 
         Raises:
             CollectiveError: a rank failed or ranks differ; the same on all ranks.

@@ -43,6 +43,8 @@ class Preset:
 
 
 _DEEPREDUCE = "Xu et al., DeepReduce, 2021"
+_FFT = "Wang et al., FFT-based gradient sparsification, 2020"
+_SIDCO = "Abdelmoniem et al., SIDCo, 2021"
 _TABLE = {
     "deepreduce-bf-p0": (
         "topk(0.01) | bloom(policy=p0, fpr=0.001) | raw",
@@ -68,6 +70,10 @@ _TABLE = {
         "topk(0.01) | bloom(policy=p2, fpr=0.001) | polyfit(degree=5)",
         f"{_DEEPREDUCE}, sections 5.1 and 6.4, Figure 10",
     ),
+    "deepreduce-sparse": (
+        "nonzero | bloom(policy=p2, fpr=0.01) | polyfit(degree=5)",
+        f"{_DEEPREDUCE}, section 6.3, Table 2, for gradients that are sparse already",
+    ),
     "deepreduce-qsgd-bf-p0": (
         "nonzero | bloom(policy=p0, fpr=0.6) | qsgd(bits=7, bucket=512)",
         f"{_DEEPREDUCE}, section 6.3, Table 2, for gradients that are sparse already",
@@ -88,13 +94,21 @@ _TABLE = {
         "all | raw-index | qsgd(bits=4, bucket=512, norm=max)",
         "Alistarh et al., QSGD, 2017, section 4; without feedback",
     ),
+    "qsgd-3-bits": (
+        "all | raw-index | qsgd(bits=3, bucket=512, norm=max)",
+        f"{_FFT}, section 4.2: 8 bins; buckets and norm are QSGD's",
+    ),
     "terngrad": (
         "all | raw-index | terngrad(clip=2.5)",
         "Wen et al., TernGrad, 2017, section 3.3; without feedback",
     ),
+    "terngrad-noclip": (
+        "all | raw-index | terngrad",
+        f"{_FFT}, section 4.2, Table 2",
+    ),
     "fft": (
         "rfft | topk(0.15) | bitmap | offset-float(bits=10)",
-        "Wang et al., FFT-based gradient sparsification, 2020, section 4.2: θ = 85 %; without feedback",
+        f"{_FFT}, section 4.2: θ = 85 %, 10 bits; each chunk's range, not ±1; without feedback",
     ),
     "adacomp": (
         "adacomp(bin=50) | binned(bin=50) | sign-scale",
@@ -102,7 +116,11 @@ _TABLE = {
     ),
     "sidco": (
         "sidco(0.001, sid=exponential, mode=adaptive, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
-        "Abdelmoniem et al., SIDCo, 2021, section 4.1; ratios 0.1 to 0.001; mode=faithful has its controller",
+        f"{_SIDCO}, section 4.1, with this library's controller of the stages",
+    ),
+    "sidco-e": (
+        "sidco(0.001, sid=exponential, mode=faithful, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
+        f"{_SIDCO}, section 4.1 and Algorithm 1; SIDCo-GP and SIDCo-P by sid=gamma-gp and sid=gp",
     ),
     "dgc": (
         "dgc(0.001, sample=0.01) | raw-index | raw",

@@ -57,6 +57,13 @@ _EPOCH = 98
 """Steps per epoch of CIFAR-10 on 4 workers with 128 samples each; papers give warm-ups in epochs."""
 
 
+_WITHOUT_FEEDBACK = (
+    *("qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip", "fft"),
+    *("deepreduce-sparse", "deepreduce-qsgd-bf-p0", "skcompress"),
+)
+"""Unbiased quantizers, the FFT paper's systems, and those for sparse gradients: residuals fill zeros."""
+
+
 def _of_preset(name: str) -> Recipe:
     """Return the recipe of a preset."""
     scheme, source = PRESETS[name].scheme, PRESETS[name].source
@@ -65,11 +72,11 @@ def _of_preset(name: str) -> Recipe:
         source = "Lin et al., Deep Gradient Compression, 2018, sections 3.1 to 3.3; warm-up of 4 epochs"
         return Recipe(scheme, MomentumCorrection(), warm_up, source, "none: plain SGD")
     if name == "sidco":
-        source = "Abdelmoniem et al., SIDCo, 2021, sections 2.2 and 4.1; warm-up of 5 epochs"
+        source += "; warm-up of 5 epochs as in appendix D.1, of the density as in DGC"
         return Recipe(scheme, _KEPT, WarmUp(5 * _EPOCH, start=0.25), source, LESS)
-    if name in ("qsgd", "terngrad"):
-        return Recipe(scheme, None, None, source)
     if name == "fft":
+        source += "; each tensor by itself: the paper's is one vector of all"
+    if name in _WITHOUT_FEEDBACK:
         return Recipe(scheme, None, None, source)
     if name == "adacomp":
         source = (
@@ -84,17 +91,19 @@ def _of_preset(name: str) -> Recipe:
 
 _OWN = {
     "sparseloco": Recipe(
-        Scheme.parse("chunk-topk(0.015625, 4096) | rice | qsgd(bits=2, bucket=64)"),
+        Scheme.parse("chunk-topk(0.015625, 4096) | rice | error-bounded(0.15)"),
         ErrorFeedback(decay=0.95),
         None,
-        "Sarfi et al., SparseLoCo, 2025, Algorithm 1: 64 of each 4096, 2 bits, decay 0.95; for local updates",
+        "Sarfi et al., SparseLoCo, 2025, Algorithm 1: 64 of each 4096, decay 0.95; in place of 2 bits, "
+        "values take what an error of 15 % needs; for local updates",
         "AdamW inside, none outside",
     ),
     "clt-k": Recipe(
         None,
         ErrorFeedback(),
         WarmUp(5 * _EPOCH, hold=True),
-        "Chen et al., ScaleCom, 2020, section 4: beta 1, for large batches 0.1; warm-up of 5 epochs",
+        "Chen et al., ScaleCom, 2020, section 4: beta 1, for large batches 0.1; warm-up of 5 epochs; one "
+        "ratio in place of those by layer, which co.ratios_by_flops computes",
         LESS,
         ratio=0.01,
     ),
@@ -118,7 +127,8 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
 
     Returns:
         {"scheme", "feedback", "schedule", "clip"}; the scheme of "adacomp" is {Rule: scheme}. For "clt-k",
-        {"ratio", "beta", "schedule"}, for co.CLTk. DGC clips as the dense training of the same model does:
+        {"ratio", "beta", "schedule"}, for co.CLTk; ``ratio`` may be {key: ratio}, as co.ratios_by_flops
+        returns it. DGC clips as the dense training of the same model does:
         ``clip`` is None unless it is given.
 
     Raises:

@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 
 from benchmarks.common.inputs import DENSITIES
-from benchmarks.papers import adacomp, deepreduce, fft, scalecom, sidco
+from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom, sidco
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pages.adacomp import find_best
 from benchmarks.papers.plan import Results
@@ -129,7 +129,9 @@ def _draw_fits(path: Path, found: sidco.Result) -> None:
 
 def _draw_deepreduce(path: Path, found: deepreduce.Result) -> None:
     with _figure(path, 1, 3, "DeepReduce, Figures 6 and 5") as axes:
-        for colour, policy in zip(("C0", "C1", "C2"), ("P0", "P1", "P2"), strict=True):
+        for colour, policy in zip(
+            ("C0", "C1", "C2", "C3"), ("P0", "P1", "P2", deepreduce.PRINTED), strict=True
+        ):
             points = [point for point in found.points if point.policy == policy]
             rates = [point.rate for point in points]
             axes[0].semilogx(rates, [p.kept for p in points], color=colour, marker="o", label=policy)
@@ -178,24 +180,20 @@ def _draw_scalecom(path: Path, found: scalecom.Result) -> None:
         for run in found.runs:
             axes[0].plot(run.steps, run.distances, label=run.name)
             axes[1].plot(run.steps, run.hamming, label=run.name)
-        axes[0].set_ylabel("cosine distance of the residuals")
-        axes[1].set_ylabel("d/k of the next leader")
+        axes[0].set_ylabel("cosine distance of the memories")
+        axes[1].set_ylabel("d/k of rank 0")
         for axis in axes[:2]:
             axis.set_xlabel("step")
             axis.legend(frameon=False, fontsize=7)
-        for axis, run in ((axes[2], found.runs[1]), (axes[3], found.runs[-1])):
-            histogram = run.last.histogram
-            assert histogram is not None
-            for counts, colour, label in (
-                (histogram.all, "#BBBBBB", "all"),
-                (histogram.selected[0], "#D55E00", "top k of rank 0"),
-                (histogram.top, "#333333", "true top k"),
+        for axis, run in ((axes[2], found.runs[0]), (axes[3], found.runs[5])):
+            for counts, colour, label in zip(
+                run.histogram,
+                ("#BBBBBB", "#D55E00", "#333333"),
+                ("all", "top 2 % of rank 0", "true top 2 %"),
+                strict=True,
             ):
-                axis.stairs(
-                    np.maximum(counts, 0.5), histogram.edges, color=colour, label=label, linewidth=1.5
-                )
+                axis.stairs(np.maximum(counts, 0.5), memories.EDGES, color=colour, label=label, linewidth=1.5)
             axis.set(xscale="log", yscale="log", xlabel="relative magnitude of the mean", title=run.name)
-            axis.set_xlim(left=1e-5)
             axis.legend(frameon=False, fontsize=7)
         for method, colour in zip(scalecom.METHODS, ("#999999", "#D55E00", "#0072B2"), strict=True):
             times = [scalecom.compute_shares(n, 8, 100, method) for n in scalecom.WORKERS]

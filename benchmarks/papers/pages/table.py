@@ -1,11 +1,29 @@
-"""Rows of the page: a paper's result, ours, and the reason for the difference."""
+"""Rows of the page: a paper's result, ours, the verdict, and the reason for the difference."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Row", "format_rows"]
+from benchmarks.common.results import RESULTS, format_markdown
+
+__all__ = [
+    "NOT_TRIED",
+    "PARTLY",
+    "REPRODUCED",
+    "VERDICTS",
+    "WRONG",
+    "Row",
+    "count_claims",
+    "format_counts",
+    "format_rows",
+    "read_speedups",
+]
+
+REPRODUCED, PARTLY, WRONG, NOT_TRIED = "reproduced", "partly", "not reproduced", "not tried"
+VERDICTS = (REPRODUCED, PARTLY, WRONG, NOT_TRIED)
 
 
 @dataclass(frozen=True)
@@ -17,16 +35,57 @@ class Row:
         theirs: the paper's result.
         ours: our result.
         difference: why they differ, or that they agree.
+        verdict: one of ``VERDICTS``, or "" if there is nothing to judge, or another page judges.
     """
 
     where: str
     theirs: str
     ours: str
     difference: str
+    verdict: str = ""
 
 
 def format_rows(rows: Sequence[Row]) -> str:
     """Format rows as a Markdown table."""
-    lines = ["| in the paper | theirs | ours | difference |", "|---|---|---|---|"]
-    lines += [f"| {row.where} | {row.theirs} | {row.ours} | {row.difference} |" for row in rows]
+    lines = ["| in the paper | theirs | ours | verdict | difference |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {row.where} | {row.theirs} | {row.ours} | {row.verdict or '–'} | {row.difference} |"
+        for row in rows
+    ]
     return "\n".join(lines) + "\n"
+
+
+def format_counts(sections: Mapping[str, Sequence[Row]]) -> str:
+    """Format how many rows of each paper have each verdict, and list those that are not reproduced.
+
+    Args:
+        sections: {paper: its rows}.
+    """
+    counts = {paper: Counter(row.verdict for row in rows) for paper, rows in sections.items()}
+    table = [[paper, *(str(found[verdict]) for verdict in VERDICTS)] for paper, found in counts.items()]
+    table.append(["all", *(str(sum(found[verdict] for found in counts.values())) for verdict in VERDICTS)])
+    text = format_markdown(["paper", *VERDICTS], table)
+    for verdict in (PARTLY, WRONG, NOT_TRIED):
+        text += f"\n{verdict.capitalize()}:\n\n"
+        for paper, rows in sections.items():
+            if named := [row.where for row in rows if row.verdict == verdict]:
+                text += f"- {paper}: {'; '.join(named)}.\n"
+    return text
+
+
+def read_speedups(name: str) -> list[tuple[float, float]]:
+    """Return a selector's speed-up over torch's top-k and over this library's, in each cell of select.md."""
+    found = []
+    for line in (RESULTS / "select.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"| `{name}`") and "× (" in line:
+            found += [(float(a), float(b)) for a, b in re.findall(r"([\d.]+)× \(([\d.]+)×\)", line)]
+    return found
+
+
+def count_claims() -> dict[str, int]:
+    """Return how many claims about training have each verdict, from training.md."""
+    lines = (RESULTS / "training.md").read_text(encoding="utf-8").splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    head = next((row for row in table if row[0] == "claims of"), ["claims of"])
+    total = next((row for row in table if row[0] == "all"), ["all"])
+    return {kind: int(count) for kind, count in zip(head[1:], total[1:], strict=True)}

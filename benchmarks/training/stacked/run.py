@@ -23,11 +23,11 @@ __all__ = ["run_stacks"]
 
 def run_stacks(
     plan: Plan,
-    tasks: Sequence[Task],
-    systems: Sequence[System],
+    cells: Sequence[tuple[Task, System]],
     *,
     device: str,
     most: int,
+    by_cell: bool,
     jobs: int,
     minutes: float,
     progress: Progress,
@@ -35,7 +35,7 @@ def run_stacks(
     """Run all that is missing of language models with dense gradients or local updates.
 
     Args:
-        plan, tasks, systems: as for ``run_missing``.
+        plan, cells, by_cell: as for ``run_missing``.
         device: of the models.
         most: runs of a stack.
         jobs: processes for the exchanges.
@@ -49,7 +49,7 @@ def run_stacks(
         pool = OuterPool(jobs)
         try:
             while time.monotonic() < stop:
-                runs = _choose(plan.list_missing(tasks, systems), most)
+                runs = _choose(plan.list_missing(cells, by_cell=by_cell), most)
                 if not runs:
                     break
                 shown = progress.add_task(f"{len(runs)} runs of {runs[0].task}", total=runs[0].steps)

@@ -22,6 +22,7 @@ class Leader(System):
 
     Args:
         ratio: fraction of each tensor's elements that is sent.
+        ratios: (glob, ratio) of tensors with a ratio of their own, in place of ``ratio``.
         beta: coefficient of the filter.
         warm_up: fraction of the steps in which all elements are sent.
     """
@@ -29,6 +30,7 @@ class Leader(System):
     ratio: float = 0.01
     beta: float = 1.0
     warm_up: float = 0.0
+    ratios: tuple[tuple[str, float], ...] = ()
 
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return an Exchange without residuals yet."""
@@ -38,7 +40,8 @@ class Leader(System):
 class _LeaderExchange:
     def __init__(self, system: Leader, workers: int, warm_up: int) -> None:
         schedule = wc.WarmUp(warm_up, hold=True) if warm_up else None
-        self._states = [co.CLTk(system.ratio, system.beta, schedule=schedule) for _ in range(workers)]
+        ratio = dict(system.ratios) or system.ratio
+        self._states = [co.CLTk(ratio, system.beta, schedule=schedule) for _ in range(workers)]
 
     def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
         """Return the mean of simulated ranks, and the bytes of one container of indices and all values.

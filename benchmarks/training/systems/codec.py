@@ -32,6 +32,7 @@ class Codec(System):
         whole: whether all tensors are one vector, for selection and coding.
         min_ndim: dimensions from which a tensor is compressed; only without ``whole``.
         warm_up: fraction of the steps in which the density falls from 1 to the scheme's.
+        sparse: fraction of the steps after which all elements are sent.
         rules: (glob, scheme) of tensors with a scheme of their own; only without ``whole``. The others are
             one group.
         by_senders: whether an element's mean is over the workers that sent it.
@@ -45,6 +46,7 @@ class Codec(System):
     whole: bool = False
     min_ndim: int = 0
     warm_up: float = 0.0
+    sparse: float = 1.0
     rules: tuple[tuple[str, str], ...] = ()
     by_senders: bool = False
 
@@ -70,10 +72,15 @@ def build_compressor(system: Codec, settings: Settings, steps: int) -> wc.Compre
         scheme = {wc.Rule("*", ndim=tuple(range(system.min_ndim))): "all | raw-index | raw", "*": scheme}
     if system.rules:
         scheme = {**dict(system.rules), "*": scheme}
+    schedule: Any = None
+    if system.warm_up:
+        schedule = wc.WarmUp(max(1, int(system.warm_up * steps)))
+    elif system.sparse < 1:
+        schedule = wc.Steps({int(system.sparse * steps): 0.0})
     return wc.Compressor(
         scheme,
         feedback=feedback,
-        schedule=wc.WarmUp(max(1, int(system.warm_up * steps))) if system.warm_up else None,
+        schedule=schedule,
         scope="group" if system.rules else "tensor",
         names=False,
     )

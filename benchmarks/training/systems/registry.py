@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import wirecodec as wc
+import collectives as co
 from benchmarks.training.systems.cltk import Leader
 from benchmarks.training.systems.codec import Codec
 from benchmarks.training.systems.local import LocalUpdates
@@ -20,6 +20,17 @@ TODAY, OURS, PAPERS, ABLATION = "in use today", "this library", "papers", "ablat
 DILOCO_OUTERS = ((0.7, 0.9), (1.0, 0.5))
 
 DENSE = Dense("dense", TODAY)
+
+RATES = (
+    *co.ratios_by_flops(
+        {"held.in/weight": 256, "held.0/*/weight": 256, "held.[12]/*/weight": 64, "held.out/weight": 1}
+    ).items(),
+    *co.ratios_by_flops(
+        {"lstm.weight*": 64, "embedding.weight": 64, "out.weight": 64}, dense_first=False
+    ).items(),
+    ("*", 1.0),
+)
+"""ScaleCom's ratios: ResNet-20's convolutions at 256 positions 25x, all others 400x; an LSTM 400x."""
 
 _DECISIVE: tuple[System, ...] = (
     DENSE,
@@ -45,7 +56,9 @@ _DECISIVE: tuple[System, ...] = (
     ),
     PlainTopK("top-k 0.1 % as published", TODAY, ratio=0.001),
     LocalUpdates("local updates, dense", OURS),
-    LocalUpdates("SparseLoCo", PAPERS, scheme=str(wc.recipe("sparseloco")["scheme"])),
+    LocalUpdates(
+        "SparseLoCo", PAPERS, scheme="chunk-topk(0.015625, chunk=4096) | rice | qsgd(bits=2, bucket=64)"
+    ),
     *(
         LocalUpdates(
             f"local updates every {every}, {bits:g} bits per step",
@@ -127,6 +140,8 @@ _DECISIVE: tuple[System, ...] = (
     ),
     Leader("CLT-k 1 %, beta 1", PAPERS, warm_up=WARM_UP),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1, warm_up=WARM_UP),
+    Leader("CLT-k by FLOPs", PAPERS, ratios=RATES, warm_up=WARM_UP),
+    Leader("CLT-k 47x", PAPERS, ratio=1 / 47, warm_up=WARM_UP),
 )
 
 _PAPERS: tuple[System, ...] = (
@@ -143,7 +158,15 @@ _PAPERS: tuple[System, ...] = (
             "none",
             whole=True,
         )
-        for kept in (50, 10)
+        for kept in (50, 15, 10)
+    ),
+    Codec(
+        "FFT, 90 % left out, then none",
+        PAPERS,
+        "rfft | topk(0.1) | bitmap | offset-float(bits=10)",
+        "none",
+        whole=True,
+        sparse=130 / 180,
     ),
 )
 

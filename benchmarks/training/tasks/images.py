@@ -13,7 +13,7 @@ from benchmarks.training.models import Net, build_residual_network
 from benchmarks.training.tasks import systems
 from benchmarks.training.tasks.task import Problem, Settings, Task
 
-__all__ = ["LARGE", "LONG", "TASK", "WORKERS"]
+__all__ = ["ADAM", "LARGE", "LONG", "TASK", "WORKERS"]
 
 SIDE, BATCH, TEST_IMAGES = 16, 16, 2000
 LARGE_BATCH = 64
@@ -108,6 +108,15 @@ LONG = replace(
     steps=4 * TASK.steps,
     grid=SHORT_GRID,
     systems=systems.LONG,
+)
+
+ADAM = replace(
+    TASK,
+    name="images-adam",
+    about="the images with Adam, for AdaComp's Figure 3",
+    optimizer="adam",
+    grid=tuple(Settings(rate, 0.9, 0.999) for rate in (3e-3, 1e-2, 1e-3)),
+    systems=systems.ADAM,
 )
 
 

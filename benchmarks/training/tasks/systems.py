@@ -5,7 +5,17 @@ Every system is on one task at least, and a claim's systems are on the claim's t
 
 from __future__ import annotations
 
-__all__ = ["IMAGES", "LARGE", "LONG", "RECOMMENDATIONS", "TEXT", "TEXT_LONG", "TRANSFORMER", "WORKERS"]
+__all__ = [
+    "ADAM",
+    "IMAGES",
+    "LARGE",
+    "LONG",
+    "RECOMMENDATIONS",
+    "TEXT",
+    "TEXT_LONG",
+    "TRANSFORMER",
+    "WORKERS",
+]
 
 IN_USE = (
     "dense",
@@ -40,7 +50,8 @@ TEXT = (
     "local updates, dense",
     "SparseLoCo",
     # Claims: selectors at 0.1 %, CLT-k, AdaComp.
-    *("CLT-k 1 %, beta 1", "adacomp", "sidco", "dgc", "RedSync 0.1 %", "GaussianKSGD 0.1 %"),
+    *("CLT-k 1 %, beta 1", "CLT-k by FLOPs", "adacomp", "sidco", "sidco-e", "dgc"),
+    *("RedSync 0.1 %", "GaussianKSGD 0.1 %"),
     # Ablations: density against bits, value codecs, one vector against layers, feedback, layers left alone.
     *("top-k 10 %, error 0.1", "top-k 10 %, error 0.1, per tensor", "top-k 1 %, float32"),
     *("top-k 1 %, qsgd 4 bits", "top-k 1 %, sign and scale", "budget 0.1, per tensor"),
@@ -54,10 +65,12 @@ IMAGES = (
     *("local updates, dense", "local updates every 4, 0.1 % per step"),
     "local updates every 16, 0.1 % per step",
     # Claims: DeepReduce, FFT, AdaComp, SIDCo, ScaleCom.
-    *("CLT-k 1 %, beta 1", "deepreduce-bf-p0", "deepreduce-bf-p1", "deepreduce-bf-p2"),
+    *("CLT-k 1 %, beta 1", "CLT-k by FLOPs"),
+    *("deepreduce-bf-p0", "deepreduce-bf-p1", "deepreduce-bf-p2"),
     *("deepreduce-fit-poly", "deepreduce-fit-dexp", "deepreduce-both", "naive Bloom"),
-    *("3lc", "qsgd", "terngrad", "fft", "top-k 15 %, no feedback"),
-    *("FFT, 50 % left out", "FFT, 90 % left out", "adacomp", "sidco"),
+    *("3lc", "qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip", "fft", "top-k 15 %, no feedback"),
+    *("FFT, 50 % left out", "FFT, 85 % left out", "FFT, 90 % left out", "FFT, 90 % left out, then none"),
+    *("adacomp", "sidco", "sidco-e"),
     # Ablations of SGD's momentum: corrected, masked, with a warm-up.
     *("budget 0.25, corrected momentum", "budget 0.1, corrected momentum"),
     *("budget 0.03, corrected momentum", "budget 0.1, no masking"),
@@ -70,16 +83,19 @@ RECOMMENDATIONS = (
     *("local updates, dense", "local updates every 16, 0.07 bits per step"),
     "local updates every 16, 0.1 % per step",
     # Claims: DeepReduce's systems for gradients that are sparse already.
-    *("deepreduce-both", "deepreduce-qsgd-bf-p0", "skcompress", "sketchml"),
+    *("deepreduce-both", "deepreduce-sparse", "deepreduce-qsgd-bf-p0", "skcompress", "sketchml"),
 )
 TRANSFORMER = (
     *("dense", "PowerSGD, rank 4", "top-k 1 % as published", "top-k 0.1 % as published"),
     *("budget 0.25", "budget 0.1", "budget 0.03", "budget 0.64"),
     *LOCAL_MOMENTUM,
-    *("sidco", "CLT-k 1 %, beta 1"),
+    *("sidco", "sidco-e", "CLT-k 1 %, beta 1", "CLT-k 47x"),
 )
-LARGE = ("dense", "CLT-k 1 %, beta 1", "CLT-k 1 %, beta 0.1")
-"""Images in large batches, for ScaleCom's claim about beta."""
+LARGE = ("dense", "top-k 1 % as published", "CLT-k 1 %, beta 1", "CLT-k 1 %, beta 0.1")
+"""Images in large batches, for ScaleCom's claim about beta, beside top-k with feedback."""
+
+ADAM = ("dense", "adacomp")
+"""Images with Adam, for AdaComp's Figure 3."""
 
 LONG = ("dense", "top-k 0.1 %", "top-k 0.1 %, warm-up")
 """Images with more steps, for the target at 0.1 % of the elements."""

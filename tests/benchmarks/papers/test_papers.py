@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +15,19 @@ pytest.importorskip("sklearn", reason="benchmarks need the extra [bench]")
 
 from rich.progress import Progress
 
+import collectives as co
 import wirecodec as wc
+from benchmarks.common.results import RESULTS
 from benchmarks.common.sketchsgd import CountSketch, SketchSGD
-from benchmarks.papers import adacomp, fft, scalecom
+from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom
 from benchmarks.papers.__main__ import format_page
 from benchmarks.papers.networks import build_demo, flatten, unflatten
 from benchmarks.papers.pages.plot import draw_all
+from benchmarks.papers.pages.table import REPRODUCED, WRONG, Row, count_claims, format_counts, read_speedups
 from benchmarks.papers.parts import Part, Store, run_missing
 from benchmarks.papers.plan import Steps, collect, list_parts
 from benchmarks.papers.training import run_training
+from wirecodec.index.bloom import filter_bytes, windows
 
 
 @pytest.mark.nightly
@@ -52,6 +57,12 @@ def test_training_loses_nothing() -> None:
         assert np.array_equal(step.x, before + step.gradient)
         before = step.residual
     assert flatten(unflatten(step.x)).tobytes() == step.x.tobytes()
+
+
+def test_vectors_have_the_order_of_the_network() -> None:
+    """An exchange may return its tensors in any order."""
+    x = build_demo().start
+    assert flatten(dict(sorted(unflatten(x).items()))).tobytes() == x.tobytes()
 
 
 def test_parts_are_measured_once(tmp_path: Path) -> None:
@@ -110,9 +121,85 @@ def test_representable_numbers_are_all_found() -> None:
     assert np.diff(uniform) == pytest.approx(2 / 254, rel=1e-4)
 
 
-def test_dryden_sends_one_magnitude() -> None:
+def test_dryden_and_seide_send_a_mean_per_sign() -> None:
     x = np.random.default_rng(0).laplace(size=1000)
-    found = adacomp.Dryden(0.1).select(x)
-    assert found.indices is not None
-    assert found.indices.size == 100
-    assert found.scale == pytest.approx(np.sort(np.abs(x))[-100:].mean())
+    found: Any = adacomp.Dryden(0.1).select(x)
+    largest = np.sort(np.abs(x))[-100]
+    for sign in (1, -1):
+        chosen = found.scale[np.sign(x[found.indices]) == sign]
+        assert chosen == pytest.approx(np.abs(x[(np.abs(x) >= largest) & (np.sign(x) == sign)]).mean())
+    bits: Any = adacomp.Seide().select(x)
+    assert bits.indices.size == x.size
+    assert len(np.unique(bits.scale)) == 2
+
+
+def test_layers_have_scales_of_their_own_and_may_be_sent_whole() -> None:
+    x = np.random.default_rng(0).laplace(size=build_demo().start.size).astype(np.float32)
+    parts = {name: part.size for name, part in unflatten(x).items()}
+    every: Any = adacomp._build("AdaComp", 5000, "all").select(x, gradient=x)
+    start = 0
+    for size in parts.values():
+        own = wc.AdaComp(5000).select(x[start : start + size], gradient=x[start : start + size])
+        inside = (every.indices >= start) & (every.indices < start + size)
+        assert own.indices is not None
+        assert (every.indices[inside] - start).tolist() == own.indices.tolist()
+        assert every.scale[inside] == pytest.approx(own.scale)
+        start += size
+    dense: Any = adacomp._build("AdaComp", 5000, "FC").select(x, gradient=x)
+    whole = sum(size for name, size in parts.items() if name.startswith("conv"))
+    assert dense.indices[:whole].tolist() == list(range(whole))
+    assert (np.sign(x[:whole]) * dense.scale[:whole]).tolist() == x[:whole].tolist()
+
+
+def test_the_printed_p2_returns_as_many_and_keeps_fewer() -> None:
+    """Algorithm 1 with a rate of 0.01: no false negative is possible, and singletons are certain."""
+    inserted = np.random.default_rng(0).choice(50_000, 500, replace=False)
+    kept = []
+    for rate in (0.0001, 0.01):
+        found = deepreduce.select_as_printed(inserted, 50_000, windows(rate), 8 * filter_bytes(500, rate))
+        assert found.size == len(set(found.tolist())) == inserted.size
+        kept.append(np.isin(inserted, found).mean())
+    assert kept[0] == 1
+    assert 0.6 < kept[1] < 0.85
+
+
+def test_memories_are_those_of_the_library() -> None:
+    """The first measurement of Figure 3 is that of CLTk and similarity, for two ranks."""
+    run = memories.train("3: CLT-k 400×, rate 0.1, 2 ranks", memories.EVERY)
+
+    def measure(comm: Any) -> co.Similarity:
+        network, cltk = build_demo(memories.BATCH, comm.rank, 2), co.CLTk(1 / 400)
+        parameters = network.start
+        for step in range(memories.EVERY):
+            _, gradient = network.compute(parameters, step)
+            found = co.similarity(comm, cltk, gradient)
+            parameters = parameters - np.float32(0.1) * cltk.allreduce(comm, gradient)
+        assert isinstance(found, co.Similarity)
+        return found
+
+    with np.errstate(all="ignore"):
+        found = co.simulate(2, measure)[0]
+    assert run.distances[0] == pytest.approx(found.cosine_distance, rel=1e-3)
+    assert run.hamming[0] == pytest.approx(found.hamming[0], abs=0.01)
+    assert run.contraction[0] == pytest.approx(found.contraction[0], rel=1e-3)
+    assert run.top[0] == pytest.approx(found.top_contraction, rel=1e-3)
+
+
+def test_verdicts_are_counted() -> None:
+    rows = [Row("a", "", "", "", REPRODUCED), Row("b", "", "", "", WRONG), Row("c", "", "", "")]
+    text = format_counts({"One": rows, "Two": rows[:1]})
+    assert "| One | 1 | 0 | 1 | 0 |" in text
+    assert "| all | 2 | 0 | 1 | 0 |" in text
+    assert "Not reproduced:\n\n- One: b.\n" in text
+
+
+def test_pages_agree_on_the_claims_about_training() -> None:
+    """The page of the papers repeats the counts of training.md, whose cells it reads."""
+    counts = ", ".join(f"{count} {kind}" for kind, count in count_claims().items())
+    assert counts
+    assert f"[training.md](training.md): {counts}." in (RESULTS / "papers.md").read_text(encoding="utf-8")
+
+
+def test_speedups_are_read() -> None:
+    assert len(read_speedups("topk(δ)")) == len(read_speedups("dgc(δ)")) == 18
+    assert all(own == 1 for _, own in read_speedups("topk(δ)"))

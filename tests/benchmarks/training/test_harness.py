@@ -14,13 +14,14 @@ pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 
 from benchmarks.training import plot, report
 from benchmarks.training.choices import format_choices
-from benchmarks.training.claims import Claim, judge
+from benchmarks.training.claims import Claim
 from benchmarks.training.plan import Plan, pick_best, select_by_name
-from benchmarks.training.rows import collect_rows, count_steps
+from benchmarks.training.rows import LEAST, Row, collect_rows, count_steps, measure_slack
 from benchmarks.training.runs import Result, Run, find_result, load_results, save_result
 from benchmarks.training.systems.system import Exchange, System
 from benchmarks.training.targets import format_targets
 from benchmarks.training.tasks.task import Settings, Task
+from benchmarks.training.verdicts import judge, judge_rows
 
 GRID = (Settings(0.1, 0.9), Settings(0.2, 0.9), Settings(0.3, 0.9))
 
@@ -74,13 +75,32 @@ def test_results_are_read_as_they_were_saved(tmp_path: Path) -> None:
 
 def test_a_benchmark_goes_on_with_what_is_missing(tmp_path: Path) -> None:
     plan = Plan(tmp_path, dense_seeds=3, seeds=1)
-    assert len(plan.list_missing([TASK], [DENSE, OURS])) == 6
+    assert len(plan.list_missing([(TASK, DENSE), (TASK, OURS)])) == 6
     assert plan.repeat(TASK, DENSE) == []
     save_grid(plan, DENSE, [(4.0, 1.0), (3.0, 9.0), (5.0, 0.5)])
-    missing = plan.list_missing([TASK], [DENSE])
+    missing = plan.list_missing([(TASK, DENSE)])
     assert [(run.settings, run.seed) for run in missing] == [(GRID[1], 1), (GRID[1], 2)]  # validation decides
     save_grid(plan, OURS, [(3.0, 3.0)] * 3)
-    assert plan.list_missing([TASK], [OURS]) == []
+    assert plan.list_missing([(TASK, OURS)]) == []
+
+
+def test_quoted_verdicts_come_first_and_take_all_seeds(tmp_path: Path) -> None:
+    """By cell, the seeds of one cell come before the grid of the next."""
+    plan = Plan(tmp_path, dense_seeds=2, seeds=3)
+    save_grid(plan, DENSE, [(4.0, 4.0), (3.0, 3.0), (5.0, 5.0)])
+    missing = plan.list_missing([(TASK, DENSE), (TASK, OURS)], by_cell=True)
+    assert [(run.system, run.seed) for run in missing] == [("dense", 1), *(("budget 0.25", 0),) * 3]
+    assert [run.seed for run in plan.list_missing([(TASK, OURS), (TASK, DENSE)])] == [0, 0, 0, 1]
+
+
+def test_a_system_near_another_tries_its_best_rate_and_the_next(tmp_path: Path) -> None:
+    near = {("", "budget 0.25"): DENSE, ("other", "later"): DENSE}
+    plan = Plan(tmp_path, near=near)
+    assert plan.tune(TASK, OURS) == []  # before dense is known
+    save_grid(plan, DENSE, [(3.0, 3.0), (4.0, 4.0), (5.0, 5.0)])
+    assert [run.settings for run in plan.tune(TASK, OURS)] == [GRID[0], GRID[1]]
+    assert len(plan.tune(TASK, Named("later", "papers"))) == 3
+    assert len(plan.tune(dataclasses.replace(TASK, name="other"), Named("later", "papers"))) == 0
 
 
 def test_runs_that_diverged_are_never_the_best(tmp_path: Path) -> None:
@@ -109,7 +129,7 @@ def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
     assert (dense.tests, dense.at_edge, ours.at_edge) == ((3.0, 3.2), False, True)
     text = report.format_page(plan, [TASK], [DENSE, OURS, later])
     assert "| budget 0.25 | 0.246 | 3.1 | +0.0% | (1) | rate 0.3, momentum 0.9 * | 1 of 3 |" in text
-    assert "yes, provisional: grid incomplete" in text
+    assert "yes, one seed, provisional: grid incomplete" in text
     assert "Not run yet: later." in text
     pictures = plot.draw(tmp_path, plan, [TASK], [DENSE, OURS, later])
     assert [path.name for path in pictures if path.stat().st_size] == ["training.png", "training_loss.png"]
@@ -124,41 +144,79 @@ def test_systems_by_name() -> None:
         select_by_name([DENSE, OURS], "bugdet")
 
 
-def test_claims_count_deviations_and_directions() -> None:
+def test_claims_count_seeds_deviations_and_directions() -> None:
     equal = Claim("paper", "equal", "text-lstm", "a")
     worse = Claim("paper", "worse", "text-lstm", "a", better=False)
-    assert judge(equal, 0.019, 0.01) == "reproduced"
-    assert judge(equal, 0.021, 0.01) == "not reproduced, +2.1%"
-    assert judge(worse, 0.021, 0.01) == "reproduced"
-    assert judge(worse, 0.009, 0.0) == "no difference, +0.9%"
-    assert judge(dataclasses.replace(worse, better=True), 0.021, 0.0) == "not reproduced, +2.1%"
-    assert judge(equal, 0.5, 0.3) == "undecided: dense's seeds differ by 30%"
+    better, within = dataclasses.replace(worse, better=True), dataclasses.replace(equal, margin=0.1)
+    assert judge(equal, 0.5, None) == "undecided, +50.0%: fewer than 3 seeds"
+    assert judge(equal, 0.019, 0.02) == "reproduced, +1.9%, within 2.0%"
+    assert judge(equal, 0.021, 0.02) == "not reproduced, +2.1%"
+    assert judge(equal, 0.1, 0.3) == "undecided, +10.0%: seeds explain 30.0%"
+    assert judge(worse, 0.021, 0.02) == "reproduced, +2.1%"
+    assert judge(worse, -0.009, 0.01) == "undecided, -0.9%: seeds explain 1.0%"
+    assert judge(better, 0.021, 0.02) == "not reproduced, +2.1%"
+    assert judge(better, -0.021, 0.02) == "reproduced, -2.1%"
+    assert judge(within, -0.01, 0.2) == "reproduced, -1.0%"
+    assert judge(within, 0.01, 0.2).startswith("undecided")
+    assert judge(within, 0.21, 0.2) == "not reproduced, +21.0%"
+
+
+def make_row(tests: tuple[float, ...], steps: tuple[int | None, ...] = ()) -> Row:
+    best = make_result(Run("text-lstm", "a", GRID[0], 0, 30, "", ""), tests[0], tests[0])
+    return Row(Named("a", "papers"), best, 1, 1, tests, False, steps or (10,) * len(tests))
+
+
+def test_a_verdict_needs_three_seeds_and_their_larger_deviation() -> None:
+    dense = make_row((4.0, 4.1, 3.9))
+    assert measure_slack(TASK, make_row((4.0, 4.4)), dense) is None
+    assert measure_slack(TASK, make_row((4.0, 4.4, 3.6)), dense) == pytest.approx(2 * 0.4 / 4)
+    assert measure_slack(TASK, make_row((4.0, 4.0, 4.0)), dense) == pytest.approx(2 * 0.1 / 4)
+    accuracy = dataclasses.replace(TASK, higher_is_better=True)
+    assert measure_slack(accuracy, make_row((90.0, 91.0, 92.0)), make_row((90.0,) * 3)) == pytest.approx(0.2)
+    assert measure_slack(accuracy, make_row((90.0,) * 3), make_row((90.0,) * 3)) == LEAST
+
+
+def test_claims_about_steps_need_every_seed() -> None:
+    fewer = Claim("paper", "fewer steps", "text-lstm", "a", better=True, steps=True)
+    tests, other = (4.0,) * 3, make_row((4.0,) * 3, (100, 101, 99))
+    assert judge_rows(fewer, TASK, make_row(tests, (80, 81, 79)), other) == "reproduced, -20.0%"
+    assert judge_rows(fewer, TASK, make_row(tests, (80, None, 79)), other).startswith("undecided: not every")
+    assert (
+        judge_rows(fewer, TASK, make_row(tests[:1], (80,)), other) == "undecided, -20.0%: fewer than 3 seeds"
+    )
+    assert judge_rows(fewer, TASK, None, other) == "not run"
 
 
 def test_choices_count_deviations_and_directions(tmp_path: Path) -> None:
-    plan, tensors = Plan(tmp_path, dense_seeds=2), Named("budget 0.1, per tensor", "ablation")
+    plan, tensors = Plan(tmp_path, seeds=3, tries=1), Named("budget 0.1, per tensor", "ablation")
     whole = Named("budget 0.1", "this library")
-    save_grid(plan, DENSE, [(3.0, 3.0), (3.1, 3.1), (3.2, 3.2)])
-    save_grid(plan, whole, [(3.0, 3.1), (3.3, 3.4), (3.2, 3.3)], bits=0.1)
+    task = dataclasses.replace(TASK, grid=GRID[:1])
 
-    def format_row(test: float) -> list[str]:
-        save_result(make_result(plan.tune(TASK, tensors)[0], 2.0, test, bits=0.2), tmp_path)
-        rows = collect_rows(plan, TASK, [DENSE, whole, tensors])
-        return format_choices({TASK.name: rows}, [TASK]).splitlines()[-1].split(" | ")
+    def save(system: System, tests: tuple[float, ...], bits: float) -> None:
+        save_result(make_result(plan.tune(task, system)[0], 2.0, tests[0], bits=bits), tmp_path)
+        for run, test in zip(plan.repeat(task, system)[1:], tests[1:], strict=False):
+            save_result(make_result(run, 2.0, test, bits=bits), tmp_path)
 
+    def format_row(*tests: float) -> list[str]:
+        save(tensors, tests, 0.2)
+        rows = collect_rows(plan, task, [whole, tensors])
+        return format_choices({TASK.name: rows}, [task]).splitlines()[-1].split(" | ")
+
+    save(whole, (3.1, 3.1, 3.1), 0.1)
     question, _, one, other, difference, verdict = format_row(3.2)
     assert question == "| one vector of the whole model, or a choice per tensor?"
     assert one == "budget 0.1: 3.1, 0.1 bits"
     assert other == "budget 0.1, per tensor: 3.2, 0.2 bits"
-    assert (difference, verdict) == ("-3.1%", "better; provisional |")
-    assert format_row(3.0)[-2:] == ["+3.3%", "worse; provisional |"]
-    assert format_row(3.11)[-2:] == ["-0.3%", "no difference; provisional |"]
-    assert format_choices({TASK.name: collect_rows(plan, TASK, [DENSE, whole])}, [TASK]) == ""
+    assert (difference, verdict) == ("-3.1%", "undecided |")
+    assert format_row(3.2, 3.2, 3.2)[-2:] == ["-3.1%", "better |"]
+    assert format_row(3.0, 3.0, 3.0)[-2:] == ["+3.3%", "worse |"]
+    assert format_row(3.2, 3.1, 3.3)[-2:] == ["-3.1%", "no difference |"]
+    assert format_choices({TASK.name: collect_rows(plan, task, [whole])}, [task]) == ""
 
 
 def test_a_task_may_be_for_some_systems(tmp_path: Path) -> None:
     plan, only = Plan(tmp_path), dataclasses.replace(TASK, systems=("dense",))
-    assert [run.system for run in plan.list_missing([only], [DENSE, OURS])] == ["dense"] * 3
+    assert [run.system for run in plan.list_missing([(only, DENSE), (only, OURS)])] == ["dense"] * 3
     assert collect_rows(plan, only, [OURS]) == []
 
 
@@ -175,14 +233,14 @@ def test_targets_compare_with_deviation_and_other_systems(tmp_path: Path) -> Non
         return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[4:] if line]
 
     least, elements, quality = check()
-    assert least[1:] == ["top-k 0.1 %", "0.02", "+3.3%", "no"]
+    assert least[1:] == ["top-k 0.1 %", "0.02", "+3.3%", "no, one seed"]
     assert elements[-1] == "one seed of dense"
     assert quality == [
         *("images: quality of PowerSGD, rank 4 (+10.0% at 4 bits), at most 0.5 bits",),
-        *("top-k 0.1 %", "0.02", "+3.3%", "yes"),
+        *("top-k 0.1 %", "0.02", "+3.3%", "yes, one seed"),
     ]
     save_result(make_result(plan.repeat(images, DENSE)[1], 3.0, 3.2), tmp_path)
     assert check()[1] == [
         *("images: 0.1 % of the elements, within dense's deviation (+4.6%)",),
-        *("top-k 0.1 %", "0.02", "+0.0%", "yes"),
+        *("top-k 0.1 %", "0.02", "+0.0%", "yes, one seed"),
     ]

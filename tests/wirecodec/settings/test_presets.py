@@ -13,7 +13,7 @@ from formats import reference
 from wirecodec.cli import main
 
 NAMES = list(wc.PRESETS)
-WITHOUT_FEEDBACK = ("qsgd", "terngrad")
+WITHOUT_FEEDBACK = ("qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip")
 
 PUBLISHED = {
     "deepreduce-bf-p0": (wc.TopK(0.01), wc.Bloom(policy="p0", fpr=0.001), wc.Raw()),
@@ -22,6 +22,7 @@ PUBLISHED = {
     "deepreduce-fit-poly": (wc.TopK(0.01), wc.RawIndex(), wc.PolyFit(degree=5)),
     "deepreduce-fit-dexp": (wc.TopK(0.01), wc.RawIndex(), wc.DExpFit()),
     "deepreduce-both": (wc.TopK(0.01), wc.Bloom(policy="p2", fpr=0.001), wc.PolyFit(degree=5)),
+    "deepreduce-sparse": (wc.NonZero(), wc.Bloom(policy="p2", fpr=0.01), wc.PolyFit(degree=5)),
     "deepreduce-qsgd-bf-p0": (
         wc.NonZero(),
         wc.Bloom(policy="p0", fpr=0.6),
@@ -31,11 +32,18 @@ PUBLISHED = {
     "sketchml": (wc.NonZero(), wc.Delta(), wc.SketchML(buckets=2**6)),
     "3lc": (wc.All(), wc.RawIndex(), wc.ThreeLC(sparsity=1.0)),
     "qsgd": (wc.All(), wc.RawIndex(), wc.QSGD(bits=4, bucket=512, norm="max")),
+    "qsgd-3-bits": (wc.All(), wc.RawIndex(), wc.QSGD(bits=3, bucket=512, norm="max")),
+    "terngrad-noclip": (wc.All(), wc.RawIndex(), wc.TernGrad(clip=None)),
     "terngrad": (wc.All(), wc.RawIndex(), wc.TernGrad(clip=2.5)),
     "fft": (wc.TopK(0.15), wc.Bitmap(), wc.OffsetFloat(bits=10), wc.RFFT()),
     "adacomp": (wc.AdaComp(bin=50, factor=2.0), wc.Binned(bin=50), wc.SignScale()),
     "sidco": (
         wc.SIDCo(0.001, sid="exponential", mode="adaptive", first=0.25, window=5, tolerance=0.2),
+        wc.RawIndex(),
+        wc.Raw(),
+    ),
+    "sidco-e": (
+        wc.SIDCo(0.001, sid="exponential", mode="faithful", first=0.25, window=5, tolerance=0.2),
         wc.RawIndex(),
         wc.Raw(),
     ),

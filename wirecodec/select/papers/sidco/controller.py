@@ -1,28 +1,29 @@
-"""SIDCo's controller of the number of stages (SIDCo, Algorithm 1, Adapt_Stages).
+"""SIDCo's controller of the number of stages (SIDCo, Algorithm 1, Adapt_Stages, as printed).
 
-After every ``window`` steps the mean of k̂/k is compared with 1. From 1 - ε_L to 1 + ε_H nothing changes.
-Otherwise one stage is removed if too much was kept, or added if too little was, as in the paper. The
-direction is reversed, for this and later moves, in two cases: the previous move increased the error, or the
-number would leave 1 ... M_max. The paper's rule alone stays at one stage on tails heavier than the
-distribution's. The error is |mean k̂/k - 1|, as in equation 12. M_max is ⌈log₂ 1/δ⌉ by default; the paper
-gives no value.
+After every ``window`` steps the mean of k̂/k is compared with 1. Above 1 + ε_H one stage is removed, below
+1 - ε_L one is added, and the number stays within 1 ... M_max. M_max is ⌈log₂ 1/δ⌉ by default; the paper gives
+no value.
 
-The controller need not settle: if no number of stages keeps about k, it alternates between two of them.
-``sidco_adaptive`` is one that settles.
+The controller stays at one stage if that keeps too much, as on tails heavier than the distribution's. The
+paper's appendix E.1 describes the opposite: one stage keeps too much, and more stages follow. If no number of
+stages keeps about k, the controller alternates between two. ``sidco_adaptive`` has neither property.
 
-Pure functions on a frozen value. As a selector's state, it is five float64.
+Pure functions on a frozen value. As a selector's state, it is three float64.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
+
+_OLD = [0, 2, 3]
+"""Places of the three numbers in a state of version 0.1.0, which had a direction and an error, too."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,13 @@ class Controller:
 
     Attributes:
         stages: for the next step.
-        direction: 1 for the paper's direction, -1 if reversed.
         seen: steps of this window so far.
         total: sum of k̂/k over them.
-        error: error at the last change of the number of stages; infinite after a window without a change.
     """
 
     stages: int
-    direction: int = 1
     seen: int = 0
     total: float = 0.0
-    error: float = math.inf
 
 
 def max_stages(ratio: float) -> int:
@@ -64,21 +61,13 @@ def update(
     seen, total = control.seen + 1, control.total + kept
     if seen < window:
         return replace(control, seen=seen, total=total)
-    off = total / seen - 1
-    if bounds[0] <= total / seen <= bounds[1]:
-        return Controller(control.stages, control.direction)
-    direction = -control.direction if abs(off) > control.error else control.direction
-    move = -direction if off > 0 else direction
-    if not 1 <= control.stages + move <= most:
-        direction, move = -direction, -move
-    return Controller(min(max(control.stages + move, 1), most), direction, error=abs(off))
+    move = (total / seen < bounds[0]) - (total / seen > bounds[1])
+    return Controller(min(max(control.stages + move, 1), most))
 
 
 def save(control: Controller) -> Array:
     """Return the controller as a selector's state."""
-    return np.array(
-        [control.stages, control.direction, control.seen, control.total, control.error], np.float64
-    )
+    return np.array(astuple(control), np.float64)
 
 
 def restore(state: Any, stages: int) -> Controller:
@@ -89,17 +78,17 @@ def restore(state: Any, stages: int) -> Controller:
     if state is None:
         return Controller(stages)
     numbers = np.asarray(state)
-    if numbers.shape != (5,) or numbers.dtype != np.float64:
-        raise EncodeError(f"sidco: state is {numbers.dtype} {numbers.shape}; it must be float64 (5,)")
-    count, direction, seen, total, error = numbers.tolist()
+    if numbers.shape == (5,) and numbers.dtype == np.float64:
+        numbers = numbers[_OLD]
+    if numbers.shape != (3,) or numbers.dtype != np.float64:
+        raise EncodeError(f"sidco: state is {numbers.dtype} {numbers.shape}; it must be float64 (3,)")
+    count, seen, total = numbers.tolist()
     if not (
         1 <= count <= 2**20
-        and abs(direction) == 1
         and 0 <= seen <= 2**53
         and 0 <= total < math.inf
-        and error >= 0
         and count == int(count)
         and seen == int(seen)
     ):
         raise EncodeError(f"sidco: state is {numbers.tolist()}; it must be one that a selection returned")
-    return Controller(int(count), int(direction), int(seen), total, error)
+    return Controller(int(count), int(seen), total)

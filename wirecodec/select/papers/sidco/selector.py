@@ -11,10 +11,11 @@ tolerance/4 of k. If that fails, as with equal magnitudes, the k largest are sel
 chosen on the first tensor, so that a call without a state is near k, too.
 
 *Faithful*: the paper's stages, its closed form of the gamma distribution's threshold, and its controller of
-the number of stages. Its Algorithm 1 is corrected in five places that are evident errors: signs; zeros; σ for
-σ²; an average over Q counts that drops one; a number of stages that never leaves 1 if one stage keeps too
-much. The shape of the generalised Pareto distribution is clamped to ±½, the range in which its moments exist.
-A call without a state is the first step of the paper's algorithm: one stage, often several times k elements.
+the number of stages, as printed. The rest of its Algorithm 1 is corrected in four places that are evident
+errors: signs; zeros; σ for σ²; an average over Q counts that drops one. The shape of the generalised Pareto
+distribution is clamped to ±½, the range in which its moments exist. A call without a state is the first step
+of the paper's algorithm: one stage, often several times k elements. If one stage keeps too much, the printed
+controller stays there.
 
 A Compressor selects per tensor, or from a whole model with ``scope="group"``, as some of the paper's runs do.
 
@@ -154,7 +155,7 @@ class SIDCo(Selector):
 
         Args:
             x: (n,) any element type.
-            state: (5,) or (7,) float64, the state of the faithful or the adaptive controller, or None.
+            state: (3,) or (7,) float64, the state of the faithful or the adaptive controller, or None.
 
         Returns a Selection with the next state.
 

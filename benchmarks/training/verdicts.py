@@ -1,0 +1,199 @@
+"""Whether these runs reproduce the papers' claims, and the runs that this takes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.common.results import format_markdown
+from benchmarks.training.claims import CLAIMS, Claim
+from benchmarks.training.rows import LEAST, SEEDS, Row, compare, measure_slack
+from benchmarks.training.tasks.task import Task
+
+__all__ = [
+    "NEAR",
+    "Judged",
+    "format_claims",
+    "format_counts",
+    "judge",
+    "judge_all",
+    "judge_rows",
+    "list_cells",
+]
+
+MOST = 0.25
+"""If seeds differ by so much, no two metrics are called equal."""
+VERDICTS = ("reproduced", "not reproduced", "undecided", "not run")
+
+QUOTED = {
+    "recommendations": (
+        *("budget 0.25", "local updates every 16, 0.07 bits per step", "PowerSGD, rank 4"),
+        "local updates every 16, 0.1 % per step",
+    ),
+    "images": (
+        *("budget 0.25", "budget 0.1", "PowerSGD, rank 4", "top-k 0.1 %, warm-up", "budget 0.03"),
+        "local updates every 4, 0.25 bits per step",
+        "local updates every 8, 0.1 bits per step",
+        "local updates every 16, 0.03 bits per step",
+    ),
+    "text-lstm": ("PowerSGD, rank 4",),
+    "text-transformer": (
+        *("budget 0.25", "budget 0.1", "PowerSGD, rank 4"),
+        "local updates every 4, 0.25 bits per step, inner momentum 0.5",
+        "local updates every 8, 0.1 bits per step, inner momentum 0.5",
+    ),
+}
+"""Systems that the README or a guide quotes, by task."""
+
+ORDER = (
+    *("recommendations", "images", "text-lstm", "images-2-workers", "images-8-workers", "images-large"),
+    *("images-adam", "text-transformer", "images-16-workers"),
+)
+"""Tasks of the claims: those whose runs decide the most per hour first."""
+PAPERS = ("FFT", "SIDCo", "DeepReduce", "AdaComp", "ScaleCom")
+"""Papers, in the order of what their missing runs decide."""
+
+_BEFORE = {
+    "top-k 0.1 % as published": ("sidco-e",),
+    "FFT, 90 % left out": ("FFT, 85 % left out", "FFT, 90 % left out, then none"),
+    "CLT-k 1 %, beta 1": ("CLT-k by FLOPs", "CLT-k 47x"),
+    "dense": (
+        *("qsgd-3-bits", "terngrad-noclip"),
+        *("deepreduce-sparse", "skcompress", "deepreduce-qsgd-bf-p0"),
+    ),
+}
+_CONTROLS = ("images-2-workers", "images-8-workers", "images-16-workers", "images-large")
+NEAR = {("", name): other for other, names in _BEFORE.items() for name in names} | {
+    (task, "top-k 1 % as published"): "CLT-k 1 %, beta 1" for task in _CONTROLS
+}
+"""{(task or "" for all, system): another system}: only its best point and the rates next to it are tried."""
+
+
+def list_cells() -> list[tuple[str, str]]:
+    """List (task, system) of all verdicts that are quoted or a paper's, the most important first."""
+
+    def rank(claim: Claim) -> tuple[int, int]:
+        return ORDER.index(claim.task), PAPERS.index(claim.where.partition(",")[0])
+
+    claims = sorted(CLAIMS, key=rank)
+    quoted = [(task, name) for task, names in QUOTED.items() for name in names]
+    return list(dict.fromkeys([*quoted, *((c.task, name) for c in claims for name in (c.against, c.system))]))
+
+
+def judge(claim: Claim, worse: float, slack: float | None) -> str:
+    """Return whether a claim holds.
+
+    Args:
+        claim: the claim.
+        worse: relative distance of ``system`` from ``against``, less the margin; negative if it is better.
+        slack: relative difference that seeds explain; None if there are too few of them.
+    """
+    found = f"{worse:+.1%}"
+    if slack is None:
+        return f"undecided, {found}: fewer than {SEEDS} seeds"
+    if claim.better is not None:
+        if abs(worse) <= slack:
+            return f"undecided, {found}: seeds explain {slack:.1%}"
+        return f"{'reproduced' if (worse < 0) == claim.better else 'not reproduced'}, {found}"
+    if worse > slack:
+        return f"not reproduced, {found}"
+    if slack > MOST or (claim.margin and worse > 0):
+        return f"undecided, {found}: seeds explain {slack:.1%}"
+    return f"reproduced, {found}" + ("" if claim.margin else f", within {slack:.1%}")
+
+
+def judge_rows(claim: Claim, task: Task, ours: Row | None, other: Row | None) -> str:
+    """Return whether a claim holds for two rows; "not run" if one is missing."""
+    if ours is None or other is None:
+        return "not run"
+    if claim.steps:
+        steps = [[count for count in row.steps if count is not None] for row in (ours, other)]
+        if any(len(found) < len(row.tests) for found, row in zip(steps, (ours, other), strict=True)):
+            return "undecided: not every seed reaches dense's loss"
+        mean = statistics.fmean(steps[1])
+        few = min(map(len, steps)) < SEEDS
+        slack = None if few else max(LEAST, 2 * max(statistics.stdev(found) for found in steps) / mean)
+        verdict = judge(claim, statistics.fmean(steps[0]) / mean - 1, slack)
+    else:
+        margin = claim.margin / (100 - other.test) if task.higher_is_better else claim.margin
+        worse = compare(task, ours.test, other.test) - margin
+        verdict = judge(claim, worse, measure_slack(task, ours, other))
+    return (
+        verdict if min(ours.tries / ours.grid, other.tries / other.grid) == 1 else f"{verdict}; provisional"
+    )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Claim with the rows of its two systems, None if missing, and its verdict."""
+
+    claim: Claim
+    ours: Row | None
+    other: Row | None
+    verdict: str
+
+    @property
+    def kind(self) -> str:
+        """Return the first words of the verdict, one of ``VERDICTS``."""
+        return next(kind for kind in VERDICTS if self.verdict.startswith(kind))
+
+
+def judge_all(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> list[Judged]:
+    """Judge every claim.
+
+    Args:
+        found: rows by task.
+        tasks: all tasks.
+    """
+    by_name = {task.name: task for task in tasks}
+    judged = []
+    for claim in CLAIMS:
+        rows = {row.system.name: row for row in found.get(claim.task, ())}
+        ours, other = rows.get(claim.system), rows.get(claim.against)
+        known = claim.task in by_name
+        verdict = judge_rows(claim, by_name[claim.task], ours, other) if known else "not run"
+        judged.append(Judged(claim, ours, other, verdict))
+    return judged
+
+
+def format_counts(judged: Sequence[Judged]) -> str:
+    """Format how many claims of each paper have each verdict."""
+    counts = Counter((one.claim.where.partition(",")[0], one.kind) for one in judged)
+    papers = dict.fromkeys(paper for paper, _ in counts)
+    lines = [[paper, *(str(counts[paper, kind]) for kind in VERDICTS)] for paper in papers]
+    total = Counter(one.kind for one in judged)
+    return format_markdown(["claims of", *VERDICTS], [*lines, ["all", *(str(total[k]) for k in VERDICTS)]])
+
+
+def format_claims(judged: Sequence[Judged]) -> str:
+    """Format a table of the claims."""
+    header = ["paper", "claim", "system here", "against", "metric, bits", "its metric, bits", "verdict"]
+    lines = []
+    for one in judged:
+        claim, rows = one.claim, (one.ours, one.other)
+        cells = [_describe(row, steps=claim.steps) for row in rows]
+        system = f"{claim.task}: {claim.system}"
+        lines.append([claim.where, claim.text, system, claim.against, *cells, one.verdict])
+    return f"## The papers' claims about training\n\n{ABOUT}\n{format_markdown(header, lines)}"
+
+
+def _describe(row: Row | None, *, steps: bool) -> str:
+    if row is None:
+        return "–"
+    if steps:
+        found = [count for count in row.steps if count is not None]
+        return f"{statistics.fmean(found):,.0f} steps ({len(row.tests)})" if found else "not reached"
+    deviation = "" if math.isnan(row.deviation) else f" ± {row.deviation:.2g}"
+    return f"{row.test:.4g}{deviation} ({len(row.tests)}), {row.best.bits:.3g}"
+
+
+ABOUT = f"""Models and data differ from the papers', so only the direction can agree. A verdict needs
+{SEEDS} seeds of both systems. Seeds explain a difference up to two standard deviations of either system's
+seeds, and up to {LEAST:.0%}. If they explain it, a claim of equality is *reproduced* and any other claim is
+*undecided*. Accuracies are compared by their distance from 100 %; the number of seeds is in brackets.
+AdaComp's 1 % is subtracted before. With 8 and 16 workers there are 300 steps. At 1 %, an element is then sent
+about three times, whatever selects it; hence the control.
+"""
