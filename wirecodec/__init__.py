@@ -5,6 +5,7 @@ names the codecs. A ``Compressor`` holds the state that persists between steps. 
 moves the bytes between ranks.
 """
 
+from wirecodec.comparison import Comparison, compare
 from wirecodec.compilation import Warmth, warm
 from wirecodec.compressor import Compressor, Prepared, rename_state
 from wirecodec.container.inspect import ContainerInfo, inspect
@@ -103,6 +104,7 @@ __all__ = [
     "Budget",
     "ChecksumMismatch",
     "ChunkTopK",
+    "Comparison",
     "Compressor",
     "ContainerInfo",
     "ContextIndex",
@@ -161,6 +163,7 @@ __all__ = [
     "Zstd",
     "__version__",
     "blob_size",
+    "compare",
     "decode",
     "decode_add",
     "decode_many",

@@ -13,9 +13,8 @@ from collectives.advise.candidates import Candidate
 from collectives.advise.cost_model import Network, compute_costs
 from collectives.advise.measurement import Measurement, measure
 from collectives.local_updates.outer import Array
-from wirecodec.cli.measurement import allocate_sums
-from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.cli.units import format_seconds
+from wirecodec.comparison.measurement import ProgressCallback, allocate_sums, ignore_progress
 
 _ROUNDS = 6
 """Most measurements; each measures the budget that follows from the times of the one before."""

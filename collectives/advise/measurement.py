@@ -17,8 +17,14 @@ from collectives.local_updates.outer import Array, OuterSettings, OuterState
 from collectives.local_updates.outer_step import OuterStep
 from collectives.local_updates.parameters import measure_movements
 from collectives.sums.pieces import PIECES
-from wirecodec.cli.measurement import Call, EncodedGradient, allocate_sums, measure_medians
-from wirecodec.cli.progress import ProgressCallback, ignore_progress
+from wirecodec.comparison.measurement import (
+    Call,
+    EncodedGradient,
+    ProgressCallback,
+    allocate_sums,
+    ignore_progress,
+    measure_medians,
+)
 
 T = TypeVar("T", bound="Linear")
 

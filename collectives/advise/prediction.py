@@ -26,8 +26,7 @@ from collectives.advise.cost_model import (
 )
 from collectives.advise.measurement import Gradient, Measurement, measure
 from collectives.local_updates.outer import Array
-from wirecodec.cli.measurement import allocate_sums
-from wirecodec.cli.progress import ProgressCallback, ignore_progress
+from wirecodec.comparison.measurement import ProgressCallback, allocate_sums, ignore_progress
 
 _ALIKE = 0.03
 """Relative difference in time and in error below which two schemes are alike."""

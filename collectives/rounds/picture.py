@@ -37,6 +37,7 @@ def draw_history(history: History, file: FileArgument) -> None:
     below.bar([one.number for one in known], [sum(one.sizes) for one in known], color="#56B4E9")
     below.set_ylabel("bytes of all members")
     below.set_xlabel("round")
+    below.xaxis.get_major_locator().set_params(integer=True)
     for axes in (above, below):
         axes.spines[["top", "right"]].set_visible(False)
     save_png(figure, file)

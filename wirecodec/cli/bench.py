@@ -14,10 +14,10 @@ from wirecodec.cli.array_files import load_gradient
 from wirecodec.cli.bench_model import MIN_SECONDS, format_model, measure_model
 from wirecodec.cli.files import name_file, name_of
 from wirecodec.cli.formatting import escape, format_table
-from wirecodec.cli.measurement import EncodedGradient, allocate_sums, measure_medians
 from wirecodec.cli.options import add_command, add_file, add_scheme_options, get_scheme
-from wirecodec.cli.progress import ProgressCallback, show_progress
+from wirecodec.cli.progress import show_progress
 from wirecodec.cli.units import format_seconds
+from wirecodec.comparison.measurement import EncodedGradient, ProgressCallback, allocate_sums, measure_medians
 
 _BUDGET = 0.15  # seconds per call
 

@@ -14,9 +14,14 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.cli.formatting import format_table
-from wirecodec.cli.measurement import EncodedGradient, allocate_sums, measure_medians
-from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.cli.units import format_seconds
+from wirecodec.comparison.measurement import (
+    EncodedGradient,
+    ProgressCallback,
+    allocate_sums,
+    ignore_progress,
+    measure_medians,
+)
 from wirecodec.compressor import Compressor
 from wirecodec.decode_into import decode_add
 from wirecodec.limits import UNLIMITED

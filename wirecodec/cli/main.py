@@ -14,6 +14,7 @@ from wirecodec.cli import (
     advise,
     bench,
     codecs,
+    compare,
     decode,
     encode,
     inspect,
@@ -28,7 +29,21 @@ from wirecodec.cli.formatting import escape, format_os_error, shorten
 from wirecodec.cli.options import Parser
 from wirecodec.version import __version__
 
-_COMMANDS = (encode, decode, inspect, verify, codecs, presets, stats, bench, advise, min_ratio, rounds, warm)
+_COMMANDS = (
+    encode,
+    decode,
+    inspect,
+    verify,
+    codecs,
+    presets,
+    stats,
+    bench,
+    compare,
+    advise,
+    min_ratio,
+    rounds,
+    warm,
+)
 _MAX_MESSAGE_WIDTH = 2000
 
 ERROR = 2

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
 
-ProgressCallback: TypeAlias = Callable[[float], object]
-"""A function that is called with the completed fraction of the work."""
-
-
-def ignore_progress(fraction: float) -> None:
-    """Do nothing with a completed fraction."""
+from wirecodec.comparison.measurement import ProgressCallback, ignore_progress
 
 
 @contextmanager

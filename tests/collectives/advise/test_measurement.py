@@ -9,8 +9,7 @@ import wirecodec as wc
 from collectives.advise import measurement
 from collectives.advise.candidates import Candidate, parse_candidate
 from collectives.advise.measurement import Gradient, Measurement, Pairs, Stages, measure
-from wirecodec.cli.measurement import Call, allocate_sums
-from wirecodec.cli.progress import ProgressCallback
+from wirecodec.comparison.measurement import Call, ProgressCallback, allocate_sums
 
 X = np.random.default_rng(3).laplace(size=5000).astype(np.float32)
 TENSORS = {"a": X[:4000].reshape(40, 100), "b": X[4000:]}

@@ -12,7 +12,7 @@ import wirecodec as wc
 from tests.wirecodec.cli.inputs import X
 from wirecodec.cli import main
 from wirecodec.cli.bench import format_bench
-from wirecodec.cli.measurement import EncodedGradient
+from wirecodec.comparison.measurement import EncodedGradient
 
 
 def test_bench(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

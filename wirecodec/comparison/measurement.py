@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.cli.progress import ProgressCallback, ignore_progress
 from wirecodec.container.inspect import inspect
 from wirecodec.cpu.encode import encode_selection, select_many
 from wirecodec.decode_into import decode_add
@@ -27,8 +26,14 @@ from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 
 Call: TypeAlias = Callable[[], object]
+ProgressCallback: TypeAlias = Callable[[float], object]
+"""A function that is called with the completed fraction of the work."""
 
 ROUNDS = 7
+
+
+def ignore_progress(fraction: float) -> None:
+    """Do nothing with a completed fraction."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,78 @@
+"""``wc.compare`` and its command: sizes and errors against the containers themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from wirecodec.cli.main import main
+
+RNG = np.random.default_rng(0)
+MODEL = {
+    "a": RNG.laplace(size=(60, 100)).astype(np.float32),
+    "b": (10 * RNG.laplace(size=3000)).astype(np.float32),
+}
+
+
+def test_bits_and_errors_are_those_of_the_containers() -> None:
+    scheme = "topk(0.02) | rice | qsgd(bits=4)"
+    alone, joined = wc.compare(MODEL, [scheme], seconds=0)
+    assert (alone.together, joined.together) == (False, True)
+    assert math.isnan(alone.encode)
+    vector = np.concatenate([x.ravel() for x in MODEL.values()])
+    for row, given in ((alone, MODEL), (joined, {"": vector})):
+        blob = wc.encode_many(given, scheme) if len(given) > 1 else wc.encode(vector, scheme)
+        arrived = wc.decode_many(blob)
+        lost = sum(
+            np.square(x - y.to_dense(), dtype=np.float64).sum()
+            for x, y in zip(given.values(), arrived.values(), strict=True)
+        )
+        assert row.bits == 8 * len(blob) / vector.size
+        np.testing.assert_allclose(row.error, lost / np.square(vector, dtype=np.float64).sum(), rtol=1e-6)
+    assert joined.error < alone.error  # the larger tensor has most of the largest elements
+
+
+def test_every_preset_takes_part_or_says_why() -> None:
+    rows = wc.compare(MODEL["a"], seconds=0.001)
+    assert {row.name for row in rows} > set(wc.PRESETS)
+    for row in rows:
+        assert row.refusal or (row.bits > 0 and row.encode > 0 and row.decode > 0)
+    refused = wc.compare(np.array([1.0, np.nan], np.float32), ["terngrad"], seconds=0)[0]
+    assert "nan" in refused.refusal.lower()
+    assert math.isnan(refused.bits)
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [("powersgd", "no codec"), ("clt-k", "co.CLTk"), ("gtop-k", "co.GTopK"), ("dcg", "did you mean 'dgc'")],
+)
+def test_systems_that_are_no_schemes_are_named_as_what_they_are(name: str, meaning: str) -> None:
+    with pytest.raises(wc.EncodeError, match=meaning):
+        wc.compare(MODEL, [name])
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, picture = tmp_path / "model.npz", tmp_path / "model.png"
+    np.savez(file, **MODEL)
+    schemes = ["terngrad", "dgc(ratio=0.01)"]
+    assert main(["compare", str(file), *schemes, "--seconds", "0", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["name"] for row in rows] == ["dgc(ratio=0.01)"] * 2 + ["terngrad"] * 2
+    assert rows[0]["encode"] is None
+    assert main(["compare", str(file), *schemes, "--seconds", "0"]) == 0
+    page = capsys.readouterr().out
+    assert "9,000 elements in 2 tensors" in page
+    assert "as one" in page
+    assert "each alone" in page
+    pytest.importorskip("matplotlib")
+    assert main(["compare", str(file), *schemes, "--seconds", "0", "--png", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
+    assert main(["compare", str(file), "powersgd"]) == 2
+    assert "model.npz" not in capsys.readouterr().err
+    assert main(["compare", str(file), "--seconds", "-1"]) == 2

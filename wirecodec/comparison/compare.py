@@ -1,0 +1,168 @@
+"""``compare``: published systems and other schemes on the same gradient, per tensor and as one vector."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.comparison.measurement import (
+    EncodedGradient,
+    ProgressCallback,
+    allocate_sums,
+    ignore_progress,
+    measure_medians,
+)
+from wirecodec.errors import EncodeError
+from wirecodec.registry import suggestion
+from wirecodec.settings.presets import PRESETS, preset
+from wirecodec.settings.scheme import Scheme
+
+OWN = (
+    "budget(0.25) | rice | error-bounded",
+    "budget(0.1) | rice | error-bounded",
+    "topk(0.01) | rice | raw(bfloat16)",
+    "topk(0.01) | rice | qsgd(bits=4)",
+)
+"""Schemes of README that are compared by default, with all presets."""
+VECTOR = "model"
+NOT_CODECS = {
+    "powersgd": "sends two dense factors of each matrix by all-reduces, so it is no codec of sparse"
+    " gradients; benchmarks/results/training.md trains with it",
+    "clt-k": "is an exchange, co.CLTk: all ranks send the elements that one of them has chosen. Of one rank's"
+    " gradient it sends what 'topk(0.01) | rice | raw' does",
+    "gtop-k": "is an exchange, co.GTopK: ranks merge their largest elements in pairs. Of one rank's gradient"
+    " it sends what 'topk(0.01) | rice | raw' does",
+}
+"""Names of systems that cannot take part, and what they are."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a scheme makes of a gradient.
+
+    Attributes:
+        name: as given: a preset or a scheme.
+        scheme: its stages.
+        together: whether all tensors were one vector.
+        bits: of the container per element of the gradient.
+        error: ‖x - y‖² / ‖x‖² of the gradient x and what arrives, y; 0 if x is 0. Error feedback sends later
+            what is missing.
+        encode, decode: seconds on this machine; nan if they were not measured.
+        refusal: why the scheme cannot encode this gradient, or an empty string; the numbers are then nan.
+
+    Examples:
+        >>> import numpy as np, wirecodec as wc
+        >>> row = wc.compare(np.array([4, 0, 2], np.float32), ["topk(k=1) | rice | raw"], seconds=0)[0]
+        >>> round(row.error, 6)  # 4 of 20
+        0.2
+    """
+
+    name: str
+    scheme: str
+    together: bool
+    bits: float
+    error: float
+    encode: float = float("nan")
+    decode: float = float("nan")
+    refusal: str = ""
+
+
+def compare(
+    gradients: Any,
+    schemes: Iterable[str | Scheme] | None = None,
+    *,
+    seconds: float = 0.1,
+    progress: ProgressCallback = ignore_progress,
+) -> list[Comparison]:
+    """Encode and decode a gradient by several schemes, and return what each makes of it.
+
+    A gradient of several tensors is encoded twice by each scheme: every tensor by itself, as a Compressor
+    does, and all of them as one vector, as ``scope="group"`` selects.
+
+    Args:
+        gradients: an array, or {name: array}, of floats on the host.
+        schemes: schemes, or names of presets, with overrides as in "dgc(ratio=0.01)"; None for all presets
+            and some schemes of this library.
+        seconds: for the times of a scheme; 0 to measure none.
+        progress: called with the completed fraction.
+
+    Returns:
+        A Comparison for each scheme and each of the two ways, in the order of the schemes.
+
+    Raises:
+        EncodeError: a scheme or preset is unknown; the message has the nearest name, or says what a system is
+            that is no scheme.
+
+    Examples:
+        >>> import numpy as np, wirecodec as wc
+        >>> gradient = np.random.default_rng(0).laplace(size=20_000).astype(np.float32)
+        >>> for row in wc.compare(gradient, ["terngrad", "budget(0.25) | rice | error-bounded"], seconds=0):
+        ...     print(f"{row.name.partition(' |')[0]}: {row.bits:.2f} bits, error {row.error:.2f}")
+        terngrad: 1.63 bits, error 0.88
+        budget(0.25): 0.24 bits, error 0.72
+    """
+    tensors = dict(gradients) if isinstance(gradients, Mapping) else {"": gradients}
+    tensors = {name: np.asarray(x) for name, x in tensors.items()}
+    chosen = [(str(one), find_scheme(one)) for one in ((*OWN, *PRESETS) if schemes is None else schemes)]
+    ways = [(False, tensors)]
+    if len(tensors) > 1:
+        ways.append((True, {VECTOR: _join(tensors)}))
+    sums = [allocate_sums(given) for _, given in ways]
+    rows = []
+    for number, (name, scheme) in enumerate(chosen):
+        for way, ((together, given), target) in enumerate(zip(ways, sums, strict=True)):
+            rows.append(_measure(name, scheme, together, given, target, seconds))
+            progress((number + (way + 1) / len(ways)) / len(chosen))
+    return rows
+
+
+def find_scheme(given: str | Scheme) -> Scheme:
+    """Return a scheme by its text, or that of a preset.
+
+    Raises:
+        EncodeError: as for ``compare``.
+    """
+    if isinstance(given, Scheme):
+        return given
+    if "|" in given:
+        return Scheme.parse(given)
+    name = given.partition("(")[0].strip()
+    if name in PRESETS:
+        return preset(given)
+    if meaning := NOT_CODECS.get(name.lower()):
+        raise EncodeError(f"{name!r} {meaning}")
+    raise EncodeError(f"unknown preset {name!r}{suggestion(name, PRESETS)}")
+
+
+def _join(tensors: Mapping[str, Array]) -> Array:
+    return np.concatenate([x.reshape(-1) for x in tensors.values()])
+
+
+def _measure(
+    name: str,
+    scheme: Scheme,
+    together: bool,
+    tensors: Mapping[str, Array],
+    sums: Mapping[str, Array],
+    seconds: float,
+) -> Comparison:
+    nan = float("nan")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of budgets that small tensors exceed: the bits say it
+            encoded = EncodedGradient.of(tensors, scheme, sums)
+    except EncodeError as error:
+        return Comparison(name, str(scheme), together, nan, nan, refusal=str(error))
+    times: Sequence[float] = (0.0, nan, nan)
+    if seconds:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            times = measure_medians(encoded.calls, budget=seconds / 3)
+    select, encode, decode = times
+    bits = 8 * encoded.nbytes / encoded.elements if encoded.elements else 0.0
+    return Comparison(name, str(scheme), together, bits, encoded.error**2, select + encode, decode)
