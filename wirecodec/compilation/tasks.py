@@ -104,7 +104,7 @@ def list_groups(job: Job) -> list[list[Task]]:
         if job.grouped:
             whole.append(partial(_take_grouped_steps, scheme, tensors, job))
     if isinstance(job.scheme.index, IndexChoice):
-        whole += [partial(job.scheme.index.choose, indices, d, 0) for d, indices in make_supports()]
+        whole += [partial(_choose, job.scheme.index, indices, d) for d, indices in make_supports()]
     whole.append(partial(compute_checksum, np.zeros(MIN_KERNEL_BYTES, np.uint8), 0, MIN_KERNEL_BYTES))
     return [*groups, steps, whole]
 
@@ -155,6 +155,12 @@ def _list_schemes(job: Job) -> Iterator[Scheme]:
     if isinstance(scheme.value, AutoValue):
         for value in scheme.value.candidates():
             yield dataclasses.replace(scheme, value=value)
+
+
+def _choose(index: IndexChoice, indices: Array, d: int) -> None:
+    """Encode indices by the codec that an index codec chooses."""
+    with suppress(EncodeError):  # bloom refuses a filter with too many positives
+        index.choose(indices, d, 0)
 
 
 def _encode_and_decode(scheme: Scheme, tensor: Any) -> None:
