@@ -42,7 +42,7 @@ def pack_state(state: OuterState) -> bytes:
 
 
 def unpack_state(body: bytes, like: OuterState) -> OuterState:
-    """Parse a state; raise Refused if it is none of these names, shapes and types.
+    """Parse a state; raise Refused if its names, shapes or types are others.
 
     Args:
         body: the bytes.

@@ -1,4 +1,4 @@
-"""File systems of fsspec: how each one creates an object only if there is none of that name.
+"""File systems of fsspec: how each creates an object, and fails if its name is taken.
 
 Agreement rests on this one operation. The default of fsspec looks first and writes afterwards, which is not
 enough: two peers would both succeed. So only file systems are accepted that have a real one, by the list

@@ -103,7 +103,7 @@ def make_body(terms: Terms, payload: ByteArray | bytes) -> bytes:
 def read_contribution(
     data: bytes, run: bytes, number: int, name: str, rules: Rules, verify: Verify
 ) -> Contribution:
-    """Parse a contribution; raise Refused if it is none for this place.
+    """Parse a contribution; raise Refused if it does not belong in this place.
 
     Args:
         data: the object's bytes.

@@ -85,7 +85,7 @@ def max_members(rules: Rules) -> int:
 
 
 def parse_members(envelope: Envelope, rules: Rules, verify: Verify) -> Members:
-    """Parse a decision; raise Refused if it is none under the rules.
+    """Parse a decision; raise Refused if it breaks the rules.
 
     Args:
         envelope: whose signature was checked.

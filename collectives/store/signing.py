@@ -10,7 +10,7 @@ from collectives.store.envelope import NO_SIGNATURE, Verify, check_everyone, nam
 from collectives.store.layout import check_name
 
 KEY = 32
-_DOMAIN = b"wirecodec rounds 1\0"  # a signature of this protocol is none of another one
+_DOMAIN = b"wirecodec rounds 1\0"  # signatures of other protocols are not valid here
 
 
 @dataclass(frozen=True)

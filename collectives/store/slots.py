@@ -66,7 +66,7 @@ class Slots:
             time.sleep(min(0.1, self.grace / 4))
 
     def claim(self, make: Callable[[], bytes], first: int = 0) -> Envelope:
-        """Return the agreed object; create it from ``make`` if there is none yet."""
+        """Return the agreed object; create it from ``make`` if no slot has one."""
         while True:
             slot, found = self.find(first)
             if found is not None:

@@ -15,10 +15,13 @@ from benchmarks.training.pool import describe_result, describe_run
 from benchmarks.training.runs import Run, save_result
 from benchmarks.training.stacked.pool import OuterPool
 from benchmarks.training.stacked.train import is_together, train_stack
+from benchmarks.training.systems.local import LocalUpdates
+from benchmarks.training.systems.plain import Dense
 from benchmarks.training.systems.system import System
 from benchmarks.training.tasks.task import Task
+from benchmarks.training.tasks.text_long import TASK
 
-__all__ = ["run_stacks"]
+__all__ = ["can_stack", "run_stacks"]
 
 
 def run_stacks(
@@ -32,16 +35,23 @@ def run_stacks(
     minutes: float,
     progress: Progress,
 ) -> None:
-    """Run all that is missing of language models with dense gradients or local updates.
+    """Run all that is missing of text-long with dense gradients or local updates.
 
     Args:
-        plan, cells, by_cell: as for ``run_missing``.
+        plan, by_cell: as for ``run_missing``.
+        cells: tasks and systems that are wanted; others than these are left out.
         device: of the models.
         most: runs of a stack.
         jobs: processes for the exchanges.
         minutes: a stack that is not complete by then is dropped.
         progress: shows the steps of each stack.
+
+    Raises:
+        SystemExit: no cell can be trained so.
     """
+    cells = [cell for cell in cells if can_stack(*cell)]
+    if not cells:
+        raise SystemExit("stacks are for text-long, with dense gradients or local updates")
     stop = time.monotonic() + 60 * minutes
     if device == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32, for all systems alike
@@ -62,6 +72,11 @@ def run_stacks(
                     progress.console.print(line, highlight=False)
         finally:
             pool.close()
+
+
+def can_stack(task: Task, system: System) -> bool:
+    """Tell whether a stack trains a cell: other systems' gradients would be averaged as dense ones."""
+    return task is TASK and type(system) in (Dense, LocalUpdates)
 
 
 def _show(progress: Progress, bar: TaskID, done: int) -> None:

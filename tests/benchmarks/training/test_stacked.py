@@ -13,6 +13,7 @@ import torch
 
 from benchmarks.training.plan import Plan
 from benchmarks.training.stacked.pool import OuterPool
+from benchmarks.training.stacked.run import can_stack
 from benchmarks.training.stacked.train import train_stack
 from benchmarks.training.systems.local import LocalUpdates, OuterOptimizer
 from benchmarks.training.systems.registry import SYSTEMS
@@ -48,6 +49,19 @@ def test_a_stack_trains_as_single_runs_do(tmp_path: Path, names: tuple[str, ...]
         assert stacked.test == pytest.approx(alone.test, rel=1e-4), stacked.run.system
         assert stacked.bits == alone.bits
         assert stacked.losses == pytest.approx(alone.losses, rel=1e-3)
+
+
+def test_stacks_take_no_cell_that_they_would_train_as_another() -> None:
+    """A system of another kind would be saved with the results of dense training."""
+    taken = [
+        (task.name, name)
+        for task in TASKS.values()
+        for name, system in SYSTEMS.items()
+        if can_stack(task, system)
+    ]
+    assert {task for task, _ in taken} == {"text-long"}
+    assert {name for _, name in taken} >= {"dense", *LOCAL}
+    assert not {"budget 0.25", "PowerSGD, rank 4", "fp16", "CLT-k 1 %, beta 1"} & {name for _, name in taken}
 
 
 def test_movements_that_are_sent_dense_leave_equal_workers() -> None:
