@@ -19,6 +19,7 @@ from collectives.exchange.pending import Pending
 from collectives.gloo.communicator import TorchComm
 from collectives.gtopk.allreduce import GTopK
 from collectives.local_updates.local_updates import LocalUpdates
+from collectives.oktopk.allreduce import OkTopK
 from collectives.simulation.communicator import simulate
 from collectives.sites.sites import Sites
 from collectives.store.communicator import StoreComm
@@ -37,6 +38,7 @@ __all__ = [
     "GTopK",
     "LocalUpdates",
     "MagnitudeHistogram",
+    "OkTopK",
     "Pending",
     "Similarity",
     "Sites",

@@ -28,6 +28,7 @@ from collectives.device import stage_on_host
 from collectives.errors import CollectiveError
 from collectives.exchange.encoding import get_text
 from collectives.exchange.inputs import Inputs, MakeInputs
+from collectives.exchange.methods import SummingCompressor
 from collectives.exchange.pending import Pending
 from collectives.exchange.session import open_exchange
 from collectives.exchange.specs import SchemeArgument, Tensors
@@ -282,7 +283,10 @@ def reduce_made(
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
     finite, inputs = nonfinite == "propagate", Inputs({})
-    record = ALGORITHMS.get(Algorithm(proposal.algorithm))
+    method = scheme if isinstance(scheme, SummingCompressor) else None
+    record = None if method is not None else ALGORITHMS.get(Algorithm(proposal.algorithm))
+    if method is not None:
+        proposal = proposal._replace(operation=method.operation, algorithm=Algorithm.AUTO)
 
     def keep() -> Inputs:
         nonlocal inputs
@@ -302,11 +306,13 @@ def reduce_made(
             finite=finite,
             commit=commit,
             decodes_own=record is not None and record.decodes_own,
-            rehearsal=partial(rehearse_sum, proposal),
+            get_detail=None if method is None else method.get_detail,
+            rehearsal=partial(rehearse_sum, proposal) if method is None else lambda _, local: method.rehearse(local, proposal),
             will_gather=partial(will_gather, proposal),
         ) as (channel, local):
             weights = weigh(local.table, mean=op == "mean")
-            sums, limits = sum_tensors(channel, local, weights, proposal), local.inputs.limits
+            add = sum_tensors if method is None else method.sum_step
+            sums, limits = add(channel, local, weights, proposal), local.inputs.limits
             if (finite and not local.is_finite) or limits:
                 values = {name: tensor.values for name, tensor in sums.items()} if sparse else sums
                 dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}

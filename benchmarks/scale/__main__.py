@@ -25,9 +25,10 @@ from benchmarks.scale import plot, report
 from benchmarks.scale.check import CheckedTime, run_rates, run_systems
 from benchmarks.scale.library import describe_library
 from benchmarks.scale.models import MODELS
-from benchmarks.scale.prediction import Step, predict_cells
+from benchmarks.scale.prediction import predict_cells
 from benchmarks.scale.rates import combine
 from benchmarks.scale.systems import Options
+from collectives.advise.cost_model import Step
 
 __all__ = ["main"]
 

@@ -26,6 +26,7 @@ COLOURS = {
     "allgather": "#56B4E9",
     "split": "#CC79A7",
     "CLT-k": "#009E73",
+    "Ok-Topk": "#0072B2",
 }
 """Okabe and Ito's colours, which are distinct for colour-blind readers."""
 

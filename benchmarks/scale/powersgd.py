@@ -14,28 +14,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scale.library import multiply, orthogonalise, share
+from collectives.advise.powersgd import is_factored
 
-__all__ = ["SUMS", "PowerSGD", "count_factor_bytes", "is_factored"]
+__all__ = ["PowerSGD"]
 
 Array = Any
-SUMS = 3
-MIN_RATE = 2
-"""Factor by which a matrix must become smaller; the default of torch's hook."""
-
-
-def is_factored(shape: Sequence[int], rank: int) -> bool:
-    """Return whether two factors of this rank replace a tensor."""
-    columns = prod(shape) // shape[0]
-    return len(shape) > 1 and MIN_RATE * rank * (shape[0] + columns) < prod(shape)
-
-
-def count_factor_bytes(shapes: Sequence[Sequence[int]], rank: int) -> int:
-    """Count the bytes of all factors, and of the tensors that stay as they are."""
-    total = 0
-    for shape in shapes:
-        rows, size = shape[0], prod(shape)
-        total += 4 * (rank * (rows + size // rows) if is_factored(shape, rank) else size)
-    return total
 
 
 class PowerSGD:

@@ -5,42 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.scale.powersgd import SUMS
 from benchmarks.scale.rates import Rates
 from benchmarks.scale.systems import LOCAL, SYSTEMS
 from collectives.advise.cost_model import (
     ExchangeCost,
     Network,
+    Step,
     compute_costs,
     compute_dense_cost,
     find_fastest,
 )
 from collectives.advise.measurement import Gradient
 
-__all__ = ["BANDWIDTHS", "RANKS", "Cell", "Step", "compute_cost", "predict_cells"]
+__all__ = ["BANDWIDTHS", "RANKS", "Cell", "compute_cost", "predict_cells"]
 
 RANKS = tuple(2**power for power in range(2, 11))
 BANDWIDTHS = (1e7, 3e7, 1e8, 3e8, 1e9, 3e9, 1e10, 3e10, 1e11)
 """Bits per second."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a step takes beyond its exchange.
-
-    Attributes:
-        compute: seconds of forward and backward.
-        overlap: whether the exchange of gradients happens during them.
-    """
-
-    compute: float = 0.0
-    overlap: bool = False
-
-    def seconds(self, exchange: float, *, local: bool = False) -> float:
-        """Return the seconds of a step; movements are exchanged after it, never during it."""
-        if self.overlap and not local:
-            return max(self.compute, exchange)
-        return self.compute + exchange
 
 
 @dataclass(frozen=True)
@@ -75,14 +56,11 @@ def compute_cost(name: str, rates: Rates, network: Network) -> ExchangeCost:
         dense = compute_dense_cost(Gradient(gradient.nbytes // 2, half.add, half.finish), ranks)
         return replace(dense, algorithm=name, computing=dense.computing + half.cast)
     if name == "PowerSGD":
-        factors = gradient.scaled(rates.factor_bytes / gradient.nbytes)
-        dense = compute_dense_cost(factors, ranks)
-        computing = dense.computing + rates.factor_seconds
-        return replace(dense, algorithm="factors", computing=computing, messages=SUMS * dense.messages)
+        return compute_costs(rates.factors, gradient, ranks)[0]
     if name == LOCAL:
         return find_fastest(compute_costs(rates.local, gradient, ranks), network)
-    stages, algorithm = (rates.leader, "clt-k") if name == "CLT-k" else (rates.stages, name)
-    return next(c for c in compute_costs(stages, gradient, ranks) if c.algorithm == algorithm)
+    stages = {"CLT-k": rates.leader, "Ok-Topk": rates.owned}.get(name, rates.stages)
+    return next(c for c in compute_costs(stages, gradient, ranks) if c.algorithm == name.lower())
 
 
 def predict_cells(

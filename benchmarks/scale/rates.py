@@ -25,9 +25,11 @@ import collectives as co
 import wirecodec as wc
 from benchmarks.scale.library import copy, limit_threads
 from benchmarks.scale.models import MODELS, Subject
-from benchmarks.scale.powersgd import PowerSGD, count_factor_bytes
+from benchmarks.scale.powersgd import PowerSGD
 from benchmarks.scale.systems import LOCAL, Options, Worker, build_exchange
-from collectives.advise.measurement import Gradient, Pairs, Stages
+from collectives.advise.measurement import Gradient, Owned, Pairs, Stages
+from collectives.advise.powersgd import count_factor_bytes
+from collectives.oktopk.costs import make_calls
 from collectives.sums.pieces import PIECES
 from wirecodec.interop import decode_sum
 
@@ -61,19 +63,19 @@ class Rates:
     Attributes:
         gradient: sizes and times of dense vectors.
         half: of vectors in float16.
-        factor_bytes: bytes that PowerSGD sums.
-        factor_seconds: seconds of its arithmetic.
+        factors: of PowerSGD.
         stages: of the scheme, with its pairs.
         leader: of CLT-k.
+        owned: of Ok-Topk.
         local: of local updates, every so many steps.
     """
 
     gradient: Gradient
     half: Half
-    factor_bytes: int
-    factor_seconds: float
+    factors: Stages
     stages: Stages
     leader: Stages
+    owned: Stages
     local: Stages
 
 
@@ -87,7 +89,7 @@ def measure_rates(subject: Subject, options: Options, *, budget: float = 1.0) ->
     """
     worker = Worker(subject.measured, seed=0)
     gradient = _measure_dense(worker, budget)
-    stages, move = _measure_scheme(worker, options, budget)
+    stages, owned, move = _measure_scheme(worker, options, budget)
     leader = _measure_leader(worker, options, gradient.finish)
     half = _measure_half(worker, budget)
     seconds = _measure_factors(worker, options, budget)
@@ -97,10 +99,10 @@ def measure_rates(subject: Subject, options: Options, *, budget: float = 1.0) ->
     return Rates(
         dataclasses.replace(gradient, move=move).scaled(factor),
         Half(factor * half.cast, factor * half.add, factor * half.finish),
-        count_factor_bytes(subject.shapes, options.rank),
-        factor * seconds,
+        Stages(count_factor_bytes(subject.shapes, options.rank), encode=factor * seconds, factored=True),
         scaled,
         leader.scaled(factor),
+        dataclasses.replace(scaled, pairs=None, owned=owned.scaled(factor)),
         dataclasses.replace(scaled, every=options.every),
     )
 
@@ -108,15 +110,16 @@ def measure_rates(subject: Subject, options: Options, *, budget: float = 1.0) ->
 def read_rates(text: str) -> Rates:
     """Read the rates that the program prints."""
     found = json.loads(text)
-    stages = {
-        name: Stages(
-            **(found[name] | {"pairs": Pairs(**found[name]["pairs"]) if found[name]["pairs"] else None})
-        )
-        for name in ("stages", "leader", "local")
-    }
+    stages = {name: _read_stages(found[name]) for name in ("factors", "stages", "leader", "owned", "local")}
     return Rates(
         **(found | stages | {"gradient": Gradient(**found["gradient"]), "half": Half(**found["half"])})
     )
+
+
+def _read_stages(found: dict[str, Any]) -> Stages:
+    pairs, owned = found["pairs"], found["owned"]
+    parts = {"pairs": pairs and Pairs(**pairs), "owned": owned and Owned(**owned)}
+    return Stages(**(found | parts))
 
 
 def combine(rates: Sequence[Rates], choose: Callable[[Sequence[float]], float]) -> Rates:
@@ -170,24 +173,27 @@ def _measure_factors(worker: Worker, options: Options, budget: float) -> float:
     return _measure([lambda: power.step(worker.tensors, lambda vector: vector, worker.out)], budget)[0]
 
 
-def _measure_scheme(worker: Worker, options: Options, budget: float) -> tuple[Stages, float]:
+def _measure_scheme(worker: Worker, options: Options, budget: float) -> tuple[Stages, Owned, float]:
     """Measure whole exchanges of one simulated rank, and the parts that are repeated per rank or element.
 
     Returns:
         The stages: ``encode`` is everything that an exchange by all-gather computes, without the parts that
-        the model adds. And the seconds that an exchange of local updates computes beyond it.
+        the model adds. What Ok-Topk computes beyond them. And the seconds that an exchange of local updates computes beyond it.
     """
     blobs = _encode_for_ranks(worker, options.scheme)
     schema = {name: (x.shape, x.dtype) for name, x in worker.tensors.items()}
     sums = {name: x.reshape(-1) for name, x in worker.out.items()}
     sent = wc.decode_many(blobs[0], schema=schema)
     pairs = wc.encode_many(sent, PIECES, names=False)
-    one, several, encode_pairs, add_pairs = _measure(
+    work, piece, piece_bytes = make_calls(sent, wc.Scheme.parse(options.scheme))
+    one, several, encode_pairs, add_pairs, of_elements, of_piece = _measure(
         [
             lambda: decode_sum(blobs[:1], sums, schema=schema),
             lambda: decode_sum(blobs, sums, schema=schema),
             lambda: wc.encode_many(sent, PIECES, names=False),
             lambda: wc.decode_add(pairs, sums, schema=schema),
+            work,
+            piece,
         ],
         budget,
     )
@@ -197,7 +203,8 @@ def _measure_scheme(worker: Worker, options: Options, budget: float) -> tuple[St
     stored = sum(tensor.nnz for tensor in sent.values())
     found = Pairs(worker.flat.size, stored, pairs.nbytes, encode_pairs, add_pairs, scan)
     once = max(0.0, gathered - one)  # one rank fills the sums with zeros, and does not divide them
-    return Stages(blobs[0].nbytes, 0.0, once, decode, pairs=found), max(0.0, local - gathered)
+    owned = Owned(stored, of_elements, of_piece, piece_bytes)
+    return Stages(blobs[0].nbytes, 0.0, once, decode, pairs=found), owned, max(0.0, local - gathered)
 
 
 def _encode_for_ranks(worker: Worker, scheme: str) -> list[Array]:

@@ -9,9 +9,10 @@ from benchmarks.common.targets import TargetResult, check_at_most, format_target
 from benchmarks.scale.check import CheckedTime
 from benchmarks.scale.models import MODELS
 from benchmarks.scale.plot import format_factor
-from benchmarks.scale.prediction import Cell, Step
+from benchmarks.scale.prediction import Cell
 from benchmarks.scale.rates import Rates
 from benchmarks.scale.systems import LOCAL, SYSTEMS, Options
+from collectives.advise.cost_model import Step
 from wirecodec.cli.units import format_bandwidth, format_seconds
 
 __all__ = ["MAX_ERROR", "check_targets", "describe_settings", "format_page"]
@@ -78,7 +79,7 @@ def format_page(
         skipped: why there is no check; empty if there is one.
     """
     about = (
-        f"A step: {settings}. allgather, split and local updates: `{options.scheme}` with error feedback. "
+        f"A step: {settings}. allgather, split, Ok-Topk and local updates: `{options.scheme}` with error feedback. "
         f"CLT-k: {options.ratio:.1%} of the elements, in 32 bits. PowerSGD: rank {options.rank}. "
         f"{library} rounds to fp16 and computes PowerSGD; fp16 is summed by `collectives`, in float32.\n"
     )
@@ -150,7 +151,7 @@ def _format_rates(rates: Mapping[str, Rates]) -> str:
     found = list(rates.values())
     nbytes = [
         ("dense", [r.gradient.nbytes for r in found]),
-        ("PowerSGD's factors", [r.factor_bytes for r in found]),
+        ("PowerSGD's factors", [r.factors.nbytes for r in found]),
         ("container", [r.stages.nbytes for r in found]),
         ("CLT-k's indices and values", [r.leader.nbytes for r in found]),
     ]
@@ -158,7 +159,7 @@ def _format_rates(rates: Mapping[str, Rates]) -> str:
         ("add a dense vector", [r.gradient.add for r in found]),
         ("fill, divide", [r.gradient.finish for r in found]),
         ("fp16: round and widen", [r.half.cast for r in found]),
-        ("PowerSGD's arithmetic", [r.factor_seconds for r in found]),
+        ("PowerSGD's arithmetic", [r.factors.encode for r in found]),
         ("accumulate, select, encode", [r.stages.encode for r in found]),
         ("decode and add one container", [r.stages.decode for r in found]),
         (
@@ -168,6 +169,8 @@ def _format_rates(rates: Mapping[str, Rates]) -> str:
         ("split: decode and add them", [r.stages.pairs.decode for r in found if r.stages.pairs]),
         ("CLT-k: on every rank", [r.leader.decode for r in found]),
         ("CLT-k: on the leader alone", [r.leader.select for r in found]),
+        ("Ok-Topk: pieces and chosen sums", [r.owned.owned.work for r in found if r.owned.owned]),
+        ("Ok-Topk: per rank", [r.owned.owned.piece for r in found if r.owned.owned]),
         ("local updates: movement, checksum, outer step", [r.gradient.move for r in found]),
     ]
     rows = [row(f"bytes, {name}", *(f"{value:,}" for value in values)) for name, values in nbytes]

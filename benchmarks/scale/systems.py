@@ -21,7 +21,7 @@ __all__ = ["LOCAL", "SYSTEMS", "Options", "Worker", "build_exchange"]
 
 Array = Any
 LOCAL = "local updates"
-SYSTEMS = ("dense", "fp16", "PowerSGD", "allgather", "split", "CLT-k", LOCAL)
+SYSTEMS = ("dense", "fp16", "PowerSGD", "allgather", "split", "CLT-k", "Ok-Topk", LOCAL)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Options:
     """Settings of the systems.
 
     Attributes:
-        scheme: of allgather, split and local updates, with error feedback.
+        scheme: of allgather, split, Ok-Topk and local updates, with error feedback.
         ratio: of CLT-k.
         rank: of PowerSGD.
         every: steps between two exchanges of local updates.
@@ -116,6 +116,11 @@ def _build_cltk(worker: Worker, channel: co.Channel, options: Options) -> Callab
     return lambda: cltk.allreduce(channel, worker.tensors, out=worker.out)
 
 
+def _build_oktopk(worker: Worker, channel: co.Channel, options: Options) -> Callable[[], Any]:
+    owners = co.OkTopK(options.scheme, names=False)
+    return lambda: owners.allreduce(channel, worker.tensors, out=worker.out)
+
+
 def _build_local_updates(worker: Worker, channel: co.Channel, options: Options) -> Callable[[], Any]:
     """Build an exchange of movements; before the first one, the parameters move by the gradient."""
     parameters: Mapping[str, Array] = {name: np.zeros_like(x) for name, x in worker.tensors.items()}
@@ -133,4 +138,5 @@ _BUILDERS = {
     "allgather": _build_allreduce("allgather"),
     "split": _build_allreduce("split-pairs"),
     "CLT-k": _build_cltk,
+    "Ok-Topk": _build_oktopk,
 }

@@ -1,4 +1,4 @@
-"""Candidates of ``wirecodec advise``: schemes, CLT-k, and local updates."""
+"""Candidates of ``wirecodec advise``: schemes, and exchanges with a method of their own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from wirecodec.cli.options import parse_scheme
 from wirecodec.interop import as_integer, as_ratio
 
 _CLT_K = re.compile(r"\s*clt-k\(([^)]*)\)\s*")
+_OK_TOPK = re.compile(r"\s*ok-topk\s*\|(.*)", re.DOTALL)
+_POWERSGD = re.compile(r"\s*powersgd\(([^)]*)\)\s*")
 _LOCAL = re.compile(r"\s*local-updates\(([^)]*)\)\s*\|(.*)", re.DOTALL)
 
 COMMON = (
@@ -22,7 +24,10 @@ COMMON = (
         for value in ("raw(bfloat16)", "qsgd")
     ),
     "topk(0.01) | rice | sign-scale",
+    "budget(0.25) | rice | error-bounded",
     "clt-k(0.01)",
+    "ok-topk | topk(0.01) | rice | qsgd",
+    "powersgd(4)",
     "local-updates(15) | topk(0.01) | rice | qsgd",
 )
 """Candidates that are compared if none is given. They have few kernels, which are compiled on first use."""
@@ -44,20 +49,29 @@ class Candidate:
     """Way to exchange gradients.
 
     Attributes:
-        scheme: of an encoding; for CLT-k, of the leader's elements.
+        scheme: of an encoding; for CLT-k, of the leader's elements; unused by PowerSGD.
         name: in the tables.
         leads: whether one rank selects for all (CLT-k).
         every: steps between two exchanges; more than 1 for local updates.
+        owns: whether owners of ranges choose what all ranks receive (Ok-Topk).
+        rank: of PowerSGD's factors; 0 for anything else.
     """
 
     scheme: wc.Scheme
     name: str
     leads: bool = False
     every: int = 1
+    owns: bool = False
+    rank: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all tensors are one vector: a budget is used best so, as with ``scope="group"``."""
+        return isinstance(self.scheme.select, wc.Budget)
 
 
 def parse_candidate(text: str) -> Candidate:
-    """Parse a scheme, a preset, ``clt-k(RATIO)`` or ``local-updates(STEPS) | SCHEME``.
+    """Parse a scheme or a preset, or a method: see ``COMMON`` for their forms.
 
     Raises:
         EncodeError: the text is none of these, or a number is out of range.
@@ -69,6 +83,16 @@ def parse_candidate(text: str) -> Candidate:
     if match := _CLT_K.fullmatch(text):
         ratio = as_ratio(_parse_number(match[1], "clt-k: ratio"), "clt-k: ratio")
         return Candidate(parse_scheme(f"topk({ratio!r}) | rice | raw"), f"clt-k({ratio:g})", leads=True)
+    if match := _POWERSGD.fullmatch(text):
+        rank = as_integer(_parse_number(match[1], "powersgd: rank"), "powersgd: rank")
+        if rank < 1:
+            raise wc.EncodeError(f"powersgd: rank is {rank}; it must be 1 or more")
+        return Candidate(parse_scheme("all | raw-index | raw"), f"powersgd({rank})", rank=rank)
+    if match := _OK_TOPK.fullmatch(text):
+        scheme = parse_scheme(match[1].strip())
+        if scheme.transform is not None:
+            raise wc.EncodeError("ok-topk sends elements of the gradient; a transform has coefficients")
+        return Candidate(scheme, f"ok-topk | {scheme}", owns=True)
     if match := _LOCAL.fullmatch(text):
         scheme, steps = parse_scheme(match[2].strip()), "local-updates: steps"
         every = as_integer(_parse_number(match[1], steps), steps)

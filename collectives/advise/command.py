@@ -10,7 +10,7 @@ import numpy as np
 
 from collectives.advise.budget import find_budget, format_budget
 from collectives.advise.candidates import parse_candidate
-from collectives.advise.cost_model import Network
+from collectives.advise.cost_model import Network, Step
 from collectives.advise.page import format_advice
 from collectives.advise.prediction import advise
 from collectives.local_updates.outer import Array
@@ -32,6 +32,9 @@ def run(options: argparse.Namespace) -> int:
     ranks = _DEFAULT_RANKS if options.ranks is None else options.ranks
     network = Network(ranks, parse_bandwidth(options.bandwidth), parse_seconds(options.latency))
     step = None if options.step is None else parse_seconds(options.step)
+    if options.overlap and options.compute is None:
+        raise ValueError("--overlap needs --compute, the time of forward and backward")
+    training = Step(0.0 if options.compute is None else parse_seconds(options.compute), options.overlap)
     candidates = [parse_candidate(text) for text in options.scheme] if options.scheme else None
     gradient, name, scale = _load(options.file, options.elements)
     named = nullcontext() if options.file is None else name_file(options.file)
@@ -40,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
             gradient,
             network,
             candidates,
+            step=training,
             more=options.all,
             max_error=options.max_error,
             scale=scale,

@@ -11,6 +11,8 @@ algorithms cost each rank
     allgather   c + n·decode + finish                                 n-1          (n-1)·m
     split       c + pairs of k and of U/n; add of k and of U; scan/n  4(n-1)       f·(p + u)
     clt-k       c + decode + finish + f·add·v/M                       3(n-1)       i + 2f·v + chain
+    ok-topk     c + decode + finish + pieces of k + n·piece           4(n-1)       2f·m + n·piece
+    factors     arithmetic + the computing of dense for m             6L           2f·m
     every H     (the computing of an exchange + move) / H             1/H          1/H
 
 ``dense`` sums the gradient without compression, in the fewest messages that send no more bytes (recursive
@@ -21,6 +23,8 @@ each rank adds up n encodings, its own too. In ``split``, each rank adds up one 
 of pairs for its k elements, and u for the union U of independent supports, as pairs, with a bitmap, or dense.
 ``clt-k`` is ScaleCom's method: one rank selects while the others wait, and broadcasts its i bytes of indices
 along a chain of ranks. Every rank's values at these indices, v bytes, are summed like a dense vector.
+``ok-topk`` sends the encoding in pieces to owners of ranges, and then the sums that they choose. ``factors``
+is PowerSGD, which sums three vectors like dense ones.
 ``every H`` are local updates: an exchange every H steps, which also moves the parameters.
 """
 
@@ -31,10 +35,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from collectives.advise.measurement import Gradient, Pairs, Stages
+from collectives.advise.measurement import Gradient, Owned, Pairs, Stages
+from collectives.advise.powersgd import SUMS
 from collectives.agreement.header import Algorithm
 from collectives.algorithms import ALGORITHMS
 from collectives.cost_model import Workload
+from collectives.oktopk.costs import compute_cost as compute_owned_cost
 from collectives.sums.split import SPLITS
 from collectives.transport.broadcast import compute_chain_segment
 from collectives.transport.segments import MIN_SEGMENTED
@@ -116,6 +122,36 @@ class ExchangeCost:
         )
 
 
+@dataclass(frozen=True)
+class Step:
+    """What a training step takes beside its exchange.
+
+    Args:
+        compute: seconds of forward and backward.
+        overlap: whether the exchange of gradients happens during them, on cores that have nothing else to do.
+
+    Raises:
+        ValueError: ``compute`` is out of range.
+
+    Examples:
+        >>> Step(compute=0.3, overlap=True).seconds(0.2)
+        0.3
+    """
+
+    compute: float = 0.0
+    overlap: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.compute < math.inf:
+            raise ValueError(f"compute is {self.compute!r}; it must be 0 or more and finite")
+
+    def seconds(self, exchange: float, *, local: bool = False) -> float:
+        """Return the seconds of a step; ``local`` movements are exchanged after computing, never during it."""
+        if self.overlap and not local:
+            return max(self.compute, exchange)
+        return self.compute + exchange
+
+
 def compute_dense_cost(gradient: Gradient, ranks: int) -> ExchangeCost:
     """Compute the cost of summing the gradient without compression: reduce-scatter and all-gather."""
     fraction, rounds = (ranks - 1) / ranks, (ranks - 1).bit_length()  # ⌈log2 n⌉
@@ -130,6 +166,10 @@ def compute_costs(stages: Stages, gradient: Gradient, ranks: int) -> tuple[Excha
         return tuple(
             cost.spread(stages.every, gradient.move) for cost in compute_costs(single, gradient, ranks)
         )
+    if stages.factored:
+        return (_compute_factors_cost(stages, gradient, ranks),)
+    if stages.owned is not None:
+        return (_compute_owned_cost(stages, stages.owned, gradient, ranks),)
     if stages.index_bytes is not None:
         return (_compute_cltk_cost(stages, stages.index_bytes, gradient, ranks),)
     dense = compute_dense_cost(gradient, ranks)
@@ -154,21 +194,35 @@ def find_fastest(costs: Sequence[ExchangeCost], network: Network) -> ExchangeCos
 
 
 def find_paying_bandwidths(
-    costs: Sequence[ExchangeCost], dense: ExchangeCost, latency: float = 0.0
+    costs: Sequence[ExchangeCost],
+    dense: ExchangeCost,
+    latency: float = 0.0,
+    step: Step = Step(),
+    *,
+    local: bool = False,
 ) -> tuple[tuple[float, float], ...]:
-    """Find the bandwidths at which an algorithm takes less time than the dense sum.
+    """Find the bandwidths at which a step with an algorithm takes less time than one with the dense sum.
 
     Args:
         costs: of the algorithms of a scheme.
         dense: the cost of the dense sum.
         latency: seconds per message.
+        step: what a step takes beside its exchange.
+        local: whether these are local updates.
 
     Returns:
         Intervals (low, high) in bytes per second, ends excluded, within 0 to inf. They ascend and do not
         overlap. Usually there is one, from 0.
     """
     network = Network(2, 1.0, latency)
+    hidden = step.compute if step.overlap else 0.0  # seconds that a dense exchange may take for nothing
+    if local and hidden:
+        costs = [dataclasses.replace(cost, alone=cost.alone + hidden) for cost in costs]
     intervals = sorted(interval for cost in costs if (interval := _find_interval(cost, dense, network)))
+    free = hidden - dense.fixed_seconds(network)
+    if free > 0:  # above this bandwidth, computing hides the dense exchange
+        end = dense.nbytes / free
+        intervals = [(low, min(high, end)) for low, high in intervals if low < end]
     union: list[tuple[float, float]] = []
     for low, high in intervals:
         if union and low < union[-1][1]:
@@ -221,6 +275,28 @@ def _compute_split_cost(once: float, pairs: Pairs, gradient: Gradient, work: Wor
     computing = once + pairs.encode * (1 + growth / work.ranks) + pairs.decode * (1 + growth)
     computing += pairs.scan / work.ranks + gradient.finish
     return ExchangeCost("split", computing, cost.rounds, cost.nbytes, compressed=False)
+
+
+def _compute_owned_cost(stages: Stages, owned: Owned, gradient: Gradient, ranks: int) -> ExchangeCost:
+    """Compute the cost of Ok-Topk, whose pieces have times and bytes of their own."""
+    sent = _describe(stages, gradient, ranks)
+    work = dataclasses.replace(sent, largest=owned.stored)
+    cost = compute_owned_cost(work, stages.nbytes, owned.piece_bytes)
+    computing = stages.select + stages.encode + stages.decode + gradient.finish
+    computing += owned.work + ranks * owned.piece
+    return ExchangeCost("ok-topk", computing, cost.rounds, cost.nbytes)
+
+
+def _compute_factors_cost(stages: Stages, gradient: Gradient, ranks: int) -> ExchangeCost:
+    """Compute the cost of PowerSGD: three dense sums of its factors."""
+    dense = compute_dense_cost(gradient.scaled(stages.nbytes / gradient.nbytes), ranks)
+    return dataclasses.replace(
+        dense,
+        algorithm="factors",
+        computing=dense.computing + stages.encode,
+        messages=SUMS * dense.messages,
+        compressed=True,
+    )
 
 
 def _compute_cltk_cost(stages: Stages, index_bytes: int, gradient: Gradient, ranks: int) -> ExchangeCost:

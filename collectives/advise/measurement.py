@@ -12,10 +12,12 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.advise.candidates import Candidate
+from collectives.advise.powersgd import Factors
 from collectives.exchange.specs import get_limits
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
 from collectives.local_updates.outer_step import OuterStep
 from collectives.local_updates.parameters import measure_movements
+from collectives.oktopk.costs import make_calls
 from collectives.sums.pieces import PIECES
 from wirecodec.comparison.measurement import (
     Call,
@@ -35,7 +37,7 @@ class Linear:
 
     def scaled(self: T, factor: float) -> T:
         """Return the record of a gradient of ``factor`` times the size."""
-        fixed = ("error", "every")
+        fixed = ("error", "every", "piece", "piece_bytes")
         fields = {name: _scale(x, factor) for name, x in vars(self).items() if name not in fixed}
         return dataclasses.replace(self, **fields)
 
@@ -86,6 +88,23 @@ class Pairs(Linear):
 
 
 @dataclass(frozen=True)
+class Owned(Linear):
+    """Work of Ok-Topk beyond the encoding.
+
+    Attributes:
+        stored: k, elements of the encoding.
+        work: seconds for all elements, in the pieces and in the chosen sums.
+        piece: seconds per piece, and per owner, beyond those for its elements.
+        piece_bytes: bytes of a piece beyond those of its elements.
+    """
+
+    stored: int
+    work: float = 0.0
+    piece: float = 0.0
+    piece_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Stages(Linear):
     """Size of an encoding, and times of a scheme's stages on one machine.
 
@@ -98,6 +117,8 @@ class Stages(Linear):
         index_bytes: i, the part of m that CLT-k broadcasts; None for schemes.
         pairs: for the split algorithms; None if they are not compared.
         every: H, steps between two exchanges; 1 except for local updates.
+        owned: of Ok-Topk; None for anything else.
+        factored: whether these are PowerSGD's factors, of which ``encode`` is all the arithmetic.
     """
 
     nbytes: int
@@ -108,6 +129,8 @@ class Stages(Linear):
     index_bytes: int | None = None
     pairs: Pairs | None = None
     every: int = 1
+    owned: Owned | None = None
+    factored: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,10 +162,19 @@ class Measurement(Linear):
     ) -> Measurement:
         """Encode and decode the tensors once, as ``EncodedGradient.of``; the seconds are 0."""
         scheme, leads = candidate.scheme, candidate.leads
+        if candidate.rank:
+            return cls._prepare_factors(tensors, candidate)
+        if candidate.is_whole:
+            tensors = {"all": np.concatenate([x.reshape(-1) for x in tensors.values()])}
+            sums = allocate_sums(tensors)
         encoded = EncodedGradient.of(tensors, scheme, sums)
         plain = isinstance(scheme.select, wc.All) and isinstance(scheme.value, wc.Raw)
         pairs, calls, decoded = None, list(encoded.calls), encoded.decoded
-        if 0 < encoded.stored < encoded.elements and not leads:
+        owned = None
+        if candidate.owns and encoded.stored:
+            work, piece, nbytes = make_calls(decoded, scheme)
+            owned, calls = Owned(encoded.stored, piece_bytes=nbytes), [*calls, work, piece]
+        elif 0 < encoded.stored < encoded.elements and not leads:
             blob = wc.encode_many(decoded, PIECES, names=False)
             schema = {name: (tensor.shape, tensor.dtype) for name, tensor in decoded.items()}
             limits = get_limits(schema, [blob])
@@ -157,20 +189,35 @@ class Measurement(Linear):
             index_bytes=encoded.index_bytes if leads else None,
             pairs=pairs,
             every=candidate.every,
+            owned=owned,
         )
         sizes = encoded.elements, encoded.dense_bytes, encoded.stored
         return cls(candidate.name, *sizes, stages, encoded.error, tuple(calls))
+
+    @classmethod
+    def _prepare_factors(cls, tensors: Mapping[str, Array], candidate: Candidate) -> Measurement:
+        factors = Factors.of(tensors, candidate.rank)
+        elements, dense = sum(x.size for x in tensors.values()), sum(x.nbytes for x in tensors.values())
+        stages = Stages(factors.nbytes, factored=True)
+        return cls(
+            candidate.name, elements, dense, factors.nbytes // 4, stages, factors.error, (factors.step,)
+        )
 
     @property
     def ratio(self) -> float:
         """Return the bytes of the gradient per byte of the encoding."""
         return self.dense_bytes / self.stages.nbytes
 
-    def with_seconds(
-        self, scan: float, select: float, encode: float, decode: float, *pairs: float
-    ) -> Measurement:
+    def with_seconds(self, scan: float, *seconds: float) -> Measurement:
         """Return the measurement with the seconds of its calls, and of a scan of all sums."""
+        if self.stages.factored:
+            return dataclasses.replace(self, stages=dataclasses.replace(self.stages, encode=seconds[0]))
+        select, encode, decode, *pairs = seconds
         stages = dataclasses.replace(self.stages, select=select, encode=encode, decode=decode)
+        if stages.owned is not None:
+            work, piece = pairs
+            owned = dataclasses.replace(stages.owned, work=work, piece=piece)
+            return dataclasses.replace(self, stages=dataclasses.replace(stages, owned=owned))
         if stages.pairs is not None:
             timed = dataclasses.replace(stages.pairs, encode=pairs[0], decode=pairs[1], scan=scan)
             stages = dataclasses.replace(stages, pairs=timed)

@@ -15,6 +15,9 @@ _ALGORITHMS = {
     "allgather": "all-gather of the encodings; every rank decodes and sums them",
     "narrow": "all-reduce of the values in their shorter type",
     "clt-k": "one rank's indices for all (collectives.CLTk); the error is that rank's, the others' is larger",
+    "ok-topk": "owners of ranges sum what the ranks select, and choose again (collectives.OkTopK); the error "
+    "is that of one rank's selection",
+    "factors": "PowerSGD's factors are summed like dense vectors (torch's hook, not this library)",
     "split": "each rank sums one range of the stored elements, and sends the sums to the others",
     "decoded": "encode and decode, then a dense all-reduce",
 }
@@ -35,19 +38,22 @@ def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ())
         Lines without a newline at the end.
     """
     network, dense, predictions = advice.network, advice.dense, advice.predictions
-    columns = ["", "scheme", "error", "ratio", "exchange", "speed-up", "algorithm", "pays"]
+    whole = ["step", "waits"] if advice.step.compute else []
+    columns = ["", "scheme", "error", "ratio", "exchange", *whole, "speed-up", "algorithm", "pays"]
     parts = ["scheme", "bytes", "select", "encode", "decode", "rest", "sending", "least ratio"]
     algorithms = {prediction.cost.algorithm.partition(",")[0] for prediction in predictions}
-    outcomes = [_outcome(prediction, mark=_mark(advice, prediction)) for prediction in predictions]
+    outcomes = [_outcome(prediction, advice) for prediction in predictions]
     lines = [
         f"{name}: {predictions[0].measurement.elements:,} elements; {network.ranks} ranks at "
         f"{format_bandwidth(network.bandwidth)}, {format_seconds(network.latency)} per message",
+        *_describe_step(advice),
         *format_table(columns, outcomes, {0, 1}),
         "",
         *format_table(parts, [_parts(prediction, network) for prediction in predictions]),
         "",
         f"dense all-reduce of {advice.gradient.nbytes:,} bytes: {format_seconds(dense.seconds(network))}, "
         f"{format_seconds(dense.nbytes / network.bandwidth)} of it sending",
+        *_describe_dense_step(advice),
         *_explain_pick(advice),
         *_explain_pays(advice),
         *_ranks_table(advice, other_ranks),
@@ -71,15 +77,36 @@ def _mark(advice: Advice, prediction: Prediction) -> str:
     return "" if advice.accepts(prediction) else ">"
 
 
-def _outcome(prediction: Prediction, *, mark: str) -> list[str]:
-    """Format the row of a scheme: the exchange as a whole."""
-    measurement = prediction.measurement
+def _describe_step(advice: Advice) -> list[str]:
+    """Return the line about what a step computes, if that is given."""
+    step = advice.step
+    if not step.compute:
+        return []
+    when = "during them" if step.overlap else "after them"
+    return [f"forward and backward take {format_seconds(step.compute)}; gradients are exchanged {when}"]
+
+
+def _describe_dense_step(advice: Advice) -> list[str]:
+    step = advice.step
+    if not step.compute:
+        return []
+    seconds = step.seconds(advice.dense.seconds(advice.network))
+    waits = 1 - step.compute / seconds
+    return [f"a step with it: {format_seconds(seconds)}, {waits:.0%} of it waiting"]
+
+
+def _outcome(prediction: Prediction, advice: Advice) -> list[str]:
+    """Format the row of a scheme: the exchange, and the step if its computing is given."""
+    measurement, compute = prediction.measurement, advice.step.compute
+    waits = 1 - compute / prediction.step_seconds if prediction.step_seconds else 0.0
+    whole = [format_seconds(prediction.step_seconds), f"{waits:.0%}"] if compute else []
     return [
-        mark,
+        _mark(advice, prediction),
         measurement.scheme,
         f"{measurement.error:.3g}",
         f"{measurement.ratio:.1f}",
         format_seconds(prediction.seconds),
+        *whole,
         f"{prediction.speed_up:.2f}",
         prediction.cost.algorithm,
         " and ".join(map(_format_interval, prediction.intervals)) or "nowhere",
@@ -123,8 +150,9 @@ def _explain_pick(advice: Advice) -> list[str]:
         return [f"No scheme has an error of at most {bound:g}; --max-error sets the bound.", *above]
     limit = "" if bound == math.inf else f" with an error of at most {bound:g}"
     return [
-        f"* is the fastest{limit}: {pick.measurement.scheme}, {pick.speed_up:.2f} times as fast as the dense "
-        f"all-reduce, error {pick.measurement.error:.3g}.",
+        f"* is the fastest{limit}: {pick.measurement.scheme}, {pick.speed_up:.2f} times as fast as "
+        f"{'a step with ' if advice.step.compute else ''}the dense all-reduce, error "
+        f"{pick.measurement.error:.3g}.",
         *above,
     ]
 

@@ -60,7 +60,8 @@ def draw_advice(advice: Advice, name: str, file: FileArgument) -> None:
     axes.xaxis.set_minor_formatter(lambda bits, _: "")
     axes.yaxis.set_major_formatter(lambda speed_up, _: f"{speed_up:g}")
     axes.set_xlabel("bandwidth of a rank")
-    axes.set_ylabel("speed-up over the dense all-reduce")
+    what = "a step with the dense all-reduce" if advice.step.compute else "the dense all-reduce"
+    axes.set_ylabel(f"speed-up over {what}")
     axes.set_title(make_title(advice, name), loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
     title = f"speed-up at {format_bandwidth(network.bandwidth)}, error, scheme"
@@ -93,8 +94,10 @@ def merge_curves(advice: Advice, bandwidths: Array) -> list[_Curve]:
 
 
 def _speed_up(prediction: Prediction, advice: Advice, bandwidth: float) -> float:
-    network = dataclasses.replace(advice.network, bandwidth=float(bandwidth))
-    return advice.dense.seconds(network) / find_fastest(prediction.costs, network).seconds(network)
+    network, step = dataclasses.replace(advice.network, bandwidth=float(bandwidth)), advice.step
+    exchange = find_fastest(prediction.costs, network).seconds(network)
+    local = prediction.changes_training
+    return step.seconds(advice.dense.seconds(network)) / step.seconds(exchange, local=local)
 
 
 def _choose_bandwidths(advice: Advice) -> Array:

@@ -18,6 +18,7 @@ from collectives.advise.candidates import COMMON, MORE, Candidate, parse_candida
 from collectives.advise.cost_model import (
     ExchangeCost,
     Network,
+    Step,
     compute_costs,
     compute_dense_cost,
     compute_min_ratio,
@@ -43,7 +44,8 @@ class Prediction:
         costs: of all algorithms that can sum its encodings.
         cost: the fastest of them over this network.
         seconds: of an exchange.
-        speed_up: over the dense all-reduce.
+        step_seconds: of a step.
+        speed_up: of a step, over one with the dense all-reduce.
         min_ratio: the ratio above which a scheme with these times pays here; inf if it never does.
         intervals: bandwidths at which the scheme pays, as ``find_paying_bandwidths`` returns them.
     """
@@ -52,6 +54,7 @@ class Prediction:
     costs: tuple[ExchangeCost, ...]
     cost: ExchangeCost
     seconds: float
+    step_seconds: float
     speed_up: float
     min_ratio: float
     intervals: tuple[tuple[float, float], ...]
@@ -63,7 +66,7 @@ class Prediction:
 
     @property
     def pays(self) -> bool:
-        """Return whether the exchange takes less time than the dense all-reduce."""
+        """Return whether a step takes less time than one with the dense all-reduce."""
         return self.speed_up > 1
 
 
@@ -74,6 +77,7 @@ class Advice:
     Attributes:
         gradient: its size and the seconds of summing it.
         network: that the predictions are for.
+        step: what a step takes beside its exchange.
         predictions: one per scheme. Those with an error within the bound are first; the fastest of them is
             the first one. Local updates are last.
         max_error: the bound.
@@ -83,6 +87,7 @@ class Advice:
 
     gradient: Gradient
     network: Network
+    step: Step
     predictions: tuple[Prediction, ...]
     max_error: float = math.inf
     excluded: tuple[tuple[str, str], ...] = ()
@@ -92,7 +97,7 @@ class Advice:
         """Return the same comparison for another number of ranks."""
         network = dataclasses.replace(self.network, ranks=ranks)
         measurements = (prediction.measurement for prediction in self.predictions)
-        return compare(self.gradient, network, measurements, max_error=self.max_error)
+        return compare(self.gradient, network, measurements, step=self.step, max_error=self.max_error)
 
     @property
     def pick(self) -> Prediction | None:
@@ -115,19 +120,23 @@ class Advice:
         return max((high for p in self.predictions for _, high in p.intervals), default=0.0)
 
 
-def predict(measurement: Measurement, gradient: Gradient, network: Network) -> Prediction:
-    """Predict the exchange of one scheme's encodings from its measurement."""
-    dense = compute_dense_cost(gradient, network.ranks)
+def predict(
+    measurement: Measurement, gradient: Gradient, network: Network, step: Step = Step()
+) -> Prediction:
+    """Predict a step with the exchange of one scheme's encodings from its measurement."""
+    dense, local = compute_dense_cost(gradient, network.ranks), measurement.stages.every > 1
     costs = compute_costs(measurement.stages, gradient, network.ranks)
     cost = find_fastest(costs, network)
+    seconds = step.seconds(cost.seconds(network), local=local)
     return Prediction(
         measurement,
         costs,
         cost,
         cost.seconds(network),
-        dense.seconds(network) / cost.seconds(network),
+        seconds,
+        step.seconds(dense.seconds(network)) / seconds,
         compute_min_ratio(measurement.stages, gradient, network),
-        find_paying_bandwidths(costs, dense, network.latency),
+        find_paying_bandwidths(costs, dense, network.latency, step, local=local),
     )
 
 
@@ -136,12 +145,13 @@ def compare(
     network: Network,
     measurements: Iterable[Measurement],
     *,
+    step: Step = Step(),
     max_error: float = math.inf,
 ) -> Advice:
     """Compare schemes from their measurements."""
-    predictions = tuple(predict(measurement, gradient, network) for measurement in measurements)
-    advice = Advice(gradient, network, predictions, max_error)
-    ordered = sorted(predictions, key=lambda p: (p.changes_training, not advice.accepts(p), p.seconds))
+    predictions = tuple(predict(measurement, gradient, network, step) for measurement in measurements)
+    advice = Advice(gradient, network, step, predictions, max_error)
+    ordered = sorted(predictions, key=lambda p: (p.changes_training, not advice.accepts(p), p.step_seconds, p.seconds))
     return dataclasses.replace(advice, predictions=tuple(ordered))
 
 
@@ -170,6 +180,7 @@ def advise(
     network: Network,
     candidates: Sequence[Candidate] | None = None,
     *,
+    step: Step = Step(),
     more: bool = False,
     max_error: float = math.inf,
     scale: float = 1.0,
@@ -181,6 +192,7 @@ def advise(
     Args:
         tensors: {name: array}, exchanged together.
         network: the ranks and the network between them.
+        step: what a training step takes beside its exchange.
         candidates: to measure; None for those of ``COMMON`` that can encode the gradient, without those that
             are alike.
         more: whether None also means ``MORE``.
@@ -222,7 +234,7 @@ def advise(
         budget=budget,
         progress=lambda fraction: progress(_PREPARING + (1 - _PREPARING) * fraction),
     )
-    advice = compare(gradient, network, measurements, max_error=max_error)
+    advice = compare(gradient, network, measurements, step=step, max_error=max_error)
     excluded = tuple((name, str(error)) for name, error in failures)
     advice = dataclasses.replace(advice, excluded=excluded)
     return leave_out_alike(advice) if candidates is None else advice

@@ -46,6 +46,7 @@ class Operation(IntEnum):
     CLTK = 4
     GTOPK = 5
     SITE = 6  # the part of an allreduce within a site
+    OK_TOPK = 7
 
 
 class Reduction(IntEnum):

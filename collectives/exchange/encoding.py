@@ -16,6 +16,7 @@ from collectives.agreement.nonfinite import check_gradients
 from collectives.channel import ByteArray, Channel
 from collectives.device import GpuDevice, as_arrays, find_gpu, stage_on_host
 from collectives.exchange.inputs import Inputs, MakeInputs
+from collectives.exchange.methods import SummingCompressor
 from collectives.exchange.specs import (
     ONLY,
     SchemeArgument,
@@ -175,10 +176,10 @@ def encode_tensors(
         given = tensor = local.inputs.tensors
         local.bare = not isinstance(tensor, Mapping)
         local.gpu = find_gpu(tensor)
-        if local.gpu is None:
-            tensor = as_arrays(stage_on_host(tensor))
-        else:
+        if local.gpu is not None:
             local.gpu.wait_for_tensors()
+        if local.gpu is None or isinstance(scheme, SummingCompressor):
+            tensor = as_arrays(stage_on_host(tensor))
         tensors = {ONLY: tensor} if local.bare else dict(tensor)
         local.specs = {name: get_spec(one) for name, one in tensors.items()}
         if not isinstance(scheme, wc.Compressor | Mapping):

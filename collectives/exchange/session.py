@@ -46,6 +46,7 @@ def open_exchange(
     finite: bool = False,
     commit: bool = True,
     decodes_own: bool = False,
+    get_detail: Callable[[Encoding], int] | None = None,
     rehearsal: Callable[[Channel, Encoding], object] | None = None,
     will_gather: Callable[[Channel, Encoding, list[Header]], bool] = lambda *_: True,
 ) -> Iterator[tuple[Channel, Encoding]]:
@@ -65,6 +66,8 @@ def open_exchange(
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
         commit: False to leave a Compressor's step open if the block succeeds; any error rolls it back.
         decodes_own: whether the block needs this rank's tensors decoded, which is then tried here.
+        get_detail: returns the number in this rank's header, for a block that sends no containers. None to
+            announce the container and the number of its elements.
         rehearsal: calls the kernels that the block needs, with this rank's Encoding.
         will_gather: returns for the headers whether the block gathers the containers; the same on all ranks.
 
@@ -95,14 +98,16 @@ def open_exchange(
         try:
             if failure is None:
                 failure = run_announced(channel, contribute, lambda: (proposal, local.operand))
-            stored = NO_DETAIL
+            detail, payload, count = NO_DETAIL, None, get_detail or (lambda local: count_stored(local.blob))
             if failure is None:
                 try:
-                    stored = count_stored(local.blob)
+                    detail = count(local)
                 except Exception as error:
                     failure = failure_of_encoding(error)
-            proposal = proposal._replace(payload_len=len(local.blob), detail=stored)
-            payload = Payload(local.blob, partial(will_gather, channel, local))
+            proposal = proposal._replace(detail=detail)
+            if get_detail is None:
+                proposal = proposal._replace(payload_len=len(local.blob))
+                payload = Payload(local.blob, partial(will_gather, channel, local))
             local.table = agree(channel, proposal, local.operand, failure, payload)
             yield channel, local
             is_complete = call.is_delivered

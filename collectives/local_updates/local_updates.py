@@ -19,6 +19,7 @@ from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
+from collectives.exchange.methods import SummingCompressor
 from collectives.exchange.pending import Pending
 from collectives.local_updates.agreement import (
     collect_states,
@@ -496,12 +497,15 @@ def _check_ends(settings: OuterSettings, comm: Any, compressor: wc.Compressor | 
     if isinstance(comm, StoreComm):
         if settings.fragments != 1 or settings.delay:
             raise ValueError("over a StoreComm, fragments must be 1 and delay 0: a round has all parameters")
-        if isinstance(compressor, CLTk):
-            raise TypeError("CLTk needs ranks that stay; over a StoreComm, pass a wirecodec.Compressor")
+        if isinstance(compressor, CLTk | SummingCompressor):
+            name = type(compressor).__name__
+            raise TypeError(f"{name} needs ranks that stay; over a StoreComm, pass a wirecodec.Compressor")
     if settings.keep and isinstance(find_ends(comm), Sites | StoreComm):
         raise ValueError(
             "keep must be 0 over Sites, whose ranks have parts of residuals, and over a StoreComm"
         )
+    if isinstance(compressor, SummingCompressor) and settings.divide == "senders":
+        raise ValueError(f"divide='senders' has no meaning with {type(compressor).__name__}")
     if isinstance(find_ends(comm), Sites) and settings.divide == "senders":
         raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")
 

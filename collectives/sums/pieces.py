@@ -70,7 +70,7 @@ def encode_pieces(
     return [
         as_bytes(
             wc.encode_many(
-                {name: _slice(tensors[name], *bounds, sparse=sparse) for name, bounds in own.items()},
+                {name: cut(tensors[name], *bounds, sparse=sparse) for name, bounds in own.items()},
                 _SPARSE_PIECES if sparse else PIECES,
                 names=False,
             )
@@ -79,9 +79,7 @@ def encode_pieces(
     ]
 
 
-def _slice(
-    tensor: wc.SparseTensor, start: int, stop: int, *, sparse: bool = False
-) -> wc.SparseTensor | Dense:
+def cut(tensor: wc.SparseTensor, start: int, stop: int, *, sparse: bool = False) -> wc.SparseTensor | Dense:
     """Return the elements from ``start`` to ``stop`` as a flat tensor; ``sparse``: with the stored zeros."""
     if tensor.is_full and sparse:
         return tensor.values[start:stop]
@@ -93,8 +91,8 @@ def _slice(
     return wc.SparseTensor(tensor.indices[first:last] - edges[0], tensor.values[first:last], (stop - start,))
 
 
-def _get_schema(specs: Mapping[str, TensorSpec], ranges: Ranges) -> dict[str, TensorSpec]:
-    """Return the shapes and types of a rank's ranges."""
+def get_schema(specs: Mapping[str, TensorSpec], ranges: Ranges) -> dict[str, TensorSpec]:
+    """Return the flat shapes and types of a rank's ranges."""
     return {name: ((stop - start,), specs[name][1]) for name, (start, stop) in ranges.items()}
 
 
@@ -120,7 +118,7 @@ def encode_sums(
     Raises:
         InvalidPiece: a piece cannot be decoded.
     """
-    schema = _get_schema(specs, ranges)
+    schema = get_schema(specs, ranges)
     limits = get_limits(schema, blobs)
     totals = {name: np.zeros(shape, accumulator_dtype(dtype)) for name, (shape, dtype) in schema.items()}
     pieces = []
@@ -141,13 +139,23 @@ def encode_sums(
     return as_bytes(wc.encode_many(results, scheme, names=False))
 
 
-def _decode_blocks(
-    blobs: list[ByteArray], specs: Mapping[str, TensorSpec], ranges: list[Ranges]
+def decode_blocks(
+    blobs: Sequence[ByteArray],
+    specs: Mapping[str, TensorSpec],
+    ranges: Sequence[Ranges],
+    ranks: Sequence[int] | None = None,
 ) -> list[SparseSums]:
-    """Decode all ranks' sums; raise CollectiveError on all ranks if a container is invalid."""
+    """Decode the sums of all ranges; raise CollectiveError on all ranks if a container is invalid.
+
+    Args:
+        blobs: container of each range.
+        specs: of the whole tensors.
+        ranges: one or more.
+        ranks: that have sent them; None for all ranks.
+    """
     decoded = []
-    for rank, (blob, own) in enumerate(zip(blobs, ranges, strict=True)):
-        schema = _get_schema(specs, own)
+    for rank, blob, own in zip(ranks or range(len(blobs)), blobs, ranges, strict=True):
+        schema = get_schema(specs, own)
         try:
             decoded.append(wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema))
         except wc.WireError as error:
@@ -155,12 +163,10 @@ def _decode_blocks(
     return decoded
 
 
-def decode_sums(blobs: list[ByteArray], local: Encoding, ranges: list[Ranges]) -> dict[str, Dense]:
-    """Decode and concatenate all ranks' sums, in the caller's memory if there is any.
-
-    Raises CollectiveError on all ranks if a container is invalid; the caller's memory is then unchanged.
-    """
-    decoded = _decode_blocks(blobs, local.specs, ranges)
+def join_sums(
+    decoded: Sequence[SparseSums], local: Encoding, ranges: Sequence[Ranges]
+) -> dict[str, Dense]:
+    """Concatenate the sums of all ranges, in the caller's memory if there is any."""
     out = {
         name: local.targets.allocate(name, prod(shape), dtype) for name, (shape, dtype) in local.specs.items()
     }
@@ -170,9 +176,8 @@ def decode_sums(blobs: list[ByteArray], local: Encoding, ranges: list[Ranges]) -
     return out
 
 
-def decode_union(blobs: list[ByteArray], local: Encoding, ranges: list[Ranges]) -> SparseSums:
-    """Decode and concatenate all ranks' sparse sums."""
-    decoded = _decode_blocks(blobs, local.specs, ranges)
+def join_union(decoded: Sequence[SparseSums], local: Encoding, ranges: Sequence[Ranges]) -> SparseSums:
+    """Concatenate the sparse sums of all ranges."""
     sums = {}
     for name, (shape, dtype) in local.specs.items():
         pieces = [

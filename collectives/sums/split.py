@@ -33,10 +33,11 @@ from collectives.simulation.communicator import simulate
 from collectives.sums.pieces import (
     InvalidPiece,
     assign_ranges,
-    decode_sums,
-    decode_union,
+    decode_blocks,
     encode_pieces,
     encode_sums,
+    join_sums,
+    join_union,
 )
 from collectives.transport.allgather import gather_payloads
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
@@ -122,7 +123,8 @@ class Split:
         channel.call.is_final_transfer = True
         results = gather_payloads(channel, block, [header.payload_len for header in table])
         channel.call.is_delivered = True
-        return (decode_union if local.sparse else decode_sums)(results, local, ranges)
+        decoded = decode_blocks(results, local.specs, ranges)
+        return (join_union if local.sparse else join_sums)(decoded, local, ranges)
 
     def rehearse(self, local: Encoding, proposal: Header) -> None:
         """Run the algorithm on one simulated rank."""

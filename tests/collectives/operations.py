@@ -150,6 +150,12 @@ def _cltk(channel: co.Channel, mine: Contribution) -> bytes:
     return bits(cltk.allreduce(channel, mine.tensor))
 
 
+def _oktopk(channel: co.Channel, mine: Contribution) -> bytes:
+    method = co.OkTopK(mine.scheme)
+    method.load_state_dict(method.state_dict() | {"step": np.array(mine.step)})
+    return bits(method.allreduce(channel, mine.tensor))
+
+
 OPERATIONS = {
     "allgather_bytes": Operation(_allgather_bytes, _ANY | {"no buffer"}),
     "allgather": Operation(_allgather, _ENCODED),
@@ -163,6 +169,7 @@ OPERATIONS = {
         _compressed, _TENSORS | {"NaN", "another scheme", "a step behind"}
     ),
     "CLTk.allreduce": Operation(_cltk, _CHOOSING),
+    "OkTopK.allreduce": Operation(_oktopk, _COMPRESSED),
 }
 
 

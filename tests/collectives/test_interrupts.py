@@ -82,6 +82,14 @@ class Alike(Leading):
         return repr(co.similarity(self.channel, self.cltk, self.tensors)).encode()
 
 
+class Owning(Compressed):
+    """Operation of Ok-Topk, whose commit needs what has arrived."""
+
+    def __init__(self, comm: SimulatedComm, size: int) -> None:
+        super().__init__(comm, size, "auto")
+        self.compressor = co.OkTopK(SCHEME)
+
+
 class Bytes(Subject):
     """All-gather of bytes, which takes no steps."""
 
@@ -96,6 +104,7 @@ SUBJECTS: dict[str, Callable[[SimulatedComm, int], Subject]] = {
         for name in ("allgather", "dense", "split-pairs", "split-dense", "auto")
     },
     "CLTk.allreduce": Leading,
+    "OkTopK.allreduce": Owning,
     "allgather_bytes": Bytes,
     "similarity": Alike,
 }

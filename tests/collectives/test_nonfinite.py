@@ -52,6 +52,7 @@ def step(comm: Communicator, compressor: Any, grads: dict[str, Array], algorithm
         (lambda: wc.Compressor(SCHEMES[1]), "split-pairs"),
         (lambda: wc.Compressor("randomk(0.1) | rice | raw", feedback=None), "allgather"),
         (lambda: co.CLTk(0.1), ""),
+        (lambda: co.OkTopK("topk(0.1) | rice | qsgd"), "auto"),
         (lambda: co.CLTk(0.1, warmup=9), ""),
     ],
 )

@@ -16,10 +16,11 @@ ALGORITHMS = ("allgather", "dense", "split-pairs", "split-bitmap", "split-dense"
 def _exchange(name: str, comm: Any, grads: Any) -> Any:
     if name in ALGORITHMS:
         return co.allreduce(comm, grads, "topk(0.5) | rice | raw", algorithm=name)
-    return (co.CLTk(0.5) if name == "CLT-k" else co.GTopK(0.5)).allreduce(comm, grads)
+    methods: dict[str, Any] = {"CLT-k": co.CLTk, "gTop-k": co.GTopK, "Ok-Topk": co.OkTopK}
+    return methods[name](0.5).allreduce(comm, grads)
 
 
-@pytest.mark.parametrize("name", [*ALGORITHMS, "CLT-k", "gTop-k"])
+@pytest.mark.parametrize("name", [*ALGORITHMS, "CLT-k", "gTop-k", "Ok-Topk"])
 def test_results_have_the_callers_order(name: str) -> None:
     def run(comm: Any) -> Any:
         rng = np.random.default_rng(comm.rank)

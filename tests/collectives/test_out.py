@@ -65,7 +65,12 @@ def reducers() -> list[Any]:
 
         return make
 
+    def owned() -> Any:
+        one = co.OkTopK({"v": "all | raw-index | raw", "*": SCHEME})
+        return one, one.allreduce
+
     named = {algorithm: compressed(algorithm) for algorithm in ALGORITHMS}
+    named["OkTopK"] = owned
     named |= {"CLTk": cltk(), "CLTk beta": cltk(beta=0.3), "CLTk warmup": cltk(warmup=2)}
     return [pytest.param(make, id=name) for name, make in named.items()]
 

@@ -30,6 +30,7 @@ class Training:
             "momentum": lambda: wc.Compressor(SCHEME, feedback=wc.MomentumCorrection(0.9)),
             "clt-k": lambda: co.CLTk(0.25),
             "gtop-k": lambda: co.GTopK(0.25),
+            "ok-topk": lambda: co.OkTopK("topk(0.25) | rice | qsgd"),
         }
         self.kind, self.object = kind, makers[kind]()
 
@@ -42,7 +43,7 @@ class Training:
         return {key: x.tobytes() for key, x in self.object.state_dict().items()}
 
 
-KINDS = ("compressor", "momentum", "clt-k", "gtop-k")
+KINDS = ("compressor", "momentum", "clt-k", "gtop-k", "ok-topk")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -95,6 +95,10 @@ class Merged(Leading):
     kind = co.GTopK
 
 
+class Owned(Leading):
+    kind = co.OkTopK
+
+
 class Averaged(Program):
     def __init__(self, comm: SimulatedComm) -> None:
         super().__init__(comm)
@@ -188,6 +192,7 @@ PROGRAMS: dict[str, type[Program]] = {
     "allreduce split-pairs": Split,
     "CLTk": Leading,
     "GTopK": Merged,
+    "OkTopK": Owned,
     "average_gradients": Averaged,
     "LocalUpdates.exchange": Local,
     "LocalUpdates.step": Stepping,

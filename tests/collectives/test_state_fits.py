@@ -58,6 +58,9 @@ METHODS = {
     "GTopK": Method(
         lambda comm, like: co.GTopK(0.25), lambda gtopk, comm, gradients: gtopk.allreduce(comm, gradients)
     ),
+    "OkTopK": Method(
+        lambda comm, like: co.OkTopK(0.25), lambda one, comm, gradients: one.allreduce(comm, gradients)
+    ),
     "LocalUpdates": Method(_local, _move),
 }
 

@@ -138,5 +138,9 @@ METHODS: dict[str, Method] = {
     "gtop-k": Method(
         lambda channel: co.GTopK(0.2), lambda one, channel, gradients: one.allreduce(channel, gradients)
     ),
+    "ok-topk": Method(
+        lambda channel: co.OkTopK("topk(0.2) | rice | qsgd"),
+        lambda one, channel, gradients: one.allreduce(channel, gradients),
+    ),
     "local updates": Method(_Mover, lambda one, channel, gradients: one.move(gradients)),
 }

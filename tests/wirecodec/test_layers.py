@@ -50,6 +50,7 @@ LAYERS = {
         {"allgather"},
         {"sites"},
         {"allreduce", "cltk", "gtopk"},
+        {"oktopk"},
         {"torch"},
         {"local_updates"},
         {"advise", "integrations", "rounds"},

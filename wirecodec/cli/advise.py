@@ -34,15 +34,23 @@ def add_to(commands: Any) -> None:
     command.add_argument("--ranks", type=int, help="2 or more (default: 8, with a table of 2 to 1,024)")
     command.add_argument("--latency", default="50us", help="per message (default: %(default)s)")
     command.add_argument(
+        "--compute", metavar="TIME", help="of forward and backward: compare whole steps, not exchanges"
+    )
+    command.add_argument(
+        "--overlap",
+        action="store_true",
+        help="gradients are exchanged during the backward pass, on cores with nothing else to do",
+    )
+    command.add_argument(
         "--step", metavar="TIME", help="also find the budget whose exchange takes this time: 0.3s, 50ms"
     )
     group = command.add_mutually_exclusive_group()
     group.add_argument(
         "--scheme",
         action="append",
-        help="a scheme or preset to compare; clt-k(RATIO), the method of collectives.CLTk; or "
-        "'local-updates(STEPS) | SCHEME', that of collectives.LocalUpdates; repeat for several (default: ten "
-        "common schemes, clt-k(0.01), and local updates every 15 steps)",
+        help="a scheme or preset to compare; clt-k(RATIO) or 'ok-topk | SCHEME', the methods of "
+        "collectives.CLTk and OkTopK; 'local-updates(STEPS) | SCHEME', that of LocalUpdates; or powersgd(RANK); "
+        "repeat for several (default: common schemes, a budget, and each of these methods)",
     )
     group.add_argument(
         "--all", action="store_true", help="compare further schemes; takes several times as long"

@@ -219,7 +219,7 @@ class Compressor(Stateful):
         else:
             result = self._encode(before, tensors, rank, ranks, hold_zeros=hold_zeros)
         after = before.next(rank, result.residuals, result.selectors, result.momenta)
-        return Prepared(result, holder, current, after)
+        return Prepared(result, holder, current, after, mix(before.seed, before.step, rank))
 
     def _encode_ahead(
         self, state: State, gradients: Mapping[str, Any], rank: int, ranks: int, *, hold_zeros: bool

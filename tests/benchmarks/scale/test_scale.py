@@ -18,7 +18,7 @@ from benchmarks.scale import plot, report
 from benchmarks.scale.check import Run, compare
 from benchmarks.scale.models import MODELS, Subject
 from benchmarks.scale.powersgd import PowerSGD
-from benchmarks.scale.prediction import Step, compute_cost, predict_cells
+from benchmarks.scale.prediction import compute_cost, predict_cells
 from benchmarks.scale.rates import Rates, combine, measure_rates, read_rates
 from benchmarks.scale.systems import LOCAL, SYSTEMS, Options, Worker, build_exchange
 from collectives.advise.cost_model import Network
@@ -61,9 +61,10 @@ def test_predicted_bytes_are_those_of_a_simulated_run(name: str, rates: Rates) -
 def test_rates_are_positive_and_survive_json(rates: Rates) -> None:
     found = dataclasses.asdict(rates)
     assert read_rates(json.dumps(found)) == rates
-    assert min(rates.gradient.add, rates.gradient.finish, rates.half.cast, rates.factor_seconds) > 0
+    assert min(rates.gradient.add, rates.gradient.finish, rates.half.cast, rates.factors.encode) > 0
     assert min(rates.stages.encode, rates.leader.nbytes, rates.leader.index_bytes or 0) > 0
-    slower = dataclasses.replace(rates, factor_seconds=2 * rates.factor_seconds)
+    factors = dataclasses.replace(rates.factors, encode=2 * rates.factors.encode)
+    slower = dataclasses.replace(rates, factors=factors)
     assert combine([slower, rates], min) == rates
 
 

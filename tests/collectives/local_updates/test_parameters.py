@@ -40,12 +40,13 @@ def as_numbers(named: dict[str, Any]) -> list[float]:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("kind", ["numpy", "float32", "bfloat16", "float64"])
-@pytest.mark.parametrize("method", ["compressor", "clt-k"])
+@pytest.mark.parametrize("method", ["compressor", "clt-k", "ok-topk"])
 def test_0_d_parameters_have_the_values_of_1_d_ones(method: str, kind: str, settings: str) -> None:
     """Also after a checkpoint, as arrays or as tensors."""
 
     def make(comm: Communicator, named: dict[str, Any]) -> co.LocalUpdates:
-        compressor = co.CLTk(1.0) if method == "clt-k" else wc.Compressor(LOSSLESS)
+        methods = {"compressor": wc.Compressor, "clt-k": lambda _: co.CLTk(1.0), "ok-topk": co.OkTopK}
+        compressor = methods[method](LOSSLESS)
         return co.LocalUpdates(None, named, compressor, comm, every=1, **SETTINGS[settings])
 
     def train(comm: Communicator) -> list[float]:

@@ -280,7 +280,11 @@ def test_local_updates() -> None:
 
 
 @pytest.mark.parametrize("delay", [0, 2])
-@pytest.mark.parametrize("make", [lambda: wc.Compressor(TOPK), lambda: co.CLTk(0.1)], ids=["topk", "clt-k"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: wc.Compressor(TOPK), lambda: co.CLTk(0.1), lambda: co.OkTopK(0.1)],
+    ids=["topk", "clt-k", "ok-topk"],
+)
 def test_fragments_of_local_updates(make: Any, delay: int) -> None:
     """A call that exchanges all of them keeps the ranges of the residuals."""
     sites, start = make_sites(), grads_of(0)

@@ -22,7 +22,7 @@ def parameters() -> dict[str, Any]:
     return {name: torch.nn.Parameter(torch.zeros(4, 5), name != "frozen") for name in NAMES}
 
 
-@pytest.mark.parametrize("method", ["topk(0.1) | rice | raw", "clt-k"])
+@pytest.mark.parametrize("method", ["topk(0.1) | rice | raw", "clt-k", "ok-topk"])
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64])
 def test_gradients_are_replaced_in_place_and_nothing_is_lost(method: str, kind: Any) -> None:
     steps = 7
@@ -34,7 +34,8 @@ def test_gradients_are_replaced_in_place_and_nothing_is_lost(method: str, kind: 
         return 2 * torch.randint(-9, 9, (4, 5), generator=draw).to(kind)
 
     def train(comm: Communicator) -> tuple[dict[str, Array], dict[str, Array]]:
-        compressor = co.CLTk(0.1) if method == "clt-k" else wc.Compressor(method)
+        methods = {"clt-k": co.CLTk, "ok-topk": co.OkTopK}
+        compressor: Any = methods[method](0.1) if method in methods else wc.Compressor(method)
         named = parameters()
         delivered = {name: np.zeros((4, 5)) for name in NAMES}
         for step in range(steps):

@@ -1,0 +1,173 @@
+"""Ok-Topk: each rank selects for itself, owners of ranges sum and choose again (Li and Hoefler, 2022).
+
+    every rank's selection ─► cut into ranges ─► all-to-all ─► sums of a range, of which its owner
+    chooses about 1/n as many as it has received ─► all-gather of the chosen sums
+
+A rank sends about one container's bytes in each half, for any number of ranks n. All-gather sends n - 1 of
+them, the split algorithms send all ranks' union, and gTop-k sends log n.
+
+The ranges have about equally many selected elements, by the counts of the last step. In the paper, owners
+choose by a threshold that is estimated every 64 steps, and then balance what they have chosen. Here an owner
+chooses by the count, so there is nothing to balance. In the paper, values are float32, and each is sent with
+its index. Here any value codec encodes the pieces and the sums.
+
+Nothing is lost: what an owner drops is kept by the ranks that have sent it, and what a value codec changes is
+kept by the rank that has encoded it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar
+
+import wirecodec as wc
+from collectives.agreement.header import Header, Operation
+from collectives.allreduce import allreduce
+from collectives.channel import Channel
+from collectives.communicator import Communicator
+from collectives.exchange.encoding import Encoding
+from collectives.exchange.methods import SummingCompressor
+from collectives.exchange.specs import ONLY
+from collectives.exchange.targets import Targets
+from collectives.oktopk.delivery import Delivery
+from collectives.oktopk.ranges import PREFIX, Bounds, hash_bounds, read_bounds, write_bounds
+from collectives.oktopk.summing import Step, sum_by_owners
+from collectives.simulation.communicator import simulate
+from collectives.sites.sites import Sites
+from collectives.transport.weights import Weights
+from wirecodec.interop import find_match
+
+
+class OkTopK(SummingCompressor):
+    """Ok-Topk all-reduce of one rank over the steps of a training, with its residuals.
+
+    It is a ``wirecodec.Compressor`` whose steps are summed in this way. Pass it to ``allreduce``, ``Sites``,
+    ``torch_hook``, ``average_gradients``, ``fsdp_hook`` or ``LocalUpdates`` in place of one. It is for many
+    ranks: the bytes per rank do not grow with their number. The sum is sparser than that of ``allreduce``, so
+    its error is larger: about as many elements arrive as one rank has selected.
+
+    Arrays on a GPU are copied to the host, where the residuals stay.
+
+    Args:
+        scheme: a ratio, which stands for ``topk(ratio) | rice | raw`` over all tensors as one vector; or a
+            Compressor, whose settings and state are taken over; or a scheme, as for a Compressor. The index
+            codec of pieces and sums is ``rice``. Their value codec is the scheme's; its selector chooses what
+            this rank sends.
+        settings: as for ``wirecodec.Compressor``, if ``scheme`` is not one. ``bytes_per_step`` limits each
+            half of the exchange approximately.
+
+    Raises:
+        EncodeError: an argument is out of range, or a scheme has a transform.
+
+    Source:
+        Li and Hoefler, 2022, Near-optimal sparse allreduce for distributed deep learning (arXiv 2201.07598).
+
+    Examples:
+        >>> import numpy as np, collectives as co
+        >>> grad = np.array([1, -4, 2, 0], np.float32)
+        >>> co.simulate(2, lambda comm: co.OkTopK(0.5).allreduce(comm, grad))[0]
+        array([ 0., -4.,  2.,  0.], dtype=float32)
+    """
+
+    operation: ClassVar[Operation] = Operation.OK_TOPK
+
+    def __init__(self, scheme: Any = 0.01, **settings: Any) -> None:
+        if isinstance(scheme, wc.Compressor):
+            if settings:
+                raise TypeError("a Compressor has its own settings; pass no others")
+            vars(self).update(scheme.__getstate__())
+        elif isinstance(scheme, Real) and not isinstance(scheme, bool):
+            text = f"topk({wc.TopK(ratio=float(scheme)).ratio!r}) | rice | raw"
+            super().__init__(text, **{"scope": "group", **settings})
+        else:
+            super().__init__(scheme, **settings)
+        if any(one.transform is not None for one in self.schemes.values()):
+            raise wc.EncodeError("Ok-Topk sends elements of the gradient; a transform has coefficients")
+        self._bounds: Mapping[int, Bounds] = {}
+
+    def allreduce(self, comm: Communicator | Channel | Sites, grad: Any, **options: Any) -> Any:
+        """Average a step; the same as ``allreduce(comm, grad, self, …)``.
+
+        Args:
+            comm: a communicator, its Channel, or Sites; all ranks call this together.
+            grad: as for ``collectives.allreduce``.
+            options: ``op``, ``nonfinite``, ``hold_zeros``, ``out``, ``sparse``, ``weight`` and ``commit``.
+                A rank with weight 0 owns no range.
+
+        Returns:
+            As ``collectives.allreduce``: the same bits on every rank.
+
+        Raises:
+            CollectiveError: a rank failed or ranks differ; the same on all ranks.
+            Timeout: a rank does not take part.
+        """
+        return allreduce(comm, grad, self, **options)
+
+    def residual(self, name: str = ONLY) -> Any:
+        """Return a copy of a tensor's residual, (size,) on the host, or None if it has none."""
+        return super().residual(name)
+
+    @property
+    def signature(self) -> str:
+        """The settings on which ranks must agree, as text."""
+        return f"ok-topk {super().signature}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a Compressor's state, and the bounds of the ranges, as flat {str: ndarray}."""
+        return super().state_dict() | write_bounds(self._bounds)
+
+    def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
+        """Restore a state, as ``wirecodec.Compressor.load_state_dict``.
+
+        If the ranks have different bounds, the next step begins with equal ranges.
+        """
+        bounds = read_bounds(state)
+        rest = {key: x for key, x in state.items() if not key.startswith(PREFIX)}
+        super().load_state_dict(rest, strict=strict)
+        self._bounds = bounds
+
+    def get_detail(self, local: Encoding) -> int:
+        """Return a hash of the bounds of the last step."""
+        return hash_bounds(self._bounds.get(local.operand.signature))
+
+    def sum_step(
+        self, channel: Channel, local: Encoding, weights: Weights, proposal: Header
+    ) -> dict[str, Any]:
+        """Sum all ranks' steps after the agreement."""
+        assert local.prepared is not None
+        signature = local.operand.signature
+        delivery = Delivery(local.prepared, local.decode_own(), self._find_rules(local), local.specs)
+        step = self._make_step(channel, local, weights, proposal)
+        if len({header.detail for header in local.table}) == 1:
+            step = replace(step, bounds=self._bounds.get(signature))
+
+        def remember(bounds: Bounds) -> None:
+            self._bounds = {**self._bounds, signature: bounds}
+
+        return sum_by_owners(step, delivery, remember)
+
+    def rehearse(self, local: Encoding, proposal: Header) -> None:
+        """Sum a step of one simulated rank, without an effect on the state."""
+        alone = replace(local, targets=Targets())
+        simulate(
+            1, lambda comm: sum_by_owners(self._make_step(Channel(comm), alone, Weights(), proposal), None)
+        )
+
+    def _make_step(self, channel: Channel, local: Encoding, weights: Weights, proposal: Header) -> Step:
+        state = self._holder.state
+        codecs = {
+            name: self.scheme(name, shape, step=state.step).value
+            for name, (shape, _) in local.specs.items()
+        }
+        seed = local.prepared.seed if local.prepared is not None else 0
+        return Step(channel, local, weights, proposal, codecs, seed, state.step, None)
+
+    def _find_rules(self, local: Encoding) -> dict[str, Any]:
+        rules: Any = self.feedback
+        if not isinstance(rules, Mapping):
+            return dict.fromkeys(local.specs, rules)
+        return {
+            name: find_match(name, shape, rules, "feedback") for name, (shape, _) in local.specs.items()
+        }

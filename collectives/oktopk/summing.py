@@ -1,0 +1,226 @@
+"""Sum of a step: pieces to the owners, their choice, and the chosen sums to all ranks."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import wirecodec as wc
+from collectives.agreement.agree import Failure, Payload, agree
+from collectives.agreement.header import Header, Status, short_hash
+from collectives.channel import ByteArray, Channel
+from collectives.exchange.encoding import Encoding
+from collectives.exchange.specs import failure_of_encoding
+from collectives.exchange.union import SparseSums
+from collectives.oktopk.delivery import Delivery, Sparse, join_supports
+from collectives.oktopk.owners import Chosen, Schemes, choose, cut_all, decode_elements, encode_elements
+from collectives.oktopk.ranges import Bounds, exchange_lengths
+from collectives.sums.pieces import InvalidPiece, Ranges, assign_ranges, decode_blocks, join_sums, join_union
+from collectives.sums.split import balance
+from collectives.transport.allgather import gather_payloads
+from collectives.transport.alltoall import alltoall_ragged
+from collectives.transport.reduce import compute_bounds
+from collectives.transport.weights import Weights
+from wirecodec.interop import as_scheme
+
+_NOTHING: ByteArray = np.empty(0, np.uint8)
+_ALL = as_scheme("all | rice | raw")
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One rank's side of a step.
+
+    Attributes:
+        channel: open.
+        local: this rank's side of the exchange, after the agreement.
+        weights: of the ranks.
+        proposal: the requested operation.
+        codecs: {name: value codec}.
+        seed: of value codecs that draw random numbers; it differs between ranks and steps.
+        number: of the step.
+        bounds: of the ranges, or None for equal ones.
+    """
+
+    channel: Channel
+    local: Encoding
+    weights: Weights
+    proposal: Header
+    codecs: Mapping[str, Any]
+    seed: int
+    number: int
+    bounds: Bounds | None
+
+    @property
+    def owners(self) -> list[int]:
+        """The ranks that take part: those with a weight."""
+        return [rank for rank in range(self.channel.size) if self.weights.of_rank(rank) > 0]
+
+    def find_bounds(self) -> Bounds:
+        """Return the bounds of the owners' ranges."""
+        owners = len(self.owners)
+        if self.bounds is not None and len(self.bounds) == owners + 1:
+            return self.bounds
+        return tuple(compute_bounds(sum(prod(shape) for shape, _ in self.local.specs.values()), owners))
+
+    def make_seed(self, phase: int) -> int:
+        """Return a seed for the pieces (0) or the sums (1)."""
+        return short_hash(struct.pack("<QQ", self.seed, phase))
+
+
+def sum_by_owners(
+    step: Step, delivery: Delivery | None, remember: Callable[[Bounds], None] = lambda _: None
+) -> dict[str, Any]:
+    """Sum a step; return the sums as an ``AllreduceAlgorithm`` does.
+
+    Args:
+        step: of this rank.
+        delivery: receives what the residuals need; None for a rehearsal.
+        remember: is called with balanced bounds for the next step, when this one is committed.
+
+    Raises:
+        CollectiveError: a rank failed; the same on all ranks.
+        Timeout: a rank does not take part.
+    """
+    channel, local, owners = step.channel, step.local, step.owners
+    bounds = step.find_bounds()
+    ranges = assign_ranges(local.specs, len(owners), bounds)
+    failure, schemes = None, dict[str, wc.Scheme]()
+    # An empty block is not a container, so its receiver reports it.
+    blocks = [_NOTHING] * channel.size
+    try:
+        tensors = local.decode_own() if delivery is None else delivery.tensors
+        schemes = _make_schemes(step.codecs, delivery)
+        if channel.rank in owners:
+            _encode_pieces(step, tensors, ranges, schemes, delivery, blocks)
+        elif delivery is not None:
+            delivery.send(None)
+    except Exception as error:
+        failure = failure_of_encoding(error)
+    pieces = alltoall_ragged(channel, blocks, exchange_lengths(channel, blocks))
+    chosen = Chosen(_NOTHING, 0, {})
+    if channel.rank in owners:
+        try:
+            turn = owners.index(channel.rank)
+            chosen = choose(
+                {rank: pieces[rank] for rank in owners},
+                local.specs,
+                ranges[turn],
+                step.weights,
+                channel.rank,
+                (turn + step.number) % len(owners),
+                schemes,
+                step.make_seed(1),
+            )
+        except InvalidPiece as error:
+            failure = failure or Failure(Status.DECODE, error.error, error.rank)
+        except Exception as error:
+            failure = failure or failure_of_encoding(error)
+    proposal = step.proposal._replace(payload_len=len(chosen.block), detail=chosen.received)
+    arrival = _Arrival(channel, step.owners, ranges, local)
+    if delivery is not None:
+        # Before the last transfer, after which an interrupted rank takes the step, too.
+        delivery.keep(chosen.kept)
+        delivery.settle_at_commit(arrival.find_supports, lambda: arrival.balance(bounds, remember))
+    arrival.table = agree(channel, proposal, local.operand, failure, Payload(chosen.block))
+    channel.call.is_final_transfer = True
+    gather_payloads(channel, chosen.block, arrival.counts, arrival.allocate)
+    channel.call.is_delivered = True
+    return (join_union if local.sparse else join_sums)(arrival.decode(), local, ranges)
+
+
+@dataclass(eq=False)
+class _Arrival:
+    """The chosen sums of all owners, as far as they have arrived.
+
+    Attributes:
+        channel: of the exchange.
+        owners: their ranks.
+        ranges: of the owners.
+        local: this rank's side.
+        table: headers of the last agreement.
+        buffer: for the payloads, unless they come behind the headers.
+    """
+
+    channel: Channel
+    owners: Sequence[int]
+    ranges: Sequence[Ranges]
+    local: Encoding
+    table: Sequence[Header] = ()
+    buffer: ByteArray = field(default_factory=lambda: _NOTHING)
+    _decoded: list[SparseSums] | None = None
+
+    @property
+    def counts(self) -> list[int]:
+        """Bytes of all ranks' payloads."""
+        return [header.payload_len for header in self.table]
+
+    def allocate(self, size: int) -> ByteArray:
+        """Return the memory for the payloads."""
+        self.buffer = np.empty(size, np.uint8)
+        return self.buffer
+
+    def decode(self) -> list[SparseSums]:
+        """Decode the sums of all ranges; raise CollectiveError on all ranks if a container is invalid."""
+        if self._decoded is None:
+            ends = accumulate(self.counts)
+            blobs = self.channel.call.payloads or [
+                self.buffer[end - count : end] for end, count in zip(ends, self.counts, strict=True)
+            ]
+            chosen = [blobs[owner] for owner in self.owners]
+            self._decoded = decode_blocks(chosen, self.local.specs, self.ranges, self.owners)
+        return self._decoded
+
+    def find_supports(self) -> dict[str, Any]:
+        """Return the chosen indices of each tensor."""
+        return join_supports(self.decode(), self.ranges, list(self.local.specs))
+
+    def balance(self, bounds: Bounds, remember: Callable[[Bounds], None]) -> None:
+        """Compute the next bounds, unless an interrupt has lost the headers; ranks then use equal ranges."""
+        if self.table:
+            counts = [self.table[owner].detail for owner in self.owners]
+            remember(tuple(balance(bounds, counts)))
+
+
+def _encode_pieces(
+    step: Step,
+    tensors: Sparse,
+    ranges: Sequence[Ranges],
+    schemes: Schemes,
+    delivery: Delivery | None,
+    blocks: list[ByteArray],
+) -> None:
+    """Encode the range of each owner into ``blocks``, and note what the receivers decode."""
+    specs, seed = step.local.specs, step.make_seed(0)
+    exact = all(codec == _ALL.value for codec in step.codecs.values())
+    decoded = []
+    for turn, (rank, own, part) in enumerate(zip(step.owners, ranges, cut_all(tensors, ranges), strict=True)):
+        blocks[rank] = encode_elements(part, schemes, short_hash(struct.pack("<QQ", seed, turn)))
+        if not exact and delivery is not None:
+            decoded.append(decode_elements(blocks[rank], specs, own))
+    if delivery is None:
+        return
+    delivery.send(None if exact else join_union(decoded, step.local, ranges))
+
+
+def _make_schemes(codecs: Mapping[str, Any], delivery: Delivery | None) -> dict[str, wc.Scheme]:
+    """Return {name: scheme that sends all elements by a value codec}.
+
+    If the codec leaves its error to the selector, such as a budget, it has the error that this one has chosen
+    for the rank's own container.
+    """
+    free, distinct = wc.ErrorBounded(), {id(codec): codec for codec in codecs.values()}
+    error = None
+    if delivery is not None and free in distinct.values():
+        error = delivery.find_error()
+    bounded = free if error is None else wc.ErrorBounded(min(max(float(f"{error:.2g}"), 0.001), 0.5))
+    made = {
+        key: replace(_ALL, value=bounded if codec == free else codec) for key, codec in distinct.items()
+    }
+    return {name: made[id(codec)] for name, codec in codecs.items()}
