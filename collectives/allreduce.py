@@ -307,7 +307,9 @@ def reduce_made(
             commit=commit,
             decodes_own=record is not None and record.decodes_own,
             get_detail=None if method is None else method.get_detail,
-            rehearsal=partial(rehearse_sum, proposal) if method is None else lambda _, local: method.rehearse(local, proposal),
+            rehearsal=partial(rehearse_sum, proposal)
+            if method is None
+            else lambda _, local: method.rehearse(local, proposal),
             will_gather=partial(will_gather, proposal),
         ) as (channel, local):
             weights = weigh(local.table, mean=op == "mean")

@@ -72,6 +72,8 @@ class Channel:
             mistake, its next call is matched with the others' current one.
         bytes_sent: header and payload bytes that this rank sent to other ranks. MPI's all-gathers count as
             rings: every block except the right neighbour's.
+        calibration_bytes: bytes that this rank sent to measure the network, once, for ``algorithm="auto"``;
+            at most as many as the container of that step, and about 16 per rank.
         rates: measured costs of communication, or None before the first measurement.
         closed: the reason why the channel can no longer be used, or None.
         call: progress of the latest collective call.
@@ -117,7 +119,7 @@ class Channel:
         self.meanwhile = meanwhile
         self.device = device
         self.sequence = 0
-        self.bytes_sent = 0
+        self.bytes_sent = self.calibration_bytes = 0
         self.rates: Rates | None = None
         self.closed: str | None = None
         self.call = Call()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from benchmarks.scale.rates import Rates
 from benchmarks.scale.systems import LOCAL, SYSTEMS
 from collectives.advise.cost_model import (
+    EXCHANGE_ALONE,
     ExchangeCost,
     Network,
     Step,
@@ -69,7 +70,7 @@ def predict_cells(
     ranks: Sequence[int] = RANKS,
     bandwidths: Sequence[float] = BANDWIDTHS,
     latency: float = 50e-6,
-    step: Step = Step(),
+    step: Step = EXCHANGE_ALONE,
 ) -> list[Cell]:
     """Predict all systems for each number of ranks and each bandwidth.
 

@@ -178,7 +178,8 @@ def _measure_scheme(worker: Worker, options: Options, budget: float) -> tuple[St
 
     Returns:
         The stages: ``encode`` is everything that an exchange by all-gather computes, without the parts that
-        the model adds. What Ok-Topk computes beyond them. And the seconds that an exchange of local updates computes beyond it.
+        the model adds. What Ok-Topk computes beyond them. And the seconds that an exchange of local updates
+        computes beyond it.
     """
     blobs = _encode_for_ranks(worker, options.scheme)
     schema = {name: (x.shape, x.dtype) for name, x in worker.tensors.items()}

@@ -146,10 +146,14 @@ class Step:
             raise ValueError(f"compute is {self.compute!r}; it must be 0 or more and finite")
 
     def seconds(self, exchange: float, *, local: bool = False) -> float:
-        """Return the seconds of a step; ``local`` movements are exchanged after computing, never during it."""
+        """Return the seconds of a step; ``local`` movements are exchanged after computing, not during it."""
         if self.overlap and not local:
             return max(self.compute, exchange)
         return self.compute + exchange
+
+
+EXCHANGE_ALONE = Step()
+"""Nothing is computed, so that exchanges are compared."""
 
 
 def compute_dense_cost(gradient: Gradient, ranks: int) -> ExchangeCost:
@@ -197,7 +201,7 @@ def find_paying_bandwidths(
     costs: Sequence[ExchangeCost],
     dense: ExchangeCost,
     latency: float = 0.0,
-    step: Step = Step(),
+    step: Step = EXCHANGE_ALONE,
     *,
     local: bool = False,
 ) -> tuple[tuple[float, float], ...]:

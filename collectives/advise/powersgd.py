@@ -64,7 +64,9 @@ class Factors:
                 not finite.
         """
         matrices = [
-            x.reshape(x.shape[0], -1).astype(np.float32) for x in tensors.values() if is_factored(x.shape, rank)
+            x.reshape(x.shape[0], -1).astype(np.float32)
+            for x in tensors.values()
+            if is_factored(x.shape, rank)
         ]
         if not matrices:
             raise wc.EncodeError(f"powersgd: no tensor is a matrix that factors of rank {rank} make smaller")

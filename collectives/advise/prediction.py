@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import wirecodec as wc
 from collectives.advise.candidates import COMMON, MORE, Candidate, parse_candidate
 from collectives.advise.cost_model import (
+    EXCHANGE_ALONE,
     ExchangeCost,
     Network,
     Step,
@@ -121,7 +122,7 @@ class Advice:
 
 
 def predict(
-    measurement: Measurement, gradient: Gradient, network: Network, step: Step = Step()
+    measurement: Measurement, gradient: Gradient, network: Network, step: Step = EXCHANGE_ALONE
 ) -> Prediction:
     """Predict a step with the exchange of one scheme's encodings from its measurement."""
     dense, local = compute_dense_cost(gradient, network.ranks), measurement.stages.every > 1
@@ -145,13 +146,15 @@ def compare(
     network: Network,
     measurements: Iterable[Measurement],
     *,
-    step: Step = Step(),
+    step: Step = EXCHANGE_ALONE,
     max_error: float = math.inf,
 ) -> Advice:
     """Compare schemes from their measurements."""
     predictions = tuple(predict(measurement, gradient, network, step) for measurement in measurements)
     advice = Advice(gradient, network, step, predictions, max_error)
-    ordered = sorted(predictions, key=lambda p: (p.changes_training, not advice.accepts(p), p.step_seconds, p.seconds))
+    ordered = sorted(
+        predictions, key=lambda p: (p.changes_training, not advice.accepts(p), p.step_seconds, p.seconds)
+    )
     return dataclasses.replace(advice, predictions=tuple(ordered))
 
 
@@ -180,7 +183,7 @@ def advise(
     network: Network,
     candidates: Sequence[Candidate] | None = None,
     *,
-    step: Step = Step(),
+    step: Step = EXCHANGE_ALONE,
     more: bool = False,
     max_error: float = math.inf,
     scale: float = 1.0,

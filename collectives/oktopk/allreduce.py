@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar
+
+import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.header import Header, Operation
@@ -32,7 +33,7 @@ from collectives.exchange.methods import SummingCompressor
 from collectives.exchange.specs import ONLY
 from collectives.exchange.targets import Targets
 from collectives.oktopk.delivery import Delivery
-from collectives.oktopk.ranges import PREFIX, Bounds, hash_bounds, read_bounds, write_bounds
+from collectives.oktopk.ranges import PREFIX, Bounds, hash_bounds, read_bounds, remember, write_bounds
 from collectives.oktopk.summing import Step, sum_by_owners
 from collectives.simulation.communicator import simulate
 from collectives.sites.sites import Sites
@@ -78,7 +79,7 @@ class OkTopK(SummingCompressor):
             if settings:
                 raise TypeError("a Compressor has its own settings; pass no others")
             vars(self).update(scheme.__getstate__())
-        elif isinstance(scheme, Real) and not isinstance(scheme, bool):
+        elif isinstance(scheme, int | float | np.number):
             text = f"topk({wc.TopK(ratio=float(scheme)).ratio!r}) | rice | raw"
             super().__init__(text, **{"scope": "group", **settings})
         else:
@@ -143,10 +144,10 @@ class OkTopK(SummingCompressor):
         if len({header.detail for header in local.table}) == 1:
             step = replace(step, bounds=self._bounds.get(signature))
 
-        def remember(bounds: Bounds) -> None:
-            self._bounds = {**self._bounds, signature: bounds}
+        def keep(bounds: Bounds) -> None:
+            self._bounds = remember(self._bounds, signature, bounds)
 
-        return sum_by_owners(step, delivery, remember)
+        return sum_by_owners(step, delivery, keep)
 
     def rehearse(self, local: Encoding, proposal: Header) -> None:
         """Sum a step of one simulated rank, without an effect on the state."""
@@ -158,8 +159,7 @@ class OkTopK(SummingCompressor):
     def _make_step(self, channel: Channel, local: Encoding, weights: Weights, proposal: Header) -> Step:
         state = self._holder.state
         codecs = {
-            name: self.scheme(name, shape, step=state.step).value
-            for name, (shape, _) in local.specs.items()
+            name: self.scheme(name, shape, step=state.step).value for name, (shape, _) in local.specs.items()
         }
         seed = local.prepared.seed if local.prepared is not None else 0
         return Step(channel, local, weights, proposal, codecs, seed, state.step, None)
@@ -168,6 +168,4 @@ class OkTopK(SummingCompressor):
         rules: Any = self.feedback
         if not isinstance(rules, Mapping):
             return dict.fromkeys(local.specs, rules)
-        return {
-            name: find_match(name, shape, rules, "feedback") for name, (shape, _) in local.specs.items()
-        }
+        return {name: find_match(name, shape, rules, "feedback") for name, (shape, _) in local.specs.items()}

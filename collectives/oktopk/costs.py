@@ -11,7 +11,7 @@ from collectives.oktopk.delivery import Sparse, contains, join_supports
 from collectives.oktopk.owners import choose, cut_all, decode_elements, encode_elements
 from collectives.sums.pieces import decode_blocks
 from collectives.transport.weights import Weights
-from wirecodec.interop import as_scheme
+from wirecodec.interop import as_scheme, make_sparse
 
 FEW = 8
 """Elements of a piece whose time and bytes are those of any piece, beyond the time and bytes per element."""
@@ -24,7 +24,9 @@ def make_calls(sent: Sparse, scheme: wc.Scheme) -> tuple[Callable[[], object], C
         sent: {name: tensor} that a rank selects, with one element or more.
         scheme: of the rank.
     """
-    flat = {name: x.reshape((x.size,)) for name, x in sent.items()}
+    flat = {
+        name: make_sparse(None if x.is_full else x.indices, x.values, (x.size,)) for name, x in sent.items()
+    }
     specs = {name: ((x.size,), x.dtype) for name, x in flat.items()}
     whole = {name: (0, x.size) for name, x in flat.items()}
     schemes = dict.fromkeys(flat, wc.Scheme(_ALL.select, _ALL.index, scheme.value))

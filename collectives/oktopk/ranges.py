@@ -16,6 +16,8 @@ Bounds = tuple[int, ...]
 
 PREFIX = "bounds/"
 """Start of the keys of saved bounds; the signature of the tensors follows, in hexadecimal digits."""
+MAX_REMEMBERED = 256
+"""Signatures whose bounds are kept; a hook that overlaps has one per bucket."""
 TABLE_RANKS = 8
 """Largest number of ranks that exchange a table of all lengths, of 8 bytes each, in one all-gather."""
 _LENGTH = np.dtype("<u8")
@@ -28,6 +30,12 @@ def hash_bounds(bounds: Bounds | None) -> int:
     return short_hash(struct.pack(f"<{len(bounds)}Q", *bounds)) % NO_DETAIL
 
 
+def remember(known: Mapping[int, Bounds], signature: int, bounds: Bounds) -> dict[int, Bounds]:
+    """Return the known bounds with new ones, which come last; the oldest ones go."""
+    others = [(each, row) for each, row in known.items() if each != signature]
+    return dict([*others[1 - MAX_REMEMBERED :], (signature, bounds)])
+
+
 def read_bounds(saved: Mapping[str, Any]) -> dict[int, Bounds]:
     """Return {signature: bounds} of a saved state. Raises ValueError, which names the key."""
     found = {}
@@ -37,7 +45,12 @@ def read_bounds(saved: Mapping[str, Any]) -> dict[int, Bounds]:
         try:
             signature = int(key.removeprefix(PREFIX), 16)
             bounds = np.asarray(array)
-            if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or bounds.size < 2 or (np.diff(bounds) < 0).any():
+            if (
+                bounds.ndim != 1
+                or bounds.dtype.kind not in "iu"
+                or bounds.size < 2
+                or (np.diff(bounds) < 0).any()
+            ):
                 raise ValueError("they must be two or more ascending integers")
         except (TypeError, ValueError) as error:
             raise ValueError(f"{key}: {error}") from None

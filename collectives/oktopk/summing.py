@@ -220,7 +220,5 @@ def _make_schemes(codecs: Mapping[str, Any], delivery: Delivery | None) -> dict[
     if delivery is not None and free in distinct.values():
         error = delivery.find_error()
     bounded = free if error is None else wc.ErrorBounded(min(max(float(f"{error:.2g}"), 0.001), 0.5))
-    made = {
-        key: replace(_ALL, value=bounded if codec == free else codec) for key, codec in distinct.items()
-    }
+    made = {key: replace(_ALL, value=bounded if codec == free else codec) for key, codec in distinct.items()}
     return {name: made[id(codec)] for name, codec in codecs.items()}

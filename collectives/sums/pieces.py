@@ -163,9 +163,7 @@ def decode_blocks(
     return decoded
 
 
-def join_sums(
-    decoded: Sequence[SparseSums], local: Encoding, ranges: Sequence[Ranges]
-) -> dict[str, Dense]:
+def join_sums(decoded: Sequence[SparseSums], local: Encoding, ranges: Sequence[Ranges]) -> dict[str, Dense]:
     """Concatenate the sums of all ranges, in the caller's memory if there is any."""
     out = {
         name: local.targets.allocate(name, prod(shape), dtype) for name, (shape, dtype) in local.specs.items()
@@ -176,7 +174,9 @@ def join_sums(
     return out
 
 
-def join_union(decoded: Sequence[SparseSums], local: Encoding, ranges: Sequence[Ranges]) -> SparseSums:
+def join_union(
+    decoded: Sequence[Mapping[str, wc.SparseTensor]], local: Encoding, ranges: Sequence[Ranges]
+) -> SparseSums:
     """Concatenate the sparse sums of all ranges."""
     sums = {}
     for name, (shape, dtype) in local.specs.items():

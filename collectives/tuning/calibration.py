@@ -1,14 +1,16 @@
 """Measurement of the network and the processors, once per channel, in some tens of milliseconds.
 
 Every rank passes messages to its right neighbour, as the collectives do: short ones for the latency, then
-growing blocks until one takes long enough to measure. Then all ranks compute at the same time, as they do in
-a collective, for long enough that ranks that share cores all get their turns. They measure a dense sum, and
-the decoding and adding of a container. The ranks exchange their measurements. All use the slowest network and
-the median processor. With a simulated communicator, time is its clock.
+growing blocks until one takes long enough to measure, or all of them have a step's bytes. Then all ranks
+compute at the same time, as they do in a collective, for long enough that ranks that share cores all get
+their turns. They measure a dense sum, and the decoding and adding of a container. The ranks exchange their
+measurements. All use the slowest network and the median processor. With a simulated communicator, time is its
+clock.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from collections.abc import Callable
@@ -33,15 +35,24 @@ MIN_COMPUTE_SECONDS = 8e-3
 MAX_REPETITIONS = 200
 
 
-def get_rates(channel: Channel) -> Rates:
-    """Return the channel's rates; all ranks make the first call together, which measures them."""
+def get_rates(channel: Channel, max_bytes: float = math.inf) -> Rates:
+    """Return the channel's rates; all ranks make the first call together, which measures them.
+
+    Args:
+        channel: open.
+        max_bytes: as for ``calibrate``.
+    """
     if channel.rates is None:
-        channel.rates = calibrate(channel)
+        channel.rates = calibrate(channel, max_bytes)
     return channel.rates
 
 
-def calibrate(channel: Channel) -> Rates:
+def calibrate(channel: Channel, max_bytes: float = math.inf) -> Rates:
     """Measure the rates, the same on all ranks; all ranks call this together.
+
+    Args:
+        channel: open; ``calibration_bytes`` counts what is sent.
+        max_bytes: of all blocks that a rank sends, the same on all ranks. With few, beta is less exact.
 
     Raises:
         Timeout: a rank does not take part.
@@ -55,12 +66,13 @@ def calibrate(channel: Channel) -> Rates:
     for _ in range(SHORT_MESSAGES):
         pass_right(channel, 1)
     alpha = _max_over_ranks(channel, (now() - begin) / SHORT_MESSAGES)
-    size = FIRST_BLOCK
+    size, left = int(min(FIRST_BLOCK, max(1, max_bytes // 2))), max_bytes
     while True:
         begin = now()
         pass_right(channel, size)
         elapsed = _max_over_ranks(channel, now() - begin)
-        if elapsed >= MIN_BLOCK_SECONDS or size >= MAX_BLOCK:
+        left -= size
+        if elapsed >= MIN_BLOCK_SECONDS or size >= MAX_BLOCK or 4 * size > left:
             break
         size *= 4
     beta = max(elapsed - alpha, elapsed / 2) / size
@@ -86,7 +98,7 @@ def pass_right(channel: Channel, nbytes: int) -> None:
     n, rank = channel.size, channel.rank
     block, buffer = np.zeros(nbytes, np.uint8), np.empty(nbytes, np.uint8)
     left, right = (rank - 1) % n, (rank + 1) % n
-    channel.bytes_sent += nbytes
+    channel.calibration_bytes += nbytes
     transfer(
         channel,
         SegmentList.from_blocks([(left, buffer)]),
@@ -109,7 +121,7 @@ def _gather_seconds(channel: Channel, seconds: float) -> npt.NDArray[np.float64]
     """Gather every rank's measurement."""
     data = np.frombuffer(struct.pack("<d", seconds), np.uint8)
     table = np.empty(8 * channel.size, np.uint8)
-    channel.bytes_sent += count_equal_ring_bytes(len(data), channel.size)
+    channel.calibration_bytes += count_equal_ring_bytes(len(data), channel.size)
     channel.gather(data, table, "the exchange of measurements")
     return table.view("<f8")
 

@@ -43,7 +43,7 @@ def choose_algorithm(channel: Channel, work: Workload, *, sparse: bool = False) 
     """
     if _is_small(work):
         return Algorithm.ALLGATHER
-    rates = get_rates(channel)
+    rates = get_rates(channel, work.blobs // work.ranks)
     allowed = {code: record for code, record in ALGORITHMS.items() if record.moves_supports or not sparse}
     return min(allowed, key=lambda code: (allowed[code].cost(work).seconds(rates), code))
 

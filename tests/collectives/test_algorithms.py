@@ -19,7 +19,7 @@ from collectives.sums.pieces import assign_ranges
 from collectives.tuning.calibration import get_rates
 from collectives.tuning.choice import choose_algorithm
 from tests.collectives.conftest import World
-from tests.collectives.inputs import SCHEMES, bits, gradient
+from tests.collectives.inputs import SCHEMES, bits, gradient, smooth
 from tests.conftest import DTYPES
 from tests.oracles import Array
 from wirecodec.interop import estimate_index_bytes, estimate_union
@@ -194,6 +194,23 @@ def test_calibration_is_alike_on_all_ranks_and_short(several: World) -> None:
     found = several.run(measure)
     assert len({rates for rates, _ in found}) == 1
     assert 0 <= found[0][0].gamma <= found[0][0].delta
+
+
+@pytest.mark.parametrize("size", [40_000, 1_000_000])
+def test_measuring_sends_less_than_a_step(several: World, size: int) -> None:
+    """It is counted apart, and only once."""
+
+    def send(comm: Communicator) -> list[int]:
+        channel, found = co.Channel(comm), []
+        for _ in range(3):
+            co.allreduce(channel, smooth(comm.rank, size), "topk(0.5) | rice | raw", algorithm="auto")
+            found.append(channel.calibration_bytes)
+        return found
+
+    nbytes = wc.encode(smooth(0, size), "topk(0.5) | rice | raw").nbytes
+    for first, *later in several.run(send):
+        assert 0 < first <= nbytes + 16 * 8 * several.n
+        assert {*later} == {first}
 
 
 def test_small_exchanges_are_not_worth_measuring_for(several: World) -> None:

@@ -190,7 +190,8 @@ def test_without_strict_stale_arrays_leave_the_state(name: str) -> None:
             one.revert()
             one.synchronize()
         method.step(one, comm, gradients(comm.rank, 3))
-        return {key.rpartition("/")[2] for key in one.state_dict() if "/" in key} - NUMBERS
+        keys = [key for key in one.state_dict() if "/" in key and not key.startswith("bounds/")]
+        return {key.rpartition("/")[2] for key in keys} - NUMBERS
 
     assert co.simulate(2, resume) == [{*NAMES, "schedule"} if name == "LocalUpdates" else set(NAMES)] * 2
 

@@ -49,8 +49,8 @@ def add_to(commands: Any) -> None:
         "--scheme",
         action="append",
         help="a scheme or preset to compare; clt-k(RATIO) or 'ok-topk | SCHEME', the methods of "
-        "collectives.CLTk and OkTopK; 'local-updates(STEPS) | SCHEME', that of LocalUpdates; or powersgd(RANK); "
-        "repeat for several (default: common schemes, a budget, and each of these methods)",
+        "collectives.CLTk and OkTopK; 'local-updates(STEPS) | SCHEME', that of LocalUpdates; or "
+        "powersgd(RANK); repeat for several (default: common schemes, a budget, and each of these methods)",
     )
     group.add_argument(
         "--all", action="store_true", help="compare further schemes; takes several times as long"

@@ -71,7 +71,7 @@ class Prepared(OpenStep):
             dtype: of its elements.
         """
         assert self._after is not None
-        residual = self._after.residuals.get(name)
+        residual: Array | None = self._after.residuals.get(name)
         if residual is None:
             own = aligned(size, np.result_type(dtype, np.float32))
             own[:] = 0
@@ -79,7 +79,7 @@ class Prepared(OpenStep):
             own = aligned(size, residual.dtype)
             own[:] = residual
         else:
-            return residual  # type: ignore[no-any-return]
+            return residual
         self._after = replace(self._after, residuals={**self._after.residuals, name: own})
         return own
 

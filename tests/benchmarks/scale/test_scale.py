@@ -21,7 +21,7 @@ from benchmarks.scale.powersgd import PowerSGD
 from benchmarks.scale.prediction import compute_cost, predict_cells
 from benchmarks.scale.rates import Rates, combine, measure_rates, read_rates
 from benchmarks.scale.systems import LOCAL, SYSTEMS, Options, Worker, build_exchange
-from collectives.advise.cost_model import Network
+from collectives.advise.cost_model import Network, Step
 
 SHAPES = ((3000, 60), (50,), (60, 4000))
 SMALL = Subject("small", SHAPES, SHAPES)

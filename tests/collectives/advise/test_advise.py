@@ -14,7 +14,7 @@ import wirecodec as wc
 from collectives.advise import budget as budget_module
 from collectives.advise.budget import find_budget, format_budget
 from collectives.advise.candidates import COMMON, MORE, parse_candidate
-from collectives.advise.cost_model import Network
+from collectives.advise.cost_model import Network, Step
 from collectives.advise.measurement import Gradient, Measurement, Stages, measure
 from collectives.advise.page import format_advice
 from collectives.advise.picture import draw_advice, make_title, merge_curves
@@ -87,7 +87,7 @@ def test_page_where_none_pays() -> None:
 def test_page_where_one_pays_everywhere() -> None:
     gradient, network = Gradient(M, add=1.0), Network(2, 1e9)
     prediction = predict(make_measurement("all", 100, 0.0, 1e-3), gradient, network)
-    page = format_advice(Advice(gradient, network, (prediction,), excluded=(("that", "why"),)), "x")
+    page = format_advice(Advice(gradient, network, Step(), (prediction,), excluded=(("that", "why"),)), "x")
     assert "everywhere" in page
     assert "One pays at any bandwidth" in page
     assert "excluded: that: why" in page

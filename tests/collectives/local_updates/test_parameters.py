@@ -45,7 +45,11 @@ def test_0_d_parameters_have_the_values_of_1_d_ones(method: str, kind: str, sett
     """Also after a checkpoint, as arrays or as tensors."""
 
     def make(comm: Communicator, named: dict[str, Any]) -> co.LocalUpdates:
-        methods = {"compressor": wc.Compressor, "clt-k": lambda _: co.CLTk(1.0), "ok-topk": co.OkTopK}
+        methods: dict[str, Any] = {
+            "compressor": wc.Compressor,
+            "clt-k": lambda _: co.CLTk(1.0),
+            "ok-topk": co.OkTopK,
+        }
         compressor = methods[method](LOSSLESS)
         return co.LocalUpdates(None, named, compressor, comm, every=1, **SETTINGS[settings])
 

@@ -134,7 +134,7 @@ def test_every_scheme_keeps_everything(name: str, weights: tuple[float, ...]) ->
 
 
 def check_mass(name: str, weights: tuple[float, ...], kind: str, dtype: np.dtype[Any]) -> None:
-    """Within rounding, the mean and the weighted residuals are all that came in; a listener changes nothing."""
+    """Within rounding, mean and weighted residuals are all that came in; a listener changes nothing."""
 
     def train(comm: Communicator) -> list[tuple[Any, Any, Any]]:
         scheme, settings = SCHEMES[name]
@@ -148,7 +148,9 @@ def check_mass(name: str, weights: tuple[float, ...], kind: str, dtype: np.dtype
         for step in range(3):
             x = make_gradient(kind, comm.rank, step, comm.size, dtype)
             before = kept()
-            mean = method.allreduce(comm, {"a": x[: SIZE // 2], "b": x[SIZE // 2 :]}, weight=weights[comm.rank])
+            mean = method.allreduce(
+                comm, {"a": x[: SIZE // 2], "b": x[SIZE // 2 :]}, weight=weights[comm.rank]
+            )
             if weights[comm.rank] == 0:
                 assert np.array_equal(before, kept())
             steps.append((x.astype(wide) + before, join_two(mean), kept()))
@@ -222,12 +224,14 @@ def test_a_saved_state_continues_with_the_same_bits(several: World) -> None:
     several.run(train)
 
 
-@pytest.mark.parametrize("bounds", [np.array([0, 5]), np.array([0.5, 1.5]), np.array([4, 1]), np.zeros((2, 2), int)])
-def test_wrong_bounds_are_no_state(bounds: Any) -> None:
+@pytest.mark.parametrize(
+    ("key", "bounds"),
+    [("x", [0, 5]), ("0f", [0.5, 1.5]), ("0f", [4, 1]), ("0f", [[0, 0], [0, 0]]), ("0f", [0])],
+)
+def test_wrong_bounds_are_no_state(key: str, bounds: Any) -> None:
     method = co.OkTopK(0.5)
-    key = "bounds/00ff" if bounds.size != 2 or bounds.dtype.kind == "f" or bounds[0] else "bounds/x"
-    with pytest.raises(ValueError, match=key):
-        method.load_state_dict(method.state_dict() | {key: bounds})
+    with pytest.raises(ValueError, match=f"bounds/{key}"):
+        method.load_state_dict(method.state_dict() | {f"bounds/{key}": np.array(bounds)})
 
 
 def test_a_rank_that_joins_has_no_bounds(several: World) -> None:
@@ -257,7 +261,7 @@ def test_a_compressor_gives_its_settings_and_its_state() -> None:
             str(compressor.schemes["*"]),
         )
         before: Any = compressor.residual("w")
-        assert np.array_equal(before, method.residual("w"))  # type: ignore[arg-type]
+        assert np.array_equal(before, method.residual("w"))
         method.allreduce(comm, {"w": smooth(comm.rank, 100)})
         assert np.array_equal(before, compressor.residual("w"))  # type: ignore[arg-type]
         assert (method.step, compressor.step) == (2, 1)
@@ -297,7 +301,7 @@ def test_tensors_that_no_rank_uses_are_held() -> None:
             mean = method.allreduce(comm, grads, hold_zeros=True)
             if not used:
                 assert not mean["b"].any()
-                assert np.array_equal(before, method.residual("b"))  # type: ignore[arg-type]
+                assert np.array_equal(before, method.residual("b"))
 
     co.simulate(3, train)
 

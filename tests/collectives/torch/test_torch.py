@@ -74,7 +74,8 @@ print(json.dumps([train(COMPRESSOR, 0.01, True), train(COMPRESSOR, 25, False)]))
 
 
 @pytest.mark.parametrize(
-    "compressor", ["wc.Compressor('topk(0.05) | rice | raw')", "co.CLTk(0.05)", "co.OkTopK(0.05, scope='tensor')"]
+    "compressor",
+    ["wc.Compressor('topk(0.05) | rice | raw')", "co.CLTk(0.05)", "co.OkTopK(0.05, scope='tensor')"],
 )
 def test_ddp_trains_the_same_model_on_all_ranks(compressor: str) -> None:
     """The loss falls, and the cut into buckets changes no bit, nor does the overlap."""
