@@ -106,7 +106,8 @@ class CellSearch:
     def cells_of(self, step: float) -> Cells | None:
         """Build cells of a width; return None if the format cannot hold them."""
         self._measure_range()
-        width = np.float32(step)
+        with np.errstate(over="ignore"):
+            width = np.float32(step)
         if not (math.isfinite(self.largest) and math.isfinite(width) and self._is_allowed_step(width)):
             return None
         _, mean = self._estimate_error(width)

@@ -79,10 +79,10 @@ def test_the_codes_are_those_of_the_page() -> None:
     page = PAGE.read_text()
     operations = (
         "1 allgather of bytes, 2 allgather of tensors, 3 allreduce, 4 CLT-k, 5 gTop-k, 6 the part of an"
-        " allreduce within a site"
+        " allreduce within a site, 7 Ok-Topk"
     )
     assert f"| 6 | operation | u8 | {operations} |" in page
-    assert [int(one) for one in Operation] == [1, 2, 3, 4, 5, 6]
+    assert [int(one) for one in Operation] == [1, 2, 3, 4, 5, 6, 7]
     assert "0 none, 1 sum, 2 mean" in page
     assert [one.name for one in Reduction] == ["NONE", "SUM", "MEAN"]
     assert [int(one) for one in Algorithm] == [0, 1, 2, 3, 4, 5]

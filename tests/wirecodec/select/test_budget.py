@@ -94,6 +94,13 @@ def test_any_codecs(index: str, value: str) -> None:
     assert BAND[0] <= 8 * blob.nbytes / (bits * x.size) <= BAND[1]
 
 
+def test_one_value_beyond_float32() -> None:
+    """The step that fits it is none of the value codec, which sends the value as it is, without a warning."""
+    x = np.append(np.random.default_rng(0).laplace(size=2000), 1e300)
+    found = wc.decode(wc.encode(x, SCHEME.format(2))).to_dense()
+    assert found[-1] == 1e300
+
+
 def test_forms_of_auto_index_count() -> None:
     """Whole rows take few index bits, so that more bits are left for values."""
     x = GRADIENTS["rows"]
