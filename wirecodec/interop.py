@@ -15,8 +15,8 @@ CuPy when they are called.
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
-    sparse sums             sum_sparse, make_sparse
-    containers              count_stored, the number of stored elements
+    sparse sums             sum_sparse, make_sparse, find_members, index_dtype
+    containers              count_stored, the number of stored elements; encode_known, what receivers decode
     sizes of supports       estimate_index_bytes, estimate_union
     error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
     steps                   StepInParts, which exchanges one step in parts
@@ -37,6 +37,7 @@ from wirecodec.arrays import (
     BFLOAT16,
     DTYPES,
     Array,
+    Bytes,
     aligned,
     as_bytes,
     as_flat,
@@ -68,8 +69,8 @@ from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.settings.rules import find_match, key_text
 from wirecodec.settings.schedule import schedule_string
 from wirecodec.settings.scheduling import restore_schedule, schedule_text
-from wirecodec.settings.scheme import SchemeLike, as_scheme, parse_stage
-from wirecodec.sparse import SparseTensor, sum_sparse
+from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, parse_stage
+from wirecodec.sparse import SparseTensor, index_dtype, sum_sparse
 from wirecodec.support import estimate_index_bytes, estimate_union
 from wirecodec.validation import as_integer, as_ratio
 
@@ -109,9 +110,11 @@ __all__ = [
     "decode_to",
     "describe_arrays",
     "dtype_named",
+    "encode_known",
     "estimate_index_bytes",
     "estimate_union",
     "find_match",
+    "find_members",
     "find_nonfinite",
     "find_zeros",
     "gpu_are_finite",
@@ -120,6 +123,7 @@ __all__ = [
     "gpu_count_nonzero",
     "gpu_means",
     "gpu_zeros",
+    "index_dtype",
     "is_warm",
     "is_zero",
     "key_text",
@@ -275,6 +279,35 @@ def make_sparse(indices: Any, values: Any, shape: tuple[int, ...]) -> SparseTens
         shape: of the tensor; any number of elements may be made dense.
     """
     return SparseTensor._of(indices, values, shape, max(1, math.prod(shape)))
+
+
+def encode_known(
+    tensors: Mapping[str, Any], schemes: Mapping[str, Scheme], *, seed: int
+) -> tuple[Bytes, Mapping[str, SparseTensor]]:
+    """Encode tensors on the host without names, as ``encode_many``, and tell what receivers decode.
+
+    Args:
+        tensors: {name: array or SparseTensor}, in the order of their names' UTF-8 bytes.
+        schemes: {name: scheme}, in the same order.
+        seed: of codecs that draw random numbers.
+
+    Returns the container, and {name: tensor as receivers decode it}.
+    """
+    from wirecodec.cpu.encode import encode_selection, select_many
+    from wirecodec.cpu.sent import SentTensors
+
+    model = select_many(tensors, schemes, seed=seed, names=False)
+    encoded = encode_selection(model, seed=seed, names=False)
+    return encoded.blob, SentTensors(model, encoded)
+
+
+def find_members(members: Array, indices: Array) -> Array:
+    """Return (k,) bool, which of (k,) ascending indices are among other ascending indices."""
+    from wirecodec.kernels.cpu import union
+
+    found = np.empty(indices.size, np.uint8)
+    union.find_members(read_only(members), read_only(indices), found)
+    return found.view(bool)
 
 
 def is_zero(tensor: Any) -> bool:

@@ -178,34 +178,35 @@ def _measure_scheme(worker: Worker, options: Options, budget: float) -> tuple[St
 
     Returns:
         The stages: ``encode`` is everything that an exchange by all-gather computes, without the parts that
-        the model adds. What Ok-Topk computes beyond them. And the seconds that an exchange of local updates
-        computes beyond it.
+        the model adds. What Ok-Topk computes, with the selection. And the seconds that an exchange of local
+        updates computes beyond an all-gather.
     """
     blobs = _encode_for_ranks(worker, options.scheme)
     schema = {name: (x.shape, x.dtype) for name, x in worker.tensors.items()}
     sums = {name: x.reshape(-1) for name, x in worker.out.items()}
     sent = wc.decode_many(blobs[0], schema=schema)
     pairs = wc.encode_many(sent, PIECES, names=False)
-    work, piece, piece_bytes = make_calls(sent, wc.Scheme.parse(options.scheme))
-    one, several, encode_pairs, add_pairs, of_elements, of_piece = _measure(
+    _, piece, piece_bytes = make_calls(sent, wc.Scheme.parse(options.scheme))
+    one, several, encode_pairs, add_pairs, of_piece = _measure(
         [
             lambda: decode_sum(blobs[:1], sums, schema=schema),
             lambda: decode_sum(blobs, sums, schema=schema),
             lambda: wc.encode_many(sent, PIECES, names=False),
             lambda: wc.decode_add(pairs, sums, schema=schema),
-            work,
             piece,
         ],
         budget,
     )
     decode = (several - one) / (CONTAINERS - 1)
-    gathered, split, local = _measure_exchanges(worker, options, ("allgather", "split", LOCAL))
+    gathered, split, owned, local = _measure_exchanges(
+        worker, options, ("allgather", "split", "Ok-Topk", LOCAL)
+    )
     scan = max(0.0, split - gathered + decode - 2 * (encode_pairs + add_pairs))
     stored = sum(tensor.nnz for tensor in sent.values())
     found = Pairs(worker.flat.size, stored, pairs.nbytes, encode_pairs, add_pairs, scan)
     once = max(0.0, gathered - one)  # one rank fills the sums with zeros, and does not divide them
-    owned = Owned(stored, of_elements, of_piece, piece_bytes)
-    return Stages(blobs[0].nbytes, 0.0, once, decode, pairs=found), owned, max(0.0, local - gathered)
+    owners = Owned(stored, max(0.0, owned - of_piece), of_piece, piece_bytes)
+    return Stages(blobs[0].nbytes, 0.0, once, decode, pairs=found), owners, max(0.0, local - gathered)
 
 
 def _encode_for_ranks(worker: Worker, scheme: str) -> list[Array]:

@@ -11,7 +11,7 @@ algorithms cost each rank
     allgather   c + n·decode + finish                                 n-1          (n-1)·m
     split       c + pairs of k and of U/n; add of k and of U; scan/n  4(n-1)       f·(p + u)
     clt-k       c + decode + finish + f·add·v/M                       3(n-1)       i + 2f·v + chain
-    ok-topk     c + decode + finish + pieces of k + n·piece           4(n-1)       2f·m + n·piece
+    ok-topk     select + pieces and sums of k + n·piece + finish      4(n-1)       2f·m + n·piece
     factors     arithmetic + the computing of dense for m             6L           2f·m
     every H     (the computing of an exchange + move) / H             1/H          1/H
 
@@ -286,8 +286,7 @@ def _compute_owned_cost(stages: Stages, owned: Owned, gradient: Gradient, ranks:
     sent = _describe(stages, gradient, ranks)
     work = dataclasses.replace(sent, largest=owned.stored)
     cost = compute_owned_cost(work, stages.nbytes, owned.piece_bytes)
-    computing = stages.select + stages.encode + stages.decode + gradient.finish
-    computing += owned.work + ranks * owned.piece
+    computing = stages.select + owned.work + ranks * owned.piece + gradient.finish
     return ExchangeCost("ok-topk", computing, cost.rounds, cost.nbytes)
 
 

@@ -93,7 +93,7 @@ class Owned(Linear):
 
     Attributes:
         stored: k, elements of the encoding.
-        work: seconds for all elements, in the pieces and in the chosen sums.
+        work: seconds for all elements after their selection, in the pieces and in the chosen sums.
         piece: seconds per piece, and per owner, beyond those for its elements.
         piece_bytes: bytes of a piece beyond those of its elements.
     """

@@ -33,12 +33,21 @@ from collectives.exchange.methods import SummingCompressor
 from collectives.exchange.specs import ONLY
 from collectives.exchange.targets import Targets
 from collectives.oktopk.delivery import Delivery
-from collectives.oktopk.ranges import PREFIX, Bounds, hash_bounds, read_bounds, remember, write_bounds
+from collectives.oktopk.layout import Layout
+from collectives.oktopk.ranges import (
+    MAX_REMEMBERED,
+    PREFIX,
+    Bounds,
+    hash_bounds,
+    read_bounds,
+    remember,
+    write_bounds,
+)
 from collectives.oktopk.summing import Step, sum_by_owners
 from collectives.simulation.communicator import simulate
 from collectives.sites.sites import Sites
 from collectives.transport.weights import Weights
-from wirecodec.interop import find_match
+from wirecodec.interop import as_scheme, find_match, key_text
 
 
 class OkTopK(SummingCompressor):
@@ -84,9 +93,12 @@ class OkTopK(SummingCompressor):
             super().__init__(text, **{"scope": "group", **settings})
         else:
             super().__init__(scheme, **settings)
-        if any(one.transform is not None for one in self.schemes.values()):
+        if any(one.transform is not None for one in self._settings.scheme_map.values()):
             raise wc.EncodeError("Ok-Topk sends elements of the gradient; a transform has coefficients")
+        self._given = dict(self._settings.scheme_map)
+        self._settings = self._settings.with_schemes(_select_only)
         self._bounds: Mapping[int, Bounds] = {}
+        self._layouts: dict[int, Layout] = {}
 
     def allreduce(self, comm: Communicator | Channel | Sites, grad: Any, **options: Any) -> Any:
         """Average a step; the same as ``allreduce(comm, grad, self, …)``.
@@ -111,9 +123,15 @@ class OkTopK(SummingCompressor):
         return super().residual(name)
 
     @property
+    def schemes(self) -> Mapping[Any, wc.Scheme]:
+        """{key: scheme}, as given; the first match applies."""
+        return dict(self._given)
+
+    @property
     def signature(self) -> str:
         """The settings on which ranks must agree, as text."""
-        return f"ok-topk {super().signature}"
+        codecs = {key_text(key): str(one) for key, one in self._given.items()}
+        return f"ok-topk {codecs}; {super().signature}"
 
     def state_dict(self) -> dict[str, Any]:
         """Return a Compressor's state, and the bounds of the ranges, as flat {str: ndarray}."""
@@ -139,8 +157,8 @@ class OkTopK(SummingCompressor):
         """Sum all ranks' steps after the agreement."""
         assert local.prepared is not None
         signature = local.operand.signature
-        delivery = Delivery(local.prepared, local.decode_own(), self._find_rules(local), local.specs)
         step = self._make_step(channel, local, weights, proposal)
+        delivery = Delivery(local.prepared, local.decode_own(), step.layout)
         if len({header.detail for header in local.table}) == 1:
             step = replace(step, bounds=self._bounds.get(signature))
 
@@ -157,15 +175,43 @@ class OkTopK(SummingCompressor):
         )
 
     def _make_step(self, channel: Channel, local: Encoding, weights: Weights, proposal: Header) -> Step:
-        state = self._holder.state
-        codecs = {
-            name: self.scheme(name, shape, step=state.step).value for name, (shape, _) in local.specs.items()
-        }
+        signature = local.operand.signature
+        layout = self._layouts.get(signature) if self.schedule is None else None
+        if layout is None:
+            layout = self._lay_out(local)
+            if len(self._layouts) >= MAX_REMEMBERED:
+                self._layouts = {}
+            self._layouts[signature] = layout
         seed = local.prepared.seed if local.prepared is not None else 0
-        return Step(channel, local, weights, proposal, codecs, seed, state.step, None)
+        return Step(channel, local, weights, proposal, layout, seed, self.step, None)
 
-    def _find_rules(self, local: Encoding) -> dict[str, Any]:
-        rules: Any = self.feedback
-        if not isinstance(rules, Mapping):
-            return dict.fromkeys(local.specs, rules)
-        return {name: find_match(name, shape, rules, "feedback") for name, (shape, _) in local.specs.items()}
+    def _lay_out(self, local: Encoding) -> Layout:
+        """Group the tensors, which is the same in each step without a schedule."""
+        rules: Any = self.feedback if isinstance(self.feedback, Mapping) else {"*": self.feedback}
+        codecs, exact, kept = {}, {}, {}
+        for name, (shape, _) in local.specs.items():
+            codecs[name] = self._find_codec(name, shape)
+            exact[name] = self.scheme(name, shape, step=self.step).value == _EXACT.value
+            kept[name] = find_match(name, shape, rules, "feedback")
+        return Layout.of(local.specs, codecs, exact, kept)
+
+    def _find_codec(self, name: str, shape: tuple[int, ...]) -> Any:
+        """Return the value codec of a tensor; of one that the schedule sends whole in this step, raw."""
+        given = find_match(name, shape, self._given, "scheme")
+        now = self.scheme(name, shape, step=self.step)
+        if isinstance(now.select, wc.All) and not isinstance(given.select, wc.All):
+            return _EXACT.value
+        return given.value
+
+
+def _select_only(scheme: wc.Scheme) -> wc.Scheme:
+    """Return a scheme with exact values, unless its selector chooses by the bytes of the codecs.
+
+    The pieces encode the values, so the compressor need not.
+    """
+    if scheme.select.needs_costs:
+        return scheme
+    return replace(scheme, index=_EXACT.index, value=_EXACT.value)
+
+
+_EXACT = as_scheme("all | raw-index | raw")

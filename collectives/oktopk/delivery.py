@@ -1,40 +1,40 @@
 """What a rank sends in a step, and what of it reaches the sum: the rest is kept in its residuals.
 
-The compressor has prepared a step that sends ``sent`` and keeps x - sent. The pieces encode other values p at
-the same elements, and the owner of a range drops some of them. So of each element that this rank has sent,
+The compressor has prepared a step that sends s and keeps the rest. The pieces encode v, which is what s was
+before the compressor's own value codec, and receivers decode p. The owner of a range drops some elements. So
 
-    residual = x - p    if the owner chose it            x    if not
+    residual = v - p    if the owner chose the element        v    if not
 
-and an owner also keeps the errors of the sums that it has encoded. With a filter (beta below 1), the same
-differences are multiplied by beta. An interrupt may come after the last transfer, when the other ranks take
-the step: so the residuals are set when the step is committed, from what has arrived by then.
+of each element that this rank has sent, and an owner also keeps the errors of the sums that it has encoded.
+With a filter (beta below 1), v is s, and the same differences are multiplied by beta.
+
+An interrupt may come after the last transfer, when the other ranks take the step. So the residuals are set
+when the step is committed, from what has arrived by then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 import wirecodec as wc
-from collectives.exchange.specs import TensorSpec
+from collectives.oktopk.layout import Layout, Sparse, Vector
 from collectives.transport.reduce import Dense
-from wirecodec.interop import make_sparse
+from wirecodec.interop import find_members, make_sparse
 
-Sparse = Mapping[str, wc.SparseTensor]
-_Writes = list[tuple[Any, Dense, Dense]]
+_Writes = list[tuple[Dense, Dense, Dense]]
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Elements of a tensor that an owner has chosen, and what the encoded sums lack of them.
+    """Elements of a vector that an owner has chosen, and what the encoded sums lack of them.
 
     Attributes:
-        indices: (k,) ascending, in the whole tensor.
+        indices: (k,) ascending, in the whole vector.
         errors: (k,) in the unit of this rank's gradient.
     """
 
@@ -48,32 +48,30 @@ class Delivery:
     Args:
         prepared: the step of a Compressor, not committed.
         sent: {name: tensor} that it would send, on the host.
-        rules: {name: feedback}; None for a tensor of which no residual is kept.
-        specs: {name: (shape, dtype)}.
+        layout: of the tensors.
+
+    Attributes:
+        vectors: {name of a vector: elements to send}.
     """
 
-    def __init__(
-        self,
-        prepared: wc.Prepared,
-        sent: Sparse,
-        rules: Mapping[str, Any],
-        specs: Mapping[str, TensorSpec],
-    ) -> None:
-        self._prepared, self._sent, self._rules, self._specs = prepared, sent, rules, specs
-        self._left = {name: self._read_left(name, tensor.indices) for name, tensor in sent.items()}
+    def __init__(self, prepared: wc.Prepared, sent: Sparse, layout: Layout) -> None:
+        self._prepared, self._layout = prepared, layout
+        self._sent = layout.join(sent)
+        self._wide = {name: self._find_dtype(vector) for name, vector in layout.vectors.items()}
+        self._left = {name: self._read_left(name, vector) for name, vector in layout.vectors.items()}
         self._pieces: Sparse = {}
         self._kept: Mapping[str, Kept] = {}
         self._find_delivered: Callable[[], Mapping[str, Dense]] = dict
         self._writes: _Writes | None = None
         self._remember: Callable[[], None] = lambda: None
-        self.tensors = {name: self._restore(name, tensor) for name, tensor in sent.items()}
+        self.vectors = {name: self._restore(name, vector) for name, vector in layout.vectors.items()}
 
     def find_error(self) -> float | None:
         """Return the relative l2 error with which the compressor would send; None if it is not known."""
         known = [
-            (left.astype(float), x.values.astype(float))
-            for name, x in self.tensors.items()
-            if (left := self._left[name]) is not None and self._beta(name) == 1
+            (left.astype(float), self.vectors[name].values.astype(float))
+            for name, vector in self._layout.vectors.items()
+            if (left := self._left[name]) is not None and _beta(vector) == 1
         ]
         largest = max((float(np.abs(x).max(initial=0)) for _, x in known), default=0)
         if not 0 < largest < np.inf:
@@ -83,7 +81,7 @@ class Delivery:
 
     def send(self, pieces: Sparse | None) -> None:
         """Note the values that receivers decode; None if they are exact."""
-        self._pieces = self.tensors if pieces is None else pieces
+        self._pieces = self.vectors if pieces is None else pieces
 
     def keep(self, kept: Mapping[str, Kept]) -> None:
         """Note the errors of the sums that this rank has encoded as an owner."""
@@ -95,85 +93,104 @@ class Delivery:
         """Let the commit of the step set the residuals.
 
         Args:
-            find_delivered: returns the chosen indices of each tensor, (k,) ascending.
+            find_delivered: returns the chosen indices of each vector, (k,) ascending.
             remember: is called afterwards.
         """
         self._find_delivered, self._remember = find_delivered, remember
         self._prepared.amend(self._settle)
 
-    def _beta(self, name: str) -> float:
-        rule = self._rules[name]
-        return float(rule.beta) if isinstance(rule, wc.ErrorFeedback) else 1.0
+    def _find_dtype(self, vector: Vector) -> np.dtype[Any]:
+        """Return the widest type of the residuals."""
+        residuals = [self._prepared.residuals.get(name) for name in vector.names]
+        return np.result_type(vector.dtype, np.float32, *(x.dtype for x in residuals if x is not None))
 
-    def _read_left(self, name: str, indices: Dense) -> Dense | None:
-        """Return what the compressor keeps of the elements that it sends; None if it keeps no residual."""
-        residual = self._prepared.residuals.get(name)
-        return None if residual is None else residual[indices]
+    def _read_left(self, name: str, vector: Vector) -> Dense | None:
+        """Return what the compressor keeps of the elements that it sends; None if that is nothing."""
+        residuals, sent = self._prepared.residuals, self._sent[name]
+        if vector.rule is None or all(residuals.get(one) is None for one in vector.names):
+            return None
+        if vector.is_exact and _beta(vector) == 1 and self._wide[name] == vector.dtype:
+            return None  # x - x
+        left = np.zeros(sent.nnz, self._wide[name])
+        for one, part, start in vector.cut(sent.indices):
+            residual = residuals.get(one)
+            if residual is not None and part.start < part.stop:
+                left[part] = residual[sent.indices[part] - start]
+        return left if left.any() else None
 
-    def _restore(self, name: str, tensor: wc.SparseTensor) -> wc.SparseTensor:
-        """Return a tensor with the values before they were encoded, rounded to its type."""
-        left = self._left[name]
-        if left is None or self._beta(name) != 1 or not left.any():
-            return tensor
-        largest = left.dtype.type(ml_dtypes.finfo(tensor.dtype).max)
-        values = np.clip(tensor.values.astype(left.dtype) + left, -largest, largest).astype(tensor.dtype)
-        return make_sparse(None if tensor.is_full else tensor.indices, values, tensor.shape)
+    def _restore(self, name: str, vector: Vector) -> wc.SparseTensor:
+        """Return a vector with the values before they were encoded, rounded to its type."""
+        left, sent = self._left[name], self._sent[name]
+        if left is None or _beta(vector) != 1:
+            return sent
+        largest = left.dtype.type(ml_dtypes.finfo(vector.dtype).max)
+        values = sent.values.astype(left.dtype)
+        values += left
+        np.clip(values, -largest, largest, out=values)
+        indices = None if sent.is_full else sent.indices
+        return make_sparse(indices, values.astype(vector.dtype, copy=False), sent.shape)
 
     def _settle(self) -> None:
         if self._writes is None:
             delivered = self._find_delivered()
             self._writes = [
-                write for name in self._sent for write in self._list_writes(name, delivered[name])
+                write
+                for name, vector in self._layout.vectors.items()
+                if vector.rule is not None
+                for write in self._list_writes(name, vector, delivered[name])
             ]
         for residual, indices, values in self._writes:  # again the same, if an interrupt comes between two
             residual[indices] = values
         self._remember()
 
-    def _list_writes(self, name: str, delivered: Dense) -> _Writes:
-        """Return the elements of a tensor's residual that change, with their values."""
-        if self._rules[name] is None:
-            return []
-        tensor, kept = self._sent[name], self._kept.get(name)
-        shape, gradient = self._specs[name]
-        residual, left = self._prepared.own_residual(name, prod(shape), gradient), self._left[name]
-        dtype, indices = residual.dtype, tensor.indices
-        rest = tensor.values.astype(dtype)
-        piece = self._pieces[name].values.astype(dtype)
-        beta = dtype.type(self._beta(name))
+    def _list_writes(self, name: str, vector: Vector, delivered: Dense) -> _Writes:
+        """Return the elements of the residuals that change, with their values."""
+        sent, left, kept = self._sent[name], self._left[name], self._kept.get(name)
+        wide = self._wide[name]
+        indices, beta, largest = sent.indices, wide.type(_beta(vector)), np.finfo(wide).max
+        rest = sent.values.astype(wide)
         if beta == 1 and left is not None:
             rest += left
-        arrived = contains(delivered, indices)
-        rest -= np.where(arrived, piece, dtype.type(0))
+        arrived = find_members(delivered, indices)
+        np.subtract(rest, self._pieces[name].values.astype(wide, copy=False), out=rest, where=arrived)
         if beta != 1:
             rest = rest * beta + (0 if left is None else left)
-        largest = np.finfo(dtype).max
-        rest = np.clip(rest, -largest, largest)
-        writes = [(residual, indices, rest)]
-        if kept is not None and kept.indices.size:
-            own = contains(indices, kept.indices)
-            before = residual[kept.indices]
-            before[own] = rest[np.searchsorted(indices, kept.indices[own])]
-            sums = before + beta * kept.errors.astype(dtype)
-            writes.append((residual, kept.indices, np.clip(sums, -largest, largest)))
+        writes = self._divide(vector, indices, np.clip(rest, -largest, largest, out=rest))
+        if kept is not None and kept.errors.any():
+            own = find_members(indices, kept.indices)
+            before = np.empty(kept.indices.size, wide)
+            for one, part, start in vector.cut(kept.indices):
+                if part.start < part.stop:
+                    before[part] = self._residual(vector, one)[kept.indices[part] - start]
+            before[own] = rest[find_members(kept.indices, indices)]
+            before += beta * kept.errors.astype(wide)
+            writes += self._divide(vector, kept.indices, np.clip(before, -largest, largest, out=before))
         return writes
 
+    def _divide(self, vector: Vector, indices: Dense, values: Dense) -> _Writes:
+        return [
+            (self._residual(vector, name), indices[part] - indices.dtype.type(start), values[part])
+            for name, part, start in vector.cut(indices)
+            if part.start < part.stop
+        ]
 
-def contains(members: Dense, indices: Dense) -> Dense:
-    """Return (k,) bool, which of ascending indices are among ascending members."""
-    if not members.size:
-        return np.zeros(indices.size, bool)
-    at = np.searchsorted(members, indices.astype(members.dtype, copy=False))
-    at[at == members.size] = 0
-    found: Dense = members[at] == indices
-    return found
+    def _residual(self, vector: Vector, name: str) -> Dense:
+        return self._prepared.own_residual(name, vector.sizes[name], vector.dtype)
+
+
+def _beta(vector: Vector) -> float:
+    return float(vector.rule.beta) if isinstance(vector.rule, wc.ErrorFeedback) else 1.0
 
 
 def join_supports(
-    decoded: Sequence[Sparse], ranges: Sequence[Mapping[str, tuple[int, int]]], names: Sequence[str]
+    decoded: Sequence[Sparse], ranges: Sequence[Mapping[str, tuple[int, int]]], layout: Layout
 ) -> dict[str, Dense]:
-    """Return the indices of each tensor that all owners have chosen, ascending."""
-    parts: dict[str, list[Dense]] = {name: [np.empty(0, np.int64)] for name in names}
+    """Return the indices of each vector that all owners have chosen, ascending."""
+    parts: dict[str, list[Dense]] = {
+        name: [np.empty(0, vector.index_dtype)] for name, vector in layout.vectors.items()
+    }
     for tensors, own in zip(decoded, ranges, strict=True):
         for name, (start, _) in own.items():
-            parts[name].append(tensors[name].indices.astype(np.int64) + start)
+            dtype = layout.vectors[name].index_dtype
+            parts[name].append(tensors[name].indices.astype(dtype) + dtype.type(start))
     return {name: np.concatenate(arrays) for name, arrays in parts.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from glob import escape
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,16 @@ import numpy as np
 import wirecodec as wc
 from collectives.channel import ByteArray
 from collectives.exchange.specs import TensorSpec, get_limits
-from collectives.oktopk.delivery import Kept, Sparse
+from collectives.oktopk.delivery import Kept
+from collectives.oktopk.layout import Sparse
 from collectives.sums.pieces import InvalidPiece, Ranges, cut, get_schema
 from collectives.transport.reduce import Dense, accumulator_dtype
 from collectives.transport.weights import Weights
-from wirecodec.interop import CHUNK, as_bytes, make_sparse, sum_sparse
+from wirecodec.interop import as_bytes, encode_known, make_sparse, sum_sparse
 
 Schemes = Mapping[str, wc.Scheme]
+Vectors = Mapping[str, TensorSpec]
+"""{name of a vector: (shape, dtype)}."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,22 +43,19 @@ class Chosen:
     kept: Mapping[str, Kept]
 
 
-def encode_elements(tensors: Mapping[str, Any], schemes: Schemes, seed: int) -> ByteArray:
-    """Encode flat tensors as one container, without their names.
+def encode_elements(tensors: Mapping[str, Any], schemes: Schemes, seed: int) -> tuple[ByteArray, Sparse]:
+    """Encode flat tensors as one container, without their names; return it, and what receivers decode.
 
     Args:
-        tensors: {name: SparseTensor or array}.
+        tensors: {name: SparseTensor or array}, with names of a Layout.
         schemes: {name: scheme}, which selects all elements.
         seed: of value codecs that draw random numbers.
     """
-    used = {name: schemes[name] for name in tensors}
-    scheme: Any = next(iter(used.values()), None)
-    if any(other != scheme for other in used.values()):
-        scheme = {escape(name): one for name, one in used.items()}
-    return as_bytes(wc.encode_many(tensors, scheme, seed=seed, names=False, fuse=CHUNK))
+    block, sent = encode_known(tensors, {name: schemes[name] for name in tensors}, seed=seed)
+    return as_bytes(block), sent
 
 
-def decode_elements(blob: ByteArray, specs: Mapping[str, TensorSpec], ranges: Ranges) -> Sparse:
+def decode_elements(blob: ByteArray, specs: Vectors, ranges: Ranges) -> Sparse:
     """Decode the tensors of a range. Raises WireError."""
     schema = get_schema(specs, ranges)
     decoded: Sparse = wc.decode_many(blob, limits=get_limits(schema, [blob]), schema=schema)
@@ -64,7 +64,7 @@ def decode_elements(blob: ByteArray, specs: Mapping[str, TensorSpec], ranges: Ra
 
 def choose(
     blobs: Mapping[int, ByteArray],
-    specs: Mapping[str, TensorSpec],
+    specs: Vectors,
     ranges: Ranges,
     weights: Weights,
     own: int,
@@ -76,7 +76,7 @@ def choose(
 
     Args:
         blobs: {rank: piece} of all ranks that take part, in rank order.
-        specs: of the whole tensors.
+        specs: of the vectors.
         ranges: of this owner.
         weights: of the ranks.
         own: rank of this owner.
@@ -109,15 +109,15 @@ def choose(
         )
         for name, x in largest.items()
     }
-    block = encode_elements(rounded, schemes, seed)
-    sent = decode_elements(block, specs, ranges)
+    block, sent = encode_elements(rounded, schemes, seed)
     factor = weights.divisor / weights.of_rank(own)
     kept = {}
     for name, tensor in largest.items():
         with np.errstate(all="ignore"):
             errors = tensor.values - sent[name].values.astype(tensor.values.dtype)
             errors *= errors.dtype.type(factor)
-        kept[name] = Kept(tensor.indices.astype(np.int64) + ranges[name][0], errors)
+        dtype = np.dtype(np.int32 if prod(specs[name][0]) <= 2**31 else np.int64)
+        kept[name] = Kept(tensor.indices.astype(dtype) + dtype.type(ranges[name][0]), errors)
     return Chosen(block, received, kept)
 
 

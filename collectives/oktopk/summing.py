@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,17 @@ from collectives.channel import ByteArray, Channel
 from collectives.exchange.encoding import Encoding
 from collectives.exchange.specs import failure_of_encoding
 from collectives.exchange.union import SparseSums
-from collectives.oktopk.delivery import Delivery, Sparse, join_supports
-from collectives.oktopk.owners import Chosen, Schemes, choose, cut_all, decode_elements, encode_elements
+from collectives.oktopk.delivery import Delivery, join_supports
+from collectives.oktopk.layout import Layout, Sparse, Vector
+from collectives.oktopk.owners import Chosen, Schemes, choose, cut_all, encode_elements
 from collectives.oktopk.ranges import Bounds, exchange_lengths
-from collectives.sums.pieces import InvalidPiece, Ranges, assign_ranges, decode_blocks, join_sums, join_union
+from collectives.sums.pieces import InvalidPiece, Ranges, assign_ranges, decode_blocks
 from collectives.sums.split import balance
 from collectives.transport.allgather import gather_payloads
 from collectives.transport.alltoall import alltoall_ragged
 from collectives.transport.reduce import compute_bounds
 from collectives.transport.weights import Weights
-from wirecodec.interop import as_scheme
+from wirecodec.interop import as_scheme, index_dtype, make_sparse
 
 _NOTHING: ByteArray = np.empty(0, np.uint8)
 _ALL = as_scheme("all | rice | raw")
@@ -42,7 +42,7 @@ class Step:
         local: this rank's side of the exchange, after the agreement.
         weights: of the ranks.
         proposal: the requested operation.
-        codecs: {name: value codec}.
+        layout: of the tensors.
         seed: of value codecs that draw random numbers; it differs between ranks and steps.
         number: of the step.
         bounds: of the ranges, or None for equal ones.
@@ -52,7 +52,7 @@ class Step:
     local: Encoding
     weights: Weights
     proposal: Header
-    codecs: Mapping[str, Any]
+    layout: Layout
     seed: int
     number: int
     bounds: Bounds | None
@@ -67,7 +67,7 @@ class Step:
         owners = len(self.owners)
         if self.bounds is not None and len(self.bounds) == owners + 1:
             return self.bounds
-        return tuple(compute_bounds(sum(prod(shape) for shape, _ in self.local.specs.values()), owners))
+        return tuple(compute_bounds(sum(v.size for v in self.layout.vectors.values()), owners))
 
     def make_seed(self, phase: int) -> int:
         """Return a seed for the pieces (0) or the sums (1)."""
@@ -90,15 +90,16 @@ def sum_by_owners(
     """
     channel, local, owners = step.channel, step.local, step.owners
     bounds = step.find_bounds()
-    ranges = assign_ranges(local.specs, len(owners), bounds)
+    specs = step.layout.specs
+    ranges = assign_ranges(specs, len(owners), bounds)
     failure, schemes = None, dict[str, wc.Scheme]()
     # An empty block is not a container, so its receiver reports it.
     blocks = [_NOTHING] * channel.size
     try:
-        tensors = local.decode_own() if delivery is None else delivery.tensors
-        schemes = _make_schemes(step.codecs, delivery)
+        vectors = step.layout.join(local.decode_own()) if delivery is None else delivery.vectors
+        schemes = make_schemes(step.layout, None if delivery is None else delivery.find_error)
         if channel.rank in owners:
-            _encode_pieces(step, tensors, ranges, schemes, delivery, blocks)
+            _encode_pieces(step, vectors, ranges, schemes, delivery, blocks)
         elif delivery is not None:
             delivery.send(None)
     except Exception as error:
@@ -110,7 +111,7 @@ def sum_by_owners(
             turn = owners.index(channel.rank)
             chosen = choose(
                 {rank: pieces[rank] for rank in owners},
-                local.specs,
+                specs,
                 ranges[turn],
                 step.weights,
                 channel.rank,
@@ -123,7 +124,7 @@ def sum_by_owners(
         except Exception as error:
             failure = failure or failure_of_encoding(error)
     proposal = step.proposal._replace(payload_len=len(chosen.block), detail=chosen.received)
-    arrival = _Arrival(channel, step.owners, ranges, local)
+    arrival = _Arrival(channel, step.owners, ranges, local, step.layout)
     if delivery is not None:
         # Before the last transfer, after which an interrupted rank takes the step, too.
         delivery.keep(chosen.kept)
@@ -132,7 +133,7 @@ def sum_by_owners(
     channel.call.is_final_transfer = True
     gather_payloads(channel, chosen.block, arrival.counts, arrival.allocate)
     channel.call.is_delivered = True
-    return (join_union if local.sparse else join_sums)(arrival.decode(), local, ranges)
+    return arrival.deliver_sparse() if local.sparse else arrival.deliver()
 
 
 @dataclass(eq=False)
@@ -144,6 +145,7 @@ class _Arrival:
         owners: their ranks.
         ranges: of the owners.
         local: this rank's side.
+        layout: of the tensors.
         table: headers of the last agreement.
         buffer: for the payloads, unless they come behind the headers.
     """
@@ -152,6 +154,7 @@ class _Arrival:
     owners: Sequence[int]
     ranges: Sequence[Ranges]
     local: Encoding
+    layout: Layout
     table: Sequence[Header] = ()
     buffer: ByteArray = field(default_factory=lambda: _NOTHING)
     _decoded: list[SparseSums] | None = None
@@ -174,12 +177,44 @@ class _Arrival:
                 self.buffer[end - count : end] for end, count in zip(ends, self.counts, strict=True)
             ]
             chosen = [blobs[owner] for owner in self.owners]
-            self._decoded = decode_blocks(chosen, self.local.specs, self.ranges, self.owners)
+            self._decoded = decode_blocks(chosen, self.layout.specs, self.ranges, self.owners)
         return self._decoded
 
     def find_supports(self) -> dict[str, Any]:
-        """Return the chosen indices of each tensor."""
-        return join_supports(self.decode(), self.ranges, list(self.local.specs))
+        """Return the chosen indices of each vector."""
+        return join_supports(self.decode(), self.ranges, self.layout)
+
+    def deliver(self) -> dict[str, Any]:
+        """Return {name: (size,) sums}, in the caller's memory if there is any."""
+        results = {}
+        for vector, indices, values in self._join():
+            for name, part, start in vector.cut(indices):
+                out = self.local.targets.allocate(name, vector.sizes[name], vector.dtype)
+                if part.stop - part.start == out.size:
+                    out[:] = values[part]
+                else:
+                    out.fill(0)
+                    out[indices[part] - indices.dtype.type(start)] = values[part]
+                results[name] = out
+        return results
+
+    def deliver_sparse(self) -> SparseSums:
+        """Return {name: sparse sum}."""
+        results = {}
+        for vector, indices, values in self._join():
+            for name, part, start in vector.cut(indices):
+                shape, own = self.local.specs[name][0], index_dtype(vector.sizes[name])
+                where = (indices[part] - indices.dtype.type(start)).astype(own, copy=False)
+                is_full = where.size == vector.sizes[name]
+                results[name] = make_sparse(None if is_full else where, values[part], shape)
+        return results
+
+    def _join(self) -> Iterator[tuple[Vector, Any, Any]]:
+        """Yield the vectors with the indices and values of their chosen elements."""
+        supports = self.find_supports()
+        for name, vector in self.layout.vectors.items():
+            parts = [tensors[name].values for tensors in self.decode() if name in tensors]
+            yield vector, supports[name], np.concatenate([np.empty(0, vector.dtype), *parts])
 
     def balance(self, bounds: Bounds, remember: Callable[[Bounds], None]) -> None:
         """Compute the next bounds, unless an interrupt has lost the headers; ranks then use equal ranges."""
@@ -190,35 +225,43 @@ class _Arrival:
 
 def _encode_pieces(
     step: Step,
-    tensors: Sparse,
+    vectors: Sparse,
     ranges: Sequence[Ranges],
     schemes: Schemes,
     delivery: Delivery | None,
     blocks: list[ByteArray],
 ) -> None:
     """Encode the range of each owner into ``blocks``, and note what the receivers decode."""
-    specs, seed = step.local.specs, step.make_seed(0)
-    exact = all(codec == _ALL.value for codec in step.codecs.values())
+    seed = step.make_seed(0)
+    exact = all(vector.codec == _ALL.value for vector in step.layout.vectors.values())
     decoded = []
-    for turn, (rank, own, part) in enumerate(zip(step.owners, ranges, cut_all(tensors, ranges), strict=True)):
-        blocks[rank] = encode_elements(part, schemes, short_hash(struct.pack("<QQ", seed, turn)))
+    for turn, (rank, part) in enumerate(zip(step.owners, cut_all(vectors, ranges), strict=True)):
+        blocks[rank], known = encode_elements(part, schemes, short_hash(struct.pack("<QQ", seed, turn)))
         if not exact and delivery is not None:
-            decoded.append(decode_elements(blocks[rank], specs, own))
+            decoded.append(known)
     if delivery is None:
         return
-    delivery.send(None if exact else join_union(decoded, step.local, ranges))
+    delivery.send(None if exact else _concatenate(decoded, vectors))
 
 
-def _make_schemes(codecs: Mapping[str, Any], delivery: Delivery | None) -> dict[str, wc.Scheme]:
-    """Return {name: scheme that sends all elements by a value codec}.
+def _concatenate(parts: Sequence[Sparse], vectors: Sparse) -> Sparse:
+    """Return the values of all ranges at the indices of whole vectors."""
+    joined = {}
+    for name, vector in vectors.items():
+        values = [part[name].values for part in parts if name in part]
+        indices = None if vector.is_full else vector.indices
+        joined[name] = make_sparse(indices, np.concatenate([vector.values[:0], *values]), vector.shape)
+    return joined
+
+
+def make_schemes(layout: Layout, find_error: Callable[[], float | None] | None) -> dict[str, wc.Scheme]:
+    """Return {name of a vector: scheme that sends all elements by its value codec}.
 
     If the codec leaves its error to the selector, such as a budget, it has the error that this one has chosen
     for the rank's own container.
     """
-    free, distinct = wc.ErrorBounded(), {id(codec): codec for codec in codecs.values()}
-    error = None
-    if delivery is not None and free in distinct.values():
-        error = delivery.find_error()
+    free = wc.ErrorBounded()
+    codecs = {name: vector.codec for name, vector in layout.vectors.items()}
+    error = find_error() if find_error is not None and free in codecs.values() else None
     bounded = free if error is None else wc.ErrorBounded(min(max(float(f"{error:.2g}"), 0.001), 0.5))
-    made = {key: replace(_ALL, value=bounded if codec == free else codec) for key, codec in distinct.items()}
-    return {name: made[id(codec)] for name, codec in codecs.items()}
+    return {name: replace(_ALL, value=bounded if codec == free else codec) for name, codec in codecs.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -129,6 +129,12 @@ class Settings:
     def has_budget(self) -> bool:
         """Whether a selector asks for the bytes of the container's header."""
         return any(scheme.select.needs_costs for scheme in self.scheme_map.values())
+
+    def with_schemes(self, change: Callable[[Scheme], Scheme]) -> Settings:
+        """Return these settings with each scheme replaced by what a function returns for it."""
+        if isinstance(self.schemes, Scheme):
+            return replace(self, schemes=change(self.schemes))
+        return replace(self, schemes={key: change(one) for key, one in self.schemes.items()})
 
     def with_schedule(self, schedule: Schedule | None) -> Settings:
         """Return these settings with another schedule."""

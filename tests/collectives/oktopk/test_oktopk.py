@@ -12,9 +12,9 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
-from collectives.oktopk.delivery import contains
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits, smooth, top
+from wirecodec.interop import find_members
 
 D, K = 1000, 20
 SIZES = {"a": 700, "b": 0, "c": 300}
@@ -343,4 +343,4 @@ def test_members() -> None:
     rng = np.random.default_rng(1)
     for size in (0, 1, 5, 50):
         members, indices = (np.flatnonzero(rng.integers(0, 2, size)) for _ in range(2))
-        assert np.array_equal(contains(members, indices), np.isin(indices, members))
+        assert np.array_equal(find_members(members, indices), np.isin(indices, members))

@@ -14,6 +14,23 @@ U64 = np.uint64
 
 
 @kernel
+def find_members(members: Array, indices: Array, found: Array) -> None:
+    """Find which of some indices are among others.
+
+    Args:
+        members: (n,) integers, ascending.
+        indices: (k,) integers, ascending.
+        found: (k,) u8; receives 1 for the indices that are members, and 0 for the others.
+    """
+    at = 0
+    for i in range(indices.size):
+        wanted = np.int64(indices[i])
+        while at < members.size and np.int64(members[at]) < wanted:
+            at += 1
+        found[i] = at < members.size and np.int64(members[at]) == wanted
+
+
+@kernel
 def sum_union(indices: Array, values: Array, ends: Array, size: int, found: Array, sums: Array) -> int:
     """Add vectors in their order, from +0, and list the elements that at least one of them stores.
 
