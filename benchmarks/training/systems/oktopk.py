@@ -35,10 +35,7 @@ class _OwnersExchange:
         self._states = [co.OkTopK(system.scheme, scope="group") for _ in range(workers)]
 
     def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
-        """Return the mean of simulated ranks, and the bytes of all pieces and of all sums, once each.
-
-        Headers are not counted, as for the other systems.
-        """
+        """Return the mean of simulated ranks, and the bytes that they send, headers included."""
         given = [{name: x.numpy() for name, x in one.items()} for one in gradients]
 
         def run(comm: Any) -> Any:

@@ -6,6 +6,7 @@ import collectives as co
 from benchmarks.training.systems.cltk import Leader
 from benchmarks.training.systems.codec import Codec
 from benchmarks.training.systems.local import LocalUpdates
+from benchmarks.training.systems.oktopk import Owners
 from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
 from benchmarks.training.systems.powersgd import PowerSGD
 from benchmarks.training.systems.published import GRADIENT_RECIPES, build_published
@@ -142,6 +143,7 @@ _DECISIVE: tuple[System, ...] = (
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1, warm_up=WARM_UP),
     Leader("CLT-k by FLOPs", PAPERS, ratios=RATES, warm_up=WARM_UP),
     Leader("CLT-k 47x", PAPERS, ratio=1 / 47, warm_up=WARM_UP),
+    Owners("Ok-Topk 1 %", PAPERS, "topk(0.01) | rice | raw"),
 )
 
 _PAPERS: tuple[System, ...] = (

@@ -13,7 +13,7 @@ from benchmarks.training.models import Net, build_residual_network
 from benchmarks.training.tasks import systems
 from benchmarks.training.tasks.task import Problem, Settings, Task
 
-__all__ = ["ADAM", "LARGE", "LONG", "TASK", "WORKERS"]
+__all__ = ["ADAM", "LARGE", "LONG", "OWNERS", "TASK", "WORKERS"]
 
 SIDE, BATCH, TEST_IMAGES = 16, 16, 2000
 LARGE_BATCH = 64
@@ -135,3 +135,14 @@ def _change_workers(workers: int, steps: int) -> Task:
 
 WORKERS = (_change_workers(2, 1200), _change_workers(8, 300), _change_workers(16, 300))
 """As many images in all as in the task with 4 workers; with 16 workers twice as many."""
+
+OWNERS = tuple(
+    replace(
+        task,
+        name=f"{task.name}-owners",
+        about=f"the images with {task.workers} workers and one setting; for Ok-Topk",
+        grid=SHORT_GRID[:1],
+        systems=systems.OWNERS,
+    )
+    for task in WORKERS[1:]
+)

@@ -12,6 +12,6 @@ TASKS: dict[str, Task] = {
     for task in (
         *(text_lstm.TASK, images.TASK, text_transformer.TASK, recommendations.TASK),
         text_long.TASK,
-        *(images.LONG, images.LARGE, images.ADAM, *images.WORKERS),
+        *(images.LONG, images.LARGE, images.ADAM, *images.WORKERS, *images.OWNERS, *text_lstm.WORKERS),
     )
 }

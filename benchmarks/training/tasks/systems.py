@@ -10,6 +10,7 @@ __all__ = [
     "IMAGES",
     "LARGE",
     "LONG",
+    "OWNERS",
     "RECOMMENDATIONS",
     "TEXT",
     "TEXT_LONG",
@@ -99,6 +100,9 @@ ADAM = ("dense", "adacomp")
 
 LONG = ("dense", "top-k 0.1 %", "top-k 0.1 %, warm-up")
 """Images with more steps, for the target at 0.1 % of the elements."""
+
+OWNERS = ("top-k 1 %, float32", "Ok-Topk 1 %")
+"""Ok-Topk beside top-k that is gathered from all workers, with as many elements, at one point of the grid."""
 
 WORKERS = LARGE
 """Images with other numbers of workers, for ScaleCom's claim that more workers cost no accuracy."""

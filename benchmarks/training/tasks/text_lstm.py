@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch.nn import LSTM, Embedding, Linear, Module
@@ -11,7 +12,7 @@ from benchmarks.training.tasks.corpus import CHARACTERS, compute_digest
 from benchmarks.training.tasks.language import CharacterModel
 from benchmarks.training.tasks.task import Settings, Task
 
-__all__ = ["ADAM_GRID", "TASK"]
+__all__ = ["ADAM_GRID", "TASK", "WORKERS"]
 
 EMBEDDING, UNITS = 64, 256
 
@@ -51,3 +52,19 @@ TASK = Task(
     digest=compute_digest,
     systems=systems.TEXT,
 )
+
+
+def _change_workers(workers: int) -> Task:
+    """Return the task with another number of workers, half of the steps, and one point of the grid."""
+    return replace(
+        TASK,
+        name=f"text-lstm-{workers}-workers",
+        about=f"the LSTM with {workers} workers, half of the steps and one setting; for Ok-Topk",
+        grid=ADAM_GRID[:1],
+        steps=TASK.steps // 2,
+        workers=workers,
+        systems=systems.OWNERS,
+    )
+
+
+WORKERS = (_change_workers(8), _change_workers(16))
