@@ -25,7 +25,7 @@ from benchmarks.scale import plot, report
 from benchmarks.scale.check import CheckedTime, run_rates, run_systems
 from benchmarks.scale.library import describe_library
 from benchmarks.scale.models import MODELS
-from benchmarks.scale.prediction import predict_cells
+from benchmarks.scale.prediction import Site, predict_cells
 from benchmarks.scale.rates import combine
 from benchmarks.scale.systems import Options
 from collectives.advise.cost_model import Step
@@ -63,10 +63,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in MODELS:
             show(f"rates of {name}, again")
             rates[name] = combine([rates[name], run_rates(name, systems, budget)], min)
-    maps = {name: predict_cells(found, latency=options.latency, step=step) for name, found in rates.items()}
+    given = {"latency": options.latency, "step": step}
+    maps = {name: predict_cells(found, **given) for name, found in rates.items()}
+    sites = {name: predict_cells(found, site=Site(), **given) for name, found in rates.items()}
     settings = report.describe_settings(step, options.latency)
     text = report.format_page(
         maps,
+        sites,
         rates,
         checked,
         options=systems,
@@ -78,12 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     print(text)
     if options.output is not None:
-        plot.draw(options.output, maps, settings, systems.every)
+        plot.draw(options.output, maps, sites, settings, systems.every)
     if _is_partial(options):
         print(PARTIAL_RUN)
         return
     print(write_result("scale", "Time of a step over ranks and bandwidths", text))
-    plot.draw(RESULTS / "scale.png", maps, f"{settings}; {describe_machine()}", systems.every)
+    plot.draw(RESULTS / "scale.png", maps, sites, f"{settings}; {describe_machine()}", systems.every)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -13,7 +13,7 @@ from matplotlib.colors import LogNorm, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from benchmarks.scale.prediction import Cell
+from benchmarks.scale.prediction import Cell, Site
 from benchmarks.scale.systems import LOCAL, SYSTEMS
 from wirecodec.cli.units import format_bandwidth
 
@@ -31,23 +31,32 @@ COLOURS = {
 """Okabe and Ito's colours, which are distinct for colour-blind readers."""
 
 
-def draw(path: Path, maps: Mapping[str, Sequence[Cell]], subtitle: str, every: int) -> None:
-    """Draw two maps per model.
+def draw(
+    path: Path,
+    maps: Mapping[str, Sequence[Cell]],
+    sites: Mapping[str, Sequence[Cell]],
+    subtitle: str,
+    every: int,
+) -> None:
+    """Draw three maps per model: the winners, those with sites, and local updates.
 
     Args:
         path: of the PNG.
         maps: {model: cells}, of the same networks.
+        sites: {model: cells} with sites.
         subtitle: settings that all maps share.
         every: steps between two exchanges of local updates.
     """
     with mpl.rc_context({"font.size": 10}):
-        figure = Figure(figsize=(15, 6.2 * len(maps) + 0.9), dpi=120, layout="constrained")
+        figure = Figure(figsize=(7.5 * len(maps), 3 * 5 + 0.9), dpi=120, layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.subplots(len(maps), 2, squeeze=False)
-        for row, (model, cells) in zip(axes, maps.items(), strict=True):
-            _draw_winners(row[0], model, cells)
-            _draw_local(row[1], model, cells, every)
-        present = {cell.winner for cells in maps.values() for cell in cells}
+        axes = figure.subplots(3, len(maps), squeeze=False)
+        for column, (model, cells) in enumerate(maps.items()):
+            _draw_winners(axes[0][column], f"{model}: fastest, times as fast as dense", cells)
+            title = f"{model}, sites of {Site().ranks} ranks: fastest, times as fast as dense"
+            _draw_winners(axes[1][column], title, sites[model])
+            _draw_local(axes[2][column], model, cells, every)
+        present = {cell.winner for each in (maps, sites) for cells in each.values() for cell in cells}
         handles = [Patch(color=COLOURS[name], label=name) for name in SYSTEMS if name in present]
         figure.legend(handles=handles, loc="outside lower left", ncols=len(handles), frameon=False)
         figure.suptitle(subtitle, x=0.01, ha="left", fontsize=11)
@@ -65,13 +74,14 @@ def _axes_of(cells: Sequence[Cell]) -> tuple[list[int], list[float]]:
     return ranks, list(dict.fromkeys(cell.network.bandwidth for cell in cells))
 
 
-def _draw_winners(axes: Any, model: str, cells: Sequence[Cell]) -> None:
+def _draw_winners(axes: Any, title: str, cells: Sequence[Cell]) -> None:
     """Draw the winner as colour, and its speed-up over dense as number."""
     ranks, bandwidths = _axes_of(cells)
     colours = np.array([to_rgb(COLOURS[cell.winner]) for cell in cells])
     axes.imshow(colours.reshape(len(bandwidths), len(ranks), 3), origin="lower", aspect="auto")
-    title = "fastest system, and how many times as fast as dense it is"
-    _label(axes, f"{model}: {title}", cells, [format_factor(cell.speed_up(cell.winner)) for cell in cells])
+    dark = {"PowerSGD", "CLT-k", "Ok-Topk"}
+    inks = ["white" if cell.winner in dark else "black" for cell in cells]
+    _label(axes, title, cells, [format_factor(cell.speed_up(cell.winner)) for cell in cells], inks)
 
 
 def _draw_local(axes: Any, model: str, cells: Sequence[Cell], every: int) -> None:
@@ -81,16 +91,18 @@ def _draw_local(axes: Any, model: str, cells: Sequence[Cell], every: int) -> Non
     shades = factors.reshape(len(bandwidths), len(ranks))
     limits = LogNorm(min(0.5, float(factors.min())), max(2 * every, float(factors.max())))
     axes.imshow(shades, origin="lower", aspect="auto", cmap="Blues", norm=limits)
-    title = f"local updates every {every} steps, times as fast as the fastest other"
-    _label(axes, f"{model}: {title}", cells, [format_factor(factor) for factor in factors])
+    title = f"local updates every {every}, times as fast as the fastest"
+    inks = ["white" if limits(factor) > 0.6 else "black" for factor in factors]
+    _label(axes, f"{model}: {title}", cells, [format_factor(factor) for factor in factors], inks)
 
 
-def _label(axes: Any, title: str, cells: Sequence[Cell], texts: Sequence[str]) -> None:
+def _label(axes: Any, title: str, cells: Sequence[Cell], texts: Sequence[str], inks: Sequence[str]) -> None:
     ranks, bandwidths = _axes_of(cells)
     axes.set_title(title, loc="left", fontsize=11)
     axes.set_xticks(range(len(ranks)), [f"{n:,}" for n in ranks])
     axes.set_yticks(range(len(bandwidths)), [format_bandwidth(b) for b in bandwidths])
     axes.set_xlabel("ranks")
-    for number, text in enumerate(texts):
+    axes.set_ylabel("bandwidth of a link")
+    for number, (text, ink) in enumerate(zip(texts, inks, strict=True)):
         row, column = divmod(number, len(ranks))
-        axes.text(column, row, text, ha="center", va="center")
+        axes.text(column, row, text, ha="center", va="center", color=ink)

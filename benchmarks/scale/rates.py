@@ -2,17 +2,16 @@
 
     python -m benchmarks.scale.rates '{"model": "ResNet-50", "options": {…}, "budget": …}'
 
-prints one line of JSON. Each time is the median of several calls on one thread, in the states of a running
-training: with residuals, and with memory that is kept. It is processor time, which other programs affect
-less. Selection and residuals run in one pass, so they are one time. The program is a process of its own,
-because its environment decides about threads and memory.
+prints one line of JSON. Each time is the shortest of several calls on one thread, as that of a real run is
+(``rank``), in the states of a running training: with residuals, and with memory that is kept. It is processor
+time, which other programs affect less. Selection and residuals run in one pass, so they are one time. The
+program is a process of its own, because its environment decides about threads and memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -226,12 +225,12 @@ def _measure_exchanges(worker: Worker, options: Options, names: Sequence[str]) -
     """Measure the exchanges of systems by one simulated rank, after the first ones, which allocate memory."""
 
     def run(comm: Any) -> list[float]:
-        medians = []
+        shortest = []
         for name in names:
             call, _ = build_exchange(name, worker, co.Channel(comm), options)
             times = [_time_thread(call) for _ in range(FIRST_CALLS + CALLS)]
-            medians.append(statistics.median(times[FIRST_CALLS:]))
-        return medians
+            shortest.append(min(times[FIRST_CALLS:]))
+        return shortest
 
     return co.simulate(1, run)[0]
 
@@ -256,7 +255,7 @@ def _measure_leader(worker: Worker, options: Options, finish: float) -> Stages:
         indices = wc.encode_many(support, "all | auto-index | mean", names=False).nbytes
         values = 4 * sum(each.nnz for each in support.values())
         leading, following = times[comm.rank :: 2][FIRST_CALLS:], times[1 - comm.rank :: 2][FIRST_CALLS:]
-        return statistics.median(leading), statistics.median(following), indices, values
+        return min(leading), min(following), indices, values
 
     leader, follower, indices, values = co.simulate(2, run)[0]
     return Stages(
@@ -269,7 +268,7 @@ def _measure_leader(worker: Worker, options: Options, finish: float) -> Stages:
 
 
 def _measure(calls: Sequence[Callable[[], Any]], budget: float) -> list[float]:
-    """Measure the median time of each call, in turns, after one untimed call."""
+    """Measure the shortest time of each call, in turns, after one untimed call."""
     for call in calls:
         call()
     times: list[list[float]] = [[] for _ in calls]
@@ -277,7 +276,7 @@ def _measure(calls: Sequence[Callable[[], Any]], budget: float) -> list[float]:
     while len(times[0]) < CALLS or time.perf_counter() < stop:
         for call, found in zip(calls, times, strict=True):
             found.append(_time_thread(call))
-    return [statistics.median(found) for found in times]
+    return [min(found) for found in times]
 
 
 def main() -> None:

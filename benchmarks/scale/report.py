@@ -9,7 +9,7 @@ from benchmarks.common.targets import TargetResult, check_at_most, format_target
 from benchmarks.scale.check import CheckedTime
 from benchmarks.scale.models import MODELS
 from benchmarks.scale.plot import format_factor
-from benchmarks.scale.prediction import Cell
+from benchmarks.scale.prediction import Cell, Site
 from benchmarks.scale.rates import Rates
 from benchmarks.scale.systems import LOCAL, SYSTEMS, Options
 from collectives.advise.cost_model import Step
@@ -26,6 +26,13 @@ messages that send no more bytes, as by MPI's recursive halving and doubling. Th
 Each rank computes on one core like one of this machine, so faster processors favour compression more.
 Only time is compared. What arrives differs: see [training.md](training.md) for quality.
 """
+SITES = """{ranks} ranks are on one fast network, at {bandwidth} each, and share the link of their site: the
+rows are the bandwidths of that link. Ranks sum densely within a site, and exchange parts between sites
+(`collectives.Sites`).
+"""
+OURS = ("allgather", "split", "CLT-k", "Ok-Topk")
+FEWEST, SLOWEST, FASTEST = 16, 1e8, 1e10
+"""Networks of the target: ranks, and bits per second."""
 LOCAL_NOTE = """Local updates are shown apart. They change the training: workers take {every} steps of their
 own between two exchanges. The time is that of an exchange over {every} steps.
 """
@@ -47,14 +54,37 @@ def describe_settings(step: Step, latency: float) -> str:
     return f"{format_seconds(step.compute)} of computing {how}, {format_seconds(latency)} per message"
 
 
-def check_targets(checked: Sequence[CheckedTime]) -> list[TargetResult]:
-    """Check the errors of all predictions."""
+def check_targets(
+    checked: Sequence[CheckedTime], maps: Mapping[str, Sequence[Cell]] | None = None
+) -> list[TargetResult]:
+    """Check the errors of all predictions, and the times of this library's methods beside all others."""
     errors = [(c.name, abs(c.error)) for c in checked]
-    return [check_at_most("prediction within 15 % of the real run", MAX_ERROR, errors, "{:.1%}")]
+    results = [check_at_most("prediction within 15 % of the real run", MAX_ERROR, errors, "{:.1%}")]
+    for model, cells in (maps or {}).items():
+        ratios = [(_name_network(cell), _compare_with_others(cell)) for cell in cells if _is_wanted(cell)]
+        what = f"{model}: ours ≤ 1 x the fastest of the others, 16 ranks and more, 0.1 to 10 Gbit/s"
+        results.append(check_at_most(what, 1.0, ratios, "{:.2f} x"))
+    return results
+
+
+def _is_wanted(cell: Cell) -> bool:
+    bits = 8 * cell.network.bandwidth
+    return cell.network.ranks >= FEWEST and SLOWEST <= bits <= FASTEST
+
+
+def _compare_with_others(cell: Cell) -> float:
+    """Return the time of the fastest of this library's methods, in times of the fastest other system."""
+    others = [seconds for name, seconds in cell.seconds.items() if name not in (*OURS, LOCAL)]
+    return min(cell.seconds[name] for name in OURS) / min(others)
+
+
+def _name_network(cell: Cell) -> str:
+    return f"{format_bandwidth(cell.network.bandwidth)}, {cell.network.ranks:,} ranks"
 
 
 def format_page(
     maps: Mapping[str, Sequence[Cell]],
+    sites: Mapping[str, Sequence[Cell]],
     rates: Mapping[str, Rates],
     checked: Sequence[CheckedTime],
     *,
@@ -69,6 +99,7 @@ def format_page(
 
     Args:
         maps: {model: cells}.
+        sites: {model: cells} with sites.
         rates: {model: rates}.
         checked: of the check.
         options: of the systems.
@@ -83,10 +114,16 @@ def format_page(
         f"feedback. CLT-k: {options.ratio:.1%} of the elements, in 32 bits. PowerSGD: rank {options.rank}. "
         f"{library} rounds to fp16 and computes PowerSGD; fp16 is summed by `collectives`, in float32.\n"
     )
-    parts = ["## Targets\n", format_targets(check_targets(checked))] if checked else []
+    parts = [_answer(maps)]
+    parts += ["## Targets\n", format_targets(check_targets(checked, maps))] if checked else []
     parts += ["## Which system is the fastest\n", about, MODEL, "![maps](scale.png)\n"]
     for model, cells in maps.items():
         parts += [f"### {model}, {MODELS[model].elements:,} parameters\n", _format_winners(cells)]
+    within = Site()
+    text = SITES.format(ranks=within.ranks, bandwidth=format_bandwidth(within.bandwidth))
+    parts += ["## With sites\n", text]
+    for model, cells in sites.items():
+        parts += [f"### {model}\n", _format_winners(cells)]
     parts += ["## Local updates\n", LOCAL_NOTE.format(every=options.every)]
     parts += ["Times as fast as dense, and as the fastest other system.\n"]
     for model, cells in maps.items():
@@ -102,6 +139,28 @@ def format_page(
         else [CHECK.format(cores=cores, load=load), _format_check(checked)]
     )
     return "\n".join(parts)
+
+
+def _answer(maps: Mapping[str, Sequence[Cell]]) -> str:
+    """Say in a few sentences where compression pays, and which method is the fastest."""
+    lines = []
+    for model, cells in maps.items():
+        ends: dict[int, float] = {}
+        for cell in cells:
+            if min(cell.seconds[name] for name in OURS) < cell.seconds["dense"]:
+                ends[cell.network.ranks] = max(ends.get(cell.network.ranks, 0.0), cell.network.bandwidth)
+        low, high = min(ends.values()), max(ends.values())
+        wanted = [cell for cell in cells if _is_wanted(cell)]
+        won = [cell for cell in wanted if _compare_with_others(cell) <= 1]
+        until = format_bandwidth(low) + (f" to {format_bandwidth(high)}" if high > low else "")
+        lost = sorted({cell.winner for cell in wanted if cell not in won})
+        others = f"; {' or '.join(lost)} is on the others" if lost else ""
+        lines.append(
+            f"{model}: a method of this library is faster than dense gradients up to {until}, by the"
+            f" number of ranks. With 16 ranks and more at 0.1 to 10 Gbit/s, one is the fastest of all systems"
+            f" on {len(won)} of {len(wanted)} networks{others}."
+        )
+    return "\n".join(f"- {line}" for line in lines) + "\n"
 
 
 def _pivot(cells: Sequence[Cell], texts: Sequence[str]) -> str:

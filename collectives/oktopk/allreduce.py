@@ -100,6 +100,11 @@ class OkTopK(SummingCompressor):
         self._bounds: Mapping[int, Bounds] = {}
         self._layouts: dict[int, Layout] = {}
 
+    def __repr__(self) -> str:
+        """Return the schemes and the step."""
+        schemes = {key_text(key): str(one) for key, one in self._given.items()}
+        return f"OkTopK({schemes}, step={self.step})"
+
     def allreduce(self, comm: Communicator | Channel | Sites, grad: Any, **options: Any) -> Any:
         """Average a step; the same as ``allreduce(comm, grad, self, …)``.
 
@@ -155,17 +160,16 @@ class OkTopK(SummingCompressor):
         self, channel: Channel, local: Encoding, weights: Weights, proposal: Header
     ) -> dict[str, Any]:
         """Sum all ranks' steps after the agreement."""
-        assert local.prepared is not None
-        signature = local.operand.signature
+        prepared, signature = local.prepared, local.operand.signature
+        assert prepared is not None
         step = self._make_step(channel, local, weights, proposal)
-        delivery = Delivery(local.prepared, local.decode_own(), step.layout)
         if len({header.detail for header in local.table}) == 1:
             step = replace(step, bounds=self._bounds.get(signature))
 
         def keep(bounds: Bounds) -> None:
             self._bounds = remember(self._bounds, signature, bounds)
 
-        return sum_by_owners(step, delivery, keep)
+        return sum_by_owners(step, lambda: Delivery(prepared, local.decode_own(), step.layout), keep)
 
     def rehearse(self, local: Encoding, proposal: Header) -> None:
         """Sum a step of one simulated rank, without an effect on the state."""

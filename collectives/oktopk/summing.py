@@ -75,13 +75,16 @@ class Step:
 
 
 def sum_by_owners(
-    step: Step, delivery: Delivery | None, remember: Callable[[Bounds], None] = lambda _: None
+    step: Step,
+    deliver: Callable[[], Delivery] | None,
+    remember: Callable[[Bounds], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Sum a step; return the sums as an ``AllreduceAlgorithm`` does.
 
     Args:
         step: of this rank.
-        delivery: receives what the residuals need; None for a rehearsal.
+        deliver: makes the Delivery, which receives what the residuals need; None for a rehearsal. If it
+            raises, all ranks raise CollectiveError.
         remember: is called with balanced bounds for the next step, when this one is committed.
 
     Raises:
@@ -92,10 +95,11 @@ def sum_by_owners(
     bounds = step.find_bounds()
     specs = step.layout.specs
     ranges = assign_ranges(specs, len(owners), bounds)
-    failure, schemes = None, dict[str, wc.Scheme]()
+    failure, delivery, schemes = None, None, dict[str, wc.Scheme]()
     # An empty block is not a container, so its receiver reports it.
     blocks = [_NOTHING] * channel.size
     try:
+        delivery = None if deliver is None else deliver()
         vectors = step.layout.join(local.decode_own()) if delivery is None else delivery.vectors
         schemes = make_schemes(step.layout, None if delivery is None else delivery.find_error)
         if channel.rank in owners:

@@ -18,7 +18,7 @@ from benchmarks.scale import plot, report
 from benchmarks.scale.check import Run, compare
 from benchmarks.scale.models import MODELS, Subject
 from benchmarks.scale.powersgd import PowerSGD
-from benchmarks.scale.prediction import compute_cost, predict_cells
+from benchmarks.scale.prediction import Site, compute_cost, predict_cells
 from benchmarks.scale.rates import Rates, combine, measure_rates, read_rates
 from benchmarks.scale.systems import LOCAL, SYSTEMS, Options, Worker, build_exchange
 from collectives.advise.cost_model import Network, Step
@@ -101,6 +101,9 @@ def test_map_page_and_picture(rates: Rates, tmp_path: Path) -> None:
     assert [cell.winner == "dense" for cell in cells] == [False, False, True, True]
     assert LOCAL not in {cell.winner for cell in cells}
     assert cells[0].speed_up(LOCAL) > cells[0].speed_up(cells[0].winner) > 1
+    within = predict_cells(slow, site=Site(), ranks=(8, 16, 1024), bandwidths=(1e7, 1e14), latency=1e-4)
+    assert [cell.network.ranks for cell in within] == [16, 1024, 16, 1024]
+    assert within[0].seconds["dense"] == pytest.approx(cells[0].seconds["dense"] * 2 / 3, rel=0.01)
     busy = predict_cells(slow, ranks=(4,), bandwidths=(1e7,), step=Step(compute=1e6, overlap=True))[0]
     assert busy.speed_up("allgather") == 1  # computing hides everything
     assert busy.seconds[LOCAL] > 1e6
@@ -110,6 +113,7 @@ def test_map_page_and_picture(rates: Rates, tmp_path: Path) -> None:
     assert report.check_targets(checked)[0].met is False
     page = report.format_page(
         {"ResNet-50": cells},
+        {"ResNet-50": within},
         {"ResNet-50": slow},
         checked,
         options=OPTIONS,
@@ -120,5 +124,5 @@ def test_map_page_and_picture(rates: Rates, tmp_path: Path) -> None:
     )
     assert f"{cells[0].winner} {plot.format_factor(cells[0].speed_up(cells[0].winner))}×" in page
     assert f"{checked[0].error:+.1%}" in page
-    plot.draw(tmp_path / "scale.png", {"ResNet-50": cells}, "alone", OPTIONS.every)
+    plot.draw(tmp_path / "scale.png", {"ResNet-50": cells}, {"ResNet-50": within}, "alone", OPTIONS.every)
     assert (tmp_path / "scale.png").read_bytes().startswith(b"\x89PNG")
