@@ -222,3 +222,30 @@ def test_clt_k_and_local_updates_are_compared_by_the_same_model() -> None:
     ):
         with pytest.raises(wc.EncodeError, match=says):
             parse_candidate(text)
+
+
+def test_whole_steps_of_every_method() -> None:
+    """Ok-Topk, a budget over one vector and PowerSGD take part; the page has steps and what of them waits."""
+    rng = np.random.default_rng(0)
+    low = (rng.normal(size=(300, 2)) @ rng.normal(size=(2, 200))).astype(np.float32)
+    texts = ["powersgd(2)", "ok-topk | topk(0.01) | rice | qsgd", "budget(0.5) | rice | error-bounded"]
+    tensors = {"a": low, "b": rng.normal(size=50).astype(np.float32)}
+    step = Step(0.3, overlap=False)
+    found = advise(tensors, Network(4, 1e6), list(map(parse_candidate, texts)), step=step, budget=1e-3)
+    by_name = {p.measurement.scheme: p for p in found.predictions}
+    assert by_name["powersgd(2)"].measurement.error < 1e-3
+    assert by_name["powersgd(2)"].measurement.stages.nbytes == 4 * (2 * 500 + 50)
+    assert {p.cost.algorithm for p in found.predictions} == {"factors", "ok-topk", "allgather"}
+    dense = 0.3 + found.dense.seconds(found.network)
+    for prediction in found.predictions:
+        assert prediction.step_seconds == pytest.approx(0.3 + prediction.seconds)
+        assert prediction.speed_up == pytest.approx(dense / prediction.step_seconds)
+    page = format_advice(found, "x")
+    assert "forward and backward take 300 ms; gradients are exchanged after them" in page
+    assert "waits" in page
+    assert "times as fast as a step with the dense all-reduce" in page
+    with pytest.raises(wc.EncodeError, match="no tensor is a matrix"):
+        advise({"b": tensors["b"]}, Network(4, 1e6), [parse_candidate("powersgd(2)")])
+    for wrong in ("powersgd(0)", "powersgd(x)", "ok-topk | rfft | topk(0.1) | rice | raw"):
+        with pytest.raises(wc.EncodeError):
+            parse_candidate(wrong)

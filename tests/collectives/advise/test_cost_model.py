@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from collectives.advise.cost_model import (
     Network,
+    Step,
     compute_costs,
     compute_dense_cost,
     compute_min_ratio,
     find_fastest,
     find_paying_bandwidths,
 )
-from collectives.advise.measurement import Gradient, Pairs, Stages
+from collectives.advise.measurement import Gradient, Owned, Pairs, Stages
 from wirecodec.cli.min_ratio import published_min_ratio
 
 M = 1_000_000
@@ -197,3 +198,35 @@ def test_decoded_vectors_never_pay(stages: Stages, gradient: Gradient, network: 
 def test_networks_that_are_none(arguments: tuple[Any, ...], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Network(*arguments)
+
+
+@given(STAGES, GRADIENTS, NETWORKS, st.floats(0, 0.05), st.booleans(), st.sampled_from([1, 5]))
+def test_steps_pay_where_they_are_shorter(
+    stages: Stages, gradient: Gradient, network: Network, compute: float, overlap: bool, every: int
+) -> None:
+    """The intervals of bandwidth agree with the seconds of whole steps, with and without overlap."""
+    step, local = Step(compute, overlap), every > 1
+    costs = compute_costs(dataclasses.replace(stages, every=every), gradient, network.ranks)
+    dense = compute_dense_cost(gradient, network.ranks)
+    ours = step.seconds(find_fastest(costs, network).seconds(network), local=local)
+    theirs = step.seconds(dense.seconds(network))
+    intervals = find_paying_bandwidths(costs, dense, network.latency, step, local=local)
+    assume(not math.isclose(ours, theirs, rel_tol=1e-9))
+    assert any(low < network.bandwidth < high for low, high in intervals) == (ours < theirs)
+
+
+def test_ok_topk_sends_constant_bytes_and_more_messages() -> None:
+    owned = Owned(1000, work=0.02, piece=1e-3, piece_bytes=40)
+    stages = Stages(5000, select=0.1, encode=9.0, decode=9.0, owned=owned)
+    costs = {n: compute_costs(stages, Gradient(M, finish=0.01), n)[0] for n in (2, 100)}
+    assert costs[2].computing == pytest.approx(0.1 + 0.02 + 2e-3 + 0.01)
+    assert costs[100].computing - costs[2].computing == pytest.approx(98e-3)
+    assert costs[100].nbytes - costs[2].nbytes == pytest.approx(2 * 5000 * (0.99 - 0.5) + 98 * (2 * 112 + 8))
+    assert (costs[2].messages, costs[100].messages) == (4, 396)
+
+
+def test_powersgd_sums_three_vectors() -> None:
+    gradient = Gradient(M, add=0.4, finish=0.2)
+    cost = compute_costs(Stages(M // 10, encode=0.5, factored=True), gradient, 4)[0]
+    assert (cost.messages, cost.nbytes) == (3 * 2 * 2, 2 * 0.75 * M / 10)
+    assert cost.computing == pytest.approx(0.5 + 0.75 * 0.04 + 0.02 / 4)
