@@ -157,6 +157,7 @@ def run_console(text: str, folder: Path, *, from_shell: bool = False) -> None:
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
         "GLOO_SOCKET_IFNAME": "lo",
         "TERM": "dumb",
+        "PYTHONUNBUFFERED": "",  # processes that share a pipe must write whole lines
     }
     for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
         words = shlex.split(command)
