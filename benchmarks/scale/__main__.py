@@ -22,6 +22,7 @@ from benchmarks.collectives.launch import find_mpi
 from benchmarks.common.command import PARTIAL_RUN, create_parser
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.scale import plot, report
+from benchmarks.scale.arrivals import measure_arrivals
 from benchmarks.scale.check import CheckedTime, run_rates, run_systems
 from benchmarks.scale.library import describe_library
 from benchmarks.scale.models import MODELS
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in MODELS:
             show(f"rates of {name}, again")
             rates[name] = combine([rates[name], run_rates(name, systems, budget)], min)
+    arrivals = measure_arrivals()
     given = {"latency": options.latency, "step": step}
     maps = {name: predict_cells(found, **given) for name, found in rates.items()}
     sites = {name: predict_cells(found, site=Site(), **given) for name, found in rates.items()}
@@ -72,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sites,
         rates,
         checked,
+        arrivals,
         options=systems,
         settings=settings,
         library=describe_library(),

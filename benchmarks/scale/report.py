@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.common.results import format_markdown
 from benchmarks.common.targets import TargetResult, check_at_most, format_targets
+from benchmarks.scale.arrivals import METHODS
 from benchmarks.scale.check import CheckedTime
 from benchmarks.scale.models import MODELS
 from benchmarks.scale.plot import format_factor
@@ -33,6 +34,11 @@ rows are the bandwidths of that link. Ranks sum densely within a site, and excha
 OURS = ("allgather", "split", "CLT-k", "Ok-Topk")
 FEWEST, SLOWEST, FASTEST = 16, 1e8, 1e10
 """Networks of the target: ranks, and bits per second."""
+ARRIVES = """Error of the mean that arrives in one step, in times of the error of its largest elements, for
+1 % of the elements and exact values. The gradients of simulated ranks have half of their variance in common. An
+all-gather sends every rank's elements to all, so more elements arrive. What does not arrive is kept and sent
+later; [training.md](training.md) has the quality after training.
+"""
 LOCAL_NOTE = """Local updates are shown apart. They change the training: workers take {every} steps of their
 own between two exchanges. The time is that of an exchange over {every} steps.
 """
@@ -87,6 +93,7 @@ def format_page(
     sites: Mapping[str, Sequence[Cell]],
     rates: Mapping[str, Rates],
     checked: Sequence[CheckedTime],
+    arrivals: Mapping[int, Mapping[str, float]],
     *,
     options: Options,
     settings: str,
@@ -102,6 +109,7 @@ def format_page(
         sites: {model: cells} with sites.
         rates: {model: rates}.
         checked: of the check.
+        arrivals: {ranks: {method: error of a step}}.
         options: of the systems.
         settings: from ``describe_settings``.
         library: that computes PowerSGD.
@@ -128,6 +136,7 @@ def format_page(
     parts += ["Times as fast as dense, and as the fastest other system.\n"]
     for model, cells in maps.items():
         parts += [f"### {model}\n", _format_local(cells)]
+    parts += ["## What arrives\n", ARRIVES, _format_arrivals(arrivals)]
     parts += ["## Time of a step\n"]
     for model, cells in maps.items():
         parts += [f"### {model}\n", _format_times(cells)]
@@ -161,6 +170,12 @@ def _answer(maps: Mapping[str, Sequence[Cell]]) -> str:
             f" on {len(won)} of {len(wanted)} networks{others}."
         )
     return "\n".join(f"- {line}" for line in lines) + "\n"
+
+
+def _format_arrivals(arrivals: Mapping[int, Mapping[str, float]]) -> str:
+    header = ["method", *(f"{n} ranks" for n in arrivals)]
+    rows = [[name, *(f"{found[name]:.3f}" for found in arrivals.values())] for name in METHODS]
+    return format_markdown(header, rows)
 
 
 def _pivot(cells: Sequence[Cell], texts: Sequence[str]) -> str:

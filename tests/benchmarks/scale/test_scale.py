@@ -15,6 +15,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 import collectives as co
 from benchmarks.scale import plot, report
+from benchmarks.scale.arrivals import measure_arrivals
 from benchmarks.scale.check import Run, compare
 from benchmarks.scale.models import MODELS, Subject
 from benchmarks.scale.powersgd import PowerSGD
@@ -111,11 +112,14 @@ def test_map_page_and_picture(rates: Rates, tmp_path: Path) -> None:
     checked = [compare(run, slow)]
     assert checked[0].predicted > checked[0].sending > 1.5 * 10**9 / 1e8
     assert report.check_targets(checked)[0].met is False
+    arrivals = measure_arrivals((4,), 20_000)
+    assert 0.9 < arrivals[4]["allgather"] < 1 < arrivals[4]["Ok-Topk"] < 1.1
     page = report.format_page(
         {"ResNet-50": cells},
         {"ResNet-50": within},
         {"ResNet-50": slow},
         checked,
+        arrivals,
         options=OPTIONS,
         settings="alone",
         library="NumPy",
