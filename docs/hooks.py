@@ -11,7 +11,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # MkDocs loads this file by its path
-from docs import pages
+from docs import ROOT, pages, reference
 
 _anchors: set[str] = set()
 
@@ -28,14 +28,16 @@ def on_files(files: Any, config: Any) -> Any:
     gathered = Files([file for file in files if file.generated_by or file.src_dir != config.docs_dir])
     paths = [path for section in pages.find_pages().values() for path in section] + pages.find_assets()
     for path in paths:
-        gathered.append(File.generated(config, path, abs_src_path=str(pages.ROOT / path)))
-    for page in pages.api_pages():
+        gathered.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for page in reference.api_pages():
         gathered.append(File.generated(config, page.path, content=page.markdown()))
     return gathered
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Point links to other files of the repository at the project's home."""
+    """Point links to other files of the repository at the project's home, and names to their entries."""
+    if page.file.src_uri == reference.API_START:
+        markdown = reference.link_names(markdown)
     return pages.repository_links(
         markdown, page.file.src_uri, lambda path: files.get_file_from_path(path) is not None
     )
@@ -50,6 +52,6 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
 
 def on_post_build(config: Any) -> None:
     """Fail if a public name has no entry."""
-    missing = pages.missing_names(_anchors)
+    missing = reference.missing_names(_anchors)
     if missing:
         raise PluginError(f"public names without an entry in the API reference: {', '.join(missing)}")

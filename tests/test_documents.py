@@ -32,7 +32,7 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from docs import pages
+from docs import pages, reference
 from tests.collectives.torch.processes import run_program
 from tests.mpi_processes import find_mpirun, mpi_required, rank_environment
 from wirecodec.cli import main
@@ -222,9 +222,9 @@ def test_bits_in_the_readme() -> None:
         assert f"{8 * blob.nbytes / gradient.size:.2f}" == bits, scheme
 
 
-def test_times_in_the_readme() -> None:
-    """The comparison has the times of the benchmark: communication alone, and the whole call."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_times_in_the_comparison() -> None:
+    """The guide has the times of the benchmark: communication alone, and the whole call."""
+    guide = (ROOT / "docs/guides/comparison.md").read_text(encoding="utf-8")
     results = (ROOT / "benchmarks/results/collectives.md").read_text(encoding="utf-8")
     sections = re.findall(r"^### Open MPI, 100 Mbit, n = 4;.*?(?=^##)", results, re.MULTILINE | re.DOTALL)
     rows = [[line.strip("| ").split(" | ") for line in text.splitlines()] for text in sections]
@@ -235,7 +235,30 @@ def test_times_in_the_readme() -> None:
         (alone, "allgather", 1),
         (whole, "allreduce allgather", 0),
     ):
-        assert f"{float(times[row][column].split()[0]):,g} ms" in readme, row
+        assert f"{float(times[row][column].split()[0]):,g} ms" in guide, row
+
+
+def test_only_the_readme_answers_when_it_pays() -> None:
+    """Its figures are those of two pages of results, and no guide has an answer of its own."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    answer = readme.partition("## When does it pay?")[2].partition("\n## ")[0].partition("-->")[2]
+    scale, links = (
+        (ROOT / "benchmarks/results" / page).read_text(encoding="utf-8")
+        for page in ("scale.md", "training_links.md")
+    )
+    first_table = scale.partition("\n### transformer")[0]  # of ResNet-50; its first column has 4 ranks
+    predicted = dict(re.findall(r"^\| (\S+ .bit/s) \| \S+ ([\d.]+)×", first_table, re.MULTILINE))
+    row = r"^\| (\S+ .bit), budget 0.25, after .*\| ([\d.]+) × as long"
+    measured = {f"{link}/s": ratio for link, ratio in re.findall(row, links, re.MULTILINE)}
+    for text, figures in zip(answer.split("A training gains less"), (predicted, measured), strict=True):
+        found = re.findall(r"([\d.]+)×[^×]*?\sat\s(\S+ .bit/s)", text)
+        assert len(found) >= 2
+        assert found == [(figures[link], link) for _, link in found]
+    first_dense = next(link for link, ratio in predicted.items() if ratio == "1.00")
+    assert re.search(rf"From\s{first_dense}\son, send dense", answer)
+    guides = [name for name in DOCUMENTS if name.startswith("docs/guides/")]
+    with_links = {name for name in guides if "Gbit/s" in (ROOT / name).read_text(encoding="utf-8")}
+    assert with_links <= {"docs/guides/comparison.md"}
 
 
 def test_every_document_is_on_the_site() -> None:
@@ -253,13 +276,41 @@ def test_links_to_other_files_lead_to_the_projects_home() -> None:
     )
 
 
-@pytest.mark.parametrize("package", pages.PACKAGES)
+@pytest.mark.parametrize("package", reference.PACKAGES)
 def test_every_public_name_has_an_entry(package: str) -> None:
     module = importlib.import_module(package)
-    entries = [name for page in pages.api_pages() for name in page.names]
+    entries = [name for page in reference.api_pages() for name in page.names]
     assert sorted(module.__all__) == sorted(
         name.rpartition(".")[2] for name in entries if name.rpartition(".")[0] == package
     )
-    assert pages.missing_names(set(entries) - {f"{package}.{module.__all__[0]}"}) == [
+    assert reference.missing_names(set(entries) - {f"{package}.{module.__all__[0]}"}) == [
         f"{package}.{module.__all__[0]}"
     ]
+
+
+def test_every_name_has_one_entry() -> None:
+    """A module's members are those without an entry of their own."""
+    found = reference.api_pages()
+    names = [name for page in found for name in page.names]
+    assert len(names) == len(set(names))
+    assert {name: members for page in found for name, members in page.members.items() if members} == {
+        "wirecodec.rules": ("usual",)
+    }
+    assert "Other names" not in {page.title for page in found}, (
+        "a module belongs to a group of docs/reference.py"
+    )
+
+
+def test_names_link_to_their_entries() -> None:
+    text = reference.link_names("`wc.encode` `wc.none` `co.Channel`")
+    assert text == "[`wc.encode`][wirecodec.encode] `wc.none` [`co.Channel`][collectives.Channel]"
+
+
+def test_guides_are_in_the_order_of_the_menu() -> None:
+    guides = [path for path in pages.find_pages()["Guides"] if path.startswith("docs/guides/")]
+    assert (guides[0], guides[-1]) == ("docs/guides/where.md", "docs/guides/codec.md")
+    assert [name for name in pages.GUIDES if name != "*" and f"docs/guides/{name}.md" not in guides] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150

@@ -11,7 +11,7 @@ import pytest
 import collectives as co
 import wirecodec as wc
 
-GUIDE = Path(__file__).parents[3] / "docs/guides/train.md"
+GUIDE = Path(__file__).parents[3] / "docs/guides/recipes.md"
 
 
 def test_every_preset_has_a_recipe_that_takes_steps(rng: np.random.Generator) -> None:
