@@ -35,9 +35,9 @@ OURS = ("allgather", "split", "CLT-k", "Ok-Topk")
 FEWEST, SLOWEST, FASTEST = 16, 1e8, 1e10
 """Networks of the target: ranks, and bits per second."""
 ARRIVES = """Error of the mean that arrives in one step, in times of the error of its largest elements, for
-1 % of the elements and exact values. The gradients of simulated ranks have half of their variance in common. An
-all-gather sends every rank's elements to all, so more elements arrive. What does not arrive is kept and sent
-later; [training.md](training.md) has the quality after training.
+1 % of the elements and exact values. The gradients of simulated ranks have half of their variance in common.
+An all-gather sends every rank's elements to all, so more elements arrive. What does not arrive is kept and
+sent later; [training.md](training.md) has the quality after training.
 """
 LOCAL_NOTE = """Local updates are shown apart. They change the training: workers take {every} steps of their
 own between two exchanges. The time is that of an exchange over {every} steps.
