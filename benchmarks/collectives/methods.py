@@ -173,12 +173,14 @@ def build_whole_calls(comm: Any, case: Case, *, dense: bool = True) -> dict[str,
     scheme = f"topk({case.density}) | rice | raw"
     channel = co.Channel(comm.Dup(), timeout=120)
     out = np.empty_like(x)
-    cltk = co.CLTk(case.density)
+    cltk, owners, merged = co.CLTk(case.density), co.OkTopK(case.density), co.GTopK(case.density)
     methods = {"native dense": Method(lambda: comm.Allreduce(x, out))} if dense else {}
     methods |= {
         "select, encode": Method(lambda: wc.encode(x, scheme)),
         "allgather": Method(lambda: co.allgather(channel, x, scheme)),
         "CLT-k": Method(lambda: cltk.allreduce(channel, x, out=out)),
+        "Ok-Topk": Method(lambda: owners.allreduce(channel, x, out=out)),
+        "gTop-k": Method(lambda: merged.allreduce(channel, x)),
     }
     for algorithm in (*ALGORITHMS, AUTO):
         methods[f"allreduce {algorithm}"] = Method(

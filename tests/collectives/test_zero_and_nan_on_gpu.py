@@ -24,6 +24,7 @@ MAKERS: list[Callable[[], Any]] = [
     lambda: wc.Compressor({"b": "all | raw-index | raw", "*": "topk(0.1) | rice | raw"}),
     lambda: wc.Compressor("threshold(0.5) | rice | raw", feedback=None),
     lambda: co.CLTk({"b": 1.0, "*": 0.1}),
+    lambda: co.OkTopK({"b": "all | raw-index | raw", "*": "topk(0.1) | rice | qsgd"}),
 ]
 
 
