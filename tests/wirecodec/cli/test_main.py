@@ -105,7 +105,10 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
         (["inspect", "grad.npy"], ": grad.npy: magic: "),
         (["inspect", "empty"], ": empty: the file is empty"),
         (["decode", "short.wc", "-o", "x.npy"], ": short.wc: container: "),
-        (["decode", "grad.npy", "-o", "x.npy"], ": grad.npy: magic: these bytes are no wirecodec container: "),
+        (
+            ["decode", "grad.npy", "-o", "x.npy"],
+            ": grad.npy: magic: these bytes are no wirecodec container: ",
+        ),
         (["decode", "junk.bin", "-o", "x.npy"], "prefix: 5 bytes are no wirecodec container; the prefix"),
         (["encode", "grad.npy", "--scheme", "topk(0.1) | rcie | raw", "-o", "x.wc"], "did you mean 'rice'"),
         (["encode", "int.npy", "-o", "x.wc"], ": int.npy: dtype int64 is not carried"),
