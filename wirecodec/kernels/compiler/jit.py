@@ -175,8 +175,12 @@ def inline_without_refcounts(fn: F) -> F:
 
 
 def _find_written_folder() -> str | None:
-    """Return the folder of ``cache_folder``; None after the warning that kernels are not stored."""
-    return None if is_warned_without_cache() else cache_folder()
+    """Return the folder above those of the kernels; None after the warning that kernels are not stored."""
+    if is_warned_without_cache():
+        return None
+    folder = cache_folder()
+    # The first kernel's folder is no common one yet.
+    return os.path.dirname(folder) if folder is not None and folder in _folders else folder
 
 
 def cache_folder() -> str | None:
