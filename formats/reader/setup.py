@@ -22,9 +22,9 @@ class BuildReader(build_py):
 
     def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
         """Return (package, module, file) of each module."""
-        found = [tuple(map(str, row)) for row in super().find_package_modules(package, package_dir)]
+        found: list[Any] = list(super().find_package_modules(package, package_dir))
         if package != NAME:
-            return found  # type: ignore[return-value]
+            return found
         files = {module: file for _, module, file in found if module not in ("__init__", "__main__")}
         files["__init__"] = files.pop("reader")
         files["zstd"] = "../zstd.py"
