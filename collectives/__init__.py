@@ -57,3 +57,8 @@ __all__ = [
     "torch_hook",
     "torch_state_dict",
 ]
+
+
+def __dir__() -> list[str]:
+    """List the public names, for completion in editors and notebooks."""
+    return sorted(__all__)

@@ -28,7 +28,7 @@ from collectives.exchange.specs import (
 from collectives.store.communicator import StoreComm
 from collectives.store.sums import gather, gather_bytes
 from collectives.transport.allgather import allgather_ragged, gather_payloads
-from wirecodec.interop import BFLOAT16, decode_many_to, decode_to
+from wirecodec.interop import BFLOAT16, TensorLike, decode_many_to, decode_to
 
 
 def _find_end(comm: Communicator | Channel | StoreComm) -> Channel | StoreComm:
@@ -107,7 +107,7 @@ def gather_made(
 @overload
 def allgather(
     comm: Communicator | Channel | StoreComm,
-    tensor: Mapping[str, Any],
+    tensor: Mapping[str, TensorLike],
     scheme: SchemeArgument = ...,
     *,
     seed: int = ...,
@@ -116,7 +116,11 @@ def allgather(
 
 @overload
 def allgather(
-    comm: Communicator | Channel | StoreComm, tensor: Any, scheme: SchemeArgument = ..., *, seed: int = ...
+    comm: Communicator | Channel | StoreComm,
+    tensor: TensorLike,
+    scheme: SchemeArgument = ...,
+    *,
+    seed: int = ...,
 ) -> list[wc.SparseTensor]: ...
 
 

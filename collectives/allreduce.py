@@ -42,6 +42,7 @@ from collectives.store.sums import reduce as reduce_over_store
 from collectives.transport.reduce import Dense
 from collectives.transport.weights import check_weight
 from collectives.tuning.choice import rehearse_sum, sum_tensors, will_gather
+from wirecodec.interop import TensorLike
 
 _CODES = {code.name.lower().replace("_", "-"): code for code in Algorithm}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
@@ -50,7 +51,7 @@ _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
 @overload
 def allreduce(
     comm: Communicator | Channel | Sites | StoreComm,
-    tensor: Mapping[str, Any],
+    tensor: Mapping[str, TensorLike],
     scheme: SchemeArgument = ...,
     *,
     algorithm: str = ...,
@@ -68,7 +69,7 @@ def allreduce(
 @overload
 def allreduce(
     comm: Communicator | Channel | Sites | StoreComm,
-    tensor: Mapping[str, Any],
+    tensor: Mapping[str, TensorLike],
     scheme: SchemeArgument = ...,
     *,
     algorithm: str = ...,
@@ -85,7 +86,7 @@ def allreduce(
 @overload
 def allreduce(
     comm: Communicator | Channel | Sites | StoreComm,
-    tensor: Any,
+    tensor: TensorLike,
     scheme: SchemeArgument = ...,
     *,
     algorithm: str = ...,
@@ -103,7 +104,7 @@ def allreduce(
 @overload
 def allreduce(
     comm: Communicator | Channel | Sites | StoreComm,
-    tensor: Any,
+    tensor: TensorLike,
     scheme: SchemeArgument = ...,
     *,
     algorithm: str = ...,
@@ -120,7 +121,7 @@ def allreduce(
 @overload
 def allreduce(
     comm: Communicator | Channel | Sites | StoreComm,
-    tensor: Any,
+    tensor: TensorLike | Mapping[str, TensorLike],
     scheme: SchemeArgument = ...,
     *,
     algorithm: str = ...,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("WIRECODEC_QUIET", "1")  # tests of programs compare all that they print
     config.pluginmanager.register(mpi_launch.make_plugin(), "mpi-launch")
 
 

@@ -179,3 +179,8 @@ __all__ = [
     "rules",
     "warm",
 ]
+
+
+def __dir__() -> list[str]:
+    """List the public names, for completion in editors and notebooks."""
+    return sorted(__all__)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -23,6 +23,36 @@ from wirecodec.errors import EncodeError, Malformed
 
 Array: TypeAlias = "npt.NDArray[Any]"
 Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+
+
+class SupportsShape(Protocol):
+    """Type of arrays and tensors, dense or sparse: NumPy, torch, CuPy, JAX, TensorFlow, scipy, wirecodec."""
+
+    @property
+    def shape(self) -> Any:
+        """The dimensions."""
+        ...
+
+    @property
+    def dtype(self) -> Any:
+        """The element type."""
+        ...
+
+
+class SupportsDLPack(Protocol):
+    """Type of objects with DLPack."""
+
+    def __dlpack_device__(self) -> Any: ...
+
+
+class SupportsBuffer(Protocol):
+    """Type of objects with the buffer protocol."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
+TensorLike: TypeAlias = SupportsShape | SupportsDLPack | SupportsBuffer
+"""What encoders take; the element type is checked when they run."""
 
 BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 DTYPES: tuple[np.dtype[Any], ...] = (

@@ -12,6 +12,7 @@ CuPy when they are called.
                             restore_schedule
     states                  State, copy_of; StateHolder, OpenStep, Stateful, Memory
     saved states            read_state, write_state, check_keys, unmasked
+    types                   TensorLike, of what encoders take
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
@@ -38,6 +39,7 @@ from wirecodec.arrays import (
     DTYPES,
     Array,
     Bytes,
+    TensorLike,
     aligned,
     as_bytes,
     as_flat,
@@ -89,6 +91,7 @@ __all__ = [
     "StateHolder",
     "Stateful",
     "StepInParts",
+    "TensorLike",
     "accumulate",
     "accumulate_on_gpu",
     "aligned",

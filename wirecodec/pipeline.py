@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wirecodec.arrays import Bytes, any_on_gpu, as_bytes, on_gpu
+from wirecodec.arrays import Bytes, TensorLike, any_on_gpu, as_bytes, on_gpu
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import (
     TensorSpecs,
@@ -33,7 +33,7 @@ from wirecodec.sparse import SparseTensor
 from wirecodec.validation import as_seed
 
 
-def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes = b"") -> Bytes:
+def encode(tensor: TensorLike, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes = b"") -> Bytes:
     """Encode a tensor as a container.
 
     Args:
@@ -63,7 +63,7 @@ def encode(tensor: Any, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes 
 
 
 def encode_many(
-    tensors: Mapping[str, Any],
+    tensors: Mapping[str, TensorLike],
     scheme: SchemeLike | Mapping[Key, SchemeLike] = None,
     *,
     seed: int = 0,

@@ -6,6 +6,8 @@ One process answers requests in turn. The C decoder must refuse features that it
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import struct
 import subprocess
@@ -41,6 +43,30 @@ DTYPES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4}
 def compile_check(target: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [str(COMPILER), *WARNINGS, *options, "-o", str(target), str(SOURCES / "check.c")]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_program_of_the_page(tmp_path: Path) -> None:
+    """Its lines compile without a warning, by pkg-config from what the makefile installs."""
+    page = (SOURCES / "README.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "sums.c").write_text(program)
+    includes = ["-I", str(SOURCES)]
+    if shutil.which("make") and shutil.which("pkg-config"):
+        subprocess.run(["make", "-s", "-C", SOURCES, "install", f"PREFIX={tmp_path}"], check=True)
+        where = {**os.environ, "PKG_CONFIG_PATH": str(tmp_path / "lib/pkgconfig")}
+        flags = ["pkg-config", "--cflags", "wirecodec"]
+        includes = subprocess.run(flags, env=where, capture_output=True, text=True, check=True).stdout.split()
+        assert includes == [f"-I{tmp_path}/include"]
+    target = tmp_path / "sums"
+    subprocess.run([str(COMPILER), *WARNINGS, *includes, "-o", target, tmp_path / "sums.c"], check=True)
+    tensor = reference.Tensor("w", "float32", (2, 2), [1, 2], struct.pack("<2f", 1.5, 3))
+    blob = reference.write([tensor], "bitmap")
+    for data, status, expected in (
+        (blob, 0, "w: 2 of 4 elements, sum 4.5\n"),
+        (blob[:-1], 1, "Truncated: container\n"),
+    ):
+        done = subprocess.run([target], input=data, capture_output=True, check=False)
+        assert (done.returncode, done.stdout.decode()) == (status, expected)
 
 
 class Refused(Exception):

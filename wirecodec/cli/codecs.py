@@ -22,6 +22,8 @@ from wirecodec.settings.presets import PRESETS
 from wirecodec.version import __version__
 
 _ELEMENTS = 2**18
+_MAX_PADDED = 60
+"""Characters: a selector with more parameters does not move the descriptions of all others to the right."""
 _TITLES = {
     "transform": "transforms",
     "selector": "selectors",
@@ -138,7 +140,7 @@ def _format_list(
                 ids = ", ".join(map(str, description.wire_ids)) or "-"
                 rows.append([description.call, ids, *figure, description.summary])
         head = [title, "id", *([] if measured is None else [_FIGURES[stage]]), "description"]
-        lines += [*format_table(head, rows, {0, len(head) - 1}), ""]
+        lines += [*format_table(head, rows, {0, len(head) - 1}, _MAX_PADDED), ""]
     return [
         *lines,
         "A parameter without = has no default; None means that it is chosen or not used.",

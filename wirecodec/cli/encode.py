@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Bytes
+from wirecodec.arrays import Bytes, dtype_named
 from wirecodec.cli.array_files import NAME_RULE, load_arrays
-from wirecodec.cli.files import FileArgument, name_file, parse_file
+from wirecodec.cli.files import FileArgument, name_file, name_of, parse_file
+from wirecodec.cli.formatting import escape
 from wirecodec.cli.options import add_command, add_file, add_scheme_options, get_scheme, parse_scheme
-from wirecodec.cli.output import open_output
+from wirecodec.cli.output import is_stream, open_output
 from wirecodec.cli.units import parse_bytes
 from wirecodec.compressor import Compressor
+from wirecodec.container.inspect import inspect
 from wirecodec.errors import EncodeError
 from wirecodec.pipeline import encode, encode_many
 from wirecodec.select.budget.selector import Budget, HardBudget
 
+_DETAILS = f"The sizes are printed, on standard error if standard output gets the container. {NAME_RULE}"
+
 
 def add_to(commands: Any) -> None:
     """Add the subcommand."""
-    command = add_command(commands, "encode", _run, "Encode a .npy or .npz as a container", NAME_RULE)
+    command = add_command(commands, "encode", _run, "Encode a .npy or .npz as a container", _DETAILS)
     add_file(command, ".npy, or .npz, whose arrays all have the same scheme")
     add_scheme_options(command)
     command.add_argument(
@@ -35,6 +40,7 @@ def add_to(commands: Any) -> None:
     command.add_argument(
         "--seed", type=int, default=0, help="seed of random codecs and selectors (default: 0)"
     )
+    command.add_argument("-q", "--quiet", action="store_true", help="do not print the sizes and their ratio")
     command.add_argument(
         "-o",
         "--output",
@@ -68,7 +74,22 @@ def _run(options: argparse.Namespace) -> int:
             blob = encode_many(arrays, scheme, seed=options.seed)
     with open_output(options.output) as file:
         file.write(blob.data)
+    if not options.quiet:
+        page = sys.stderr if is_stream(options.output) else sys.stdout
+        print(_format_sizes(options.file, options.output, blob), file=page)
     return 0
+
+
+def _format_sizes(file: FileArgument, output: FileArgument, blob: Bytes) -> str:
+    """Format the sizes of the arrays and of their container as one line."""
+    entries = inspect(blob).entries
+    elements = sum(entry.size for entry in entries)
+    dense = sum(entry.size * dtype_named(entry.dtype).itemsize for entry in entries)
+    target = name_of(output) if isinstance(output, Path) else "container"
+    return (
+        f"{escape(name_of(file))}: {elements:,} elements, {dense:,} bytes; "
+        f"{escape(target)}: {blob.nbytes:,} bytes, ratio {dense / blob.nbytes:.4g}"
+    )
 
 
 def _encode_within(arrays: Any, options: argparse.Namespace, most: int) -> Bytes:

@@ -40,7 +40,10 @@ def format_os_error(error: OSError) -> str:
 
 
 def format_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = frozenset({0})
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: Collection[int] = frozenset({0}),
+    most: int | None = None,
 ) -> list[str]:
     """Format a table as lines.
 
@@ -48,11 +51,13 @@ def format_table(
         header: titles of the columns.
         rows: cells, as many per row as there are titles.
         left: numbers of the columns that are aligned to the left; the others are aligned to the right.
+        most: longer cells do not widen the other rows of their column; None if all cells do.
 
     Returns:
         One line per row, after the header.
     """
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    columns = zip(header, *rows, strict=True)
+    widths = [max(len(cell) for cell in column if most is None or len(cell) <= most) for column in columns]
     align = [str.ljust if i in left else str.rjust for i in range(len(widths))]
     lines = (zip(align, row, widths, strict=True) for row in (header, *rows))
     return ["  ".join(place(cell, width) for place, cell, width in line).rstrip() for line in lines]

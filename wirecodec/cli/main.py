@@ -18,13 +18,13 @@ from wirecodec.cli import (
     decode,
     encode,
     inspect,
-    min_ratio,
     presets,
     rounds,
     stats,
     verify,
     warm,
 )
+from wirecodec.cli.completion import add_completion
 from wirecodec.cli.formatting import escape, format_os_error, shorten
 from wirecodec.cli.options import Parser
 from wirecodec.version import __version__
@@ -40,7 +40,6 @@ _COMMANDS = (
     bench,
     compare,
     advise,
-    min_ratio,
     rounds,
     warm,
 )
@@ -63,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         output has closed it.
 
     Raises:
-        SystemExit: with code 0, after ``--help`` or ``--version``.
+        SystemExit: with code 0, after ``--help``, ``--version`` or ``--print-completion``.
 
     Examples:
         >>> main(["decode", "missing.wc", "-o", "grad.npy"])
@@ -110,6 +109,7 @@ def _make_parser() -> Parser:
     """Make the parser of the command and all its subcommands."""
     parser = Parser(prog="wirecodec", description="Encode sparse gradients as compact bytes.")
     parser.add_argument("--version", action="version", version=f"wirecodec {__version__}")
+    add_completion(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in _COMMANDS:
         command.add_to(commands)

@@ -22,7 +22,7 @@ def new_figure(width: float, height: float) -> Any:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("a picture needs Matplotlib: pip install 'wirecodec[bench]'") from None
+        raise ValueError("a picture needs Matplotlib: pip install matplotlib") from None
     figure = Figure(figsize=(width, height), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     return figure

@@ -3,12 +3,44 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from wirecodec.cli.formatting import format_table
+from wirecodec.cli.formatting import format_name, format_table
 from wirecodec.cli.gradient_stats import DECAY_FRACTION, DENSITIES, GradientStats
 from wirecodec.cli.sidco_stats import STAGES, SIDCoStats
 
 _MIN_DECAY = 0.5  # of a compressible gradient, by Definition 1
+
+
+def format_summary(measured: Mapping[str, GradientStats], name: str) -> str:
+    """Format the statistics of a model's tensors as a table.
+
+    Args:
+        measured: {name: statistics} of its tensors.
+        name: of the model.
+
+    Returns:
+        Lines without a newline at the end.
+    """
+    size = sum(stats.size for stats in measured.values())
+    nonzero = sum(stats.nonzero for stats in measured.values())
+    header = ["tensor", "elements", "not 0", "decay", *(f"error at {density:g}" for density in DENSITIES)]
+    rows = [
+        [
+            format_name(tensor),
+            f"{stats.size:,}",
+            f"{stats.nonzero / stats.size:.1%}",
+            f"{stats.decay:.2f}",
+            *(f"{selected.error:.3f}" for selected in stats.selected),
+        ]
+        for tensor, stats in measured.items()
+    ]
+    lines = [
+        f"{name}: {len(measured)} tensors, {size:,} elements, {nonzero:,} not 0 ({nonzero / size:.1%})",
+        *format_table(header, rows),
+        "decay: the exponent p of rank^-p; error: norm of all elements but the largest, over the norm of all",
+    ]
+    return "\n".join(lines)
 
 
 def format_stats(stats: GradientStats, sidco: SIDCoStats | None, name: str) -> str:

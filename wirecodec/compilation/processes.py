@@ -20,6 +20,7 @@ from typing import Any
 
 from wirecodec.compilation.tasks import Job
 from wirecodec.errors import EncodeError
+from wirecodec.kernels.compiler.notice import QUIET
 from wirecodec.validation import as_integer
 
 try:
@@ -141,7 +142,7 @@ def _start(work: list[dict[str, Any]], number: int, slot: int) -> subprocess.Pop
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, VARIABLE: "1"},
+        env={**os.environ, VARIABLE: "1", QUIET: "1"},
         pass_fds=(slot,),
     )
     assert process.stdin is not None

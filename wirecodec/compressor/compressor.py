@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, any_on_gpu
+from wirecodec.arrays import Array, Bytes, TensorLike, any_on_gpu
 from wirecodec.compressor.budgets import Limit, fit_budgets
 from wirecodec.compressor.holder import EncodedAhead, Stateful, StateHolder
 from wirecodec.compressor.memory import all_to_host
@@ -172,7 +172,7 @@ class Compressor(Stateful):
         """Return a copy of a tensor's momentum (size,) on its device, or None if it has none."""
         return copy_of(self._holder.state.momenta, name)
 
-    def compress(self, gradients: Mapping[str, Any], *, rank: int = 0, ranks: int = 1) -> Bytes:
+    def compress(self, gradients: Mapping[str, TensorLike], *, rank: int = 0, ranks: int = 1) -> Bytes:
         """Encode a step and commit it, for senders that cannot fail. Arguments and errors as ``prepare``."""
         prepared = self.prepare(gradients, rank=rank, ranks=ranks)
         prepared.commit()
@@ -185,7 +185,7 @@ class Compressor(Stateful):
         return decode_many(blob, limits=limits, schema=schema)
 
     def prepare(
-        self, gradients: Mapping[str, Any], *, rank: int = 0, ranks: int = 1, hold_zeros: bool = False
+        self, gradients: Mapping[str, TensorLike], *, rank: int = 0, ranks: int = 1, hold_zeros: bool = False
     ) -> Prepared:
         """Encode a step without changing the state.
 

@@ -119,10 +119,12 @@ class _Prefix(NamedTuple):
 def _prefix(data: bytes, limits: DecodeLimits) -> _Prefix:
     """Check the prefix, which may be cut; rows 1 to 6."""
     if len(data) < PREFIX_BYTES:
-        raise Truncated("prefix", f"{len(data)} bytes; the prefix takes {PREFIX_BYTES}")
+        foreign = "" if data.startswith(MAGIC[: len(data)]) else " are no wirecodec container"
+        raise Truncated("prefix", f"{len(data)} bytes{foreign}; the prefix takes {PREFIX_BYTES}")
     magic, major, minor, flags, n, crc, total = PREFIX.unpack(data)
     if magic != MAGIC:
-        raise Malformed("magic", f"the container begins with {magic.hex()}, not {MAGIC.hex()}", offset=0)
+        begins = f"these bytes are no wirecodec container: they begin with {magic.hex()}, not {MAGIC.hex()}"
+        raise Malformed("magic", begins, offset=0)
     if major != MAJOR:
         raise Unsupported("major", f"version {major}.{minor}; this reader knows {MAJOR}", offset=4)
     if flags & 0xFF & ~HAS_EXTENSION:

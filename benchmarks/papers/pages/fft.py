@@ -9,8 +9,8 @@ import numpy as np
 import wirecodec as wc
 from benchmarks.common.results import format_markdown
 from benchmarks.papers.fft import FIXED, FORMATS, RANKS, Result
+from benchmarks.papers.min_ratio import published_min_ratio
 from benchmarks.papers.pages.table import NOT_TRIED, PARTLY, REPRODUCED, Row, format_rows
-from wirecodec.cli.min_ratio import published_min_ratio
 
 __all__ = ["find_limit", "format_section", "list_rows"]
 
@@ -100,8 +100,7 @@ def list_rows(found: Result) -> list[Row]:
             "2 is enough at 10 Gbit/s; none pays above 22 Gbit/s with T_s = 12 GB/s; about 30 at 56 Gbit/s",
             f"{ratio:.2f} at 10 Gbit/s; none above {find_limit(12):.0f} Gbit/s",
             "The paper states neither T_m nor T_f. Only 2/T_m + 1/T_f counts, and 0.069 s/GB agrees with "
-            "the first two numbers; T_p = 34 GB/s. The third has a larger T_s, which is not stated. "
-            "`wirecodec min-ratio` takes any.",
+            "the first two numbers; T_p = 34 GB/s. The third has a larger T_s, which is not stated.",
             REPRODUCED,
         ),
         Row(

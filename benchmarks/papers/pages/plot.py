@@ -12,10 +12,10 @@ import numpy as np
 
 from benchmarks.common.inputs import DENSITIES
 from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom, sidco
+from benchmarks.papers.min_ratio import published_min_ratio
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pages.adacomp import find_best
 from benchmarks.papers.plan import Results
-from wirecodec.cli.min_ratio import published_min_ratio
 
 __all__ = ["draw_all"]
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from benchmarks.papers.min_ratio import published_min_ratio
 from collectives.advise.cost_model import (
     Network,
     Step,
@@ -20,7 +21,6 @@ from collectives.advise.cost_model import (
     find_paying_bandwidths,
 )
 from collectives.advise.measurement import Gradient, Owned, Pairs, Stages
-from wirecodec.cli.min_ratio import published_min_ratio
 
 M = 1_000_000
 GBIT = 1e9 / 8

@@ -50,7 +50,11 @@ FAILURES: dict[str, tuple[Call, str, str]] = {
         "encode",
         "MemoryError: no room on this rank",
     ),
-    "no array": (lambda comm: co.allreduce(comm, "text", TOPK), "encode", "EncodeError: str is not an array"),
+    "no array": (
+        lambda comm: co.allreduce(comm, "text", TOPK),  # type: ignore[call-overload]
+        "encode",
+        "EncodeError: str is not an array",
+    ),
     "no scheme": (
         lambda comm: co.allreduce(comm, TENSOR, "topk | rice"),
         "encode",

@@ -120,7 +120,7 @@ def test_a_peer_that_cannot_encode_holds_nobody_up(tmp_path: Path) -> None:
     """The others go on at once, long before the deadline."""
 
     def call(comm: Any, n: int) -> Any:
-        results = [co.allreduce(comm, gradient(n))]
+        results: list[Any] = [co.allreduce(comm, gradient(n))]
         x = np.full(64, np.nan, np.float32) if n == 2 else gradient(n)
         begin = time.monotonic()
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,6 +30,13 @@ def test_everything_that_is_registered_is_listed(capsys: pytest.CaptureFixture[s
     for one in listed:
         (line,) = (line for line in lines if line.startswith(f"{one.call} ") and one.summary in line)
         assert ", ".join(map(str, one.wire_ids)) in line
+
+
+def test_one_long_row_does_not_widen_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["codecs"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("dgc(", "nonzero "))]
+    assert len(rows) == 2
+    assert all(re.fullmatch(r"\S.{,62}  \S.*", row) for row in rows)
 
 
 @pytest.mark.parametrize("one", ALL.values(), ids=lambda one: one.name)

@@ -28,6 +28,12 @@ def test_encode_inspect_decode(grad: Path, tmp_path: Path, capsys: pytest.Captur
     out = tmp_path / "g.wc"
     assert main(["encode", str(grad), "--scheme", "topk(0.05) | rice | raw", "-o", str(out)]) == 0
     assert out.read_bytes() == wc.encode(X, "topk(0.05) | rice | raw").tobytes()
+    size = out.stat().st_size
+    assert capsys.readouterr().out == (
+        f"grad.npy: 1,000 elements, 4,000 bytes; g.wc: {size} bytes, ratio {4000 / size:.4g}\n"
+    )
+    assert main(["encode", str(grad), "-q", "-o", str(tmp_path / "quiet.wc")]) == 0
+    assert capsys.readouterr().out == ""
     assert main(["inspect", str(out)]) == 0
     table = capsys.readouterr().out
     assert "1 entry" in table
@@ -99,6 +105,11 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
         (["inspect", "grad.npy"], ": grad.npy: magic: "),
         (["inspect", "empty"], ": empty: the file is empty"),
         (["decode", "short.wc", "-o", "x.npy"], ": short.wc: container: "),
+        (
+            ["decode", "grad.npy", "-o", "x.npy"],
+            ": grad.npy: magic: these bytes are no wirecodec container: ",
+        ),
+        (["decode", "junk.bin", "-o", "x.npy"], "prefix: 5 bytes are no wirecodec container; the prefix"),
         (["encode", "grad.npy", "--scheme", "topk(0.1) | rcie | raw", "-o", "x.wc"], "did you mean 'rice'"),
         (["encode", "int.npy", "-o", "x.wc"], ": int.npy: dtype int64 is not carried"),
         (["encode", "object.npy", "-o", "x.wc"], ": object.npy: the array holds Python objects; save it as"),
@@ -160,6 +171,7 @@ def test_errors_are_one_line_and_exit_code_2(
     np.savez("object.npz", a=np.array([1.5, None]), allow_pickle=True)
     Path("good.wc").write_bytes(wc.encode(X).tobytes())
     Path("empty").write_bytes(b"")
+    Path("junk.bin").write_bytes(b"junk\n")
     Path("short.wc").write_bytes(wc.encode(X).tobytes()[:-1])
     files = sorted(os.listdir())
     assert main(arguments) == 2

@@ -59,17 +59,39 @@ def test_stats_of_many_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "half: 400 elements" in table
     assert "nan" not in table
     assert main(["stats", str(tmp_path / "m.npz"), "--png", str(tmp_path / "x.png")]) == 2
-    assert "a picture shows one" in capsys.readouterr().err
+    assert "a picture shows one: --tensor NAME" in capsys.readouterr().err
 
 
-def test_stats_without_matplotlib_name_the_extra(
+def test_a_model_has_a_summary_and_a_choice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(1)
+    big, half = rng.laplace(size=5000).astype(np.float32), np.repeat(np.float32([0, 1, 2, 4]), 100)
+    np.savez(tmp_path / "m.npz", **{"out/big": big, "half": half})
+    assert main(["stats", str(tmp_path / "m.npz")]) == 0
+    first, header, *rows = capsys.readouterr().out.splitlines()[:4]
+    assert first == "m.npz: 2 tensors, 5,400 elements, 5,300 not 0 (98.1%)"
+    assert header.split()[:4] == ["tensor", "elements", "not", "0"]
+    assert rows[0].split()[:3] == ["out/big", "5,000", "100.0%"]
+    assert rows[1].split()[:3] == ["half", "400", "75.0%"]
+    kept = np.linalg.norm(np.sort(np.abs(big))[:-500]) / np.linalg.norm(big)
+    assert float(rows[0].split()[4]) == pytest.approx(kept, abs=1e-3)
+    chosen = ["stats", str(tmp_path / "m.npz"), "--tensor", "out/big", "--png", str(tmp_path / "x.png")]
+    assert main(chosen) == 0
+    page = capsys.readouterr().out
+    assert page.startswith("out/big: 5,000 elements")
+    assert "half" not in page
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["stats", str(tmp_path / "m.npz"), "--tensor", "halve"]) == 2
+    assert "holds no tensor 'halve'; did you mean 'half'?" in capsys.readouterr().err
+
+
+def test_stats_without_matplotlib_name_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     grad = tmp_path / "grad.npy"
     np.save(grad, np.arange(1, 99, dtype=np.float32))
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["stats", str(grad), "--png", str(grad.with_suffix(".png"))]) == 2
-    assert "wirecodec[bench]" in capsys.readouterr().err
+    assert "pip install matplotlib\n" in capsys.readouterr().err
     assert main(["stats", str(grad)]) == 0
 
 

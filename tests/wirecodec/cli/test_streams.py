@@ -59,7 +59,10 @@ def run(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[byte
 
 def test_encode_and_decode_are_filters(run: Run, tmp_path: Path) -> None:
     blob = wc.encode(X, SCHEME).tobytes()
-    assert run(npy(), "encode", "-", "--scheme", SCHEME, "-o", "-") == (0, blob, "")
+    assert run(npy(), "encode", "-", "--quiet", "--scheme", SCHEME, "-o", "-") == (0, blob, "")
+    sizes = f"4,000 bytes; container: {len(blob)} bytes, ratio {4000 / len(blob):.4g}\n"
+    status, out, error = run(npy(), "encode", "-", "--scheme", SCHEME, "-o", "-")
+    assert (status, out, error) == (0, blob, f"standard input: 1,000 elements, {sizes}")
     status, out, _ = run(blob, "decode", "-", "-o", "-")
     assert status == 0
     assert np.array_equal(np.load(io.BytesIO(out)), wc.decode(blob).to_dense())

@@ -71,6 +71,11 @@ def warn_without_cache(cause: str) -> None:
     )
 
 
+def is_warned_without_cache() -> bool:
+    """Return whether ``warn_without_cache`` has warned."""
+    return _once["cache"].locked()
+
+
 def warn_of_damage(folder: str, damage: str) -> None:
     """Warn that kernels were compiled again because their files were damaged; once per process.
 

@@ -30,12 +30,14 @@ from wirecodec.kernels.compiler.compile_lock import CompileLock
 from wirecodec.kernels.compiler.compile_log import (
     LogEntry,
     announce,
+    is_warned_without_cache,
     log,
     warn_of_damage,
     warn_of_other_folder,
     warn_without_cache,
 )
 from wirecodec.kernels.compiler.literals import without_literals
+from wirecodec.kernels.compiler.notice import tell_of_compilation
 
 LAST_TESTED_NUMBA = (0, 68)
 """Last version of Numba on which ``helper_compiler`` was tested; the first is in pyproject.toml."""
@@ -77,7 +79,8 @@ def kernel(fn: F) -> F:
             raise CompilationNeeded(name)
         _check_folder(cache, wanted)
         start = time.perf_counter()
-        with lock.hold(is_cached), _release(cache):
+        notice = contextlib.nullcontext() if is_cached() else tell_of_compilation(_find_written_folder)
+        with notice, lock.hold(is_cached), _release(cache):
             if not is_cached():
                 announce()
             known, misses = len(dispatcher.overloads), sum(dispatcher._cache_misses.values())
@@ -169,6 +172,15 @@ def inline_without_refcounts(fn: F) -> F:
     """
     _require_compiler()
     return cast(F, make_helper(fn, _nrt=False))
+
+
+def _find_written_folder() -> str | None:
+    """Return the folder above those of the kernels; None after the warning that kernels are not stored."""
+    if is_warned_without_cache():
+        return None
+    folder = cache_folder()
+    # The first kernel's folder is no common one yet.
+    return os.path.dirname(folder) if folder is not None and folder in _folders else folder
 
 
 def cache_folder() -> str | None:

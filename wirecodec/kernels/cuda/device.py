@@ -169,14 +169,14 @@ def _module(cupy: Any, number: int, source: str) -> Any:
 def cupy_device() -> CupyDevice:
     """Return CuPy's current device.
 
-    Raises DeviceError, which names the extra to install or the driver's reason, if there is none.
+    Raises DeviceError, which names the package to install or the driver's reason, if there is none.
     """
     try:
         import cupy
     except ImportError as error:
         raise DeviceError(
-            "arrays on a GPU need CuPy: install 'wirecodec[cuda12]' or 'wirecodec[cuda13]' to match your CUDA"
-            f" driver ({error})"
+            "arrays on a GPU need CuPy: pip install cupy-cuda12x, or cupy-cuda13x, to match your CUDA driver"
+            f" ({error})"
         ) from None
     try:
         number = int(cupy.cuda.runtime.getDevice())

@@ -122,8 +122,8 @@ def _library() -> Any:
             return library
         reasons.append(f"{place} is version {'.'.join(map(str, _version_of(library)))}")
     raise DeviceError(
-        "NVRTC, which compiles the kernels, is missing: install nvidia-cuda-nvrtc-cu12, "
-        f"'wirecodec[cuda12]' or 'wirecodec[cuda13]' ({'; '.join(reasons)})"
+        "NVRTC, which compiles the kernels, is missing: pip install nvidia-cuda-nvrtc-cu12, or the "
+        f"toolkit of CUDA 12 or newer ({'; '.join(reasons)})"
     )
 
 

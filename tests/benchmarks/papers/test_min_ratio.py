@@ -1,4 +1,4 @@
-"""The subcommand min-ratio: the FFT paper's figures."""
+"""The cost model of the FFT paper: its figures."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from wirecodec.cli import main
-from wirecodec.cli.min_ratio import published_min_ratio
+from benchmarks.papers.min_ratio import published_min_ratio
 
 GBIT = 1e9 / 8
 
@@ -28,14 +27,3 @@ def test_figures_of_the_paper() -> None:
     rates = the_rest(limit, math.inf)
     assert published_min_ratio(56 * GBIT, **rates) == pytest.approx(30)
     assert published_min_ratio(10 * GBIT, **rates) < 2
-
-
-def test_min_ratio_is_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
-    rates = ["--conversion", "200GB/s", "--transform", "120GB/s", "--packing", "34GB/s"]
-    assert main(["min-ratio", "--bandwidth", "10Gbit", *rates, "--selection", "12GB/s"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    per_byte = 2 / 200 + 1 / 120 + 1 / 34 + 1 / 12
-    assert lines[0] == f"compression pays at 10 Gbit/s from a ratio of {1 / (1 - 2.5 * per_byte):.4g} on"
-    assert lines[1].startswith(f"no ratio pays from {8 / (2 * per_byte):.3g}")
-    assert main(["min-ratio", "--bandwidth", "100Gbit", *rates]) == 0
-    assert capsys.readouterr().out.startswith("no ratio pays at 100 Gbit/s\n")

@@ -1,0 +1,107 @@
+"""Reader of containers for programs without NumPy: tensors as lists of Python numbers.
+
+    from wirecodec_reader import read
+    weight = read(data)["weight"]
+    weight.shape, weight.indices, weight.values
+
+It makes all checks of SPEC section 7, and is slow: some microseconds per element. ``pip install
+./formats/reader`` installs it as the module ``wirecodec_reader``, which needs Python's standard library only.
+Values of ``zstd`` need Python 3.14, or the package ``zstandard``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from formats.reference.container import decode
+from formats.reference.errors import (
+    ChecksumMismatch,
+    Invalid,
+    LimitExceeded,
+    Malformed,
+    SchemaMismatch,
+    Truncated,
+    Unsupported,
+    WireError,
+)
+from formats.reference.floats import BY_NAME, to_float, unpack_elements
+from formats.reference.limits import DEFAULT_LIMITS, Limits, Schema
+from formats.zstd import find_decompressor
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "ChecksumMismatch",
+    "Invalid",
+    "LimitExceeded",
+    "Limits",
+    "Malformed",
+    "Numbers",
+    "Schema",
+    "SchemaMismatch",
+    "Truncated",
+    "Unsupported",
+    "WireError",
+    "read",
+    "read_tag",
+]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Sparse tensor: its elements that are present; all others are 0.
+
+    Attributes:
+        dtype: "float32", "float16", "bfloat16" or "float64".
+        shape: the dimensions.
+        indices: row-major numbers of the elements, ascending.
+        values: one float for each of them.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    indices: Sequence[int]
+    values: list[float]
+
+    def to_list(self) -> list[float]:
+        """Return all elements in row-major order."""
+        size = 1
+        for n in self.shape:
+            size *= n
+        dense = [0.0] * size
+        for index, value in zip(self.indices, self.values, strict=True):
+            dense[index] = value
+        return dense
+
+
+def read(data: bytes, limits: Limits = DEFAULT_LIMITS, schema: Schema | None = None) -> dict[str, Numbers]:
+    """Read the tensors of one container.
+
+    Args:
+        data: the container; its last byte is the last one of the data.
+        limits: the highest cost that is accepted.
+        schema: {name: (shape, element type)} of all expected tensors, or None to accept any.
+
+    Returns:
+        {name: tensor}. Tensors without names have the numbers of their keys: "0", "1", …
+
+    Raises:
+        WireError: the bytes are not a valid container, exceed a limit, or do not match the schema.
+
+    Examples:
+        >>> read(b"junk")
+        Traceback (most recent call last):
+        formats.reference.errors.Truncated: prefix: 4 bytes; the prefix has 24 at byte 4
+    """
+    decoded = decode(bytes(data), limits, schema, zstd=find_decompressor())
+    tensors = {}
+    for tensor in decoded.tensors:
+        form = BY_NAME[tensor.dtype]
+        values = [to_float(bits, form) for bits in unpack_elements(tensor.values, form.itemsize)]
+        tensors[tensor.name] = Numbers(tensor.dtype, tensor.shape, tensor.indices, values)
+    return tensors
+
+
+def read_tag(data: bytes, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """Return the tag of a container, b"" if it has none; arguments and errors as ``read``."""
+    return decode(bytes(data), limits, zstd=find_decompressor()).tag

@@ -1,0 +1,124 @@
+"""Notice of compilation: a line on standard error for who waits for the first call of a program.
+
+The line appears once per process, after half a second of compilation. On a terminal, a bar follows while
+kernels are compiled, if rich is installed. Nobody knows how many kernels will follow: calls find them one by
+one. Of the ranks on one machine, only the first one prints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+QUIET = "WIRECODEC_QUIET"
+"""Environment variable: any value but 0 and the empty one turns the notice off."""
+
+DELAY_SECONDS = 0.5
+
+_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+"""Environment variables in which torchrun, Open MPI, MPICH and Slurm number the processes of a machine."""
+
+_spent: list[float] = []
+"""Seconds of each compilation of this process, waits for other processes included."""
+_told = threading.Lock()
+"""Held from the line on."""
+_bar = threading.Lock()
+"""Held while a bar is shown, because a terminal has room for one."""
+
+
+@contextlib.contextmanager
+def tell_of_compilation(find_folder: Callable[[], str | None]) -> Iterator[None]:
+    """Print the notice if compilation in this block and those before it takes half a second in all.
+
+    Args:
+        find_folder: returns the cache folder, or None if kernels are not cached.
+    """
+    stream = sys.stderr
+    if stream is None or not _is_wanted(stream):
+        yield
+        return
+    start, done = time.perf_counter(), threading.Event()
+    watcher = threading.Thread(target=_watch, args=(done, find_folder, stream), daemon=True)
+    started = False
+    with contextlib.suppress(RuntimeError):  # the system has no thread left, or the interpreter ends
+        watcher.start()
+        started = True
+    try:
+        yield
+    finally:
+        _spent.append(time.perf_counter() - start)
+        done.set()
+        if started:
+            watcher.join()
+
+
+def _is_wanted(stream: TextIO) -> bool:
+    """Return whether this process has something to show, and a place for it."""
+    if os.environ.get(QUIET, "0") not in ("", "0") or getattr(stream, "closed", False):
+        return False
+    if any(os.environ.get(name, "0") != "0" for name in _LOCAL_RANKS):
+        return False
+    return not _told.locked() or _is_terminal(stream)
+
+
+def _watch(done: threading.Event, find_folder: Callable[[], str | None], stream: TextIO) -> None:
+    """Print the line when it is due, and show a bar until ``done``; whatever fails is left out."""
+    if done.wait(DELAY_SECONDS - sum(_spent)):
+        return
+    with contextlib.suppress(Exception):
+        if _told.acquire(blocking=False):
+            folder = find_folder()
+            if folder is None:
+                return  # a warning has said so
+            _write(stream, f"wirecodec: compiling kernels, once; cached in {folder}\n")
+        if _is_terminal(stream) and _bar.acquire(blocking=False):
+            try:
+                _show_bar(done, stream)
+            finally:
+                _bar.release()
+
+
+def _write(stream: TextIO, line: str) -> None:
+    """Write a line.
+
+    A line that cannot be written must not remain in the interpreter's buffer, because the interpreter would
+    end with an error. The process's own standard error is therefore written without the buffer.
+    """
+    if stream is sys.__stderr__:
+        os.write(stream.fileno(), line.encode(stream.encoding, "backslashreplace"))
+    else:
+        stream.write(line)
+        stream.flush()
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+def _show_bar(done: threading.Event, stream: TextIO) -> None:
+    """Show a bar for the present kernel until ``done``, if rich is installed."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError:
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns,
+        console=Console(file=stream),
+        transient=True,
+        refresh_per_second=4,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    ) as progress:
+        progress.add_task(f"compiling kernel {len(_spent) + 1}", total=None)
+        done.wait()
