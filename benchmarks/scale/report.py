@@ -25,6 +25,8 @@ computing, at the rates below. A step is the slowest rank's. Dense, fp16 and Pow
 messages that send no more bytes, as by MPI's recursive halving and doubling. The others are the algorithms of
 `collectives`. Ranks' supports are independent, which is the worst case for split: its sums cover the union.
 Each rank computes on one core like one of this machine, so faster processors favour compression more.
+Ok-Topk has work and messages per rank, beside its bytes. So with many ranks and a small gradient, PowerSGD,
+whose messages grow with the logarithm, is faster.
 Only time is compared. What arrives differs: see [training.md](training.md) for quality.
 """
 SITES = """{ranks} ranks are on one fast network, at {bandwidth} each, and share the link of their site: the
@@ -161,12 +163,14 @@ def _answer(maps: Mapping[str, Sequence[Cell]]) -> str:
         low, high = min(ends.values()), max(ends.values())
         wanted = [cell for cell in cells if _is_wanted(cell)]
         won = [cell for cell in wanted if _compare_with_others(cell) <= 1]
-        until = format_bandwidth(low) + (f" to {format_bandwidth(high)}" if high > low else "")
+        until = format_bandwidth(low)
+        if high > low:
+            until += f", and up to {format_bandwidth(high)} with some numbers of ranks"
         lost = sorted({cell.winner for cell in wanted if cell not in won})
         others = f"; {' or '.join(lost)} is on the others" if lost else ""
         lines.append(
-            f"{model}: a method of this library is faster than dense gradients up to {until}, by the"
-            f" number of ranks. With 16 ranks and more at 0.1 to 10 Gbit/s, one is the fastest of all systems"
+            f"{model}: a method of this library is faster than dense gradients up to {until}."
+            f" With 16 ranks and more at 0.1 to 10 Gbit/s, one is the fastest of all systems"
             f" on {len(won)} of {len(wanted)} networks{others}."
         )
     return "\n".join(f"- {line}" for line in lines) + "\n"
