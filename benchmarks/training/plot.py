@@ -47,11 +47,7 @@ def draw(folder: Path, plan: Plan, tasks: Sequence[Task], systems: Sequence[Syst
     import matplotlib.pyplot as plt
 
     collected = [(task, collect_rows(plan, task, systems)) for task in tasks]
-    found = [
-        (task, rows)
-        for task, rows in collected
-        if sum(_find_family(row.system.name) is not None for row in rows) > len(FAMILIES)
-    ]
+    found = [(task, rows) for task, rows in collected if any(row.system.group == OWN for row in rows)]
     if not found:
         return []
     paths = []
