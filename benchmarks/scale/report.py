@@ -39,7 +39,8 @@ FEWEST, SLOWEST, FASTEST = 16, 1e8, 1e10
 ARRIVES = """Error of the mean that arrives in one step, in times of the error of its largest elements, for
 1 % of the elements and exact values. The gradients of simulated ranks have half of their variance in common.
 An all-gather sends every rank's elements to all, so more elements arrive. What does not arrive is kept and
-sent later; [training.md](training.md) has the quality after training.
+sent later; [training.md](training.md) has the quality after training. In short trainings with 8 and 16
+workers, Ok-Topk ended below gathered top-k of the same ratio, and above CLT-k.
 """
 LOCAL_NOTE = """Local updates are shown apart. They change the training: workers take {every} steps of their
 own between two exchanges. The time is that of an exchange over {every} steps.

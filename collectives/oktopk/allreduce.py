@@ -55,8 +55,8 @@ class OkTopK(SummingCompressor):
 
     It is a ``wirecodec.Compressor`` whose steps are summed in this way. Pass it to ``allreduce``, ``Sites``,
     ``torch_hook``, ``average_gradients``, ``fsdp_hook`` or ``LocalUpdates`` in place of one. It is for many
-    ranks: the bytes per rank do not grow with their number. The sum is sparser than that of ``allreduce``, so
-    its error is larger: about as many elements arrive as one rank has selected.
+    ranks: the bytes per rank do not grow with their number. The sum is sparser than that of ``allreduce``:
+    about as many elements arrive as one rank has selected. So training needs more steps or a larger ratio.
 
     Arrays on a GPU are copied to the host, where the residuals stay.
 
