@@ -166,7 +166,7 @@ def allreduce(
         scheme: a Scheme or its string, a Compressor, or None for lossless; the same on all ranks. For named
             tensors also {key: scheme}; a key is a glob or a Rule, and the first match applies.
         algorithm: "auto", "allgather", "dense", "split-pairs", "split-bitmap" or "split-dense", the same on
-            all ranks. It changes the traffic and the time, never the result.
+            all ranks. It changes the traffic and the time, never the result. An OkTopK has its own.
         op: "sum", or "mean", which divides the sum by the number of ranks.
         seed: as for allgather.
         nonfinite: the effect of NaN or Inf in a rank's gradient, the same on all ranks. "raise" is an error

@@ -22,7 +22,7 @@ GUIDES = (
     *("federated", "store", "frameworks", "lightning-accelerate", "mpi-torch", "recipes", "comparison"),
     *("questions", "*", "codec"),
 )
-"""The guides in the order in which readers need them; `*` stands for all that are not named."""
+"""The guides in the order in which readers need them; `*` is the place of all others."""
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Home": ("README.md",),

@@ -26,7 +26,7 @@ class Group:
         slug: name of the page's file.
         title: the page's heading.
         text: what the names are for, in a sentence or two.
-        modules: modules from which the names are imported; a package stands for all of its modules.
+        modules: modules from which the names are imported; a package includes all of its modules.
         first: names that come first. The others follow, functions before classes.
     """
 

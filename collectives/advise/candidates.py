@@ -66,7 +66,7 @@ class Candidate:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all tensors are one vector: a budget is used best so, as with ``scope="group"``."""
+        """Whether all tensors are one vector, as with ``scope="group"``: a budget is best so."""
         return isinstance(self.scheme.select, wc.Budget)
 
 

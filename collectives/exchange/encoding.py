@@ -159,6 +159,7 @@ def encode_tensors(
     *,
     hold_zeros: bool,
     finite: bool,
+    sums_itself: bool = False,
 ) -> Failure | None:
     """Describe and encode tensors; return an exception as a Failure, which is reported to all ranks.
 
@@ -170,7 +171,13 @@ def encode_tensors(
             clipping.
         weight: of this rank. If it is 0, a container without values is encoded, and no tensor is read.
         hold_zeros, finite: as for ``open_exchange``.
+        sums_itself: whether the exchange is that of a SummingCompressor. In any other one, such a compressor
+            is an error: its containers are not what its settings say.
     """
+    if isinstance(scheme, SummingCompressor) and not sums_itself:
+        name = type(scheme).__name__
+        reason = f"{name} sums its own steps, in allreduce between ranks; here, pass a wirecodec.Compressor"
+        return Failure(Status.ARGUMENT, TypeError(reason))
     try:
         local.inputs = make().localize()
         given = tensor = local.inputs.tensors

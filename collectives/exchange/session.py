@@ -80,7 +80,15 @@ def open_exchange(
 
     def contribute() -> Failure | None:
         failure = encode_tensors(
-            local, make, scheme, seed, channel, proposal.weight, hold_zeros=hold_zeros, finite=finite
+            local,
+            make,
+            scheme,
+            seed,
+            channel,
+            proposal.weight,
+            hold_zeros=hold_zeros,
+            finite=finite,
+            sums_itself=get_detail is not None,
         )
         if failure is None and decodes_own:
             try:

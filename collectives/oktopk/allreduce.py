@@ -47,7 +47,7 @@ from collectives.oktopk.summing import Step, sum_by_owners
 from collectives.simulation.communicator import simulate
 from collectives.sites.sites import Sites
 from collectives.transport.weights import Weights
-from wirecodec.interop import as_scheme, find_match, key_text
+from wirecodec.interop import as_scheme, find_match, find_members, key_text
 
 
 class OkTopK(SummingCompressor):
@@ -61,10 +61,10 @@ class OkTopK(SummingCompressor):
     Arrays on a GPU are copied to the host, where the residuals stay.
 
     Args:
-        scheme: a ratio, which stands for ``topk(ratio) | rice | raw`` over all tensors as one vector; or a
-            Compressor, whose settings and state are taken over; or a scheme, as for a Compressor. The index
-            codec of pieces and sums is ``rice``. Their value codec is the scheme's; its selector chooses what
-            this rank sends.
+        scheme: a ratio, a scheme as for a Compressor, or a Compressor, whose settings and state are taken
+            over. A ratio selects from all tensors as from one vector, and sends exact values. The selector
+            chooses what this rank sends. Its value codec encodes pieces and sums; their index codec is
+            ``rice``.
         settings: as for ``wirecodec.Compressor``, if ``scheme`` is not one. ``bytes_per_step`` limits each
             half of the exchange approximately.
 
@@ -123,6 +123,10 @@ class OkTopK(SummingCompressor):
         """
         return allreduce(comm, grad, self, **options)
 
+    def compress(self, gradients: Mapping[str, Any], *, rank: int = 0, ranks: int = 1) -> Any:
+        """Raise TypeError: a step has no container that receivers sum as it is."""
+        raise TypeError("OkTopK sums its own steps: call allreduce, or pass a wirecodec.Compressor")
+
     def residual(self, name: str = ONLY) -> Any:
         """Return a copy of a tensor's residual, (size,) on the host, or None if it has none."""
         return super().residual(name)
@@ -174,9 +178,15 @@ class OkTopK(SummingCompressor):
     def rehearse(self, local: Encoding, proposal: Header) -> None:
         """Sum a step of one simulated rank, without an effect on the state."""
         alone = replace(local, targets=Targets())
-        simulate(
-            1, lambda comm: sum_by_owners(self._make_step(Channel(comm), alone, Weights(), proposal), None)
-        )
+
+        def run(comm: Communicator) -> None:
+            step = self._make_step(Channel(comm), alone, Weights(), proposal)
+            sum_by_owners(step, None)
+            for vector in step.layout.vectors.values():  # as the commit does
+                nothing = np.empty(0, vector.index_dtype)
+                find_members(nothing, nothing)
+
+        simulate(1, run)
 
     def _make_step(self, channel: Channel, local: Encoding, weights: Weights, proposal: Header) -> Step:
         signature = local.operand.signature

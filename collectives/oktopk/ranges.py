@@ -49,9 +49,10 @@ def read_bounds(saved: Mapping[str, Any]) -> dict[int, Bounds]:
                 bounds.ndim != 1
                 or bounds.dtype.kind not in "iu"
                 or bounds.size < 2
+                or bounds[0] < 0
                 or (np.diff(bounds) < 0).any()
             ):
-                raise ValueError("they must be two or more ascending integers")
+                raise ValueError("they must be two or more ascending integers from 0 on")
         except (TypeError, ValueError) as error:
             raise ValueError(f"{key}: {error}") from None
         found[signature] = tuple(map(int, bounds))

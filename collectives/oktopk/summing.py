@@ -64,10 +64,11 @@ class Step:
 
     def find_bounds(self) -> Bounds:
         """Return the bounds of the owners' ranges."""
-        owners = len(self.owners)
-        if self.bounds is not None and len(self.bounds) == owners + 1:
-            return self.bounds
-        return tuple(compute_bounds(sum(v.size for v in self.layout.vectors.values()), owners))
+        owners, size = len(self.owners), sum(v.size for v in self.layout.vectors.values())
+        known = self.bounds
+        if known is not None and (len(known), known[0], known[-1]) == (owners + 1, 0, size):
+            return known
+        return tuple(compute_bounds(size, owners))
 
     def make_seed(self, phase: int) -> int:
         """Return a seed for the pieces (0) or the sums (1)."""

@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _choose(tensors: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Return the tensor that ``--tensor`` names; raise ValueError with the nearest name if there is none."""
+    """Return the tensor that ``--tensor`` names; raise ValueError with the nearest name if it is unknown."""
     name = options.tensor
     if name not in tensors:
         hint = suggestion(name, map(format_name, tensors))

@@ -226,7 +226,14 @@ def test_a_saved_state_continues_with_the_same_bits(several: World) -> None:
 
 @pytest.mark.parametrize(
     ("key", "bounds"),
-    [("x", [0, 5]), ("0f", [0.5, 1.5]), ("0f", [4, 1]), ("0f", [[0, 0], [0, 0]]), ("0f", [0])],
+    [
+        ("x", [0, 5]),
+        ("0f", [-1, 5]),
+        ("0f", [0.5, 1.5]),
+        ("0f", [4, 1]),
+        ("0f", [[0, 0], [0, 0]]),
+        ("0f", [0]),
+    ],
 )
 def test_wrong_bounds_are_no_state(key: str, bounds: Any) -> None:
     method = co.OkTopK(0.5)
@@ -248,6 +255,38 @@ def test_a_rank_that_joins_has_no_bounds(several: World) -> None:
         return [bits(method.allreduce(comm, smooth(comm.rank + 5 * step, 1000))) for step in (2, 3)]
 
     assert len(set(map(tuple, several.run(train)))) == 1
+
+
+def test_bounds_of_another_size_are_not_used(several: World) -> None:
+    """Even if all ranks have loaded them: elements beyond the last bound would be lost."""
+
+    def train(comm: Communicator) -> None:
+        method, grad = co.OkTopK(0.1), smooth(comm.rank + 9, 100)
+        method.allreduce(comm, smooth(comm.rank, 100))
+        state, before = method.state_dict(), method.residual()
+        halves = {key: x // 2 for key, x in state.items() if key.startswith("bounds/")}
+        method.load_state_dict(state | halves)
+        mean = method.allreduce(comm, grad)
+        sent = grad + before - method.residual()
+        total = sum(np.asarray(blob.view(np.float32)) for blob in co.allgather_bytes(comm, sent))
+        assert total == pytest.approx(comm.size * mean, abs=1e-5)
+
+    several.run(train)
+
+
+def test_other_exchanges_refuse_it(several: World) -> None:
+    """They would sum containers that do not have its value codec."""
+
+    def train(comm: Communicator) -> None:
+        method = co.OkTopK("topk(0.1) | rice | qsgd")
+        with pytest.raises(co.CollectiveError, match="sums its own steps"):
+            co.allgather(comm, {"w": smooth(comm.rank, 100)}, method)
+        with pytest.raises(TypeError, match="sums its own steps"):
+            method.compress({"w": smooth(comm.rank, 100)})
+        assert method.step == 0
+        method.allreduce(comm, {"w": smooth(comm.rank, 100)})
+
+    several.run(train)
 
 
 def test_a_compressor_gives_its_settings_and_its_state() -> None:

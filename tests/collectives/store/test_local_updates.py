@@ -209,6 +209,10 @@ def test_settings_that_have_no_meaning(tmp_path: Path) -> None:
         make_local(comm, w, every=3, delay=1)
     with pytest.raises(TypeError, match="CLTk needs ranks that stay"):
         co.LocalUpdates(None, {"w": w}, co.CLTk(0.1), comm, every=1)
+    with pytest.raises(TypeError, match="OkTopK needs ranks that stay"):
+        co.LocalUpdates(None, {"w": w}, co.OkTopK(0.1), comm, every=1)
+    with pytest.raises(co.CollectiveError, match="sums its own steps"):
+        co.allreduce(comm, {"w": w}, co.OkTopK(0.1))
     with pytest.raises(ValueError, match="commit=False has no meaning"):
         make_local(comm, w).exchange(commit=False)
 

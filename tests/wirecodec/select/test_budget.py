@@ -95,7 +95,7 @@ def test_any_codecs(index: str, value: str) -> None:
 
 
 def test_one_value_beyond_float32() -> None:
-    """The step that fits it is none of the value codec, which sends the value as it is, without a warning."""
+    """No step of the value codec fits it, so the values are sent unchanged, without a warning."""
     x = np.append(np.random.default_rng(0).laplace(size=2000), 1e300)
     found = wc.decode(wc.encode(x, SCHEME.format(2))).to_dense()
     assert found[-1] == 1e300

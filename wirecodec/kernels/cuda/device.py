@@ -169,7 +169,7 @@ def _module(cupy: Any, number: int, source: str) -> Any:
 def cupy_device() -> CupyDevice:
     """Return CuPy's current device.
 
-    Raises DeviceError, which names the package to install or the driver's reason, if there is none.
+    Raises DeviceError without a device; it names the package to install, or the driver's reason.
     """
     try:
         import cupy
