@@ -258,18 +258,16 @@ def test_a_rank_that_joins_has_no_bounds(several: World) -> None:
 
 
 def test_bounds_of_another_size_are_not_used(several: World) -> None:
-    """Even if all ranks have loaded them: elements beyond the last bound would be lost."""
+    """Even if all ranks have loaded them: elements beyond the last bound would never be sent."""
 
     def train(comm: Communicator) -> None:
-        method, grad = co.OkTopK(0.1), smooth(comm.rank + 9, 100)
+        method = co.OkTopK(0.1)
         method.allreduce(comm, smooth(comm.rank, 100))
-        state, before = method.state_dict(), method.residual()
+        state = method.state_dict()
         halves = {key: x // 2 for key, x in state.items() if key.startswith("bounds/")}
         method.load_state_dict(state | halves)
-        mean = method.allreduce(comm, grad)
-        sent = grad + before - method.residual()
-        total = sum(np.asarray(blob.view(np.float32)) for blob in co.allgather_bytes(comm, sent))
-        assert total == pytest.approx(comm.size * mean, abs=1e-5)
+        mean = method.allreduce(comm, np.linspace(0, 9, 100, dtype=np.float32))
+        assert np.count_nonzero(mean[50:]) > 5
 
     several.run(train)
 
