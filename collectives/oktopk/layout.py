@@ -13,7 +13,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.exchange.specs import TensorSpec
 from collectives.transport.reduce import Dense
-from wirecodec.interop import make_sparse
+from wirecodec.interop import index_dtype, make_sparse
 
 Sparse = Mapping[str, wc.SparseTensor]
 
@@ -51,7 +51,7 @@ class Vector:
     @property
     def index_dtype(self) -> np.dtype[Any]:
         """Type of indices, as in a SparseTensor."""
-        return np.dtype(np.int32 if self.size <= 2**31 else np.int64)
+        return index_dtype(self.size)
 
     def join(self, tensors: Sparse) -> wc.SparseTensor:
         """Return the stored elements of all tensors as one flat tensor."""

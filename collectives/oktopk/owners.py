@@ -21,7 +21,7 @@ from collectives.oktopk.layout import Sparse
 from collectives.sums.pieces import InvalidPiece, Ranges, cut, get_schema
 from collectives.transport.reduce import Dense, accumulator_dtype
 from collectives.transport.weights import Weights
-from wirecodec.interop import as_bytes, encode_known, make_sparse, sum_sparse
+from wirecodec.interop import as_bytes, encode_known, index_dtype, make_sparse, sum_sparse
 
 Schemes = Mapping[str, wc.Scheme]
 Vectors = Mapping[str, TensorSpec]
@@ -116,7 +116,7 @@ def choose(
         with np.errstate(all="ignore"):
             errors = tensor.values - sent[name].values.astype(tensor.values.dtype)
             errors *= errors.dtype.type(factor)
-        dtype = np.dtype(np.int32 if prod(specs[name][0]) <= 2**31 else np.int64)
+        dtype = index_dtype(prod(specs[name][0]))
         kept[name] = Kept(tensor.indices.astype(dtype) + dtype.type(ranges[name][0]), errors)
     return Chosen(block, received, kept)
 

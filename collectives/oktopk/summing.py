@@ -163,6 +163,7 @@ class _Arrival:
     table: Sequence[Header] = ()
     buffer: ByteArray = field(default_factory=lambda: _NOTHING)
     _decoded: list[SparseSums] | None = None
+    _supports: dict[str, Any] | None = None
 
     @property
     def counts(self) -> list[int]:
@@ -187,7 +188,9 @@ class _Arrival:
 
     def find_supports(self) -> dict[str, Any]:
         """Return the chosen indices of each vector."""
-        return join_supports(self.decode(), self.ranges, self.layout)
+        if self._supports is None:
+            self._supports = join_supports(self.decode(), self.ranges, self.layout)
+        return self._supports
 
     def deliver(self) -> dict[str, Any]:
         """Return {name: (size,) sums}, in the caller's memory if there is any."""
