@@ -1,7 +1,8 @@
 """Time of a step for 4 to 1,024 ranks and 10 Mbit/s to 100 Gbit/s: which system is the fastest, as a map.
 
 Measures the rates of this machine on whole models, predicts the time of a step with the cost model of
-`wirecodec advise`, and checks it by real runs of 2, 4 and 8 ranks between emulated hosts. The check needs
+`wirecodec advise`, and checks it by real exchanges and training steps of 2, 4 and 8 ranks between emulated
+hosts. The check needs
 Linux, root, ip and tc. fp16 and PowerSGD are computed by torch if it is installed.
 
     python -m benchmarks.scale [--quick] [--compute 0.3 [--overlap]] [--scheme "…"] [--every 15] …
@@ -24,10 +25,11 @@ from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.scale import plot, report
 from benchmarks.scale.arrivals import measure_arrivals
 from benchmarks.scale.check import CheckedTime, run_rates, run_systems
-from benchmarks.scale.library import describe_library
+from benchmarks.scale.library import describe_library, has_torch
 from benchmarks.scale.models import MODELS
 from benchmarks.scale.prediction import Site, predict_cells
 from benchmarks.scale.rates import combine
+from benchmarks.scale.steps import STEPS
 from benchmarks.scale.systems import Options
 from collectives.advise.cost_model import Step
 
@@ -46,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     reason = "not requested" if options.no_check else find_missing_tools()
     if not reason and not find_mpi(sys.executable):
         reason = "mpirun is not beside this Python"
+    steps = () if options.quick or not has_torch() else STEPS
     load, preferred = os.getloadavg()[0], "" if reason else _prefer_ranks()
     checked: list[CheckedTime] = []
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as progress:
@@ -60,14 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             rates[name] = run_rates(name, systems, budget)
         if not reason:
             ranks, links = ((2, 4), LINKS[1:]) if options.quick else ((2, 4, 8), LINKS)
-            checked += run_systems(CHECKED, systems, ranks=ranks, links=links, budget=budget, step=show)
+            for name in (CHECKED, *steps):
+                checked += run_systems(name, systems, ranks=ranks, links=links, budget=budget, step=show)
         for name in MODELS:
             show(f"rates of {name}, again")
             rates[name] = combine([rates[name], run_rates(name, systems, budget)], min)
     arrivals = measure_arrivals()
-    given = {"latency": options.latency, "step": step}
-    maps = {name: predict_cells(found, **given) for name, found in rates.items()}
-    sites = {name: predict_cells(found, site=Site(), **given) for name, found in rates.items()}
+    of_map = {"latency": options.latency, "step": step}
+    maps = {name: predict_cells(found, **of_map) for name, found in rates.items()}
+    sites = {name: predict_cells(found, site=Site(), **of_map) for name, found in rates.items()}
     settings = report.describe_settings(step, options.latency)
     text = report.format_page(
         maps,

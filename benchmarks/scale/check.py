@@ -1,4 +1,4 @@
-"""Check of the model: real exchanges between emulated hosts, beside the predictions for their network.
+"""Check of the model: real exchanges and steps between emulated hosts, beside their predictions.
 
 All ranks share this machine's cores. So the model computes with as many ranks per core, and with the latency
 and the bandwidth that blocks between neighbours have in the same run. The speed of a shared machine drifts,
@@ -21,27 +21,32 @@ from benchmarks.collectives.hosts import RATES, Hosts
 from benchmarks.collectives.launch import ENVIRONMENT, launch_ranks
 from benchmarks.scale.prediction import compute_cost
 from benchmarks.scale.rates import Rates, combine, read_rates
+from benchmarks.scale.steps import OVERLAPPED, STEPS
 from benchmarks.scale.systems import SYSTEMS, Options
-from collectives.advise.cost_model import Network
+from collectives.advise.cost_model import Network, Step, count_buckets
 
 __all__ = ["CheckedTime", "Run", "compare", "run_rates", "run_systems"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """Time of a real exchange.
+    """Time of a real exchange, or of a real training step.
 
     Attributes:
+        model: its name.
         link: rate of the links, as asked for.
         network: as measured, with the number of ranks per core.
         system: its name.
-        seconds: of an exchange, per step.
+        seconds: of an exchange, per step; or of a whole step.
+        computing: seconds of a step without exchange, in turns with the others; 0 for an exchange.
     """
 
+    model: str
     link: str
     network: Network
     system: str
     seconds: float
+    computing: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,11 @@ class CheckedTime:
     def error(self) -> float:
         """Return the relative error of the prediction."""
         return self.predicted / self.run.seconds - 1
+
+    @property
+    def is_step(self) -> bool:
+        """Return whether the run is one of whole training steps."""
+        return self.run.model in STEPS
 
     @property
     def name(self) -> str:
@@ -101,7 +111,7 @@ def run_systems(
     """Run all systems on emulated hosts, and predict their times.
 
     Args:
-        model: name of a model that is measured as a whole.
+        model: name of a model that is measured as a whole, or of ``STEPS``.
         options: of the systems.
         ranks: numbers of hosts.
         links: keys of ``benchmarks.collectives.hosts.RATES``.
@@ -125,24 +135,33 @@ def run_systems(
 def _run_link(
     hosts: Hosts, link: str, model: str, options: Options, budget: float, step: Callable[[str], None]
 ) -> list[Run]:
-    """Run all systems; the network is the best of those that were measured, like each system's time."""
+    """Run all systems; the network is the median of those that were measured before each."""
     plan: dict[str, Any] = {"model": model, "options": dataclasses.asdict(options)}
-    plan |= {"systems": SYSTEMS, "budget": budget}
+    plan |= {"systems": STEPS.get(model, SYSTEMS), "budget": budget}
     found = []
     for record in launch_ranks(hosts, sys.executable, plan, 3600, "benchmarks.scale.rank"):
         step(f"{link}, n = {hosts.count}: {record['name']} done")
         found.append(record)
     network = Network(
         hosts.count,
-        max(record["bandwidth"] for record in found),
-        min(record["latency"] for record in found),
+        statistics.median(record["bandwidth"] for record in found),
+        statistics.median(record["latency"] for record in found),
         max(1.0, hosts.count / len(os.sched_getaffinity(0))),
     )
-    return [Run(link, network, record["name"], record["seconds"]) for record in found]
+    return [
+        Run(model, link, network, record["name"], record["seconds"], record["computing"]) for record in found
+    ]
 
 
 def compare(run: Run, rates: Rates) -> CheckedTime:
-    """Predict the time of a run from the rates of its model."""
-    cost = compute_cost(run.system, rates, run.network)
-    sending = cost.nbytes / run.network.bandwidth + cost.messages * run.network.latency
-    return CheckedTime(run, cost.seconds(run.network), sending)
+    """Predict the time of a run from the rates of its model.
+
+    A step computes as long as it does without exchange. With overlap, each bucket is exchanged on its own.
+    """
+    network, step = run.network, Step(run.computing)
+    cost = compute_cost(OVERLAPPED.get(run.system, run.system), rates, network)
+    if run.system in OVERLAPPED:
+        step = Step(run.computing, overlap=True, pieces=count_buckets(rates.gradient.nbytes))
+        cost = dataclasses.replace(cost, messages=step.pieces * cost.messages)
+    sending = cost.nbytes / network.bandwidth + cost.messages * network.latency
+    return CheckedTime(run, step.seconds(cost.seconds(network)), sending)

@@ -11,7 +11,7 @@ try:
 except ImportError:  # NumPy computes the same
     torch = None
 
-__all__ = ["copy", "describe_library", "limit_threads", "multiply", "orthogonalise", "share"]
+__all__ = ["copy", "describe_library", "has_torch", "limit_threads", "multiply", "orthogonalise", "share"]
 
 Array = Any
 
@@ -19,6 +19,11 @@ Array = Any
 def describe_library() -> str:
     """Return the name and version of the library that computes."""
     return f"torch {torch.__version__}" if torch else f"NumPy {np.__version__}"
+
+
+def has_torch() -> bool:
+    """Return whether torch is installed."""
+    return torch is not None
 
 
 def limit_threads() -> None:

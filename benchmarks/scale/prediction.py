@@ -20,6 +20,7 @@ from collectives.advise.cost_model import (
     Step,
     compute_costs,
     compute_dense_cost,
+    count_buckets,
     find_fastest,
 )
 from collectives.advise.measurement import Gradient
@@ -127,6 +128,7 @@ def predict_cells(
         latency: seconds per message.
         step: what a step takes beyond its exchange.
     """
+    step = replace(step, pieces=count_buckets(rates.gradient.nbytes))
     cells = []
     for bandwidth in bandwidths:
         for n in ranks:

@@ -25,6 +25,7 @@ import wirecodec as wc
 from benchmarks.scale.library import copy, limit_threads
 from benchmarks.scale.models import MODELS, Subject
 from benchmarks.scale.powersgd import PowerSGD
+from benchmarks.scale.steps import STEPS, Trainee
 from benchmarks.scale.systems import LOCAL, Options, Worker, build_exchange
 from collectives.advise.measurement import Gradient, Owned, Pairs, Stages
 from collectives.advise.powersgd import count_factor_bytes
@@ -32,7 +33,7 @@ from collectives.oktopk.costs import make_calls
 from collectives.sums.pieces import PIECES
 from wirecodec.interop import decode_sum
 
-__all__ = ["Half", "Rates", "combine", "measure_rates", "read_rates"]
+__all__ = ["Half", "Rates", "combine", "measure_model", "measure_rates", "read_rates"]
 
 Array = Any
 CONTAINERS = 4
@@ -78,18 +79,38 @@ class Rates:
     local: Stages
 
 
-def measure_rates(subject: Subject, options: Options, *, budget: float = 1.0) -> Rates:
+def measure_model(name: str, options: Options, *, budget: float = 1.0) -> Rates:
+    """Measure all rates of a model, or of one in training.
+
+    Args:
+        name: of ``MODELS``, or of ``STEPS``.
+        options: of the systems.
+        budget: approximate seconds per call.
+    """
+    if name in STEPS:
+        trainees = Trainee(name, 0), Trainee(name, 1)
+        shapes = tuple(trainees[0].shapes.values())
+        return measure_rates(Subject(name, shapes, shapes), trainees, options, budget=budget)
+    subject = MODELS[name]
+    workers = Worker(subject.measured, 0), Worker(subject.measured, 1)
+    return measure_rates(subject, workers, options, budget=budget)
+
+
+def measure_rates(
+    subject: Subject, workers: tuple[Worker, Worker], options: Options, *, budget: float = 1.0
+) -> Rates:
     """Measure all rates, and scale them from the measured part to the whole model.
 
     Args:
         subject: the model.
+        workers: with gradients of two ranks.
         options: of the systems.
         budget: approximate seconds per call.
     """
-    worker = Worker(subject.measured, seed=0)
+    worker = workers[0]
     gradient = _measure_dense(worker, budget)
     stages, owned, move = _measure_scheme(worker, options, budget)
-    leader = _measure_leader(worker, options, gradient.finish)
+    leader = _measure_leader(workers, options, gradient.finish)
     half = _measure_half(worker, budget)
     seconds = _measure_factors(worker, options, budget)
     factor = subject.scale
@@ -241,11 +262,11 @@ def _time_thread(call: Callable[[], Any]) -> float:
     return time.thread_time() - before
 
 
-def _measure_leader(worker: Worker, options: Options, finish: float) -> Stages:
+def _measure_leader(workers: tuple[Worker, Worker], options: Options, finish: float) -> Stages:
     """Measure CLT-k on two simulated ranks, which lead in turn; each one is a thread with its own time."""
 
     def run(comm: Any) -> tuple[float, float, int, int]:
-        mine = worker if comm.rank == 0 else Worker(list(worker.shapes.values()), seed=1)
+        mine = workers[comm.rank]
         call, _ = build_exchange("CLT-k", mine, co.Channel(comm), options)
         times = [_time_thread(call) for _ in range(2 * (FIRST_CALLS + CALLS))]
         support = {}
@@ -286,7 +307,7 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     numba.set_num_threads(1)
     limit_threads()
-    rates = measure_rates(MODELS[given["model"]], Options(**given["options"]), budget=given["budget"])
+    rates = measure_model(given["model"], Options(**given["options"]), budget=given["budget"])
     print(json.dumps(dataclasses.asdict(rates)))
 
 

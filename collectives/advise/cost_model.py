@@ -31,6 +31,7 @@ is PowerSGD, which sums three vectors like dense ones.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -126,30 +127,64 @@ class ExchangeCost:
 class Step:
     """What a training step takes beside its exchange.
 
+    With overlap, the gradient is exchanged in pieces, one after the other, as soon as backward has computed
+    them. So forward and the first piece come before the exchange, and the last piece is exchanged after all
+    computing.
+
     Args:
         compute: seconds of forward and backward.
-        overlap: whether the exchange of gradients happens during them, on cores that have nothing else to do.
+        overlap: whether gradients are exchanged during backward, on cores that have nothing else to do.
+        pieces: number of equal pieces, such as the buckets of DistributedDataParallel.
 
     Raises:
-        ValueError: ``compute`` is out of range.
+        ValueError: ``compute`` or ``pieces`` is out of range.
 
     Examples:
-        >>> Step(compute=0.3, overlap=True).seconds(0.2)
-        0.3
+        >>> Step(compute=0.3, overlap=True, pieces=10).seconds(0.2)
+        0.32
     """
 
     compute: float = 0.0
     overlap: bool = False
+    pieces: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.compute < math.inf:
             raise ValueError(f"compute is {self.compute!r}; it must be 0 or more and finite")
+        if self.pieces < 1:
+            raise ValueError(f"pieces is {self.pieces!r}; it must be 1 or more")
 
     def seconds(self, exchange: float, *, local: bool = False) -> float:
         """Return the seconds of a step; ``local`` movements are exchanged after computing, not during it."""
-        if self.overlap and not local:
-            return max(self.compute, exchange)
-        return self.compute + exchange
+        return max(fixed for fixed, _ in self.parts(exchange, 0.0, local=local))
+
+    def parts(self, fixed: float, nbytes: float, *, local: bool = False) -> tuple[tuple[float, float], ...]:
+        """Return (seconds, bytes sent) of each chain of events; a step takes as long as the longest.
+
+        Args:
+            fixed: seconds of an exchange that no bandwidth shortens.
+            nbytes: that it sends.
+            local: as for ``seconds``.
+        """
+        if local or not self.overlap:
+            return ((self.compute + fixed, nbytes),)
+        last = 1 / self.pieces
+        first = self.compute - (1 - last) * BACKWARD * self.compute
+        return (first + fixed, nbytes), (self.compute + last * fixed, last * nbytes)
+
+
+BACKWARD = 2 / 3
+"""Share of computing that is backward, which multiplies twice as many matrices as forward."""
+
+
+def count_buckets(nbytes: int) -> int:
+    """Count the buckets of DistributedDataParallel's default: a first one of 1 MiB, then of 25 MiB.
+
+    Examples:
+        >>> count_buckets(40_000_000)
+        3
+    """
+    return 1 + max(0, -(-(nbytes - 2**20) // (25 * 2**20)))
 
 
 EXCHANGE_ALONE = Step()
@@ -219,16 +254,13 @@ def find_paying_bandwidths(
         overlap. Usually there is one, from 0.
     """
     network = Network(2, 1.0, latency)
-    hidden = step.compute if step.overlap else 0.0  # seconds that a dense exchange may take for nothing
-    if local and hidden:
-        costs = [dataclasses.replace(cost, alone=cost.alone + hidden) for cost in costs]
-    intervals = sorted(interval for cost in costs if (interval := _find_interval(cost, dense, network)))
-    free = hidden - dense.fixed_seconds(network)
-    if free > 0:  # above this bandwidth, computing hides the dense exchange
-        end = dense.nbytes / free
-        intervals = [(low, min(high, end)) for low, high in intervals if low < end]
+    reference = step.parts(dense.fixed_seconds(network), dense.nbytes)
+    intervals = []
+    for cost in costs:
+        fixed = cost.fixed_seconds(network)
+        intervals += _find_intervals(step.parts(fixed, cost.nbytes, local=local), reference)
     union: list[tuple[float, float]] = []
-    for low, high in intervals:
+    for low, high in sorted(intervals):
         if union and low < union[-1][1]:
             union[-1] = union[-1][0], max(high, union[-1][1])
         else:
@@ -236,15 +268,31 @@ def find_paying_bandwidths(
     return tuple(union)
 
 
-def _find_interval(cost: ExchangeCost, dense: ExchangeCost, network: Network) -> tuple[float, float] | None:
-    """Return the bandwidths at which the gain over ``dense`` is positive; it is linear in 1 / bandwidth."""
-    seconds_saved = dense.fixed_seconds(network) - cost.fixed_seconds(network)
-    bytes_saved = dense.nbytes - cost.nbytes
-    if bytes_saved > 0:
-        return 0.0, bytes_saved / -seconds_saved if seconds_saved < 0 else math.inf
-    if seconds_saved > 0:  # more bytes, but less of everything else
-        return -bytes_saved / seconds_saved, math.inf
-    return None
+def _find_intervals(
+    parts: Sequence[tuple[float, float]], reference: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """Find the bandwidths at which the longest of ``parts`` is shorter than the longest of ``reference``.
+
+    Each part is a line over x = 1 / bandwidth, so the sign of the gain changes only where two lines cross.
+    """
+    lines = [*parts, *reference]
+    crossings = {
+        (other[0] - one[0]) / (one[1] - other[1]) for one in lines for other in lines if one[1] != other[1]
+    }
+    ends = [0.0, *sorted(x for x in crossings if 0 < x < math.inf), math.inf]
+    intervals: list[tuple[float, float]] = []
+    for left, right in itertools.pairwise(ends):
+        x = (left + right) / 2 if right < math.inf else 2 * left + 1
+        if _longest(reference, x) > _longest(parts, x):
+            high = 1 / left if left else math.inf
+            if intervals and intervals[-1][0] == high:
+                high = intervals.pop()[1]
+            intervals.append((1 / right, high))
+    return intervals
+
+
+def _longest(parts: Sequence[tuple[float, float]], x: float) -> float:
+    return max(fixed + nbytes * x for fixed, nbytes in parts)
 
 
 def compute_min_ratio(stages: Stages, gradient: Gradient, network: Network) -> float:

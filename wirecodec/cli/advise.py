@@ -39,7 +39,8 @@ def add_to(commands: Any) -> None:
     command.add_argument(
         "--overlap",
         action="store_true",
-        help="gradients are exchanged during the backward pass, on cores with nothing else to do",
+        help="gradients are exchanged during the backward pass, in DistributedDataParallel's buckets, on "
+        "cores with nothing else to do",
     )
     command.add_argument(
         "--step", metavar="TIME", help="also find the budget whose exchange takes this time: 0.3s, 50ms"

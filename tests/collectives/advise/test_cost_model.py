@@ -200,12 +200,18 @@ def test_networks_that_are_none(arguments: tuple[Any, ...], says: str) -> None:
         Network(*arguments)
 
 
-@given(STAGES, GRADIENTS, NETWORKS, st.floats(0, 0.05), st.booleans(), st.sampled_from([1, 5]))
+@given(
+    STAGES,
+    GRADIENTS,
+    NETWORKS,
+    st.builds(Step, st.floats(0, 0.05), st.booleans(), st.integers(1, 9)),
+    st.sampled_from([1, 5]),
+)
 def test_steps_pay_where_they_are_shorter(
-    stages: Stages, gradient: Gradient, network: Network, compute: float, overlap: bool, every: int
+    stages: Stages, gradient: Gradient, network: Network, step: Step, every: int
 ) -> None:
     """The intervals of bandwidth agree with the seconds of whole steps, with and without overlap."""
-    step, local = Step(compute, overlap), every > 1
+    local = every > 1
     costs = compute_costs(dataclasses.replace(stages, every=every), gradient, network.ranks)
     dense = compute_dense_cost(gradient, network.ranks)
     ours = step.seconds(find_fastest(costs, network).seconds(network), local=local)
@@ -213,6 +219,18 @@ def test_steps_pay_where_they_are_shorter(
     intervals = find_paying_bandwidths(costs, dense, network.latency, step, local=local)
     assume(not math.isclose(ours, theirs, rel_tol=1e-9))
     assert any(low < network.bandwidth < high for low, high in intervals) == (ours < theirs)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 20), st.booleans())
+def test_overlap_is_that_of_a_timeline(compute: float, exchange: float, pieces: int, overlap: bool) -> None:
+    """Oracle: pieces that are exchanged one after the other, each as soon as backward has computed it."""
+    step = Step(compute, overlap, pieces)
+    done = ready = compute / 3
+    for _ in range(pieces):
+        ready += compute * 2 / 3 / pieces
+        done = max(done, ready if overlap else compute) + exchange / pieces
+    assert step.seconds(exchange) == pytest.approx(done)
+    assert step.seconds(exchange, local=True) == pytest.approx(compute + exchange)
 
 
 def test_ok_topk_sends_constant_bytes_and_more_messages() -> None:
