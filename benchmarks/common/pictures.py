@@ -52,8 +52,8 @@ def open_picture(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    style = {"font.size": FONT, "axes.titlesize": FONT, "axes.spines.top": False, "axes.spines.right": False}
-    with mpl.rc_context(style | {"legend.frameon": False, "legend.fontsize": FONT}):
+    style: Any = {"font.size": FONT, "axes.titlesize": FONT, "legend.frameon": False, "legend.fontsize": FONT}
+    with mpl.rc_context(style | {"axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(WIDTH, height * rows + 0.4 * bool(title)), dpi=DPI, layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots(rows, columns, squeeze=False, **layout)
