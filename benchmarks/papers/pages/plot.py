@@ -73,10 +73,16 @@ def _list_panels(found: sidco.Result) -> list[tuple[str, float, list[sidco.Count
 
 def _draw_quality(path: Path, found: sidco.Result) -> None:
     panels = [
-        (network, density, [(c.name, float(c.ratios.mean()), *map(float, c.interval)) for c in counts])
+        (network, density, [_summarize(count) for count in counts])
         for network, density, counts in _list_panels(found)
     ]
     draw_quality(path, panels)
+
+
+def _summarize(count: sidco.Count) -> tuple[str, float, float, float]:
+    """Return the name, the mean of k̂/k, and the ends of its 90 % interval."""
+    low, high = count.interval
+    return count.name, float(count.ratios.mean()), float(low), float(high)
 
 
 def draw_quality(path: Path, panels: Sequence[QualityPanel]) -> None:
