@@ -4,20 +4,28 @@ Measures ``budget`` with three index codecs, a grid of ``topk`` schemes, every v
 all elements with a coarse step, on saved and synthetic gradients. Rate-distortion bounds, the time of a call
 in reads of the array, and steps under error feedback follow.
 
-    python -m benchmarks.budget [--quick] [--data FOLDER] [--only WORD,WORD]
+    python -m benchmarks.budget [--quick] [--data FOLDER] [--only WORD,WORD] [--minutes 8]
+
+The results of each gradient are kept in benchmarks/results/budget, and a run goes on from there. --report
+measures nothing. Remove that folder to start over.
 """
 
 from __future__ import annotations
 
+import argparse
+import math
 import os
+import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.budget import plot, report
+from benchmarks.budget import kept, plot, report
 from benchmarks.budget.bounds import LAPLACE, compute_bound, fit_shape
 from benchmarks.budget.cost import COST_BITS, measure_costs
 from benchmarks.budget.feedback import TAILS, run_feedback
 from benchmarks.budget.gradients import Gradients, build_gradients
+from benchmarks.budget.kept import Bounds
 from benchmarks.budget.measurement import Point, measure_families
 from benchmarks.budget.schemes import INDEX_CODECS, Family, budget_family, build_families, build_grid
 from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
@@ -33,7 +41,7 @@ SIZES = (65_536, 1_000_000, 26_000_000)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark, print the page, and write it if the run is complete."""
+    """Run the benchmark, and write the page if the run is complete; a partial run is only printed."""
     parser = create_parser(__doc__, __package__)
     parser.add_argument(
         "--quick", action="store_true", help="smaller vectors, fewer densities, 200 steps, no 26M elements"
@@ -42,38 +50,83 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--only", default="", metavar="WORDS", help="gradients whose name contains one of these words"
     )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no gradient after them")
+    parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
     options = parser.parse_args(arguments)
+    if options.quick or options.data or options.only:
+        print(_measure_part(options))
+        print(PARTIAL_RUN)
+        return
+    if not options.report:
+        _continue_run(time.monotonic() + 60 * options.minutes)
+    rest = kept.load_rest()
+    if rest is None:
+        sys.exit("the run is not complete: start it again")
+    points, bounds = kept.load()
+    text = report.format_page(points, bounds, rest)
+    print(text)
+    print(write_result("budget", "Bytes and error of budget", text, rest.machine))
+    plot.draw(RESULTS / "budget.png", points, bounds)
+
+
+def _measure_part(options: argparse.Namespace) -> str:
+    """Measure some gradients, or short ones, and return the page."""
     folders = [TEST_GRADIENTS, TRAINED_GRADIENTS, *([options.data] if options.data else [])]
-    files = list_gradient_files(*folders)
-    gradients = build_gradients(QUICK_ELEMENTS if options.quick else ELEMENTS, files)
-    names = filter_by_name(list(gradients), options.only, str)
-    gradients = {name: gradients[name] for name in names}
+    elements = QUICK_ELEMENTS if options.quick else ELEMENTS
+    gradients = build_gradients(elements, list_gradient_files(*folders))
+    gradients = {name: gradients[name] for name in filter_by_name(list(gradients), options.only, str)}
     families = _choose_families(options.quick)
-    load = os.getloadavg()[0]
-    sizes = SIZES[:-1] if options.quick else SIZES
     with create_progress() as progress:
-        steps = len(gradients) * (len(families) + 1) + len(sizes) * len(COST_BITS) + 1 + len(TAILS)
-        task = progress.add_task("", total=steps)
+        task = progress.add_task("", total=_count_steps(gradients, families))
 
         def step(name: str) -> None:
             progress.update(task, description=name, advance=1)
 
         points, bounds = measure(gradients, families, step)
-        costs = measure_costs(sizes, step, 0.2 if options.quick else 1.0)
-        runs = run_feedback(200 if options.quick else 1000, step)
-    command = f"python -m {__package__}{' --quick' if options.quick else ''}"
-    text = report.format_page(points, bounds, costs, runs, command, (load, os.getloadavg()[0]))
-    print(text)
-    if options.quick or options.data or options.only:
-        print(PARTIAL_RUN)
-        return
-    print(write_result("budget", "Bytes and error of budget", text))
-    plot.draw(RESULTS / "budget.png", points, bounds, describe_machine())
+        rest = _measure_rest(step, quick=options.quick)
+    return report.format_page(points, bounds, rest, every=True)
+
+
+def _continue_run(stop: float) -> None:
+    """Measure the gradients and the parts that have no results, and keep each of them.
+
+    Args:
+        stop: nothing is started after this time.
+    """
+    gradients = build_gradients(ELEMENTS, list_gradient_files(TEST_GRADIENTS, TRAINED_GRADIENTS))
+    done = kept.load()[1]
+    left = {name: make for name, make in gradients.items() if name not in done}
+    families = _choose_families(quick=False)
+    with create_progress() as progress:
+        task = progress.add_task("", total=_count_steps(left, families))
+
+        def step(name: str) -> None:
+            progress.update(task, description=name, advance=1)
+
+        for name, make in left.items():
+            if time.monotonic() > stop:
+                return
+            kept.save(*measure({name: make}, families, step))
+        if kept.load_rest() is None and time.monotonic() <= stop:
+            kept.save_rest(_measure_rest(step, quick=False))
+
+
+def _measure_rest(step: Callable[[str], None], *, quick: bool) -> kept.Rest:
+    """Measure times, and steps under error feedback."""
+    load = os.getloadavg()[0]
+    costs = measure_costs(SIZES[:-1] if quick else SIZES, step, 0.2 if quick else 1.0)
+    loads = load, os.getloadavg()[0]
+    command = f"python -m {__package__}{' --quick' if quick else ''}"
+    return kept.Rest(describe_machine(), command, loads, costs, run_feedback(200 if quick else 1000, step))
+
+
+def _count_steps(gradients: Gradients, families: Sequence[Family]) -> int:
+    return len(gradients) * (len(families) + 1) + len(SIZES) * len(COST_BITS) + 1 + len(TAILS)
 
 
 def measure(
     gradients: Gradients, families: Sequence[Family], step: Callable[[str], None]
-) -> tuple[list[Point], report.Bounds]:
+) -> tuple[list[Point], Bounds]:
     """Measure every scheme on every gradient, on one thread, and compute the bounds.
 
     Args:
@@ -82,7 +135,7 @@ def measure(
         step: called with the name of each measurement before it starts.
     """
     points: list[Point] = []
-    bounds = {}
+    bounds: Bounds = {}
     laplace = None
     with numba_threads(1):
         for name, make in gradients.items():

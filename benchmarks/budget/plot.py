@@ -1,59 +1,56 @@
-"""Picture of ``budget``: squared error over bits, one panel per gradient, with the bounds."""
+"""Picture of ``budget``: squared errors of other schemes at equal bits, relative to its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 
+from benchmarks.budget.bounds import Bound
 from benchmarks.budget.measurement import Point
-from benchmarks.budget.report import Bounds
-from benchmarks.budget.schemes import ALL, GRID, SELECTORS
+from benchmarks.budget.schemes import ALL, GRID
+from benchmarks.common.pictures import BLUE, DARK, GREEN, ORANGE, PINK, RED, SKY, label_ends, open_picture
 
-__all__ = ["draw", "trace_front"]
+__all__ = ["compare", "draw", "trace_front"]
 
-COLUMNS = 3
-BUDGET_COLORS = {"budget, rice": "C3", "budget, auto-index": "C1", "budget, context": "C0"}
-MIN_BITS, MAX_BITS, MIN_ERROR = 0.02, 4.0, 3e-3
+REFERENCE = "budget, rice"
+GRADIENTS = {
+    "lstm_raw_slice": "gradient of an LSTM",
+    "resnet20_residual": "gradient + residual of a ResNet-20",
+    "layers": "eight layers of different scales",
+    "laplace": "independent Laplace values",
+}
+"""Panels; the other gradients are in the data."""
+FAMILIES = {
+    "raw": ("top-k, float32", GREEN, "s"),
+    "qsgd": ("top-k, QSGD", BLUE, "^"),
+    ALL: ("all, coarse step", SKY, "P"),
+    GRID: ("best of 132 schemes", PINK, ""),
+    "budget, context": ("budget, context", ORANGE, "o"),
+}
+"""{curve: (name, colour, mark)}; the reference is the line at 1."""
+MIN_BITS, MAX_BITS = 0.03, 2.0
+"""Range of the budgets."""
+LEAST, MOST = 0.4, 10.0
 
 
-def draw(path: Path, points: Sequence[Point], bounds: Bounds, machine: str) -> None:
-    """Draw all curves.
+def draw(path: Path, points: Sequence[Point], bounds: Mapping[str, tuple[Bound, Bound]]) -> None:
+    """Draw one panel per kind of gradient, with one line per curve of schemes.
 
     Args:
-        path: path of the PNG.
+        path: of the PNG.
         points: all measurements.
         bounds: by gradient.
-        machine: name of the machine.
     """
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    gradients = list(dict.fromkeys(point.gradient for point in points))
-    families = list(dict.fromkeys(point.family for point in points))
-    rows = -(-len(gradients) // COLUMNS)
-    fig, axes = plt.subplots(rows, COLUMNS, figsize=(18, 6 * rows + 1.5), layout="constrained", squeeze=False)
-    for axis, gradient in zip(axes.flat, gradients, strict=False):
-        _draw_panel(axis, [point for point in points if point.gradient == gradient], families)
-        for bound, style in zip(bounds.get(gradient, ()), ("--", ":"), strict=False):
-            bits = np.geomspace(MIN_BITS, MAX_BITS, 60)
-            name = "bound, Laplace" if style == "--" else "bound, generalized Gaussian"
-            axis.plot(bits, [bound.at(one) for one in bits], style, color="black", lw=1.6, label=name)
-        axis.set_title(gradient)
-    for axis in list(axes.flat)[len(gradients) :]:
-        axis.set_axis_off()
-    seen: dict[str, Any] = {}
-    for axis in axes.flat:
-        handles, labels = axis.get_legend_handles_labels()
-        seen |= dict(zip(labels, handles, strict=True))
-    fig.legend(seen.values(), seen.keys(), loc="outside lower center", ncols=8, frameon=False)
-    fig.suptitle("Squared error over bits per element: lower and further left is better")
-    fig.text(0.995, 0.997, machine, fontsize=7, color="grey", ha="right", va="top")
-    fig.savefig(path, dpi=75)
-    plt.close(fig)
+    known = {point.gradient for point in points}
+    gradients = [name for name in GRADIENTS if name in known]
+    title = "How large is the squared error of other schemes, relative to budget's at equal bits?"
+    with open_picture(path, len(gradients), title=title, height=3.1) as axes:
+        for axis, name in zip(axes[:, 0], gradients, strict=True):
+            _draw_panel(axis, name, [point for point in points if point.gradient == name], bounds.get(name))
 
 
 def trace_front(points: Sequence[Point]) -> list[tuple[float, float]]:
@@ -65,32 +62,46 @@ def trace_front(points: Sequence[Point]) -> list[tuple[float, float]]:
     return front
 
 
-def _draw_panel(axis: Any, points: Sequence[Point], families: Sequence[str]) -> None:
-    selectors = {pattern.partition("(")[0] for pattern in SELECTORS}
-    for family in families:
-        front = trace_front([point for point in points if point.family == family])
-        if front:
-            axis.plot(*zip(*front, strict=True), label=family, **_style(family, families, selectors))
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+def compare(front: Sequence[tuple[float, float]], reference: Sequence[tuple[float, float]]) -> list[Any]:
+    """Return (bits, error relative to the reference's) where the reference is known.
+
+    Args:
+        front: (bits, error) of a curve.
+        reference: the same, between whose points errors are interpolated on logarithmic scales.
+    """
+    known = np.log(np.array(reference))
+    low, high = known[0, 0] - 1e-9, known[-1, 0] + 1e-9
+    return [
+        (bits, error / math.exp(float(np.interp(math.log(bits), *known.T))))
+        for bits, error in front
+        if low <= math.log(bits) <= high
+    ]
+
+
+def _draw_panel(axis: Any, name: str, points: Sequence[Point], bounds: tuple[Bound, Bound] | None) -> None:
+    reference = trace_front([point for point in points if point.family == REFERENCE])
+    ends = [(MAX_BITS, 1.0, "budget, rice", RED)]
+    axis.axhline(1, color=RED, lw=2)
+    for family, (label, colour, mark) in FAMILIES.items():
+        line = compare(trace_front([point for point in points if point.family == family]), reference)
+        if line:
+            style = {"color": colour, "lw": 1.6, "marker": mark, "ms": 5}
+            axis.plot(*zip(*line, strict=True), **style)
+            ends.append((*line[-1], label, colour))
+    if bounds is not None and name == "laplace":
+        line = compare([(bits, bounds[0].at(bits)) for bits, _ in reference], reference)
+        line = [(bits, ratio) for bits, ratio in line if not math.isnan(ratio)]
+        axis.plot(*zip(*line, strict=True), "--", color=DARK, lw=1.6)
+        ends.append((*line[-1], "bound", DARK))
+    axis.set_title(GRADIENTS[name], loc="left")
+    axis.set(xscale="log", yscale="log", xlabel="bits per element of the gradient, whole container")
+    axis.set_ylabel("squared error / budget's (less is better)")
     axis.set_xlim(MIN_BITS, MAX_BITS)
-    axis.set_ylim(MIN_ERROR, 1.1)
-    axis.set_xlabel("bits per element of the gradient, whole container")
-    axis.set_ylabel("squared error / Σx²")
+    axis.set_ylim(LEAST, MOST)
     axis.xaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.grid(which="major", color="0.9")
+    axis.set_xticks([0.03, 0.1, 0.3, 1, 2])
+    axis.set_yticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
+    axis.minorticks_off()
+    axis.grid(color="0.92")
     axis.set_axisbelow(True)
-
-
-def _style(family: str, families: Sequence[str], selectors: set[str]) -> dict[str, Any]:
-    """Return the line of a curve: ``budget`` thick, selectors dashed, value codecs thin."""
-    if family.startswith("budget"):
-        color = BUDGET_COLORS.get(family, "C3")
-        return {"color": color, "lw": 2.2, "marker": "o", "ms": 4, "zorder": 3}
-    if family == GRID:
-        return {"color": "black", "lw": 1.2}
-    if family == ALL:
-        return {"color": "C2", "lw": 1.6, "marker": "s", "ms": 3}
-    color = mpl.colormaps["tab20"].colors[families.index(family) % 20]  # type: ignore[attr-defined]
-    return {"color": color, "lw": 0.9, "ls": "--" if family in selectors else "-"}
+    label_ends(axis, ends)

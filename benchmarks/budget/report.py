@@ -1,24 +1,21 @@
-"""Result page of ``budget``: targets, bytes, errors, bounds, times and error feedback."""
+"""Result page of ``budget``: the answer, targets, bytes, errors, bounds, times and error feedback."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from benchmarks.budget.bounds import Bound
 from benchmarks.budget.cost import Cost
 from benchmarks.budget.feedback import FEEDBACK_BITS, FeedbackRun
+from benchmarks.budget.kept import Bounds, Rest
 from benchmarks.budget.measurement import Point, best_error
-from benchmarks.budget.schemes import BITS, GRID
-from benchmarks.budget.targets import check_targets, is_budget
+from benchmarks.budget.schemes import ALL, BITS, GRID, build_grid
+from benchmarks.budget.targets import check_targets, format_scheme, is_budget
 from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import format_targets
 
-__all__ = ["Bounds", "format_page"]
-
-Bounds = Mapping[str, tuple[Bound, Bound]]
-"""Bounds of a Laplace source and of the generalized Gaussian that is fitted to a gradient."""
+__all__ = ["format_page"]
 
 INTRODUCTION = """`budget(bits) | rice | error-bounded` chooses the number of elements and the
 quantizer's step so that a container takes at most a number of bits per element. Bits count the whole
@@ -45,6 +42,12 @@ are neither independent nor exactly of that distribution: codecs that follow lay
 below the bound. The last number in a cell is the squared error of `budget` with `rice` in multiples of
 the bound.
 """
+PICTURE = "![squared error relative to budget](budget.png)\n"
+DATA = """The picture has four of the gradients. [points.csv](budget/points.csv) has every scheme on every
+gradient: bytes, and squared error relative to Σx². [bounds.jsonl](budget/bounds.jsonl) has the bounds.
+"""
+CURVES = ("budget, rice", "budget, context", GRID, "raw", "qsgd", ALL)
+"""Curves of the table of least errors."""
 ALL_NOTE = """`all, error-bounded` sends every element with a coarse step: 12 steps, so that the table
 shows the nearest one below. At 2 bits it is about as good as `budget` with `rice`. With fewer bits,
 `budget` is better on most gradients. `budget` does not use this form.
@@ -63,30 +66,28 @@ Norms are those of the residual, in norms of a gradient.
 """
 
 
-def format_page(
-    points: Sequence[Point],
-    bounds: Bounds,
-    costs: Sequence[Cost],
-    runs: Sequence[FeedbackRun],
-    command: str,
-    loads: tuple[float, float] = (0.0, 0.0),
-) -> str:
+def format_page(points: Sequence[Point], bounds: Bounds, rest: Rest, *, every: bool = False) -> str:
     """Format the result page as Markdown.
 
     Args:
         points: all measurements.
         bounds: by gradient.
-        costs: times.
-        runs: steps under error feedback, ``budget`` first.
-        command: the command that made the page.
-        loads: the machine's load averages at the beginning and the end.
+        rest: times and steps under error feedback.
+        every: whether to show every curve of every gradient instead of some.
     """
     budgets = [point for point in points if is_budget(point)]
+    gradients = list(dict.fromkeys(point.gradient for point in points))
+    start, end = rest.loads
     parts = [
-        f"Command: `{command}`. Load average: {loads[0]:.1f} at the start, {loads[1]:.1f} at the end.\n",
-        INTRODUCTION,
+        _format_answer(points, rest.costs),
+        PICTURE,
         "## Targets\n",
-        format_targets(check_targets(points, costs, runs)),
+        format_targets(check_targets(points, rest.costs, rest.runs)),
+        "## Method\n",
+        INTRODUCTION,
+        DATA,
+        f"Command: `{rest.command}`. Load average while times were measured: {start:.1f} at the start, "
+        f"{end:.1f} at the end.\n",
         "## Gradients\n",
         GRADIENTS,
         "## Bytes in budgets\n",
@@ -98,17 +99,41 @@ def format_page(
         _format_bounds(points, bounds),
         "## Time\n",
         COST_NOTE,
-        _format_costs(costs),
+        _format_costs(rest.costs),
         "## Error feedback\n",
         FEEDBACK_NOTE,
-        _format_runs(runs),
+        _format_runs(rest.runs),
         "## Least squared error of each curve\n",
         "The least error, in per cent, of a curve's schemes that take at most so many bits per element.\n",
         ALL_NOTE,
     ]
-    for gradient in dict.fromkeys(point.gradient for point in points):
-        parts += [f"### {gradient}\n", _format_curves([p for p in points if p.gradient == gradient])]
+    if not every:
+        return "\n".join([*parts, _format_curves(points, CURVES)])
+    for gradient in gradients:
+        found = [point for point in points if point.gradient == gradient]
+        parts += [f"### {gradient}\n", _format_curves(found, dict.fromkeys(one.family for one in found))]
     return "\n".join(parts)
+
+
+def _format_answer(points: Sequence[Point], costs: Sequence[Cost]) -> str:
+    """Answer the benchmark's question in a few sentences."""
+    ratios = []
+    for point in points:
+        if is_budget(point) and point.family == "budget, rice":
+            grid = [one for one in points if (one.gradient, one.family) == (point.gradient, GRID)]
+            best = best_error(grid, point.nbytes)
+            ratios += [point.error / best] if math.isfinite(best) else []
+    if not ratios or not costs:
+        return ""
+    largest = max(costs, key=lambda cost: (cost.size, cost.bits == 0.25))
+    return (
+        f"At equal bytes, the squared error of `budget` is at most {max(ratios):.3f} times that of the best "
+        f"of {len(build_grid().schemes)} `topk` schemes. The median over "
+        f"{len({point.gradient for point in points})} gradients and {len(BITS)} budgets is "
+        f"{statistics.median(ratios):.2f} times. On {largest.size:,} elements at {largest.bits:g} bits each, "
+        f"an encode takes {largest.budget_encode:.1f} reads of the array, and `topk` at the same density "
+        f"{largest.topk_encode:.1f}.\n"
+    )
 
 
 def _columns() -> list[str]:
@@ -178,17 +203,23 @@ def _format_runs(runs: Sequence[FeedbackRun]) -> str:
         steps = len(run.norms)
         norms = [run.norms[steps // 10 - 1], run.norms[steps // 2 - 1], run.norms[-1]]
         spent = (min(run.spent), statistics.mean(run.spent), max(run.spent))
-        rows.append([f"`{run.scheme}`", *(f"{one:.3f}" for one in spent), *(f"{one:.2f}" for one in norms)])
+        rows.append(
+            [format_scheme(run.scheme), *(f"{one:.3f}" for one in spent), *(f"{one:.2f}" for one in norms)]
+        )
     steps = len(runs[0].norms) if runs else 0
     ends = [f"norm after {count}" for count in (steps // 10, steps // 2, steps)]
     return format_markdown(["scheme", "bytes in budgets: least", "mean", "most", *ends], rows)
 
 
-def _format_curves(points: Sequence[Point]) -> str:
+def _format_curves(points: Sequence[Point], families: Iterable[str]) -> str:
     cells = []
-    for family in dict.fromkeys(point.family for point in points):
-        found = [point for point in points if point.family == family]
-        for bits in BITS:
-            error = best_error(found, bits * found[0].size / 8)
-            cells.append((family, bits, f"{100 * error:.3g}" if error <= 1 else "-"))
+    families = list(families)
+    several = len({point.gradient for point in points}) > 1
+    for gradient in dict.fromkeys(point.gradient for point in points):
+        for family in families:
+            found = [point for point in points if (point.gradient, point.family) == (gradient, family)]
+            for bits in BITS if found else ():
+                error = best_error(found, bits * found[0].size / 8)
+                name = f"{gradient}, {family}" if several else family
+                cells.append((name, bits, f"{100 * error:.3g}" if error <= 1 else "-"))
     return format_markdown(["curve", *_columns()], pivot_rows(cells, BITS))

@@ -10,7 +10,7 @@ from benchmarks.budget.measurement import Point, best_error
 from benchmarks.budget.schemes import GRID
 from benchmarks.common.targets import TargetResult, check_at_least, check_at_most
 
-__all__ = ["check_targets", "is_budget"]
+__all__ = ["check_targets", "format_scheme", "is_budget"]
 
 LEAST_SIZE = 65_536
 LEAST, MOST = 0.95, 1.0
@@ -21,6 +21,11 @@ MOST_READS = 1.2
 def is_budget(point: Point) -> bool:
     """Check whether a point is one of ``budget``."""
     return point.asked is not None
+
+
+def format_scheme(scheme: str) -> str:
+    """Format a scheme for a table, whose cells are separated by the sign between stages."""
+    return f"`{scheme}`".replace("|", "·")
 
 
 def check_targets(
@@ -58,7 +63,7 @@ def check_targets(
         check_at_most(
             "feedback: last residual ≤ that of topk at equal bytes",
             1.0,
-            [(f"`{run.scheme}`", ours.norms[-1] / run.norms[-1]) for run in others],
+            [(format_scheme(run.scheme), ours.norms[-1] / run.norms[-1]) for run in others],
         ),
     ]
 

@@ -29,7 +29,7 @@ from benchmarks.collectives.plan import Job, generate_all_jobs, generate_default
 from benchmarks.collectives.simulation import METHODS, RANKS, simulate_methods
 from benchmarks.common.command import create_parser, create_progress
 from benchmarks.common.inputs import DENSITIES
-from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.common.results import RESULTS, write_result
 
 __all__ = ["main"]
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(text)
     if options.keep:
         print(write_result("collectives", "Times of collectives between hosts", text))
-        plot.draw(RESULTS / "collectives.png", measurements, points, describe_machine())
+        plot.draw(RESULTS, measurements, points)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

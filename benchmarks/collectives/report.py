@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 from benchmarks.collectives.hosts import RATES
@@ -14,6 +14,21 @@ from benchmarks.common.targets import format_targets
 
 __all__ = ["format_page"]
 
+SHOWN = (
+    "native dense",
+    "dense",
+    "native allgather, pairs",
+    "allgather, pairs",
+    "allgather",
+    "native CLT-k, raw",
+    "CLT-k, raw",
+    "CLT-k",
+    "split-pairs",
+    "split-bitmap",
+    "split-dense",
+)
+PICTURE = "![time relative to the byte limit](collectives.png)\n"
+RANKS_PICTURE = "![bytes and times over the number of ranks](collectives_ranks.png)\n"
 EXCHANGES = """An exchange moves prepared bytes. Each cell is the median time of the slowest rank in
 milliseconds, and in parentheses its ratio to the byte limit. The byte limit is the bytes that a rank must
 send, divided by the TCP goodput of one link in the same run. "native" is MPI's own: Allreduce; Allgatherv of
@@ -47,6 +62,8 @@ def format_page(measurements: Sequence[Measurement], points: Sequence[Point], sk
     """
     parts = []
     if measurements:
+        ratios, case_name = compute_ratios(measurements)
+        parts += [format_answer(ratios, case_name), PICTURE]
         parts += ["## Targets\n", format_targets(check_targets(measurements)), _format_regrets(measurements)]
     parts += [f"Skipped: {line}.\n" for line in skipped]
     if measurements:
@@ -55,7 +72,32 @@ def format_page(measurements: Sequence[Measurement], points: Sequence[Point], sk
         parts += ["## Bytes on the links\n", LINKS, *_format_links(measurements)]
         parts += ["## Whole calls\n", WHOLE_CALLS]
         parts += _format_times([m for m in measurements if m.kind == "whole"])
-    return "\n".join([*parts, "## Scaling with the number of ranks\n", SIMULATED, _format_points(points)])
+    return "\n".join(
+        [*parts, "## Scaling with the number of ranks\n", SIMULATED, RANKS_PICTURE, _format_points(points)]
+    )
+
+
+def compute_ratios(measurements: Sequence[Measurement]) -> tuple[dict[str, float], str]:
+    """Return the ratio of each method at 1 Gbit/s on 4 ranks, for the case with the most bytes of CLT-k."""
+    chosen = [m for m in measurements if m.kind == "exchange" and m.ranks == 4 and m.rate == "1 Gbit"]
+    most = max((m for m in chosen if m.name == "CLT-k"), key=lambda m: m.nbytes, default=None)
+    if most is None:
+        return {}, "not measured"
+    found = {m.name: m.ratio for m in chosen if m.key == most.key and m.nbytes}
+    return {name: found[name] for name in SHOWN if name in found}, most.case_name
+
+
+def format_answer(ratios: Mapping[str, float], case_name: str) -> str:
+    """Answer the benchmark's question; nothing without ratios to the byte limit."""
+    native = [ratio for name, ratio in ratios.items() if name.startswith("native")]
+    ours = [ratio for name, ratio in ratios.items() if not name.startswith("native")]
+    if not native or not ours:
+        return ""
+    return (
+        f"In the largest case, {case_name}, this library's exchanges take {min(ours):.2f} to {max(ours):.2f} "
+        f"times the byte limit of the link. MPI's own take {min(native):.2f} to {max(native):.2f} times "
+        f"theirs.\n"
+    )
 
 
 def _format_regrets(measurements: Sequence[Measurement]) -> str:

@@ -2,15 +2,20 @@
 
 Measures every registered index codec, and every installed peer, on the same supports. Sizes are compared with
 the entropy bound of each kind of support. Speeds are relative to ``np.copyto`` of the same uint32 indices in
-the
-same run: 0.20× means that the copy takes a fifth of the time.
+the same run: 0.20× means that the copy takes a fifth of the time.
 
-    python -m benchmarks.index [--quick] [--data FOLDER] [--only WORD,WORD]
+    python -m benchmarks.index [--quick] [--data FOLDER] [--only WORD,WORD] [--minutes 8]
+
+The results of each support are kept in benchmarks/results/index, and a run goes on from there. --report
+measures nothing. Remove that folder to start over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,18 +24,20 @@ from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progres
 from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.results import RESULTS, describe_machine, write_result
-from benchmarks.common.targets import TargetResult
-from benchmarks.index import peers, plot, report, supplement
+from benchmarks.index import kept, peers, plot, report, supplement
 from benchmarks.index.cases import SIZES, Case, generate_cases
 from benchmarks.index.coders import Coder, build_codecs
 from benchmarks.index.measurement import LARGE, Measurement, measure_coder
-from benchmarks.index.targets import check_targets
 
 __all__ = ["main", "measure"]
 
+BUDGET, QUICK_BUDGET = 0.06, 0.015
+"""Seconds per time."""
+EXTRA_STEPS = 3
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark, print the page, and write it if the run is complete."""
+    """Run the benchmark, and write the page if the run is complete; a partial run is only printed."""
     parser = create_parser(__doc__, __package__)
     parser.add_argument(
         "--quick", action="store_true", help="skip 26M elements, zstd-19 and the output of `make gradients`"
@@ -42,57 +49,108 @@ def main(arguments: Sequence[str] | None = None) -> None:
         metavar="WORDS",
         help="measure coders and supports whose name contains one of these words: rice,zstd,runs",
     )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no support after them")
+    parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
     options = parser.parse_args(arguments)
-    installed, missing = load_peers(peers.PACKAGES)
-    coders = filter_by_name([*build_codecs(), *installed], options.only, lambda coder: coder.name)
-    if options.quick:
-        coders = [coder for coder in coders if not coder.name.startswith("zstd-19")]
-    sizes = SIZES[:2] if options.quick else SIZES
-    folders = [TEST_GRADIENTS]
-    folders += [] if options.quick else [TRAINED_GRADIENTS]
-    folders += [options.data] if options.data else []
-    every_case = list(generate_cases(sizes, list_gradient_files(*folders)))
-    cases = filter_by_name(every_case, options.only, lambda case: case.group)
-    measurements, (results, notes) = measure(
-        coders, cases, 0.015 if options.quick else 0.06, 0 if options.only else sizes[-1]
-    )
-    text = report.format_page([*check_targets(measurements), *results], measurements, missing, notes)
+    if not options.report:
+        installed, missing = load_peers(peers.PACKAGES)
+        coders = filter_by_name([*build_codecs(), *installed], options.only, lambda coder: coder.name)
+        if options.quick:
+            coders = [coder for coder in coders if not coder.name.startswith("zstd-19")]
+        sizes = SIZES[:2] if options.quick else SIZES
+        folders = [TEST_GRADIENTS, *([] if options.quick else [TRAINED_GRADIENTS])]
+        folders += [options.data] if options.data else []
+        every_case = list(generate_cases(sizes, list_gradient_files(*folders)))
+        cases = filter_by_name(every_case, options.only, lambda case: case.group)
+        if options.quick or options.data or options.only:
+            budget = QUICK_BUDGET if options.quick else BUDGET
+            print(_measure_part(coders, cases, missing, budget, 0 if options.only else sizes[-1]))
+            print(PARTIAL_RUN)
+            return
+        _continue_run(coders, cases, missing, time.monotonic() + 60 * options.minutes)
+    rest = kept.load_rest()
+    if rest is None:
+        sys.exit("the run is not complete: start it again")
+    measurements = kept.load()
+    text = report.format_page(measurements, rest)
     print(text)
-    if options.quick or options.data or options.only:
-        print(PARTIAL_RUN)
-        return
-    print(write_result("index", "Size and speed of index codecs", text))
-    plot.draw(RESULTS / "index.png", measurements, describe_machine())
+    print(write_result("index", "Size and speed of index codecs", text, rest.machine))
+    plot.draw(RESULTS / "index.png", measurements)
+
+
+def _measure_part(
+    coders: Sequence[Coder],
+    cases: Sequence[Case],
+    missing: Sequence[str],
+    budget: float,
+    supplement_size: int,
+) -> str:
+    """Measure some coders and supports, and return the page."""
+    with create_progress() as progress:
+        task = progress.add_task("", total=len(coders) * len(cases) + EXTRA_STEPS)
+
+        def step(name: str) -> None:
+            progress.update(task, description=name, advance=1)
+
+        measurements = measure(coders, cases, budget, step)
+        rest = kept.Rest(describe_machine(), missing, [], [])
+        if supplement_size:
+            rest = _measure_rest(supplement_size, missing, budget, step)
+    return report.format_page(measurements, rest, every=True)
+
+
+def _continue_run(
+    coders: Sequence[Coder], cases: Sequence[Case], missing: Sequence[str], stop: float
+) -> None:
+    """Measure the supports and the parts that have no results, and keep each of them.
+
+    Args:
+        coders: codecs and peers.
+        cases: all supports.
+        missing: packages of peers that are not installed.
+        stop: no support is started after this time.
+    """
+    done = {m.case_name for m in kept.load()}
+    left = [case for case in cases if f"{case.group}, {case.column}" not in done]
+    with create_progress() as progress:
+        task = progress.add_task("", total=len(coders) * len(left) + EXTRA_STEPS)
+
+        def step(name: str) -> None:
+            progress.update(task, description=name, advance=1)
+
+        for case in left:
+            if time.monotonic() > stop:
+                return
+            kept.save(measure(coders, [case], BUDGET, step))
+        if kept.load_rest() is None and time.monotonic() <= stop:
+            kept.save_rest(_measure_rest(SIZES[-1], missing, BUDGET, step))
+
+
+def _measure_rest(size: int, missing: Sequence[str], budget: float, step: Callable[[str], None]) -> kept.Rest:
+    results, note = supplement.measure(size, step, budget=5 * budget)
+    return kept.Rest(describe_machine(), missing, results, [note])
 
 
 def measure(
-    coders: Sequence[Coder], cases: Sequence[Case], budget: float, supplement_size: int
-) -> tuple[list[Measurement], tuple[list[TargetResult], str]]:
-    """Measure every coder on every support with a progress bar, then the supplement.
+    coders: Sequence[Coder], cases: Sequence[Case], budget: float, step: Callable[[str], None]
+) -> list[Measurement]:
+    """Measure every coder on every support.
 
     Args:
         coders: codecs and peers.
         cases: the supports.
         budget: seconds per time.
-        supplement_size: elements of the supplement's supports, or 0 to skip it.
+        step: called with the name of each measurement before it starts.
     """
     measurements: list[Measurement] = []
-    with create_progress() as progress:
-        task = progress.add_task("", total=len(coders) * len(cases) + (3 if supplement_size else 0))
-
-        def step(name: str) -> None:
-            progress.update(task, description=name, advance=1)
-
-        for case in cases:
-            support = case.make()
-            for coder in coders:
-                step(f"{case.group}, {case.column}: {coder.name}")
-                large = support.r >= LARGE
-                with suppress(wc.EncodeError):  # the tables show "unsupported"
-                    measurements.append(measure_coder(coder, case, support, budget=budget, two_threads=large))
-        if not supplement_size:
-            return measurements, ([], "")
-        return measurements, supplement.measure(supplement_size, step, budget=5 * budget)
+    for case in cases:
+        support = case.make()
+        for coder in coders:
+            step(f"{case.group}, {case.column}: {coder.name}")
+            large = support.r >= LARGE
+            with suppress(wc.EncodeError):  # the tables show "unsupported"
+                measurements.append(measure_coder(coder, case, support, budget=budget, two_threads=large))
+    return measurements
 
 
 if __name__ == "__main__":

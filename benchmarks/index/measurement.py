@@ -26,7 +26,9 @@ class Measurement:
     """Size and speed of one coder on one support.
 
     Attributes:
-        case: the case that built the support.
+        group: the support's kind, or the gradient's file.
+        column: its size and density.
+        density: r/d, or None for the nonzero elements of a gradient.
         kind: kind of the support.
         d: number of elements.
         r: number of present elements.
@@ -37,11 +39,13 @@ class Measurement:
         recall: fraction of the support that is decoded.
         decoded: number of decoded indices relative to r.
         copy_rate: GB/s of the copy.
-        speeds: of encode and decode relative to a copy of the indices, on one thread.
-        two_threads: the same on two threads, or None if not measured.
+        encode, decode: speeds relative to a copy of the indices, on one thread.
+        encode_two, decode_two: the same on two threads, or None if not measured.
     """
 
-    case: Case
+    group: str
+    column: str
+    density: float | None
     kind: str
     d: int
     r: int
@@ -52,8 +56,27 @@ class Measurement:
     recall: float
     decoded: float
     copy_rate: float
-    speeds: tuple[float, float]
-    two_threads: tuple[float, float] | None
+    encode: float
+    decode: float
+    encode_two: float | None = None
+    decode_two: float | None = None
+
+    @property
+    def case_name(self) -> str:
+        """Return the group and column."""
+        return f"{self.group}, {self.column}"
+
+    @property
+    def speeds(self) -> tuple[float, float]:
+        """Return the speeds of encode and decode on one thread."""
+        return self.encode, self.decode
+
+    @property
+    def two_threads(self) -> tuple[float, float] | None:
+        """Return the speeds on two threads, or None if they were not measured."""
+        return (
+            None if self.encode_two is None or self.decode_two is None else (self.encode_two, self.decode_two)
+        )
 
     @property
     def exact(self) -> bool:
@@ -106,7 +129,9 @@ def measure_coder(
         with numba_threads(2):
             two, _ = measure_speeds()
     return Measurement(
-        case=case,
+        group=case.group,
+        column=case.column,
+        density=case.density,
         kind=support.kind,
         d=support.d,
         r=support.r,
@@ -117,8 +142,10 @@ def measure_coder(
         recall=common / support.r,
         decoded=count / support.r,
         copy_rate=copy_rate,
-        speeds=one,
-        two_threads=two,
+        encode=one[0],
+        decode=one[1],
+        encode_two=two and two[0],
+        decode_two=two and two[1],
     )
 
 

@@ -6,85 +6,63 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
+from benchmarks.common.pictures import BLUE, RED, open_picture
 from benchmarks.index.measurement import Measurement
 
 __all__ = ["draw"]
 
-PANELS = (("uniform", 0.1), ("rows", 0.01), ("runs", 0.01), ("layered", 0.01))
+PANELS = {
+    ("uniform", 0.01): "random elements",
+    ("rows", 0.01): "rows of 64",
+    ("layered", 0.01): "the largest of layers of different scales",
+}
 FLOOR = 0.001
 """Smaller distances from the bound are drawn at this value."""
+SMALLEST = "auto-index(smallest=True)"
 
-CODEC, PEER = "#1f4e9c", "#c2571a"
 
-
-def draw(path: Path, measurements: Sequence[Measurement], machine: str) -> None:
+def draw(path: Path, measurements: Sequence[Measurement]) -> None:
     """Draw bits above the bound over decoding speed, one panel per kind of support at its largest size.
 
     Args:
         path: path of the PNG.
         measurements: all measurements; lossy coders are not drawn.
-        machine: name of the machine.
     """
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
     largest = max((m.d for m in measurements if m.kind == "uniform"), default=0)
-    fig, axes = plt.subplots(2, 2, figsize=(13, 11), layout="constrained")
-    for axis, (kind, density) in zip(axes.flat, PANELS, strict=True):
-        shown = [
-            m for m in measurements if m.exact and (m.kind, m.case.density, m.d) == (kind, density, largest)
+    shown = {
+        (kind, density): [
+            m for m in measurements if m.exact and (m.kind, m.density, m.d) == (kind, density, largest)
         ]
-        axis.set_title(f"{kind}, {100 * density:g} % of {largest:,}" + _format_bound(shown))
-        if shown:
-            _draw_panel(axis, shown)
-    fig.legend(
-        handles=[
-            Line2D([], [], marker="o", ls="", color=CODEC, label="wirecodec"),
-            Line2D([], [], marker="o", ls="", mec=PEER, mfc="none", label="third-party"),
-        ],
-        loc="outside lower right",
-        ncols=2,
-        frameon=False,
-    )
-    fig.supxlabel("decoding speed relative to a copy of the uint32 indices, one thread  (faster →)")
-    fig.supylabel(f"bits per index above the bound, {FLOOR:g} if at or below it  (← smaller)")
-    fig.suptitle("Size and speed of index codecs: lower and further right is better")
-    fig.text(0.995, 0.988, machine, fontsize=7, color="grey", ha="right")
-    fig.canvas.draw()
-    for axis in axes.flat:
-        _label_points(axis)
-    fig.savefig(path, dpi=100)
-    plt.close(fig)
+        for kind, density in PANELS
+    }
+    found = {key: points for key, points in shown.items() if points}
+    title = "How many bits per index are above the bound, and how fast are they decoded?"
+    with open_picture(path, max(1, len(found)), title=title, height=4.2) as axes:
+        for axis, ((kind, density), points) in zip(axes[:, 0], found.items(), strict=False):
+            text = f"{100 * density:g} % of {largest:,} elements, {PANELS[kind, density]}"
+            axis.set_title(f"{text}: bound {points[0].bound:.2f} bits (red: third-party)", loc="left")
+            _draw_panel(axis, points)
+        axes[0, 0].figure.canvas.draw()  # so that constrained layout has set the panels' sizes
+        for axis in axes[:, 0]:
+            _label_points(axis)
 
 
-def _format_bound(shown: Sequence[Measurement]) -> str:
-    return f": bound {shown[0].bound:.3f} bits" if shown else ""
-
-
-def _draw_panel(axis: Any, shown: Sequence[Measurement]) -> None:
-    for m in shown:
-        above = max(m.bits - m.bound, FLOOR)
-        color = PEER if m.peer else CODEC
-        axis.plot(
-            m.speeds[1],
-            above,
-            "o",
-            ms=7,
-            mec=color,
-            mfc="none" if m.peer else color,
-            label=m.coder,
-            gid=color,
-        )
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+def _draw_panel(axis: Any, points: Sequence[Measurement]) -> None:
+    for m in points:
+        above, colour = max(m.bits - m.bound, FLOOR), RED if m.peer else BLUE
+        name = "auto-index, smallest" if m.coder == SMALLEST else m.coder
+        style = {"mec": colour, "mfc": "none" if m.peer else colour, "label": name, "gid": colour}
+        axis.plot(m.decode, above, "o", ms=6, **style)
+    axis.set(xscale="log", yscale="log")
+    axis.set_xlabel("decoding speed relative to a copy of the uint32 indices, one thread")
+    axis.set_ylabel(f"bits per index above the bound (at least {FLOOR:g})")
     axis.xaxis.set_major_formatter("{x:g}×")
     axis.yaxis.set_major_formatter("{x:g}")
     axis.margins(0.12)
-    axis.grid(which="major", color="0.9")
+    axis.grid(color="0.92")
     axis.set_axisbelow(True)
 
 
@@ -95,7 +73,7 @@ def _label_points(axis: Any) -> None:
     centres = [axis.transData.transform((line.get_xdata()[0], line.get_ydata()[0])) for line in axis.lines]
     occupied = [Bbox.from_extents(x - 6, y - 6, x + 6, y + 6) for x, y in centres]
     for line, centre in zip(axis.lines, centres, strict=True):
-        style = {"fontsize": 8, "color": line.get_gid(), "va": "center"}
+        style = {"fontsize": 9, "color": line.get_gid(), "va": "center"}
         text = axis.text(*centre, line.get_label(), transform=None, **style)
         size = text.get_window_extent(renderer)
         for box in _generate_boxes(centre[0], centre[1], size.width, size.height):

@@ -27,9 +27,7 @@ def _check_rice(measurements: Sequence[Measurement]) -> list[TargetResult]:
         check_at_most(
             f"rice ≤ {limit:.3f} × the bound: uniform, {100 * density:g} %, r ≥ 2,600",
             limit,
-            _label_values(
-                [m for m in uniform if m.case.density == density and m.r >= 2600], lambda m: m.ratio
-            ),
+            _label_values([m for m in uniform if m.density == density and m.r >= 2600], lambda m: m.ratio),
             "{:.4f}",
         )
         for density, limit in zip(DENSITIES, (1.025, 1.010, 1.015), strict=True)
@@ -57,7 +55,7 @@ def _check_auto_index(measurements: Sequence[Measurement]) -> list[TargetResult]
     target = "auto-index ≤ 1.01 × the smallest of rice, bitmap, rle"
     results = [check_at_most(target, 1.01, _compute_relative_bits(measurements, auto, SIMPLE))]
     for density, limit in zip(DENSITIES, (0.10, 0.14, 0.19), strict=True):
-        rows = [m for m in auto if m.kind == "rows" and m.case.density == density and m.r >= 25_000]
+        rows = [m for m in auto if m.kind == "rows" and m.density == density and m.r >= 25_000]
         target = f"auto-index ≤ {limit:.2f} bits per index: rows of 64, {100 * density:g} %, r ≥ 25,000"
         results.append(check_at_most(target, limit, _label_values(rows, lambda m: m.bits)))
     for name in ("auto-index", SMALLEST):
@@ -83,7 +81,9 @@ def _compute_relative_bits(
 ) -> LabelledValues:
     """Yield the bits of ``chosen`` relative to the smallest of ``others`` on the same support."""
     for m in chosen:
-        bits = [other.bits for other in measurements if other.case == m.case and other.coder in others]
+        bits = [
+            other.bits for other in measurements if other.case_name == m.case_name and other.coder in others
+        ]
         if bits:
             yield _format_case(m), m.bits / min(bits)
 
@@ -95,4 +95,4 @@ def _label_values(
 
 
 def _format_case(m: Measurement) -> str:
-    return f"{m.case.group}, {m.case.column}"
+    return m.case_name

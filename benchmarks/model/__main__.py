@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.common.command import PARTIAL_RUN, create_parser
-from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.common.results import RESULTS, write_result
 from benchmarks.model import peers, plot, report, stages, sums
 from benchmarks.model.models import Model, build_resnet50, build_tiny, build_transformer
 from benchmarks.model.processes import measure_first_calls, measure_long_run
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(PARTIAL_RUN)
         return
     print(write_result("model", "Time of whole models", text))
-    plot.draw(RESULTS / "model.png", found.stages, describe_machine())
+    plot.draw(RESULTS / "model.png", found.stages)
 
 
 def measure(

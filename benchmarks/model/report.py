@@ -16,6 +16,7 @@ from benchmarks.model.targets import check_targets, find_limit, pair_threads
 
 __all__ = ["Measurements", "format_page"]
 
+PICTURE = "![time relative to one flat vector](model.png)\n"
 CAPTION = """Times are the shortest of several runs. The calls of one model and scheme take turns. The
 number in parentheses is processor time, which other programs affect less. Ratios of one thread compare
 processor times, speed-ups compare elapsed times. *Flat* is the same call on one vector with the same
@@ -104,9 +105,12 @@ def format_page(found: Measurements, *, command: str, versions: str, load: float
     """
     versions = f"; {versions}" if versions else ""
     parts = [
-        CAPTION.format(load=load, end=end, command=command, versions=versions),
+        format_answer(found.stages),
+        PICTURE,
         "## Targets\n",
         format_targets(check_targets(found.stages, found.sums, found.small, found.indexed)),
+        "## Method\n",
+        CAPTION.format(load=load, end=end, command=command, versions=versions),
         "## Models\n",
         MODEL_CAPTION,
         _format_models(found.dense),
@@ -133,6 +137,22 @@ def format_page(found: Measurements, *, command: str, versions: str, load: float
         *_format_first_calls(found.first_calls),
     ]
     return "\n".join(parts)
+
+
+def format_answer(stages: Sequence[StageTime]) -> str:
+    """Answer the benchmark's question with the models that have targets; nothing without them."""
+    chosen = [s for s in stages if s.targeted and s.threads == 1]
+    if not chosen:
+        return ""
+    models = " and ".join(dict.fromkeys(s.model for s in chosen))
+    ranges = []
+    for stage in ("encode_many", "decode_add", "Compressor step"):
+        ratios = [s.ratio for s in chosen if s.stage == stage]
+        ranges.append(f"{stage} {min(ratios):.1f} to {max(ratios):.1f} times" if ratios else stage)
+    return (
+        f"On the tensors of {models}, calls take longer than on one flat vector of the same size: "
+        f"{', '.join(ranges)} as long, on one thread.\n"
+    )
 
 
 def _format_time(time: CallTime) -> str:

@@ -15,13 +15,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.collectives.hosts import find_missing_tools
 from benchmarks.collectives.launch import find_mpi
 from benchmarks.common.command import PARTIAL_RUN, create_parser
-from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.common.results import RESULTS, write_result
 from benchmarks.scale import plot, report
 from benchmarks.scale.arrivals import measure_arrivals
 from benchmarks.scale.check import CheckedTime, run_rates, run_systems
@@ -88,12 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     print(text)
     if options.output is not None:
-        plot.draw(options.output, maps, sites, settings, systems.every)
+        plot.draw(Path(options.output), maps, sites, systems.every)
     if _is_partial(options):
         print(PARTIAL_RUN)
         return
     print(write_result("scale", "Time of a step over ranks and bandwidths", text))
-    plot.draw(RESULTS / "scale.png", maps, sites, f"{settings}; {describe_machine()}", systems.every)
+    plot.draw(RESULTS, maps, sites, systems.every)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -108,7 +109,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--ratio", type=float, default=defaults.ratio, help="of CLT-k (default: %(default)s)")
     add("--rank", type=int, default=defaults.rank, help="of PowerSGD (default: %(default)s)")
     add("--every", type=int, default=defaults.every, help="steps of local updates (default: %(default)s)")
-    add("--output", help="draw the maps here, too")
+    add("--output", metavar="FOLDER", help="draw the maps there, too")
     options = parser.parse_args(arguments)
     if options.every < 2:
         parser.error(f"--every is {options.every}; it must be 2 or more")

@@ -1,4 +1,4 @@
-"""Picture of the maps: per model, the winner of each network, and local updates apart."""
+"""Pictures of the maps: per model, the winner of each network, and local updates apart."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, to_rgb
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from benchmarks.common.pictures import open_picture
 from benchmarks.scale.prediction import Cell, Site
 from benchmarks.scale.systems import LOCAL, SYSTEMS
 from wirecodec.cli.units import format_bandwidth
@@ -29,38 +27,39 @@ COLOURS = {
     "Ok-Topk": "#0072B2",
 }
 """Okabe and Ito's colours, which are distinct for colour-blind readers."""
+HEIGHT = 3.6
+"""Inches of a map."""
 
 
 def draw(
-    path: Path,
-    maps: Mapping[str, Sequence[Cell]],
-    sites: Mapping[str, Sequence[Cell]],
-    subtitle: str,
-    every: int,
+    folder: Path, maps: Mapping[str, Sequence[Cell]], sites: Mapping[str, Sequence[Cell]], every: int
 ) -> None:
-    """Draw three maps per model: the winners, those with sites, and local updates.
+    """Draw scale.png, scale_sites.png and scale_local.png: the winners, those with sites, and local updates.
 
     Args:
-        path: of the PNG.
+        folder: of the PNGs.
         maps: {model: cells}, of the same networks.
         sites: {model: cells} with sites.
-        subtitle: settings that all maps share.
         every: steps between two exchanges of local updates.
     """
-    with mpl.rc_context({"font.size": 10}):
-        figure = Figure(figsize=(7.5 * len(maps), 3 * 5 + 0.9), dpi=120, layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(3, len(maps), squeeze=False)
-        for column, (model, cells) in enumerate(maps.items()):
-            _draw_winners(axes[0][column], f"{model}: fastest, times as fast as dense", cells)
-            title = f"{model}, sites of {Site().ranks} ranks: fastest, times as fast as dense"
-            _draw_winners(axes[1][column], title, sites[model])
-            _draw_local(axes[2][column], model, cells, every)
-        present = {cell.winner for each in (maps, sites) for cells in each.values() for cell in cells}
+    title = "Which system is the fastest, and how many times as fast as dense?"
+    _draw_maps(folder / "scale.png", title, maps)
+    ranks = Site().ranks
+    title = f"With sites of {ranks} ranks: which is the fastest, and how many times as fast as dense?"
+    _draw_maps(folder / "scale_sites.png", title, sites)
+    title = f"How many times as fast as the fastest are local updates every {every}?"
+    with open_picture(folder / "scale_local.png", len(maps), title=title, height=HEIGHT) as axes:
+        for axis, (model, cells) in zip(axes[:, 0], maps.items(), strict=True):
+            _draw_local(axis, model, cells, every)
+
+
+def _draw_maps(path: Path, title: str, maps: Mapping[str, Sequence[Cell]]) -> None:
+    with open_picture(path, len(maps), title=title, height=HEIGHT) as axes:
+        for axis, (model, cells) in zip(axes[:, 0], maps.items(), strict=True):
+            _draw_winners(axis, model, cells)
+        present = {cell.winner for cells in maps.values() for cell in cells}
         handles = [Patch(color=COLOURS[name], label=name) for name in SYSTEMS if name in present]
-        figure.legend(handles=handles, loc="outside lower left", ncols=len(handles), frameon=False)
-        figure.suptitle(subtitle, x=0.01, ha="left", fontsize=11)
-        figure.savefig(path, format="png")
+        axes[0, 0].figure.legend(handles=handles, loc="outside lower left", ncols=len(handles))
 
 
 def format_factor(factor: float) -> str:
@@ -91,14 +90,13 @@ def _draw_local(axes: Any, model: str, cells: Sequence[Cell], every: int) -> Non
     shades = factors.reshape(len(bandwidths), len(ranks))
     limits = LogNorm(min(0.5, float(factors.min())), max(2 * every, float(factors.max())))
     axes.imshow(shades, origin="lower", aspect="auto", cmap="Blues", norm=limits)
-    title = f"local updates every {every}, times as fast as the fastest"
     inks = ["white" if limits(factor) > 0.6 else "black" for factor in factors]
-    _label(axes, f"{model}: {title}", cells, [format_factor(factor) for factor in factors], inks)
+    _label(axes, model, cells, [format_factor(factor) for factor in factors], inks)
 
 
 def _label(axes: Any, title: str, cells: Sequence[Cell], texts: Sequence[str], inks: Sequence[str]) -> None:
     ranks, bandwidths = _axes_of(cells)
-    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_title(title, loc="left")
     axes.set_xticks(range(len(ranks)), [f"{n:,}" for n in ranks])
     axes.set_yticks(range(len(bandwidths)), [format_bandwidth(b) for b in bandwidths])
     axes.set_xlabel("ranks")

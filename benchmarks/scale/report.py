@@ -143,10 +143,11 @@ def format_page(
         parts += [f"### {model}, {MODELS[model].elements:,} parameters\n", _format_winners(cells)]
     within = Site()
     text = SITES.format(ranks=within.ranks, bandwidth=format_bandwidth(within.bandwidth))
-    parts += ["## With sites\n", text]
+    parts += ["## With sites\n", text, "![maps with sites](scale_sites.png)\n"]
     for model, cells in sites.items():
         parts += [f"### {model}\n", _format_winners(cells)]
     parts += ["## Local updates\n", LOCAL_NOTE.format(every=options.every)]
+    parts += ["![local updates](scale_local.png)\n"]
     parts += ["Times as fast as dense, and as the fastest other system.\n"]
     for model, cells in maps.items():
         parts += [f"### {model}\n", _format_local(cells)]

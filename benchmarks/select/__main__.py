@@ -17,7 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.common.command import PARTIAL_RUN, create_parser
 from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS
-from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.common.results import RESULTS, write_result
 from benchmarks.select import count_accuracy, plot, report, slow_inputs, speeds
 from benchmarks.select.targets import check_targets
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(PARTIAL_RUN)
         return
     print(write_result("select", "Time and accuracy of selectors", text))
-    plot.draw(RESULTS / "select.png", measurements[0], measurements[1], describe_machine())
+    plot.draw(RESULTS, measurements[0], measurements[1])
 
 
 Measurements = tuple[

@@ -1,4 +1,4 @@
-"""Picture of selectors: speed-ups over top-k, and selected counts, as in the SIDCo paper."""
+"""Pictures of selectors: speed-ups over top-k, and selected counts, as in the SIDCo paper."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.ticker import LogFormatter
-
 from benchmarks.common.inputs import DENSITIES
+from benchmarks.common.pictures import BLUE, COLOURS, DARK, GREY, label_ends, open_picture
 from benchmarks.select.count_accuracy import CountAccuracy
 from benchmarks.select.report import compute_speed_up, find_baseline
 from benchmarks.select.speeds import Speed
@@ -17,94 +15,86 @@ from benchmarks.select.speeds import Speed
 __all__ = ["draw"]
 
 DRAWN = ("topk(δ)", "sidco(δ)", "sidco(δ, mode=faithful)", "dgc(δ)", "redsync(δ)", "gaussiank(δ)")
-MARKS = "osD^vP*"
-MIN_RATIO = 1e-2
-"""Smaller ratios are drawn at this value."""
+MARKS = "os^vDP"
+MIN_RATIO, MAX_RATIO = 0.03, 20.0
+"""Range of k̂/k; ratios beyond it are drawn at its end."""
 
 
-def draw(path: Path, speeds: Sequence[Speed], accuracies: Sequence[CountAccuracy], machine: str) -> None:
-    """Draw four panels: figures 1a and 1b, 16, 1c and 9 of the paper.
+def draw(folder: Path, speeds: Sequence[Speed], accuracies: Sequence[CountAccuracy]) -> None:
+    """Draw select.png, after figures 1a, 1b and 16 of the paper, and select_counts.png, after 1c and 9.
 
     Args:
-        path: path of the PNG.
+        folder: of the PNGs.
         speeds: all speeds.
         accuracies: all accuracies; the first stream of real gradients with feedback is drawn, or else the
             first stream with feedback.
-        machine: name of the machine.
     """
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    fig, axes = plt.subplots(2, 2, figsize=(13, 9), layout="constrained")
     synthetic = [s for s in speeds if s.synthetic and s.threads == 1]
-    _draw_bars(axes[0, 0], synthetic)
-    _draw_sizes(axes[0, 1], synthetic)
+    baseline = find_baseline(synthetic)
+    title = f"How many times as fast as {baseline} is each selector, on one thread?"
+    with open_picture(folder / "select.png", 2, title=title, height=3.6) as axes:
+        _draw_densities(axes[0, 0], synthetic, baseline)
+        _draw_sizes(axes[1, 0], synthetic, baseline)
     some = [a for a in accuracies if a.feedback]
     some = sorted(some, key=lambda a: not (a.real and len(a.ratios) > 1))
-    some = [a for a in some if a.stream == some[0].stream]
-    _draw_means(axes[1, 0], some)
-    _draw_iterations(axes[1, 1], [a for a in some if a.density == DENSITIES[-1]])
-    fig.suptitle("Selectors: speed-up over top-k, and selected count relative to k")
-    fig.text(0.995, 0.985, machine, fontsize=7, color="grey", ha="right")
-    fig.savefig(path, dpi=100)
-    plt.close(fig)
+    if some:
+        _draw_counts(folder / "select_counts.png", [a for a in some if a.stream == some[0].stream])
 
 
-def _draw_bars(axis: Any, speeds: Sequence[Speed]) -> None:
-    largest = max(s.elements for s in speeds)
-    baseline = find_baseline(speeds)
-    for i, name in enumerate(DRAWN):
+def _draw_densities(axis: Any, speeds: Sequence[Speed], baseline: str) -> None:
+    largest, ends = max(s.elements for s in speeds), []
+    for name, colour, mark in zip(DRAWN, COLOURS, MARKS, strict=True):
         found = [s for s in speeds if (s.elements, s.name) == (largest, name)]
-        places = [DENSITIES.index(s.density) + (i - len(DRAWN) / 2) / (len(DRAWN) + 1) for s in found]
-        heights = [compute_speed_up(speeds, s, baseline) for s in found]
-        axis.bar(places, heights, 1 / (len(DRAWN) + 2), label=name, color=f"C{i}")
-    axis.set_xticks(range(len(DENSITIES)), [f"δ = {d:g}" for d in DENSITIES])
-    _format_axis(axis, f"speed-up over {baseline}: {largest:,} elements, one thread")
+        points = [(DENSITIES.index(s.density), compute_speed_up(speeds, s, baseline)) for s in found]
+        if points:
+            axis.plot(*zip(*points, strict=True), f"{mark}-", color=colour)
+            ends.append((*points[-1], name, colour))
+    axis.set_xticks(range(len(DENSITIES)), [f"δ = {density:g}" for density in DENSITIES])
+    axis.set_xlim(-0.2, len(DENSITIES) - 0.9)
+    _finish(axis, f"{largest:,} elements", "density", baseline, ends)
 
 
-def _draw_sizes(axis: Any, speeds: Sequence[Speed]) -> None:
-    baseline = find_baseline(speeds)
-    for i, name in enumerate(DRAWN):
+def _draw_sizes(axis: Any, speeds: Sequence[Speed], baseline: str) -> None:
+    ends = []
+    for name, colour, mark in zip(DRAWN, COLOURS, MARKS, strict=True):
         found = [s for s in speeds if (s.density, s.name) == (0.01, name)]
-        heights = [compute_speed_up(speeds, s, baseline) for s in found]
-        axis.plot([s.elements for s in found], heights, marker=MARKS[i], label=name, color=f"C{i}")
+        points = [(s.elements, compute_speed_up(speeds, s, baseline)) for s in found]
+        if points:
+            axis.plot(*zip(*points, strict=True), f"{mark}-", color=colour)
+            ends.append((*points[-1], name, colour))
     axis.set_xscale("log")
-    axis.set_xlabel("elements")
-    _format_axis(axis, f"speed-up over {baseline}: δ = 0.01, one thread")
+    _finish(axis, "density 0.01", "elements", baseline, ends)
 
 
-def _draw_means(axis: Any, accuracies: Sequence[CountAccuracy]) -> None:
-    names = list(dict.fromkeys(a.name for a in accuracies))
-    for i, name in enumerate(names):
-        found = [a for a in accuracies if a.name == name]
-        places = [DENSITIES.index(a.density) + (i - len(names) / 2) / (len(names) + 1) for a in found]
-        means = [max(sum(a.ratios) / len(a.ratios), MIN_RATIO) for a in found]
-        below = [m - max(min(a.ratios), MIN_RATIO) for m, a in zip(means, found, strict=True)]
-        above = [max(max(a.ratios) - m, 0) for m, a in zip(means, found, strict=True)]
-        bars = [[max(b, 0) for b in below], above]
-        axis.errorbar(places, means, bars, fmt=MARKS[i], label=name, color=f"C{i}", capsize=3)
-    axis.set_xticks(range(len(DENSITIES)), [f"δ = {d:g}" for d in DENSITIES])
-    axis.axhline(1, color="0.6", lw=0.8)
-    _format_axis(axis, f"k̂/k: mean, minimum, maximum; {_format_stream(accuracies)}")
-
-
-def _draw_iterations(axis: Any, accuracies: Sequence[CountAccuracy]) -> None:
-    for i, a in enumerate(accuracies):
-        axis.plot([max(r, MIN_RATIO) for r in a.ratios], label=a.name, color=f"C{i}", lw=2.5 if i == 0 else 1)
-    axis.axhline(1, color="0.6", lw=0.8)
-    axis.set_xlabel("iteration")
-    _format_axis(axis, f"k̂/k: δ = {DENSITIES[-1]:g}, {_format_stream(accuracies)}")
-
-
-def _format_stream(accuracies: Sequence[CountAccuracy]) -> str:
-    return f"{accuracies[0].stream} with feedback" if accuracies else "not measured"
-
-
-def _format_axis(axis: Any, title: str) -> None:
-    axis.set_yscale("log")
+def _finish(axis: Any, title: str, x: str, baseline: str, ends: Sequence[Any]) -> None:
+    axis.set_title(title, loc="left")
+    axis.set(xlabel=x, ylabel=f"times as fast as {baseline}", yscale="log")
+    low, high = axis.get_ylim()
+    axis.set_yticks([tick for tick in (1, 2, 5, 10, 20, 50, 100, 200) if low <= tick <= high])
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.4)))
-    axis.set_title(title, fontsize=10)
-    axis.grid(axis="y", color="0.9")
+    axis.minorticks_off()
+    axis.grid(axis="y", color="0.92")
     axis.set_axisbelow(True)
-    axis.legend(fontsize=8)
+    label_ends(axis, ends)
+
+
+def _draw_counts(path: Path, accuracies: Sequence[CountAccuracy]) -> None:
+    names = list(dict.fromkeys(a.name for a in accuracies))
+    title = f"How close to k is the number of selected elements? {accuracies[0].stream}, with feedback"
+    with open_picture(path, 1, len(DENSITIES), title=title, height=3.2, sharey=True) as axes:
+        for axis, density in zip(axes[0], DENSITIES, strict=True):
+            for a in accuracies:
+                if a.density == density:
+                    place = names.index(a.name)
+                    mean, *ends = (
+                        min(max(one, MIN_RATIO), MAX_RATIO)
+                        for one in (sum(a.ratios) / len(a.ratios), min(a.ratios), max(a.ratios))
+                    )
+                    axis.plot(ends, [place, place], color=GREY, lw=2)
+                    axis.plot([mean], [place], "o", color=BLUE)
+            axis.axvline(1, color=DARK, lw=0.8)
+            axis.set(xscale="log", xlim=(MIN_RATIO, MAX_RATIO), xlabel="selected / k")
+            axis.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
+            axis.set_title(f"δ = {density:g}", loc="left")
+        axes[0, 0].set_yticks(range(len(names)), names)
+        axes[0, 0].invert_yaxis()

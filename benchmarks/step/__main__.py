@@ -87,14 +87,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.output is not None:
         options.output.mkdir(parents=True, exist_ok=True)
         (options.output / "step.md").write_text(f"# {TITLE}\n\n{describe_machine()}\n\n{text}")
-        plot.draw(options.output / "step.png", rows, describe_machine())
+        plot.draw(options.output / "step.png", rows)
     if missing and not options.quick:
         print(f"{len(missing)} of {len(names)} measurements are missing; the page needs all of them.")
     elif options.quick or reason:
         print(PARTIAL_RUN)
     else:
         print(write_result("step", TITLE, text))
-        plot.draw(RESULTS / "step.png", rows, describe_machine())
+        plot.draw(RESULTS / "step.png", rows)
 
 
 def _run_missing(

@@ -129,7 +129,8 @@ def format_page(rows: Sequence[Row]) -> str:
         ]
         for row in rows
     ]
-    text = f"""A transformer of 11.7M parameters, AdamW, on two hosts of one core each, linked at {LINK}.
+    text = f"""{format_answer(table)}A transformer of 11.7M parameters, AdamW, on two hosts of one core each,
+linked at {LINK}.
 An exchange every {EVERY} steps sends `{SCHEME}` over the whole model. `step` is the mean over
 {PERIODS} periods.
 
@@ -137,6 +138,19 @@ An exchange every {EVERY} steps sends `{SCHEME}` over the whole model. `step` is
     delayed = [(row.system, row.step / alone.step) for row in rows if "delay" in row.system]
     targets = [check_at_most(f"a step with delay: at most {MOST}x one without", MOST, delayed, "{:.2f}x")]
     return text + format_markdown(columns, table) + "\n" + format_targets(targets)
+
+
+def format_answer(table: Sequence[Sequence[str]]) -> str:
+    """Answer the benchmark's question with the rows of the delayed exchanges."""
+    now = next((row for row in table if row[0] == "at once"), None)
+    delayed = [row for row in table if "delay" in row[0]]
+    if now is None or not delayed:
+        return ""
+    last = delayed[-1]
+    return (
+        f"With a {last[0]}, a step takes {last[2].removesuffix('x')} times as long as without any exchange. "
+        f"Its longest step takes {last[4]} ms, and {now[4]} ms without a delay.\n\n"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

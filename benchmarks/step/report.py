@@ -8,7 +8,7 @@ from itertools import groupby
 
 from benchmarks.common.results import format_markdown
 from benchmarks.common.targets import format_targets
-from benchmarks.step.rows import DELAY, DELAY_SECONDS, LOOPBACK, Row
+from benchmarks.step.rows import DELAY, DELAY_SECONDS, LOOPBACK, SLOW, Row
 from benchmarks.step.small import ELEMENTS, FEW, MANY, NATIVE_BYTES, SmallCalls
 from benchmarks.step.stages import STAGES
 from benchmarks.step.systems import BUDGETED, ELEMENTS_PER_BYTE, TOPK
@@ -80,9 +80,10 @@ def format_page(
         load: of the machine before and after.
         skipped: measurements that were skipped, with the reasons.
     """
-    parts = [f"`{command}`; {versions}; load {load}.\n"]
+    parts = [format_answer(rows)]
     parts += ["![step times](step.png)\n"] if rows else []
     parts += ["## Targets\n", format_targets(check_targets(rows, small))]
+    parts += [f"`{command}`; {versions}; load {load}.\n"]
     parts += [f"Skipped: {line}.\n" for line in skipped]
     if rows:
         parts += ["## Steps\n", STEPS]
@@ -103,6 +104,24 @@ def format_page(
         text = THREADS_TEXT.format(elements=DIVIDED_ELEMENTS / 1e6, tensors=TENSORS, threads=MANY_THREADS)
         parts += ["## Threads\n", text, format_threads(threads)]
     return "\n".join(parts)
+
+
+def format_answer(rows: Sequence[Row]) -> str:
+    """Answer the benchmark's question with two ranks, on the slowest link and over loopback."""
+    answers = []
+    for link, place in ((SLOW, f"At {SLOW}/s"), (LOOPBACK, "Over loopback")):
+        times = {
+            system: [
+                1e3 * row.seconds for row in rows if (row.ranks, row.link, row.system) == (2, link, system)
+            ]
+            for system in ("topk", "plain DDP")
+        }
+        if all(times.values()):
+            ours, plain = (f"{min(found):,.0f} to {max(found):,.0f} ms" for found in times.values())
+            answers.append(
+                f"{place}, a step on 2 ranks takes {ours} with `topk`, and {plain} with plain DDP."
+            )
+    return " ".join(answers) + "\n" if answers else ""
 
 
 def _format_steps(rows: Sequence[Row]) -> str:

@@ -5,11 +5,17 @@ vectors: the largest values of known distributions and of real gradients. Sizes 
 rate-distortion bound of each vector. Times are multiples of ``np.copyto`` of the same values in the same run.
 Tables and figures of two papers, reproduced with our data, follow.
 
-    python -m benchmarks.value [--quick] [--data FOLDER] [--only WORD,WORD]
+    python -m benchmarks.value [--quick] [--data FOLDER] [--only WORD,WORD] [--minutes 8]
+
+The results of each vector are kept in benchmarks/results/value, and a run goes on from there. --report
+measures nothing. Remove that folder to start over.
 """
 
 from __future__ import annotations
 
+import math
+import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,24 +25,20 @@ from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progres
 from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.results import RESULTS, describe_machine, write_result
-from benchmarks.common.targets import TargetResult
-from benchmarks.value import papers, papers_plot, papers_report, peers, plot, report, supplement
+from benchmarks.value import kept, papers, papers_plot, papers_report, peers, plot, report, supplement
 from benchmarks.value.cases import CACHE, ELEMENTS, Case, generate_cases, generate_time_cases
 from benchmarks.value.coders import Coder, build_codecs
+from benchmarks.value.kept import Curves
 from benchmarks.value.measurement import Measurement, measure_coder
-from benchmarks.value.rate_distortion import Curve
-from benchmarks.value.targets import check_targets
 
 __all__ = ["main", "measure"]
 
 SLOW = 10.0
 """Nanoseconds per value above which a codec is not measured on the vector that exceeds the caches."""
 
-Curves = dict[tuple[str, str], Curve]
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark, print the page, and write it if the run is complete."""
+    """Run the benchmark, and write the page if the run is complete; a partial run is only printed."""
     parser = create_parser(__doc__, __package__)
     parser.add_argument("--quick", action="store_true", help="use vectors of 2.6M elements instead of 26M")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
@@ -46,40 +48,97 @@ def main(arguments: Sequence[str] | None = None) -> None:
         metavar="WORDS",
         help="measure coders and vectors whose name contains one of these words: qsgd,SZ3,laplace",
     )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no vector after them")
+    parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
     options = parser.parse_args(arguments)
-    elements = ELEMENTS // 10 if options.quick else ELEMENTS
-    folders = [TEST_GRADIENTS, *([options.data] if options.data else [])]
+    partial = options.quick or options.data or options.only
+    if not options.report:
+        elements = ELEMENTS // 10 if options.quick else ELEMENTS
+        folders = [TEST_GRADIENTS, *([options.data] if options.data else [])]
+        cases = [*generate_time_cases(elements), *generate_cases(elements, list_gradient_files(*folders))]
+        cases = filter_by_name(cases, options.only, lambda case: case.group)
+        if partial:
+            print(_measure_part(cases, options.only, elements, 0.01 if options.quick else 0.03))
+            print(PARTIAL_RUN)
+            return
+        _continue_run(cases, time.monotonic() + 60 * options.minutes)
+    rest = kept.load_rest()
+    if rest is None:
+        sys.exit("the run is not complete: start it again")
+    measurements, curves = kept.load()
+    text = report.format_page(measurements, curves, rest)
+    print(text)
+    print(write_result("value", "Size, error and speed of value codecs", text, rest.machine))
+    plot.draw(RESULTS / "value.png", measurements, curves)
+
+
+def _measure_part(cases: Sequence[Case], only: str, elements: int, budget: float) -> str:
+    """Measure some coders, or short vectors, and return the page."""
     installed, missing = load_peers(peers.PACKAGES)
-    coders = filter_by_name([*build_codecs(), *installed], options.only, lambda coder: coder.name)
-    every_case = [*generate_time_cases(elements), *generate_cases(elements, list_gradient_files(*folders))]
-    cases = filter_by_name(every_case, options.only, lambda case: case.group)
-    complete = not options.only
+    coders = filter_by_name([*build_codecs(), *installed], only, lambda coder: coder.name)
     with create_progress() as progress:
-        extra_steps = 3 + len(papers.PARTS) if complete else 0
-        task = progress.add_task("", total=len(coders) * len(cases) + extra_steps)
+        task = progress.add_task("", total=len(coders) * len(cases) + (0 if only else _EXTRA_STEPS))
 
         def step(name: str) -> None:
             progress.update(task, description=name, advance=1)
 
-        measurements, curves = measure(coders, cases, step, 0.01 if options.quick else 0.03)
-        results: list[TargetResult] = []
-        notes: list[str] = []
-        if complete:
-            results, note = supplement.measure(elements, step)
-            reproductions = papers.reproduce(list_gradient_files(TEST_GRADIENTS), step)
-            notes = [note, *papers_report.format_sections(reproductions)]
-    text = report.format_page([*check_targets(measurements), *results], measurements, curves, missing, notes)
-    print(text)
-    if options.quick or options.data or options.only:
-        print(PARTIAL_RUN)
-        return
-    print(write_result("value", "Size, error and speed of value codecs", text))
-    plot.draw(RESULTS / "value.png", measurements, curves, describe_machine())
-    papers_plot.draw(RESULTS, reproductions)
+        measurements, curves = measure(coders, cases, step, budget)
+        extra = kept.Rest(describe_machine(), missing, [], [])
+        if not only:
+            extra = _measure_rest(elements, missing, step)
+    return report.format_page(measurements, curves, extra, every=True)
+
+
+_EXTRA_STEPS = 3 + len(papers.PARTS)
+
+
+def _continue_run(cases: Sequence[Case], stop: float) -> None:
+    """Measure the vectors and the parts that have no results, and keep each of them.
+
+    Args:
+        cases: all vectors.
+        stop: no vector is started after this time.
+    """
+    installed, missing = load_peers(peers.PACKAGES)
+    coders = [*build_codecs(), *installed]
+    found, _ = kept.load()
+    done = {(m.group, m.column) for m in found}
+    left = [case for case in cases if (case.group, case.column) not in done]
+    with create_progress() as progress:
+        task = progress.add_task("", total=len(coders) * len(left) + _EXTRA_STEPS)
+
+        def step(name: str) -> None:
+            progress.update(task, description=name, advance=1)
+
+        for case in left:
+            if time.monotonic() > stop:
+                return
+            measurements, curves = measure(coders, [case], step, 0.03, found)
+            kept.save(measurements, curves, kept.FOLDER)
+            found += measurements
+        if kept.load_rest() is None and time.monotonic() <= stop:
+            kept.save_rest(_measure_rest(ELEMENTS, missing, step, RESULTS))
+
+
+def _measure_rest(
+    elements: int, missing: Sequence[str], step: Callable[[str], None], pictures: Path | None = None
+) -> kept.Rest:
+    """Measure the parts outside the tables, and draw the papers' figures if there is a folder for them."""
+    results, note = supplement.measure(elements, step)
+    reproductions = papers.reproduce(list_gradient_files(TEST_GRADIENTS), step)
+    if pictures is not None:
+        papers_plot.draw(pictures, reproductions)
+    return kept.Rest(
+        describe_machine(), missing, results, [note, *papers_report.format_sections(reproductions)]
+    )
 
 
 def measure(
-    coders: Sequence[Coder], cases: Sequence[Case], step: Callable[[str], None], budget: float
+    coders: Sequence[Coder],
+    cases: Sequence[Case],
+    step: Callable[[str], None],
+    budget: float,
+    earlier: Sequence[Measurement] = (),
 ) -> tuple[list[Measurement], Curves]:
     """Measure every coder on every vector.
 
@@ -88,13 +147,14 @@ def measure(
         cases: the vectors.
         step: called with the name of each measurement before it starts.
         budget: seconds per time.
+        earlier: measurements of other vectors, which show the coders that are slow.
 
     Returns:
         The measurements, and the bounds of the vectors by (group, column).
     """
     measurements: list[Measurement] = []
     curves: Curves = {}
-    slowest: dict[str, float] = {}
+    slowest = {m.coder: max(m.encode_ns, m.decode_ns) for m in earlier}
     for case in cases:
         values = case.make()
         curve = case.bound(values)

@@ -30,7 +30,9 @@ class Measurement:
     """Size, errors and times of one coder on one vector.
 
     Attributes:
-        case: the case that built the vector.
+        group: the vector's distribution, or its gradient's file.
+        column: its density or size.
+        synthetic: True for a known distribution.
         r: number of values.
         coder: name of the coder.
         family: its name without the parameters that vary.
@@ -46,7 +48,9 @@ class Measurement:
         encode_ns, decode_ns: nanoseconds per value.
     """
 
-    case: Case
+    group: str
+    column: str
+    synthetic: bool
     r: int
     coder: str
     family: str
@@ -65,7 +69,7 @@ class Measurement:
     @property
     def case_name(self) -> str:
         """Return the group and column."""
-        return f"{self.case.group}, {self.case.column}"
+        return f"{self.group}, {self.column}"
 
     @property
     def ratio(self) -> float:
@@ -114,7 +118,9 @@ def measure_coder(
     error = compute_relative_error(values, decoded)
     nano = 1e9 / values.size
     return Measurement(
-        case=case,
+        group=case.group,
+        column=case.column,
+        synthetic=case.synthetic,
         r=values.size,
         coder=coder.name,
         family=coder.family,

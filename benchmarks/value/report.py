@@ -1,4 +1,4 @@
-"""Result page of value codecs: targets, then sizes, errors and times by group of vectors."""
+"""Result page of value codecs: the answer, targets, and tables of sizes, errors and times."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from benchmarks.common.results import format_markdown, pivot_rows
-from benchmarks.common.targets import TargetResult, format_targets
-from benchmarks.value.cases import CLOCK
+from benchmarks.common.targets import format_targets
+from benchmarks.value.cases import CACHE, CLOCK
+from benchmarks.value.kept import Curves, Rest
 from benchmarks.value.measurement import SEEDS, Measurement
-from benchmarks.value.rate_distortion import Curve
+from benchmarks.value.targets import check_targets, compare_with_peers
 
 __all__ = ["format_page"]
 
-CAPTION = f"""Sizes are in bits per value. They include everything that a receiver needs except the number of
+PICTURE = "![bits per value above the bound](value.png)\n"
+CAPTION = """Sizes are in bits per value. They include everything that a receiver needs except the number of
 values: parameters, scales, maps of sorted values. The number in parentheses is the ratio to the
-rate-distortion bound at the actual error.
-
-"Error" is ‖decoded - v‖ / ‖v‖, "max" is the largest single error, and "bias" is the mean of
-sign(v)·(decoded - v). The last two are relative to the root mean square of v. A positive bias means that
-magnitudes grow. For random codecs, marked ~, the bias is the mean over {SEEDS} seeds, or over the chunks of
-one seed if there are several.
+rate-distortion bound at the actual error. An error is ‖decoded - v‖ / ‖v‖.
 
 Times are minima over many calls on one thread, encode / decode. They are multiples of `np.copyto` of the same
 float32 values in the same run: 2.0 means twice the time of the copy, whose nanoseconds per value are the
@@ -30,7 +27,14 @@ system needs time to provide such memory; the row "copy into new memory" shows i
 its time is the cost of a call.
 
 Third-party software is in italics, tuned to the error in its name. "unsupported" means that a codec cannot
-encode the vector. All values are in the order of their indices.
+encode the vector. Random codecs are marked ~. All values are in the order of their indices.
+"""
+DATA = f"""The tables show the largest 1 % of each vector. [measurements.csv](value/measurements.csv) has all
+measurements: the largest 10 % and 0.1 %, too, and with each of them the largest error, the bias and the
+times. "max_error" is the largest single error, and "bias" is the mean of sign(v)·(decoded - v). Both are
+relative to the root mean square of v. A positive bias means that magnitudes grow. For random codecs, the
+bias is the mean over {SEEDS} seeds, or over the chunks of one seed if there are several.
+[bounds.csv](value/bounds.csv) has the bounds.
 """
 BOUND = """The bound is Shannon's rate-distortion bound for independent values of a known distribution at a
 mean squared error. It is computed by the algorithm of Blahut and Arimoto, plus one bit for the sign. The
@@ -46,36 +50,108 @@ KINDS = {
     "Codecs above 10 ns per value, and third-party software, are measured on the smaller vector only.",
 }
 GRADIENT = "The largest values of a real gradient."
+CODEC, TOP = "error-bounded(error=0.01)", "top 1 %"
+"""Codec of the answer, and the vectors that the page shows."""
+VECTORS = """`laplace`, `student` (t with four degrees of freedom) and `pareto` (generalised, shape 1/3) are
+distributions. The others are gradients of [tests/data](../../tests/data/README.md).
+"""
 SHOWN_ERRORS = (0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001)
 """Errors in the table of bounds."""
 
 
 def format_page(
-    results: Sequence[TargetResult],
-    measurements: Sequence[Measurement],
-    curves: dict[tuple[str, str], Curve],
-    missing: Sequence[str],
-    notes: Sequence[str] = (),
+    measurements: Sequence[Measurement], curves: Curves, rest: Rest, *, every: bool = False
 ) -> str:
     """Format the result page as Markdown.
 
     Args:
-        results: of the targets.
         measurements: in the order of their cases and coders.
         curves: the bound of each (group, column).
-        missing: packages of peers that are not installed.
-        notes: sections between the targets and the tables.
+        rest: results and sections of the other measurements.
+        every: whether to show the tables of all vectors instead of a selection.
     """
-    parts = ["## Targets\n", format_targets(results), *notes, "## How to read the tables\n", CAPTION]
-    if missing:
-        parts.append(f"Skipped because the package is not installed: {', '.join(missing)}.\n")
-    parts += ["## Rate-distortion bound\n", BOUND, _format_bounds(curves)]
-    for group in dict.fromkeys(m.case.group for m in measurements):
-        parts += _format_group(group, [m for m in measurements if m.case.group == group])
+    parts = [
+        _format_answer(measurements),
+        PICTURE,
+        "## Targets\n",
+        format_targets([*check_targets(measurements), *rest.results]),
+        "## How to read the tables\n",
+        CAPTION,
+        DATA,
+    ]
+    if rest.missing:
+        parts.append(f"Skipped because the package is not installed: {', '.join(rest.missing)}.\n")
+    groups = dict.fromkeys(m.group for m in measurements)
+    if every:
+        for group in groups:
+            parts += _format_group(group, [m for m in measurements if m.group == group])
+    else:
+        parts += _format_selection(measurements)
+    parts += ["## Rate-distortion bound\n", BOUND, _format_bounds(curves), *rest.sections]
     return "\n".join(part for part in parts if part)
 
 
-def _format_bounds(curves: dict[tuple[str, str], Curve]) -> str:
+def _format_answer(measurements: Sequence[Measurement]) -> str:
+    """Answer the benchmark's question in a few sentences; nothing without their measurements."""
+    ours = [m for m in measurements if m.coder == CODEC]
+    first = next((m for m in ours if (m.group, m.column) == ("laplace", TOP)), None)
+    ratios = [ratio for _, ratio in compare_with_peers(measurements, CODEC)]
+    clock = [m for m in measurements if (m.group, m.coder) == (CLOCK, CODEC) and m.r > CACHE]
+    if first is None or not ratios or not clock:
+        return ""
+    large = clock[0]
+    return (
+        f"At an error of {100 * first.error:.1f} %, `{first.family}` takes {first.bits:.2f} bits per value "
+        f"of the largest 1 % of Laplace values, {first.ratio:.2f} times the rate-distortion bound. On "
+        f"gradients, it takes {min(ratios):.2f} to {max(ratios):.2f} times the bits of the best third-party "
+        f"compressor at equal error. One thread encodes {large.r:,} values at {large.encode_ns:.1f} ns per "
+        f"value, and decodes them at {large.decode_ns:.1f}.\n"
+    )
+
+
+def _format_selection(measurements: Sequence[Measurement]) -> list[str]:
+    """Format sizes and errors of the largest 1 % of all vectors, and times of all values."""
+    chosen = [m for m in measurements if m.column == TOP]
+    groups = {m.group: m.r for m in chosen}
+    headings = [f"{group}: {r:,}" for group, r in groups.items()]
+
+    def table(title: str, cell: Callable[[Measurement], str]) -> str:
+        rows = _format_rows(chosen, list(groups), cell, lambda m: m.group)
+        return format_markdown([title, *headings], rows)
+
+    return [
+        f"## The largest 1 %\n\n{VECTORS}",
+        table("bits per value", lambda m: f"{_format_bits(m.bits)}{_format_ratio(m.ratio)}"),
+        table("error, %", lambda m: _format_percent(m.error)),
+        *_format_times([m for m in measurements if m.group == CLOCK]),
+    ]
+
+
+def _format_times(measurements: Sequence[Measurement]) -> list[str]:
+    if not measurements:
+        return []
+    columns = list(dict.fromkeys(m.column for m in measurements))
+    by_column = [[m for m in measurements if m.column == column] for column in columns]
+    first = [
+        [
+            "copy, ns per value",
+            *(f"{statistics.median(m.copy_ns for m in found):.3f}" for found in by_column),
+        ],
+        [
+            "copy into new memory",
+            *(f"{statistics.median(m.fresh_copy_ns / m.copy_ns for m in found):.2f}" for found in by_column),
+        ],
+    ]
+    rows = _format_rows(measurements, columns, lambda m: " / ".join(map(_format_time, m.times)), _column)
+    header = ["encode / decode, copies", *columns]
+    return [f"## Times\n\n{KINDS[CLOCK]}\n", format_markdown(header, [*first, *rows])]
+
+
+def _column(m: Measurement) -> str:
+    return m.column
+
+
+def _format_bounds(curves: Curves) -> str:
     rows = [
         [", ".join(key), *(f"{curve.at(error):.2f}" for error in SHOWN_ERRORS)]
         for key, curve in curves.items()
@@ -84,50 +160,42 @@ def _format_bounds(curves: dict[tuple[str, str], Curve]) -> str:
 
 
 def _format_group(group: str, measurements: Sequence[Measurement]) -> list[str]:
-    counts = {m.case.column: m.r for m in measurements}
+    """Format all tables of a group of vectors."""
+    counts = {m.column: m.r for m in measurements}
     headings = [f"{column}: {r:,}" if group != CLOCK else column for column, r in counts.items()]
-    by_column = {column: [m for m in measurements if m.case.column == column] for column in counts}
-    copies = [statistics.median(m.copy_ns for m in found) for found in by_column.values()]
-    fresh = [statistics.median(m.fresh_copy_ns / m.copy_ns for m in found) for found in by_column.values()]
 
-    def format_table(
-        title: str, cell: Callable[[Measurement], str], first_rows: Sequence[Sequence[str]] = ()
-    ) -> str:
-        return format_markdown([title, *headings], [*first_rows, *_format_rows(measurements, counts, cell)])
+    def table(title: str, cell: Callable[[Measurement], str]) -> str:
+        return format_markdown([title, *headings], _format_rows(measurements, list(counts), cell, _column))
 
     return [
         f"## {group}\n",
         KINDS.get(group, GRADIENT) + "\n",
-        format_table("bits per value", lambda m: f"{_format_bits(m.bits)}{_format_ratio(m.ratio)}"),
-        format_table(
+        table("bits per value", lambda m: f"{_format_bits(m.bits)}{_format_ratio(m.ratio)}"),
+        table(
             "error / max / bias, %",
             lambda m: " / ".join(map(_format_percent, (m.error, m.max_error, m.bias))),
         ),
-        format_table(
-            "encode / decode, copies",
-            lambda m: " / ".join(map(_format_time, m.times)),
-            [
-                ["copy, ns per value", *(f"{time:.3f}" for time in copies)],
-                ["copy into new memory", *(f"{time:.2f}" for time in fresh)],
-            ],
-        ),
+        table("encode / decode, copies", lambda m: " / ".join(map(_format_time, m.times))),
     ]
 
 
 def _format_rows(
-    measurements: Sequence[Measurement], columns: dict[str, int], cell: Callable[[Measurement], str]
+    measurements: Sequence[Measurement],
+    columns: Sequence[str],
+    cell: Callable[[Measurement], str],
+    column_of: Callable[[Measurement], str],
 ) -> list[list[str]]:
     random = {m.coder for m in measurements if m.random}
     cells = (
         (
             (f"*{m.coder}*" if m.peer else f"`{m.coder}`") + (" ~" if m.coder in random else ""),
-            m.case.column,
+            column_of(m),
             cell(m),
         )
         for m in measurements
     )
-    missing = "not measured" if measurements[0].case.group == CLOCK else "unsupported"
-    return pivot_rows(cells, list(columns), missing)
+    missing = "not measured" if measurements[0].group == CLOCK else "unsupported"
+    return pivot_rows(cells, columns, missing)
 
 
 def _format_bits(bits: float) -> str:

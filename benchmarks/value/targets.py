@@ -10,7 +10,7 @@ from benchmarks.common.targets import LabelledValues, TargetResult, check_at_mos
 from benchmarks.value.cases import CACHE, CLOCK
 from benchmarks.value.measurement import Measurement
 
-__all__ = ["check_targets"]
+__all__ = ["check_targets", "compare_with_peers"]
 
 _ERROR = re.compile(r"error=([\d.e-]+)")
 ERROR_TOLERANCE = 1e-6
@@ -27,7 +27,7 @@ def check_targets(measurements: Sequence[Measurement]) -> list[TargetResult]:
 
 
 def _check_times(measurements: Sequence[Measurement]) -> list[TargetResult]:
-    timed = [m for m in measurements if m.case.group == CLOCK]
+    timed = [m for m in measurements if m.group == CLOCK]
     memory = [m for m in timed if m.r > CACHE]
     cache = [m for m in timed if m.r <= CACHE]
     results = []
@@ -60,13 +60,13 @@ def _check_error_bounded(measurements: Sequence[Measurement]) -> list[TargetResu
     """Compare ``error-bounded`` with the bound at its actual error, and with peers at equal errors."""
     coders = ("error-bounded(error=0.05)", "error-bounded(error=0.01)")
     ours = [m for m in measurements if m.coder in coders]
-    laplace = [m for m in ours if m.case.group == "laplace" and _parse_error_limit(m) == 0.01]
+    laplace = [m for m in ours if m.group == "laplace" and _parse_error_limit(m) == 0.01]
     bounded = [m for m in measurements if m.family == "error-bounded"]
     results = [
         check_at_most(
             "error-bounded ≤ 1.06 × the bound at 1 %: laplace, top 1 %",
             1.06,
-            [(m.case_name, m.ratio) for m in laplace if m.case.column == "top 1 %"],
+            [(m.case_name, m.ratio) for m in laplace if m.column == "top 1 %"],
         ),
         check_at_most(
             "error-bounded ≤ its error limit", 1 + ERROR_TOLERANCE, _compute_relative_errors(bounded)
@@ -83,8 +83,22 @@ def _compare_at_equal_error(ours: Sequence[Measurement], peers: Sequence[Measure
     for m in ours:
         for peer in peers:
             limit = f"{100 * (_parse_error_limit(m) or 0):g} %"
-            if m.case == peer.case and peer.coder.endswith(f", {limit}") and not m.case.synthetic:
+            if m.case_name == peer.case_name and peer.coder.endswith(f", {limit}") and not m.synthetic:
                 yield f"{m.case_name}, {limit}", m.bits / _extrapolate_bits(peer, m.error)
+
+
+def compare_with_peers(measurements: Sequence[Measurement], coder: str) -> LabelledValues:
+    """Yield the bits of a codec on each gradient, relative to the smallest peer's at equal error."""
+    for m in measurements:
+        if m.coder == coder and not m.synthetic:
+            limit = f", {100 * (_parse_error_limit(m) or 0):g} %"
+            peers = [
+                _extrapolate_bits(other, m.error)
+                for other in measurements
+                if other.case_name == m.case_name and other.peer and other.coder.endswith(limit)
+            ]
+            if peers:
+                yield m.case_name, m.bits / min(peers)
 
 
 def _extrapolate_bits(m: Measurement, error: float) -> float:
@@ -110,7 +124,7 @@ def _compare_with_eligible(
         bits = [
             other.bits
             for other in measurements
-            if other.case == m.case
+            if other.case_name == m.case_name
             and not other.peer
             and other.family != "auto-value"
             and other.error <= limit

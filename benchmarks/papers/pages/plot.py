@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,18 @@ import matplotlib as mpl
 import numpy as np
 
 from benchmarks.common.inputs import DENSITIES
+from benchmarks.common.pictures import BLUE, DARK, GREY, open_picture
 from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom, sidco
 from benchmarks.papers.min_ratio import published_min_ratio
 from benchmarks.papers.networks import NETWORKS
 from benchmarks.papers.pages.adacomp import find_best
 from benchmarks.papers.plan import Results
 
-__all__ = ["draw_all"]
+__all__ = ["QualityPanel", "draw_all", "draw_quality"]
+
+QualityPanel = tuple[str, float, Sequence[tuple[str, float, float, float]]]
+QUALITY_RANGE = (0.01, 4.0)
+"""Of k̂/k; what is beyond it is drawn at its end."""
 
 WINDOW = 50
 """Steps of the running average in Figure 9."""
@@ -67,15 +72,42 @@ def _list_panels(found: sidco.Result) -> list[tuple[str, float, list[sidco.Count
 
 
 def _draw_quality(path: Path, found: sidco.Result) -> None:
-    title = "SIDCo, Figures 1c, 3c, 5b and 6c: k̂/k over a training, mean with 90 % interval"
-    with _figure(path, len(NETWORKS), len(DENSITIES), title, 3.2) as axes:
-        for bars, (network, density, counts) in zip(axes, _list_panels(found), strict=True):
-            for place, count in enumerate(counts):
-                low, high = np.maximum(count.interval, 1e-2)
-                bars.bar(place, max(float(count.ratios.mean()), 1e-2), color=f"C{place}", width=0.7)
-                bars.plot([place, place], [low, high], color="#333333")
-            bars.set_xticks(range(len(counts)), [count.name for count in counts], rotation=60, ha="right")
-            _set_ratio_axis(bars, network, density)
+    panels = [
+        (network, density, [_summarize(count) for count in counts])
+        for network, density, counts in _list_panels(found)
+    ]
+    draw_quality(path, panels)
+
+
+def _summarize(count: sidco.Count) -> tuple[str, float, float, float]:
+    """Return the name, the mean of k̂/k, and the ends of its 90 % interval."""
+    low, high = count.interval
+    return count.name, float(count.ratios.mean()), float(low), float(high)
+
+
+def draw_quality(path: Path, panels: Sequence[QualityPanel]) -> None:
+    """Draw the quality of the count: the mean of k̂/k as a dot, with its 90 % interval.
+
+    Args:
+        path: of the PNG.
+        panels: (network, density, (selector, mean, and the interval's ends)), by network.
+    """
+    columns = len({density for _, density, _ in panels})
+    title = "How close to k is the number of selected elements? Mean and 90 % of a training's steps"
+    layout: dict[str, Any] = {"sharex": True, "sharey": True}
+    with open_picture(path, len(panels) // columns, columns, title=title, height=2.2, **layout) as axes:
+        for axis, (network, density, counts) in zip(axes.flat, panels, strict=True):
+            for place, (_, *numbers) in enumerate(counts):
+                mean, low, high = np.clip(numbers, *QUALITY_RANGE)
+                axis.plot([low, high], [place, place], color=GREY, lw=2)
+                axis.plot([mean], [place], "o", color=BLUE, ms=5)
+            axis.axvline(1, color=DARK, lw=0.8)
+            axis.set_title(f"{network}, density {density:g}", loc="left")
+            axis.set_yticks(range(len(counts)), [name for name, *_ in counts])
+            axis.set(xscale="log", xlim=QUALITY_RANGE, ylim=(len(counts) - 0.4, -0.6))
+        for axis in axes[-1]:
+            axis.set_xlabel("selected / k")
+            axis.set_xticks([0.1, 1], ["0.1", "1"])
 
 
 def _draw_counts(path: Path, found: sidco.Result) -> None:

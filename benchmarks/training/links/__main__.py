@@ -6,7 +6,8 @@ computing takes longer than on four machines.
     python -m benchmarks.training.links [--rate "100 Mbit"] [--steps 1200] [--method "dense; fp16"]
 
 Each run's losses and seconds are kept in the folder .links beside the code, so that the benchmark goes on
-from there. --report only writes the page and the picture.
+from there. The rows of the page are kept in benchmarks/results/links. --report only writes the page and the
+picture, from these rows.
 """
 
 from __future__ import annotations
@@ -23,15 +24,19 @@ from typing import Any
 
 from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
 from benchmarks.common.command import create_parser
-from benchmarks.common.results import RESULTS, write_result
+from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.common.tables import append_rows, read_rows
 from benchmarks.training.links.plot import draw
 from benchmarks.training.links.rank import METHODS
 from benchmarks.training.links.report import format_page
+from benchmarks.training.links.rows import Row, build_rows
 
 __all__ = ["main"]
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "benchmarks" / "training" / ".links"
+KEPT = RESULTS / "links"
+"""Rows of the page. They are part of the repository."""
 LEARNING_RATE = 1.6e-2
 
 
@@ -46,16 +51,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--report", action="store_true", help="run nothing; format what has been recorded")
     parser.add_argument("--output", type=Path, help="draw the picture here, too")
     options = parser.parse_args(arguments)
-    if not options.report:
-        _run(options)
-    records = list(_load(options.steps, options.ranks))
-    text = format_page(records, ranks=options.ranks, steps=options.steps)
+    complete = all(getattr(options, name) == parser.get_default(name) for name in ("steps", "ranks"))
+    machine = None
+    if options.report and complete:
+        rows, machine = read_rows(KEPT / "rows.csv", Row), (KEPT / "machine.txt").read_text().strip()
+    else:
+        if not options.report:
+            _run(options)
+        rows = build_rows(list(_load(options.steps, options.ranks)))
+        if rows and complete:
+            _keep(rows)
+    text = format_page(rows, ranks=options.ranks, steps=options.steps)
     print(text)
-    if options.output is not None and records:
-        draw(options.output, records)
-    if records and options.steps >= parser.get_default("steps"):
-        print(write_result("training_links", "Training over shaped links", text))
-        draw(RESULTS / "training_links.png", records)
+    if options.output is not None and rows:
+        draw(options.output, rows)
+    if rows and complete:
+        print(write_result("training_links", "Training over shaped links", text, machine))
+        draw(RESULTS / "training_links.png", rows)
+
+
+def _keep(rows: Sequence[Row]) -> None:
+    """Replace the rows of the page."""
+    (KEPT / "rows.csv").unlink(missing_ok=True)
+    append_rows(KEPT / "rows.csv", rows)
+    (KEPT / "machine.txt").write_text(f"{describe_machine()}\n")
 
 
 def _run(options: argparse.Namespace) -> None:

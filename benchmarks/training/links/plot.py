@@ -1,4 +1,4 @@
-"""Picture of training over shaped links: loss over seconds, one panel per link."""
+"""Picture of training over shaped links: seconds of every method, one panel per link."""
 
 from __future__ import annotations
 
@@ -6,59 +6,43 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from benchmarks.common.pictures import BLUE, GREY, RED, open_picture
+from benchmarks.training.links.report import OURS
+from benchmarks.training.links.rows import Row
 
-from benchmarks.training.links.report import SLACK, compute_final_loss, find_seconds
-
-__all__ = ["draw", "smooth"]
-
-WINDOW = 1 / 30
-"""Fraction of a run over which losses are averaged, as for the seconds in the table."""
+__all__ = ["draw"]
 
 
-def draw(path: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Draw the mean loss of the last steps over seconds.
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draw the seconds until dense's final loss + 2 % as bars.
 
     Args:
         path: of the PNG.
-        records: of ``benchmarks.training.links.rank``.
+        rows: of all links and methods.
     """
-    links = list(dict.fromkeys(record["link"] for record in records))
-    methods = list(dict.fromkeys(record["method"] for record in records))
-    with mpl.rc_context({"font.size": 10}):
-        figure = Figure(figsize=(8 * len(links), 5.6), dpi=100, layout="constrained")
-        FigureCanvasAgg(figure)
-        panels = figure.subplots(1, len(links), squeeze=False)[0]
-        for axes, link in zip(panels, links, strict=True):
-            _draw_link(axes, link, [record for record in records if record["link"] == link], methods)
-        figure.savefig(path, format="png")
+    links = list(dict.fromkeys(row.link for row in rows))
+    methods = list(dict.fromkeys(row.method for row in rows))
+    title = "How many seconds does a training take to dense's final loss + 2 %?"
+    height = 1.0 + 0.3 * len(methods)
+    with open_picture(path, 1, len(links), title=title, height=height, sharey=True) as axes:
+        for axis, link in zip(axes[0], links, strict=True):
+            _draw_link(axis, methods, {row.method: row for row in rows if row.link == link})
+            axis.set_title(f"links of {link}/s", loc="left")
+        axes[0, 0].set_ylim(len(methods) - 0.4, -0.6)
 
 
-def smooth(losses: Sequence[float]) -> Any:
-    """Compute the mean of the last losses at each step; the first ones have fewer."""
-    window = max(1, round(WINDOW * len(losses)))
-    sums = np.concatenate([[0.0], np.cumsum(losses)])
-    ends = np.arange(1, len(losses) + 1)
-    starts = np.maximum(0, ends - window)
-    return (sums[ends] - sums[starts]) / (ends - starts)
-
-
-def _draw_link(axes: Any, link: str, records: Sequence[dict[str, Any]], methods: Sequence[str]) -> None:
-    dense = next((record for record in records if record["method"] == "dense"), None)
-    goal = SLACK * compute_final_loss(dense) if dense else None
-    for record in records:
-        colour = f"C{methods.index(record['method'])}"
-        axes.plot(record["seconds"], smooth(record["losses"]), color=colour, label=record["method"])
-        reached = None if goal is None else find_seconds(record, goal)
-        if reached is not None:
-            axes.plot([reached], [goal], "o", color=colour)
-    if goal is not None:
-        axes.axhline(goal, color="grey", linewidth=0.8, linestyle=":")
-    axes.set_xscale("log")
-    axes.set_xlabel("seconds since the first step")
-    axes.set_ylabel("training loss, mean of the last 1/30 of the steps")
-    axes.set_title(f"{link}/s; dots: dense's final loss + 2 %", loc="left", fontsize=11)
-    axes.legend(frameon=False)
+def _draw_link(axis: Any, methods: Sequence[str], rows: dict[str, Row]) -> None:
+    longest = max((row.seconds or 0.0 for row in rows.values()), default=0.0) or 1.0
+    for place, method in enumerate(methods):
+        row = rows.get(method)
+        if row is None:
+            continue
+        colour = RED if method in OURS else GREY if method == "dense" else BLUE
+        axis.barh(place, row.seconds or 0, 0.7, color=colour)
+        text = "ends above it" if row.seconds is None else f"{row.seconds:.0f}"
+        axis.annotate(text, (row.seconds or 0, place), xytext=(4, 0), textcoords="offset points", va="center")
+    axis.set_yticks(range(len(methods)), methods)
+    axis.set_xlim(0, 1.15 * longest)
+    axis.set_xlabel("seconds since the first step")
+    axis.grid(axis="x", color="0.92")
+    axis.set_axisbelow(True)

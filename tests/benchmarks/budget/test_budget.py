@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 pytest.importorskip("scipy", reason="benchmarks need the extra [bench]")
 
-from benchmarks.budget import bounds, plot, report, schemes
+from benchmarks.budget import bounds, kept, plot, report, schemes
 from benchmarks.budget.__main__ import measure
 from benchmarks.budget.cost import Cost
 from benchmarks.budget.feedback import FeedbackRun
@@ -56,11 +56,29 @@ def test_page_and_picture(tmp_path: Path) -> None:
     runs = [FeedbackRun("budget(0.25)", [0.99] * 10, [2.0] * 10), FeedbackRun("topk", [1.0] * 10, [3.0] * 10)]
     results = check_targets(points, costs, runs)
     assert [one.met for one in results] == [True, True, True, results[3].met, False, True, True, True]
-    text = report.format_page(points, limits, costs, runs, "a command")
+    kept.save(points, limits, tmp_path)
+    kept.save_rest(kept.Rest("a machine", "a command", (0.5, 1.5), costs, runs), tmp_path)
+    rest = kept.load_rest(tmp_path)
+    assert rest is not None
+    assert (rest.costs, rest.runs, rest.loads) == (costs, runs, (0.5, 1.5))
+    found, read = kept.load(tmp_path)
+    assert [point.scheme for point in found] == [point.scheme for point in points]
+    assert read["laplace"][0].at(0.64) == pytest.approx(limits["laplace"][0].at(0.64), rel=1e-5)
+    text = report.format_page(found, read, rest)
     for expected in ("`a command`", "| laplace, rice |", "| laplace, p = 1", "| 1,000, 0.25 |"):
         assert expected in text
-    plot.draw(tmp_path / "budget.png", points, limits, "a machine")
+    assert text.startswith("At equal bytes, the squared error of `budget` is at most ")
+    plot.draw(tmp_path / "budget.png", points, limits)
     assert (tmp_path / "budget.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_errors_are_compared_at_equal_bits() -> None:
+    """Between two points, errors are interpolated on logarithmic scales; beyond them nothing is known."""
+    reference = [(0.1, 0.8), (0.4, 0.2)]
+    assert plot.compare([(0.05, 0.9), (0.1, 0.4), (0.2, 0.8), (1.0, 0.1)], reference) == [
+        (0.1, pytest.approx(0.5)),
+        (0.2, pytest.approx(2.0)),
+    ]
 
 
 def test_best_error_and_front() -> None:

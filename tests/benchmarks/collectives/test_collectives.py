@@ -112,8 +112,9 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert "32.7 (1.09)" in text
     assert "| allgather | 3.03 (1.010) / 3 |" in text
     assert "Skipped: MPICH" in text
-    plot.draw(tmp_path / "x.png", MEASUREMENTS, points, "a machine")
-    assert (tmp_path / "x.png").stat().st_size > 10_000
+    plot.draw(tmp_path, MEASUREMENTS, points)
+    for name in ("collectives.png", "collectives_ranks.png"):
+        assert (tmp_path / name).stat().st_size > 10_000
 
 
 def test_simulation_runs_without_tools(

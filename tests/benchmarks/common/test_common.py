@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,9 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 from benchmarks.common.command import filter_by_name
 from benchmarks.common.peers import load_peers
+from benchmarks.common.pictures import _spread
 from benchmarks.common.results import pivot_rows
+from benchmarks.common.tables import append_rows, read_rows
 from benchmarks.common.targets import check_at_least, check_at_most
 
 
@@ -43,3 +47,29 @@ def test_filter_by_name_keeps_all_without_a_match() -> None:
 def test_pivot_rows_fill_missing_cells() -> None:
     cells = [("a", 1, "a1"), ("b", 2, "b2"), ("a", 2, "a2")]
     assert pivot_rows(cells, [1, 2], "-") == [["a", "a1", "a2"], ["b", "-", "b2"]]
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    count: int
+    time: float
+    exact: bool
+    asked: float | None
+
+
+def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
+    rows = [_Row("a, b", 3, 0.1, True, None), _Row("", -1, float("inf"), False, 0.25)]
+    path = tmp_path / "folder" / "rows.csv"
+    append_rows(path, rows[:1])
+    append_rows(path, rows[1:])
+    append_rows(path, [])
+    assert path.read_text() == 'name,count,time,exact,asked\n"a, b",3,0.1,True,\n,-1,inf,False,0.25\n'
+    assert read_rows(path, _Row) == rows
+    assert read_rows(tmp_path / "absent.csv", _Row) == []
+
+
+def test_names_beside_lines_do_not_overlap() -> None:
+    assert _spread([0.1, 0.5], 0.2) == [0.1, 0.5]
+    assert _spread([0.5, 0.5, 0.5], 0.1) == pytest.approx([0.4, 0.5, 0.6])
+    assert _spread([0.0, 0.30, 0.31, 0.41], 0.1) == pytest.approx([0.0, 0.24, 0.34, 0.44])

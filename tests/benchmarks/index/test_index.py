@@ -15,7 +15,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 import wirecodec as wc
 from benchmarks.common.inputs import DENSITIES, list_gradient_files
 from benchmarks.common.peers import load_peers
-from benchmarks.index import peers, plot, report, supplement
+from benchmarks.index import kept, peers, plot, report, supplement
 from benchmarks.index.__main__ import main, measure
 from benchmarks.index.cases import Case, generate_cases
 from benchmarks.index.coders import Codec, build_codecs
@@ -70,7 +70,9 @@ def test_wrong_decoding_is_an_error() -> None:
 
 def _measurement(coder: str, bits: float, **given: object) -> Measurement:
     plain = Measurement(
-        case=Case("uniform", "26M, 10 %", 0.1, CASE.make),
+        group="uniform",
+        column="26M, 10 %",
+        density=0.1,
         kind="uniform",
         d=26_000_000,
         r=2_600_000,
@@ -81,20 +83,22 @@ def _measurement(coder: str, bits: float, **given: object) -> Measurement:
         recall=1,
         decoded=1,
         copy_rate=10,
-        speeds=(0.14, 0.21),
-        two_threads=(0.27, 0.36),
+        encode=0.14,
+        decode=0.21,
+        encode_two=0.27,
+        decode_two=0.36,
     )
     return replace(plain, **given)  # type: ignore[arg-type]
 
 
 def test_targets_use_the_worst_measurement() -> None:
-    worse = Case("uniform", "2.6M, 10 %", 0.1, CASE.make)
+    worse = "2.6M, 10 %"
     found = check_targets(
         [
             _measurement("rice", 4.8),
-            _measurement("rice", 4.85, case=worse, speeds=(0.12, 0.3)),
+            _measurement("rice", 4.85, column=worse, encode=0.12, decode=0.3),
             _measurement("auto-index", 4.8),
-            _measurement("auto-index", 4.86, case=worse),
+            _measurement("auto-index", 4.86, column=worse),
             _measurement("zstd-19, gaps", 4.75),
         ]
     )
@@ -130,8 +134,14 @@ def test_page_and_picture(tmp_path: Path) -> None:
         for density in DENSITIES[:2]
     ]
     coders = [*build_codecs(), *load_peers(peers.PACKAGES)[0]]
-    figures, (extra_results, notes) = measure(coders, chosen, 0.0005, 30_000)
-    text = report.format_page([*check_targets(figures), *extra_results], figures, ["absent"], notes)
+    figures = measure(coders, chosen, 0.0005, lambda name: None)
+    kept.save(figures[:5], tmp_path)
+    kept.save(figures[5:], tmp_path)
+    found = kept.load(tmp_path)
+    assert [m.coder for m in found] == [m.coder for m in figures]
+    assert [m.two_threads for m in found[:9]] == [None] * 9
+    rest = kept.Rest("a machine", ["absent"], [], ["## Bitmaps and Bloom filters\n"])
+    text = report.format_page(found, rest)
     for expected in (
         "## Targets",
         "## Bitmaps and Bloom",
@@ -142,7 +152,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
         assert expected in text
     for coder in coders:
         assert coder.name in text
-    plot.draw(tmp_path / "index.png", figures, "a machine")
+    plot.draw(tmp_path / "index.png", found)
     assert (tmp_path / "index.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -133,8 +133,9 @@ def test_map_page_and_picture(rates: Rates, tmp_path: Path) -> None:
     )
     assert f"{cells[0].winner} {plot.format_factor(cells[0].speed_up(cells[0].winner))}×" in page
     assert f"{checked[0].error:+.1%}" in page
-    plot.draw(tmp_path / "scale.png", {"ResNet-50": cells}, {"ResNet-50": within}, "alone", OPTIONS.every)
-    assert (tmp_path / "scale.png").read_bytes().startswith(b"\x89PNG")
+    plot.draw(tmp_path, {"ResNet-50": cells}, {"ResNet-50": within}, OPTIONS.every)
+    for name in ("scale.png", "scale_sites.png", "scale_local.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_steps_train_a_model_on_the_mean_gradient() -> None:

@@ -155,8 +155,9 @@ def test_page_and_picture(tmp_path: Path) -> None:
     for one in contenders.build_contenders(0.1):
         assert one.name in text
     assert "nan" not in text
-    plot.draw(tmp_path / "select.png", found[0], found[1], "a machine")
-    assert (tmp_path / "select.png").read_bytes().startswith(b"\x89PNG")
+    plot.draw(tmp_path, found[0], found[1])
+    for name in ("select.png", "select_counts.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_partial_run_is_only_printed(

@@ -14,7 +14,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 from benchmarks.common.inputs import list_gradient_files
 from benchmarks.common.peers import load_peers
-from benchmarks.value import papers, papers_plot, papers_report, peers, plot, report, supplement
+from benchmarks.value import kept, papers, papers_plot, papers_report, peers, plot, report, supplement
 from benchmarks.value.__main__ import main, measure
 from benchmarks.value.cases import Case, generate_cases, generate_time_cases
 from benchmarks.value.coders import Codec, build_codecs
@@ -148,7 +148,9 @@ def test_random_codecs_are_recognised() -> None:
 
 def _measurement(coder: str, bits: float, **given: object) -> Measurement:
     plain = Measurement(
-        case=replace(CASE, synthetic=False),
+        group="laplace",
+        column="top 1 %",
+        synthetic=False,
         r=260_000,
         coder=coder,
         family=coder.partition("(")[0],
@@ -168,15 +170,15 @@ def _measurement(coder: str, bits: float, **given: object) -> Measurement:
 
 
 def test_targets_use_the_worst_measurement() -> None:
-    clock = Case("all values", "260,000", CASE.make, CASE.bound)
+    clock = {"group": "all values", "column": "260,000"}
     found = check_targets(
         [
             _measurement("error-bounded(error=0.01)", 4.82),
             _measurement("SZ3, 1 %", 4.9, family="SZ3"),
             _measurement("pcodec, integers, 1 %", 4.8, family="pcodec, integers"),
             _measurement("auto-value(error=0.01)", 5.5),
-            _measurement("qsgd(bits=8)", 8, case=clock, encode_ns=0.3),
-            _measurement("qsgd(bits=2)", 2, case=clock, error=1.5),
+            _measurement("qsgd(bits=8)", 8, **clock, encode_ns=0.3),
+            _measurement("qsgd(bits=2)", 2, **clock, error=1.5),
         ]
     )
     results = {result.target: (result.worst, result.met) for result in found}
@@ -197,19 +199,37 @@ def test_page_and_picture(tmp_path: Path) -> None:
     steps: list[str] = []
     figures, curves = measure(coders, chosen, steps.append, 0.0005)
     assert len(steps) == len(coders) * len(chosen)
-    text = report.format_page(check_targets(figures), figures, curves, ["absent"], ["## A note\n"])
+    kept.save(figures[:9], {}, tmp_path)
+    kept.save(figures[9:], curves, tmp_path)
+    figures, curves = kept.load(tmp_path)
+    rest = kept.Rest("a machine", ["absent"], [], ["## A note\n"])
+    text = report.format_page(figures, curves, rest)
     for expected in (
         "## Targets",
         "not installed: absent.",
         "## A note",
-        "## pareto",
         "| laplace, top 1 % |",
+        "pareto: 200",
     ):
         assert expected in text
+    assert "## pareto" in report.format_page(figures, curves, rest, every=True)
     for coder in coders:
         assert coder.name in text
-    plot.draw(tmp_path / "value.png", figures, curves, "a machine")
+    plot.draw(tmp_path / "value.png", figures, curves)
     assert (tmp_path / "value.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_answer_has_the_worst_and_best_gradient() -> None:
+    figures = [
+        _measurement("error-bounded(error=0.01)", 4.8, synthetic=True),
+        _measurement("error-bounded(error=0.01)", 3.0, group="lstm"),
+        _measurement("SZ3, 1 %", 4.0, group="lstm", peer=True),
+        _measurement("pcodec, integers, 1 %", 5.0, group="lstm", peer=True),
+        _measurement("error-bounded(error=0.01)", 4.8, group="all values", r=26_000_000, synthetic=True),
+    ]
+    text = report.format_page(figures, {}, kept.Rest("", [], [], []))
+    assert text.startswith("At an error of 1.0 %, `error-bounded` takes 4.80 bits per value")
+    assert "it takes 0.75 to 0.75 times the bits of the best" in text
 
 
 @pytest.mark.nightly
