@@ -233,7 +233,7 @@ def _cupy() -> Any:
         import cupy
     except ImportError:
         raise ImportError(
-            "arrays on a GPU need CuPy; run pip install 'wirecodec[cuda12]' or 'wirecodec[cuda13]'"
+            "arrays on a GPU need CuPy: pip install cupy-cuda12x, or cupy-cuda13x, to match your CUDA driver"
         ) from None
     return cupy
 

@@ -76,7 +76,7 @@ def explain_missing(package: str, error: ImportError) -> ImportError:
     """Return the error for an integration whose framework cannot be imported."""
     return ImportError(
         f"collectives.integrations needs {package}, which is missing or has another version ({error}):"
-        ' pip install "wirecodec[integrations]"; flwr needs Python 3.11 or newer',
+        f" pip install {package}; flwr needs Python 3.11 or newer",
         name=error.name,
     )
 

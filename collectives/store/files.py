@@ -81,7 +81,7 @@ class Files:
             from fsspec.core import url_to_fs
         except ImportError as error:
             raise ImportError(
-                'StoreComm needs the package fsspec: pip install "wirecodec[store]"', name="fsspec"
+                "StoreComm needs the package fsspec: pip install fsspec", name="fsspec"
             ) from error
         options = {"skip_instance_cache": True, **(storage_options or {})}
         self._fs, root = url_to_fs(url, **options)

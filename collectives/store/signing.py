@@ -97,6 +97,6 @@ def _load() -> Any:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
         raise ImportError(
-            'keys need the package cryptography: pip install "wirecodec[store-keys]"', name="cryptography"
+            "keys need the package cryptography: pip install cryptography", name="cryptography"
         ) from error
     return ed25519
