@@ -7,6 +7,8 @@ not have the stated result stops make_vectors.py. All cases are deterministic.
 from types import ModuleType
 
 from formats.vector_cases import (
+    annotations,
+    bad_annotations,
     bad_container,
     bad_extension,
     bad_index_codecs,
@@ -86,5 +88,7 @@ MODULES: tuple[ModuleType, ...] = (
     order,
     borders_later,
     several,
+    annotations,
+    bad_annotations,
 )
 """The modules of cases; each has a function ``cases``."""

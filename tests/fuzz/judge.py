@@ -39,7 +39,14 @@ def library(data: bytes, limits: dict[str, int], expected: Any) -> tuple[bytes, 
     else:
         decoded = wc.decode_many(data, limits=allowed, schema=expected)
     tensors = [
-        (name, t.dtype.name, t.shape, range(t.size) if t.is_full else t.indices.tolist(), t.values.tobytes())
+        (
+            name,
+            t.dtype.name,
+            t.shape,
+            range(t.size) if t.is_full else t.indices.tolist(),
+            t.values.tobytes(),
+            *([t.absent] if t.absent != "zero" else []),
+        )
         for name, t in decoded.items()
     ]
     return wc.inspect(data).tag, tensors
@@ -53,7 +60,7 @@ def outcome(read: Any, data: bytes, limits: dict[str, int]) -> Any:
         return type(error).__name__, error.code
     except Exception as error:
         raise Finding(f"{read.__module__}: {error!r}") from error
-    return tag, [(n, d, tuple(s), list(i), bytes(v)) for n, d, s, i, v in tensors]
+    return tag, [(n, d, tuple(s), list(i), bytes(v), *a) for n, d, s, i, v, *a in tensors]
 
 
 def judge(data: bytes, *, compared: bool = True, slower: float = 1.0) -> str:
