@@ -39,6 +39,7 @@ from formats.vector_cases import (
     several,
     sign_scale,
     sketchml,
+    streams,
     structured,
     terngrad,
     three_lc,
@@ -90,5 +91,6 @@ MODULES: tuple[ModuleType, ...] = (
     several,
     annotations,
     bad_annotations,
+    streams,
 )
 """The modules of cases; each has a function ``cases``."""
