@@ -191,7 +191,7 @@ def _semantics() -> Iterator[Case]:
 
 
 def _order() -> Iterator[Case]:
-    """Two faults each: the earlier row decides."""
+    """Yield containers with two faults each, of which the earlier row decides."""
     empty_tag, wrong_meta = Record(TAG, 0, b""), meta((7, b"a", b""))
     short, wrong_keys = Record(SCHEMA, 0, b"x"), patches(7)
     for id, about, kind, code, records in (
