@@ -8,7 +8,7 @@
  * dimension u64 × ndim, the name; then length u64 and the container. An answer is one line "refused KIND CODE", or "ok N TAG" and, for each of the N tensors, a line
  * "tensor NAME DTYPE NDIM dimensions", one of its indices and one of its values. Name, tag and values are in hexadecimal, with
  * "-" for no bytes; values are little-endian elements. A patch has " unchanged" after its dimensions.
- * Before the tensors, there is a line "text KEY NAME VALUE" for each text of the metadata, of which "ok N TAG TEXTS" has the number.
+ * If there are metadata, the first line is "ok N TAG TEXTS", and TEXTS lines "text KEY NAME VALUE" come before the tensors.
  */
 
 #include "wirecodec.h"
@@ -109,7 +109,8 @@ static int answer(const uint8_t *data, size_t size, const wc_limits *limits, con
         int width = snprintf(NULL, 0, "%" PRIu32, reader.n_tensors ? reader.n_tensors - 1 : 0);
         printf("ok %" PRIu32 " ", reader.n_tensors);
         print_hex(reader.tag.at, reader.tag.size);
-        printf(" %" PRIu32 "\n", reader.n_texts);
+        if (reader.n_texts) printf(" %" PRIu32, reader.n_texts);
+        putchar('\n');
         print_texts(&reader);
         for (i = 0; i < reader.n_tensors; i++) print_tensor(&reader.tensors[i], i, width);
     }

@@ -133,7 +133,7 @@ class Check:
         verdict, *rest = self.line()
         if verdict == "refused":
             raise Refused(*rest)
-        lines = [self.line()[1:] for _ in range(int(rest[2]))]
+        lines = [self.line()[1:] for _ in range(int(rest[2]) if rest[2:] else 0)]
         self.texts = [
             (int(key), from_hex(name).decode(), from_hex(value).decode()) for key, name, value in lines
         ]
