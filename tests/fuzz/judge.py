@@ -152,8 +152,13 @@ def _other_ways(data: bytes, tensors: list[Any] | None) -> None:
     try:
         wc.decode_add(data, sums, limits=limits)
     except Exception as error:
-        raise Finding(f"decode_add: {error!r}") from error
-    for name, _, _, indices, values in tensors:
+        patched = any("unchanged" in tensor[5:] for tensor in tensors)
+        if not patched or getattr(error, "code", None) != "patch" or any(x.any() for x in sums.values()):
+            raise Finding(f"decode_add: {error!r}") from error
+    else:
+        if any("unchanged" in tensor[5:] for tensor in tensors):
+            raise Finding("decode_add adds a patch")
+    for name, _, _, indices, values, *_ in tensors:
         if len(values) and not indices:
             raise Finding(f"{name!r} has values but no indices")
         if any(a >= b for a, b in itertools.pairwise(indices)):
