@@ -124,11 +124,11 @@ class Ways:
 
     def _is_added(self) -> bool:
         if "unchanged" in self.vector.absent:
-            out = {name: np.ones(size) for name, size in self.sizes.items()}
+            kept: Any = {name: np.ones(size) for name, size in self.sizes.items()}
             for add in (wc.decode_add, decode_sum):
-                if _code(lambda add=add: add([self.data], out)) != ("SchemaMismatch", "patch"):  # type: ignore[misc]
+                if _code(lambda add=add: add([self.data], kept)) != ("SchemaMismatch", "patch"):  # type: ignore[misc]
                     return False
-            return all((array == 1).all() for array in out.values())
+            return all((array == 1).all() for array in kept.values())
         cases: Any = ((self.data, 1, np.float32), ([self.data, self.data], 2, np.float64))
         for blobs, factor, dtype in cases:
             out: Any = {name: np.ones(size, dtype) for name, size in self.sizes.items()}
