@@ -24,7 +24,12 @@ HERE = Path(__file__).resolve().parent
 DEFAULT_DIR = HERE / "vectors"
 
 TensorTuple = tuple[str, str, Sequence[int], Sequence[int], bytes]
+"""Name, element type, shape, indices and values; ``absent`` follows if it is not "zero"."""
 Schema = dict[str, tuple[tuple[int, ...], str]]
+TRANSFORM = 4
+"""Record type that is known, critical or not (SPEC section 2.3)."""
+ZERO = "zero"
+"""Meaning of the elements that are not present, unless a vector gives another."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Vector:
     """One file of vectors/, with its abbreviations expanded.
 
     ``within`` is, for each tensor, the largest allowed difference of a value; 0 if the bytes must be equal.
+    ``absent`` is, for each tensor, the meaning of the elements that are not present.
     """
 
     id: str
@@ -78,6 +84,8 @@ class Vector:
     tag: bytes
     tensors: list[TensorTuple]
     within: list[float]
+    absent: list[str]
+    meta: dict[str, Any]
     encode: Encode | None
 
     @property
@@ -91,7 +99,6 @@ def load(path: Path) -> Vector:
     fields = json.loads(path.read_text(encoding="utf-8"))
     schema, one = fields.get("schema"), fields.get("one")
     decoded = fields.get("decoded", {"tag": "", "tensors": []})
-    tag, tensors = parse_decoded(decoded)
     encode = fields.get("encode")
     return Vector(
         id=fields["id"],
@@ -102,9 +109,11 @@ def load(path: Path) -> Vector:
         limits=fields.get("limits", {}),
         schema=schema and {name: (tuple(shape), dtype) for name, (shape, dtype) in schema.items()},
         one=None if one is None else One((tuple(one["shape"]), one["dtype"]) if one else None),
-        tag=tag,
-        tensors=tensors,
+        tag=_parse_hex(decoded["tag"]),
+        tensors=[_parse_tensor(t) for t in decoded["tensors"]],
         within=[float(t.get("within", 0)) for t in decoded["tensors"]],
+        absent=[t.get("absent", ZERO) for t in decoded["tensors"]],
+        meta=decoded.get("meta", {}),
         encode=encode
         and Encode(
             many=encode["many"],
@@ -136,7 +145,10 @@ def _extended_ids() -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
     for row in (HERE / "registry.toml").read_text(encoding="utf-8").split("\n[[")[1:]:
         if 'profile = "extended"' in row:
-            found.setdefault(row.partition("]")[0], set()).add(int(row.partition("id = ")[2].split()[0]))
+            id = int(row.partition("id = ")[2].split()[0])
+            found.setdefault(row.partition("]")[0], set()).add(id)
+            if "critical = true" in row:
+                found.setdefault("critical", set()).add(id)
     return found
 
 
@@ -152,8 +164,8 @@ def _is_core(data: bytes, extended: dict[str, set[int]]) -> bool:
             return False
     at = 24 + 40 * n_entries + 8
     while data[6] & 1 and at + 8 <= len(data):
-        kind, _, length = struct.unpack_from("<HHI", data, at)
-        if kind in extended["record"]:
+        kind, flags, length = struct.unpack_from("<HHI", data, at)
+        if kind in extended["record"] and (kind == TRANSFORM or flags == (kind in extended["critical"])):
             return False
         at += 8 + length + -length % 8
         if at >= 24 + 40 * n_entries + struct.unpack_from("<I", data, 24 + 40 * n_entries)[0]:
@@ -189,8 +201,13 @@ def check(decode: Decode, vector: Vector) -> str | None:
         return f"tag {bytes(tag).hex()}, not {vector.tag.hex()}"
     if len(tensors) != len(vector.tensors):
         return f"{len(tensors)} tensors, not {len(vector.tensors)}"
-    for got, want, within in zip(tensors, vector.tensors, vector.within, strict=True):
-        part = _find_difference((want[0], *got[1:]) if vector.one else got, want, within)
+    for found, want, within, absent in zip(
+        tensors, vector.tensors, vector.within, vector.absent, strict=True
+    ):
+        got: Any = found
+        if absent != (got[5] if len(got) > 5 else ZERO):
+            return f"meaning of absent elements of {want[0]!r} differs"
+        part = _find_difference((want[0], *got[1:5]) if vector.one else got[:5], want, within)
         if part is not None:
             return f"{part} of {want[0]!r} differs"
     return None
@@ -234,9 +251,13 @@ def _parse_tensor(fields: Mapping[str, Any]) -> TensorTuple:
     return fields["name"], fields["dtype"], shape, indices, expand_values(fields["values"])
 
 
+def _with_absent(tensor: TensorTuple, fields: Mapping[str, Any]) -> Any:
+    return (*tensor, fields["absent"]) if fields.get("absent", ZERO) != ZERO else tensor
+
+
 def parse_decoded(fields: Mapping[str, Any]) -> tuple[bytes, list[TensorTuple]]:
-    """Return the tag and the tensors of a ``decoded`` field."""
-    return _parse_hex(fields["tag"]), [_parse_tensor(t) for t in fields["tensors"]]
+    """Return the tag and the tensors of a ``decoded`` field, as a decoder returns them."""
+    return _parse_hex(fields["tag"]), [_with_absent(_parse_tensor(t), t) for t in fields["tensors"]]
 
 
 def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
@@ -282,7 +303,11 @@ def reference(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[
         schema = expected.tensor and {"": expected.tensor}
     single = isinstance(expected, One)
     decoded = decode(data, Limits(**limits), schema, single=single, zstd=find_decompressor())
-    return decoded.tag, [(t.name, t.dtype, t.shape, t.indices, t.values) for t in decoded.tensors]
+    tensors: Any = [
+        (t.name, t.dtype, t.shape, t.indices, t.values, *([t.absent] if t.absent != ZERO else []))
+        for t in decoded.tensors
+    ]
+    return decoded.tag, tensors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

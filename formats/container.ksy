@@ -1,6 +1,6 @@
 meta:
   id: wirecodec_container
-  title: wirecodec container 1.0
+  title: wirecodec container 1.1
   file-extension: wc
   license: Apache-2.0
   endian: le
@@ -93,6 +93,7 @@ types:
             'record_type::names': names
             'record_type::shapes': shapes
             'record_type::transform': transform
+            'record_type::meta': meta
       - id: padding
         size: (8 - len % 8) % 8
   fused:
@@ -171,6 +172,27 @@ types:
         type: u4
       - id: n
         type: u8
+  meta:
+    seq:
+      - id: count
+        type: u4
+      - id: rows
+        type: meta_row
+        repeat: expr
+        repeat-expr: count
+      - id: texts
+        doc: The name and the value of each row.
+        size: rows[_index >> 1].name_len * (1 - (_index & 1)) + rows[_index >> 1].value_len * (_index & 1)
+        repeat: expr
+        repeat-expr: 2 * count
+  meta_row:
+    seq:
+      - id: key
+        type: u4
+      - id: name_len
+        type: u4
+      - id: value_len
+        type: u4
   payload:
     params:
       - id: i
@@ -195,3 +217,6 @@ enums:
     3: shapes
     4: transform
     5: tag
+    7: meta
+    8: schema
+    9: semantics

@@ -28,6 +28,8 @@ PAGES = sorted({page.stem for page in (HERE / "spec").glob("*/*.md")}, key=len, 
 """Names of the codec and transform pages, longest first."""
 CONTAINER = "container"
 """Folder of the vectors that no single page covers."""
+STREAMS = "streams"
+"""Folder of the streams, which are not among the vectors of a decoder of containers."""
 
 
 def folder_of(id: str) -> str:
@@ -53,6 +55,8 @@ def render_all() -> dict[str, str]:
                 raise AssertionError(f"two cases have the id {case.id}")
             ids.add(case.id)
             path = f"{case.verdict}/{folder_of(case.id)}/{case.id}.json"
+            if "parts" in case.fields:
+                path = f"{STREAMS}/{case.id}.json"
             texts[path] = "\n".join(_render(case.fields, "")) + "\n"
     return texts
 
@@ -155,8 +159,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"wrote {name}")
     if options.release:
         release(options.release, texts)
-    valid = sum(name.startswith("valid/") for name in texts)
-    print(f"{valid} valid vectors, {len(texts) - valid} bad ones")
+    folders = [name.partition("/")[0] for name in texts]
+    counts = {verdict: folders.count(verdict) for verdict in ("valid", "bad", STREAMS)}
+    print(f"{counts['valid']} valid vectors, {counts['bad']} bad ones, {counts[STREAMS]} streams")
     return 0
 
 

@@ -94,7 +94,8 @@ def answer(decode: Decode, data: bytes, argument: str) -> dict[str, Any]:
 
 
 def _tensor_fields(tensor: TensorTuple) -> dict[str, Any]:
-    name, dtype, shape, indices, values = tensor
+    name, dtype, shape, indices, values = tensor[:5]
+    absent: Any = tensor[5:]
     ranges = {"ranges": [[indices.start, indices.stop, indices.step]]} if isinstance(indices, range) else None
     return {
         "name": name,
@@ -102,4 +103,5 @@ def _tensor_fields(tensor: TensorTuple) -> dict[str, Any]:
         "shape": list(shape),
         "indices": ranges or list(indices),
         "values": values.hex(),
+        **({"absent": absent[0]} if absent else {}),
     }

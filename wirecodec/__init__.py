@@ -10,7 +10,7 @@ from wirecodec.compilation import Warmth, warm
 from wirecodec.compressor import Compressor, Prepared, rename_state
 from wirecodec.container.inspect import ContainerInfo, inspect
 from wirecodec.container.size_bound import max_encoded_bytes
-from wirecodec.container.stream import blob_size, iter_blobs
+from wirecodec.container.stream import Unit, blob_size, iter_blobs, iter_stream
 from wirecodec.decode_into import decode_add
 from wirecodec.errors import (
     ChecksumMismatch,
@@ -155,6 +155,7 @@ __all__ = [
     "TopK",
     "Transform",
     "Truncated",
+    "Unit",
     "Unsupported",
     "ValueCodec",
     "WarmUp",
@@ -171,6 +172,7 @@ __all__ = [
     "encode_many",
     "inspect",
     "iter_blobs",
+    "iter_stream",
     "max_encoded_bytes",
     "preset",
     "recipe",

@@ -28,7 +28,7 @@ from wirecodec.cpu.guard import Guard
 from wirecodec.errors import SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.pipeline import choose_implementation, open_container
-from wirecodec.sparse import SparseTensor
+from wirecodec.sparse import SparseTensor, patch_error
 
 
 def decode_add(
@@ -60,7 +60,8 @@ def decode_add(
 
     Raises:
         WireError: the bytes are not a valid container, exceed a limit, or do not match the schema or ``out``.
-            If there are several, ``container`` is the number of the one at fault.
+            If there are several, ``container`` is the number of the one at fault. A patch, whose absent
+            elements are unchanged, is not a sum: it raises SchemaMismatch with code "patch".
             ``finite`` raises Invalid with code "nonfinite", ``max_norm`` LimitExceeded with code "max-norm".
         ValueError: ``out`` is not such an array.
         DeviceError: an array is on a GPU that cannot be used.
@@ -149,9 +150,13 @@ def _find_targets(
 ) -> Targets:
     """Return the array that each of a container's tensors is added to, in the order of their keys.
 
-    Raises SchemaMismatch if the tensors do not match the schema or the arrays, ValueError if an array is not
-    one that values can be added to.
+    Raises SchemaMismatch if the tensors do not match the schema or the arrays, or if one is a patch.
+    Raises ValueError if an array is not one that values can be added to.
     """
+    patches = header.extension.patches()
+    if patches:
+        name = next(islice(TensorSpecs(header, None).names(), patches[0], None))
+        raise patch_error("it is not added", name)
     if isinstance(out, Mapping):
         specs = TensorSpecs(header, out)
         check_all(specs, schema)  # type: ignore[arg-type]

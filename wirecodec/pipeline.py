@@ -13,8 +13,9 @@ container before they return any part of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+from wirecodec.annotate import annotate, collect_records, split_patches
 from wirecodec.arrays import Bytes, TensorLike, any_on_gpu, as_bytes, on_gpu
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import (
@@ -29,11 +30,19 @@ from wirecodec.errors import EncodeError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.settings.rules import Key
 from wirecodec.settings.scheme import SchemeLike, as_scheme, schemes_for
-from wirecodec.sparse import SparseTensor
+from wirecodec.sparse import UNCHANGED, SparseTensor
 from wirecodec.validation import as_seed
 
 
-def encode(tensor: TensorLike, scheme: SchemeLike = None, *, seed: int = 0, tag: bytes = b"") -> Bytes:
+def encode(
+    tensor: TensorLike,
+    scheme: SchemeLike = None,
+    *,
+    seed: int = 0,
+    tag: bytes = b"",
+    meta: Mapping[str, str] | None = None,
+    absent: str | None = None,
+) -> Bytes:
     """Encode a tensor as a container.
 
     Args:
@@ -42,6 +51,9 @@ def encode(tensor: TensorLike, scheme: SchemeLike = None, *, seed: int = 0, tag:
         scheme: a Scheme, its string, or None for lossless.
         seed: a u64 for selectors and codecs that draw random numbers.
         tag: bytes that the application stores with the tensor.
+        meta: {name: text}, which ``inspect`` returns. Budgets do not count these bytes.
+        absent: meaning of the elements that are not stored: "zero", or "unchanged" for a patch. None for that
+            of a SparseTensor, and for "zero" otherwise.
 
     Returns:
         The container, (n,) uint8 on the tensor's device.
@@ -56,10 +68,14 @@ def encode(tensor: TensorLike, scheme: SchemeLike = None, *, seed: int = 0, tag:
         >>> wc.decode(blob).to_dense().tolist()
         [[0.0, 0.0, 0.0], [0.0, 0.0, 4.0]]
     """
-    blob: Bytes = choose_implementation(on_gpu(tensor)).encode(
-        tensor, as_scheme(scheme), as_seed(seed), bytes(memoryview(tag))
-    )
-    return blob
+    implementation, chosen = choose_implementation(on_gpu(tensor)), as_scheme(scheme)
+    patches: list[int] = []
+    if absent is not None or isinstance(tensor, SparseTensor):
+        plain, schemes, patches = split_patches({"": tensor}, {"": chosen}, absent, by_default=scheme is None)
+        tensor, chosen = plain[""], schemes[""]
+    blob: Bytes = implementation.encode(tensor, chosen, as_seed(seed), bytes(memoryview(tag)))
+    records = collect_records((), meta, None, patches, None)
+    return annotate(blob, records, implementation) if records else blob
 
 
 def encode_many(
@@ -68,8 +84,12 @@ def encode_many(
     *,
     seed: int = 0,
     tag: bytes = b"",
-    names: bool = True,
+    names: bool | Literal["digest"] = True,
     fuse: int = 0,
+    meta: Mapping[str, str] | None = None,
+    tensor_meta: Mapping[str, Mapping[str, str]] | None = None,
+    absent: str | Mapping[Key, str] | None = None,
+    records: Mapping[int, bytes] | None = None,
 ) -> Bytes:
     """Encode named tensors as one container.
 
@@ -78,9 +98,16 @@ def encode_many(
         scheme: one for all tensors, or {key: scheme}; a key is a glob or a Rule, and the first match applies.
         seed: a u64 for selectors and codecs that draw random numbers.
         tag: bytes that the application stores with the tensors.
-        names: True to store the names. A receiver with a schema does not need them.
+        names: True to store the names. A receiver with a schema does not need them. "digest" stores a hash of
+            names, shapes and types in their place, from which such a receiver detects other names.
         fuse: number of elements up to which tensors of one dtype and scheme share an entry. Each tensor is
             selected before they are fused. Tensors with a transform are not fused.
+        meta: {name: text} about the container, which ``inspect`` returns. Budgets count neither these bytes
+            nor those of the arguments below.
+        tensor_meta: {tensor: {name: text}} about single tensors.
+        absent: as for ``encode``, or {key: meaning}; a key is a glob or a Rule, and the first match applies.
+        records: {type: body} of private records. Their types, from 0x8000 to 0xFFEF, have a meaning that
+            sender and receiver agree on. Other receivers ignore them.
 
     Returns:
         The container, (n,) uint8 on the tensors' device.
@@ -99,10 +126,16 @@ def encode_many(
     listed = sort_names(tensors)
     tensors = dict(zip(listed, map(tensors.__getitem__, listed), strict=True))
     implementation = choose_implementation(any_on_gpu(tensors.values()))
-    schemes = schemes_for(tensors, scheme)
-    blob: Bytes = implementation.encode_many(
-        tensors, schemes, as_seed(seed), bytes(memoryview(tag)), names=names, fuse=fuse
+    plain, schemes, patches = split_patches(
+        tensors, schemes_for(tensors, scheme), absent, by_default=scheme is None
     )
+    added = collect_records(listed, meta, tensor_meta, patches, records)
+    hashed = names == "digest"
+    blob: Bytes = implementation.encode_many(
+        plain, schemes, as_seed(seed), bytes(memoryview(tag)), names=bool(names) and not hashed, fuse=fuse
+    )
+    if added or hashed:
+        return annotate(blob, added, implementation, names=listed if hashed else None)
     return blob
 
 
@@ -151,15 +184,16 @@ def decode_to(
     limits = limits or DEFAULT_LIMITS
     data, header = open_container(blob, limits, sizes_trusted=schema is not None)
     spec = None if to_gpu else plain_spec(header)
+    decoded: SparseTensor
     if spec is not None:
         check_only((spec,), schema)
-        return host.only_tensor_of(data, header, spec, limits)
-    check_count(header)
-    specs = TensorSpecs(header, None)
-    check_only(specs, schema)
-    (tensor,) = choose_implementation(to_gpu).tensors_of(data, header, specs, limits)
-    decoded: SparseTensor = tensor
-    return decoded
+        decoded = host.only_tensor_of(data, header, spec, limits)
+    else:
+        check_count(header)
+        specs = TensorSpecs(header, None)
+        check_only(specs, schema)
+        (decoded,) = choose_implementation(to_gpu).tensors_of(data, header, specs, limits)
+    return decoded._with_absent(UNCHANGED) if header.extension.patches() else decoded
 
 
 def decode_many(
@@ -200,6 +234,8 @@ def decode_many_to(
     specs = TensorSpecs(header, schema)
     check_all(specs, schema)
     tensors = choose_implementation(to_gpu).tensors_of(data, header, specs, limits)
+    for key in header.extension.patches():
+        tensors[key] = tensors[key]._with_absent(UNCHANGED)
     return dict(zip(specs.names(), tensors, strict=True))
 
 

@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, as_flat, as_target, bits_of, on_gpu, read_only
-from wirecodec.errors import EncodeError, LimitExceeded
+from wirecodec.errors import EncodeError, LimitExceeded, SchemaMismatch
 from wirecodec.limits import DEFAULT_LIMITS
+
+ZERO, UNCHANGED = "zero", "unchanged"
+"""Meanings of absent elements."""
 
 
 def index_dtype(size: int) -> np.dtype[Any]:
@@ -58,10 +61,14 @@ def ascending_indices(indices: Any, size: int) -> Array:
 class SparseTensor:
     """Sparse tensor: the present elements, their indices and the shape; absent elements are +0.
 
+    In a patch, absent elements are unchanged instead: ``to_dense(out=…)`` replaces the present elements of an
+    array. A patch has no dense form of its own, and cannot be added.
+
     Args:
         indices: (nnz,) integers, the row-major element numbers, ascending and unique; copied.
         values: (nnz,) array of float32, float16, bfloat16 or float64; not copied.
         shape: the dimensions; an integer stands for one dimension.
+        absent: "zero", or "unchanged" for a patch.
 
     Raises:
         EncodeError: an argument is not valid.
@@ -71,11 +78,16 @@ class SparseTensor:
         >>> wc.SparseTensor([1, 3], np.array([5, 7], "f4"), (2, 2)).to_dense()
         array([[0., 5.],
                [0., 7.]], dtype=float32)
+        >>> patch = wc.SparseTensor([1, 3], np.array([5, 7], "f4"), 4, absent="unchanged")
+        >>> patch.to_dense(out=np.ones(4, "f4"))
+        array([1., 5., 1., 7.], dtype=float32)
     """
 
-    __slots__ = ("_indices", "_max_dense", "_shape", "_values")
+    __slots__ = ("_absent", "_indices", "_max_dense", "_shape", "_values")
 
-    def __init__(self, indices: Any, values: Any, shape: tuple[int, ...] | int) -> None:
+    def __init__(
+        self, indices: Any, values: Any, shape: tuple[int, ...] | int, *, absent: str = ZERO
+    ) -> None:
         dims = tuple(map(operator.index, shape if isinstance(shape, tuple | list) else (shape,)))
         if any(n < 0 for n in dims):
             raise EncodeError(f"shape {dims} has a negative dimension")
@@ -84,6 +96,7 @@ class SparseTensor:
         if where.size != kept.size:
             raise EncodeError(f"{where.size} indices but {kept.size} values")
         self._fill(where, kept, dims, DEFAULT_LIMITS.max_dense)
+        self._absent = as_meaning(absent)
 
     def _fill(self, indices: Array | None, values: Array, shape: tuple[int, ...], max_dense: int) -> None:
         # The arguments were checked: kernels rely on them.
@@ -91,6 +104,7 @@ class SparseTensor:
         self._values = values
         self._shape = shape
         self._max_dense = max_dense
+        self._absent = ZERO
 
     @classmethod
     def _of(
@@ -104,6 +118,12 @@ class SparseTensor:
         self = cls.__new__(cls)
         self._fill(indices, values, shape, max_dense)
         return self
+
+    def _with_absent(self, absent: str) -> SparseTensor:
+        """Return the same elements with another meaning of the absent ones."""
+        other = SparseTensor._of(self._indices, self._values, self._shape, self._max_dense)
+        other._absent = absent
+        return other
 
     @classmethod
     def from_dense(cls, x: Any) -> SparseTensor:
@@ -145,6 +165,11 @@ class SparseTensor:
         return self._values.dtype
 
     @property
+    def absent(self) -> str:
+        """Meaning of absent elements: "zero", or "unchanged" for a patch."""
+        return self._absent
+
+    @property
     def size(self) -> int:
         """Number of elements, present or not."""
         return math.prod(self._shape)
@@ -163,17 +188,19 @@ class SparseTensor:
         """Expand to a dense array.
 
         Args:
-            out: array of the tensor's shape and any float dtype; all its elements are set. None for a new
-                array of the tensor's dtype.
+            out: array of the tensor's shape and any float dtype. All its elements are set; those that a patch
+                does not have are unchanged. None for a new array of the tensor's dtype.
 
         Returns:
             ``out``, or the new array on the tensor's device.
 
         Raises:
             LimitExceeded: a new array would exceed the ``max_dense`` under which the tensor was decoded.
+            SchemaMismatch: the tensor is a patch, and ``out`` is None.
             ValueError: ``out`` has another shape.
         """
         if out is None:
+            refuse_patch(self, "to_dense(out=…) applies it to an array")
             if self.size > self._max_dense:
                 raise LimitExceeded("max-dense", f"{self.size} elements; the limit is {self._max_dense}")
             dense: Array = self._module.zeros(self._shape, self.dtype)
@@ -184,11 +211,12 @@ class SparseTensor:
         if self.is_full:
             dense[...] = self._values.reshape(self._shape)
         elif dense.flags.c_contiguous:
-            if out is not None:
+            if out is not None and self._absent == ZERO:
                 dense[...] = 0
             dense.reshape(-1)[self.indices] = self._values
         else:
-            dense[...] = 0
+            if self._absent == ZERO:
+                dense[...] = 0
             dense.flat[self.indices] = self._values
         return dense
 
@@ -202,6 +230,7 @@ class SparseTensor:
 
         Raises:
             ValueError: ``out`` is not such an array; it is then unchanged.
+            SchemaMismatch: the tensor is a patch.
 
         Examples:
             >>> import numpy as np, wirecodec as wc
@@ -210,6 +239,7 @@ class SparseTensor:
             >>> total
             array([1. , 3.5, 1. , 4.5], dtype=float32)
         """
+        refuse_patch(self, "it is not added")
         target = as_target(out)
         kinds = (self._module.ndarray,) if on_gpu(self._values) else (np.ndarray, np.memmap)
         if type(target) not in kinds or target.dtype not in (np.float32, np.float64):
@@ -240,10 +270,38 @@ class SparseTensor:
         return self.to_dense() if dtype is None else self.to_dense().astype(dtype, copy=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._absent != ZERO:
+            return _restore_patch, (self._indices, self._values, self._shape, self._max_dense)
         return SparseTensor._of, (self._indices, self._values, self._shape, self._max_dense)
 
     def __repr__(self) -> str:
-        return f"SparseTensor(shape={self._shape}, nnz={self.nnz}, dtype={self.dtype})"
+        absent = "" if self._absent == ZERO else f", absent={self._absent!r}"
+        return f"SparseTensor(shape={self._shape}, nnz={self.nnz}, dtype={self.dtype}{absent})"
+
+
+def _restore_patch(*parts: Any) -> SparseTensor:
+    """Return a patch from its pickled parts."""
+    return SparseTensor._of(*parts)._with_absent(UNCHANGED)
+
+
+def as_meaning(absent: Any) -> str:
+    """Return a meaning of absent elements; raise EncodeError if it is not one."""
+    if absent not in (ZERO, UNCHANGED):
+        raise EncodeError(f"absent is {absent!r}; it must be {ZERO!r} or {UNCHANGED!r}")
+    meaning: str = absent
+    return meaning
+
+
+def refuse_patch(tensor: SparseTensor, advice: str, name: str | None = None) -> None:
+    """Raise SchemaMismatch if the absent elements of a tensor are unchanged."""
+    if tensor.absent != ZERO:
+        raise patch_error(advice, name)
+
+
+def patch_error(advice: str, name: str | None = None) -> SchemaMismatch:
+    """Return the error for a patch where a tensor with zeros is expected."""
+    what = "the tensor" if name is None else f"tensor {name!r}"
+    return SchemaMismatch("patch", f"{what} is a patch, whose absent elements are unchanged; {advice}")
 
 
 def sum_sparse(
@@ -263,6 +321,8 @@ def sum_sparse(
     """
     from wirecodec.kernels.cpu import support, union
 
+    for tensor in tensors:
+        refuse_patch(tensor, "it is not added")
     size = tensors[0].size
     with np.errstate(all="ignore"):  # NaN, Inf and overflow follow IEEE 754
         values = [

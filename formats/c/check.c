@@ -7,7 +7,8 @@
  * names, 2 for one tensor of any name; if it is not 0, count u32 and, for each tensor, name_len u32, dtype u32, ndim u32,
  * dimension u64 × ndim, the name; then length u64 and the container. An answer is one line "refused KIND CODE", or "ok N TAG" and, for each of the N tensors, a line
  * "tensor NAME DTYPE NDIM dimensions", one of its indices and one of its values. Name, tag and values are in hexadecimal, with
- * "-" for no bytes; values are little-endian elements.
+ * "-" for no bytes; values are little-endian elements. A patch has " unchanged" after its dimensions.
+ * If there are metadata, the first line is "ok N TAG TEXTS", and TEXTS lines "text KEY NAME VALUE" come before the tensors.
  */
 
 #include "wirecodec.h"
@@ -67,12 +68,25 @@ static void print_tensor(const wc_tensor *tensor, uint32_t key, int width) {
     }
     printf(" %s %u", dtypes[tensor->dtype], (unsigned)tensor->ndim);
     for (i = 0; i < tensor->ndim; i++) printf(" %" PRIu64, wc_dimension(tensor, (unsigned)i));
-    putchar('\n');
+    puts(tensor->absent == WC_UNCHANGED ? " unchanged" : "");
     for (i = 0; i < tensor->count; i++) printf(i ? " %" PRIu64 : "%" PRIu64, tensor->indices[i]);
     putchar('\n');
     if (tensor->count == 0) putchar('-');
     for (i = 0; i < tensor->count; i++) print_element(tensor, i);
     putchar('\n');
+}
+
+static void print_texts(const wc_reader *reader) {
+    wc_text text;
+    uint64_t at = 0;
+    uint32_t i = 0;
+    while (wc_next_text(reader, &i, &at, &text)) {
+        printf("text %" PRIu32 " ", text.key);
+        print_hex(text.name.at, text.name.size);
+        putchar(' ');
+        print_hex(text.value.at, text.value.size);
+        putchar('\n');
+    }
 }
 
 /* Decode one container and print the answer; return 1 if it is refused. */
@@ -95,7 +109,9 @@ static int answer(const uint8_t *data, size_t size, const wc_limits *limits, con
         int width = snprintf(NULL, 0, "%" PRIu32, reader.n_tensors ? reader.n_tensors - 1 : 0);
         printf("ok %" PRIu32 " ", reader.n_tensors);
         print_hex(reader.tag.at, reader.tag.size);
+        if (reader.n_texts) printf(" %" PRIu32, reader.n_texts);
         putchar('\n');
+        print_texts(&reader);
         for (i = 0; i < reader.n_tensors; i++) print_tensor(&reader.tensors[i], i, width);
     }
     free(decoded);

@@ -6,7 +6,7 @@
  *
  *     wc_reader reader;
  *     wc_status status = wc_open(&reader, data, size, NULL, NULL);              rows 1 to 32 of SPEC section 7
- *     status = wc_describe(&reader, buffer, reader.describe_size);              rows 33 to 44: reader.tensors
+ *     status = wc_describe(&reader, buffer, reader.describe_size);              rows 33 to 44a: reader.tensors
  *     status = wc_read(&reader, other_buffer, reader.read_size);                rows 45 to 48: indices and values
  *
  * Each call requires that the one before it returned WC_OK. The caller owns all memory. The container and the two
@@ -44,6 +44,10 @@ typedef struct wc_status {
 /* Element types (SPEC 2.2). */
 enum { WC_FLOAT32 = 1, WC_FLOAT16 = 2, WC_BFLOAT16 = 3, WC_FLOAT64 = 4 };
 
+/* Meanings of the elements of a tensor that are not present (SPEC 3.9). A tensor with WC_UNCHANGED is a patch: apply it
+ * to a tensor of its shape. It must neither be expanded with zeros nor added. */
+enum { WC_ZERO = 0, WC_UNCHANGED = 1 };
+
 /* Limits of a reader (SPEC section 7). */
 typedef struct wc_limits {
     uint64_t max_bytes;
@@ -80,6 +84,7 @@ typedef struct wc_tensor {
     uint8_t ndim;
     uint8_t width;
     uint8_t dtype;
+    uint8_t absent; /* WC_ZERO or WC_UNCHANGED */
     /* --- */
     uint64_t *indices; /* of the elements present, ascending */
     void *values; /* one for each index: float, double, or the 16 bits of a float16 or bfloat16, in the machine's byte order */
@@ -92,11 +97,21 @@ typedef struct wc_bytes {
     uint64_t size;
 } wc_bytes;
 
+/* A text about a tensor or the container, UTF-8 without a terminating zero byte (SPEC 3.7). */
+typedef struct wc_text {
+    uint32_t key; /* of the tensor, or WC_CONTAINER */
+    wc_bytes name;
+    wc_bytes value;
+} wc_text;
+#define WC_CONTAINER UINT32_MAX
+
 /* A container that is being read. The fields after `read_size` are private. */
 typedef struct wc_reader {
     wc_tensor *tensors; /* in the order of their keys */
     uint32_t n_tensors;
     wc_bytes tag;
+    uint32_t n_texts; /* see wc_next_text */
+    wc_bytes digest; /* of the schema (SPEC 3.8); at = NULL if absent */
     uint64_t describe_size; /* bytes that wc_describe needs */
     uint64_t read_size; /* bytes that wc_read needs */
     const uint8_t *data;
@@ -107,7 +122,7 @@ typedef struct wc_reader {
     uint32_t n_others; /* members of fused entries except the first of each */
     uint64_t payload; /* offset of the first section */
     uint64_t work;
-    wc_bytes records[6]; /* bodies by type; at = NULL if absent */
+    wc_bytes records[10]; /* bodies by type; at = NULL if absent */
 } wc_reader;
 
 /* One row of the table of contents (SPEC 2.2). */
@@ -1967,6 +1982,7 @@ static inline int wc_knows_value(unsigned id) {
 /* ---- The container: rows 1 to 32 of SPEC section 7 ---------------------------------------------------------- */
 
 enum { WC_PREFIX = 24, WC_ENTRY = 40, WC_FUSED = 1, WC_NAMES = 2, WC_SHAPES = 3, WC_TRANSFORM = 4, WC_TAG = 5 };
+enum { WC_META = 7, WC_SCHEMA = 8, WC_SEMANTICS = 9 };
 
 #define WC_CHUNK ((uint32_t)1 << 24)
 
@@ -2098,6 +2114,13 @@ static inline wc_record wc_record_at(const uint8_t *at) {
     return record;
 }
 
+/* Return whether a record has a known type. Types of version 1.1 are known only with their flags. */
+static inline int wc_is_known(const wc_record *record) {
+    if (record->type == WC_META || record->type == WC_SCHEMA) return record->flags == 0;
+    if (record->type == WC_SEMANTICS) return record->flags == 1;
+    return record->type >= WC_FUSED && record->type <= WC_TAG;
+}
+
 /* Read the record at a position, if it fits the rest of the block: row 28. */
 static inline int wc_record_fits(const uint8_t *at, const uint8_t *end, wc_record *record) {
     unsigned type;
@@ -2131,7 +2154,7 @@ static inline wc_status wc_check_records(wc_reader *reader) {
     }
     for (i = 0, at = block + 8; i < n; i++, at = record.next) {
         wc_record_fits(at, end, &record);
-        if (record.type >= WC_FUSED && record.type <= WC_TAG)
+        if (wc_is_known(&record))
             reader->records[record.type] = record.body;
         else if (record.flags & 1)
             return wc_refuse(WC_UNSUPPORTED, "extension");
@@ -2409,7 +2432,177 @@ static inline wc_status wc_check_shapes(wc_reader *reader) {
     return wc_ok();
 }
 
-/* Rows 42 to 44. */
+/* Read the text whose row is number `i` of the meta record, and whose name begins at `at` of its body. Return the
+ * position of the next one's name. */
+static inline uint64_t wc_text_at(wc_bytes body, uint64_t i, uint64_t at, wc_text *text) {
+    const uint8_t *row = body.at + 4 + 12 * i;
+    text->key = wc_u32(row);
+    text->name.at = body.at + at;
+    text->name.size = wc_u32(row + 4);
+    text->value.at = text->name.at + text->name.size;
+    text->value.size = wc_u32(row + 8);
+    return at + text->name.size + text->value.size;
+}
+
+/* Read the next of `n_texts` texts after wc_describe. `i` and `at` are 0 before the first one. Return 0 after the last. */
+static inline int wc_next_text(const wc_reader *reader, uint32_t *i, uint64_t *at, wc_text *text) {
+    if (*i >= reader->n_texts) return 0;
+    if (*i == 0) *at = 4 + 12 * (uint64_t)reader->n_texts;
+    *at = wc_text_at(reader->records[WC_META], *i, *at, text);
+    *i += 1;
+    return 1;
+}
+
+/* Rows 41a and 41b (SPEC 3.7). */
+static inline wc_status wc_check_meta(wc_reader *reader) {
+    wc_bytes body = reader->records[WC_META];
+    uint64_t count, i, at, sum;
+    wc_text text, last;
+    reader->n_texts = 0;
+    if (!body.at) return wc_ok();
+    if (body.size < 4) return wc_malformed("meta-record");
+    count = wc_u32(body.at);
+    if (count == 0 || count > 65536 || body.size - 4 < 12 * count) return wc_malformed("meta-record");
+    for (sum = 4 + 12 * count, i = 0; i < count; i++)
+        sum += (uint64_t)wc_u32(body.at + 8 + 12 * i) + wc_u32(body.at + 12 + 12 * i);
+    if (sum != body.size) return wc_malformed("meta-record");
+    memset(&last, 0, sizeof last);
+    for (at = 4 + 12 * count, i = 0; i < count; i++) {
+        at = wc_text_at(body, i, at, &text);
+        if (text.key >= reader->n_tensors && text.key != WC_CONTAINER) return wc_invalid("meta");
+        if (text.name.size == 0 || !wc_is_utf8(text.name.at, text.name.size)) return wc_invalid("meta");
+        if (!wc_is_utf8(text.value.at, text.value.size)) return wc_invalid("meta");
+        if (i && text.key < last.key) return wc_invalid("meta");
+        if (i && text.key == last.key &&
+            wc_compare((const char *)last.name.at, (size_t)last.name.size, (const char *)text.name.at,
+                       (size_t)text.name.size) >= 0)
+            return wc_invalid("meta");
+        last = text;
+    }
+    reader->n_texts = (uint32_t)count;
+    return wc_ok();
+}
+
+/* Rows 41c and 41d (SPEC 3.8). */
+static inline wc_status wc_check_digest(wc_reader *reader) {
+    reader->digest = reader->records[WC_SCHEMA];
+    if (!reader->digest.at) return wc_ok();
+    if (reader->digest.size != 32) return wc_malformed("schema-record");
+    return reader->records[WC_NAMES].at ? wc_invalid("schema") : wc_ok();
+}
+
+/* Rows 41e to 41g (SPEC 3.9). No tensor has a domain: row 16 refuses them. */
+static inline wc_status wc_check_semantics(wc_reader *reader) {
+    wc_bytes body = reader->records[WC_SEMANTICS];
+    uint64_t at;
+    if (!body.at) return wc_ok();
+    if (body.size == 0 || body.size % 8) return wc_malformed("semantics-record");
+    for (at = 0; at < body.size; at += 8)
+        if (wc_u32(body.at + at + 4) != WC_UNCHANGED) return wc_refuse(WC_UNSUPPORTED, "meaning");
+    for (at = 0; at < body.size; at += 8) {
+        uint32_t key = wc_u32(body.at + at);
+        if (key >= reader->n_tensors || (at && key <= wc_u32(body.at + at - 8))) return wc_invalid("semantics");
+        reader->tensors[key].absent = WC_UNCHANGED;
+    }
+    return wc_ok();
+}
+
+/* SHA-256 of a sequence of bytes (FIPS 180-4), for the digest of a schema. */
+typedef struct wc_sha256 {
+    uint32_t h[8];
+    uint8_t block[64];
+    uint64_t size; /* bytes so far */
+} wc_sha256;
+
+static inline uint32_t wc_rotate(uint32_t x, unsigned n) { return x >> n | x << (32 - n); }
+
+static inline void wc_sha256_block(wc_sha256 *hash) {
+    static const uint32_t k[64] = {
+        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+        0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+        0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+        0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+        0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+        0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+        0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+        0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+    uint32_t w[64], s[8];
+    unsigned i;
+    for (i = 0; i < 16; i++)
+        w[i] = (uint32_t)hash->block[4 * i] << 24 | (uint32_t)hash->block[4 * i + 1] << 16 |
+               (uint32_t)hash->block[4 * i + 2] << 8 | hash->block[4 * i + 3];
+    for (; i < 64; i++)
+        w[i] = w[i - 16] + (wc_rotate(w[i - 15], 7) ^ wc_rotate(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 7] +
+               (wc_rotate(w[i - 2], 17) ^ wc_rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
+    memcpy(s, hash->h, sizeof s);
+    for (i = 0; i < 64; i++) {
+        uint32_t t1 = s[7] + (wc_rotate(s[4], 6) ^ wc_rotate(s[4], 11) ^ wc_rotate(s[4], 25)) +
+                      ((s[4] & s[5]) ^ (~s[4] & s[6])) + k[i] + w[i];
+        uint32_t t2 = (wc_rotate(s[0], 2) ^ wc_rotate(s[0], 13) ^ wc_rotate(s[0], 22)) +
+                      ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+        memmove(s + 1, s, 7 * sizeof *s);
+        s[4] += t1;
+        s[0] = t1 + t2;
+    }
+    for (i = 0; i < 8; i++) hash->h[i] += s[i];
+}
+
+static inline wc_sha256 wc_sha256_start(void) {
+    static const uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    wc_sha256 hash;
+    memset(&hash, 0, sizeof hash);
+    memcpy(hash.h, h, sizeof h);
+    return hash;
+}
+
+static inline void wc_sha256_add(wc_sha256 *hash, const void *bytes, uint64_t n) {
+    const uint8_t *at = (const uint8_t *)bytes;
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        hash->block[hash->size++ % 64] = at[i];
+        if (hash->size % 64 == 0) wc_sha256_block(hash);
+    }
+}
+
+/* Add the lower n bytes of a number, little-endian. */
+static inline void wc_sha256_number(wc_sha256 *hash, uint64_t number, unsigned n) {
+    uint8_t bytes[8];
+    unsigned i;
+    for (i = 0; i < n; i++) bytes[i] = (uint8_t)(number >> 8 * i);
+    wc_sha256_add(hash, bytes, n);
+}
+
+static inline void wc_sha256_end(wc_sha256 *hash, uint8_t *digest) {
+    uint64_t bits = 8 * hash->size;
+    unsigned i;
+    wc_sha256_add(hash, "\x80", 1);
+    while (hash->size % 64 != 56) wc_sha256_add(hash, "", 1);
+    for (i = 8; i-- > 0;) wc_sha256_number(hash, bits >> 8 * i, 1);
+    for (i = 0; i < 32; i++) digest[i] = (uint8_t)(hash->h[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+/* Return whether the digest of a schema is the container's: row 44a (SPEC 3.8). */
+static inline int wc_digest_fits(const wc_reader *reader) {
+    wc_sha256 hash = wc_sha256_start();
+    uint8_t digest[32];
+    uint32_t i;
+    unsigned j;
+    wc_sha256_number(&hash, 1, 1);
+    wc_sha256_number(&hash, reader->schema->count, 4);
+    for (i = 0; i < reader->schema->count; i++) {
+        const wc_expected *expected = &reader->schema->tensors[i];
+        wc_sha256_number(&hash, expected->name_len, 4);
+        wc_sha256_add(&hash, expected->name, expected->name_len);
+        wc_sha256_number(&hash, (uint64_t)expected->dtype, 1);
+        wc_sha256_number(&hash, expected->ndim, 1);
+        for (j = 0; j < expected->ndim; j++) wc_sha256_number(&hash, expected->shape[j], 8);
+    }
+    wc_sha256_end(&hash, digest);
+    return memcmp(digest, reader->digest.at, sizeof digest) == 0;
+}
+
+/* Rows 42a to 44a. */
 static inline wc_status wc_check_schema(wc_reader *reader) {
     const wc_schema *schema = reader->schema;
     int named = reader->records[WC_NAMES].at != NULL;
@@ -2441,6 +2634,7 @@ static inline wc_status wc_check_schema(wc_reader *reader) {
     }
     for (i = 0; i < count; i++)
         if (schema->tensors[i].dtype != reader->tensors[i].dtype) return wc_refuse(WC_SCHEMA_MISMATCH, "schema-dtype");
+    if (reader->digest.at && !single && !wc_digest_fits(reader)) return wc_refuse(WC_SCHEMA_MISMATCH, "schema-digest");
     return wc_ok();
 }
 
@@ -2477,6 +2671,9 @@ static inline wc_status wc_describe(wc_reader *reader, void *buffer, uint64_t si
     WC_TRY(wc_check_shapes(reader));
     reader->tag = reader->records[WC_TAG];
     if (reader->tag.at && reader->tag.size == 0) return wc_malformed("tag-record");
+    WC_TRY(wc_check_meta(reader));
+    WC_TRY(wc_check_digest(reader));
+    WC_TRY(wc_check_semantics(reader));
     WC_TRY(wc_check_schema(reader));
     reader->read_size = wc_aligned(wc_count_size(reader, &n_indices, &value_bytes));
     return wc_ok();

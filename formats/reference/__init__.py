@@ -5,7 +5,7 @@ counterpart. It is independent of the library's encoder and makes the golden vec
 that are valid. ``reseal`` recomputes the checksums of modified bytes. To port the decoder, read in this
 order:
 
-    container     container, table, extension, records, tensors, limits, errors
+    container     container, table, extension, records, annotations, tensors, limits, errors
     index/        codecs, then a file per codec; varint
     value/        codecs, then a file per codec; byte_shuffle, curves, error_bounded_{model,levels}
     map/          packed
@@ -15,6 +15,7 @@ order:
 ``writing/`` mirrors these folders with the writers.
 """
 
+from formats.reference.annotations import Meta
 from formats.reference.container import decode
 from formats.reference.errors import (
     ChecksumMismatch,
@@ -72,6 +73,7 @@ __all__ = [
     "Limits",
     "Malformed",
     "Mean",
+    "Meta",
     "OffsetFloat",
     "PolyFit",
     "Qsgd",

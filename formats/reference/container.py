@@ -19,7 +19,7 @@ from formats.reference.errors import (
     Unsupported,
     WireError,
 )
-from formats.reference.extension import TAG, read_records
+from formats.reference.extension import SCHEMA, TAG, read_records
 from formats.reference.floats import BY_ID
 from formats.reference.index.codecs import decode_index
 from formats.reference.limits import DEFAULT_LIMITS, Limits, Schema, Work
@@ -61,7 +61,7 @@ def decode(
             It may raise any exception if the frame is invalid. Without it, codec 7 is not supported.
 
     Returns:
-        The tensors in the order of their keys, and the tag.
+        The tensors in the order of their keys, the tag, the metadata, and the digest of the schema.
 
     Raises:
         WireError: with the class and code of the first check of SPEC section 7 that fails.
@@ -81,14 +81,15 @@ def decode(
     supported = VALUE_CODECS.keys() - ({ZSTD} if zstd is None else set())
     check_table(entries, limits, total_len, schema is not None, supported)  # rows 14-27
     records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
-    places = locate_tensors(entries, records, schema, limits, single=single)  # rows 31-44
+    places, meta = locate_tensors(entries, records, schema, limits, single=single)  # rows 31-44a
     chunks: dict[int, list[tuple[Sequence[int], bytes]]] = {}
     offset = table_end + ext_len
     work = Work(limits.max_work)
     for entry in entries:
         chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work, zstd))  # rows 45-50
         offset += entry.payload_bytes
-    return Decoded([assemble_tensor(p, chunks[p.entry_key]) for p in places], records.get(TAG, b""))
+    tensors = [assemble_tensor(p, chunks[p.entry_key]) for p in places]
+    return Decoded(tensors, records.get(TAG, b""), meta, records.get(SCHEMA, b""))
 
 
 def _check_frame(data: bytes, limits: Limits) -> tuple[int, int, int, int]:

@@ -13,7 +13,10 @@ from formats.reference.errors import Invalid, Malformed, Unsupported
 
 CRITICAL = 0x0001
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
+META, SCHEMA, SEMANTICS = 7, 8, 9
 KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TRANSFORM: CRITICAL, TAG: 0}
+LATER = {META: 0, SCHEMA: 0, SEMANTICS: CRITICAL}
+"""Types of later versions than 1.0 are known only with these flags, and otherwise unknown, as in 1.0."""
 
 
 def read_records(block: bytes) -> dict[int, bytes]:
@@ -23,9 +26,13 @@ def read_records(block: bytes) -> dict[int, bytes]:
         if kind <= last:
             raise Invalid("extension-order", f"record type {kind} follows {last}")  # 29
     for kind, flags, _ in records:
-        if kind not in KNOWN_FLAGS and flags & CRITICAL:
+        if not _is_known(kind, flags) and flags & CRITICAL:
             raise Unsupported("extension", f"record of unknown type {kind} is critical")  # 30
-    return {kind: body for kind, _, body in records if kind in KNOWN_FLAGS}
+    return {kind: body for kind, flags, body in records if _is_known(kind, flags)}
+
+
+def _is_known(kind: int, flags: int) -> bool:
+    return kind in KNOWN_FLAGS or LATER.get(kind) == flags
 
 
 def _split_records(block: bytes) -> list[tuple[int, int, bytes]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from formats.reference.annotations import ZERO
 from formats.reference.container import decode
 from formats.reference.errors import (
     ChecksumMismatch,
@@ -43,28 +44,37 @@ __all__ = [
     "Unsupported",
     "WireError",
     "read",
+    "read_meta",
     "read_tag",
 ]
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Sparse tensor: its elements that are present; all others are 0.
+    """Sparse tensor: its elements that are present; all others are 0, or unchanged in a patch.
 
     Attributes:
         dtype: "float32", "float16", "bfloat16" or "float64".
         shape: the dimensions.
         indices: row-major numbers of the elements, ascending.
         values: one float for each of them.
+        absent: "zero", or "unchanged" for a patch of a tensor that the caller has.
     """
 
     dtype: str
     shape: tuple[int, ...]
     indices: Sequence[int]
     values: list[float]
+    absent: str = ZERO
 
     def to_list(self) -> list[float]:
-        """Return all elements in row-major order."""
+        """Return all elements in row-major order.
+
+        Raises:
+            ValueError: the tensor is a patch, whose other elements are not known.
+        """
+        if self.absent != ZERO:
+            raise ValueError("the tensor is a patch: its other elements are unchanged, not 0")
         size = 1
         for n in self.shape:
             size *= n
@@ -98,8 +108,13 @@ def read(data: bytes, limits: Limits = DEFAULT_LIMITS, schema: Schema | None = N
     for tensor in decoded.tensors:
         form = BY_NAME[tensor.dtype]
         values = [to_float(bits, form) for bits in unpack_elements(tensor.values, form.itemsize)]
-        tensors[tensor.name] = Numbers(tensor.dtype, tensor.shape, tensor.indices, values)
+        tensors[tensor.name] = Numbers(tensor.dtype, tensor.shape, tensor.indices, values, tensor.absent)
     return tensors
+
+
+def read_meta(data: bytes, limits: Limits = DEFAULT_LIMITS) -> dict[str, str]:
+    """Return the container's metadata, {name: text}; arguments and errors as ``read``."""
+    return decode(bytes(data), limits, zstd=find_decompressor()).meta.container
 
 
 def read_tag(data: bytes, limits: Limits = DEFAULT_LIMITS) -> bytes:

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from formats.reference.annotations import (
+    ZERO,
+    Meta,
+    check_meta,
+    check_semantics,
+    compute_digest,
+    read_digest,
+    read_meta,
+    read_semantics,
+)
 from formats.reference.errors import Invalid, LimitExceeded, Malformed, SchemaMismatch
-from formats.reference.extension import FUSED, NAMES, SHAPES, TAG, TRANSFORM
+from formats.reference.extension import FUSED, META, NAMES, SCHEMA, SEMANTICS, SHAPES, TAG, TRANSFORM
 from formats.reference.floats import BY_ID, Format
 from formats.reference.limits import Limits, Schema
 from formats.reference.records import check_names, check_shapes, read_fused, read_names, read_shapes
@@ -22,21 +32,27 @@ from formats.reference.transform.inverse import invert
 
 @dataclass
 class Tensor:
-    """Sparse tensor: its support, and the little-endian bits of one value for each element of it."""
+    """Sparse tensor: its support, and the little-endian bits of one value for each element of it.
+
+    ``absent`` is the meaning of the other elements: "zero", or "unchanged" for a patch (SPEC section 3.9).
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     indices: Sequence[int]
     values: bytes
+    absent: str = ZERO
 
 
 @dataclass
 class Decoded:
-    """Content of a container."""
+    """Content of a container; ``digest`` is that of its schema, b"" if it has none."""
 
     tensors: list[Tensor]
     tag: bytes
+    meta: Meta = field(default_factory=Meta)
+    digest: bytes = b""
 
 
 @dataclass
@@ -53,6 +69,7 @@ class TensorLocation:
     domain: int = PLAIN
     name: str = ""
     shape: tuple[int, ...] = ()
+    absent: str = ZERO
 
 
 def locate_tensors(
@@ -62,8 +79,8 @@ def locate_tensors(
     limits: Limits,
     *,
     single: bool = False,
-) -> list[TensorLocation]:
-    """Make the checks of rows 31-44; return the tensors in the order of their keys, with names and shapes.
+) -> tuple[list[TensorLocation], Meta]:
+    """Make the checks of rows 31-44a; return the tensors in the order of their keys, and the metadata.
 
     Args:
         entries: the table, checked (rows 14-27).
@@ -94,6 +111,11 @@ def locate_tensors(
         rows = check_shapes(read_shapes(records[SHAPES]), [p.size for p in places])  # 39, 40
     if TAG in records and not records[TAG]:
         raise Malformed("tag-record", "the tag is empty")  # 41
+    meta = check_meta(read_meta(records[META]), n) if META in records else Meta()  # 41a, 41b
+    digest = read_digest(records[SCHEMA], named=NAMES in records) if SCHEMA in records else b""  # 41c, 41d
+    meanings = read_semantics(records[SEMANTICS]) if SEMANTICS in records else []  # 41e, 41f
+    for key, absent in check_semantics(meanings, [p.domain for p in places]).items():  # 41g
+        places[key].absent = absent
     for key, p in enumerate(places):
         p.shape = rows.get(key, (p.size,))
     if single:
@@ -110,7 +132,9 @@ def locate_tensors(
         for p in places:
             if p.dtype.name != schema[p.name][1]:
                 raise SchemaMismatch("schema-dtype", f"{p.name!r} is {p.dtype.name}")  # 44
-    return places
+        if digest and not single and digest != compute_digest(schema):
+            raise SchemaMismatch("schema-digest", "the names are not the schema's")  # 44a
+    return places, meta
 
 
 def _locate_by_table(entries: list[Entry]) -> dict[int, TensorLocation]:
@@ -178,7 +202,7 @@ def _assign_names(places: list[TensorLocation], names: list[str] | None, schema:
 def assemble_tensor(p: TensorLocation, chunks: list[tuple[Sequence[int], bytes]]) -> Tensor:
     """Build the tensor at a location from the decoded chunks of its entry."""
     indices: Sequence[int]
-    if p.domain != PLAIN:
+    if p.domain != PLAIN:  # row 41g: absent elements are zero
         most = CHUNK // COMPONENTS[p.domain]
         indices = [number * most + i for number, (local, _) in enumerate(chunks) for i in local]
         if p.size and not indices:
@@ -191,9 +215,9 @@ def assemble_tensor(p: TensorLocation, chunks: list[tuple[Sequence[int], bytes]]
             indices = range(p.size)
         else:
             indices = [number * CHUNK + i for number, (local, _) in enumerate(chunks) for i in local]
-        return Tensor(p.name, p.dtype.name, p.shape, indices, values)
+        return Tensor(p.name, p.dtype.name, p.shape, indices, values, p.absent)
     local, values = chunks[0]
     first, end = bisect_left(local, p.start), bisect_left(local, p.start + p.size)
     indices = range(end - first) if isinstance(local, range) else [i - p.start for i in local[first:end]]
     values = values[first * p.dtype.itemsize : end * p.dtype.itemsize]
-    return Tensor(p.name, p.dtype.name, p.shape, indices, values)
+    return Tensor(p.name, p.dtype.name, p.shape, indices, values, p.absent)

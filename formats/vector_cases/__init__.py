@@ -7,6 +7,8 @@ not have the stated result stops make_vectors.py. All cases are deterministic.
 from types import ModuleType
 
 from formats.vector_cases import (
+    annotations,
+    bad_annotations,
     bad_container,
     bad_extension,
     bad_index_codecs,
@@ -37,6 +39,7 @@ from formats.vector_cases import (
     several,
     sign_scale,
     sketchml,
+    streams,
     structured,
     terngrad,
     three_lc,
@@ -86,5 +89,8 @@ MODULES: tuple[ModuleType, ...] = (
     order,
     borders_later,
     several,
+    annotations,
+    bad_annotations,
+    streams,
 )
 """The modules of cases; each has a function ``cases``."""

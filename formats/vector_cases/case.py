@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from formats.conformance import One
@@ -17,6 +17,7 @@ from formats.reference import (
     Bloom,
     Decoded,
     Limits,
+    Meta,
     Raw,
     Rice,
     Schema,
@@ -25,6 +26,7 @@ from formats.reference import (
     decode,
     write,
 )
+from formats.reference.annotations import ZERO
 from formats.reference.floats import BY_NAME, FLOAT32, convert, pack_elements, to_float32_bits
 from formats.reference.prng import draw32
 from formats.reference.writing.container import Index
@@ -92,7 +94,7 @@ def valid(
     decoded = _decode(data, limits, schema, one)
     for t in decoded.tensors:
         t.indices = list(t.indices)
-    wanted = decoded if expect is None else Decoded(list(expect), tag)
+    wanted = decoded if expect is None else replace(decoded, tensors=list(expect), tag=tag)
     for t in wanted.tensors:
         t.indices = list(t.indices)
     if decoded != wanted:
@@ -104,6 +106,12 @@ def valid(
     for t_json, far in zip(tensors, within, strict=False):
         t_json.update({"within": far} if far else {})
     fields["decoded"] = {"tag": decoded.tag.hex(), "tensors": tensors}
+    if decoded.meta != Meta():
+        names = [t.name for t in decoded.tensors]
+        fields["decoded"]["meta"] = {
+            "container": decoded.meta.container,
+            "tensors": {names[key]: texts for key, texts in decoded.meta.tensors.items()},
+        }
     if encode is not None:
         fields["encode"] = encode
     return Case(id, fields)
@@ -224,6 +232,7 @@ def tensor_json(t: Tensor) -> dict[str, Any]:
         "shape": list(t.shape),
         "indices": _indices_json(list(t.indices), math.prod(t.shape)),
         "values": values,
+        **({"absent": t.absent} if t.absent != ZERO else {}),
     }
 
 

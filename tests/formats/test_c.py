@@ -117,10 +117,12 @@ class Check:
         return line.decode().split()
 
     def tensor(self) -> TensorTuple:
-        _, name, dtype, _, *shape = self.line()
+        _, name, dtype, ndim, *rest = self.line()
+        shape, absent = rest[: int(ndim)], rest[int(ndim) :]
         indices = list(map(int, self.line()))
         (values,) = self.line()
-        return from_hex(name).decode(), dtype, tuple(map(int, shape)), indices, from_hex(values)
+        tensor: Any = (from_hex(name).decode(), dtype, tuple(map(int, shape)), indices, from_hex(values))
+        return (*tensor, *absent)
 
     def decode(
         self, data: bytes, limits: dict[str, int], expected: Expected
@@ -131,6 +133,10 @@ class Check:
         verdict, *rest = self.line()
         if verdict == "refused":
             raise Refused(*rest)
+        lines = [self.line()[1:] for _ in range(int(rest[2]) if rest[2:] else 0)]
+        self.texts = [
+            (int(key), from_hex(name).decode(), from_hex(value).decode()) for key, name, value in lines
+        ]
         return from_hex(rest[1]), [self.tensor() for _ in range(int(rest[0]))]
 
     def close(self) -> int:
@@ -158,7 +164,7 @@ def outcome(decode: Any, data: bytes, limits: dict[str, int], expected: Expected
         tag, tensors = decode(data, limits, expected)
     except (WireError, Refused) as error:
         return error.kind, error.code
-    return bytes(tag), [(n, d, tuple(s), list(i), bytes(v)) for n, d, s, i, v in tensors]
+    return bytes(tag), [(n, d, tuple(s), list(i), bytes(v), *a) for n, d, s, i, v, *a in tensors]
 
 
 def left_out(data: bytes) -> bool:
@@ -183,8 +189,20 @@ def judged_alike(check: Check, vector: Vector) -> bool:
     found = outcome(check.decode, vector.data, vector.limits, vector.expected)
     if found in UNSUPPORTED and left_out(vector.data):
         return True
-    wanted: Any = (vector.tag, [(n, d, tuple(s), list(i), v) for n, d, s, i, v in vector.tensors])
+    meanings = [[] if absent == "zero" else [absent] for absent in vector.absent]
+    pairs = zip(vector.tensors, meanings, strict=True)
+    wanted: Any = (vector.tag, [(n, d, tuple(s), list(i), v, *a) for (n, d, s, i, v), a in pairs])
     return bool(found == (wanted if vector.result == "ok" else (vector.result, vector.code)))
+
+
+def test_texts_of_the_metadata(check: Check) -> None:
+    for vector in vectors_of("ok"):
+        if vector.meta:
+            check.decode(vector.data, vector.limits, vector.expected)
+            keys = {t[0]: key for key, t in enumerate(vector.tensors)}
+            groups = [(keys[name], texts) for name, texts in vector.meta["tensors"].items()]
+            groups.append((0xFFFFFFFF, vector.meta["container"]))
+            assert check.texts == [(key, *pair) for key, texts in groups for pair in texts.items()]
 
 
 def agree(check: Check, data: bytes, limits: dict[str, int]) -> None:

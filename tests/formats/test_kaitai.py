@@ -134,5 +134,14 @@ def check_records(block: dict[str, Any], vector: Any) -> None:
         assert row["n"] == size
     for group in bodies.get("fused", {"groups": []})["groups"]:
         assert group["members"][0]["key"] == group["entry_key"]
+    if "meta" in bodies:
+        texts = [text.decode() for text in bodies["meta"]["texts"]]
+        named = [
+            vector.tensors[row["key"]][0] if row["key"] < 2**32 - 1 else None
+            for row in bodies["meta"]["rows"]
+        ]
+        found = zip(named, texts[::2], texts[1::2], strict=True)
+        wanted = [(name, *pair) for name, own in vector.meta["tensors"].items() for pair in own.items()]
+        assert list(found) == wanted + [(None, *pair) for pair in vector.meta["container"].items()]
     if "tag" in bodies:
         assert bodies["tag"] == vector.tag

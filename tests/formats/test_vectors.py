@@ -133,6 +133,8 @@ def test_files_are_small_and_named_for_their_ids() -> None:
     assert max(sizes.values()) < 80_000
     assert sum(sizes.values()) < 4_000_000
     for path in sizes:
+        if path.parent.name == make_vectors.STREAMS:
+            continue
         fields = json.loads(path.read_text(encoding="utf-8"))
         assert fields["id"] == path.stem
         assert (fields["result"] == "ok") == (path.parents[1].name == "valid")
@@ -360,7 +362,8 @@ def test_the_readme_counts_the_vectors() -> None:
     by_id = {v.id: v for v in VECTORS}
     counted = []
     for path in sorted(make_vectors.VECTORS.glob("*.sha256")):
-        found = [by_id[line.split("/")[-1].removesuffix(".json")] for line in path.read_text().splitlines()]
+        lines = [line for line in path.read_text().splitlines() if "  streams/" not in line]
+        found = [by_id[line.split("/")[-1].removesuffix(".json")] for line in lines]
         valid = sum(v.result == "ok" for v in found)
         encoded = sum(v.encode is not None for v in found)
         counts = len(found), valid, len(found) - valid, sum(v.id in core for v in found), encoded

@@ -39,7 +39,14 @@ def library(data: bytes, limits: dict[str, int], expected: Any) -> tuple[bytes, 
     else:
         decoded = wc.decode_many(data, limits=allowed, schema=expected)
     tensors = [
-        (name, t.dtype.name, t.shape, range(t.size) if t.is_full else t.indices.tolist(), t.values.tobytes())
+        (
+            name,
+            t.dtype.name,
+            t.shape,
+            range(t.size) if t.is_full else t.indices.tolist(),
+            t.values.tobytes(),
+            *([t.absent] if t.absent != "zero" else []),
+        )
         for name, t in decoded.items()
     ]
     return wc.inspect(data).tag, tensors
@@ -53,7 +60,7 @@ def outcome(read: Any, data: bytes, limits: dict[str, int]) -> Any:
         return type(error).__name__, error.code
     except Exception as error:
         raise Finding(f"{read.__module__}: {error!r}") from error
-    return tag, [(n, d, tuple(s), list(i), bytes(v)) for n, d, s, i, v in tensors]
+    return tag, [(n, d, tuple(s), list(i), bytes(v), *a) for n, d, s, i, v, *a in tensors]
 
 
 def judge(data: bytes, *, compared: bool = True, slower: float = 1.0) -> str:
@@ -145,8 +152,13 @@ def _other_ways(data: bytes, tensors: list[Any] | None) -> None:
     try:
         wc.decode_add(data, sums, limits=limits)
     except Exception as error:
-        raise Finding(f"decode_add: {error!r}") from error
-    for name, _, _, indices, values in tensors:
+        patched = any("unchanged" in tensor[5:] for tensor in tensors)
+        if not patched or getattr(error, "code", None) != "patch" or any(x.any() for x in sums.values()):
+            raise Finding(f"decode_add: {error!r}") from error
+    else:
+        if any("unchanged" in tensor[5:] for tensor in tensors):
+            raise Finding("decode_add adds a patch")
+    for name, _, _, indices, values, *_ in tensors:
         if len(values) and not indices:
             raise Finding(f"{name!r} has values but no indices")
         if any(a >= b for a, b in itertools.pairwise(indices)):

@@ -28,6 +28,7 @@ from formats.reference.transform.coefficients import (
 )
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
+from formats.reference.writing.records import write_meta, write_semantics
 from wirecodec.arrays import dtype_named
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -67,8 +68,23 @@ def draw_container(rng: Random) -> bytes:
         groups=groups,
         minor=rng.choice((0, 0, 0, 1, 255)),
         flags=rng.choice((0, 0, 0, 0x100, 0xFF00)),
-        extra=rng.choice(((), (), (), (reference.Record(77, 0, b"later"),))),
+        extra=[*rng.choice(((), (), (), (reference.Record(77, 0, b"later"),))), *_annotations(rng, tensors)],
     )
+
+
+def _annotations(rng: Random, tensors: list[Member]) -> list[reference.Record]:
+    """Draw records of version 1.1: metadata, and patches among the tensors that are no coefficients."""
+    records = []
+    keys = [*range(len(tensors)), 0xFFFFFFFF]
+    names = sorted({rng.randbytes(rng.randint(1, 3)).hex().encode() for _ in range(3)})
+    if rng.random() < 0.2:
+        rows = [(key, name, rng.randbytes(rng.randrange(5)).hex().encode()) for key in keys for name in names]
+        records.append(reference.Record(7, 0, write_meta(rows)))
+    plain = [key for key, t in enumerate(tensors) if isinstance(t, reference.Tensor)]
+    if plain and rng.random() < 0.2:
+        chosen = sorted(rng.sample(plain, rng.randint(1, len(plain))))
+        records.append(reference.Record(9, 1, write_semantics([(key, 1) for key in chosen])))
+    return records
 
 
 def _tensor(rng: Random, n: int) -> tuple[Member, bool]:

@@ -26,6 +26,7 @@ LAYERS = {
         {"container", "step"},
         {"cpu"},
         {"gpu"},
+        {"annotate"},
         {"pipeline"},
         {"decode_into"},
         {"compressor"},

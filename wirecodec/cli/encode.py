@@ -40,6 +40,14 @@ def add_to(commands: Any) -> None:
     command.add_argument(
         "--seed", type=int, default=0, help="seed of random codecs and selectors (default: 0)"
     )
+    command.add_argument(
+        "--meta",
+        metavar="NAME=TEXT",
+        type=_parse_meta,
+        action="append",
+        default=[],
+        help="a text that inspect prints, such as step=12; may be repeated",
+    )
     command.add_argument("-q", "--quiet", action="store_true", help="do not print the sizes and their ratio")
     command.add_argument(
         "-o",
@@ -61,17 +69,28 @@ def _parse_output(text: str) -> FileArgument:
     return file
 
 
+def _parse_meta(text: str) -> tuple[str, str]:
+    """Parse ``NAME=TEXT``."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=TEXT, such as step=12")
+    return name, value
+
+
 def _run(options: argparse.Namespace) -> int:
     scheme = get_scheme(options)
     arrays = load_arrays(options.file)
     most = None if options.bytes is None else parse_bytes(options.bytes)
+    meta = dict(options.meta)
+    if meta and most is not None:
+        raise ValueError("--bytes does not count metadata; use one of --bytes and --meta")
     with name_file(options.file):
         if most is not None:
             blob = _encode_within(arrays, options, most)
         elif isinstance(arrays, np.ndarray):
-            blob = encode(arrays, scheme, seed=options.seed)
+            blob = encode(arrays, scheme, seed=options.seed, meta=meta)
         else:
-            blob = encode_many(arrays, scheme, seed=options.seed)
+            blob = encode_many(arrays, scheme, seed=options.seed, meta=meta)
     with open_output(options.output) as file:
         file.write(blob.data)
     if not options.quiet:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from wirecodec.arrays import Bytes, dtype_named
@@ -12,10 +14,11 @@ from wirecodec.cli.files import name_file, open_input
 from wirecodec.cli.formatting import escape, format_count, format_name, format_table, shorten
 from wirecodec.cli.options import add_command, add_file
 from wirecodec.container.inspect import ContainerInfo, inspect
-from wirecodec.container.stream import iter_blobs
+from wirecodec.container.stream import Unit, iter_stream
 from wirecodec.errors import WireError
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_many
+from wirecodec.sparse import SparseTensor
 
 VALID = "valid"
 _TEXT_COLUMNS = ("name", "shape", "dtype", "transform", "index", "value")
@@ -37,39 +40,107 @@ def add_to(commands: Any) -> None:
         action="store_true",
         help="also decode every payload, under the default limits; the exit code is 1 if one is not valid",
     )
-    command.add_argument("--json", action="store_true", help="print JSON, with names in full")
+    command.add_argument(
+        "--json", action="store_true", help="print JSON, with names in full (formats/spec/text.md)"
+    )
+    command.add_argument(
+        "--values", action="store_true", help="with --json: also print all elements; implies --verify"
+    )
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Part of a stream: a unit, or a container with the result of decoding it, if that was asked for."""
+
+    info: ContainerInfo | Unit
+    payload: str | None = None
+    tensors: Mapping[str, SparseTensor] | None = None
 
 
 def _run(options: argparse.Namespace) -> int:
-    containers: list[tuple[ContainerInfo, str | None]] = []
+    if options.values and not options.json:
+        raise ValueError("--values needs --json")
     with name_file(options.file), open_input(options.file) as opened:
-        for blob in iter_blobs(opened, limits=UNLIMITED):
-            containers.append((inspect(blob), _check_payload(blob) if options.verify else None))
-        if not containers:
+        decoded = options.verify or options.values
+        parts = [_show(part, decoded=decoded) for part in iter_stream(opened, limits=UNLIMITED)]
+        if not parts:
             raise ValueError("the file is empty")
     if options.json:
-        print(json.dumps([_to_json(info, payload) for info, payload in containers], indent=2))
+        print(json.dumps([_to_json(part, values=options.values) for part in parts], indent=2))
     else:
-        for info, payload in containers:
-            print(format_container(info))
-            if payload is not None:
-                print(f"payload: {escape(payload)}")
-        if not options.verify:
+        for part in parts:
+            print(
+                format_container(part.info)
+                if isinstance(part.info, ContainerInfo)
+                else _format_unit(part.info)
+            )
+            if part.payload is not None:
+                print(f"payload: {escape(part.payload)}")
+        if not decoded:
             print("payloads: not checked; inspect --verify checks them")
-    return int(any(payload not in (None, VALID) for _, payload in containers))
+    return int(any(part.payload not in (None, VALID) for part in parts))
 
 
-def _check_payload(blob: Bytes) -> str:
-    """Decode a container, and return "valid" or the error."""
+def _show(part: Bytes | Unit, *, decoded: bool) -> _Shown:
+    """Read the header of a container, and decode it if asked for."""
+    if isinstance(part, Unit):
+        return _Shown(part)
+    info = inspect(part)
+    if not decoded:
+        return _Shown(info)
     try:
-        decode_many(blob)
+        return _Shown(info, VALID, decode_many(part))
     except WireError as error:
-        return f"{type(error).__name__} {error}"
-    return VALID
+        return _Shown(info, f"{type(error).__name__} {error}")
 
 
-def _to_json(info: ContainerInfo, payload: str | None) -> dict[str, Any]:
-    return {**dataclasses.asdict(info), "tag": info.tag.hex(), "payload": payload}
+def _to_json(part: _Shown, *, values: bool) -> Any:
+    """Convert a part of a stream to the values of JSON (formats/spec/text.md)."""
+    if isinstance(part.info, Unit):
+        return to_plain(dataclasses.asdict(part.info))
+    fields = {**dataclasses.asdict(part.info), "payload": part.payload}
+    if values:
+        fields["tensors"] = part.tensors and [
+            {
+                "name": name,
+                "dtype": tensor.dtype.name,
+                "shape": tensor.shape,
+                "absent": tensor.absent,
+                "indices": tensor.indices.tolist(),
+                "values": tensor.values.tobytes(),
+            }
+            for name, tensor in part.tensors.items()
+        ]
+    return to_plain(fields)
+
+
+def to_plain(value: Any) -> Any:
+    """Convert a value to those of JSON: bytes to hexadecimal, integers above 2^53 to decimal strings."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return {key: to_plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(one) for one in value]
+    return str(value) if isinstance(value, int) and value > 2**53 else value
+
+
+def _format_unit(unit: Unit) -> str:
+    return f"unit of application {unit.application}, {format_count(len(unit.body), 'byte', 'bytes')}"
+
+
+def _format_annotations(info: ContainerInfo) -> list[str]:
+    """Format the metadata, the patches and the unknown records, a line each."""
+    texts = [("", info.meta), *((f" of {format_name(name)}", own) for name, own in info.tensor_meta.items())]
+    lines = [
+        f"{shorten(escape(name), _MAX_TAG_WIDTH)}{owner}: {shorten(escape(text), _MAX_TAG_WIDTH)}"
+        for owner, named in texts
+        for name, text in named.items()
+    ]
+    lines += [f"{format_name(name)} is a patch: absent elements are unchanged" for name in info.patches]
+    lines += [f"digest of names, shapes and types: {info.digest.hex()}"] if info.digest else []
+    lines += [f"record of type {r.type:#06x}: {len(r.body):,} bytes" for r in info.records]
+    return lines
 
 
 def format_container(info: ContainerInfo) -> str:
@@ -97,6 +168,7 @@ def format_container(info: ContainerInfo) -> str:
         f"wirecodec {info.version}, {info.nbytes:,} bytes, {count}{tag}",
         *format_table(header, rows, left),
     ]
+    lines += _format_annotations(info)
     dense = sum(e.size * dtype_named(e.dtype).itemsize for e in info.entries)
     if dense:
         ratio = dense / info.nbytes

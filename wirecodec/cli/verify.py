@@ -11,7 +11,7 @@ from typing import Any
 from wirecodec.cli.files import FileArgument, format_file, open_input
 from wirecodec.cli.formatting import escape, format_count, format_os_error
 from wirecodec.cli.options import add_command, add_file, add_limit_options, get_limits
-from wirecodec.container.stream import iter_blobs
+from wirecodec.container.stream import Unit, iter_stream
 from wirecodec.errors import Truncated, WireError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.pipeline import decode_many
@@ -70,10 +70,11 @@ def _check(file: FileArgument, limits: DecodeLimits) -> dict[str, Any]:
     report: dict[str, Any] = {"file": str(file), "containers": 0, "bytes": 0}
     try:
         with open_input(file) as opened:
-            for blob in iter_blobs(opened, limits=limits):
-                decode_many(blob, limits=limits)
-                report["containers"] += 1
-                report["bytes"] += blob.size
+            for part in iter_stream(opened, limits=limits):
+                if not isinstance(part, Unit):
+                    decode_many(part, limits=limits)
+                    report["containers"] += 1
+                report["bytes"] += part.nbytes
         if not report["containers"]:
             raise Truncated("prefix", "the file is empty")
     except WireError as error:

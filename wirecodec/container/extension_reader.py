@@ -7,12 +7,19 @@ to objects up front. Iterators yield them one at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wirecodec.arrays import Array, integers
+from wirecodec.container.annotations import (
+    check_digest,
+    check_meta,
+    check_semantics,
+    read_meta,
+    read_patches,
+)
 from wirecodec.container.content import (
     check_names,
     check_rows,
@@ -27,7 +34,10 @@ from wirecodec.container.extension_writer import (
     HEAD,
     LENGTH,
     MAX_PRODUCT,
+    META,
     NAMES,
+    SCHEMA,
+    SEMANTICS,
     SHAPES,
     TAG,
     TRANSFORM,
@@ -93,6 +103,20 @@ class ExtensionReader:
         """True if a tensor is stored as coefficients."""
         return TRANSFORM in self.bodies
 
+    @property
+    def digest(self) -> bytes:
+        """The digest of the schema, or no bytes."""
+        return bytes(self.bodies.get(SCHEMA, b""))
+
+    def meta(self) -> Iterator[tuple[int, str, str]]:
+        """Yield (key, name, value) of the metadata."""
+        return read_meta(self.bodies[META]) if META in self.bodies else iter(())
+
+    def patches(self) -> Sequence[int]:
+        """Return the keys of the tensors whose absent elements are unchanged, ascending."""
+        keys: list[int] = read_patches(self.bodies[SEMANTICS]).tolist() if SEMANTICS in self.bodies else []
+        return keys
+
     def names(self) -> Iterator[str]:
         """Yield the tensors' names in the order of their keys."""
         return read_names(self.bodies[NAMES], kept=self.is_kept)
@@ -128,7 +152,7 @@ class ExtensionReader:
 
 
 def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> ExtensionReader:
-    """Check an extension block: rows 28 to 41 of section 7, in their order.
+    """Check an extension block: rows 28 to 41g of section 7, in their order.
 
     Args:
         block: the block's bytes; empty if the container has none.
@@ -159,6 +183,12 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
         _check_shapes(extension, spans)
     if TAG in extension.bodies and not extension.tag:
         raise Malformed("tag-record", "the tag is empty")
+    if META in extension.bodies:
+        check_meta(extension.bodies[META], keys.size)
+    if SCHEMA in extension.bodies:
+        check_digest(extension.bodies[SCHEMA], is_named=extension.is_named)
+    if SEMANTICS in extension.bodies:
+        check_semantics(extension.bodies[SEMANTICS], keys.size, spans.keys[spans.domains > 0])
     return extension
 
 

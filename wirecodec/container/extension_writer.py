@@ -17,7 +17,11 @@ from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
+META, SCHEMA, SEMANTICS = 7, 8, 9
 FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TRANSFORM: 1, TAG: 0}
+"""Flags of the record types of version 1.0."""
+LATER = {META: 0, SCHEMA: 0, SEMANTICS: 1}
+"""Flags with which record types of later versions are known; with others they are unknown, as in 1.0."""
 HEAD = struct.Struct("<II")
 RECORD = struct.Struct("<HHI")
 ROW = struct.Struct("<IBBH")
@@ -80,13 +84,16 @@ def write(extension: Extension) -> bytes:
         TRANSFORM: _transform_body(extension.lengths),
         TAG: extension.tag,
     }
-    return _write_records(bodies)
+    return write_records(bodies)
 
 
-def _write_records(bodies: Mapping[int, bytes]) -> bytes:
-    """Write a block of the records that are not empty; return no bytes if there is none."""
+def write_records(bodies: Mapping[int, bytes]) -> bytes:
+    """Write a block of the records that are not empty; return no bytes if there is none.
+
+    Private records are not critical.
+    """
     records = [
-        RECORD.pack(kind, FLAGS[kind], len(body)) + body + bytes(pad8(len(body)))
+        RECORD.pack(kind, {**FLAGS, **LATER}.get(kind, 0), len(body)) + body + bytes(pad8(len(body)))
         for kind, body in bodies.items()
         if body
     ]
@@ -116,7 +123,7 @@ def write_model(
 
     Raises EncodeError, which names the tensor, if the format cannot hold a shape or a name.
     """
-    return _write_records(
+    return write_records(
         {
             FUSED: _fused_body(groups),
             NAMES: _names_body(names) if names_stored else b"",

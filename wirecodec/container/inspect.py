@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import as_bytes
+from wirecodec.container.annotations import CONTAINER
 from wirecodec.container.reader import read_header
+from wirecodec.container.records import find_unknown_records
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.container.writer import MAJOR, PREFIX_BYTES, TABLE
 from wirecodec.limits import UNLIMITED
@@ -51,6 +53,19 @@ class EntryInfo:
 
 
 @dataclass(frozen=True)
+class RecordInfo:
+    """Record of a type that is not known here; ``wirecodec`` reads no container with a critical one.
+
+    Attributes:
+        type: number of the type; 0x8000 to 0xFFEF are private.
+        body: its bytes.
+    """
+
+    type: int
+    body: bytes
+
+
+@dataclass(frozen=True)
 class ContainerInfo:
     """Content of a container, from its header.
 
@@ -59,18 +74,28 @@ class ContainerInfo:
         nbytes: length of the whole container, in bytes.
         tag: the application's bytes.
         entries: an ``EntryInfo`` per tensor or fused entry.
+        meta: {name: text} about the container.
+        tensor_meta: {tensor: {name: text}} about single tensors.
+        patches: names of the tensors whose absent elements are unchanged.
+        digest: SHA-256 of names, shapes and types, if it is stored in place of the names; else no bytes.
+        records: records of types that are not known here, such as private ones.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> info = wc.inspect(wc.encode(np.array([0, 3, 0, 4], "f4"), tag=b"step 7"))
-        >>> info.version, info.nbytes, info.tag, len(info.entries)
-        ('1.0', 104, b'step 7', 1)
+        >>> info = wc.inspect(wc.encode(np.array([0, 3, 0, 4], "f4"), tag=b"step 7", meta={"unit": "m"}))
+        >>> info.version, info.nbytes, info.tag, len(info.entries), info.meta
+        ('1.1', 136, b'step 7', 1, {'unit': 'm'})
     """
 
     version: str
     nbytes: int
     tag: bytes
     entries: tuple[EntryInfo, ...]
+    meta: dict[str, str] = field(default_factory=dict)
+    tensor_meta: dict[str, dict[str, str]] = field(default_factory=dict)
+    patches: tuple[str, ...] = ()
+    digest: bytes = b""
+    records: tuple[RecordInfo, ...] = ()
 
 
 def count_stored(blob: Any) -> int:
@@ -130,4 +155,19 @@ def inspect(blob: Any) -> ContainerInfo:
                 map_bytes=int(rows["map_len"].sum(dtype=np.int64)),
             )
         )
-    return ContainerInfo(f"{MAJOR}.{header.minor}", header.nbytes, header.extension.tag, tuple(entries))
+    extension = header.extension
+    meta, tensor_meta = dict[str, str](), dict[str, dict[str, str]]()
+    for key, name, text in extension.meta():
+        texts = meta if key == CONTAINER else tensor_meta.setdefault(specs[key].name, {})
+        texts[name] = text
+    return ContainerInfo(
+        version=f"{MAJOR}.{header.minor}",
+        nbytes=header.nbytes,
+        tag=extension.tag,
+        entries=tuple(entries),
+        meta=meta,
+        tensor_meta=tensor_meta,
+        patches=tuple(specs[key].name for key in extension.patches()),
+        digest=extension.digest,
+        records=tuple(RecordInfo(*found) for found in find_unknown_records(memoryview(header.block))),
+    )

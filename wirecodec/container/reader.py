@@ -1,6 +1,6 @@
 """Reading of a container's header and division of its payload: the checks of formats/SPEC.md, section 7.
 
-``read_header`` makes every check up to row 41; those of the table are in ``table``. ``sections`` checks and
+``read_header`` makes every check up to row 41g; those of the table are in ``table``. ``sections`` checks and
 divides each entry's payload. No allocation and no loop depends on a number before its check.
 
 The caller's buffer may change at any time. So each byte of the header is read once, into a copy. The
@@ -139,7 +139,7 @@ def _prefix(data: bytes, limits: DecodeLimits) -> _Prefix:
 def read_header(
     data: Bytes, limits: DecodeLimits, *, sizes_trusted: bool = False, whole: bool = True
 ) -> ContainerHeader:
-    """Read and check a container's header: rows 1 to 41 of section 7, in their order.
+    """Read and check a container's header: rows 1 to 41g of section 7, in their order.
 
     Args:
         data: the container's bytes.

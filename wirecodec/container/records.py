@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wirecodec.container.extension_writer import FLAGS, HEAD, RECORD, pad8
+from wirecodec.container.extension_writer import FLAGS, HEAD, LATER, RECORD, pad8
 from wirecodec.errors import Invalid, Malformed, Unsupported
 
 _LONG = 4096
@@ -38,6 +38,23 @@ def _walk(block: memoryview, start: int, at: int, count: int) -> Iterator[tuple[
         raise Malformed("extension-record", "the records end before the block", offset=start + at)
 
 
+def find_unknown_records(block: memoryview) -> list[tuple[int, bytes]]:
+    """Return (type, body) of the records of a checked block whose types this reader does not know."""
+    if not block:
+        return []
+    walked = _walk(block, 0, HEAD.size, HEAD.unpack_from(block)[1])
+    return [
+        (kind, bytes(block[body : body + length]))
+        for kind, flags, body, length in walked
+        if not _is_known(kind, flags)
+    ]
+
+
+def _is_known(kind: int, flags: int) -> bool:
+    """Tell whether this reader knows a type of record with these flags."""
+    return kind in FLAGS or LATER.get(kind) == flags
+
+
 def find_record_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
     """Find the bodies of an extension block's known records; checks rows 28 to 30 of section 7.
 
@@ -61,7 +78,7 @@ def find_record_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
             _check_records(block, start, count)
             raise Invalid("extension-order", f"record type {kind} follows {before}", offset=start)
         before = kind
-        if kind in FLAGS:
+        if _is_known(kind, flags):
             bodies[kind] = block[body : body + length]
         elif flags & 1 and unknown is None:
             unknown = kind

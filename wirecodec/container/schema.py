@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, Array, dtype_named, integers
+from wirecodec.container.annotations import compute_digest
 from wirecodec.container.extension_writer import digits
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import TABLE
@@ -52,10 +53,12 @@ class TensorSpecs:
 
     Attributes:
         sizes: (n,) i64, elements of each tensor.
+        digest: that of the schema, or no bytes.
     """
 
     def __init__(self, header: ContainerHeader, named: Iterable[str] | None) -> None:
         self._extension = header.extension
+        self.digest = header.extension.digest
         self.sizes = header.extension.sizes(header.spans)
         self._dtypes = dtypes_of(header)
         given = sorted(named) if named is not None and not header.extension.is_named else []
@@ -124,6 +127,14 @@ def check_all(specs: TensorSpecs, schema: Schema | None) -> None:
     if schema is not None:
         check_names(specs, schema)
         _matches((spec, schema[spec.name]) for spec in specs)
+        _check_digest(specs)
+
+
+def _check_digest(specs: TensorSpecs) -> None:
+    """Raise SchemaMismatch if the digest is not that of these specs, which match the schema otherwise."""
+    digest = specs.digest
+    if digest and digest != compute_digest((spec.name, spec.shape, spec.dtype) for spec in specs):
+        raise SchemaMismatch("schema-digest", "the tensors' names are not the schema's, by their digest")
 
 
 def check_names(specs: TensorSpecs, named: Collection[str]) -> None:

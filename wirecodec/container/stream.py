@@ -1,8 +1,11 @@
-"""Streams of containers, delimited by their total_len (formats/SPEC.md, section 2)."""
+"""Streams of containers and units, delimited by their total_len (formats/spec/stream.md)."""
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -10,8 +13,59 @@ import numpy as np
 from wirecodec.arrays import Bytes, as_bytes
 from wirecodec.container import reader
 from wirecodec.container.writer import PREFIX_BYTES
-from wirecodec.errors import Truncated
+from wirecodec.errors import ChecksumMismatch, LimitExceeded, Malformed, Truncated
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
+
+_UNIT_MAGIC = b"\xf7WCU"
+_UNIT = struct.Struct("<4sIIIQ")
+_PIECE = 2**20
+"""Bytes that are read at a time."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Data of an application between the containers of a stream; readers without interest skip it.
+
+    Args:
+        application: number that sender and receiver agree on, from 1 to 2^32 - 2.
+        body: its content, at most 2^32 - 1 bytes.
+
+    Raises:
+        ValueError: an argument is not valid.
+
+    Examples:
+        >>> import io, numpy as np, wirecodec as wc
+        >>> unit = wc.Unit(0x4C4F4753, b"epoch 7")
+        >>> stream = unit.to_bytes() + wc.encode(np.ones(3, "f4")).tobytes()
+        >>> [part if isinstance(part, wc.Unit) else part.nbytes for part in wc.iter_stream(stream)]
+        [Unit(application=1280264019, body=b'epoch 7'), 80]
+        >>> len(list(wc.iter_blobs(stream)))
+        1
+    """
+
+    application: int
+    body: bytes
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.application < 2**32:
+            raise ValueError(f"application is {self.application}; it must be from 0 to 2^32 - 1")
+        if len(self.body) >= 2**32:
+            raise ValueError(f"the body has {len(self.body)} bytes; it must have fewer than 2^32")
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the unit in a stream."""
+        return _UNIT.size + len(self.body) + (-len(self.body) & 7)
+
+    def to_bytes(self) -> bytes:
+        """Return the unit's bytes, a multiple of 8."""
+        head = _UNIT.pack(_UNIT_MAGIC, self.application, len(self.body), 0, self.nbytes)
+        body = bytes(self.body) + bytes(-len(self.body) & 7)
+        return head[:12] + struct.pack("<I", _unit_checksum(head, body)) + head[16:] + body
+
+
+def _unit_checksum(head: bytes, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(head[:12] + head[16:]))
 
 
 def blob_size(prefix: Any) -> int:
@@ -24,7 +78,7 @@ def blob_size(prefix: Any) -> int:
         The container's length, in bytes.
 
     Raises:
-        WireError: the bytes are not the prefix of a container.
+        WireError: the bytes are not the prefix of a container; a unit is none.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
@@ -40,15 +94,15 @@ def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) ->
 
     Args:
         source: an open binary file (any object with ``read``), or a buffer, whose containers are yielded as
-            views.
-        limits: ``max_bytes`` bounds each container before it is read; None for the defaults.
+            views. Units between containers are skipped; ``iter_stream`` yields them.
+        limits: ``max_bytes`` bounds each container and each unit before it is read; None for the defaults.
 
     Yields:
         Each container as (n,) uint8.
 
     Raises:
         Truncated: the last container is cut.
-        WireError: bytes are not a container, or a container exceeds the limit.
+        WireError: bytes are not a container or a unit, or one exceeds the limit.
 
     Examples:
         >>> import io, numpy as np, wirecodec as wc
@@ -56,22 +110,107 @@ def iter_blobs(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) ->
         >>> [wc.decode(blob).shape for blob in wc.iter_blobs(stream)]
         [(3,), (2,)]
     """
-    limits = limits or DEFAULT_LIMITS
-    if not hasattr(source, "read"):
-        data = as_bytes(source)
-        while data.size:
-            total = reader.blob_size(data, limits)
-            if data.size < total:
-                raise Truncated("container", f"{data.size} bytes of {total}")
-            yield data[:total]
-            data = data[total:]
-        return
-    while prefix := _read_fully(source, PREFIX_BYTES):
-        total = reader.blob_size(as_bytes(prefix), limits)
-        rest = _read_fully(source, total - len(prefix))
-        if len(prefix) + len(rest) < total:
-            raise Truncated("container", f"{len(prefix) + len(rest)} bytes of {total}")
-        yield np.frombuffer(prefix + rest, np.uint8)
+    for part in _iter_parts(source, limits or DEFAULT_LIMITS, units_read=False):
+        if not isinstance(part, Unit):
+            yield part
+
+
+def iter_stream(source: BinaryIO | Any, *, limits: DecodeLimits | None = None) -> Iterator[Bytes | Unit]:
+    """Yield the containers and units of a stream, in their order; arguments and errors as for ``iter_blobs``.
+
+    Args:
+        source: as for ``iter_blobs``.
+        limits: ``max_bytes`` bounds each container and each unit; None for the defaults.
+
+    Yields:
+        Each container as (n,) uint8, and each unit as a ``Unit``, whose checksum is verified.
+
+    Raises:
+        WireError: as ``iter_blobs`` does, or a unit is damaged.
+
+    Examples:
+        >>> import wirecodec as wc
+        >>> list(wc.iter_stream(wc.Unit(7, b"abc").to_bytes()))
+        [Unit(application=7, body=b'abc')]
+    """
+    return _iter_parts(source, limits or DEFAULT_LIMITS, units_read=True)
+
+
+def _iter_parts(source: Any, limits: DecodeLimits, *, units_read: bool) -> Iterator[Bytes | Unit]:
+    """Yield the parts of a stream; without ``units_read``, units are skipped and not held in memory."""
+    taken = _File(source) if hasattr(source, "read") else _Buffer(as_bytes(source))
+    while (prefix := taken.take(PREFIX_BYTES)).size:
+        head = prefix.tobytes()
+        if not head.startswith(_UNIT_MAGIC) or len(head) < PREFIX_BYTES:
+            total = reader.blob_size(prefix, limits)
+            blob = taken.join(prefix, total)
+            if blob.size < total:
+                raise Truncated("container", f"{blob.size} bytes of {total}")
+            yield blob
+            continue
+        _, application, length, checksum, total = _UNIT.unpack(head)
+        if total > limits.max_bytes:
+            raise LimitExceeded("max-bytes", f"a unit of {total} bytes; the limit is {limits.max_bytes}")
+        if total != PREFIX_BYTES + length + (-length & 7):
+            raise Malformed("unit-length", f"a unit of {total} bytes with a body of {length}")
+        if not units_read:
+            taken.skip(total - PREFIX_BYTES)
+            continue
+        body = taken.take(total - PREFIX_BYTES).tobytes()
+        if len(body) < total - PREFIX_BYTES:
+            raise Truncated("unit", f"{PREFIX_BYTES + len(body)} bytes of {total}")
+        if _unit_checksum(head, body) != checksum:
+            raise ChecksumMismatch("unit-checksum", "the unit's checksum does not match")
+        if any(body[length:]):
+            raise Malformed("unit-padding", "padding is not zero")
+        yield Unit(application, body[:length])
+
+
+class _Buffer:
+    """Bytes in memory, of which views are taken."""
+
+    def __init__(self, data: Bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, count: int) -> Bytes:
+        """Return the next bytes; fewer at the end."""
+        taken = self.data[self.at : self.at + count]
+        self.at += taken.size
+        return taken
+
+    def join(self, first: Bytes, total: int) -> Bytes:
+        """Return the bytes from ``first``, which was just taken, up to a total length."""
+        start = self.at - first.size
+        self.at = min(start + total, self.data.size)
+        return self.data[start : self.at]
+
+    def skip(self, count: int) -> None:
+        """Skip bytes of a unit. Raises Truncated."""
+        if self.take(count).size < count:
+            raise Truncated("unit", "the stream ends within a unit")
+
+
+class _File:
+    """Open binary file, of which bytes are read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def take(self, count: int) -> Bytes:
+        """Return the next bytes; fewer at the end."""
+        return np.frombuffer(_read_fully(self.file, count), np.uint8)
+
+    def join(self, first: Bytes, total: int) -> Bytes:
+        """Return the bytes from ``first``, which was just taken, up to a total length."""
+        return np.frombuffer(first.tobytes() + _read_fully(self.file, total - first.size), np.uint8)
+
+    def skip(self, count: int) -> None:
+        """Skip bytes of a unit. Raises Truncated."""
+        while count:
+            piece = self.file.read(min(count, _PIECE))
+            if not piece:
+                raise Truncated("unit", "the stream ends within a unit")
+            count -= len(piece)
 
 
 def _read_fully(source: BinaryIO, count: int) -> bytes:
@@ -81,7 +220,7 @@ def _read_fully(source: BinaryIO, count: int) -> bytes:
     """
     buffer = bytearray()
     while len(buffer) < count:
-        piece = source.read(min(count - len(buffer), 1 << 20))
+        piece = source.read(min(count - len(buffer), _PIECE))
         if not piece:
             break
         buffer += piece

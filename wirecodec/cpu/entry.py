@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array
+from wirecodec.arrays import DTYPES, Array, Bytes
 from wirecodec.cpu.add import add, average
 from wirecodec.cpu.decode import only_tensor_of, tensors_of
 from wirecodec.cpu.encode import encode, encode_many
@@ -23,12 +23,24 @@ __all__ = [
     "encode",
     "encode_many",
     "only_tensor_of",
+    "read_bytes",
+    "replace_head",
     "step",
     "tensors_of",
 ]
 
 
 _FLOAT32, _FLOAT64 = (DTYPES.index(np.dtype(dtype)) for dtype in (np.float32, np.float64))
+
+
+def read_bytes(blob: Bytes, start: int, stop: int) -> bytes:
+    """Return some bytes of a container."""
+    return blob[start:stop].tobytes()
+
+
+def replace_head(blob: Bytes, stop: int, head: bytes) -> Bytes:
+    """Return a container with other bytes before its payload, which starts at ``stop``."""
+    return np.concatenate([np.frombuffer(head, np.uint8), blob[stop:]])
 
 
 def can_add(target: Any) -> bool:

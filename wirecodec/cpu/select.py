@@ -20,7 +20,7 @@ from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.nonzero import NonZero
 from wirecodec.settings.scheme import Scheme
-from wirecodec.sparse import SparseTensor, ascending_indices, index_dtype, nonzero
+from wirecodec.sparse import ZERO, SparseTensor, ascending_indices, index_dtype, nonzero
 from wirecodec.support import Support
 
 
@@ -28,13 +28,14 @@ def select(tensor: Any, scheme: Scheme, *, seed: int = 0, header: int = 0, tag: 
     """Select elements of a tensor, or coefficients of its transform, with their values.
 
     Args:
-        tensor: an array, a SparseTensor, or a sparse tensor of a framework.
+        tensor: an array, a SparseTensor that is no patch, or a sparse tensor of a framework.
         scheme: its transform and selector are applied.
         seed: seed of the selection.
         header: bytes of the container's header that count for this tensor; 0 if it is alone in it.
         tag: the container's, if the tensor is alone.
     """
     tensor = as_sparse(tensor)
+    _refuse_patch(tensor)
     if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero) and not scheme.transform:
         return _select_stored(tensor, scheme.select)
     flat = dense(tensor, scheme)
@@ -50,6 +51,7 @@ def dense(tensor: Any, scheme: Scheme | None = None) -> Flat:
     tensor = as_sparse(tensor)
     if not isinstance(tensor, SparseTensor):
         return as_flat(tensor)
+    _refuse_patch(tensor)
     if scheme is not None and scheme.transform is not None and not tensor.is_full:
         raise EncodeError(
             f"the tensor is sparse, and {scheme.transform.name} spreads its elements over all coefficients;"
@@ -59,6 +61,12 @@ def dense(tensor: Any, scheme: Scheme | None = None) -> Flat:
         return as_flat(tensor.to_dense())
     except LimitExceeded as error:
         raise EncodeError(f"this scheme needs the dense tensor: {error.message}") from None
+
+
+def _refuse_patch(tensor: Any) -> None:
+    """Raise EncodeError if a tensor is a patch, which only ``encode`` and ``encode_many`` can store."""
+    if isinstance(tensor, SparseTensor) and tensor.absent != ZERO:
+        raise EncodeError("the tensor is a patch, whose absent elements are unchanged; only encode stores it")
 
 
 def choose(

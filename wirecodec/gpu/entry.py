@@ -184,6 +184,19 @@ def copy_bytes_to_host(blob: Any) -> Bytes:
     return copy
 
 
+def read_bytes(blob: Bytes, start: int, stop: int) -> bytes:
+    """Return some bytes of a container on a GPU."""
+    return copy_bytes_to_host(blob[start:stop]).tobytes()
+
+
+def replace_head(blob: Bytes, stop: int, head: bytes) -> Bytes:
+    """Return a container with other bytes before its payload, which starts at ``stop``."""
+    with device_of(blob):
+        cupy = cupy_device().cupy
+        replaced: Bytes = cupy.concatenate([cupy.asarray(np.frombuffer(head, np.uint8)), blob[stop:]])
+        return replaced
+
+
 def can_add(target: Any) -> bool:
     """Return whether ``add`` accepts an array: a contiguous CuPy array of float32 or float64."""
     cupy = sys.modules.get("cupy")

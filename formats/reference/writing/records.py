@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from formats.reference.annotations import MetaRow
 from formats.reference.records import WIDTHS, shortest_width
 
 
@@ -27,3 +28,14 @@ def write_shape(key: int, shape: tuple[int, ...]) -> bytes:
     """Return one row of a shapes record."""
     width = shortest_width(shape)
     return struct.pack(f"<IBBH{len(shape)}{WIDTHS[width]}", key, len(shape), width, 0, *shape)
+
+
+def write_meta(rows: Sequence[MetaRow]) -> bytes:
+    """Return the body of a meta record from its rows."""
+    heads = b"".join(struct.pack("<III", key, len(name), len(value)) for key, name, value in rows)
+    return struct.pack("<I", len(rows)) + heads + b"".join(name + value for _, name, value in rows)
+
+
+def write_semantics(meanings: Sequence[tuple[int, int]]) -> bytes:
+    """Return the body of a semantics record from (key, meaning) of each row."""
+    return b"".join(struct.pack("<II", key, meaning) for key, meaning in meanings)
