@@ -12,8 +12,10 @@ import struct
 from formats.reference.errors import Invalid, Malformed, Unsupported
 
 CRITICAL = 0x0001
-FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
+FUSED, NAMES, SHAPES, TRANSFORM, TAG, TYPES = 1, 2, 3, 4, 5, 6
 KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TRANSFORM: CRITICAL, TAG: 0}
+NEEDED = {*KNOWN_FLAGS, TYPES}
+"""Types that are known if they are critical: one of a later version than 1.0 is skipped if it is not."""
 
 
 def read_records(block: bytes) -> dict[int, bytes]:
@@ -23,9 +25,9 @@ def read_records(block: bytes) -> dict[int, bytes]:
         if kind <= last:
             raise Invalid("extension-order", f"record type {kind} follows {last}")  # 29
     for kind, flags, _ in records:
-        if kind not in KNOWN_FLAGS and flags & CRITICAL:
+        if kind not in NEEDED and flags & CRITICAL:
             raise Unsupported("extension", f"record of unknown type {kind} is critical")  # 30
-    return {kind: body for kind, _, body in records if kind in KNOWN_FLAGS}
+    return {kind: body for kind, flags, body in records if kind in (NEEDED if flags else KNOWN_FLAGS)}
 
 
 def _split_records(block: bytes) -> list[tuple[int, int, bytes]]:

@@ -42,6 +42,7 @@ from formats.vector_cases import (
     three_lc,
     transformed_values,
     transforms,
+    types,
     value_codecs,
     zstd,
     zstd_blocks,
@@ -86,5 +87,6 @@ MODULES: tuple[ModuleType, ...] = (
     order,
     borders_later,
     several,
+    types,
 )
 """The modules of cases; each has a function ``cases``."""
