@@ -237,11 +237,12 @@ def _bad_types() -> Iterator[Case]:
     data = assemble([], _block([("int8", 0)]), minor=1)
     yield bad("types-no-tensors", "No tensors at all.", kind, code, data)
     fused = Record(FUSED, 1, write_fused([[(0, 1), (2, 1)]]))
-    for id, about, fused_rows in (
+    differing: tuple[tuple[str, str, list[tuple[str | int, int]]], ...] = (
         ("differ", "Members of one entry have different types.", [("int8", 0), ("int16", 1), ("uint8", 2)]),
         ("few", "No row of a member.", [("int8", 0), ("int16", 1)]),
         ("first", "Types that differ are found before an unknown one.", [(15, 0), (15, 1), ("int8", 2)]),
-    ):
+    )
+    for id, about, fused_rows in differing:
         data = _absent(t, t, block=_block(fused_rows, fused))
         yield bad(f"types-fused-{id}", about, kind, code, data)
     kind, code = "Unsupported", "dtype"
