@@ -16,12 +16,16 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
-FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
+FUSED, NAMES, SHAPES, TRANSFORM, TAG, TYPES = 1, 2, 3, 4, 5, 6
 FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TRANSFORM: 1, TAG: 0}
+"""Flags of the record types of version 1.0."""
+CRITICAL = {TYPES: 1}
+"""Flags of record types of later versions, which are known only if they are critical."""
 HEAD = struct.Struct("<II")
 RECORD = struct.Struct("<HHI")
 ROW = struct.Struct("<IBBH")
 LENGTH = np.dtype([("key", "<u4"), ("reserved", "<u4"), ("size", "<u8")])
+TYPE = np.dtype([("key", "<u4"), ("number", "<u2"), ("reserved", "<u2")])
 MAX_NDIM = 32
 MAX_PRODUCT = 2**56
 
@@ -36,6 +40,7 @@ class Extension:
         groups: the fused entries, each an (n, 2) array of (key, size) per member, the entry's key first.
         lengths: {key: number of elements} of the tensors stored as coefficients.
         tag: the application's bytes.
+        types: {key: number} of the tensors whose element type is in the record of types.
     """
 
     names: tuple[str, ...] | None = None
@@ -43,11 +48,12 @@ class Extension:
     groups: tuple[Array, ...] = ()
     lengths: Mapping[int, int] = field(default_factory=dict)
     tag: bytes = b""
+    types: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Whether the block has no record."""
-        return not (self.names or self.shapes or self.groups or self.lengths or self.tag)
+        return not (self.names or self.shapes or self.groups or self.lengths or self.tag or self.types)
 
 
 def digits(n: int) -> Iterator[str]:
@@ -79,6 +85,7 @@ def write(extension: Extension) -> bytes:
         SHAPES: _shapes_body(extension.shapes),
         TRANSFORM: _transform_body(extension.lengths),
         TAG: extension.tag,
+        TYPES: _types_body(extension.types),
     }
     return _write_records(bodies)
 
@@ -86,7 +93,7 @@ def write(extension: Extension) -> bytes:
 def _write_records(bodies: Mapping[int, bytes]) -> bytes:
     """Write a block of the records that are not empty; return no bytes if there is none."""
     records = [
-        RECORD.pack(kind, FLAGS[kind], len(body)) + body + bytes(pad8(len(body)))
+        RECORD.pack(kind, {**FLAGS, **CRITICAL}[kind], len(body)) + body + bytes(pad8(len(body)))
         for kind, body in bodies.items()
         if body
     ]
@@ -103,6 +110,7 @@ def write_model(
     *,
     names_stored: bool,
     groups: Sequence[Array] = (),
+    types: Mapping[int, int] = {},
 ) -> bytes:
     """Write the extension block of a model.
 
@@ -113,6 +121,7 @@ def write_model(
         tag: the application's bytes.
         names_stored: False to leave the names out.
         groups: rows (key, size) of the members of each shared entry.
+        types: as for ``Extension``.
 
     Raises EncodeError, which names the tensor, if the format cannot hold a shape or a name.
     """
@@ -123,6 +132,7 @@ def write_model(
             SHAPES: _checked_shapes_body(names, shapes),
             TRANSFORM: _transform_body(lengths),
             TAG: tag,
+            TYPES: _types_body(types),
         }
     )
 
@@ -168,6 +178,10 @@ def _shapes_body(shapes: Mapping[int, tuple[int, ...]]) -> bytes:
 
 def _transform_body(lengths: Mapping[int, int]) -> bytes:
     return np.array([(key, 0, size) for key, size in sorted(lengths.items())], LENGTH).tobytes()
+
+
+def _types_body(types: Mapping[int, int]) -> bytes:
+    return np.array([(key, number, 0) for key, number in sorted(types.items())], TYPE).tobytes()
 
 
 def dimension_bytes(dims: Sequence[int]) -> int:

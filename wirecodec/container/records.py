@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wirecodec.container.extension_writer import FLAGS, HEAD, RECORD, pad8
+from wirecodec.container.extension_writer import CRITICAL, FLAGS, HEAD, RECORD, pad8
 from wirecodec.errors import Invalid, Malformed, Unsupported
 
 _LONG = 4096
@@ -61,7 +61,7 @@ def find_record_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
             _check_records(block, start, count)
             raise Invalid("extension-order", f"record type {kind} follows {before}", offset=start)
         before = kind
-        if kind in FLAGS:
+        if kind in FLAGS or (kind in CRITICAL and flags):
             bodies[kind] = block[body : body + length]
         elif flags & 1 and unknown is None:
             unknown = kind
