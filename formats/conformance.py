@@ -22,6 +22,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 DEFAULT_DIR = HERE / "vectors"
+TRANSFORM = 4
+"""Record type that is known, critical or not (SPEC section 2.3)."""
 
 TensorTuple = tuple[str, str, Sequence[int], Sequence[int], bytes]
 """Name, element type, shape, indices and values; ``absent`` follows if it is not "zero"."""
@@ -159,7 +161,8 @@ def _is_core(data: bytes, extended: dict[str, set[int]]) -> bool:
     (n_entries,) = struct.unpack_from("<I", data, 8)
     for at in range(24, min(24 + 40 * n_entries, len(data) - 39), 40):
         dtype, *codecs = data[at + 36 : at + 40]
-        ids = zip(("domain", "index", "value", "map"), (dtype >> 4, *codecs), strict=True)
+        kinds = ("dtype", "domain", "index", "value", "map")
+        ids = zip(kinds, (dtype & 15, dtype >> 4, *codecs), strict=True)
         if any(id in extended[kind] for kind, id in ids):
             return False
     at = 24 + 40 * n_entries + 8

@@ -93,6 +93,7 @@ types:
             'record_type::names': names
             'record_type::shapes': shapes
             'record_type::transform': transform
+            'record_type::types': types
             'record_type::meta': meta
       - id: padding
         size: (8 - len % 8) % 8
@@ -193,6 +194,20 @@ types:
         type: u4
       - id: value_len
         type: u4
+  types:
+    seq:
+      - id: rows
+        type: types_row
+        repeat: eos
+  types_row:
+    seq:
+      - id: key
+        type: u4
+      - id: type
+        type: u2
+        enum: element_type
+      - id: reserved
+        type: u2
   payload:
     params:
       - id: i
@@ -217,6 +232,21 @@ enums:
     3: shapes
     4: transform
     5: tag
+    6: types
     7: meta
     8: schema
     9: semantics
+  element_type:
+    16: int8
+    17: int16
+    18: int32
+    19: int64
+    20: uint8
+    21: uint16
+    22: uint32
+    23: uint64
+    24: bool
+    25: float8_e4m3fn
+    26: float8_e5m2
+    27: complex64
+    28: complex128

@@ -2,8 +2,9 @@
 
 Inputs are NumPy arrays, torch tensors, and objects with DLPack, the array interface or the buffer protocol.
 They may be non-contiguous, read-only, 0-d or empty. Outputs are flat, C-contiguous NumPy arrays in native
-byte order, of the wire format's four element types: float32, float16, bfloat16 (ml_dtypes), float64. An array
-on a GPU becomes the raw bits of a flat CuPy array (``as_device_flat``). Contiguous arrays are not copied.
+byte order. ``as_flat`` takes the floats that all codecs carry: float32, float16, bfloat16 (ml_dtypes) and
+float64. ``as_elements`` also takes the types of lossless codecs: integers, bool, float8, complex. An array on
+a GPU becomes the raw bits of a flat CuPy array (``as_device_flat``). Contiguous arrays are not copied.
 """
 
 from __future__ import annotations
@@ -61,8 +62,26 @@ DTYPES: tuple[np.dtype[Any], ...] = (
     BFLOAT16,
     np.dtype(np.float64),
 )
-"""The element types, in the order of their wire codes 1, 2, 3, 4."""
+"""The element types that all codecs carry, in the order of their wire codes 1, 2, 3, 4."""
 
+RECORD_DTYPES: dict[int, np.dtype[Any]] = dict(
+    enumerate(
+        map(
+            np.dtype,
+            (
+                *(np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_),
+                *(ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, np.complex64, np.complex128),
+            ),
+        ),
+        16,
+    )
+)
+"""The element types that lossless codecs alone carry, by their numbers in the record of types."""
+RECORD_NUMBERS = {dtype: number for number, dtype in RECORD_DTYPES.items()}
+ELEMENT_DTYPES = (*DTYPES, *RECORD_DTYPES.values())
+"""All element types."""
+
+_OF_ML_DTYPES = {dtype.name: dtype for dtype in ELEMENT_DTYPES if dtype.isbuiltin != 1}
 _NATIVE = frozenset(DTYPES)
 
 _DLPACK_CPU, _DLPACK_CUDA = 1, 2
@@ -92,14 +111,31 @@ class DeviceFlat:
 
 
 def dtype_named(dtype: Any) -> np.dtype[Any]:
+    """Return the float of a dtype or its name, which may be of torch or TensorFlow.
+
+    Raises EncodeError for any type that is not in ``DTYPES``.
+    """
+    native = element_dtype_named(dtype)
+    if native not in _NATIVE:
+        raise EncodeError(f"dtype {native} is not carried; it must be float32, float16, bfloat16 or float64")
+    return native
+
+
+def element_dtype_named(dtype: Any) -> np.dtype[Any]:
     """Return the element type of a dtype or its name, which may be of torch or TensorFlow.
 
-    Raises EncodeError for any other type.
+    Raises EncodeError for any type that is not in ``ELEMENT_DTYPES``.
     """
     try:
         return _dtype_named(dtype)
     except TypeError:  # it cannot be hashed, so it is unknown
         return _find_dtype(dtype)
+
+
+def number_of(dtype: Any) -> int:
+    """Return the number of an element type, in the table or in the record of types."""
+    kind = element_dtype_named(dtype)
+    return RECORD_NUMBERS[kind] if kind in RECORD_NUMBERS else DTYPES.index(kind) + 1
 
 
 @lru_cache(maxsize=64)
@@ -115,12 +151,16 @@ def _find_dtype(dtype: Any) -> np.dtype[Any]:
     if name is None:
         raise EncodeError("dtype is None; it must be float32, float16, bfloat16 or float64")
     try:
-        given: np.dtype[Any] = BFLOAT16 if isinstance(name, str) and name == "bfloat16" else np.dtype(name)
+        own = _OF_ML_DTYPES.get(name) if isinstance(name, str) else None
+        given: np.dtype[Any] = np.dtype(name) if own is None else own
     except TypeError:
         raise EncodeError(f"dtype is {dtype!r}, which is unknown") from None
     native: np.dtype[Any] = given.newbyteorder("=")
-    if native not in DTYPES:
-        raise EncodeError(f"dtype {given} is not carried; it must be float32, float16, bfloat16 or float64")
+    if native not in ELEMENT_DTYPES:
+        raise EncodeError(
+            f"dtype {given} is not carried; it must be float32, float16, bfloat16 or float64, or for lossless"
+            " codecs an integer of 8 to 64 bits, bool, float8_e4m3fn, float8_e5m2, complex64 or complex128"
+        )
     return native
 
 
@@ -193,6 +233,22 @@ def as_flat(tensor: Any) -> Flat:
     dtype = dtype_named(x.dtype)
     shape = tuple(int(n) for n in x.shape)
     return Flat(read_only(np.require(x, dtype, ["C", "A"]).reshape(-1)), shape)
+
+
+def as_elements(tensor: Any) -> Flat:
+    """Convert an array on the host of any element type to a flat NumPy array.
+
+    Elements of type bool become the bytes 0 and 1. Raises EncodeError as ``as_flat``, but not for types of
+    ``RECORD_DTYPES``.
+    """
+    x = tensor if type(tensor) is np.ndarray else _as_numpy(tensor)
+    if x.dtype in _NATIVE:
+        return as_flat(x)
+    dtype = element_dtype_named(x.dtype)
+    flat = np.require(x, dtype, ["C", "A"]).reshape(-1)
+    if dtype == np.bool_ and flat.size and flat.view(np.uint8).max() > 1:
+        flat = flat.view(np.uint8) != 0
+    return Flat(read_only(flat), tuple(int(n) for n in x.shape))
 
 
 def as_target(x: Any) -> Any:
@@ -349,8 +405,10 @@ def _from_torch(tensor: Any) -> Array:
     if hasattr(tensor, "to_local"):
         raise EncodeError("torch tensor is a DTensor; pass this rank's shard of it, tensor.to_local()")
     tensor = tensor.detach().resolve_conj().resolve_neg()
-    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no bfloat16 of its own to receive it
-        array: Array = tensor.view(sys.modules["torch"].int16).numpy().view(BFLOAT16)
+    own = _OF_ML_DTYPES.get(str(tensor.dtype).removeprefix("torch."))
+    if own is not None:  # NumPy has no such type of its own to receive it
+        torch = sys.modules["torch"]
+        array: Array = tensor.view(torch.int16 if own.itemsize == 2 else torch.uint8).numpy().view(own)
         return array
     try:
         array = tensor.numpy()

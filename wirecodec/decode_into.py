@@ -21,6 +21,7 @@ from wirecodec.container.schema import (
     check_names,
     check_only,
     plain_spec,
+    require_floats,
 )
 from wirecodec.cpu import entry as host
 from wirecodec.cpu.fast.columns import Targets
@@ -139,6 +140,7 @@ def _open_all(
         with number_of_container(number if len(blobs) > 1 else None):
             # Sizes are trusted because they are checked against ``out``.
             data, header = open_container(one, limits, sizes_trusted=True)
+            require_floats(header, "only floats of 16 to 64 bits are added")
             if known is None or not header.has_tensors_of(known):
                 known, targets = header, _find_targets(header, out, schema)
             containers.append((data, header))

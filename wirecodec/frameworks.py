@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_flat
+from wirecodec.arrays import Array, as_elements
 from wirecodec.errors import EncodeError
 from wirecodec.sparse import SparseTensor
 
@@ -77,7 +77,7 @@ def _from_torch(tensor: Any, torch: Any) -> SparseTensor:
             ) from None
     coo = tensor.detach().coalesce()
     values = coo.values()
-    flat = as_flat(values).data.reshape(tuple(values.shape))
+    flat = as_elements(values).data.reshape(tuple(values.shape))
     return _from_coordinates(coo.indices().numpy(), flat, tuple(tensor.shape))
 
 
@@ -98,7 +98,7 @@ def _from_coordinates(coordinates: Any, values: Array, shape: tuple[int, ...]) -
 
     Args:
         coordinates: one (n,) integer array per leading dimension.
-        values: (n, …) in a carried float type; its other dimensions are the tensor's trailing ones.
+        values: (n, …) in an element type; its other dimensions are the tensor's trailing ones.
         shape: of the tensor.
     """
     leading = shape[: len(coordinates)]

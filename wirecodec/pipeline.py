@@ -24,6 +24,7 @@ from wirecodec.container.schema import (
     check_count,
     check_only,
     plain_spec,
+    require_floats,
 )
 from wirecodec.cpu import entry as host
 from wirecodec.errors import EncodeError
@@ -32,6 +33,8 @@ from wirecodec.settings.rules import Key
 from wirecodec.settings.scheme import SchemeLike, as_scheme, schemes_for
 from wirecodec.sparse import UNCHANGED, SparseTensor
 from wirecodec.validation import as_seed
+
+_ON_GPU = "a GPU receives floats of 16 to 64 bits alone, so copy the container to the host"
 
 
 def encode(
@@ -47,7 +50,8 @@ def encode(
 
     Args:
         tensor: a NumPy or CuPy array, a torch tensor, a SparseTensor, or any object with DLPack or the buffer
-            protocol; float32, float16, bfloat16 or float64, of any shape.
+            protocol; float32, float16, bfloat16 or float64, of any shape. Schemes of ``all`` or ``nonzero``
+            with ``raw``, ``deflate`` or ``zstd`` also carry integers, bool, float8 and complex on the host.
         scheme: a Scheme, its string, or None for lossless.
         seed: a u64 for selectors and codecs that draw random numbers.
         tag: bytes that the application stores with the tensor.
@@ -183,6 +187,8 @@ def decode_to(
     """Decode one tensor onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
     data, header = open_container(blob, limits, sizes_trusted=schema is not None)
+    if to_gpu:
+        require_floats(header, _ON_GPU)
     spec = None if to_gpu else plain_spec(header)
     decoded: SparseTensor
     if spec is not None:
@@ -231,6 +237,8 @@ def decode_many_to(
     """Decode all tensors onto the current GPU or onto the host, wherever the blob is."""
     limits = limits or DEFAULT_LIMITS
     data, header = open_container(blob, limits, sizes_trusted=schema is not None)
+    if to_gpu:
+        require_floats(header, _ON_GPU)
     specs = TensorSpecs(header, schema)
     check_all(specs, schema)
     tensors = choose_implementation(to_gpu).tensors_of(data, header, specs, limits)

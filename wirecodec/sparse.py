@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_flat, as_target, bits_of, on_gpu, read_only
+from wirecodec.arrays import DTYPES, Array, as_elements, as_target, bits_of, on_gpu, read_only
 from wirecodec.errors import EncodeError, LimitExceeded, SchemaMismatch
 from wirecodec.limits import DEFAULT_LIMITS
 
@@ -33,7 +33,11 @@ def nonzero(data: Array) -> Array | None:
     """
     from wirecodec.kernels.cpu.index import bitmap
 
-    words, ends = bitmap.find_nonzero(bits_of(data))
+    if data.dtype.itemsize == 16:
+        halves = data.view(np.uint64)
+        words, ends = bitmap.find_nonzero(halves[::2] | halves[1::2])
+    else:
+        words, ends = bitmap.find_nonzero(bits_of(data))
     if data.size == 0 or ends[-1] == data.size:
         return None
     return bitmap.find_positions(words, ends, index_dtype(data.size))
@@ -66,7 +70,7 @@ class SparseTensor:
 
     Args:
         indices: (nnz,) integers, the row-major element numbers, ascending and unique; copied.
-        values: (nnz,) array of float32, float16, bfloat16 or float64; not copied.
+        values: (nnz,) array of any element type that ``encode`` takes; not copied.
         shape: the dimensions; an integer stands for one dimension.
         absent: "zero", or "unchanged" for a patch.
 
@@ -92,7 +96,7 @@ class SparseTensor:
         if any(n < 0 for n in dims):
             raise EncodeError(f"shape {dims} has a negative dimension")
         size = math.prod(dims)
-        where, kept = ascending_indices(indices, size).copy(), as_flat(values).data
+        where, kept = ascending_indices(indices, size).copy(), as_elements(values).data
         if where.size != kept.size:
             raise EncodeError(f"{where.size} indices but {kept.size} values")
         self._fill(where, kept, dims, DEFAULT_LIMITS.max_dense)
@@ -128,7 +132,7 @@ class SparseTensor:
     @classmethod
     def from_dense(cls, x: Any) -> SparseTensor:
         """Take the elements of an array whose bits are not all 0, so -0.0 is one of them."""
-        flat = as_flat(x)
+        flat = as_elements(x)
         where = nonzero(flat.data)
         return cls._of(where, flat.data if where is None else flat.data[where], flat.shape)
 
@@ -189,7 +193,8 @@ class SparseTensor:
 
         Args:
             out: array of the tensor's shape and any float dtype. All its elements are set; those that a patch
-                does not have are unchanged. None for a new array of the tensor's dtype.
+                does not have are unchanged. Integers, bool and complex need a dtype that holds all their
+                values. None for a new array of the tensor's dtype.
 
         Returns:
             ``out``, or the new array on the tensor's device.
@@ -197,7 +202,7 @@ class SparseTensor:
         Raises:
             LimitExceeded: a new array would exceed the ``max_dense`` under which the tensor was decoded.
             SchemaMismatch: the tensor is a patch, and ``out`` is None.
-            ValueError: ``out`` has another shape.
+            ValueError: ``out`` has another shape, or a type that cannot hold the values.
         """
         if out is None:
             refuse_patch(self, "to_dense(out=…) applies it to an array")
@@ -206,6 +211,8 @@ class SparseTensor:
             dense: Array = self._module.zeros(self._shape, self.dtype)
         elif out.shape != self._shape:
             raise ValueError(f"out has shape {out.shape}; the tensor has {self._shape}")
+        elif self.dtype not in DTYPES and not np.can_cast(self.dtype, out.dtype, "safe"):
+            raise ValueError(f"out is {out.dtype}, which does not hold all values of {self.dtype}")
         else:
             dense = out
         if self.is_full:
@@ -240,6 +247,8 @@ class SparseTensor:
             array([1. , 3.5, 1. , 4.5], dtype=float32)
         """
         refuse_patch(self, "it is not added")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"the tensor is {self.dtype}; only floats of 16 to 64 bits are added")
         target = as_target(out)
         kinds = (self._module.ndarray,) if on_gpu(self._values) else (np.ndarray, np.memmap)
         if type(target) not in kinds or target.dtype not in (np.float32, np.float64):

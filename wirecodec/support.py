@@ -63,8 +63,8 @@ class Support:
 
     @property
     def width(self) -> int:
-        """Numbers per value: 2 if complex, else 1."""
-        return 2 if self.values.dtype.kind == "c" else 1
+        """Numbers per value: 2 for complex coefficients, else 1."""
+        return 2 if self.domain and self.values.dtype.kind == "c" else 1
 
     def at(self, where: Array) -> Array:
         """Return the tensor's values at (n,) ascending element numbers, selected or not."""

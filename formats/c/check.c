@@ -35,10 +35,9 @@ static void print_hex(const uint8_t *at, uint64_t n) {
     for (i = 0; i < n; i++) printf("%02x", at[i]);
 }
 
-/* Print an element's little-endian bytes, on machines of any byte order. */
-static void print_element(const wc_tensor *tensor, uint64_t i) {
-    unsigned width = wc_width(tensor->dtype), j;
-    const uint8_t *at = (const uint8_t *)tensor->values + i * width;
+/* Print a number's little-endian bytes, on machines of any byte order. */
+static void print_number(const uint8_t *at, unsigned width) {
+    unsigned j;
     uint64_t bits = 0;
     uint32_t single;
     uint16_t half;
@@ -47,16 +46,27 @@ static void print_element(const wc_tensor *tensor, uint64_t i) {
     } else if (width == 4) {
         memcpy(&single, at, 4);
         bits = single;
-    } else {
+    } else if (width == 2) {
         memcpy(&half, at, 2);
         bits = half;
+    } else {
+        bits = at[0];
     }
     for (j = 0; j < width; j++) printf("%02x", (unsigned)(bits >> 8 * j & 255));
 }
 
+/* Print an element: a complex number is two numbers. */
+static void print_element(const wc_tensor *tensor, uint64_t i) {
+    unsigned width = wc_width(tensor->dtype), part = wc_number_width(tensor->dtype), j;
+    for (j = 0; j < width; j += part) print_number((const uint8_t *)tensor->values + i * width + j, part);
+}
+
 /* Print a tensor. `width` is the number of digits of a key that serves as name. */
 static void print_tensor(const wc_tensor *tensor, uint32_t key, int width) {
-    static const char *const dtypes[] = {"", "float32", "float16", "bfloat16", "float64"};
+    static const char *const dtypes[] = {
+        "", "float32", "float16", "bfloat16", "float64", "", "", "", "", "", "", "", "", "", "", "",
+        "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
+        "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"};
     char digits[16];
     uint64_t i;
     printf("tensor ");

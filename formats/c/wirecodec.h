@@ -1,4 +1,4 @@
-/* A reader of the wirecodec container, version 1.0, in C99: one header, no allocation, no recursion.
+/* A reader of the wirecodec container, versions 1.0 and 1.1, in C99: one header, no allocation, no recursion.
  *
  * It is written from formats/SPEC.md and its pages. The comment at each function names the section that it
  * implements. formats/c/README.md describes its use. It supports the core profile (SPEC 1.3) and all extended index
@@ -7,7 +7,7 @@
  *     wc_reader reader;
  *     wc_status status = wc_open(&reader, data, size, NULL, NULL);              rows 1 to 32 of SPEC section 7
  *     status = wc_describe(&reader, buffer, reader.describe_size);              rows 33 to 44a: reader.tensors
- *     status = wc_read(&reader, other_buffer, reader.read_size);                rows 45 to 48: indices and values
+ *     status = wc_read(&reader, other_buffer, reader.read_size);                rows 45 to 48a: indices and values
  *
  * Each call requires that the one before it returned WC_OK. The caller owns all memory. The container and the two
  * buffers must stay in place as long as the reader is used. Floats must be IEEE 754.
@@ -41,8 +41,26 @@ typedef struct wc_status {
     const char *code;
 } wc_status;
 
-/* Element types (SPEC 2.2). */
-enum { WC_FLOAT32 = 1, WC_FLOAT16 = 2, WC_BFLOAT16 = 3, WC_FLOAT64 = 4 };
+/* Element types (SPEC 2.2, and from WC_INT8 on 3.6). */
+enum {
+    WC_FLOAT32 = 1,
+    WC_FLOAT16 = 2,
+    WC_BFLOAT16 = 3,
+    WC_FLOAT64 = 4,
+    WC_INT8 = 16,
+    WC_INT16 = 17,
+    WC_INT32 = 18,
+    WC_INT64 = 19,
+    WC_UINT8 = 20,
+    WC_UINT16 = 21,
+    WC_UINT32 = 22,
+    WC_UINT64 = 23,
+    WC_BOOL = 24,
+    WC_FLOAT8_E4M3FN = 25,
+    WC_FLOAT8_E5M2 = 26,
+    WC_COMPLEX64 = 27,
+    WC_COMPLEX128 = 28
+};
 
 /* Meanings of the elements of a tensor that are not present (SPEC 3.9). A tensor with WC_UNCHANGED is a patch: apply it
  * to a tensor of its shape. It must neither be expanded with zeros nor added. */
@@ -83,11 +101,11 @@ typedef struct wc_tensor {
     const uint8_t *dims; /* as on the wire: see wc_dimension */
     uint8_t ndim;
     uint8_t width;
-    uint8_t dtype;
+    uint16_t dtype;
     uint8_t absent; /* WC_ZERO or WC_UNCHANGED */
     /* --- */
     uint64_t *indices; /* of the elements present, ascending */
-    void *values; /* one for each index: float, double, or the 16 bits of a float16 or bfloat16, in the machine's byte order */
+    void *values; /* one for each index, in the machine's byte order; README.md lists the types */
     uint64_t count;
 } wc_tensor;
 
@@ -130,7 +148,8 @@ typedef struct wc_entry {
     uint32_t key, crc;
     uint64_t base;
     uint32_t d, r, index_len, value_len, map_len;
-    uint8_t dtype, domain, index, value, map;
+    uint8_t domain, index, value, map;
+    uint16_t dtype; /* as on the wire, until the record of types is read */
 } wc_entry;
 
 /* ---- Small parts --------------------------------------------------------------------------------------- */
@@ -340,7 +359,29 @@ enum { WC_PACKED = 16, WC_LOW = 8 };
 
 /* ---- Element types (SPEC section 1 and 2.2) --------------------------------------------------------------- */
 
-static inline unsigned wc_width(int dtype) { return dtype == WC_FLOAT64 ? 8 : dtype == WC_FLOAT32 ? 4 : 2; }
+static inline unsigned wc_width(int dtype) {
+    switch (dtype) {
+    case WC_INT8:
+    case WC_UINT8:
+    case WC_BOOL:
+    case WC_FLOAT8_E4M3FN:
+    case WC_FLOAT8_E5M2: return 1;
+    case WC_FLOAT32:
+    case WC_INT32:
+    case WC_UINT32: return 4;
+    case WC_FLOAT64:
+    case WC_INT64:
+    case WC_UINT64:
+    case WC_COMPLEX64: return 8;
+    case WC_COMPLEX128: return 16;
+    default: return 2;
+    }
+}
+
+/* Bytes of one number of an element: a complex number has two. */
+static inline unsigned wc_number_width(int dtype) {
+    return dtype == WC_COMPLEX64 || dtype == WC_COMPLEX128 ? wc_width(dtype) / 2 : wc_width(dtype);
+}
 
 /* Return the binary32 bits of the largest finite number of the element type (of binary32 for float64). */
 static inline uint32_t wc_largest(int dtype) {
@@ -1397,18 +1438,39 @@ static inline int wc_knows_index(unsigned id) { return id >= 1 && id <= 11; }
 
 /* ---- Value codecs ------------------------------------------------------------------------------------------ */
 
+/* Copy numbers of 1, 2, 4 or 8 bytes from the wire. */
+static inline void wc_copy_numbers(uint8_t *out, const uint8_t *at, uint64_t n, unsigned width) {
+    uint64_t i, bits;
+    unsigned j;
+    for (i = 0; i < n; i++) {
+        uint32_t word;
+        uint16_t half;
+        for (bits = 0, j = 0; j < width; j++) bits |= (uint64_t)at[width * i + j] << 8 * j;
+        word = (uint32_t)bits;
+        half = (uint16_t)bits;
+        if (width == 8)
+            memcpy(out + 8 * i, &bits, 8);
+        else if (width == 4)
+            memcpy(out + 4 * i, &word, 4);
+        else if (width == 2)
+            memcpy(out + 2 * i, &half, 2);
+        else
+            out[i] = (uint8_t)bits;
+    }
+}
+
 /* value/raw.md */
 static inline wc_status wc_raw(wc_bytes s, wc_values out, unsigned id) {
-    unsigned width = id == 1 ? wc_width(out.dtype) : 2;
+    unsigned width = id == 1 ? wc_width(out.dtype) : 2, part = wc_number_width(out.dtype);
     uint64_t i;
     if (id != 1 && out.dtype != WC_FLOAT32 && out.dtype != WC_FLOAT64) return wc_invalid("raw-dtype");
     if (s.size != (uint64_t)out.r * width) return wc_malformed("raw-length");
-    for (i = 0; i < out.r; i++) {
-        if (id == 1)
-            wc_put_bits(out, i, wc_element(s.at + width * i, out.dtype));
-        else
-            wc_put_single(out, i, id == 2 ? wc_from_half(wc_u16(s.at + 2 * i)) : wc_u16(s.at + 2 * i) << 16);
+    if (id == 1) {
+        wc_copy_numbers(out.at, s.at, s.size / part, part);
+        return wc_ok();
     }
+    for (i = 0; i < out.r; i++)
+        wc_put_single(out, i, id == 2 ? wc_from_half(wc_u16(s.at + 2 * i)) : wc_u16(s.at + 2 * i) << 16);
     return wc_ok();
 }
 
@@ -1981,8 +2043,10 @@ static inline int wc_knows_value(unsigned id) {
 
 /* ---- The container: rows 1 to 32 of SPEC section 7 ---------------------------------------------------------- */
 
-enum { WC_PREFIX = 24, WC_ENTRY = 40, WC_FUSED = 1, WC_NAMES = 2, WC_SHAPES = 3, WC_TRANSFORM = 4, WC_TAG = 5 };
-enum { WC_META = 7, WC_SCHEMA = 8, WC_SEMANTICS = 9 };
+enum { WC_PREFIX = 24, WC_ENTRY = 40 };
+enum { WC_FUSED = 1, WC_NAMES = 2, WC_SHAPES = 3, WC_TRANSFORM = 4, WC_TAG = 5 };
+enum { WC_TYPES = 6, WC_META = 7, WC_SCHEMA = 8, WC_SEMANTICS = 9 };
+enum { WC_IN_RECORD = 14 }; /* element type in the table of a tensor whose type is in the record of types */
 
 #define WC_CHUNK ((uint32_t)1 << 24)
 
@@ -2065,10 +2129,14 @@ static inline wc_status wc_check_row(const wc_reader *reader, int row, uint64_t 
         before = wc_entry_at(reader, i - 1);
         if (e.key > before.key || (e.key == before.key && e.base > before.base)) return wc_ok();
         return wc_invalid("table-order");
-    case 15: return e.dtype >= 1 && e.dtype <= 4 ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "dtype");
+    case 15:
+        if (e.dtype == WC_IN_RECORD || (e.dtype >= 1 && e.dtype <= 4)) return wc_ok();
+        return wc_refuse(WC_UNSUPPORTED, "dtype");
     case 16: return e.domain == 0 ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "domain");
     case 17: return wc_knows_index(e.index) ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "index-codec");
-    case 18: return wc_knows_value(e.value) ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "value-codec");
+    case 18: /* of the codecs that carry the types of the record, this reader has raw alone (SPEC 4.2) */
+        if (e.dtype == WC_IN_RECORD ? e.value == 1 : wc_knows_value(e.value)) return wc_ok();
+        return wc_refuse(WC_UNSUPPORTED, "value-codec");
     case 19: return e.map == 0 ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "map-codec");
     case 20: return e.r <= e.d ? wc_ok() : wc_invalid("count");
     case 21: return wc_chunk_fits(reader, i) ? wc_ok() : wc_invalid("chunks");
@@ -2117,7 +2185,7 @@ static inline wc_record wc_record_at(const uint8_t *at) {
 /* Return whether a record has a known type. Types of version 1.1 are known only with their flags. */
 static inline int wc_is_known(const wc_record *record) {
     if (record->type == WC_META || record->type == WC_SCHEMA) return record->flags == 0;
-    if (record->type == WC_SEMANTICS) return record->flags == 1;
+    if (record->type == WC_TYPES || record->type == WC_SEMANTICS) return record->flags == 1;
     return record->type >= WC_FUSED && record->type <= WC_TAG;
 }
 
@@ -2318,6 +2386,33 @@ static inline wc_status wc_check_transform(const wc_reader *reader) {
     for (i = 0; i < body.size; i += 16)
         if (wc_u32(body.at + i + 4)) return wc_malformed("transform-record");
     return wc_invalid("transform");
+}
+
+/* Rows 36a to 36c: the types of the tensors of element type 14 (SPEC 3.6). */
+static inline wc_status wc_check_types(wc_reader *reader) {
+    wc_bytes body = reader->records[WC_TYPES];
+    uint64_t at, i, row = 0;
+    if (body.at && (body.size == 0 || body.size % 8)) return wc_malformed("types-record");
+    for (at = 0; at < body.size; at += 8)
+        if (wc_u16(body.at + at + 6)) return wc_malformed("types-record");
+    for (i = 0; i < reader->n_tensors; i++) {
+        if (reader->tensors[i].dtype != WC_IN_RECORD) continue;
+        if (row == body.size || wc_u32(body.at + row) != i) return wc_invalid("types");
+        reader->tensors[i].dtype = (uint16_t)wc_u16(body.at + row + 4);
+        row += 8;
+    }
+    if (row != body.size) return wc_invalid("types");
+    for (at = 8; at < reader->records[WC_FUSED].size;) {
+        wc_group group = wc_group_at(reader, at);
+        for (i = 1; i < group.n; i++)
+            if (reader->tensors[wc_u32(group.members + 8 * i)].dtype != reader->tensors[group.key].dtype)
+                return wc_invalid("types");
+        at = group.next;
+    }
+    for (at = 0; at < body.size; at += 8)
+        if (wc_u16(body.at + at + 4) < WC_INT8 || wc_u16(body.at + at + 4) > WC_COMPLEX128)
+            return wc_refuse(WC_UNSUPPORTED, "dtype");
+    return wc_ok();
 }
 
 /* Return the length of the UTF-8 character at a position, or 0 if it is not in shortest form or a surrogate. */
@@ -2648,7 +2743,7 @@ static inline uint64_t wc_count_size(const wc_reader *reader, uint64_t *n_indice
     for (i = 0; i < reader->n_entries; i++) {
         wc_entry e = wc_entry_at(reader, i);
         *n_indices += e.r;
-        *value_bytes = wc_value_place(&e, *value_bytes) + (uint64_t)e.r * wc_width(e.dtype);
+        *value_bytes = wc_value_place(&e, *value_bytes) + (uint64_t)e.r * wc_width(reader->tensors[e.key].dtype);
         if (e.index == 9 && e.index_len >= 24 && reader->data[at + 13] == 3)
             scratch = wc_max(scratch, wc_conflicts_size(e.r, e.index_len - 16));
         at += wc_payload_bytes(&e);
@@ -2667,6 +2762,7 @@ static inline wc_status wc_describe(wc_reader *reader, void *buffer, uint64_t si
     reader->tensors = (wc_tensor *)(void *)at;
     WC_TRY(wc_place_tensors(reader));
     WC_TRY(wc_check_transform(reader));
+    WC_TRY(wc_check_types(reader));
     WC_TRY(wc_check_names(reader));
     WC_TRY(wc_check_shapes(reader));
     reader->tag = reader->records[WC_TAG];
@@ -2679,7 +2775,7 @@ static inline wc_status wc_describe(wc_reader *reader, void *buffer, uint64_t si
     return wc_ok();
 }
 
-/* ---- The payload: rows 45 to 48 ----------------------------------------------------------------------------- */
+/* ---- The payload: rows 45 to 48a ---------------------------------------------------------------------------- */
 
 /* Decode one entry whose first byte is at `at`: r indices, counted within the chunk, and r values. */
 static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint64_t at, uint64_t *indices,
@@ -2716,7 +2812,10 @@ static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint
     out.at = values;
     out.r = e->r;
     out.dtype = e->dtype;
-    return wc_read_value(e->value, section, out, scratch);
+    WC_TRY(wc_read_value(e->value, section, out, scratch));
+    for (i = 0; i < e->r && e->dtype == WC_BOOL; i++)
+        if (values[i] > 1) return wc_invalid("bool-value");
+    return wc_ok();
 }
 
 /* Assign the elements of a fused entry to its members, in order (SPEC 3.3). */
@@ -2752,6 +2851,7 @@ static inline wc_status wc_read(wc_reader *reader, void *buffer, uint64_t size) 
     for (i = 0; i < reader->n_entries; i++) {
         wc_entry e = wc_entry_at(reader, i);
         wc_tensor *tensor = &reader->tensors[e.key];
+        e.dtype = tensor->dtype;
         place = wc_value_place(&e, place);
         WC_TRY(wc_read_entry(reader, &e, at, indices + n, values + place, scratch));
         if (e.base == 0) {

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from formats.reference.element_types import CODE_NAMED
 from formats.reference.errors import Invalid, Malformed, Unsupported
-from formats.reference.floats import BY_NAME
 from formats.reference.limits import Schema
 
 CONTAINER = 0xFFFFFFFF
@@ -90,7 +90,7 @@ def compute_digest(schema: Schema) -> bytes:
         shape, dtype = schema[name]
         text = name.encode("utf-8")
         parts.append(struct.pack("<I", len(text)) + text)
-        parts.append(struct.pack(f"<BB{len(shape)}Q", BY_NAME[dtype].id, len(shape), *shape))
+        parts.append(struct.pack(f"<BB{len(shape)}Q", CODE_NAMED[dtype], len(shape), *shape))
     return hashlib.sha256(b"".join(parts)).digest()
 
 

@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 
+from formats.reference.element_types import ElementType, check_bool
 from formats.reference.errors import (
     ChecksumMismatch,
     LimitExceeded,
@@ -20,7 +21,7 @@ from formats.reference.errors import (
     WireError,
 )
 from formats.reference.extension import SCHEMA, TAG, read_records
-from formats.reference.floats import BY_ID
+from formats.reference.floats import Format
 from formats.reference.index.codecs import decode_index
 from formats.reference.limits import DEFAULT_LIMITS, Limits, Schema, Work
 from formats.reference.map.packed import decode_packed, restore
@@ -82,11 +83,13 @@ def decode(
     check_table(entries, limits, total_len, schema is not None, supported)  # rows 14-27
     records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
     places, meta = locate_tensors(entries, records, schema, limits, single=single)  # rows 31-44a
+    types = {p.entry_key: p.dtype for p in places}
     chunks: dict[int, list[tuple[Sequence[int], bytes]]] = {}
     offset = table_end + ext_len
     work = Work(limits.max_work)
     for entry in entries:
-        chunks.setdefault(entry.key, []).append(_decode_entry(data, offset, entry, work, zstd))  # rows 45-50
+        chunk = _decode_entry(data, offset, entry, types[entry.key], work, zstd)  # rows 45-50
+        chunks.setdefault(entry.key, []).append(chunk)
         offset += entry.payload_bytes
     tensors = [assemble_tensor(p, chunks[p.entry_key]) for p in places]
     return Decoded(tensors, records.get(TAG, b""), meta, records.get(SCHEMA, b""))
@@ -151,7 +154,7 @@ def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None
 
 
 def _decode_entry(
-    data: bytes, offset: int, entry: Entry, work: Work, zstd: Decompress | None
+    data: bytes, offset: int, entry: Entry, element: ElementType, work: Work, zstd: Decompress | None
 ) -> tuple[Sequence[int], bytes]:
     """Make the checks of rows 45-50 for the entry whose payload starts at ``offset``.
 
@@ -176,13 +179,15 @@ def _decode_entry(
         start, section = sections[0]
         indices = decode_index(entry.index, section, entry.r, entry.d, work)  # 47
         start, section = sections[1]
-        dtype = stored_type(entry.domain, BY_ID[entry.dtype])
+        dtype = stored_type(entry.domain, element) if isinstance(element, Format) else element
         numbers = entry.r * entry.width
         values = decode_value(entry.value, section, numbers, dtype, zstd)  # 48
+        check_bool(values, dtype)  # 48a
         start, section = sections[2]
-        if entry.map:
-            values = restore(values, decode_packed(section, numbers), dtype)  # 49
-        check_coefficients(entry.domain, values, dtype)  # 50
+        if isinstance(dtype, Format):
+            if entry.map:
+                values = restore(values, decode_packed(section, numbers), dtype)  # 49
+            check_coefficients(entry.domain, values, dtype)  # 50
     except WireError as error:
         error.offset, error.entry = start, entry.number  # codecs do not know their position
         raise

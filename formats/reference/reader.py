@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from formats.reference.annotations import ZERO
 from formats.reference.container import decode
+from formats.reference.element_types import TYPE_NAMED
 from formats.reference.errors import (
     ChecksumMismatch,
     Invalid,
@@ -26,8 +27,8 @@ from formats.reference.errors import (
     Unsupported,
     WireError,
 )
-from formats.reference.floats import BY_NAME, to_float, unpack_elements
 from formats.reference.limits import DEFAULT_LIMITS, Limits, Schema
+from formats.reference.numbers import Number, to_numbers
 from formats.zstd import find_decompressor
 
 __all__ = [
@@ -54,20 +55,20 @@ class Numbers:
     """Sparse tensor: its elements that are present; all others are 0, or unchanged in a patch.
 
     Attributes:
-        dtype: "float32", "float16", "bfloat16" or "float64".
+        dtype: the element type: "float32", "float16", "bfloat16", "float64", or one of SPEC section 3.6.
         shape: the dimensions.
         indices: row-major numbers of the elements, ascending.
-        values: one float for each of them.
+        values: one for each of them: float, int, bool or complex, as the element type is.
         absent: "zero", or "unchanged" for a patch of a tensor that the caller has.
     """
 
     dtype: str
     shape: tuple[int, ...]
     indices: Sequence[int]
-    values: list[float]
+    values: list[Number]
     absent: str = ZERO
 
-    def to_list(self) -> list[float]:
+    def to_list(self) -> list[Number]:
         """Return all elements in row-major order.
 
         Raises:
@@ -78,7 +79,7 @@ class Numbers:
         size = 1
         for n in self.shape:
             size *= n
-        dense = [0.0] * size
+        dense = to_numbers(bytes(TYPE_NAMED[self.dtype].itemsize), self.dtype) * size
         for index, value in zip(self.indices, self.values, strict=True):
             dense[index] = value
         return dense
@@ -106,8 +107,7 @@ def read(data: bytes, limits: Limits = DEFAULT_LIMITS, schema: Schema | None = N
     decoded = decode(bytes(data), limits, schema, zstd=find_decompressor())
     tensors = {}
     for tensor in decoded.tensors:
-        form = BY_NAME[tensor.dtype]
-        values = [to_float(bits, form) for bits in unpack_elements(tensor.values, form.itemsize)]
+        values = to_numbers(tensor.values, tensor.dtype)
         tensors[tensor.name] = Numbers(tensor.dtype, tensor.shape, tensor.indices, values, tensor.absent)
     return tensors
 

@@ -11,13 +11,14 @@ import struct
 from collections.abc import Set
 from dataclasses import dataclass
 
+from formats.reference.element_types import IN_RECORD
 from formats.reference.errors import Invalid, LimitExceeded, Malformed, Unsupported
 from formats.reference.floats import BY_ID
 from formats.reference.index.codecs import INDEX_CODECS
 from formats.reference.limits import Limits
 from formats.reference.map.packed import PACKED, map_length
 from formats.reference.transform.coefficients import COMPONENTS, PLAIN
-from formats.reference.value.codecs import ORDERED
+from formats.reference.value.codecs import OF_ANY_TYPE, ORDERED
 
 ENTRY_BYTES = 40
 ENTRY_FORMAT = "<IIQIIIIIBBBB"
@@ -87,20 +88,20 @@ def check_table(
         if (entry.key, entry.base) <= (last.key, last.base):
             raise Invalid("table-order", "(key, base) is not ascending", entry=entry.number)  # 14
     for entry in entries:
-        if entry.dtype not in BY_ID:
+        if entry.dtype not in BY_ID and entry.dtype != IN_RECORD:
             raise Unsupported("dtype", f"element type {entry.dtype} is unknown", entry=entry.number)  # 15
     for entry in entries:
-        if entry.domain not in COMPONENTS:
-            raise Unsupported("domain", f"domain {entry.domain} is unknown", entry=entry.number)  # 16
+        if entry.domain not in COMPONENTS or (entry.domain != PLAIN and entry.dtype == IN_RECORD):
+            raise Unsupported("domain", f"domain {entry.domain} is not supported", entry=entry.number)  # 16
     for entry in entries:
         if entry.index not in INDEX_CODECS:
             raise Unsupported(
                 "index-codec", f"index codec {entry.index} is not supported", entry=entry.number
             )  # 17
     for entry in entries:
-        if entry.value not in values:
+        if entry.value not in (values & OF_ANY_TYPE if entry.dtype == IN_RECORD else values):
             raise Unsupported(
-                "value-codec", f"value codec {entry.value} is not supported", entry=entry.number
+                "value-codec", f"value codec {entry.value} is not supported for this type", entry=entry.number
             )  # 18
     for entry in entries:
         if entry.map != (PACKED if entry.value in ORDERED else 0):

@@ -20,8 +20,9 @@ from formats.reference.annotations import (
     read_meta,
     read_semantics,
 )
+from formats.reference.element_types import UNKNOWN, ElementType, check_types, read_types
 from formats.reference.errors import Invalid, LimitExceeded, Malformed, SchemaMismatch
-from formats.reference.extension import FUSED, META, NAMES, SCHEMA, SEMANTICS, SHAPES, TAG, TRANSFORM
+from formats.reference.extension import FUSED, META, NAMES, SCHEMA, SEMANTICS, SHAPES, TAG, TRANSFORM, TYPES
 from formats.reference.floats import BY_ID, Format
 from formats.reference.limits import Limits, Schema
 from formats.reference.records import check_names, check_shapes, read_fused, read_names, read_shapes
@@ -65,7 +66,7 @@ class TensorLocation:
     entry_key: int
     start: int
     size: int
-    dtype: Format
+    dtype: ElementType
     domain: int = PLAIN
     name: str = ""
     shape: tuple[int, ...] = ()
@@ -103,12 +104,16 @@ def locate_tensors(
     coefficients = {key: (p.domain, p.size) for key, p in enumerate(places) if p.domain != PLAIN}
     for key, size in check_lengths(lengths, coefficients).items():  # 36
         places[key].size = size
+    rows = read_types(records[TYPES]) if TYPES in records else []  # 36a
+    entry_keys = {key: p.entry_key for key, p in enumerate(places) if p.dtype is UNKNOWN}
+    for key, dtype in check_types(rows, entry_keys).items():  # 36b, 36c
+        places[key].dtype = dtype
     names = None
     if NAMES in records:
         names = check_names(read_names(records[NAMES]), n)  # 37, 38
-    rows = {}
+    shapes = {}
     if SHAPES in records:
-        rows = check_shapes(read_shapes(records[SHAPES]), [p.size for p in places])  # 39, 40
+        shapes = check_shapes(read_shapes(records[SHAPES]), [p.size for p in places])  # 39, 40
     if TAG in records and not records[TAG]:
         raise Malformed("tag-record", "the tag is empty")  # 41
     meta = check_meta(read_meta(records[META]), n) if META in records else Meta()  # 41a, 41b
@@ -117,7 +122,7 @@ def locate_tensors(
     for key, absent in check_semantics(meanings, [p.domain for p in places]).items():  # 41g
         places[key].absent = absent
     for key, p in enumerate(places):
-        p.shape = rows.get(key, (p.size,))
+        p.shape = shapes.get(key, (p.size,))
     if single:
         if n != 1:
             raise SchemaMismatch("schema-count", f"{n} tensors; the caller asked for one")  # 42a
@@ -142,7 +147,7 @@ def _locate_by_table(entries: list[Entry]) -> dict[int, TensorLocation]:
     by_key: dict[int, TensorLocation] = {}
     for entry in entries:
         if entry.key not in by_key:
-            by_key[entry.key] = TensorLocation(entry.key, 0, 0, BY_ID[entry.dtype], entry.domain)
+            by_key[entry.key] = TensorLocation(entry.key, 0, 0, BY_ID.get(entry.dtype, UNKNOWN), entry.domain)
         by_key[entry.key].size += entry.d
     return by_key
 
@@ -203,6 +208,7 @@ def assemble_tensor(p: TensorLocation, chunks: list[tuple[Sequence[int], bytes]]
     """Build the tensor at a location from the decoded chunks of its entry."""
     indices: Sequence[int]
     if p.domain != PLAIN:  # row 41g: absent elements are zero
+        assert isinstance(p.dtype, Format)
         most = CHUNK // COMPONENTS[p.domain]
         indices = [number * most + i for number, (local, _) in enumerate(chunks) for i in local]
         if p.size and not indices:

@@ -45,6 +45,7 @@ from formats.vector_cases import (
     three_lc,
     transformed_values,
     transforms,
+    types,
     value_codecs,
     zstd,
     zstd_blocks,
@@ -92,5 +93,6 @@ MODULES: tuple[ModuleType, ...] = (
     annotations,
     bad_annotations,
     streams,
+    types,
 )
 """The modules of cases; each has a function ``cases``."""

@@ -27,6 +27,7 @@ from formats.reference import (
     write,
 )
 from formats.reference.annotations import ZERO
+from formats.reference.element_types import TYPE_NAMED
 from formats.reference.floats import BY_NAME, FLOAT32, convert, pack_elements, to_float32_bits
 from formats.reference.prng import draw32
 from formats.reference.writing.container import Index
@@ -221,7 +222,7 @@ def scheme_index(index: Index) -> str:
 def tensor_json(t: Tensor) -> dict[str, Any]:
     """Return a tensor's JSON fields, abbreviated if that is shorter."""
     values: Any = t.values.hex()
-    item = BY_NAME[t.dtype].itemsize
+    item = TYPE_NAMED[t.dtype].itemsize
     for period in (item, 2 * item):
         if len(t.values) >= LONG and t.values == (t.values[:period] * len(t.values))[: len(t.values)]:
             values = {"repeat": t.values[:period].hex(), "bytes": len(t.values)}

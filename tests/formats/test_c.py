@@ -22,6 +22,7 @@ import pytest
 from formats import conformance, reference
 from formats.conformance import Expected, One, Schema, TensorTuple, Vector
 from formats.reference import Limits, WireError
+from formats.reference.element_types import RECORD_TYPES
 from tests.formats.test_reference import structured_chunks
 from tests.fuzz.judge import SMALL
 from tests.fuzz.legal import draw_container
@@ -37,7 +38,7 @@ LEFT_OUT = {"value": {6, 7, 9, 10}, "domain": {1, 2}}
 """The ids of registry.toml that the C decoder does not support."""
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-DTYPES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4}
+DTYPES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4} | {t.name: t.number for t in RECORD_TYPES}
 
 
 def compile_check(target: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -132,6 +132,8 @@ def check_records(block: dict[str, Any], vector: Any) -> None:
         for dimension in vector.tensors[row["key"]][2]:
             size *= dimension
         assert row["n"] == size
+    for row in bodies.get("types", {"rows": []})["rows"] if vector.data[5] else ():
+        assert row["type"] == vector.tensors[row["key"]][1]
     for group in bodies.get("fused", {"groups": []})["groups"]:
         assert group["members"][0]["key"] == group["entry_key"]
     if "meta" in bodies:

@@ -31,7 +31,7 @@ from formats.reference import (
     table,
     write,
 )
-from formats.reference.extension import TRANSFORM, read_records
+from formats.reference.extension import TRANSFORM, TYPES, read_records
 from formats.reference.value.codecs import VALUE_CODECS
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
@@ -223,8 +223,11 @@ def numbers(data: bytes) -> Iterator[tuple[str, int]]:
         for _ in range(n_records):
             if at + 8 > len(data):
                 break
-            kind, _, length = struct.unpack_from("<HHI", data, at)
+            kind, critical, length = struct.unpack_from("<HHI", data, at)
             yield "record", kind
+            if kind == TYPES and critical:
+                for row in range(at + 8, min(at + 8 + length, len(data) - 7), 8):
+                    yield "type", struct.unpack_from("<H", data, row + 4)[0]
             at += 8 + length + -length % 8
 
 
@@ -241,6 +244,7 @@ NEVER = {
     "dtype": {0, 15},
     "domain": {15},
     "record": set(range(0xFFF0, 0x10000)),
+    "type": {*range(16), *range(0xFFF0, 0x10000)},
     "flag": {7, 15},
     "major": {0, 255},
 }
@@ -262,7 +266,7 @@ def test_vectors_hold_no_number_that_a_later_version_may_assign(kind: str) -> No
 
 def test_every_registered_id_is_shown() -> None:
     shown = {pair for vector in VECTORS if vector.result == "ok" for pair in numbers(vector.data)}
-    for kind in ("index", "value", "dtype", "domain", "record"):
+    for kind in ("index", "value", "dtype", "type", "domain", "record"):
         assert registered(kind) <= {number for what, number in shown if what == kind}
 
 
@@ -383,12 +387,16 @@ def test_seeds_that_binary64_cannot_hold_are_strings() -> None:
     assert len(numeric) == 9  # as vectors/README.md says
 
 
-LEFT_OUT = {("Unsupported", c) for c in ("domain", "index-codec", "value-codec", "map-codec", "extension")}
+LEFT_OUT = {
+    ("Unsupported", code)
+    for code in ("dtype", "domain", "index-codec", "value-codec", "map-codec", "extension")
+}
 
 
 def test_a_core_reader_passes_the_core_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """It refuses all others as unsupported, unless their own check comes first."""
     monkeypatch.setattr(table, "COMPONENTS", {0: 1})
+    monkeypatch.setattr(table, "IN_RECORD", -1)
     monkeypatch.setattr(table, "INDEX_CODECS", {1: None, 2: None, 3: None})
     monkeypatch.setattr(container, "VALUE_CODECS", {n: VALUE_CODECS[n] for n in (1, 2, 3, 4)})
     monkeypatch.setattr(container, "ZSTD", 0)
@@ -407,10 +415,10 @@ def test_a_core_reader_passes_the_core_vectors(monkeypatch: pytest.MonkeyPatch) 
 
 
 def read_core_records(block: bytes) -> dict[int, bytes]:
-    """Read records as a reader without transforms does: row 30 refuses those of type 4."""
+    """Read records as a reader of the core profile does: row 30 refuses those of its other types."""
     records = read_records(block)
-    if TRANSFORM in records:
-        raise Unsupported("extension", "a transform record")
+    if TRANSFORM in records or TYPES in records:
+        raise Unsupported("extension", "a record of the extended profile")
     return records
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import wirecodec as wc
 from formats import conformance, reference
+from formats.reference.floats import BY_NAME
 from tests.fuzz.anatomy import count_declared
 from tests.fuzz.promise import NOISE, allowed_seconds, measure_decoding
 from wirecodec.arrays import dtype_named
@@ -149,8 +150,14 @@ def _other_ways(data: bytes, tensors: list[Any] | None) -> None:
     if tensors is None:
         return
     sums = {t[0]: np.zeros(int(np.prod(t[2], dtype=np.int64)), np.float64) for t in tensors}
+    added = all(dtype in BY_NAME for _, dtype, *_ in tensors)
     try:
         wc.decode_add(data, sums, limits=limits)
+        if not added:
+            raise Finding("decode_add adds what is no float")
+    except wc.Unsupported as error:
+        if added or error.code != "dtype":
+            raise Finding(f"decode_add: {error!r}") from error
     except Exception as error:
         patched = any("unchanged" in tensor[5:] for tensor in tensors)
         if not patched or getattr(error, "code", None) != "patch" or any(x.any() for x in sums.values()):

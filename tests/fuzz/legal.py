@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from formats import reference
+from formats.reference.element_types import RECORD_TYPES, TYPE_NAMED
 from formats.reference.floats import BY_NAME
 from formats.reference.table import CHUNK
 from formats.reference.transform.coefficients import (
@@ -32,6 +33,7 @@ from formats.reference.writing.records import write_meta, write_semantics
 from wirecodec.arrays import dtype_named
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
+RECORD_DTYPES = tuple(t.name for t in RECORD_TYPES)
 STRATEGIES = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE)
 POLICIES = ("naive", "p0", "p1", "leftmost", "middle", "rightmost")
 ROUNDINGS = ("nearest", "stochastic")
@@ -100,6 +102,12 @@ def _tensor(rng: Random, n: int) -> tuple[Member, bool]:
     d = rng.choices((70, 900, 9000, CHUNK, 2 * CHUNK), (50, 38, 6, 5, 1))[0]
     d = rng.randint(0, d)
     where = _support(rng, d)
+    if rng.random() < 0.15:  # a type that lossless codecs alone carry
+        dtype = rng.choice(RECORD_DTYPES)
+        elements = rng.randbytes(len(where) * TYPE_NAMED[dtype].itemsize)
+        if dtype == "bool":
+            elements = bytes(byte & 1 for byte in elements)
+        return reference.Tensor(name, dtype, _shape(rng, d), where, elements), False
     finite = rng.random() < 0.8
     numbers = (
         _numbers(rng, dtype, len(where)) if finite else rng.randbytes(len(where) * BY_NAME[dtype].itemsize)

@@ -16,6 +16,7 @@ import numpy as np
 
 import wirecodec as wc
 from formats.conformance import Vector, check
+from formats.reference.element_types import IN_RECORD
 from tests.fuzz.judge import library
 from wirecodec.interop import decode_sum
 
@@ -44,7 +45,10 @@ class Ways:
             self.sizes = _sizes_in_header(vector)
             early = str(vector.code).startswith("max-") and vector.code != "max-work"
             self.count = len(self.sizes) if self.sizes and not early else None
-        self.is_small = sum(self.sizes.values()) <= MAX_ADDED
+        n = int.from_bytes(self.data[8:12], "little")
+        rows = self.data[24 : 24 + 40 * min(n, MAX_ADDED)]
+        self.is_added = IN_RECORD not in rows[36::40]
+        self.is_small = sum(self.sizes.values()) <= MAX_ADDED and self.is_added
         self.sums = {t[0]: _dense(t) for t in vector.tensors} if self.is_small else {}
 
     def __call__(self) -> bool:
@@ -55,6 +59,8 @@ class Ways:
             yield from (self._decodes_one, self._takes_schemas, self._is_inspected, self._is_in_streams)
             if self.is_small:
                 yield self._is_added
+            elif not self.is_added and sum(self.sizes.values()) <= MAX_ADDED:
+                yield self._is_not_cast
         elif self.vector.expected is None:
             yield self._is_refused_alone
             if self.is_small and self.vector.code not in UNSUMMED:
@@ -143,6 +149,12 @@ class Ways:
             (lone,) = out.values()
             wc.decode_add(self.data, lone, limits=self.limits)
         return self.count != 1 or self._is_sum(out, 0.0, 1.0, 2)
+
+    def _is_not_cast(self) -> bool:
+        """Tell whether a tensor that is no float is not added."""
+        out: Any = {name: np.ones(size) for name, size in self.sizes.items()}
+        code = _code(lambda: wc.decode_add(self.data, out, limits=self.limits))
+        return code == ("Unsupported", "dtype") and all((array == 1).all() for array in out.values())
 
     def _is_sum(self, out: dict[str, Any], start: float, scale: float, factor: int) -> bool:
         """Compare with start + scale * value, added ``factor`` times in the arrays' type."""

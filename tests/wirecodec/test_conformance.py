@@ -21,7 +21,7 @@ from tests.fuzz.legal import draw_container
 from tests.fuzz.mutate import mutate_container
 from tests.fuzz.seeds import all_seeds
 from tests.golden import RESULTS, vectors, vectors_of
-from wirecodec.arrays import dtype_named
+from wirecodec.arrays import element_dtype_named
 
 
 @pytest.mark.parametrize("result", RESULTS)
@@ -40,7 +40,7 @@ def encode_input(given: Any) -> bytes:
     """Encode the input of a vector."""
     tensors = {}
     for name, dtype, shape, indices, values in given.tensors:
-        elements = np.frombuffer(values, dtype_named(dtype))
+        elements = np.frombuffer(values, element_dtype_named(dtype))
         tensors[name] = wc.SparseTensor(np.asarray(indices, np.int64), elements, tuple(shape))
     if given.many:
         blob = wc.encode_many(tensors, given.scheme, seed=given.seed, tag=given.tag)

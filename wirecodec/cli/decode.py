@@ -42,7 +42,7 @@ def add_to(commands: Any) -> None:
         type=_parse_output,
         required=True,
         help="the file to write, which must end in .npy (one tensor) or .npz; - is standard output, which "
-        "gets a .npy if the container holds one tensor, and else an .npz; bfloat16 becomes float32",
+        "gets a .npy if the container holds one tensor, and else an .npz; bfloat16 and float8 become float32",
     )
     add_limit_options(command, _LIMITS)
 
@@ -94,6 +94,6 @@ def _is_archive(output: FileArgument, tensors: int) -> bool:
 
 
 def _to_array(tensor: SparseTensor) -> Any:
-    """Convert a tensor to a dense array, of float32 for bfloat16, which .npy files cannot hold."""
+    """Convert a tensor to a dense array, of float32 for a type that .npy files cannot hold."""
     array = tensor.to_dense()
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+    return array if array.dtype.isbuiltin == 1 else array.astype(np.float32)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Bytes, dtype_named
+from wirecodec.arrays import Bytes, element_dtype_named
 from wirecodec.cli.array_files import NAME_RULE, load_arrays
 from wirecodec.cli.files import FileArgument, name_file, name_of, parse_file
 from wirecodec.cli.formatting import escape
@@ -103,7 +103,7 @@ def _format_sizes(file: FileArgument, output: FileArgument, blob: Bytes) -> str:
     """Format the sizes of the arrays and of their container as one line."""
     entries = inspect(blob).entries
     elements = sum(entry.size for entry in entries)
-    dense = sum(entry.size * dtype_named(entry.dtype).itemsize for entry in entries)
+    dense = sum(entry.size * element_dtype_named(entry.dtype).itemsize for entry in entries)
     target = name_of(output) if isinstance(output, Path) else "container"
     return (
         f"{escape(name_of(file))}: {elements:,} elements, {dense:,} bytes; "

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wirecodec.arrays import Bytes, dtype_named
+from wirecodec.arrays import Bytes, element_dtype_named
 from wirecodec.cli.files import name_file, open_input
 from wirecodec.cli.formatting import escape, format_count, format_name, format_table, shorten
 from wirecodec.cli.options import add_command, add_file
@@ -169,7 +169,7 @@ def format_container(info: ContainerInfo) -> str:
         *format_table(header, rows, left),
     ]
     lines += _format_annotations(info)
-    dense = sum(e.size * dtype_named(e.dtype).itemsize for e in info.entries)
+    dense = sum(e.size * element_dtype_named(e.dtype).itemsize for e in info.entries)
     if dense:
         ratio = dense / info.nbytes
         comparison = f"{ratio:.1f}× smaller" if ratio >= 1 else f"{1 / ratio:.1f}× larger"

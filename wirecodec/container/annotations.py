@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, dtype_named
+from wirecodec.arrays import Array, number_of
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.records import find_record_bodies
 from wirecodec.container.writer import HAS_EXTENSION, PREFIX, PREFIX_BYTES, header_checksum
@@ -109,7 +109,7 @@ def compute_digest(tensors: Iterable[tuple[str, tuple[int, ...], Any]]) -> bytes
     """Return the digest of (name, shape, dtype) of tensors, in the order of their keys."""
     parts = []
     for name, shape, dtype in tensors:
-        text, code = name.encode(), DTYPES.index(dtype_named(dtype)) + 1
+        text, code = name.encode(), number_of(dtype)
         parts.append(struct.pack("<I", len(text)) + text)
         parts.append(struct.pack(f"<BB{len(shape)}Q", code, len(shape), *shape))
     return hashlib.sha256(struct.pack("<BI", 1, len(parts) // 2) + b"".join(parts)).digest()

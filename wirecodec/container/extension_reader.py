@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wirecodec.arrays import Array, integers
+from wirecodec.arrays import RECORD_DTYPES, Array, integers
 from wirecodec.container.annotations import (
     check_digest,
     check_meta,
@@ -41,9 +41,11 @@ from wirecodec.container.extension_writer import (
     SHAPES,
     TAG,
     TRANSFORM,
+    TYPE,
+    TYPES,
 )
 from wirecodec.container.records import find_record_bodies
-from wirecodec.errors import Invalid, LimitExceeded, Malformed
+from wirecodec.errors import Invalid, LimitExceeded, Malformed, Unsupported
 from wirecodec.registry import transform
 
 
@@ -57,6 +59,7 @@ class Spans:
         chunks: (n,) i64, entries per key.
         sizes: (n,) i64, elements per key; coefficients if the domain is not 0.
         domains: (n,) u8.
+        typed: (n,) bool, whether the record of types has the element type; None if it has none.
     """
 
     keys: Array
@@ -64,6 +67,7 @@ class Spans:
     chunks: Array
     sizes: Array
     domains: Array
+    typed: Array | None = None
 
     def find(self, key: int) -> int | None:
         """Return a key's position in ``keys``, or None."""
@@ -136,6 +140,13 @@ class ExtensionReader:
         rows = np.frombuffer(self.bodies[TRANSFORM], LENGTH)
         return zip(integers(rows["key"]), integers(rows["size"]), strict=True)
 
+    def types(self) -> dict[int, int]:
+        """Return {key: number} of the tensors whose element type is in the record of types."""
+        if TYPES not in self.bodies:
+            return {}
+        rows = np.frombuffer(self.bodies[TYPES], TYPE)
+        return dict(zip(rows["key"].tolist(), rows["number"].tolist(), strict=True))
+
     def sizes(self, spans: Spans) -> Array:
         """Return the number of elements of each tensor, (n,) i64 by key."""
         sizes = np.empty(self.count(spans), np.int64)
@@ -173,6 +184,7 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     _check_lengths(extension, spans)
+    _check_types(extension, spans)
     if not extension.is_fused and is_short(
         extension.bodies.get(NAMES), extension.bodies.get(SHAPES), keys.size
     ):
@@ -272,6 +284,34 @@ def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
             raise Invalid(
                 "transform", f"tensor {key} has {count} coefficients, which {size} elements do not make"
             )
+
+
+def _check_types(extension: ExtensionReader, spans: Spans) -> None:
+    """Check the record of types against the tensors that need it: rows 36a to 36c."""
+    if TYPES not in extension.bodies and spans.typed is None:
+        return
+    rows = np.empty(0, TYPE)
+    if TYPES in extension.bodies:
+        body = extension.bodies[TYPES]
+        if not body or len(body) % TYPE.itemsize:
+            raise Malformed("types-record", f"{len(body)} bytes are not rows of {TYPE.itemsize}")
+        rows = np.frombuffer(body, TYPE)
+        if rows["reserved"].any():
+            raise Malformed("types-record", "reserved bytes are not 0")
+    typed = set() if spans.typed is None else set(spans.keys[spans.typed].tolist())
+    groups = [group[:, 0] for group in extension.groups() if int(group[0, 0]) in typed]
+    alone = np.array(sorted(typed), np.uint32)
+    every = np.sort(np.concatenate([alone, *(keys[1:] for keys in groups)]))
+    if rows.size != every.size or (rows["key"] != every).any():
+        raise Invalid("types", "the rows do not match the tensors of element type 14")
+    for keys in groups:
+        numbers = rows["number"][np.searchsorted(every, keys)]
+        if (numbers != numbers[0]).any():
+            raise Invalid("types", f"the tensors that share the entry of {keys[0]} have different types")
+    unknown = ~np.isin(rows["number"], list(RECORD_DTYPES))
+    if unknown.any():
+        row = rows[unknown.argmax()]
+        raise Unsupported("dtype", f"tensor {row['key']} has the unknown element type {row['number']}")
 
 
 def _check_shapes(extension: ExtensionReader, spans: Spans) -> None:

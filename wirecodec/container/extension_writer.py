@@ -17,15 +17,16 @@ from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
-META, SCHEMA, SEMANTICS = 7, 8, 9
+TYPES, META, SCHEMA, SEMANTICS = 6, 7, 8, 9
 FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TRANSFORM: 1, TAG: 0}
 """Flags of the record types of version 1.0."""
-LATER = {META: 0, SCHEMA: 0, SEMANTICS: 1}
+LATER = {TYPES: 1, META: 0, SCHEMA: 0, SEMANTICS: 1}
 """Flags with which record types of later versions are known; with others they are unknown, as in 1.0."""
 HEAD = struct.Struct("<II")
 RECORD = struct.Struct("<HHI")
 ROW = struct.Struct("<IBBH")
 LENGTH = np.dtype([("key", "<u4"), ("reserved", "<u4"), ("size", "<u8")])
+TYPE = np.dtype([("key", "<u4"), ("number", "<u2"), ("reserved", "<u2")])
 MAX_NDIM = 32
 MAX_PRODUCT = 2**56
 
@@ -40,6 +41,7 @@ class Extension:
         groups: the fused entries, each an (n, 2) array of (key, size) per member, the entry's key first.
         lengths: {key: number of elements} of the tensors stored as coefficients.
         tag: the application's bytes.
+        types: {key: number} of the tensors whose element type is in the record of types.
     """
 
     names: tuple[str, ...] | None = None
@@ -47,11 +49,12 @@ class Extension:
     groups: tuple[Array, ...] = ()
     lengths: Mapping[int, int] = field(default_factory=dict)
     tag: bytes = b""
+    types: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Whether the block has no record."""
-        return not (self.names or self.shapes or self.groups or self.lengths or self.tag)
+        return not (self.names or self.shapes or self.groups or self.lengths or self.tag or self.types)
 
 
 def digits(n: int) -> Iterator[str]:
@@ -83,6 +86,7 @@ def write(extension: Extension) -> bytes:
         SHAPES: _shapes_body(extension.shapes),
         TRANSFORM: _transform_body(extension.lengths),
         TAG: extension.tag,
+        TYPES: _types_body(extension.types),
     }
     return write_records(bodies)
 
@@ -110,6 +114,7 @@ def write_model(
     *,
     names_stored: bool,
     groups: Sequence[Array] = (),
+    types: Mapping[int, int] = {},
 ) -> bytes:
     """Write the extension block of a model.
 
@@ -120,6 +125,7 @@ def write_model(
         tag: the application's bytes.
         names_stored: False to leave the names out.
         groups: rows (key, size) of the members of each shared entry.
+        types: as for ``Extension``.
 
     Raises EncodeError, which names the tensor, if the format cannot hold a shape or a name.
     """
@@ -130,6 +136,7 @@ def write_model(
             SHAPES: _checked_shapes_body(names, shapes),
             TRANSFORM: _transform_body(lengths),
             TAG: tag,
+            TYPES: _types_body(types),
         }
     )
 
@@ -175,6 +182,10 @@ def _shapes_body(shapes: Mapping[int, tuple[int, ...]]) -> bytes:
 
 def _transform_body(lengths: Mapping[int, int]) -> bytes:
     return np.array([(key, 0, size) for key, size in sorted(lengths.items())], LENGTH).tobytes()
+
+
+def _types_body(types: Mapping[int, int]) -> bytes:
+    return np.array([(key, number, 0) for key, number in sorted(types.items())], TYPE).tobytes()
 
 
 def dimension_bytes(dims: Sequence[int]) -> int:

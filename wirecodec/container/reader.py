@@ -9,7 +9,7 @@ checksum, all checks and all later steps use that copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from wirecodec.container.extension_reader import ExtensionReader, Spans, read
 from wirecodec.container.table import check_limits, check_table, count_keys_of_sound
 from wirecodec.container.writer import (
     HAS_EXTENSION,
+    IN_RECORD,
     MAGIC,
     MAJOR,
     PREFIX,
@@ -55,6 +56,7 @@ class ContainerHeader:
         extension: the reader of the extension block.
         payload: offset of the first section.
         block: the extension block.
+        types: {key: number} of the tensors whose element type is in the record of types.
     """
 
     minor: int
@@ -64,6 +66,12 @@ class ContainerHeader:
     extension: ExtensionReader
     payload: int
     block: bytes
+    types: Mapping[int, int]
+
+    def row(self, fields: tuple[int, ...]) -> Row:
+        """Return a row of the table with its element type."""
+        row = Row(*fields)
+        return row._replace(number=self.types[row.key]) if row.key in self.types else row
 
     def has_tensors_of(self, other: ContainerHeader) -> bool:
         """Return whether names, shapes, types and chunks of all tensors are those of another header."""
@@ -90,7 +98,10 @@ def blob_size(data: Bytes, limits: DecodeLimits = UNLIMITED) -> int:
 
 
 class Row(NamedTuple):
-    """Row of the table: the fields of ``container.writer.TABLE`` in their order."""
+    """Row of the table: the fields of ``container.writer.TABLE`` in their order.
+
+    ``number`` is the element type's in the record of types, or 0.
+    """
 
     key: int
     crc: int
@@ -104,6 +115,7 @@ class Row(NamedTuple):
     index_codec: int
     value_codec: int
     map_codec: int
+    number: int = 0
 
 
 class _Prefix(NamedTuple):
@@ -192,7 +204,8 @@ def read_header(
     else:
         spans = _spans_of_single_chunks(table) if keys == table.size else _spans(table)
         records = read(memoryview(block), table_stop, spans, limits.max_entries)
-    return ContainerHeader(prefix.minor, prefix.total, table, spans, records, stop, bytes(block))
+    parts = table, spans, records, stop, bytes(block), records.types()
+    return ContainerHeader(prefix.minor, prefix.total, *parts)
 
 
 def _spans(table: Array) -> Spans:
@@ -205,7 +218,9 @@ def _spans(table: Array) -> Spans:
     chunks = np.empty_like(starts)
     np.subtract(starts[1:], starts[:-1], out=chunks[:-1])
     chunks[-1:] = key.size - starts[-1:]
-    return Spans(key[starts], starts, chunks, sizes, table["dtype"][starts] >> 4)
+    dtypes = table["dtype"][starts]
+    typed = dtypes & 15 == IN_RECORD
+    return Spans(key[starts], starts, chunks, sizes, dtypes >> 4, typed if typed.any() else None)
 
 
 _FIRST_KEY = bytes(4)
@@ -246,7 +261,7 @@ def sections(
         return
     for first in range(0, header.table.size, _ROWS):
         for entry, fields in enumerate(header.table[first : first + _ROWS].tolist(), first):
-            row = Row(*fields)
+            row = header.row(fields)
             start, parts, bounds = at, [], []
             for length in (row.index_len, row.value_len, row.map_len):
                 stop = at + length

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, dtype_named, integers
+from wirecodec.arrays import DTYPES, ELEMENT_DTYPES, RECORD_DTYPES, Array, element_dtype_named, integers
 from wirecodec.container.annotations import compute_digest
 from wirecodec.container.extension_writer import digits
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import TABLE
-from wirecodec.errors import EncodeError, SchemaMismatch
+from wirecodec.errors import EncodeError, SchemaMismatch, Unsupported
 from wirecodec.limits import Schema, TensorSchema
 
 _DTYPE = list(TABLE.fields or ()).index("dtype")
@@ -82,7 +82,7 @@ class TensorSpecs:
             if key == place:
                 shape = dims
                 place, dims = next(shapes, _NO_MORE)
-            yield TensorSpec(name, shape, DTYPES[dtype])
+            yield TensorSpec(name, shape, ELEMENT_DTYPES[dtype])
 
 
 def plain_spec(header: ContainerHeader) -> TensorSpec | None:
@@ -92,7 +92,7 @@ def plain_spec(header: ContainerHeader) -> TensorSpec | None:
     """
     extension, spans = header.extension, header.spans
     one = spans.keys.size == 1 and header.table.size <= MAX_OBJECTS
-    if not one or extension.is_fused or extension.is_transformed:
+    if not one or header.types or extension.is_fused or extension.is_transformed:
         return None
     name = next(extension.names()) if extension.is_named else "0"
     dims = next(extension.shapes(), None)
@@ -101,12 +101,20 @@ def plain_spec(header: ContainerHeader) -> TensorSpec | None:
 
 
 def dtypes_of(header: ContainerHeader) -> Array:
-    """Return the element type of each tensor, (n,) u8 by key, as a position in ``DTYPES``."""
+    """Return the element type of each tensor, (n,) u8 by key, as a position in ``ELEMENT_DTYPES``."""
     dtypes = np.empty(header.extension.count(header.spans), np.uint8)
     dtypes[header.spans.keys] = (header.table["dtype"][header.spans.starts] & 15) - 1
     for group in header.extension.groups():
         dtypes[group[:, 0]] = dtypes[group[0, 0]]
+    for key, number in header.types.items():
+        dtypes[key] = ELEMENT_DTYPES.index(RECORD_DTYPES[number])
     return dtypes
+
+
+def require_floats(header: ContainerHeader, what: str) -> None:
+    """Raise Unsupported, with what cannot be done, if a tensor is not of the four floats."""
+    for key, number in header.types.items():
+        raise Unsupported("dtype", f"{what}; tensor {key} is {RECORD_DTYPES[number]}")
 
 
 def check_count(header: ContainerHeader) -> None:
@@ -155,7 +163,7 @@ def _matches(pairs: Iterable[tuple[TensorSpec, TensorSchema]]) -> None:
     wrong: dict[str, str] = {}
     try:
         for spec, (shape, dtype) in pairs:
-            dims, kind = _dimensions(shape), dtype_named(dtype)
+            dims, kind = _dimensions(shape), element_dtype_named(dtype)
             if spec.shape != dims:
                 what = f"tensor {spec.name!r} has shape {spec.shape}; the schema has {dims}"
                 wrong.setdefault("schema-shape", what)

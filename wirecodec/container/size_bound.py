@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import dtype_named
+from wirecodec.arrays import RECORD_NUMBERS, element_dtype_named
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, padded
 from wirecodec.errors import EncodeError
@@ -44,7 +44,7 @@ def max_encoded_bytes(shape: Sequence[int] | int, dtype: Any, scheme: SchemeLike
 
     Args:
         shape: the tensor's dimensions; an integer stands for one dimension.
-        dtype: the element type: float32, float16, bfloat16 or float64, as NumPy, torch or a string names it.
+        dtype: the element type, as NumPy, torch or a string names it.
         scheme: a Scheme, its string, or None for lossless.
 
     Returns:
@@ -59,7 +59,8 @@ def max_encoded_bytes(shape: Sequence[int] | int, dtype: Any, scheme: SchemeLike
         >>> most, wc.encode(np.random.randn(1000).astype("f4"), "topk(0.01) | raw-index | raw").nbytes
         (128, 128)
     """
-    parsed, kind = as_scheme(scheme), dtype_named(dtype)
+    parsed, kind = as_scheme(scheme), element_dtype_named(dtype)
+    parsed.require_dtype(kind)
     dims = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
     if any(n < 0 for n in dims):
         raise EncodeError(f"shape is {dims}; its dimensions must be 0 or more")
@@ -73,7 +74,9 @@ def max_encoded_bytes(shape: Sequence[int] | int, dtype: Any, scheme: SchemeLike
     chunks = [(_Chunk(CHUNK // width, width, numbers, parsed), whole)]
     if rest:
         chunks.append((_Chunk(rest, width, numbers, parsed), 1))
-    block = ext.write(ext.Extension(shapes={} if len(dims) == 1 else {0: dims}, lengths=lengths))
+    shapes = {} if len(dims) == 1 else {0: dims}
+    types = {0: RECORD_NUMBERS[kind]} if kind in RECORD_NUMBERS else {}
+    block = ext.write(ext.Extension(shapes=shapes, lengths=lengths, types=types))
     header_bytes = PREFIX_BYTES + TABLE.itemsize * max(whole + bool(rest), 1) + len(block)
     fewest, most = parsed.select.count_range(count)
     most = min(most, count)

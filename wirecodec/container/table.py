@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import DTYPES, WORD, Array, read_only
-from wirecodec.container.writer import CHUNK, LENGTHS, PREFIX_BYTES, TABLE
+from wirecodec.container.writer import CHUNK, IN_RECORD, LENGTHS, PREFIX_BYTES, TABLE
 from wirecodec.errors import Invalid, LimitExceeded, Malformed, Unsupported, WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import index_codecs, readable_codecs, transforms, value_codecs
@@ -96,10 +96,15 @@ def check_table(table: Array, payload: int, total: int) -> None:
     _refuse(Invalid, "table-order", unordered, "the table does not ascend by key and base")
     dtype = table["dtype"]
     nibble = dtype & 15
-    _refuse(Unsupported, "dtype", (nibble == 0) | (nibble > len(DTYPES)), "unknown element type")
+    typed = nibble == IN_RECORD
+    unknown = ((nibble == 0) | (nibble > len(DTYPES))) & ~typed
+    _refuse(Unsupported, "dtype", unknown, "unknown element type")
     _refuse(Unsupported, "domain", _unknown(dtype >> 4, (0, *transforms())), "unknown domain")
+    _refuse(Unsupported, "domain", typed & (dtype != IN_RECORD), "only floats have a transform")
     _refuse_unknown("index-codec", table["index"], index_codecs())
     _refuse_unknown("value-codec", table["value"], value_codecs())
+    others = _unknown(table["value"], [n for n, codec in value_codecs().items() if codec.of_any_type])
+    _refuse(Unsupported, "value-codec", typed & others, "the value codec carries floats alone")
     maps = np.zeros(256, np.uint8)
     maps[[wire_id for wire_id, codec in value_codecs().items() if codec.ordered]] = PACKED
     wrong = table["map"] != maps[table["value"]]

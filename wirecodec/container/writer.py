@@ -13,14 +13,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes
+from wirecodec.arrays import DTYPES, RECORD_DTYPES, Array, Bytes
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.checksum import compute_checksum, compute_checksums
 from wirecodec.support import SectionBatch
 from wirecodec.value.sort_permutation import PACKED
 
 MAGIC = b"\xf7WC\x1a"
-MAJOR, MINOR = 1, 0
+MAJOR = 1
 HAS_EXTENSION = 1
 CHUNK = 2**24
 """Elements of every chunk of a tensor except its last; half as many if they are complex coefficients."""
@@ -45,10 +45,16 @@ TABLE = np.dtype(
 )
 _ROW = np.dtype(f"V{TABLE.itemsize}")
 """Rows as plain bytes, which NumPy copies 20 times as fast as structures."""
+_DTYPE_AT = 36
+"""Offset of the element type in a row."""
 LENGTHS = ("index_len", "value_len", "map_len")
 ROW = struct.Struct("<IIQIIIIIBBBB")
 """A row of the table, for few entries."""
-_DTYPE_CODES = {dtype: code for code, dtype in enumerate(DTYPES, 1)}
+IN_RECORD = 14
+"""Wire code of an element type that the record of types has."""
+_DTYPE_CODES = {dtype: code for code, dtype in enumerate(DTYPES, 1)} | dict.fromkeys(
+    RECORD_DTYPES.values(), IN_RECORD
+)
 _ZEROS = bytes(7)
 
 
@@ -115,7 +121,7 @@ class EntryBatch:
         if self.index_sections is not None:
             table["index_len"] = self.index_sections.lengths
         table["value_len"] = self.value_sections.lengths
-        table["dtype"] = DTYPES.index(self.dtype) + 1
+        table["dtype"] = _DTYPE_CODES[self.dtype]
         table["index"] = self.index if self.index_sections is None else self.index_sections.wire_id
         table["value"] = self.value_sections.wire_id
         return table
@@ -246,7 +252,8 @@ def row_of(e: Entry, crc: int = 0) -> tuple[int, ...]:
 
 def _header_bytes(entries: int, table: bytes, block: bytes, total: int) -> bytes:
     """Write prefix, table and extension block."""
-    prefix = PREFIX.pack(MAGIC, MAJOR, MINOR, HAS_EXTENSION if block else 0, entries, 0, total)
+    minor = int(bytes([IN_RECORD]) in table[_DTYPE_AT :: TABLE.itemsize])  # the lowest that has the types
+    prefix = PREFIX.pack(MAGIC, MAJOR, minor, HAS_EXTENSION if block else 0, entries, 0, total)
     crc = header_checksum(prefix, table, block)
     return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + table + block
 

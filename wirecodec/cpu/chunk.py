@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes, as_bytes, nothing, read_only
+from wirecodec.arrays import DTYPES, RECORD_DTYPES, Array, Bytes, as_bytes, nothing, read_only
 from wirecodec.container.reader import Row
 from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
@@ -98,7 +98,9 @@ def _encode_chunk(
         if some is not None and isinstance(index, LossyIndexCodec):
             made = index.approximate(some, d, stream)
             if not made.complete:
-                require_finite(read_only(_real_numbers(values)), call_string(index))
+                require_finite(
+                    read_only(_real_numbers(values) if support.domain else values), call_string(index)
+                )
             known = made.found is not None and index.wire_id < EXPERIMENTAL
             if made.found is not None:
                 indices = _check_found(index, made.found, d)
@@ -108,7 +110,7 @@ def _encode_chunk(
         else:
             index, index_section = index.choose(some, d, stream)
             known = index.wire_id < EXPERIMENTAL
-        values = read_only(_real_numbers(values))
+        values = read_only(_real_numbers(values) if support.domain else values)
         value: ValueChoice = scheme.value
         if not (value.carries_nonfinite or (support.finite and not index.lossy)):
             require_finite(values, value.name)
@@ -178,18 +180,24 @@ def _at_element(
 
 def element_type(row: Row) -> np.dtype[Any]:
     """Return the element type of a row of the table."""
-    return DTYPES[(row.dtype & 15) - 1]
+    return RECORD_DTYPES[row.number] if row.number else DTYPES[(row.dtype & 15) - 1]
 
 
 def stored_type(row: Row) -> np.dtype[Any]:
     """Return the dtype of a row's stored values: elements or coefficients."""
-    return _types(row.dtype)[0]
+    return _types(row.dtype, row.number)[0]
 
 
 @cache
-def _types(field: int) -> tuple[np.dtype[Any], np.dtype[Any], int]:
-    """Return the stored dtype of a row's dtype field, the dtype of its numbers, and the numbers per value."""
-    domain, dtype = field >> 4, DTYPES[(field & 15) - 1]
+def _types(field: int, number: int) -> tuple[np.dtype[Any], np.dtype[Any], int]:
+    """Return the stored dtype of a row, the dtype of its numbers, and the numbers per value.
+
+    Args:
+        field: the row's field dtype.
+        number: the type in the record of types, or 0.
+    """
+    domain = field >> 4
+    dtype = RECORD_DTYPES[number] if number else DTYPES[(field & 15) - 1]
     if not domain:
         return dtype, dtype, 1
     numbers, width = coefficient_type(dtype), transform(domain).width
@@ -220,7 +228,7 @@ def decode_indices(row: Row, section: Bytes, limits: DecodeLimits) -> tuple[Arra
 
 def decode_values(row: Row, section: Bytes, map_section: Bytes, limits: DecodeLimits) -> Array:
     """Decode the values of a chunk, (r,) in the type of its elements or coefficients."""
-    stored, dtype, width = _types(row.dtype)
+    stored, dtype, width = _types(row.dtype, row.number)
     n, values = row.r * width, nothing(dtype)
     if n:
         value = value_codec(row.value_codec)
@@ -228,6 +236,8 @@ def decode_values(row: Row, section: Bytes, map_section: Bytes, limits: DecodeLi
             values = value.decode(section, n, dtype, limits)
         else:
             values = _call_for_array(value, lambda: value.decode(section, n, dtype, limits), n, dtype)
+        if dtype == np.bool_ and values.view(np.uint8).max() > 1:
+            raise Invalid("bool-value", "an element is neither 0 nor 1")
         if row.map_codec:
             values = restore_order(values, unpack_map(map_section, n))
         if row.dtype >> 4 and not is_in_range(values):

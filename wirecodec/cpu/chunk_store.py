@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
-from wirecodec.container.reader import ContainerHeader, Row
+from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.schema import MAX_OBJECTS
 from wirecodec.cpu.chunk import stored_type
 from wirecodec.cpu.fast.decode import DecodedBatch
@@ -75,11 +75,12 @@ class ChunkStore:
         batches: chunks of many entries each.
     """
 
-    def __init__(self, table: Array) -> None:
+    def __init__(self, header: ContainerHeader) -> None:
+        table = header.table
         self._whole: dict[int, DecodedChunk] = {}
         self.entries, self.batches = table.size, list[DecodedBatch]()
         self._batch_of, self._slots = np.full(table.size, -1, np.int32), np.empty(table.size, np.int32)
-        self._table = table
+        self._table, self._header = table, header
         self._max_small = _SMALL if table.size > MAX_OBJECTS else 0
         if self._max_small:
             stored = table["r"].astype(np.int64)
@@ -113,7 +114,7 @@ class ChunkStore:
             return batch.get_chunk(int(self._slots[entry]), self._table[entry])
         if entry in self._whole:
             return self._whole[entry]
-        row = Row(*self._table[entry].tolist())
+        row = self._header.row(self._table[entry].tolist())
         base, d, r = row.base, row.d, row.r
         dtype = stored_type(row)
         start = int(self._stops[entry]) - r

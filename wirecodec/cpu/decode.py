@@ -52,7 +52,7 @@ def decode_chunks(
     Raises:
         WireError: a section is not valid.
     """
-    kept = ChunkStore(header.table)
+    kept = ChunkStore(header)
     done = np.zeros(header.table.size, np.bool_)
     for batch in batches:
         kept.keep_batch(batch)

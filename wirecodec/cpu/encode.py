@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes
+from wirecodec.arrays import RECORD_NUMBERS, Array, Bytes
 from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
 from wirecodec.cpu import fast
@@ -106,9 +106,10 @@ def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     ext.check_shape(support.shape)
     shapes = {} if len(support.shape) == 1 else {0: support.shape}
     lengths = {0: math.prod(support.shape)} if support.domain else {}
+    types = {0: RECORD_NUMBERS[support.dtype]} if support.dtype in RECORD_NUMBERS else {}
     block = b""
-    if shapes or lengths or tag:
-        block = ext.write(ext.Extension(shapes=shapes, lengths=lengths, tag=tag))
+    if shapes or lengths or tag or types:
+        block = ext.write(ext.Extension(shapes=shapes, lengths=lengths, tag=tag, types=types))
     return writer.pack(list(encode_chunks(0, support, scheme, seed)), block)[0]
 
 
@@ -188,8 +189,10 @@ def encode_selection(
     sizes, shared = selected.plan(fuse) if fuse else ([], ())
     lengths = {key: math.prod(one.shape) for key, one in selected.supports.items() if one.domain}
     members = list_members(tuple(sizes), shared) if shared else ()
+    dtypes = {key: one.dtype for key, one in selected.supports.items()}
+    types = {key: RECORD_NUMBERS[dtype] for key, dtype in dtypes.items() if dtype in RECORD_NUMBERS}
     listed = tuple(selected.names), tuple(selected.shapes)
-    block = ext.write_model(*listed, lengths, tag, names_stored=names, groups=members)
+    block = ext.write_model(*listed, lengths, tag, names_stored=names, groups=members, types=types)
     shares = {key for run in shared for key in run}
     batches: list[writer.EntryBatch] = []
     alone: Sequence[int] = [key for key in range(n) if key not in shares] if shares else range(n)

@@ -8,11 +8,12 @@ A selector gets real numbers: the elements, real coefficients, or the magnitudes
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Flat, as_flat, read_only
+from wirecodec.arrays import Array, Flat, as_elements, as_flat, read_only
 from wirecodec.cpu.costs import CodecCosts, share_header
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.frameworks import as_sparse
@@ -37,20 +38,27 @@ def select(tensor: Any, scheme: Scheme, *, seed: int = 0, header: int = 0, tag: 
     tensor = as_sparse(tensor)
     _refuse_patch(tensor)
     if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero) and not scheme.transform:
+        scheme.require_dtype(tensor.dtype)
         return _select_stored(tensor, scheme.select)
-    flat = dense(tensor, scheme)
+    flat = dense(tensor, scheme, as_elements)
+    scheme.require_dtype(flat.data.dtype)
     header = header or share_header({"": flat}, {"": scheme}, tag, names=False)
     return choose(flat, scheme, seed=seed, header=header)[0]
 
 
-def dense(tensor: Any, scheme: Scheme | None = None) -> Flat:
+def dense(tensor: Any, scheme: Scheme | None = None, convert: Callable[[Any], Flat] = as_flat) -> Flat:
     """Convert an array, or a sparse tensor with its zeros, to a flat array.
+
+    Args:
+        tensor: the array or sparse tensor.
+        scheme: if it has a transform, a sparse tensor is refused.
+        convert: ``as_flat`` for floats, ``as_elements`` for any element type.
 
     Raises EncodeError, also for a sparse tensor if the scheme has a transform.
     """
     tensor = as_sparse(tensor)
     if not isinstance(tensor, SparseTensor):
-        return as_flat(tensor)
+        return convert(tensor)
     _refuse_patch(tensor)
     if scheme is not None and scheme.transform is not None and not tensor.is_full:
         raise EncodeError(
@@ -58,7 +66,7 @@ def dense(tensor: Any, scheme: Scheme | None = None) -> Flat:
             " use a scheme without a transform, or pass tensor.to_dense()"
         )
     try:
-        return as_flat(tensor.to_dense())
+        return convert(tensor.to_dense())
     except LimitExceeded as error:
         raise EncodeError(f"this scheme needs the dense tensor: {error.message}") from None
 
@@ -220,7 +228,7 @@ def magnitude_in(dtype: np.dtype[Any], scale: float) -> Array:
 
 def _select_stored(tensor: SparseTensor, selector: Selector) -> Support:
     """Select from the stored elements of a SparseTensor, without a dense copy."""
-    values = as_flat(tensor.values).data
+    values = as_elements(tensor.values).data
     keep = nonzero(values) if isinstance(selector, NonZero) else None
     if keep is None:
         return Support(None if tensor.is_full else tensor.indices, values, tensor.size, tensor.shape)

@@ -27,6 +27,7 @@ class All(Selector):
     """
 
     name: ClassVar[str] = "all"
+    of_any_type: ClassVar[bool] = True
 
     def count_range(self, size: int) -> tuple[int, int]:
         """Return the fewest and the most of ``size`` elements that are selected."""

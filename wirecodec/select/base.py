@@ -80,6 +80,7 @@ class Selector(ABC):
     Attributes:
         name: how schemes spell it; lower-case letters, digits and hyphens.
         needs_costs: True if ``select_within`` is called in place of ``select``.
+        of_any_type: True if ``select`` takes arrays of any element type, not only of the four floats.
         reads_gradient: True if ``select`` reads its argument ``gradient``.
         selects_sums: True if ``select_each`` and ``select_joint`` may return a selection.
 
@@ -91,6 +92,7 @@ class Selector(ABC):
 
     name: ClassVar[str]
     needs_costs: ClassVar[bool] = False
+    of_any_type: ClassVar[bool] = False
     reads_gradient: ClassVar[bool] = False
     selects_sums: ClassVar[bool] = False
 
@@ -179,6 +181,9 @@ INFINITY_BITS: dict[np.dtype[Any], Any] = {
 
 def find_nonfinite(x: Array) -> int:
     """Return the position of the first NaN or Inf of flat ``x``, or -1."""
+    if x.dtype not in INFINITY_BITS:
+        wrong = ~np.isfinite(x)
+        return int(wrong.argmax()) if wrong.any() else -1
     from wirecodec.kernels.cpu.support import find_nonfinite as find
 
     return int(find(read_only(bits_of(x)), INFINITY_BITS[x.dtype]))

@@ -29,6 +29,7 @@ class NonZero(Selector):
     """
 
     name: ClassVar[str] = "nonzero"
+    of_any_type: ClassVar[bool] = True
 
     def select(
         self, x: Array, *, gradient: Array | None = None, state: Any = None, seed: int = 0

@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from wirecodec.arrays import DTYPES
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice
@@ -74,6 +77,17 @@ class Scheme:
         ):
             if not isinstance(part, base) or (stage == "index codec" and self.index.lossy):
                 adopt(stage, part)
+
+    def require_dtype(self, dtype: np.dtype[Any]) -> None:
+        """Raise EncodeError unless all stages carry an element type; index codecs carry every type."""
+        if dtype in DTYPES:
+            return
+        stages = (self.transform, self.select, self.value)
+        wrong = [part.name for part in stages if part and not getattr(part, "of_any_type", False)]
+        if wrong:
+            raise EncodeError(
+                f"{wrong[0]} does not carry {dtype}; use all or nonzero, with raw, deflate or zstd"
+            )
 
     def __str__(self) -> str:
         return self._text

@@ -25,10 +25,12 @@ class ValueChoice(ABC):
         name: name in scheme strings.
         carries_nonfinite: True if the pipeline passes NaN and Inf to ``choose``.
         ordered: True for an ``OrderedValueCodec``.
+        of_any_type: True if values may be of any element type, not only of the four floats.
     """
 
     name: ClassVar[str]
     carries_nonfinite: ClassVar[bool] = True
+    of_any_type: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
 
     @property

@@ -42,6 +42,7 @@ class Deflate(ValueCodec):
 
     name: ClassVar[str] = "deflate"
     wire_id: ClassVar[int] = 6
+    of_any_type: ClassVar[bool] = True
     carries_nonfinite: ClassVar[bool] = True
     level: int = 6
     shuffle: bool = True

@@ -15,6 +15,7 @@ from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of, read_only
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.support import SectionBatch
+from wirecodec.validation import set_fields
 from wirecodec.value.base import ValueCodec
 
 _MIN_VALUES_PER_THREAD = 2**18
@@ -46,12 +47,15 @@ class Raw(ValueCodec):
 
     name: ClassVar[str] = "raw"
     wire_id: ClassVar[int] = 1
+    of_any_type: ClassVar[bool] = True
     carries_nonfinite: ClassVar[bool] = True
     dtype: str | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in (None, "float16", "bfloat16"):
             raise EncodeError(f"raw: dtype is {self.dtype!r}; it must be None, 'float16' or 'bfloat16'")
+        if self.dtype is not None:
+            set_fields(self, of_any_type=False)  # only floats can be narrowed
 
     def choose(self, values: Array, stream: int) -> tuple[Raw | Raw16Bit, Bytes]:
         """Choose the wire codec for the type of the values, and encode them with it."""

@@ -51,6 +51,7 @@ class Zstd(ValueCodec):
 
     name: ClassVar[str] = "zstd"
     wire_id: ClassVar[int] = 7
+    of_any_type: ClassVar[bool] = True
     carries_nonfinite: ClassVar[bool] = True
     level: int = 3
     shuffle: bool = True

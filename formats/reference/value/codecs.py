@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formats.reference.floats import Format
+from formats.reference.element_types import ElementType
 from formats.reference.value.deflate import decode_deflate
 from formats.reference.value.dexpfit import decode_dexpfit
 from formats.reference.value.error_bounded import decode_error_bounded
@@ -19,7 +19,7 @@ from formats.reference.value.terngrad import decode_terngrad
 from formats.reference.value.three_lc import decode_three_lc
 from formats.reference.value.zstd import Decompress, decode_zstd
 
-VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
+VALUE_CODECS: dict[int, Callable[..., bytes]] = {
     1: decode_raw,
     2: decode_raw_float16,
     3: decode_raw_bfloat16,
@@ -38,11 +38,15 @@ VALUE_CODECS: dict[int, Callable[[bytes, int, Format], bytes]] = {
 }
 ORDERED = frozenset({9, 10})
 """Codecs that order values; their entries have a map."""
+OF_ANY_TYPE = frozenset({1, 6, 7})
+"""Codecs of bytes of any width, which also carry the element types of the record ``types`` (SPEC 4.2)."""
 ZSTD = 7
 """The codec that also needs a decompressor."""
 
 
-def decode_value(codec: int, section: bytes, r: int, dtype: Format, zstd: Decompress | None = None) -> bytes:
+def decode_value(
+    codec: int, section: bytes, r: int, dtype: ElementType, zstd: Decompress | None = None
+) -> bytes:
     """Decode the elements of an entry; there are none if r is 0, whatever the codec.
 
     Args:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import zlib
 
+from formats.reference.element_types import ElementType
 from formats.reference.errors import Invalid, Malformed
-from formats.reference.floats import Format
 from formats.reference.value.byte_shuffle import decode_content
 
 RAW = -15
 """A stream without zlib's header and checksum."""
 
 
-def decode_deflate(section: bytes, r: int, dtype: Format) -> bytes:
+def decode_deflate(section: bytes, r: int, dtype: ElementType) -> bytes:
     """Decode a DEFLATE stream.
 
     Args:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from formats.reference.element_types import ElementType
 from formats.reference.errors import Invalid, Malformed
 from formats.reference.floats import BFLOAT16, FLOAT16, Format, convert, pack_elements, unpack_elements
 
 
-def decode_raw(section: bytes, r: int, dtype: Format) -> bytes:
+def decode_raw(section: bytes, r: int, dtype: ElementType) -> bytes:
     """Decode elements that are stored unchanged.
 
     Args:

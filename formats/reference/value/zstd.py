@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from formats.reference.element_types import ElementType
 from formats.reference.errors import Invalid, Malformed, Unsupported
-from formats.reference.floats import Format
 from formats.reference.value.byte_shuffle import decode_content
 
 Decompress = Callable[[bytes, int], bytes]
@@ -21,7 +21,7 @@ STORED, REPEATED, RESERVED = 0, 1, 3
 """Block types."""
 
 
-def decode_zstd(section: bytes, r: int, dtype: Format, decompress: Decompress | None = None) -> bytes:
+def decode_zstd(section: bytes, r: int, dtype: ElementType, decompress: Decompress | None = None) -> bytes:
     """Decode a Zstandard frame.
 
     Args:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from formats.reference.extension import CRITICAL, FUSED, NAMES, SHAPES, TAG, TRANSFORM
-from formats.reference.floats import BY_NAME, Format
+from formats.reference.element_types import TYPE_NAMED, ElementType, RecordType, write_types
+from formats.reference.extension import CRITICAL, FUSED, NAMES, SHAPES, TAG, TRANSFORM, TYPES
+from formats.reference.floats import Format
 from formats.reference.map.packed import PACKED
 from formats.reference.prng import mix
 from formats.reference.table import CHUNK
@@ -45,7 +46,7 @@ class _Chunk:
     key: int
     base: int
     d: int
-    dtype: Format
+    dtype: ElementType
     indices: Sequence[int]
     values: bytes
     domain: int = PLAIN
@@ -60,7 +61,7 @@ def write(
     names: bool = True,
     tag: bytes = b"",
     groups: Sequence[Sequence[str]] = (),
-    minor: int = 0,
+    minor: int | None = None,
     flags: int = 0,
     extra: Sequence[Record] = (),
 ) -> bytes:
@@ -75,7 +76,7 @@ def write(
         names: whether to write a names record (if there is a tensor).
         tag: application data; empty for none.
         groups: names of the tensors to fuse into one entry each; sizes and element types are not checked.
-        minor: the minor version.
+        minor: the minor version; None for the lowest that has the element types.
         flags: flags in addition to the one for the extension block.
         extra: additional records, placed among the others by their type.
 
@@ -111,6 +112,13 @@ def write(
     lengths = [(key, _size(t)) for key, t in enumerate(ordered) if isinstance(t, Spectrum)]
     if lengths:
         records.append(Record(TRANSFORM, CRITICAL, write_lengths(lengths)))
+    types = [
+        (key, t.number)
+        for key, t in enumerate(TYPE_NAMED[t.dtype] for t in ordered)
+        if isinstance(t, RecordType)
+    ]
+    if types:
+        records.append(Record(TYPES, CRITICAL, write_types(types)))
     if tag:
         records.append(Record(TAG, 0, tag))
     records.sort(key=lambda record: record.type)
@@ -119,7 +127,14 @@ def write(
         its_index: Index = index[n] if isinstance(index, (list, tuple)) else index  # type: ignore[assignment]
         its_value: ValueWriter = value[n] if isinstance(value, (list, tuple)) else value  # type: ignore[assignment]
         rows.append(_encode_row(part, its_index, its_value, seed))
-    return assemble(rows, write_extension_block(records) if records else b"", minor=minor, flags=flags)
+    least = 1 if types else 0
+    block = write_extension_block(records) if records else b""
+    return assemble(rows, block, minor=least if minor is None else minor, flags=flags)
+
+
+def _stored_type(domain: int, dtype: ElementType) -> ElementType:
+    """Return the type of an entry's values: that of coefficients, or of the tensor's elements."""
+    return stored_type(domain, dtype) if isinstance(dtype, Format) else dtype
 
 
 def _size(t: Tensor | Spectrum) -> int:
@@ -127,11 +142,11 @@ def _size(t: Tensor | Spectrum) -> int:
 
 
 def _split_chunks(key: int, t: Tensor | Spectrum) -> list[_Chunk]:
-    dtype = BY_NAME[t.dtype]
+    dtype = TYPE_NAMED[t.dtype]
     domain = t.domain if isinstance(t, Spectrum) else PLAIN
     size = _size(t) if domain == PLAIN else coefficient_count(domain, _size(t))
     most = CHUNK // COMPONENTS[domain]
-    itemsize = stored_type(domain, dtype).itemsize * COMPONENTS[domain]
+    itemsize = _stored_type(domain, dtype).itemsize * COMPONENTS[domain]
     parts = []
     for base in range(0, max(size, 1), most):
         d = min(most, size - base)
@@ -151,13 +166,13 @@ def _fuse(group: Sequence[int], ordered: Sequence[Tensor | Spectrum]) -> _Chunk:
         indices += [d + i for i in t.indices]
         d += _size(t)
     values = b"".join(t.values for t in members)
-    return _Chunk(group[0], 0, d, BY_NAME[members[0].dtype], indices, values)
+    return _Chunk(group[0], 0, d, TYPE_NAMED[members[0].dtype], indices, values)
 
 
 def _encode_row(part: _Chunk, index: Index, value: ValueWriter, seed: int) -> Row:
     r = len(part.indices)
     writer = NAMED[index] if isinstance(index, str) else index
-    dtype = stored_type(part.domain, part.dtype)
+    dtype = _stored_type(part.domain, part.dtype)
     row = Row(part.key, part.base, part.d, r, part.dtype.id | part.domain << 4, writer.id, value.id)
     stream = mix(seed, part.key, part.base)
     if 0 < r < part.d and isinstance(writer, Bloom):
@@ -169,6 +184,7 @@ def _encode_row(part: _Chunk, index: Index, value: ValueWriter, seed: int) -> Ro
         row.index_section = writer.write_section(part.indices, part.d)
     values = part.values
     if getattr(value, "ordered", False):
+        assert isinstance(dtype, Format)
         positions = sort_positions(values, dtype)
         row.map, row.map_section = PACKED, write_packed(positions)
         values = gather(values, positions, dtype)
@@ -179,6 +195,6 @@ def _encode_row(part: _Chunk, index: Index, value: ValueWriter, seed: int) -> Ro
 
 def _gather_values(part: _Chunk, decoded: Sequence[int]) -> bytes:
     """Return the elements' bytes at other indices than the chunk's: 0 for each element that is not stored."""
-    width = stored_type(part.domain, part.dtype).itemsize * COMPONENTS[part.domain]
+    width = _stored_type(part.domain, part.dtype).itemsize * COMPONENTS[part.domain]
     stored = {i: part.values[n * width : (n + 1) * width] for n, i in enumerate(part.indices)}
     return b"".join(stored.get(i, bytes(width)) for i in decoded)

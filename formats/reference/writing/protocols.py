@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
-
-from formats.reference.floats import Format
+from typing import Any, ClassVar, Protocol
 
 
 class IndexWriter(Protocol):
@@ -37,12 +35,12 @@ class ValueWriter(Protocol):
         """The codec in the syntax of schemes, every argument by keyword."""
         ...
 
-    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: Any, stream: int) -> bytes:
         """Write the value section of r > 0 values.
 
         Args:
             values: the elements' little-endian bytes.
-            dtype: their format.
+            dtype: their element type; codecs of floats take a ``Format`` alone.
             stream: stream of the draws (SPEC section 5).
         """
         ...

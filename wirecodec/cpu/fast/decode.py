@@ -100,7 +100,7 @@ def _group_entries(table: Array) -> list[Array]:
     r, full = table["r"], table["r"] == table["d"]
     kinds = np.where(full, 0, table["index"]).astype(np.int64) << 16 | table["value"].astype(np.int64) << 8
     kinds |= table["dtype"]
-    kinds[(r == 0) | (table["dtype"] >> 4 > 0)] = -1
+    kinds[(r == 0) | (table["dtype"] > len(DTYPES))] = -1  # transforms, and types of the record
     groups = []
     one_kind = kinds.size and (kinds == kinds[0]).all()
     for kind in kinds[:1].tolist() if one_kind else np.unique(kinds).tolist():

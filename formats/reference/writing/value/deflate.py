@@ -6,7 +6,7 @@ import zlib
 from dataclasses import dataclass
 from typing import ClassVar
 
-from formats.reference.floats import Format
+from formats.reference.element_types import ElementType
 from formats.reference.value.byte_shuffle import encode_content
 from formats.reference.value.deflate import RAW
 
@@ -26,7 +26,7 @@ class Deflate:
     flush: int = 0
     """Bytes of content per block; 0 lets the compressor choose."""
 
-    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: ElementType, stream: int) -> bytes:
         """Write the elements, compressed."""
         content = encode_content(values, self.shuffle, dtype.itemsize)
         deflater = zlib.compressobj(self.level, zlib.DEFLATED, RAW, 8, self.strategy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from formats.reference.element_types import ElementType
 from formats.reference.floats import BY_NAME, Format, convert, pack_elements, unpack_elements
 
 
@@ -24,9 +25,13 @@ class Raw:
         """The codec in the syntax of schemes."""
         return "raw" if self.dtype is None else f"raw(dtype={self.dtype})"
 
-    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: ElementType, stream: int) -> bytes:
         """Write the elements, rounded if they are narrowed."""
-        return write_raw(values, dtype, BY_NAME[self.dtype] if self.dtype else None)
+        if self.dtype is None:
+            return values
+        if not isinstance(dtype, Format):
+            raise ValueError(f"{dtype.name} cannot be narrowed")
+        return write_raw(values, dtype, BY_NAME[self.dtype])
 
 
 def write_raw(values: bytes, dtype: Format, narrow: Format | None = None) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from formats.reference.floats import Format
+from formats.reference.element_types import ElementType
 from formats.reference.value.byte_shuffle import encode_content
 from formats.reference.value.zstd import MAGIC, MAX_BLOCK, REPEATED, STORED
 
@@ -22,7 +22,7 @@ class Zstd:
     window: int | None = None
     """The byte of the window descriptor; None for a single segment."""
 
-    def write_section(self, values: bytes, dtype: Format, stream: int) -> bytes:
+    def write_section(self, values: bytes, dtype: ElementType, stream: int) -> bytes:
         """Write the elements in stored and repeated blocks."""
         content = encode_content(values, self.shuffle, dtype.itemsize)
         blocks = [content[i : i + self.block] for i in range(0, len(content), self.block)]
