@@ -171,7 +171,7 @@ def test_sparse_tensor_checks_its_parts() -> None:
         ([1], ones, (5,)),
         ([0.5, 1], ones, (5,)),
         ([[0, 1]], ones, (5,)),
-        ([0, 1], np.arange(2), (5,)),
+        ([0, 1], np.zeros(2, np.longdouble), (5,)),
         ([0, 1], ones, (-5,)),
     ):
         with pytest.raises(wc.EncodeError):
