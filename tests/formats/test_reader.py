@@ -35,7 +35,7 @@ def check(data, limits, expected):
     if expected is None:
         tensors = reader.read(data, reader.Limits(**limits))
         assert [len(x.values) for x in tensors.values()] == [len(x.indices) for x in found.tensors]
-    return found.tag, [(t.name, t.dtype, t.shape, t.indices, t.values) for t in found.tensors]
+    return found.tag, [(t.name, t.dtype, t.shape, t.indices, t.values, t.absent) for t in found.tensors]
 
 failures = conformance.run(check)
 assert not [name for name in sys.modules if name.startswith("formats.reference")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -30,11 +31,13 @@ LOCAL = {
 }
 """Codes about a caller's arguments, memory or own codecs, which the standard leaves to implementations."""
 ROOT = FORMATS.parent
+STREAM = FORMATS / "spec" / "stream.md"
+STREAMS = sorted((FORMATS / "vectors" / "streams").glob("*.json"))
 
 
 def test_every_page_and_code() -> None:
     pages: dict[str, set[str]] = {}
-    for page in PAGES:
+    for page in (*PAGES, STREAM):
         for kind, code in documented(page):
             assert ERRORS.get(code) == kind, (page, code)
             pages.setdefault(code, set()).add(page.relative_to(FORMATS).as_posix())
@@ -100,4 +103,5 @@ def test_the_c_decoder_raises_registered_codes() -> None:
 
 def test_every_code_has_a_vector() -> None:
     shown = {v.code for v in vectors() if v.code}
+    shown |= {stream.get("code") for stream in map(json.loads, map(Path.read_text, STREAMS))} - {None}
     assert shown == set(ERRORS)
