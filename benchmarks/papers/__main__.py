@@ -25,7 +25,7 @@ from benchmarks.papers.pages import deepreduce as deepreduce_page
 from benchmarks.papers.pages import fft as fft_page
 from benchmarks.papers.pages import scalecom as scalecom_page
 from benchmarks.papers.pages import sidco as sidco_page
-from benchmarks.papers.pages.table import count_claims, format_counts
+from benchmarks.papers.pages.table import count_claims, format_answer, format_counts
 from benchmarks.papers.parts import FOLDER, Store, run_missing
 from benchmarks.papers.plan import QUICK, Results, Steps, collect, list_parts
 
@@ -104,7 +104,7 @@ def format_page(results: Results) -> str:
         "ScaleCom": scalecom_page.list_rows(results.scalecom),
         "AdaComp": adacomp_page.list_rows(results.adacomp),
     }
-    head = f"# The papers' tables and figures\n\n{describe_machine()}\n\n"
+    head = f"# The papers' tables and figures\n\n{describe_machine()}\n\n{format_answer(rows)}"
     claims = ", ".join(f"{count} {kind}" for kind, count in count_claims().items())
     return head + INTRODUCTION.format(counts=format_counts(rows), claims=claims) + "\n".join(sections)
 
