@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -141,12 +141,10 @@ def label_lines(
         for point, gap, right, up in product(points, GAPS, *(PLACES,) * 2):
             side = np.array([right, up])
             low = point + gap * unit * (2 * side - 1) - size * (1 - side)
-            cost = (
-                _count(everything, low, low + size, unit / 2)
-                + _count(others, low, low + size, 1.5 * unit) / 8
-            )
+            cost = COVERED * _count(everything, low, low + size, unit / 2)
+            cost += _count(others, low, low + size, unit) + FAR * gap
             if (low < panel.min).any() or (low + size > panel.max).any():
-                cost += len(everything)
+                cost += COVERED * len(everything)
             if cost < least:
                 best, least = low, cost
         text.set_position(axis.transData.inverted().transform(best))
@@ -157,6 +155,8 @@ GAPS = 0.9, 1.5, 2.2
 """Distances of a name from its point, in heights of the font."""
 PLACES = 1.0, 0.0, 0.5
 """Right or above, left or below, and centred."""
+COVERED, FAR = 20, 10
+"""Cost of a point that a name covers, and of a height of the font between a name and its line."""
 
 
 def _count(points: Any, low: Any, high: Any, margin: float) -> int:
@@ -167,7 +167,7 @@ def _count(points: Any, low: Any, high: Any, margin: float) -> int:
 def _fill(points: Any) -> Any:
     """Return points about two pixels apart on the line through some points."""
     pieces = [points[:1]]
-    for one, other in zip(points, points[1:], strict=False):
+    for one, other in pairwise(points):
         steps = max(2, int(np.abs(other - one).max() / 2))
         pieces.append(np.linspace(one, other, steps))
     return np.concatenate(pieces)

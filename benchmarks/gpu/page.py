@@ -58,8 +58,8 @@ def format_answer(device: str, times: Sequence[KernelTime]) -> str:
     if not (own and other and whole):
         return ""
     return (
-        f"On an {device}, `topk` of {DENSITY:.0%} of {elements:,} elements takes {own} times as long as a copy, "
-        f"and `torch.topk` {other} times. Encoding a whole container takes {whole} times as long.\n\n"
+        f"On an {device}, `topk` of {DENSITY:.0%} of {elements:,} elements takes {own} times as long as a "
+        f"copy, and `torch.topk` {other} times. Encoding a whole container takes {whole} times as long.\n\n"
     )
 
 

@@ -214,8 +214,8 @@ def format_answer(momenta: Sequence[Sequence[str]], scopes: Sequence[Sequence[st
     if not (plain and both and tensor):
         return ""
     return (
-        f"At {density} of the elements, perplexity is {plain} above dense's without momentum, and {both} with "
-        f"Adam's momentum on top of the feedback. With a choice per tensor, it is {tensor} above.\n\n"
+        f"At {density} of the elements, perplexity is {plain} above dense's without momentum, and {both} "
+        f"with Adam's momentum on top of the feedback. With a choice per tensor, it is {tensor} above.\n\n"
     )
 
 
