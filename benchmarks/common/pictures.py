@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 
 __all__ = [
     "BLUE",
@@ -22,6 +24,7 @@ __all__ = [
     "SKY",
     "WIDTH",
     "label_ends",
+    "label_lines",
     "open_picture",
 ]
 
@@ -84,18 +87,96 @@ def label_ends(axis: Any, labels: Sequence[tuple[float, float, str, str]], *, x:
     )
     ends.sort(key=lambda end: end[1])
     places = _spread([float(min(max(end[1], 0), 1)) for end in ends], least)
+    lift = max(0.0, least / 4 - places[0]) if places else 0.0  # above the numbers of the axis
     for (start, level, name, colour), place in zip(ends, places, strict=True):
         axis.annotate(
             name,
             (min(start, 1), min(max(level, 0), 1)),
-            xytext=(x, place),
+            xytext=(x, place + lift),
             xycoords="axes fraction",
             textcoords="axes fraction",
             color=colour,
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkA": 1, "shrinkB": 3},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "lw": 0.6,
+                "shrinkA": 1,
+                "shrinkB": 3,
+                "relpos": (0, 0.5),
+            },
         )
+
+
+def label_lines(
+    axis: Any,
+    lines: Sequence[tuple[Sequence[tuple[float, float]], str, str]],
+    marks: Sequence[tuple[float, float]] = (),
+) -> None:
+    """Write the names of lines inside a panel, each at a point of its line, over no line, mark or name.
+
+    Of the places around a line's points, the first one that covers the least is taken. Places next to other
+    lines are avoided. Call it after the limits of the panel are set.
+
+    Args:
+        axis: the panel.
+        lines: (points, name, colour) of each line.
+        marks: further points that stay free.
+    """
+    figure = axis.figure
+    figure.canvas.draw()  # so that constrained layout has set the panel's size
+    unit = FONT * figure.dpi / 72
+    panel = axis.get_window_extent()
+    to_pixels = axis.transData.transform
+    corners = [to_pixels(points) for points, _, _ in lines]
+    filled = [_fill(points) for points in corners]
+    names = [to_pixels(marks)] if marks else []
+    for number, (points, (_, name, colour)) in enumerate(zip(corners, lines, strict=True)):
+        text = axis.text(0, 0, name, color=colour, va="bottom", ha="left", in_layout=False)
+        size = np.array(text.get_window_extent().size)
+        others = np.concatenate([*filled[:number], *filled[number + 1 :], *names, np.zeros((0, 2))])
+        everything = np.concatenate([others, filled[number]])
+        best, least = points[0], np.inf
+        for point, gap, right, up in product(points, GAPS, *(PLACES,) * 2):
+            side = np.array([right, up])
+            low = point + gap * unit * (2 * side - 1) - size * (1 - side)
+            cost = COVERED * _count(everything, low, low + size, unit / 2)
+            cost += _count(others, low, low + size, unit) + FAR * gap
+            if (low < panel.min).any() or (low + size > panel.max).any():
+                cost += COVERED * len(everything)
+            if cost < least:
+                best, least = low, cost
+        text.set_position(axis.transData.inverted().transform(best))
+        names.append(_fill_box(best, best + size))
+
+
+GAPS = 0.9, 1.5, 2.2
+"""Distances of a name from its point, in heights of the font."""
+PLACES = 1.0, 0.0, 0.5
+"""Right or above, left or below, and centred."""
+COVERED, FAR = 20, 10
+"""Cost of a point that a name covers, and of a height of the font between a name and its line."""
+
+
+def _count(points: Any, low: Any, high: Any, margin: float) -> int:
+    """Count the points in a box and its margin."""
+    return int(((points > low - margin) & (points < high + margin)).all(axis=1).sum())
+
+
+def _fill(points: Any) -> Any:
+    """Return points about two pixels apart on the line through some points."""
+    pieces = [points[:1]]
+    for one, other in pairwise(points):
+        steps = max(2, int(np.abs(other - one).max() / 2))
+        pieces.append(np.linspace(one, other, steps))
+    return np.concatenate(pieces)
+
+
+def _fill_box(low: Any, high: Any) -> Any:
+    """Return points four pixels apart in a box."""
+    across, up = (np.arange(a, b, 4) for a, b in zip(low, high, strict=True))
+    return np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
 
 
 def _spread(places: Sequence[float], least: float) -> list[float]:

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except wc.DeviceError as error:
             sys.exit(f"nothing was measured: {error}")
         _measure_sections(device, names, options.rows, options.seconds, quick=options.quick)
-    text = (f"{options.note}\n\n" if options.note else "") + format_page(options.rows)
+    text = format_page(options.rows, options.note)
     print(text)
     print(results.write_result("gpu", TITLE, text, machine=""))
 

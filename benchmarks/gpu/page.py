@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,27 @@ cuSPARSE's matrix has zeros at the elements that are not kept.
 
 """
 
+ANSWER = "exact top-k, warm", "torch.topk + gather", "encode"
+"""Names of the answer's kernels."""
+
+
+def format_answer(device: str, times: Sequence[KernelTime]) -> str:
+    """Answer the benchmark's question with the largest gradient's selection and encoding; may be empty.
+
+    Args:
+        device: name of the GPU.
+        times: of the kernels.
+    """
+    elements = max((time.elements for time in times), default=0)
+    copies = {time.name: f"{time.copies:.2f}" for time in times if time.elements == elements}
+    own, other, whole = (copies.get(name) for name in ANSWER)
+    if not (own and other and whole):
+        return ""
+    return (
+        f"On an {device}, `topk` of {DENSITY:.0%} of {elements:,} elements takes {own} times as long as a "
+        f"copy, and `torch.topk` {other} times. Encoding a whole container takes {whole} times as long.\n\n"
+    )
+
 
 def format_kernels(section: SectionRows) -> str:
     """Format the table of kernels, and that of their targets."""
@@ -73,10 +94,14 @@ def _format_figure(section: SectionRows) -> str:
 def _draw(draw: Callable[[Path, Any, str], None], name: str, rows: list[Any], machine: str) -> str:
     """Draw a picture, and return the line that shows it; nothing without Matplotlib."""
     try:
-        draw(results.RESULTS / name, rows, machine.split(",", maxsplit=1)[0])
+        draw(results.RESULTS / name, rows, _name_device(machine))
     except ImportError:
         return ""
     return f"\n![{name}]({name})\n"
+
+
+def _name_device(machine: str) -> str:
+    return machine.split(",", maxsplit=1)[0]
 
 
 SECTIONS: dict[str, tuple[str, Callable[[SectionRows], str]]] = {
@@ -88,13 +113,14 @@ SECTIONS: dict[str, tuple[str, Callable[[SectionRows], str]]] = {
 """Title and format of each section, by name."""
 
 
-def format_page(folder: Path) -> str:
-    """Format the sections that have rows.
+def format_page(folder: Path, note: str = "") -> str:
+    """Format the answer, the note and the sections that have rows.
 
     Args:
         folder: of the rows.
+        note: a paragraph before the tables.
     """
-    parts, machine = [], ""
+    parts, machine = [f"{note}\n"] if note else [], ""
     for name, (title, format_section) in SECTIONS.items():
         section = load(folder / f"{name}.json")
         if section is None:
@@ -110,4 +136,6 @@ def format_page(folder: Path) -> str:
             text += "\nThe time was over before the last measurement.\n"
         text += "".join(f"\nFailed: {job}: {reason}\n" for job, reason in section.failures)
         parts.append(text)
-    return "\n".join(parts)
+    first = load(folder / "kernels.json")
+    answer = format_answer(_name_device(first.machine), make(KernelTime, first)) if first else ""
+    return answer + "\n".join(parts)

@@ -150,8 +150,8 @@ def format_answer(stages: Sequence[StageTime]) -> str:
         ratios = [s.ratio for s in chosen if s.stage == stage]
         ranges.append(f"{stage} {min(ratios):.1f} to {max(ratios):.1f} times" if ratios else stage)
     return (
-        f"On the tensors of {models}, calls take longer than on one flat vector of the same size: "
-        f"{', '.join(ranges)} as long, on one thread.\n"
+        f"Calls on the tensors of {models} take longer than on one flat vector of the same size. "
+        f"On one thread, the factors are: {', '.join(ranges)}.\n"
     )
 
 

@@ -121,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("A quick run is only printed: 100 steps rank systems differently from 1,200.")
         return
     print(write_result("training", "Training with compressed gradients", text))
+    print(report.write_details(plan, *shown))
     from benchmarks.training import plot
 
     for path in plot.draw(RESULTS, plan, list(TASKS.values()), list(SYSTEMS.values())):

@@ -168,6 +168,24 @@ def format_row(
     ]
 
 
+def format_answer(rows: Sequence[Sequence[str]]) -> str:
+    """Answer the page's question with each model's last row whose rate the paper has."""
+    last = {row[0].partition(",")[0]: dict(zip(HEADER, row, strict=True)) for row in rows if row[9]}
+    rates = [
+        f"{model} {_number(row['rate'])} times (paper: {_number(row['paper'])})"
+        for model, row in last.items()
+    ]
+    losses = [f"{row['loss']} ({row['uncompressed loss']})" for row in last.values()]
+    return (
+        f"At the end of training, `adacomp` compresses {' and '.join(rates)}. "
+        f"The training losses are {' and '.join(losses)}; uncompressed training's are in brackets.\n\n"
+    )
+
+
+def _number(cell: str) -> str:
+    return cell.removesuffix("×")
+
+
 def measure_page(steps: int) -> str:
     """Train every model and format the result page as Markdown.
 
@@ -184,7 +202,7 @@ def measure_page(steps: int) -> str:
             name = f"{model}, {bin}, {window.start + 1}-{n}"
             rows.append(format_row(name, bin, paper, history[window], uncompressed[model][window]))
     models = "".join(f"- {model}: {RECIPES[model].about}.\n" for model in MIN_DIMENSIONS)
-    text = f"""Means over ten steps, scheme `adacomp · binned · sign-scale`.
+    text = f"""{format_answer(rows)}Means over ten steps, scheme `adacomp · binned · sign-scale`.
 
 {models}
 *Rate* is 4 bytes per element divided by the bytes of the sections. *Rate with the table* divides by the bytes

@@ -188,12 +188,35 @@ def format_page(folder: Path, steps: int) -> str:
     found = {row: _pick(row, folder, steps) for row in momentum_rows() + scope_rows()}
     known = [r for row, r in found.items() if row.density == "dense" and r]
     dense = min(known, key=_mean, default=[])
+    momenta, scopes = (
+        [_cells(row, found[row], dense) for row in rows] for rows in (momentum_rows(), scope_rows())
+    )
     header = ["density, momentum", "bits", "rate", "perplexity", "seeds", "worse than dense"]
-    text = about + "## Momentum\n\nAll tensors are one vector.\n\n"
-    text += format_markdown(header, [_cells(row, found[row], dense) for row in momentum_rows()])
+    text = format_answer(momenta, scopes) + about + "## Momentum\n\nAll tensors are one vector.\n\n"
+    text += format_markdown(header, momenta)
     text += "\n## What the choice is over\n\nNo momentum. Buckets are those of DistributedDataParallel.\n\n"
     header[0] = "density, one choice per"
-    return text + format_markdown(header, [_cells(row, found[row], dense) for row in scope_rows()])
+    return text + format_markdown(header, scopes)
+
+
+def format_answer(momenta: Sequence[Sequence[str]], scopes: Sequence[Sequence[str]]) -> str:
+    """Answer the page's questions with the rows of the largest density; nothing if one was not run.
+
+    Args:
+        momenta, scopes: cells of the two tables.
+    """
+    worse = {name.partition(", ")[::2]: cells[-1] for name, *cells in (*momenta, *scopes)}
+    density = f"{max(DENSITIES):.1%}"
+    plain, both, tensor = (
+        worse[density, about].removeprefix("+")
+        for about in ("no momentum", "momentum in Adam, on top of the feedback", "each tensor")
+    )
+    if not (plain and both and tensor):
+        return ""
+    return (
+        f"At {density} of the elements, perplexity is {plain} above dense's without momentum, and {both} "
+        f"with Adam's momentum on top of the feedback. With a choice per tensor, it is {tensor} above.\n\n"
+    )
 
 
 def _pick(row: Row, folder: Path, steps: int) -> list[Result]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.common.results import format_markdown
+from benchmarks.common.tables import append_rows
 from benchmarks.training.choices import format_choices
 from benchmarks.training.plan import Plan
 from benchmarks.training.rows import Row, collect_rows, compare
@@ -14,19 +18,46 @@ from benchmarks.training.targets import format_targets
 from benchmarks.training.tasks.task import Task
 from benchmarks.training.verdicts import format_claims, format_counts, judge_all
 
-__all__ = ["format_page"]
+__all__ = ["Details", "format_answer", "format_page", "write_details"]
 
-HEADER = [
-    "system",
-    "bits",
-    "test",
-    "worse than dense",
-    "± (seeds)",
-    "best settings",
-    "tries",
-    "ms of compression",
-    "steps to dense's loss + 5 %",
-]
+HEADER = ["system", "bits", "test", "worse than dense", "± (seeds)"]
+DETAILS = "systems.csv"
+"""Data file beside the results, with every figure of the systems."""
+OWN, OTHER = "budget 0.25", "PowerSGD, rank 4"
+"""Systems of the answer."""
+
+
+@dataclass(frozen=True)
+class Details:
+    """One system on one task, with its settings and times.
+
+    Attributes:
+        task, group, system: names.
+        bits: per parameter, worker and step.
+        test: mean test metric.
+        deviation: over seeds, NaN for one seed.
+        seeds, diverged: numbers of seeds with a result, and of those that diverged.
+        settings: best on validation.
+        at_edge: whether their rate is at the edge of the grid.
+        tries, grid: grid points with a result, and all.
+        milliseconds: of compression, per worker and step.
+        steps: until dense's loss + 5 %; None if not reached.
+    """
+
+    task: str
+    group: str
+    system: str
+    bits: float
+    test: float
+    deviation: float
+    seeds: int
+    diverged: int
+    settings: str
+    at_edge: bool
+    tries: int
+    grid: int
+    milliseconds: float
+    steps: float | None
 
 
 COUNTS = """The papers' claims about training; [a table](#the-papers-claims-about-training) has each of them.
@@ -44,11 +75,11 @@ parameter, worker and step.
 - Each task has the systems that its questions need, and dense: [their list](../training/tasks/systems.py).
 - Every system tries the same grid of rates and momenta with seed 0, dense first. The settings that are best
   on validation are reported on test. `*` marks a rate at the edge of the grid: a better one may be outside.
-- *Tries* counts grid points with a result. Rows with fewer than all are provisional.
-- *ms of compression*: CPU milliseconds per worker and step on one thread, encoding and decoding. The runs
-  were made on several machines, some twice as fast as others. The first line names the one that wrote this
-  page.
-- *Steps*: until the mean training loss over 1/30 of the run is at most 1.05 × the final loss of dense. The
+  A row is *provisional* if grid points have no result yet.
+- [systems.csv](training/systems.csv) has the best settings and two more figures of every row. `milliseconds`
+  is the CPU time of compression per worker and step on one thread, encoding and decoding. The runs were made
+  on several machines, some twice as fast as others.
+- `steps` ends when the mean training loss over 1/30 of the run is at most 1.05 × the final loss of dense. The
   rate rises, then falls as a cosine to 5 %, so runs reach their final loss late.
 - Systems with corrected momentum use the grid's momentum before the exchange, and none after it.
 - Local updates with a budget, or with 0.1 % per step, use the grid's rate and momentum inside. Their outer
@@ -85,12 +116,66 @@ def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) ->
     versions = {result.versions for task in tasks for result in load_results(plan.folder, task.name).values()}
     found = {task.name: collect_rows(plan, task, systems) for task in tasks}
     judged = judge_all(found, tasks)
-    parts = [f"{COUNTS}\n{format_counts(judged)}"]
+    parts = [f"{format_answer(found, tasks)}{COUNTS}\n{format_counts(judged)}"]
     parts.append(f"`make bench-training`; {'; '.join(sorted(versions))}.\n\n{METHOD}")
     parts += [format_targets(found, tasks), format_choices(found, tasks), format_claims(judged)]
     for task in tasks:
         parts.append(_format_task(plan, task, systems, found[task.name]))
     return "\n".join(parts)
+
+
+def format_answer(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> str:
+    """Answer the benchmark's question: how far two systems are from dense training; may be empty.
+
+    Args:
+        found: rows by task.
+        tasks: all tasks.
+    """
+    worse: dict[str, list[float]] = {OWN: [], OTHER: []}
+    bits: dict[str, list[float]] = {OWN: [], OTHER: []}
+    for task in tasks:
+        rows = {row.system.name: row for row in found.get(task.name, ())}
+        if {"dense", OWN, OTHER} <= rows.keys():
+            for name, found_worse in worse.items():
+                found_worse.append(compare(task, rows[name].test, rows["dense"].test))
+                bits[name].append(rows[name].best.bits)
+    if not worse[OWN]:
+        return ""
+    own, other = (f"{min(ends):+.1%} to {max(ends):+.1%}" for ends in worse.values())
+    return (
+        f"With {statistics.fmean(bits[OWN]):.2g} bits per parameter, worker and step, `budget` ends {own} "
+        f"worse than dense training on {len(worse[OWN])} tasks. {OTHER}, takes {min(bits[OTHER]):.3g} to "
+        f"{max(bits[OTHER]):.3g} bits and ends {other} worse.\n\n"
+    )
+
+
+def write_details(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) -> Path:
+    """Write every row with its settings and times to a data file beside the results; return its path."""
+    path = plan.folder / DETAILS
+    path.unlink(missing_ok=True)
+    append_rows(
+        path, (_detail(task.name, row) for task in tasks for row in collect_rows(plan, task, systems))
+    )
+    return path
+
+
+def _detail(task: str, row: Row) -> Details:
+    return Details(
+        task,
+        row.system.group,
+        row.system.name,
+        row.best.bits,
+        row.test,
+        row.deviation,
+        len(row.tests),
+        row.diverged,
+        str(row.best.run.settings),
+        row.at_edge,
+        row.tries,
+        row.grid,
+        1e3 * row.best.compression_seconds,
+        row.steps[0],
+    )
 
 
 def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequence[Row]) -> str:
@@ -116,14 +201,12 @@ def _format_row(task: Task, row: Row, dense: Row | None) -> list[str]:
     deviation = f"{row.deviation:.3f} ({len(row.tests)})" if len(row.tests) > 1 else "(1)"
     if row.diverged:
         deviation += f", {row.diverged} diverged"
+    if row.tries < row.grid:
+        deviation += ", provisional"
     return [
         row.system.name,
         f"{row.best.bits:.3g}",
         f"{row.test:.4g}",
         worse,
-        deviation,
-        f"{row.best.run.settings}{' *' if row.at_edge else ''}",
-        f"{row.tries} of {row.grid}",
-        f"{1e3 * row.best.compression_seconds:.1f}",
-        "-" if row.steps[0] is None else f"{row.steps[0]:,}",
+        f"{deviation}{' *' if row.at_edge else ''}",
     ]

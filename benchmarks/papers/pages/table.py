@@ -17,6 +17,7 @@ __all__ = [
     "WRONG",
     "Row",
     "count_claims",
+    "format_answer",
     "format_counts",
     "format_rows",
     "read_speedups",
@@ -71,6 +72,20 @@ def format_counts(sections: Mapping[str, Sequence[Row]]) -> str:
             if named := [row.where for row in rows if row.verdict == verdict]:
                 text += f"- {paper}: {'; '.join(named)}.\n"
     return text
+
+
+def format_answer(sections: Mapping[str, Sequence[Row]]) -> str:
+    """Answer the page's question with the counts of all papers.
+
+    Args:
+        sections: {paper: its rows}.
+    """
+    found = Counter(row.verdict for rows in sections.values() for row in rows if row.verdict)
+    return (
+        f"Of {found.total()} results in {len(sections)} papers' tables and figures, {found[REPRODUCED]} are "
+        f"reproduced, {found[PARTLY]} partly, and {found[WRONG]} not. "
+        f"The other {found[NOT_TRIED]} were not tried.\n\n"
+    )
 
 
 def read_speedups(name: str) -> list[tuple[float, float]]:

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 pytest.importorskip("matplotlib", reason="benchmarks need the extra [bench]")
 
+from benchmarks.common.tables import read_rows
 from benchmarks.training import plot, report
 from benchmarks.training.choices import format_choices
 from benchmarks.training.claims import Claim
@@ -128,7 +129,11 @@ def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
     dense, ours = collect_rows(plan, TASK, [DENSE, OURS, later])
     assert (dense.tests, dense.at_edge, ours.at_edge) == ((3.0, 3.2), False, True)
     text = report.format_page(plan, [TASK], [DENSE, OURS, later])
-    assert "| budget 0.25 | 0.246 | 3.1 | +0.0% | (1) | rate 0.3, momentum 0.9 * | 1 of 3 |" in text
+    assert "| budget 0.25 | 0.246 | 3.1 | +0.0% | (1), provisional * |" in text
+    details = read_rows(report.write_details(plan, [TASK], [DENSE, OURS, later]), report.Details)
+    assert [(one.system, one.settings, one.tries, one.grid) for one in details][1:] == [
+        ("budget 0.25", "rate 0.3, momentum 0.9", 1, 3)
+    ]
     assert "yes, one seed, provisional: grid incomplete" in text
     assert "Not run yet: later." in text
     pictures = plot.draw(tmp_path, plan, [TASK], [DENSE, OURS, later])

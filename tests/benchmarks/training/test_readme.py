@@ -41,8 +41,8 @@ def read_page(task: str) -> dict[str, Figures]:
     section = re.split(r"^## ", text, flags=re.MULTILINE)
     lines = next(part for part in section if part.startswith(f"{task}\n")).splitlines()
     found = {}
-    for name, bits, test, _, deviation, _, tries, *_ in read_table(iter(lines)):
-        if name != "system" and len(set(tries.split(" of "))) == 1:
+    for name, bits, test, _, deviation in read_table(iter(lines)):
+        if name != "system" and "provisional" not in deviation:
             found[name] = Figures(float(bits), float(test), float(deviation.partition("(")[0] or math.nan))
     return found
 
