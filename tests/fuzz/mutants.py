@@ -47,7 +47,7 @@ DECODING = re.compile(
 """The modules of the decoding side, relative to ``ROOT``."""
 REFERENCE = ROOT.parent / "formats" / "reference"
 REFERENCE_DECODING = re.compile(
-    r"(container|bits|floats|extension|limits|packed_codes|prng|records|table|tensors"
+    r"(container|bits|element_types|floats|extension|limits|packed_codes|prng|records|table|tensors"
     r"|(value|index|map|transform)/\w+)\.py"
 )
 """The same of the reference decoder, relative to ``REFERENCE``."""

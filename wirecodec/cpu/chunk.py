@@ -179,8 +179,8 @@ def _at_element(
 
 
 def element_type(row: Row) -> np.dtype[Any]:
-    """Return the element type of a row of the table."""
-    return RECORD_DTYPES[row.number] if row.number else DTYPES[(row.dtype & 15) - 1]
+    """Return the element type of a row of the table, which is one of the four floats."""
+    return DTYPES[(row.dtype & 15) - 1]
 
 
 def stored_type(row: Row) -> np.dtype[Any]:
