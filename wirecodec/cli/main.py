@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import signal
@@ -27,6 +28,7 @@ from wirecodec.cli import (
 from wirecodec.cli.completion import add_completion
 from wirecodec.cli.formatting import escape, format_os_error, shorten
 from wirecodec.cli.options import Parser
+from wirecodec.cli.picture import load_classes
 from wirecodec.version import __version__
 
 _COMMANDS = (
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # for encodings without "×"
     options = None
     try:
-        options = _make_parser().parse_args(arguments)
+        options = _parse(arguments)
         status: int = options.run(options)
         _flush_output()
         return status
@@ -103,6 +105,22 @@ def run() -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.raise_signal(signal.SIGINT)
     sys.exit(status)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the options of a subcommand, and check what is needed before anything is measured.
+
+    argparse does not take schemes after an option, if others or a file come before it.
+    """
+    parser = _make_parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and (not hasattr(options, "schemes") or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.schemes += rest
+    if getattr(options, "png", None) is not None:
+        load_classes()
+    return options
 
 
 def _make_parser() -> Parser:

@@ -8,6 +8,20 @@ from wirecodec.cli.files import FileArgument
 from wirecodec.cli.output import open_output
 
 
+def load_classes() -> tuple[Any, Any]:
+    """Return Matplotlib's canvas without a display, and its figure.
+
+    Raises:
+        ValueError: Matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("a picture needs Matplotlib: pip install matplotlib") from None
+    return FigureCanvasAgg, Figure
+
+
 def new_figure(width: float, height: float) -> Any:
     """Create an empty figure that needs no display.
 
@@ -18,13 +32,9 @@ def new_figure(width: float, height: float) -> Any:
     Raises:
         ValueError: Matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("a picture needs Matplotlib: pip install matplotlib") from None
-    figure = Figure(figsize=(width, height), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
+    add_canvas, make_figure = load_classes()
+    figure = make_figure(figsize=(width, height), dpi=130, layout="constrained")
+    add_canvas(figure)
     return figure
 
 

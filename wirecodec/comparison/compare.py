@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ def compare(
     Raises:
         EncodeError: a scheme or preset is unknown; the message has the nearest name, or says what a system is
             that is no scheme.
+        TypeError: ``gradients`` is the name of a file.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
@@ -106,6 +108,8 @@ def compare(
         terngrad: 1.63 bits, error 0.88
         budget(0.25): 0.24 bits, error 0.72
     """
+    if isinstance(gradients, str | bytes | os.PathLike):
+        raise TypeError("compare takes arrays: read a file with np.load, or run `wirecodec compare FILE`")
     tensors = dict(gradients) if isinstance(gradients, Mapping) else {"": gradients}
     tensors = {name: np.asarray(x) for name, x in tensors.items()}
     chosen = [(str(one), find_scheme(one)) for one in ((*OWN, *PRESETS) if schemes is None else schemes)]

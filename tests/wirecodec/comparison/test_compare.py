@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +77,28 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(file), "powersgd"]) == 2
     assert "model.npz" not in capsys.readouterr().err
     assert main(["compare", str(file), "--seconds", "-1"]) == 2
+
+
+def test_schemes_may_follow_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.npy"
+    np.save(file, np.arange(1, 99, dtype=np.float32))
+    assert main(["compare", str(file), "terngrad", "--seconds", "0", "--json", "qsgd"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["name"] for row in rows} == {"terngrad", "qsgd"}
+    for wrong in (["compare", str(file), "--second-best"], ["verify", str(file), "--json", "more"]):
+        assert main(wrong) == 2
+        assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_a_picture_without_matplotlib_fails_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for command in ("compare", "stats"):
+        assert main([command, "missing.npy", "--png", "x.png"]) == 2
+        assert "pip install matplotlib\n" in capsys.readouterr().err
+
+
+def test_names_of_files_are_no_gradients() -> None:
+    with pytest.raises(TypeError, match="wirecodec compare FILE"):
+        wc.compare("gradients.npz", ["terngrad"])
