@@ -29,9 +29,7 @@ def test_the_error_without_the_framework_says_how_to_install_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, framework, None)
     monkeypatch.delitem(sys.modules, f"collectives.integrations.{module}", raising=False)
-    with pytest.raises(
-        ImportError, match=rf'needs {framework}.*pip install "wirecodec\[integrations\]".*3\.11'
-    ):
+    with pytest.raises(ImportError, match=rf"needs {framework}.*pip install {framework}; .*3\.11"):
         importlib.import_module(f"collectives.integrations.{module}")
 
 
