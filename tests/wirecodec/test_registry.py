@@ -18,7 +18,7 @@ from formats.reference.map.packed import PACKED
 from formats.reference.transform.coefficients import COMPONENTS, PLAIN
 from formats.reference.value.codecs import ORDERED, VALUE_CODECS
 from wirecodec import registry
-from wirecodec.arrays import DTYPES
+from wirecodec.arrays import DTYPES, RECORD_DTYPES
 from wirecodec.container import extension_writer
 from wirecodec.value import sort_permutation
 
@@ -74,7 +74,9 @@ def test_record_types_are_the_registry() -> None:
 
 
 def test_element_types_are_the_registry() -> None:
-    assert {row["id"]: row["name"] for row in ROWS["dtype"]} == {i + 1: d.name for i, d in enumerate(DTYPES)}
+    in_table = {i + 1: d.name for i, d in enumerate(DTYPES)}
+    assert {row["id"]: row["name"] for row in ROWS["dtype"]} == in_table | {14: "types"}
+    assert {row["id"]: row["name"] for row in ROWS["type"]} == {n: d.name for n, d in RECORD_DTYPES.items()}
 
 
 @dataclass(frozen=True)
