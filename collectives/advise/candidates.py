@@ -66,7 +66,7 @@ class Candidate:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all tensors are one vector, as with ``scope="group"``: a budget is best so."""
+        """Return whether all tensors are one vector, as with ``scope="group"``, which suits a budget best."""
         return isinstance(self.scheme.select, wc.Budget)
 
 

@@ -109,7 +109,7 @@ class ExtensionReader:
 
     @property
     def digest(self) -> bytes:
-        """The digest of the schema, or no bytes."""
+        """Return the digest of the schema, or no bytes if the container has none."""
         return bytes(self.bodies.get(SCHEMA, b""))
 
     def meta(self) -> Iterator[tuple[int, str, str]]:

@@ -78,7 +78,7 @@ def blob_size(prefix: Any) -> int:
         The container's length, in bytes.
 
     Raises:
-        WireError: the bytes are not the prefix of a container; a unit is none.
+        WireError: the bytes are not the prefix of a container. That of a unit is refused, too.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
