@@ -28,6 +28,7 @@ from tests.wirecodec.test_battery import INDEX, VALUE, variants
 from wirecodec.arrays import addresses_of, aligned, bits_of, read_only
 from wirecodec.cpu.fast import stream
 from wirecodec.cpu.fast.sums import MIN_FUSED_SIZE
+from wirecodec.interop import find_members
 from wirecodec.kernels.compiler.family import Family
 from wirecodec.kernels.cpu import threads
 from wirecodec.kernels.cpu.outer import take_outer_step
@@ -365,6 +366,8 @@ def run_streams(sink: Sink) -> None:
             parts = [wc.SparseTensor(where, values, size), wc.SparseTensor(where[::2], values[::2], size)]
             for found in sum_sparse(parts, dtype, [1, 0.5]):
                 sink("all" if found is None else found)
+            for members in (where[::2], where[:0], where):
+                sink(find_members(members, where))
     large = np.ones(stream.MIN_STREAMED + 3, np.uint8)
     stream.clear(large)
     sink(large)
