@@ -2,8 +2,7 @@
 
 Measures the rates of this machine on whole models, predicts the time of a step with the cost model of
 `wirecodec advise`, and checks it by real exchanges and training steps of 2, 4 and 8 ranks between emulated
-hosts. The check needs
-Linux, root, ip and tc. fp16 and PowerSGD are computed by torch if it is installed.
+hosts. The check needs Linux, root, ip and tc. fp16 and PowerSGD are computed by torch if it is installed.
 
     python -m benchmarks.scale [--quick] [--compute 0.3 [--overlap]] [--scheme "…"] [--every 15] …
 """
@@ -22,13 +21,14 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from benchmarks.collectives.hosts import find_missing_tools
 from benchmarks.collectives.launch import find_mpi
 from benchmarks.common.command import PARTIAL_RUN, create_parser
-from benchmarks.common.results import RESULTS, write_result
+from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.scale import plot, report
 from benchmarks.scale.arrivals import measure_arrivals
-from benchmarks.scale.check import CheckedTime, run_rates, run_systems
+from benchmarks.scale.check import Series, compare, run_rates, run_systems
+from benchmarks.scale.kept import Kept, load, save
 from benchmarks.scale.library import describe_library, has_torch
 from benchmarks.scale.models import MODELS
-from benchmarks.scale.prediction import Site, predict_cells
+from benchmarks.scale.prediction import Cell, Site, predict_cells
 from benchmarks.scale.rates import combine
 from benchmarks.scale.steps import STEPS
 from benchmarks.scale.systems import Options
@@ -36,6 +36,8 @@ from collectives.advise.cost_model import Step
 
 __all__ = ["main"]
 
+Cells = dict[str, list[Cell]]
+"""{model: cells}."""
 CHECKED = "ResNet-50"
 LINKS = ("100 Mbit", "1 Gbit")
 
@@ -43,15 +45,31 @@ LINKS = ("100 Mbit", "1 Gbit")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it if the run is complete."""
     options = _parse(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that hosts are removed
     systems = Options(options.scheme, options.ratio, options.rank, options.every)
-    step, budget = Step(options.compute, options.overlap), 0.3 if options.quick else 1.5
+    kept = load() if options.report else _measure(options, systems)
+    maps, sites, text = _format(kept, options, systems)
+    print(text)
+    if options.output is not None:
+        plot.draw(Path(options.output), maps, sites, systems.every)
+    if _is_partial(options):
+        print(PARTIAL_RUN)
+        return
+    if not options.report:
+        save(kept)
+    print(write_result("scale", "Time of a step over ranks and bandwidths", text, kept.machine))
+    plot.draw(RESULTS, maps, sites, systems.every)
+
+
+def _measure(options: argparse.Namespace, systems: Options) -> Kept:
+    """Measure the rates of this machine, and the real runs."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that hosts are removed
+    budget = 0.3 if options.quick else 1.5
     reason = "not requested" if options.no_check else find_missing_tools()
     if not reason and not find_mpi(sys.executable):
         reason = "mpirun is not beside this Python"
     steps = () if options.quick or not has_torch() else STEPS
-    load, preferred = os.getloadavg()[0], "" if reason else _prefer_ranks()
-    checked: list[CheckedTime] = []
+    before, preferred = os.getloadavg()[0], "" if reason else _prefer_ranks()
+    series: list[Series] = []
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as progress:
         task = progress.add_task("", total=None)
 
@@ -65,36 +83,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not reason:
             ranks, links = ((2, 4), LINKS[1:]) if options.quick else ((2, 4, 8), LINKS)
             for name in (CHECKED, *steps):
-                checked += run_systems(name, systems, ranks=ranks, links=links, budget=budget, step=show)
+                series += run_systems(name, systems, ranks=ranks, links=links, budget=budget, step=show)
         for name in MODELS:
             show(f"rates of {name}, again")
             rates[name] = combine([rates[name], run_rates(name, systems, budget)], min)
-    arrivals = measure_arrivals()
+    return Kept(
+        machine=describe_machine(),
+        library=describe_library(),
+        cores=len(os.sched_getaffinity(0)),
+        load=f"{before:.1f} and {os.getloadavg()[0]:.1f}{preferred}",
+        skipped=reason,
+        rates=rates,
+        series=series,
+    )
+
+
+def _format(kept: Kept, options: argparse.Namespace, systems: Options) -> tuple[Cells, Cells, str]:
+    """Predict the maps, without and with sites, and format the page."""
+    step = Step(options.compute, options.overlap)
     of_map = {"latency": options.latency, "step": step}
-    maps = {name: predict_cells(found, **of_map) for name, found in rates.items()}
-    sites = {name: predict_cells(found, site=Site(), **of_map) for name, found in rates.items()}
-    settings = report.describe_settings(step, options.latency)
+    maps = {name: predict_cells(found, **of_map) for name, found in kept.rates.items()}
+    sites = {name: predict_cells(found, site=Site(), **of_map) for name, found in kept.rates.items()}
     text = report.format_page(
         maps,
         sites,
-        rates,
-        checked,
-        arrivals,
+        kept.rates,
+        [compare(run, one.rates) for one in kept.series for run in one.runs],
+        measure_arrivals(),
         options=systems,
-        settings=settings,
-        library=describe_library(),
-        cores=len(os.sched_getaffinity(0)),
-        load=f"{load:.1f} and {os.getloadavg()[0]:.1f}{preferred}",
-        skipped=reason,
+        settings=report.describe_settings(step, options.latency),
+        library=kept.library,
+        cores=kept.cores,
+        load=kept.load,
+        skipped=kept.skipped,
     )
-    print(text)
-    if options.output is not None:
-        plot.draw(Path(options.output), maps, sites, systems.every)
-    if _is_partial(options):
-        print(PARTIAL_RUN)
-        return
-    print(write_result("scale", "Time of a step over ranks and bandwidths", text))
-    plot.draw(RESULTS, maps, sites, systems.every)
+    return maps, sites, text
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -109,6 +132,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--ratio", type=float, default=defaults.ratio, help="of CLT-k (default: %(default)s)")
     add("--rank", type=int, default=defaults.rank, help="of PowerSGD (default: %(default)s)")
     add("--every", type=int, default=defaults.every, help="steps of local updates (default: %(default)s)")
+    add("--report", action="store_true", help="measure nothing: write the page from the kept measurements")
     add("--output", metavar="FOLDER", help="draw the maps there, too")
     options = parser.parse_args(arguments)
     if options.every < 2:
@@ -121,7 +145,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _is_partial(options: argparse.Namespace) -> bool:
     """Return whether any option differs from a complete run."""
     complete = vars(_parse([]))
-    return any(value != complete[name] for name, value in vars(options).items() if name != "output")
+    return any(
+        value != complete[name] for name, value in vars(options).items() if name not in ("output", "report")
+    )
 
 
 def _prefer_ranks() -> str:

@@ -13,7 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +21,11 @@ from benchmarks.collectives.hosts import RATES, Hosts
 from benchmarks.collectives.launch import ENVIRONMENT, launch_ranks
 from benchmarks.scale.prediction import compute_cost
 from benchmarks.scale.rates import Rates, combine, read_rates
-from benchmarks.scale.steps import OVERLAPPED, STEPS
+from benchmarks.scale.steps import LAYER_BYTES, OVERLAPPED, STEPS
 from benchmarks.scale.systems import SYSTEMS, Options
-from collectives.advise.cost_model import Network, Step, count_buckets
+from collectives.advise.cost_model import Network, Step, share_buckets
 
-__all__ = ["CheckedTime", "Run", "compare", "run_rates", "run_systems"]
+__all__ = ["CheckedTime", "Run", "Series", "compare", "run_rates", "run_systems"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,19 @@ class Run:
     system: str
     seconds: float
     computing: float = 0.0
+
+
+@dataclass(frozen=True)
+class Series:
+    """Runs of all systems on one network.
+
+    Attributes:
+        rates: of their model, as measured before and after them.
+        runs: the runs.
+    """
+
+    rates: Rates
+    runs: Sequence[Run]
 
 
 @dataclass(frozen=True)
@@ -107,8 +120,8 @@ def run_systems(
     links: tuple[str, ...],
     budget: float,
     step: Callable[[str], None],
-) -> Iterator[CheckedTime]:
-    """Run all systems on emulated hosts, and predict their times.
+) -> Iterator[Series]:
+    """Run all systems on emulated hosts.
 
     Args:
         model: name of a model that is measured as a whole, or of ``STEPS``.
@@ -127,8 +140,7 @@ def run_systems(
                 runs = _run_link(hosts, link, model, options, budget, step)
                 step(f"{link}, n = {n}: rates")
                 after = run_rates(model, options, budget)
-                rates = combine([before, after], statistics.fmean)
-                yield from (compare(run, rates) for run in runs)
+                yield Series(combine([before, after], statistics.fmean), runs)
                 before = after
 
 
@@ -161,7 +173,7 @@ def compare(run: Run, rates: Rates) -> CheckedTime:
     network, step = run.network, Step(run.computing)
     cost = compute_cost(OVERLAPPED.get(run.system, run.system), rates, network)
     if run.system in OVERLAPPED:
-        step = Step(run.computing, overlap=True, pieces=count_buckets(rates.gradient.nbytes))
-        cost = dataclasses.replace(cost, messages=step.pieces * cost.messages)
+        step = Step(run.computing, overlap=True, pieces=share_buckets(LAYER_BYTES))
+        cost = dataclasses.replace(cost, messages=len(step.pieces) * cost.messages)
     sending = cost.nbytes / network.bandwidth + cost.messages * network.latency
     return CheckedTime(run, step.seconds(cost.seconds(network)), sending)

@@ -20,8 +20,8 @@ from collectives.advise.cost_model import (
     Step,
     compute_costs,
     compute_dense_cost,
-    count_buckets,
     find_fastest,
+    share_buckets,
 )
 from collectives.advise.measurement import Gradient
 
@@ -128,7 +128,7 @@ def predict_cells(
         latency: seconds per message.
         step: what a step takes beyond its exchange.
     """
-    step = replace(step, pieces=count_buckets(rates.gradient.nbytes))
+    step = replace(step, pieces=share_buckets([rates.gradient.nbytes]))
     cells = []
     for bandwidth in bandwidths:
         for n in ranks:

@@ -57,8 +57,7 @@ STEPS_NOTE = """Training steps over the same networks, beside the prediction of 
 *Computing* is that of the same step without exchange, in turns with it, of all ranks at once. A step on an
 emulated accelerator computes without these cores: forward waits 0.1 s and backward 0.2 s, and each layer gets
 a gradient. The steps with *overlap* are those of DistributedDataParallel over gloo: its own all-reduce, and
-this library's hook per bucket. Each exchange has a fixed cost, of which the model has one per step. So with
-many ranks per core, exchanges per bucket are slower than predicted. Overlap on cores that compute the
+this library's hook per bucket. Overlap on cores that compute the
 gradients is left out: there, it made no step shorter.
 """
 

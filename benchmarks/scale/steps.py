@@ -23,7 +23,7 @@ from benchmarks.scale.systems import Options, Worker, build_exchange
 from benchmarks.step.models import TRANSFORMER, Problem
 from benchmarks.step.models import build as build_model
 
-__all__ = ["COMPUTING", "OVERLAPPED", "STEPS", "Trainee", "build_problem", "build_step"]
+__all__ = ["COMPUTING", "LAYER_BYTES", "OVERLAPPED", "STEPS", "Trainee", "build_problem", "build_step"]
 
 TRANSFORMER_12M, ACCELERATED = "transformer of 12 M", "MLP of 10 M on an emulated accelerator"
 COMPUTING = "computing alone"
@@ -36,6 +36,7 @@ STEPS = {
 """{model in training: systems whose steps are measured}."""
 LAYERS, WIDTH, LAYER_SECONDS = 10, 1000, 0.01
 """Of the model on an emulated accelerator; its backward takes twice the seconds."""
+LAYER_BYTES = [4 * WIDTH * WIDTH] * LAYERS
 LEARNING_RATE = 1e-3
 _PORT = 29871
 

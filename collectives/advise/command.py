@@ -10,7 +10,7 @@ import numpy as np
 
 from collectives.advise.budget import find_budget, format_budget
 from collectives.advise.candidates import parse_candidate
-from collectives.advise.cost_model import Network, Step, count_buckets
+from collectives.advise.cost_model import Network, Step, share_buckets
 from collectives.advise.page import format_advice
 from collectives.advise.prediction import advise
 from collectives.local_updates.outer import Array
@@ -37,8 +37,8 @@ def run(options: argparse.Namespace) -> int:
     compute = 0.0 if options.compute is None else parse_seconds(options.compute)
     candidates = [parse_candidate(text) for text in options.scheme] if options.scheme else None
     gradient, name, scale = _load(options.file, options.elements)
-    nbytes = round(scale * sum(x.nbytes for x in gradient.values()))
-    training = Step(compute, options.overlap, count_buckets(nbytes))
+    buckets = share_buckets([round(scale * x.nbytes) for x in gradient.values()])
+    training = Step(compute, options.overlap, buckets)
     named = nullcontext() if options.file is None else name_file(options.file)
     with named, show_progress("measuring") as progress:
         advice = advise(

@@ -134,25 +134,25 @@ class Step:
     Args:
         compute: seconds of forward and backward.
         overlap: whether gradients are exchanged during backward, on cores that have nothing else to do.
-        pieces: number of equal pieces, such as the buckets of DistributedDataParallel.
+        pieces: shares of the gradient in the pieces, in their order; see ``share_buckets``.
 
     Raises:
         ValueError: ``compute`` or ``pieces`` is out of range.
 
     Examples:
-        >>> Step(compute=0.3, overlap=True, pieces=10).seconds(0.2)
-        0.32
+        >>> Step(compute=0.3, overlap=True, pieces=(0.5, 0.5)).seconds(0.2)
+        0.4
     """
 
     compute: float = 0.0
     overlap: bool = False
-    pieces: int = 1
+    pieces: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
         if not 0 <= self.compute < math.inf:
             raise ValueError(f"compute is {self.compute!r}; it must be 0 or more and finite")
-        if self.pieces < 1:
-            raise ValueError(f"pieces is {self.pieces!r}; it must be 1 or more")
+        if not all(share > 0 for share in self.pieces) or not math.isclose(sum(self.pieces), 1):
+            raise ValueError(f"pieces is {self.pieces!r}; shares must be above 0, and their sum must be 1")
 
     def seconds(self, exchange: float, *, local: bool = False) -> float:
         """Return the seconds of a step; ``local`` movements are exchanged after computing, not during it."""
@@ -161,6 +161,8 @@ class Step:
     def parts(self, fixed: float, nbytes: float, *, local: bool = False) -> tuple[tuple[float, float], ...]:
         """Return (seconds, bytes sent) of each chain of events; a step takes as long as the longest.
 
+        A chain computes up to one piece, and then exchanges this piece and all that follow.
+
         Args:
             fixed: seconds of an exchange that no bandwidth shortens.
             nbytes: that it sends.
@@ -168,23 +170,47 @@ class Step:
         """
         if local or not self.overlap:
             return ((self.compute + fixed, nbytes),)
-        last = 1 / self.pieces
-        first = self.compute - (1 - last) * BACKWARD * self.compute
-        return (first + fixed, nbytes), (self.compute + last * fixed, last * nbytes)
+        chains, left = [], 1.0
+        for share in self.pieces:
+            ready = self.compute - max(0.0, left - share) * BACKWARD * self.compute
+            chains.append((ready + left * fixed, left * nbytes))
+            left -= share
+        return tuple(chains)
 
 
 BACKWARD = 2 / 3
 """Share of computing that is backward, which multiplies twice as many matrices as forward."""
 
 
-def count_buckets(nbytes: int) -> int:
-    """Count the buckets of DistributedDataParallel's default: a first one of 1 MiB, then of 25 MiB.
+FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20
+"""Bytes that close a bucket of DistributedDataParallel: the first one, and the others."""
+
+
+def share_buckets(sizes: Sequence[int]) -> tuple[float, ...]:
+    """Return the shares of a model in the buckets of DistributedDataParallel, by default, in their order.
+
+    A bucket takes tensors, the last one of the model first, until it has its bytes.
+
+    Args:
+        sizes: bytes of each tensor of the model. A single one stands for a model of small tensors.
 
     Examples:
-        >>> count_buckets(40_000_000)
-        3
+        >>> share_buckets([4_000_000] * 10)
+        (0.1, 0.7, 0.2)
+        >>> [round(share, 2) for share in share_buckets([40_000_000])]
+        [0.03, 0.66, 0.32]
     """
-    return 1 + max(0, -(-(nbytes - 2**20) // (25 * 2**20)))
+    total = sum(sizes)
+    if len(sizes) == 1:
+        rest = max(0, total - FIRST_BUCKET)
+        buckets = [min(total, FIRST_BUCKET), *[BUCKET] * (rest // BUCKET), rest % BUCKET]
+    else:
+        buckets = [0]
+        for size in reversed(sizes):
+            if buckets[-1] >= (BUCKET if len(buckets) > 1 else FIRST_BUCKET):
+                buckets.append(0)
+            buckets[-1] += size
+    return tuple(nbytes / total for nbytes in buckets if nbytes) or (1.0,)
 
 
 EXCHANGE_ALONE = Step()

@@ -82,7 +82,7 @@ def _describe_step(advice: Advice) -> list[str]:
     step = advice.step
     if not step.compute:
         return []
-    when = f"during backward, in {step.pieces} buckets" if step.overlap else "after them"
+    when = f"during backward, in {len(step.pieces)} buckets" if step.overlap else "after them"
     return [f"forward and backward take {format_seconds(step.compute)}; gradients are exchanged {when}"]
 
 

@@ -16,7 +16,8 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 import collectives as co
 from benchmarks.scale import plot, report
 from benchmarks.scale.arrivals import measure_arrivals
-from benchmarks.scale.check import Run, compare
+from benchmarks.scale.check import Run, Series, compare
+from benchmarks.scale.kept import Kept, load, save
 from benchmarks.scale.models import MODELS, Subject
 from benchmarks.scale.powersgd import PowerSGD
 from benchmarks.scale.prediction import Site, compute_cost, predict_cells
@@ -114,6 +115,9 @@ def test_map_page_and_picture(rates: Rates, tmp_path: Path) -> None:
     run = Run("ResNet-50", "1 Gbit", network, "dense", 10.0)
     step = Run(ACCELERATED, "1 Gbit", network, "dense, overlap", 10.0, computing=30.0)
     checked = [compare(run, slow), compare(step, slow)]
+    measured = Kept("a machine", "NumPy", 2, "1", "", {"ResNet-50": slow}, [Series(slow, [run, step])])
+    save(measured, tmp_path / "scale" / "measurements.json")
+    assert load(tmp_path / "scale" / "measurements.json") == measured
     assert checked[0].predicted < checked[1].predicted - 30 * 0.3 < checked[0].predicted + 30
     assert checked[0].predicted > checked[0].sending > 1.5 * 10**9 / 1e8
     assert report.check_targets(checked)[0].met is False

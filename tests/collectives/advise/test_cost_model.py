@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks.papers.min_ratio import published_min_ratio
 from collectives.advise.cost_model import (
+    BUCKET,
+    FIRST_BUCKET,
     Network,
     Step,
     compute_costs,
@@ -19,6 +21,7 @@ from collectives.advise.cost_model import (
     compute_min_ratio,
     find_fastest,
     find_paying_bandwidths,
+    share_buckets,
 )
 from collectives.advise.measurement import Gradient, Owned, Pairs, Stages
 
@@ -28,6 +31,10 @@ seconds = st.floats(0, 1e-2)
 NETWORKS = st.builds(Network, st.integers(2, 64), st.floats(1e5, 1e12), st.floats(0, 1e-3))
 GRADIENTS = st.builds(Gradient, st.just(M), seconds, seconds)
 STAGES = st.builds(Stages, st.integers(64, 2 * M), seconds, seconds, seconds, st.booleans())
+PIECES = st.lists(st.integers(1, 9), min_size=1, max_size=9).map(
+    lambda parts: tuple(part / sum(parts) for part in parts)
+)
+"""Shares of a gradient."""
 
 
 def by_name(stages: Stages, gradient: Gradient, ranks: int) -> dict[str, float]:
@@ -204,7 +211,7 @@ def test_networks_that_are_none(arguments: tuple[Any, ...], says: str) -> None:
     STAGES,
     GRADIENTS,
     NETWORKS,
-    st.builds(Step, st.floats(0, 0.05), st.booleans(), st.integers(1, 9)),
+    st.builds(Step, st.floats(0, 0.05), st.booleans(), PIECES),
     st.sampled_from([1, 5]),
 )
 def test_steps_pay_where_they_are_shorter(
@@ -221,16 +228,33 @@ def test_steps_pay_where_they_are_shorter(
     assert any(low < network.bandwidth < high for low, high in intervals) == (ours < theirs)
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 20), st.booleans())
-def test_overlap_is_that_of_a_timeline(compute: float, exchange: float, pieces: int, overlap: bool) -> None:
+@given(st.floats(0, 1), st.floats(0, 1), PIECES, st.booleans())
+def test_overlap_is_that_of_a_timeline(
+    compute: float, exchange: float, pieces: tuple[float, ...], overlap: bool
+) -> None:
     """Oracle: pieces that are exchanged one after the other, each as soon as backward has computed it."""
     step = Step(compute, overlap, pieces)
     done = ready = compute / 3
-    for _ in range(pieces):
-        ready += compute * 2 / 3 / pieces
-        done = max(done, ready if overlap else compute) + exchange / pieces
+    for share in pieces:
+        ready += compute * 2 / 3 * share
+        done = max(done, ready if overlap else compute) + exchange * share
     assert step.seconds(exchange) == pytest.approx(done)
     assert step.seconds(exchange, local=True) == pytest.approx(compute + exchange)
+
+
+@pytest.mark.parametrize("sizes", [[4_000_000] * 10, [2**20] * 3, [10, 2**26, 300, 2**25, 2**19, 2**19, 7]])
+def test_buckets_are_those_of_torch(sizes: list[int]) -> None:
+    torch = pytest.importorskip("torch")
+    tensors = [torch.empty(size, dtype=torch.uint8) for size in reversed(sizes)]
+    buckets, _ = torch.distributed._compute_bucket_assignment_by_size(tensors, [FIRST_BUCKET, BUCKET])
+    shares = [sum(tensors[i].nbytes for i in bucket) / sum(sizes) for bucket in buckets]
+    assert share_buckets(sizes) == pytest.approx(shares)
+
+
+def test_a_single_tensor_stands_for_small_ones() -> None:
+    fine = [2**10] * 100_000
+    assert share_buckets([sum(fine)]) == pytest.approx(share_buckets(fine), rel=1e-3)
+    assert share_buckets([100]) == (1.0,)
 
 
 def test_ok_topk_sends_constant_bytes_and_more_messages() -> None:
