@@ -7,7 +7,7 @@ refer to the benchmark that has them.
 Each measurement is kept in the folder .parts beside the code. So an interrupted run goes on from there, and a
 run after ``--only`` measures the rest. If the library or the measurements change, a run starts from nothing.
 
-    python -m benchmarks.papers [--quick] [--only NAME,NAME] [--jobs N] [--fresh] [--output FOLDER]
+    python -m benchmarks.papers [--quick] [--only NAME,NAME] [--jobs N] [--fresh] [--redraw] [--output FOLDER]
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks.papers.pages import deepreduce as deepreduce_page
 from benchmarks.papers.pages import fft as fft_page
 from benchmarks.papers.pages import scalecom as scalecom_page
 from benchmarks.papers.pages import sidco as sidco_page
+from benchmarks.papers.pages.curves import list_curves, read_curves, write_curves
 from benchmarks.papers.pages.table import count_claims, format_answer, format_counts
 from benchmarks.papers.parts import FOLDER, Store, run_missing
 from benchmarks.papers.plan import QUICK, Results, Steps, collect, list_parts
@@ -57,8 +58,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", metavar="NAMES", help="only those with such a name")
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="processes, default %(default)s")
     parser.add_argument("--fresh", action="store_true", help="delete all results that are kept")
+    parser.add_argument(
+        "--redraw", action="store_true", help="only draw the pictures whose points are in results/papers"
+    )
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="write the page and pictures there")
     options = parser.parse_args(arguments)
+    if options.redraw:
+        from benchmarks.papers.pages.curves_plot import draw_curves
+
+        print(*draw_curves(options.output or RESULTS, read_curves(RESULTS / "papers")), sep="\n")
+        return
     if importlib.util.find_spec("torch") is None:
         sys.exit(MISSING)
     if options.fresh:
@@ -83,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from benchmarks.papers.pages.plot import draw_all
 
     folder.mkdir(parents=True, exist_ok=True)
+    write_curves(folder / "papers", list_curves(results.sidco, results.adacomp))
     (folder / "papers.md").write_text(text)
     draw_all(folder, results)
     print(folder / "papers.md")

@@ -42,7 +42,9 @@ element that is sent for bins below 64 and 16 bits for larger ones. RG and dW ar
 magnitudes of residual and gradient.
 
 {format_markdown(header, rows)}
-![test error over rate, residuals over steps, histograms, rates over batches](papers_adacomp.png)
+![test error over rate](papers_adacomp.png)
+![residuals over steps](papers_adacomp_residuals.png)
+![histogram of the residuals](papers_adacomp_histogram.png)
 
 ### Figure 7: batch and learners
 

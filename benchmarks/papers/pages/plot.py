@@ -1,4 +1,4 @@
-"""Pictures of the page, one per paper and one of SIDCo's fits."""
+"""Pictures of the page."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import numpy as np
 
 from benchmarks.common.inputs import DENSITIES
 from benchmarks.common.pictures import BLUE, DARK, GREY, open_picture
-from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom, sidco
+from benchmarks.papers import deepreduce, fft, memories, scalecom, sidco
 from benchmarks.papers.min_ratio import published_min_ratio
 from benchmarks.papers.networks import NETWORKS
-from benchmarks.papers.pages.adacomp import find_best
+from benchmarks.papers.pages.curves import list_curves
+from benchmarks.papers.pages.curves_plot import draw_curves
 from benchmarks.papers.plan import Results
 
 __all__ = ["QualityPanel", "draw_all", "draw_quality"]
@@ -33,11 +34,10 @@ def draw_all(folder: Path, results: Results) -> None:
     mpl.use("Agg")
     _draw_quality(folder / "papers_sidco_quality.png", results.sidco)
     _draw_counts(folder / "papers_sidco.png", results.sidco)
-    _draw_fits(folder / "papers_sidco_fits.png", results.sidco)
     _draw_deepreduce(folder / "papers_deepreduce.png", results.deepreduce)
     _draw_fft(folder / "papers_fft.png", results.fft)
     _draw_scalecom(folder / "papers_scalecom.png", results.scalecom)
-    _draw_adacomp(folder / "papers_adacomp.png", results.adacomp)
+    draw_curves(folder, list_curves(results.sidco, results.adacomp))
 
 
 @contextmanager
@@ -130,35 +130,6 @@ def _set_ratio_axis(axis: Any, network: str, density: float) -> None:
     axis.set_ylabel("k̂/k")
 
 
-def _draw_fits(path: Path, found: sidco.Result) -> None:
-    title = "SIDCo, Figures 2, 7 and 8: densities, distribution functions, sorted magnitudes, errors"
-    colours = ("#D55E00", "#009E73", "#0072B2")
-    with _figure(path, 3, 4, title, 3.4) as axes:
-        for column, fit in enumerate(found.fits):
-            density, cdf, decay = axes[column], axes[4 + column], axes[8 + column]
-            stats, middle = fit.stats, (fit.sidco.edges[1:] + fit.sidco.edges[:-1]) / 2
-            density.stairs(fit.sidco.density, fit.sidco.edges, fill=True, color="#BBBBBB", label="measured")
-            cdf.semilogx(stats.magnitudes, 1 - stats.ranks / stats.nonzero, color="#333333", linewidth=2)
-            for colour, quality in zip(colours, fit.sidco.quality, strict=True):
-                density.plot(middle, quality.density, color=colour, label=quality.name)
-                cdf.semilogx(stats.magnitudes, 1 - quality.survival, color=colour)
-            seen = fit.sidco.density[fit.sidco.density > 0]
-            density.set_yscale("log")
-            density.set_ylim(seen.min() / 3, seen.max() * 3)
-            density.set_title(f"{'with' if fit.feedback else 'without'} feedback, step {fit.step}")
-            cdf.set_xlim(left=stats.magnitudes[0] * 1e-5)
-            norm = stats.magnitudes[0]
-            decay.loglog(stats.ranks, stats.magnitudes / norm, color="#333333", label="magnitude of rank")
-            bound = stats.magnitude_factor * stats.ranks**-stats.decay / norm
-            decay.loglog(stats.ranks, bound, "--", color="#999999", label=f"c1·rank^-{stats.decay:.2f}")
-            decay.loglog(
-                stats.ranks, np.maximum(stats.errors, 1e-6), color="#0072B2", label="error after rank"
-            )
-            decay.set_ylim(1e-4, 10)
-            decay.legend(frameon=False, fontsize=7)
-        axes[0].legend(frameon=False, fontsize=7)
-
-
 def _draw_deepreduce(path: Path, found: deepreduce.Result) -> None:
     with _figure(path, 1, 3, "DeepReduce, Figures 6 and 5") as axes:
         for colour, policy in zip(
@@ -241,40 +212,3 @@ def _draw_scalecom(path: Path, found: scalecom.Result) -> None:
         axes[5].set_xticks([0, 1, 2, 4, 5, 6], scalecom.METHODS * 2, rotation=45)
         axes[5].set_title("64 workers, 8 and 32 images, 100 TFLOPs")
         axes[5].set_ylabel("time, relative to dense")
-
-
-def _draw_adacomp(path: Path, found: adacomp.Result) -> None:
-    colours = {"AdaComp": "#0072B2", "Local Selection": "#D55E00", "Dryden": "#009E73"}
-    with _figure(path, 1, 4, "AdaComp, Figures 4, 5, 6 and 7") as axes:
-        for method, colour in colours.items():
-            runs = [run for run in found.runs if run.method == method]
-            axes[0].semilogx(
-                [r.rate for r in runs], [r.error for r in runs], "o-", color=colour, label=method
-            )
-            for dash, run in zip((":", "-.", "--", "-"), runs, strict=True):
-                label = f"{method}, {run.bin}" if run is runs[-1] else None
-                axes[1].semilogy(np.maximum(run.residuals, 1e-8), color=colour, linestyle=dash, label=label)
-            if method != "Dryden":
-                reach = np.abs(runs[-1].last_residual)
-                bins = np.geomspace(1e-4, max(float(reach.max()), 1e-3), 60)
-                axes[2].hist(reach, bins, histtype="step", color=colour, label=f"{method}, {runs[-1].bin}")
-        axes[0].axhline(found.baselines[adacomp.BATCH], color="#999999", label="dense")
-        axes[0].set(xlabel="compression rate", ylabel="test error")
-        axes[1].set(xlabel="step", ylabel="95th percentile of |residual|")
-        axes[2].set(xscale="log", yscale="log", xlabel="|residual| after the last step", ylabel="elements")
-        for method in ("AdaComp", "Dryden"):
-            best = [(b, one.rate) for b in adacomp.BATCHES if (one := find_best(found, b, method))]
-            axes[3].loglog(
-                [b for b, _ in best],
-                [rate for _, rate in best],
-                "o-",
-                color=colours[method],
-                label=f"{method}, 7a",
-            )
-        counts = [adacomp.SUPER_BATCH / each.learners for each in found.learners]
-        axes[3].loglog(
-            counts, [each.rate for each in found.learners], "s--", color="#333333", label="learners, 7b"
-        )
-        axes[3].set(xlabel="images per learner and step", ylabel="compression rate")
-        for axis in axes:
-            axis.legend(frameon=False, fontsize=7)

@@ -64,7 +64,8 @@ k̂/k of one stage tests its tail. p, c1 and c2 are those of Definition 1: the l
 logarithms of rank and magnitude, over the largest 37 %. `wirecodec stats --sidco --png` draws all of this.
 
 {format_markdown(["gradient", *(f"KS, {name}" for name in names), *tails, "p", "c1, c2"], fits)}
-![densities, distribution functions and errors](papers_sidco_fits.png)
+![densities, measured and fitted](papers_sidco_fits.png)
+![sorted magnitudes and errors](papers_sidco_decay.png)
 """
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 from benchmarks.common.command import filter_by_name
 from benchmarks.common.peers import load_peers
-from benchmarks.common.pictures import _spread
+from benchmarks.common.pictures import _spread, label_lines, open_picture
 from benchmarks.common.results import pivot_rows
 from benchmarks.common.tables import append_rows, read_rows
 from benchmarks.common.targets import check_at_least, check_at_most
@@ -73,3 +73,22 @@ def test_names_beside_lines_do_not_overlap() -> None:
     assert _spread([0.1, 0.5], 0.2) == [0.1, 0.5]
     assert _spread([0.5, 0.5, 0.5], 0.1) == pytest.approx([0.4, 0.5, 0.6])
     assert _spread([0.0, 0.30, 0.31, 0.41], 0.1) == pytest.approx([0.0, 0.24, 0.34, 0.44])
+
+
+def test_names_cover_no_mark_no_line_and_no_other_name(tmp_path: Path) -> None:
+    """A line at the middle has its name above, and the crossing line's name avoids marks in its way."""
+    lines = [([(0.1, 0.5), (0.9, 0.5)], "level", "black"), ([(0.1, 0.1), (0.9, 0.9)], "rising", "black")]
+    marks = [(0.15, 0.6), (0.2, 0.25), (0.85, 0.95)]
+    with open_picture(tmp_path / "a.png", 1) as axes:
+        axis = axes[0, 0]
+        axis.set(xlim=(0, 1), ylim=(0, 1))
+        label_lines(axis, lines, marks)
+        boxes = [text.get_window_extent() for text in axis.texts]
+        along = [i / 500 for i in range(50, 450)]
+        points = axis.transData.transform([*marks, *((x, x) for x in along), *((x, 0.5) for x in along)])
+        panel = axis.get_window_extent()
+    assert len(boxes) == 2
+    assert not boxes[0].overlaps(boxes[1])
+    for box in boxes:
+        assert box.count_contains(points) == 0
+        assert panel.count_contains(box.corners()) == 4
