@@ -141,7 +141,7 @@ def label_lines(
         for point, gap, right, up in product(points, GAPS, *(PLACES,) * 2):
             side = np.array([right, up])
             low = point + gap * unit * (2 * side - 1) - size * (1 - side)
-            cost = COVERED * _count(everything, low, low + size, unit / 2)
+            cost: float = COVERED * _count(everything, low, low + size, unit / 2)
             cost += _count(others, low, low + size, unit) + FAR * gap
             if (low < panel.min).any() or (low + size > panel.max).any():
                 cost += COVERED * len(everything)

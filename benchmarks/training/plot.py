@@ -98,8 +98,9 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
     if dense is not None:
         axis.axhline(dense.test, color=DARK, linewidth=1, linestyle=":")
         axis.autoscale_view()
-        places = np.geomspace(*axis.get_xlim(), 9)
-        axis.set_xlim(axis.get_xlim())
+        left, right = axis.get_xlim()
+        places = np.geomspace(left, right, 9)
+        axis.set_xlim(left, right)
         lines.append(([(float(x), dense.test) for x in places], "dense, 32 bits", DARK))
     label_lines(axis, lines, marks)
 
