@@ -100,7 +100,7 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
         axis.autoscale_view()
         left, right = axis.get_xlim()
         places = np.geomspace(left, right, 9)
-        axis.set_xlim(axis.get_xlim())
+        axis.set_xlim(left, right)
         lines.append(([(float(x), dense.test) for x in places], "dense, 32 bits", DARK))
     label_lines(axis, lines, marks)
 

@@ -8,20 +8,30 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.pictures import BLUE, COLOURS, DARK, GREEN, PALE, RED, label_lines, open_picture
+from benchmarks.common.pictures import (
+    BLUE,
+    COLOURS,
+    DARK,
+    GREEN,
+    PALE,
+    RED,
+    label_ends,
+    label_lines,
+    open_picture,
+)
 from benchmarks.papers.pages.curves import DENSE, MEASURED, Point
 
 __all__ = ["draw_curves"]
 
 METHODS = {"AdaComp": BLUE, "Local Selection": RED, "Dryden": GREEN}
-LEAST = 1e-4
+LEAST = 1e-3
 """Smallest number of the panels of sorted magnitudes."""
 
 Lines = dict[str, list[tuple[float, float]]]
 
 
 def draw_curves(folder: Path, curves: Mapping[str, Sequence[Point]]) -> list[Path]:
-    """Draw each picture into a folder; return their paths.
+    """Draw each picture that has points into a folder; return their paths.
 
     Args:
         folder: of the PNGs.
@@ -29,8 +39,9 @@ def draw_curves(folder: Path, curves: Mapping[str, Sequence[Point]]) -> list[Pat
     """
     paths = []
     for name, draw in PICTURES.items():
-        paths.append(folder / f"papers_{name}.png")
-        draw(paths[-1], _arrange(curves[name]))
+        if panels := _arrange(curves[name]):
+            paths.append(folder / f"papers_{name}.png")
+            draw(paths[-1], panels)
     return paths
 
 
@@ -67,13 +78,14 @@ def _draw_decay(path: Path, panels: Mapping[str, Lines]) -> None:
     named = {"magnitudes": ("rank", "magnitude / largest"), "errors": ("elements sent", "relative error")}
     with open_picture(path, 2, 1, title=title, height=3.4) as axes:
         for axis, (name, (across, up)) in zip(axes.flat, named.items(), strict=True):
-            labels = []
+            ends = []
             for colour, (line, points) in zip(COLOURS, panels[name].items(), strict=False):
                 shown = [(x, y) for x, y in points if y >= LEAST]
                 axis.plot(*zip(*shown, strict=True), color=colour, lw=1.5)
-                labels.append((shown, line, colour))
-            axis.set(xscale="log", yscale="log", xlabel=across, ylabel=up, ylim=(LEAST, 3))
-            label_lines(axis, labels)
+                ends.append((*shown[-1], line, colour))
+            axis.set(xscale="log", yscale="log", xlabel=across, ylabel=up, ylim=(LEAST, 2))
+            axis.margins(x=0)
+            label_ends(axis, ends, x=1.04)
 
 
 def _draw_errors(path: Path, panels: Mapping[str, Lines]) -> None:
@@ -89,9 +101,9 @@ def _draw_errors(path: Path, panels: Mapping[str, Lines]) -> None:
         axis.margins(x=0.1, y=0.15)
         ((_, dense),) = lines[DENSE]
         axis.axhline(100 * dense, color=DARK, lw=1, ls=":")
-        ends = axis.get_xlim()
-        axis.set(xlim=ends, ylim=axis.get_ylim())
-        places = [(float(x), 100 * dense) for x in np.geomspace(*ends, 9)]
+        left, right = axis.get_xlim()
+        axis.set(xlim=(left, right), ylim=axis.get_ylim())
+        places = [(float(x), 100 * dense) for x in np.geomspace(left, right, 9)]
         label_lines(axis, [*labels, (places, "dense training", DARK)])
 
 
@@ -108,8 +120,9 @@ def _draw_residuals(path: Path, panels: Mapping[str, Lines]) -> None:
             axis.set_xlabel("step")
         for axis in axes[:, 0]:
             axis.set_ylabel("95th percentile of |residual|")
-        for axis, lines in zip(axes.flat, panels.values(), strict=True):
-            label_lines(axis, [(points, method, METHODS[method]) for method, points in lines.items()])
+        for axis, lines in list(zip(axes.flat, panels.values(), strict=True))[1::2]:
+            axis.margins(x=0)
+            label_ends(axis, [(*points[-1], method, METHODS[method]) for method, points in lines.items()])
 
 
 def _draw_histogram(path: Path, panels: Mapping[str, Lines]) -> None:
