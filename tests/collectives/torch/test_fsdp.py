@@ -242,6 +242,48 @@ def test_a_module_has_a_gradient_in_one_site_only() -> None:
             assert results[2 * number + 1] == [True, 2 + number]
 
 
+ISLANDS = (
+    COMMON
+    + """
+from torch.distributed.tensor import DTensor
+
+def train_locally(model, comm, data, steps=9):
+    optimizer = torch.optim.SGD(model.parameters(), lr=.5)
+    local = co.LocalUpdates(
+        optimizer, model.named_parameters(), wc.Compressor("all | raw-index | raw"), comm,
+        every=4, rate=.7, momentum=.9, nesterov=True, fragments=2, delay=1, alpha=.25,
+    )
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = sum(model(x).square().mean() for x in data(step))
+        loss.backward()
+        local.step()
+    return {name: (p.full_tensor() if isinstance(p, DTensor) else p).detach().clone()
+            for name, p in model.named_parameters()}
+
+def draw(step, of):
+    return torch.randn(16, 8, generator=torch.Generator().manual_seed(100 * step + of))
+
+site = mesh.get_local_rank("site")
+group = mesh["site"].get_group()
+found = train_locally(shard(Net(), mesh["rank"]), co.TorchComm(group), lambda step: [draw(step, rank)])
+whole = train_locally(
+    Net(), co.TorchComm(group), lambda step: [draw(step, 2 * site), draw(step, 2 * site + 1)]
+)
+apart = max(float((found[name] - whole[name]).abs().max()) for name in whole)
+moved = max(float((found[name] - dict(Net().named_parameters())[name]).abs().max()) for name in whole)
+print(json.dumps([apart, moved]))
+"""
+)
+
+
+def test_local_updates_of_shards_are_those_of_whole_models() -> None:
+    """Sites of two ranks hold shards of a model; fragments and their delays are those without shards."""
+    for apart, moved in run(4, ISLANDS):
+        assert apart < 1e-5
+        assert moved > 1e-2
+
+
 MISUSE = (
     COMMON
     + """
