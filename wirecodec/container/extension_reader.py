@@ -373,7 +373,9 @@ def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
         total, first = sum(integers(members[:, 1])), int(members[0, 0])
         length = _find_length(lengths, first)
         if total != length:
-            raise Invalid("transform", f"the members of vector {first} have {total} elements; it has {length}")
+            raise Invalid(
+                "transform", f"the members of vector {first} have {total} elements; it has {length}"
+            )
 
 
 def _find_length(lengths: Iterator[tuple[int, int]], wanted: int) -> int:

@@ -209,7 +209,9 @@ def encode_selection(
     listed = tuple(selected.names), tuple(selected.shapes)
     records: dict[str, Any] = {"groups": members, "types": types, "joined": vectors}
     block = ext.write_model(*listed, lengths, tag, names_stored=names, **records)
-    shares = {key for run in shared for key in run} | {key for rows in vectors for key in rows[1:, 0].tolist()}
+    shares = {key for run in shared for key in run} | {
+        key for rows in vectors for key in rows[1:, 0].tolist()
+    }
     batches: list[writer.EntryBatch] = []
     alone: Sequence[int] = [key for key in range(n) if key not in shares] if shares else range(n)
     if fast.is_on() and n >= fast.MIN_TENSORS:

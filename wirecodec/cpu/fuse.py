@@ -1,4 +1,4 @@
-"""Several tensors as one vector: entries that small tensors share (formats/SPEC.md, 3.3 and 3.11), and groups.
+"""Several tensors as one vector: shared entries and transforms (formats/SPEC.md, 3.3 and 3.11), and groups.
 
 plan_runs         which tensors share an entry
 encode_runs       the entries of all tensors, whose errors name the tensor
