@@ -1,4 +1,4 @@
-"""Writing of the extension block: names, shapes, members of entries, transforms, tag (formats/SPEC.md, 2.3, 3).
+"""Writing of the extension block: names, shapes, shared entries, transforms, tag (formats/SPEC.md, 2.3, 3).
 
 ``extension_reader`` reads it.
 """
