@@ -146,9 +146,9 @@ class ExtensionReader:
         if not self.is_joined:
             return
         rows = np.frombuffer(self.bodies[JOINED], MEMBER)
-        starts = _vector_starts(rows)
-        for a, b in pairwise([*starts.tolist(), rows.size]):
-            yield np.column_stack([rows["key"][a:b].astype(np.uint64), rows["size"][a:b]])
+        members = np.column_stack([rows["key"], rows["size"]])
+        for a, b in pairwise(integers(np.append(_vector_starts(rows), rows.size))):
+            yield members[a:b]
 
     def lengths(self) -> Iterator[tuple[int, int]]:
         """Yield (key, number of elements) of the tensors, or joined vectors, stored as coefficients."""
@@ -176,8 +176,8 @@ class ExtensionReader:
             sizes[group[:, 0]] = group[:, 1]
         for key, size in self.lengths():
             sizes[key] = size
-        for members in self.joined():
-            sizes[members[:, 0].astype(np.int64)] = members[:, 1]
+        joined = np.frombuffer(self.bodies.get(JOINED, b""), MEMBER)
+        sizes[joined["key"]] = joined["size"]
         return sizes
 
     def count(self, spans: Spans) -> int:
