@@ -95,6 +95,7 @@ types:
             'record_type::transform': transform
             'record_type::types': types
             'record_type::meta': meta
+            'record_type::joined': joined
       - id: padding
         size: (8 - len % 8) % 8
   fused:
@@ -208,6 +209,19 @@ types:
         enum: element_type
       - id: reserved
         type: u2
+  joined:
+    seq:
+      - id: rows
+        type: joined_row
+        repeat: eos
+  joined_row:
+    seq:
+      - id: first
+        type: u4
+      - id: key
+        type: u4
+      - id: size
+        type: u8
   payload:
     params:
       - id: i
@@ -236,6 +250,7 @@ enums:
     7: meta
     8: schema
     9: semantics
+    10: joined
   element_type:
     16: int8
     17: int16

@@ -26,6 +26,17 @@ class SharedEntries:
 
 
 @dataclass(frozen=True, eq=False)
+class JoinedVector:
+    """Several tensors that are transformed as one vector; an instance identifies it.
+
+    Attributes:
+        sizes: elements of each member.
+    """
+
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Support:
     """Selected elements of one tensor, or selected coefficients of its transform.
 
@@ -42,6 +53,8 @@ class Support:
         entries: the entries of key 0, if the selector has encoded them.
         finite: whether the values are known to be finite.
         shared: the entries of a group of which this tensor is a part, if the selector has encoded them.
+        vector: the vector that this tensor is a member of, if several are transformed as one. Each member has
+            the coefficients of the whole vector.
     """
 
     indices: Array | None
@@ -55,6 +68,7 @@ class Support:
     entries: Sequence[Any] | None = None
     finite: bool = False
     shared: SharedEntries | None = None
+    vector: JoinedVector | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -101,6 +101,8 @@ parameter, worker and step.
 - *0.1 % per step*: an exchange after H steps sends the largest H · 0.1 % of the elements.
 - Some systems were added for the papers' claims. They try at most three points: the best one of a similar
   system, and the next lower and higher rate at its momentum. For them, `*` marks an edge of these.
+- `fft` transforms each tensor by itself. *FFT, … % left out* transform all tensors as one vector, as
+  `recipe("fft")` does.
 - *±*: standard deviation of the test metric over seeds, and the number of seeds; the metric is their mean.
 - The targets take the best system on test, which favours tasks with many.
 """

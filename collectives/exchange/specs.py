@@ -36,12 +36,12 @@ def get_limits(specs: Mapping[str, TensorSpec], blobs: Sequence[ByteArray]) -> w
     """Return the limits for decoding containers of tensors with these shapes.
 
     They allow one entry per chunk, and that every element is stored. A transform has at most twice as many
-    coefficients as elements.
+    coefficients as elements. A transform of all tensors as one vector has entries beside its members.
     """
     sizes = [2 * prod(shape) for shape, _ in specs.values()]
     return wc.DecodeLimits(
         max_bytes=max(len(blob) for blob in blobs),
-        max_entries=sum(max(1, -(-size // CHUNK)) for size in sizes),
+        max_entries=sum(max(1, -(-size // CHUNK)) for size in sizes) + sum(sizes) // CHUNK,
         max_elements=sum(sizes),
         max_dense=sum(sizes),
     )

@@ -26,7 +26,7 @@ from formats.reference.index.codecs import decode_index
 from formats.reference.limits import DEFAULT_LIMITS, Limits, Schema, Work
 from formats.reference.map.packed import decode_packed, restore
 from formats.reference.table import ENTRY_BYTES, Entry, check_table, read_table
-from formats.reference.tensors import Decoded, assemble_tensor, locate_tensors
+from formats.reference.tensors import Chunk, Decoded, assemble_tensors, locate_tensors
 from formats.reference.transform.coefficients import check_coefficients, stored_type
 from formats.reference.value.codecs import VALUE_CODECS, ZSTD, decode_value
 from formats.reference.value.zstd import Decompress
@@ -84,15 +84,14 @@ def decode(
     records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
     places, meta = locate_tensors(entries, records, schema, limits, single=single)  # rows 31-44a
     types = {p.entry_key: p.dtype for p in places}
-    chunks: dict[int, list[tuple[Sequence[int], bytes]]] = {}
+    chunks: dict[int, list[Chunk]] = {}
     offset = table_end + ext_len
     work = Work(limits.max_work)
     for entry in entries:
         chunk = _decode_entry(data, offset, entry, types[entry.key], work, zstd)  # rows 45-50
         chunks.setdefault(entry.key, []).append(chunk)
         offset += entry.payload_bytes
-    tensors = [assemble_tensor(p, chunks[p.entry_key]) for p in places]
-    return Decoded(tensors, records.get(TAG, b""), meta, records.get(SCHEMA, b""))
+    return Decoded(assemble_tensors(places, chunks), records.get(TAG, b""), meta, records.get(SCHEMA, b""))
 
 
 def _check_frame(data: bytes, limits: Limits) -> tuple[int, int, int, int]:

@@ -13,9 +13,9 @@ from formats.reference.errors import Invalid, Malformed, Unsupported
 
 CRITICAL = 0x0001
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
-TYPES, META, SCHEMA, SEMANTICS = 6, 7, 8, 9
+TYPES, META, SCHEMA, SEMANTICS, JOINED = 6, 7, 8, 9, 10
 KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TRANSFORM: CRITICAL, TAG: 0}
-LATER = {TYPES: CRITICAL, META: 0, SCHEMA: 0, SEMANTICS: CRITICAL}
+LATER = {TYPES: CRITICAL, META: 0, SCHEMA: 0, SEMANTICS: CRITICAL, JOINED: CRITICAL}
 """Types of later versions than 1.0 are known only with these flags, and otherwise unknown, as in 1.0."""
 
 

@@ -1,4 +1,4 @@
-"""Bodies of the records in the extension block: SPEC section 3, rows 31 and 37-40 of section 7.
+"""Bodies of the records in the extension block: SPEC section 3, rows 31, 31a and 37-40 of section 7.
 
 Each ``read_*`` reads a record's body, checks that its lengths add up (Malformed), and returns plain lists.
 tensors.py checks them against the table.
@@ -15,7 +15,7 @@ MAX_DIMENSIONS = 32
 MAX_PRODUCT = 2**56
 WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 Group = list[tuple[int, int]]
-"""(key, size) of each member of a fused entry."""
+"""(key, size) of each member of a fused entry, or of a joined vector."""
 
 
 def read_fused(body: bytes) -> list[tuple[int, Group]]:
@@ -40,6 +40,29 @@ def read_fused(body: bytes) -> list[tuple[int, Group]]:
     if at != len(body):
         raise Malformed("fused-record", "bytes after the last group")
     return groups
+
+
+def read_joined(body: bytes) -> list[tuple[int, int, int]]:
+    """Make the check of row 31a; return (first, key, size) of each row."""
+    if not body or len(body) % 16:
+        raise Malformed("joined-record", f"{len(body)} bytes are not a positive number of rows of 16")
+    return list(struct.iter_unpack("<IIQ", body))
+
+
+def check_joined(rows: list[tuple[int, int, int]]) -> dict[int, Group]:
+    """Make those checks of row 33a that need no table; return the members of each vector by its first key."""
+    for last, row in itertools.pairwise(rows):
+        if row[:2] <= last[:2]:
+            raise Invalid("joined", "the rows are not ascending")
+    vectors: dict[int, Group] = {}
+    for first, key, size in rows:
+        vectors.setdefault(first, []).append((key, size))
+    for first, members in vectors.items():
+        if len(members) < 2 or members[0][0] != first:
+            raise Invalid(
+                "joined", f"the vector of key {first} begins with {members[0][0]}, or has one member"
+            )
+    return vectors
 
 
 def read_names(body: bytes) -> list[bytes]:

@@ -1,7 +1,7 @@
 """From entries to tensors: SPEC section 3, rows 31-44 of section 7.
 
-``locate_tensors`` finds the tensors and the elements of each. ``assemble_tensor`` joins the decoded chunks of
-one tensor and inverts its transform. A full support is always a ``range``, so a large one takes no memory.
+``locate_tensors`` finds the tensors and the elements of each. ``assemble_tensors`` inverts transforms and
+joins the decoded chunks of each tensor. A full support is always a ``range``, so a large one takes no memory.
 """
 
 from __future__ import annotations
@@ -22,10 +22,30 @@ from formats.reference.annotations import (
 )
 from formats.reference.element_types import UNKNOWN, ElementType, check_types, read_types
 from formats.reference.errors import Invalid, LimitExceeded, Malformed, SchemaMismatch
-from formats.reference.extension import FUSED, META, NAMES, SCHEMA, SEMANTICS, SHAPES, TAG, TRANSFORM, TYPES
+from formats.reference.extension import (
+    FUSED,
+    JOINED,
+    META,
+    NAMES,
+    SCHEMA,
+    SEMANTICS,
+    SHAPES,
+    TAG,
+    TRANSFORM,
+    TYPES,
+)
 from formats.reference.floats import BY_ID, Format
 from formats.reference.limits import Limits, Schema
-from formats.reference.records import check_names, check_shapes, read_fused, read_names, read_shapes
+from formats.reference.records import (
+    Group,
+    check_joined,
+    check_names,
+    check_shapes,
+    read_fused,
+    read_joined,
+    read_names,
+    read_shapes,
+)
 from formats.reference.table import CHUNK, Entry
 from formats.reference.transform.coefficients import COMPONENTS, PLAIN, check_lengths, read_lengths
 from formats.reference.transform.inverse import invert
@@ -60,7 +80,8 @@ class Decoded:
 class TensorLocation:
     """Location of a tensor's elements: ``size`` elements from ``start`` on, in the chunks of ``entry_key``.
 
-    In a domain other than 0, the chunks hold all coefficients of the tensor.
+    In a domain other than 0, the chunks hold the coefficients of the tensor, or of the vector that it is
+    joined to. The elements are those after the inverse transform.
     """
 
     entry_key: int
@@ -94,16 +115,25 @@ def locate_tensors(
         WireError: for the first check that fails; Malformed, LimitExceeded, Invalid or SchemaMismatch.
     """
     by_key = _locate_by_table(entries)
-    if FUSED in records:
-        _locate_fused(by_key, entries, records[FUSED], limits)  # 31-33
+    groups = read_fused(records[FUSED]) if FUSED in records else []  # 31
+    joined = read_joined(records[JOINED]) if JOINED in records else []  # 31a
+    others = sum(len(members) - 1 for _, members in groups) + sum(key != first for first, key, _ in joined)
+    if len(entries) + others > limits.max_entries:
+        raise LimitExceeded("max-entries", f"{len(entries)} entries and {others} further members")  # 32
+    _locate_fused(by_key, entries, groups)  # 33
+    vectors = check_joined(joined)  # 33a
+    _locate_joined(by_key, vectors)  # 33a
     n = len(by_key)
     if any(key >= n for key in by_key):  # n distinct keys below n are 0 … n-1
         raise Invalid("keys", f"the keys of {n} tensors are not 0 … {n - 1}")  # 34
     places = [by_key[key] for key in range(n)]
     lengths = read_lengths(records[TRANSFORM]) if TRANSFORM in records else []  # 35
-    coefficients = {key: (p.domain, p.size) for key, p in enumerate(places) if p.domain != PLAIN}
+    coefficients = {
+        key: (p.domain, p.size) for key, p in enumerate(places) if p.domain != PLAIN and p.entry_key == key
+    }
     for key, size in check_lengths(lengths, coefficients).items():  # 36
         places[key].size = size
+    _divide(places, vectors)  # 36
     rows = read_types(records[TYPES]) if TYPES in records else []  # 36a
     entry_keys = {key: p.entry_key for key, p in enumerate(places) if p.dtype is UNKNOWN}
     for key, dtype in check_types(rows, entry_keys).items():  # 36b, 36c
@@ -153,13 +183,9 @@ def _locate_by_table(entries: list[Entry]) -> dict[int, TensorLocation]:
 
 
 def _locate_fused(
-    by_key: dict[int, TensorLocation], entries: list[Entry], body: bytes, limits: Limits
+    by_key: dict[int, TensorLocation], entries: list[Entry], groups: list[tuple[int, Group]]
 ) -> None:
-    """Make the checks of rows 31 to 33; add the locations of the members of fused entries."""
-    groups = read_fused(body)
-    n = len(entries) + sum(len(members) - 1 for _, members in groups)
-    if n > limits.max_entries:
-        raise LimitExceeded("max-entries", f"{n} entries and further members of fused entries")
+    """Make the checks of row 33; add the locations of the members of fused entries."""
     chunks: dict[int, int] = {}
     for entry in entries:
         chunks[entry.key] = chunks.get(entry.key, 0) + 1
@@ -189,6 +215,31 @@ def _locate_fused(
             raise Invalid("fused", f"the members of group {entry_key} have {start} of {whole.size} elements")
 
 
+def _locate_joined(by_key: dict[int, TensorLocation], vectors: dict[int, Group]) -> None:
+    """Make the checks of row 33a; add the members of joined vectors, whose sizes ``_divide`` sets."""
+    for first, members in vectors.items():
+        whole = by_key.get(first)
+        if whole is None or whole.domain == PLAIN or whole.entry_key != first:
+            raise Invalid("joined", f"key {first} has no entries of coefficients")
+        for key, _ in members[1:]:
+            if key in by_key:
+                raise Invalid("joined", f"key {key} occurs twice")
+            by_key[key] = TensorLocation(first, 0, 0, whole.dtype, whole.domain)
+
+
+def _divide(places: list[TensorLocation], vectors: dict[int, Group]) -> None:
+    """Make the check of row 36 for joined vectors; divide their elements among the members."""
+    for first, members in vectors.items():
+        if sum(size for _, size in members) != places[first].size:
+            raise Invalid(
+                "transform", f"the members of vector {first} do not have {places[first].size} elements"
+            )
+        start = 0
+        for key, size in members:
+            places[key].start, places[key].size = start, size
+            start += size
+
+
 def _assign_names(places: list[TensorLocation], names: list[str] | None, schema: Schema | None) -> None:
     """Make the check of row 42b; without a names record, use the schema's names or the keys in decimal."""
     if names is None:
@@ -204,17 +255,34 @@ def _assign_names(places: list[TensorLocation], names: list[str] | None, schema:
         p.name = name
 
 
-def assemble_tensor(p: TensorLocation, chunks: list[tuple[Sequence[int], bytes]]) -> Tensor:
+Chunk = tuple[Sequence[int], bytes]
+"""Indices of a decoded chunk, counted from its base, and its values."""
+
+
+def assemble_tensors(places: list[TensorLocation], chunks: dict[int, list[Chunk]]) -> list[Tensor]:
+    """Build the tensors at these locations from the decoded chunks of each entry's key."""
+    sizes: dict[int, int] = {}
+    for p in places:
+        sizes[p.entry_key] = sizes.get(p.entry_key, 0) + p.size
+    transformed = {p.entry_key: p for p in places if p.domain != PLAIN}
+    elements = {key: [_invert(p, sizes[key], chunks[key])] for key, p in transformed.items()}
+    plain = chunks | elements
+    return [_assemble_tensor(p, plain[p.entry_key]) for p in places]
+
+
+def _invert(p: TensorLocation, n: int, chunks: list[Chunk]) -> Chunk:
+    """Invert the transform of n elements; none is present if no coefficient is."""
+    assert isinstance(p.dtype, Format)
+    most = CHUNK // COMPONENTS[p.domain]
+    indices = [number * most + i for number, (local, _) in enumerate(chunks) for i in local]
+    if n and not indices:
+        return [], b""
+    return range(n), invert(p.domain, n, p.dtype, indices, b"".join(values for _, values in chunks))
+
+
+def _assemble_tensor(p: TensorLocation, chunks: list[Chunk]) -> Tensor:
     """Build the tensor at a location from the decoded chunks of its entry."""
     indices: Sequence[int]
-    if p.domain != PLAIN:  # row 41g: absent elements are zero
-        assert isinstance(p.dtype, Format)
-        most = CHUNK // COMPONENTS[p.domain]
-        indices = [number * most + i for number, (local, _) in enumerate(chunks) for i in local]
-        if p.size and not indices:
-            return Tensor(p.name, p.dtype.name, p.shape, [], b"")
-        values = invert(p.domain, p.size, p.dtype, indices, b"".join(values for _, values in chunks))
-        return Tensor(p.name, p.dtype.name, p.shape, range(p.size), values)
     if len(chunks) > 1:
         values = b"".join(values for _, values in chunks)
         if sum(len(local) for local, _ in chunks) == p.size:

@@ -12,6 +12,7 @@ from formats.vector_cases import (
     bad_container,
     bad_extension,
     bad_index_codecs,
+    bad_joined,
     bad_reader,
     bad_table,
     bad_transforms,
@@ -31,6 +32,7 @@ from formats.vector_cases import (
     huffman,
     index_codecs,
     isolated,
+    joined,
     maps,
     mean,
     offset_float,
@@ -94,5 +96,7 @@ MODULES: tuple[ModuleType, ...] = (
     bad_annotations,
     streams,
     types,
+    joined,
+    bad_joined,
 )
 """The modules of cases; each has a function ``cases``."""

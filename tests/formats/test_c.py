@@ -23,6 +23,7 @@ from formats import conformance, reference
 from formats.conformance import Expected, One, Schema, TensorTuple, Vector
 from formats.reference import Limits, WireError
 from formats.reference.element_types import RECORD_TYPES
+from formats.reference.extension import CRITICAL
 from tests.formats.test_reference import structured_chunks
 from tests.fuzz.judge import SMALL
 from tests.fuzz.legal import draw_container
@@ -34,7 +35,7 @@ SOURCES = Path(conformance.__file__).resolve().parent / "c"
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (gcc or cc)")
 
-LEFT_OUT = {"value": {6, 7, 9, 10}, "domain": {1, 2}}
+LEFT_OUT = {"value": {6, 7, 9, 10}, "domain": {1, 2}, "record": {10}}
 """The ids of registry.toml that the C decoder does not support."""
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -169,15 +170,23 @@ def outcome(decode: Any, data: bytes, limits: dict[str, int], expected: Expected
 
 
 def left_out(data: bytes) -> bool:
-    """Return whether the table names a feature that the C decoder leaves out."""
+    """Return whether the table, or a critical record, names a feature that the C decoder leaves out."""
     if len(data) < 24:
         return False
     (n_entries,) = struct.unpack_from("<I", data, 8)
     rows = range(24, min(24 + 40 * n_entries, len(data) - 39), 40)
-    return any(data[at + 38] in LEFT_OUT["value"] or data[at + 36] >> 4 in LEFT_OUT["domain"] for at in rows)
+    if any(data[at + 38] in LEFT_OUT["value"] or data[at + 36] >> 4 in LEFT_OUT["domain"] for at in rows):
+        return True
+    at = 24 + 40 * n_entries + 8
+    while data[6] & 1 and at + 8 <= len(data):
+        kind, flags, length = struct.unpack_from("<HHI", data, at)
+        if kind in LEFT_OUT["record"] and flags == CRITICAL:
+            return True
+        at += 8 + length + -length % 8
+    return False
 
 
-UNSUPPORTED = [("Unsupported", "value-codec"), ("Unsupported", "domain")]
+UNSUPPORTED = [("Unsupported", code) for code in ("value-codec", "domain", "extension")]
 
 
 @pytest.mark.parametrize("result", RESULTS)

@@ -8,6 +8,7 @@ compiler is not a dependency of the tests.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from typing import Any
@@ -127,11 +128,18 @@ def check_records(block: dict[str, Any], vector: Any) -> None:
         assert [name.decode() for name in bodies["names"]["names"]] == [t[0] for t in vector.tensors]
     for row in bodies.get("shapes", {"rows": []})["rows"]:
         assert tuple(row["dimensions"]) == tuple(vector.tensors[row["key"]][2])
+    sizes = [math.prod(t[2]) for t in vector.tensors]
+    critical = [
+        record["body"]["rows"]
+        for record in block["records"]
+        if record["type"] == "joined" and record["flags"]
+    ]
+    members: dict[int, list[int]] = {}
+    for row in critical[0] if critical else ():
+        assert row["size"] == sizes[row["key"]]
+        members.setdefault(row["first"], []).append(row["size"])
     for row in bodies.get("transform", {"rows": []})["rows"]:
-        size = 1
-        for dimension in vector.tensors[row["key"]][2]:
-            size *= dimension
-        assert row["n"] == size
+        assert row["n"] == sum(members.get(row["key"], [sizes[row["key"]]]))
     for row in bodies.get("types", {"rows": []})["rows"] if vector.data[5] else ():
         assert row["type"] == vector.tensors[row["key"]][1]
     for group in bodies.get("fused", {"groups": []})["groups"]:

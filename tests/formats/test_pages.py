@@ -16,7 +16,7 @@ PARTS = {"index": 0, "value": 1, "map": 2}
 VECTORS = {v.id: v.data for v in vectors()}
 TITLE = re.compile(
     r"(?:Vector `(?P<id>[^`]+)`(?:, (?:(?P<part>index|value|map) section(?: of entry (?P<entry>\d+))?"
-    r"|record (?P<record>\d)))?|^(?P<same>Value) section:$)"
+    r"|record (?P<record>\d+)))?|^(?P<same>Value) section:$)"
 )
 LINE = re.compile(r"^    (\d+)  ((?:[0-9A-F]{2} )*[0-9A-F]{2})(?:  .*)?$")
 

@@ -106,16 +106,21 @@ def _near(found: Any, theirs: Any, data: bytes) -> bool:
         return False
     if len(found[1]) != len(theirs[1]):
         return False
-    transformed = {entry.name for entry in wc.inspect(data).entries if entry.transform}
+    vectors = {
+        name: entry.name for entry in wc.inspect(data).entries if entry.transform for name, _ in entry.members
+    }
+    parts: dict[str, tuple[str, list[bytes], list[bytes]]] = {}
     for (*one, ours), (*other, values) in zip(found[1], theirs[1], strict=True):
-        if one != other:
+        if one != other or (ours != values and one[0] not in vectors):
             return False
-        if ours == values:
-            continue
-        if one[0] not in transformed:
-            return False
-        a, b = (np.array(list(conformance._iterate_numbers(x, one[1]))) for x in (ours, values))
-        kind = ml_dtypes.finfo(dtype_named(one[1]))
+        if one[0] in vectors:
+            _, left, right = parts.setdefault(vectors[one[0]], (one[1], [], []))
+            left.append(ours)
+            right.append(values)
+    for dtype, left, right in parts.values():
+        pair = b"".join(left), b"".join(right)
+        a, b = (np.array(list(conformance._iterate_numbers(x, dtype))) for x in pair)
+        kind = ml_dtypes.finfo(dtype_named(dtype))
         largest = np.abs(b[np.isfinite(b)]).max(initial=0)
         if largest == float(kind.max):
             continue  # elements are clamped there, so the size of the coefficients is unknown

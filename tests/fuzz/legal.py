@@ -47,19 +47,21 @@ def draw_container(rng: Random) -> bytes:
     """Draw a valid container of at most four tensors."""
     given = [_tensor(rng, n) for n in range(rng.choice((0, 1, 1, 1, 1, 2, 2, 3, 4)))]
     given.sort(key=lambda pair: pair[0].name.encode())
+    joined = _join(rng, given)
     tensors = [tensor for tensor, _ in given]
-    groups = _groups(rng, tensors)
+    groups = _groups(rng, [tensor for tensor in tensors if tensor.name not in joined])
     index: list[Index] = []
     value: list[ValueWriter] = []
     for tensor in tensors:
         members = next((g for g in groups if tensor.name in g), [tensor.name])
-        if members[0] != tensor.name:
+        if members[0] != tensor.name or tensor.name in joined[1:]:
             continue
         finite = all(its for other, its in given if other.name in members)
         d, chunks = _extent(tensor)
         for _ in range(chunks):
             index.append(_index(rng, d))
             value.append(_value(rng, finite, tensor))
+    later = rng.choice(((), (), (), (reference.Record(77, 0, b"later"),)))
     return reference.write(
         tensors,
         index,
@@ -68,13 +70,29 @@ def draw_container(rng: Random) -> bytes:
         names=rng.random() < 0.5,
         tag=rng.randbytes(rng.choice((0, 0, 0, 1, 8, 9))),
         groups=groups,
+        joined=[joined] if joined else [],
         minor=rng.choice((0, 0, 0, 1, 255)),
         flags=rng.choice((0, 0, 0, 0x100, 0xFF00)),
-        extra=[*rng.choice(((), (), (), (reference.Record(77, 0, b"later"),))), *_annotations(rng, tensors)],
+        extra=[*later, *_annotations(rng, tensors, joined)],
     )
 
 
-def _annotations(rng: Random, tensors: list[Member]) -> list[reference.Record]:
+def _join(rng: Random, given: list[tuple[Member, bool]]) -> list[str]:
+    """Replace some tensors by the members of a joined vector, or none; return their names."""
+    if len(given) < 2 or rng.random() < 0.8:
+        return []
+    places = sorted(rng.sample(range(len(given)), rng.randint(2, len(given))))
+    names, sizes = [given[place][0].name for place in places], [rng.randint(0, 30) for _ in places]
+    dtype, domain = rng.choice(DTYPES), rng.choice((RFFT, DCT))
+    for place, name, size in zip(places, names, sizes, strict=True):
+        given[place] = reference.Tensor(name, dtype, _shape(rng, size), [], b""), True
+    whole = _spectrum(rng, names[0], dtype, sum(sizes), domain)
+    whole.shape = given[places[0]][0].shape
+    given[places[0]] = whole, True
+    return names
+
+
+def _annotations(rng: Random, tensors: list[Member], joined: list[str]) -> list[reference.Record]:
     """Draw records of version 1.1: metadata, and patches among the tensors that are no coefficients."""
     records = []
     keys = [*range(len(tensors)), 0xFFFFFFFF]
@@ -82,7 +100,7 @@ def _annotations(rng: Random, tensors: list[Member]) -> list[reference.Record]:
     if rng.random() < 0.2:
         rows = [(key, name, rng.randbytes(rng.randrange(5)).hex().encode()) for key in keys for name in names]
         records.append(reference.Record(7, 0, write_meta(rows)))
-    plain = [key for key, t in enumerate(tensors) if isinstance(t, reference.Tensor)]
+    plain = [key for key, t in enumerate(tensors) if isinstance(t, reference.Tensor) and t.name not in joined]
     if plain and rng.random() < 0.2:
         chosen = sorted(rng.sample(plain, rng.randint(1, len(plain))))
         records.append(reference.Record(9, 1, write_semantics([(key, 1) for key in chosen])))
@@ -95,10 +113,7 @@ def _tensor(rng: Random, n: int) -> tuple[Member, bool]:
     domain = rng.choices((PLAIN, RFFT, DCT), (10, 1, 1))[0]
     if domain:
         size = rng.choice((rng.randint(0, 9), rng.randint(0, 64)))
-        where = _support(rng, coefficient_count(domain, size))
-        stored = stored_type(domain, BY_NAME[dtype]).name
-        numbers = _numbers(rng, stored, len(where) * COMPONENTS[domain])
-        return reference.Spectrum(name, dtype, _shape(rng, size), where, numbers, domain), True
+        return _spectrum(rng, name, dtype, size, domain), True
     d = rng.choices((70, 900, 9000, CHUNK, 2 * CHUNK), (50, 38, 6, 5, 1))[0]
     d = rng.randint(0, d)
     where = _support(rng, d)
@@ -113,6 +128,14 @@ def _tensor(rng: Random, n: int) -> tuple[Member, bool]:
         _numbers(rng, dtype, len(where)) if finite else rng.randbytes(len(where) * BY_NAME[dtype].itemsize)
     )
     return reference.Tensor(name, dtype, _shape(rng, d), where, numbers), finite
+
+
+def _spectrum(rng: Random, name: str, dtype: str, size: int, domain: int) -> reference.Spectrum:
+    """Draw the coefficients of a tensor."""
+    where = _support(rng, coefficient_count(domain, size))
+    stored = stored_type(domain, BY_NAME[dtype]).name
+    numbers = _numbers(rng, stored, len(where) * COMPONENTS[domain])
+    return reference.Spectrum(name, dtype, _shape(rng, size), where, numbers, domain)
 
 
 def _shape(rng: Random, d: int) -> tuple[int, ...]:

@@ -66,7 +66,9 @@ def test_nonfinite_gradients(standin: StandInDevice) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("clip", [None, 2.0])
-@pytest.mark.parametrize("scheme", [SCHEMES[1], SCHEMES[2], "topk(0.02) | bloom(p0, 0.1) | raw", "budget(1)"])
+@pytest.mark.parametrize(
+    "scheme", [SCHEMES[1], SCHEMES[2], SCHEMES[5], "topk(0.02) | bloom(p0, 0.1) | raw", "budget(1)"]
+)
 def test_groups(standin: StandInDevice, scheme: str, clip: float | None) -> None:
     """Tensors of two types, one that is sent whole, and one with zeros in a step; then NaN."""
     rng = np.random.default_rng(10)

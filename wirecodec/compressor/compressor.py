@@ -53,7 +53,8 @@ class Compressor(Stateful):
             norm of its own gradients to clip / √ranks, before anything is accumulated (DGC, section 3.2).
         scope: "tensor" to select from each tensor by itself; "group" to select from all tensors that one key
             matches as from one vector, such as the top 1 % of the whole model. They share entries of up to
-            2^24 elements. Receivers decode tensors, and residuals are per tensor.
+            2^24 elements. A transform is that of the whole vector, as in the FFT paper; such containers are
+            of format 1.1. Receivers decode tensors, and residuals are per tensor.
         schedule: function of the step, from 0, and of a tensor's own ratio, that returns the ratio of this
             step, above 0 and at most 1: WarmUp, Steps, Diminishing, Follow, or any other. It replaces the
             ratio of selectors that have one, and scales the factor of adacomp. A budget's ratio is bits / 32;

@@ -83,7 +83,8 @@ class Settings:
         if bound is not None and not bound > 0:
             raise EncodeError(f"clip is {clip!r}; it must be above 0, or None")
         listed = [schemes] if isinstance(schemes, Scheme) else schemes.values()
-        _check_scope(scope, listed)
+        if scope not in ("tensor", "group"):
+            raise EncodeError(f'scope is {scope!r}; it must be "tensor" or "group"')
         if bytes_per_step is not None and not any(isinstance(one.select, Budget) for one in listed):
             raise EncodeError(
                 "bytes_per_step needs a scheme with a budget, such as 'budget(bits=1) | rice | error-bounded'"
@@ -231,18 +232,6 @@ class Settings:
         return not sends_all(scheme)
 
 
-def _check_scope(scope: Any, schemes: Iterable[Scheme]) -> None:
-    """Raise EncodeError for an unknown scope, and for a group with a transform."""
-    if scope not in ("tensor", "group"):
-        raise EncodeError(f'scope is {scope!r}; it must be "tensor" or "group"')
-    transformed = [scheme for scheme in schemes if scheme.transform is not None]
-    if scope == "group" and transformed:
-        raise EncodeError(
-            f"scheme is {transformed[0]}; the wire format has no transform of several tensors: use"
-            ' scope="tensor", or concatenate the gradients'
-        )
-
-
 def _check_weights(
     weights: Mapping[Key, float] | None, scope: str, schemes: Iterable[Scheme]
 ) -> Mapping[Key, float]:
@@ -253,7 +242,10 @@ def _check_weights(
     for key, one in checked.items():
         if not 0 < one < math.inf:
             raise EncodeError(f"weights: {key_text(key)} is {one!r}; it must be above 0")
-    if scope != "group" or not any(isinstance(scheme.select, Budget) for scheme in schemes):
+    budgets = [scheme for scheme in schemes if isinstance(scheme.select, Budget)]
+    if any(scheme.transform is not None for scheme in budgets):
+        raise EncodeError("weights are those of elements; a budget with a transform divides coefficients")
+    if scope != "group" or not budgets:
         raise EncodeError(
             'weights divide the bytes of a group: use scope="group" and a budget, such as'
             " 'budget(0.25) | rice | error-bounded', or bytes_per_step without a scheme"

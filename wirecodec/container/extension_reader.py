@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -32,8 +33,10 @@ from wirecodec.container.content import (
 from wirecodec.container.extension_writer import (
     FUSED,
     HEAD,
+    JOINED,
     LENGTH,
     MAX_PRODUCT,
+    MEMBER,
     META,
     NAMES,
     SCHEMA,
@@ -103,6 +106,11 @@ class ExtensionReader:
         return FUSED in self.bodies
 
     @property
+    def is_joined(self) -> bool:
+        """True if several tensors are transformed as one vector."""
+        return JOINED in self.bodies
+
+    @property
     def is_transformed(self) -> bool:
         """True if a tensor is stored as coefficients."""
         return TRANSFORM in self.bodies
@@ -133,8 +141,17 @@ class ExtensionReader:
         """Yield each fused entry as (n, 2) u32: (key, size) per member, the entry's key first."""
         return _groups(_pairs(self.bodies[FUSED])) if self.is_fused else iter(())
 
+    def joined(self) -> Iterator[Array]:
+        """Yield each joined vector as (n, 2) u64: (key, size) per member, the key of its entries first."""
+        if not self.is_joined:
+            return
+        rows = np.frombuffer(self.bodies[JOINED], MEMBER)
+        members = np.column_stack([rows["key"], rows["size"]])
+        for a, b in pairwise(integers(np.append(_vector_starts(rows), rows.size))):
+            yield members[a:b]
+
     def lengths(self) -> Iterator[tuple[int, int]]:
-        """Yield (key, number of elements) of the tensors stored as coefficients."""
+        """Yield (key, number of elements) of the tensors, or joined vectors, stored as coefficients."""
         if not self.is_transformed:
             return iter(())
         rows = np.frombuffer(self.bodies[TRANSFORM], LENGTH)
@@ -147,6 +164,10 @@ class ExtensionReader:
         rows = np.frombuffer(self.bodies[TYPES], TYPE)
         return dict(zip(rows["key"].tolist(), rows["number"].tolist(), strict=True))
 
+    def sharing(self) -> Iterator[Array]:
+        """Yield (key, size) of the tensors of each fused entry, and of each joined vector."""
+        return chain(self.groups(), self.joined())
+
     def sizes(self, spans: Spans) -> Array:
         """Return the number of elements of each tensor, (n,) i64 by key."""
         sizes = np.empty(self.count(spans), np.int64)
@@ -155,11 +176,23 @@ class ExtensionReader:
             sizes[group[:, 0]] = group[:, 1]
         for key, size in self.lengths():
             sizes[key] = size
+        joined = np.frombuffer(self.bodies.get(JOINED, b""), MEMBER)
+        sizes[joined["key"]] = joined["size"]
         return sizes
 
     def count(self, spans: Spans) -> int:
         """Count the tensors."""
-        return int(spans.keys.size) + sum(len(group) - 1 for group in self.groups())
+        joined = np.frombuffer(self.bodies.get(JOINED, b""), MEMBER)
+        return (
+            int(spans.keys.size)
+            + sum(len(group) - 1 for group in self.groups())
+            + np.count_nonzero(joined["key"] != joined["first"])
+        )
+
+    def transformed(self, spans: Spans) -> Array:
+        """Return the keys of the tensors stored as coefficients, (n,) u32; those of joined vectors last."""
+        joined = np.frombuffer(self.bodies.get(JOINED, b""), MEMBER)
+        return np.concatenate([spans.keys[spans.domains > 0], joined["key"]])
 
 
 def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> ExtensionReader:
@@ -169,7 +202,8 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
         block: the block's bytes; empty if the container has none.
         start: the block's offset in the container, for messages.
         spans: the table's entries by key.
-        max_entries: bound on entries; each member of a fused entry after its first counts as one.
+        max_entries: bound on entries; each member of a fused entry or a joined vector after its first counts
+            as one.
 
     Returns:
         The reader of its content.
@@ -179,15 +213,14 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
     """
     extension = ExtensionReader(find_record_bodies(block, start) if block else {})
     keys = spans.keys
-    if extension.is_fused:
-        keys = _check_fused(extension, spans, max_entries)
+    if extension.is_fused or extension.is_joined:
+        keys = _check_members(extension, spans, max_entries)
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     _check_lengths(extension, spans)
     _check_types(extension, spans)
-    if not extension.is_fused and is_short(
-        extension.bodies.get(NAMES), extension.bodies.get(SHAPES), keys.size
-    ):
+    shares = extension.is_fused or extension.is_joined
+    if not shares and is_short(extension.bodies.get(NAMES), extension.bodies.get(SHAPES), keys.size):
         extension = replace(extension, is_kept=True)
     if extension.is_named:
         check_names(extension.bodies[NAMES], keys.size, kept=extension.is_kept)
@@ -200,7 +233,7 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
     if SCHEMA in extension.bodies:
         check_digest(extension.bodies[SCHEMA], is_named=extension.is_named)
     if SEMANTICS in extension.bodies:
-        check_semantics(extension.bodies[SEMANTICS], keys.size, spans.keys[spans.domains > 0])
+        check_semantics(extension.bodies[SEMANTICS], keys.size, extension.transformed(spans))
     return extension
 
 
@@ -228,18 +261,42 @@ def _groups(pairs: Array) -> Iterator[Array]:
     return (pairs[at + 1 : at + 1 + int(pairs[at, 1])] for at in _group_starts(pairs))
 
 
-def _check_fused(extension: ExtensionReader, spans: Spans, max_entries: int) -> Array:
-    """Check the fused record; return the keys of all tensors, (n,) u32 ascending."""
-    pairs = _pairs(extension.bodies[FUSED])
+def _check_members(extension: ExtensionReader, spans: Spans, max_entries: int) -> Array:
+    """Check the fused record and the joined one: rows 31 to 33a; return all keys, (n,) u32 ascending."""
+    pairs, starts = np.empty((1, 2), np.uint32), np.empty(0, np.int64)
+    if extension.is_fused:
+        pairs, starts = _read_fused(extension.bodies[FUSED])
+    rows = np.empty(0, MEMBER)
+    if extension.is_joined:
+        body = extension.bodies[JOINED]
+        if not body or len(body) % MEMBER.itemsize:
+            raise Malformed("joined-record", f"{len(body)} bytes are not rows of {MEMBER.itemsize}")
+        rows = np.frombuffer(body, MEMBER)
+    others = rows["key"][rows["key"] != rows["first"]]
+    n = int(spans.chunks.sum()) + len(pairs) - 1 - 2 * starts.size + others.size
+    if n > max_entries:
+        raise LimitExceeded("max-entries", f"{n} entries and further members; the limit is {max_entries}")
+    keys = _check_fused(pairs, starts, spans)
+    if rows.size:
+        _check_joined(rows, spans)
+        keys = _add_keys("joined", keys, others)
+    return keys
+
+
+def _read_fused(body: memoryview) -> tuple[Array, Array]:
+    """Check the body of the fused record; return its pairs (n, 2) u32, and the places of the groups."""
+    pairs = _pairs(body)
     count, reserved = pairs[0].tolist()
     if count == 0 or reserved:
         raise Malformed("fused-record", f"{count} groups, reserved word {reserved}")
     starts = np.fromiter(_group_starts(pairs), np.int64)
     if starts.size != count:
         raise Malformed("fused-record", f"{starts.size} groups; its count is {count}")
-    n = int(spans.chunks.sum()) + len(pairs) - 1 - 2 * count
-    if n > max_entries:
-        raise LimitExceeded("max-entries", f"{n} entries and fused members; the limit is {max_entries}")
+    return pairs, starts
+
+
+def _check_fused(pairs: Array, starts: Array, spans: Spans) -> Array:
+    """Check the groups of the fused record; return the keys of table and groups, (n,) u32 ascending."""
     before = -1
     for key, group in zip(integers(pairs[starts, 0]), _groups(pairs), strict=True):
         if key <= before or group[0, 0] != key or (group[1:, 0] <= group[:-1, 0]).any():
@@ -254,11 +311,38 @@ def _check_fused(extension: ExtensionReader, spans: Spans, max_entries: int) -> 
         before = key
     others = np.ones(len(pairs), bool)
     others[0] = others[starts] = others[starts + 1] = False
-    keys = np.concatenate([spans.keys, pairs[others, 0]])
-    keys.sort()
-    if (keys[1:] == keys[:-1]).any():
-        raise Invalid("fused", "a group names a tensor that is elsewhere, too")
-    return keys
+    return _add_keys("fused", spans.keys, pairs[others, 0])
+
+
+def _add_keys(code: str, keys: Array, others: Array) -> Array:
+    """Return all keys in ascending order; raise Invalid with this code if one occurs twice."""
+    if not others.size:
+        return keys
+    joined: Array = np.concatenate([keys, others])
+    joined.sort()
+    if (joined[1:] == joined[:-1]).any():
+        raise Invalid(code, "a member is elsewhere, too")
+    return joined
+
+
+def _vector_starts(rows: Array) -> Array:
+    """Return the places of the first members of joined vectors, (n,) i64."""
+    return np.flatnonzero(np.append(True, rows["first"][1:] != rows["first"][:-1]))
+
+
+def _check_joined(rows: Array, spans: Spans) -> None:
+    """Check the order of the joined record, its vectors, and the entries of these."""
+    first, key = rows["first"].astype(np.int64), rows["key"].astype(np.int64)
+    ascends = (first[1:] > first[:-1]) | ((first[1:] == first[:-1]) & (key[1:] > key[:-1]))
+    starts = _vector_starts(rows)
+    counts = np.diff(np.append(starts, rows.size))
+    if not ascends.all() or (counts < 2).any() or (key[starts] != first[starts]).any():
+        raise Invalid("joined", "the rows do not ascend, or a vector has one member or another first key")
+    places = np.searchsorted(spans.keys, rows["first"][starts])
+    inside = places < spans.keys.size
+    places[~inside] = 0
+    if not inside.all() or (spans.keys[places] != first[starts]).any() or (spans.domains[places] == 0).any():
+        raise Invalid("joined", "a vector has no entries of coefficients")
 
 
 def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
@@ -284,6 +368,19 @@ def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
             raise Invalid(
                 "transform", f"tensor {key} has {count} coefficients, which {size} elements do not make"
             )
+    lengths = extension.lengths()
+    for members in extension.joined():
+        total, first = sum(integers(members[:, 1])), int(members[0, 0])
+        length = _find_length(lengths, first)
+        if total != length:
+            raise Invalid(
+                "transform", f"the members of vector {first} have {total} elements; it has {length}"
+            )
+
+
+def _find_length(lengths: Iterator[tuple[int, int]], wanted: int) -> int:
+    """Return the number of elements of a key, which is among the next rows."""
+    return next(size for key, size in lengths if key == wanted)
 
 
 def _check_types(extension: ExtensionReader, spans: Spans) -> None:

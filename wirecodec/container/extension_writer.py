@@ -1,4 +1,4 @@
-"""Writing of the extension block: names, shapes, fused tensors, transforms, tag (formats/SPEC.md, 2.3 and 3).
+"""Writing of the extension block: names, shapes, shared entries, transforms, tag (formats/SPEC.md, 2.3, 3).
 
 ``extension_reader`` reads it.
 """
@@ -17,16 +17,17 @@ from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
-TYPES, META, SCHEMA, SEMANTICS = 6, 7, 8, 9
+TYPES, META, SCHEMA, SEMANTICS, JOINED = 6, 7, 8, 9, 10
 FLAGS = {FUSED: 1, NAMES: 0, SHAPES: 0, TRANSFORM: 1, TAG: 0}
 """Flags of the record types of version 1.0."""
-LATER = {TYPES: 1, META: 0, SCHEMA: 0, SEMANTICS: 1}
+LATER = {TYPES: 1, META: 0, SCHEMA: 0, SEMANTICS: 1, JOINED: 1}
 """Flags with which record types of later versions are known; with others they are unknown, as in 1.0."""
 HEAD = struct.Struct("<II")
 RECORD = struct.Struct("<HHI")
 ROW = struct.Struct("<IBBH")
 LENGTH = np.dtype([("key", "<u4"), ("reserved", "<u4"), ("size", "<u8")])
 TYPE = np.dtype([("key", "<u4"), ("number", "<u2"), ("reserved", "<u2")])
+MEMBER = np.dtype([("first", "<u4"), ("key", "<u4"), ("size", "<u8")])
 MAX_NDIM = 32
 MAX_PRODUCT = 2**56
 
@@ -42,6 +43,7 @@ class Extension:
         lengths: {key: number of elements} of the tensors stored as coefficients.
         tag: the application's bytes.
         types: {key: number} of the tensors whose element type is in the record of types.
+        joined: the vectors of several tensors that are transformed as one; rows as those of ``groups``.
     """
 
     names: tuple[str, ...] | None = None
@@ -50,11 +52,13 @@ class Extension:
     lengths: Mapping[int, int] = field(default_factory=dict)
     tag: bytes = b""
     types: Mapping[int, int] = field(default_factory=dict)
+    joined: tuple[Array, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether the block has no record."""
-        return not (self.names or self.shapes or self.groups or self.lengths or self.tag or self.types)
+        records = self.names, self.shapes, self.groups, self.lengths, self.tag, self.types, self.joined
+        return not any(records)
 
 
 def digits(n: int) -> Iterator[str]:
@@ -87,6 +91,7 @@ def write(extension: Extension) -> bytes:
         TRANSFORM: _transform_body(extension.lengths),
         TAG: extension.tag,
         TYPES: _types_body(extension.types),
+        JOINED: _joined_body(extension.joined),
     }
     return write_records(bodies)
 
@@ -115,6 +120,7 @@ def write_model(
     names_stored: bool,
     groups: Sequence[Array] = (),
     types: Mapping[int, int] = {},
+    joined: Sequence[Array] = (),
 ) -> bytes:
     """Write the extension block of a model.
 
@@ -125,7 +131,7 @@ def write_model(
         tag: the application's bytes.
         names_stored: False to leave the names out.
         groups: rows (key, size) of the members of each shared entry.
-        types: as for ``Extension``.
+        types, joined: as for ``Extension``.
 
     Raises EncodeError, which names the tensor, if the format cannot hold a shape or a name.
     """
@@ -137,8 +143,20 @@ def write_model(
             TRANSFORM: _transform_body(lengths),
             TAG: tag,
             TYPES: _types_body(types),
+            JOINED: _joined_body(joined),
         }
     )
+
+
+def minor_of(block: bytes) -> int:
+    """Return the lowest minor version that defines the records of a block of this process."""
+    at = HEAD.size
+    while at < len(block):
+        kind, _, length = RECORD.unpack_from(block, at)
+        if kind in LATER:
+            return 1
+        at += RECORD.size + length + pad8(length)
+    return 0
 
 
 @lru_cache(maxsize=64)
@@ -186,6 +204,11 @@ def _transform_body(lengths: Mapping[int, int]) -> bytes:
 
 def _types_body(types: Mapping[int, int]) -> bytes:
     return np.array([(key, number, 0) for key, number in sorted(types.items())], TYPE).tobytes()
+
+
+def _joined_body(vectors: Sequence[Array]) -> bytes:
+    rows = [(int(members[0, 0]), key, size) for members in vectors for key, size in members.tolist()]
+    return np.array(rows, MEMBER).tobytes()
 
 
 def dimension_bytes(dims: Sequence[int]) -> int:

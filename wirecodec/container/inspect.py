@@ -19,21 +19,21 @@ from wirecodec.registry import index_codec, transform, value_codec
 
 @dataclass(frozen=True)
 class EntryInfo:
-    """Entries of one tensor, or one fused entry.
+    """Entries of one tensor, one fused entry, or the entries of a vector of joined tensors.
 
     Attributes:
-        name: the tensor's name, or its key's digits if it has none; all names of a fused entry.
+        name: the tensor's name, or its key's digits if it has none; all names of several tensors.
         size: number of elements.
         nnz: number of stored elements, or of real and imaginary parts of stored coefficients.
         dtype: name of the element type.
-        shape: the tensor's; (size,) for a fused entry.
+        shape: the tensor's; (size,) for several.
         transform: name of the transform whose coefficients are stored, or "".
         index: name of the index codec; names are joined by "+" if chunks differ.
         value: name of the value codec; likewise.
         index_bytes: length of the index sections, without padding.
         value_bytes: length of the value sections, without padding.
         chunks: number of entries of the table.
-        members: (name, size) of each tensor of the entry; one unless it is fused.
+        members: (name, size) of each tensor; several if they share an entry or are transformed as one vector.
         map_bytes: length of the maps of sorted values, without padding.
     """
 
@@ -73,7 +73,7 @@ class ContainerInfo:
         version: version of the wire format, "major.minor".
         nbytes: length of the whole container, in bytes.
         tag: the application's bytes.
-        entries: an ``EntryInfo`` per tensor or fused entry.
+        entries: an ``EntryInfo`` per tensor, fused entry or vector of joined tensors.
         meta: {name: text} about the container.
         tensor_meta: {tensor: {name: text}} about single tensors.
         patches: names of the tensors whose absent elements are unchanged.
@@ -131,7 +131,7 @@ def inspect(blob: Any) -> ContainerInfo:
     """
     header = read_header(as_bytes(blob), UNLIMITED, whole=False)
     specs = list(TensorSpecs(header, None))
-    groups = {int(group[0, 0]): group[:, 0].tolist() for group in header.extension.groups()}
+    groups = {int(members[0, 0]): members[:, 0].tolist() for members in header.extension.sharing()}
     entries = []
     spans = header.spans
     for key, rows in zip(spans.keys.tolist(), np.split(header.table, spans.starts[1:]), strict=False):

@@ -104,8 +104,9 @@ def dtypes_of(header: ContainerHeader) -> Array:
     """Return the element type of each tensor, (n,) u8 by key, as a position in ``ELEMENT_DTYPES``."""
     dtypes = np.empty(header.extension.count(header.spans), np.uint8)
     dtypes[header.spans.keys] = (header.table["dtype"][header.spans.starts] & 15) - 1
-    for group in header.extension.groups():
-        dtypes[group[:, 0]] = dtypes[group[0, 0]]
+    for members in header.extension.sharing():
+        keys = members[:, 0].astype(np.int64)
+        dtypes[keys] = dtypes[keys[0]]
     for key, number in header.types.items():
         dtypes[key] = ELEMENT_DTYPES.index(RECORD_DTYPES[number])
     return dtypes

@@ -45,7 +45,6 @@ TABLE = np.dtype(
 )
 _ROW = np.dtype(f"V{TABLE.itemsize}")
 """Rows as plain bytes, which NumPy copies 20 times as fast as structures."""
-_DTYPE_AT = 36
 """Offset of the element type in a row."""
 LENGTHS = ("index_len", "value_len", "map_len")
 ROW = struct.Struct("<IIQIIIIIBBBB")
@@ -252,8 +251,7 @@ def row_of(e: Entry, crc: int = 0) -> tuple[int, ...]:
 
 def _header_bytes(entries: int, table: bytes, block: bytes, total: int) -> bytes:
     """Write prefix, table and extension block."""
-    minor = int(bytes([IN_RECORD]) in table[_DTYPE_AT :: TABLE.itemsize])  # the lowest that has the types
-    prefix = PREFIX.pack(MAGIC, MAJOR, minor, HAS_EXTENSION if block else 0, entries, 0, total)
+    prefix = PREFIX.pack(MAGIC, MAJOR, ext.minor_of(block), HAS_EXTENSION if block else 0, entries, 0, total)
     crc = header_checksum(prefix, table, block)
     return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + table + block
 

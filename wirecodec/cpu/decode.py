@@ -18,7 +18,7 @@ from wirecodec.container.schema import TensorSpec, TensorSpecs
 from wirecodec.cpu.chunk import decode_chunk, element_type
 from wirecodec.cpu.chunk_store import ChunkStore, DecodedChunks
 from wirecodec.cpu.fast.decode import DecodedBatch, decode_batches
-from wirecodec.cpu.fuse import split_fused
+from wirecodec.cpu.fuse import split_fused, split_joined
 from wirecodec.errors import WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
@@ -61,12 +61,19 @@ def decode_chunks(
         kept.keep(entry, part)
     spans = header.spans
     decoded = DecodedChunks(kept, header)
+    vectors = header.extension.joined()
+    vector = next(vectors, None)
     for row, (key, size) in zip(
         header.table[spans.starts[spans.domains > 0]].tolist(), header.extension.lengths(), strict=True
     ):
         field = Row(*row)
-        parts = invert_transform(decoded[key], field.dtype >> 4, size, element_type(field))
-        decoded.replace(key, [parts])
+        part = invert_transform(decoded[key], field.dtype >> 4, size, element_type(field))
+        if vector is None or vector[0, 0] != key:
+            decoded.replace(key, [part])
+            continue
+        for member, chunks in split_joined(part, vector).items():
+            decoded.replace(member, chunks)
+        vector = next(vectors, None)
     for group in header.extension.groups():
         for key, chunks in cut(decoded[int(group[0, 0])][0], group).items():
             decoded.replace(key, chunks)

@@ -19,7 +19,16 @@ from wirecodec.cpu.costs import share_header
 from wirecodec.cpu.fast import encode as fast_encode
 from wirecodec.cpu.fast.columns import describe_tensors
 from wirecodec.cpu.fast.selected import Selected
-from wirecodec.cpu.fuse import Run, concatenate, encode_runs, kinds_of, list_members, plan_runs
+from wirecodec.cpu.fuse import (
+    Run,
+    concatenate,
+    encode_runs,
+    find_vectors,
+    kinds_of,
+    lengths_of,
+    list_members,
+    plan_runs,
+)
 from wirecodec.cpu.select import select
 from wirecodec.errors import EncodeError
 from wirecodec.prng import mix
@@ -57,6 +66,11 @@ class ModelSelection:
             if len(run) == 1 or follow:
                 return batch.support_of(at, at + len(run), self.shapes)
         return concatenate([self.support_of((key,)) for key in run])
+
+    @cached_property
+    def vectors(self) -> tuple[Array, ...]:
+        """Rows (key, size) of the tensors that are transformed as one vector, for each vector."""
+        return find_vectors(self.supports)
 
     def count_of(self, key: int) -> int:
         """Return the number of selected elements of a tensor."""
@@ -187,13 +201,17 @@ def encode_selection(
     """
     n = len(selected.names)
     sizes, shared = selected.plan(fuse) if fuse else ([], ())
-    lengths = {key: math.prod(one.shape) for key, one in selected.supports.items() if one.domain}
+    vectors = selected.vectors
+    lengths = lengths_of(selected.supports, vectors)
     members = list_members(tuple(sizes), shared) if shared else ()
     dtypes = {key: one.dtype for key, one in selected.supports.items()}
     types = {key: RECORD_NUMBERS[dtype] for key, dtype in dtypes.items() if dtype in RECORD_NUMBERS}
     listed = tuple(selected.names), tuple(selected.shapes)
-    block = ext.write_model(*listed, lengths, tag, names_stored=names, groups=members, types=types)
-    shares = {key for run in shared for key in run}
+    records: dict[str, Any] = {"groups": members, "types": types, "joined": vectors}
+    block = ext.write_model(*listed, lengths, tag, names_stored=names, **records)
+    shares = {key for run in shared for key in run} | {
+        key for rows in vectors for key in rows[1:, 0].tolist()
+    }
     batches: list[writer.EntryBatch] = []
     alone: Sequence[int] = [key for key in range(n) if key not in shares] if shares else range(n)
     if fast.is_on() and n >= fast.MIN_TENSORS:

@@ -1,15 +1,18 @@
-"""Several tensors as one vector: entries that small tensors share (formats/SPEC.md, 3.3), and groups.
+"""Several tensors as one vector: shared entries and transforms (formats/SPEC.md, 3.3 and 3.11), and groups.
 
 plan_runs         which tensors share an entry
 encode_runs       the entries of all tensors, whose errors name the tensor
 concatenate       supports of tensors -> support of the vector
 split_support     support of the vector -> supports of tensors
+find_vectors      which tensors are transformed as one
 split_fused       decoded chunk of the vector -> chunks of tensors
+split_joined      elements of a transformed vector -> chunks of tensors
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
@@ -21,7 +24,7 @@ from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import index_dtype
-from wirecodec.support import DecodedChunk, SharedEntries, Support
+from wirecodec.support import DecodedChunk, JoinedVector, SharedEntries, Support
 
 Run: TypeAlias = tuple[int, ...]
 """Keys of the tensors that share an entry, or of one tensor."""
@@ -76,6 +79,26 @@ def plan_runs(sizes: tuple[int, ...], kinds: tuple[int, ...], fuse: int) -> tupl
 def list_members(sizes: tuple[int, ...], runs: tuple[Run, ...]) -> tuple[Array, ...]:
     """Return rows (key, size) of the members of each shared entry, as the extension block has them."""
     return tuple(np.array([(key, sizes[key]) for key in run], np.int64) for run in runs if len(run) > 1)
+
+
+def find_vectors(supports: Mapping[int, Any]) -> tuple[Array, ...]:
+    """Return rows (key, size) of the members of each joined vector, of supports by ascending key."""
+    keys: dict[JoinedVector, list[int]] = {}
+    for key, support in supports.items():
+        if support.vector is not None:
+            keys.setdefault(support.vector, []).append(key)
+    return tuple(np.array([*zip(own, vector.sizes, strict=True)], np.int64) for vector, own in keys.items())
+
+
+def lengths_of(supports: Mapping[int, Any], vectors: Iterable[Array]) -> dict[int, int]:
+    """Return {key: number of elements} of the tensors and vectors that are stored as coefficients.
+
+    Args:
+        supports: by key.
+        vectors: from ``find_vectors``.
+    """
+    lengths = {key: math.prod(one.shape) for key, one in supports.items() if one.domain and not one.vector}
+    return lengths | {int(members[0, 0]): int(members[:, 1].sum()) for members in vectors}
 
 
 def encode_runs(
@@ -136,6 +159,9 @@ def split_support(support: Support, sizes: Sequence[int], shapes: Sequence[tuple
     """Split what was selected of a group by tensors, with these sizes and shapes."""
     if len(sizes) == 1:
         return [replace(support, shape=shapes[0])]
+    if support.domain:
+        vector = JoinedVector(tuple(sizes))
+        return [replace(support, shape=shape, vector=vector) for shape in shapes]
     shared = None if support.entries is None else SharedEntries(support.entries, len(sizes))
     starts = np.cumsum([0, *sizes])
     indices, parts = support.indices, []
@@ -186,4 +212,15 @@ def split_fused(part: DecodedChunk, group: Array) -> dict[int, list[DecodedChunk
     for (key, size), a, b in zip(group.tolist(), cuts, cuts[1:], strict=False):
         indices = None if local is None or b - a == size else local[a:b]
         members[key] = [DecodedChunk(0, size, indices, part.values[a:b])]
+    return members
+
+
+def split_joined(part: DecodedChunk, vector: Array) -> dict[int, list[DecodedChunk]]:
+    """Split the elements of a joined vector, all or none, into its members: rows of (key, size); by key."""
+    members, start = {}, 0
+    for key, size in vector.tolist():
+        indices = part.indices if size else None
+        values = part.values if part.indices is not None else part.values[start : start + size]
+        members[key] = [DecodedChunk(0, size, indices, values)]
+        start += size
     return members

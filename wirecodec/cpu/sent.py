@@ -21,7 +21,7 @@ from wirecodec.cpu.decode import concatenate_chunks, invert_transform
 from wirecodec.cpu.encode import Encoded, ModelSelection
 from wirecodec.cpu.fast.add import Parts
 from wirecodec.cpu.fast.decode import DecodedBatch
-from wirecodec.cpu.fuse import split_fused
+from wirecodec.cpu.fuse import split_fused, split_joined
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
 from wirecodec.select.term_table import sum_before
@@ -40,7 +40,7 @@ class SentTensors(Mapping[str, SparseTensor]):
     def __init__(self, model: ModelSelection, encoded: Encoded) -> None:
         self._names, self._shapes = model.names, model.shapes
         self._transforms = {key: (x.domain, x.dtype) for key, x in model.supports.items() if x.domain}
-        self._members = encoded.members
+        self._members, self._vectors = encoded.members, model.vectors
         self._made: dict[str, SparseTensor] = {}
         self._chunks: dict[int, list[DecodedChunk]] = {}  # by the first key of their entry
         self._rows: dict[int, _Row] = {}  # of tensors that were encoded together
@@ -125,10 +125,15 @@ class SentTensors(Mapping[str, SparseTensor]):
 
     @cached_property
     def _split_chunks(self) -> dict[int, list[DecodedChunk]]:
-        """Chunks of the tensors that share an entry."""
+        """Chunks of the tensors that share an entry, and elements of those that are transformed as one."""
         chunks: dict[int, list[DecodedChunk]] = {}
         for members in self._members:
             chunks |= split_fused(self._chunks[int(members[0, 0])][0], members)
+        for members in self._vectors:
+            first, size = int(members[0, 0]), int(members[:, 1].sum())
+            domain, dtype = self._transforms[first]
+            elements = invert_transform(self._chunks[first], domain, size, dtype)
+            chunks |= split_joined(elements, members)
         return chunks
 
     def _make(self, key: int) -> SparseTensor:
@@ -139,7 +144,7 @@ class SentTensors(Mapping[str, SparseTensor]):
             here = None if indices is None else read_only(indices[first : first + count].view(np.int32))
             return SparseTensor._of(here, values[place : place + count], shape, UNLIMITED.max_dense)
         parts = self._split_chunks.get(key) or self._chunks[key]
-        if key in self._transforms:
+        if key in self._transforms and key not in self._split_chunks:
             domain, dtype = self._transforms[key]
             parts = [invert_transform(parts, domain, math.prod(shape), dtype)]
         return concatenate_chunks(TensorSpec("", shape, parts[0].values.dtype), parts, UNLIMITED)

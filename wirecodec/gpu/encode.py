@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -14,7 +13,7 @@ from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
 from wirecodec.container.writer import Entry
 from wirecodec.cpu.costs import share_header
-from wirecodec.cpu.fuse import Run, encode_runs, kinds_of, list_members, plan_runs
+from wirecodec.cpu.fuse import Run, encode_runs, find_vectors, kinds_of, lengths_of, list_members, plan_runs
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.chunk import encode_chunks
 from wirecodec.gpu.fast import encode as fast_encode
@@ -88,11 +87,13 @@ def encode_supports(
 
     listed, members, chosen = list(supports), list(supports.values()), list(schemes.values())
     sizes, kinds = tuple(one.size for one in members), tuple(kinds_of(members, chosen, {}))
-    runs = plan_runs(sizes, kinds, fuse)
+    vectors = find_vectors(dict(enumerate(members)))
+    others = {key for rows in vectors for key in rows[1:, 0].tolist()}
+    runs = [run for run in plan_runs(sizes, kinds, fuse) if run[0] not in others]
     shapes = tuple(one.shape for one in members)
-    lengths = {key: math.prod(one.shape) for key, one in enumerate(members) if one.domain}
-    groups = list_members(sizes, runs)
-    block = ext.write_model(tuple(listed), shapes, lengths, tag, names_stored=names, groups=groups)
+    lengths = lengths_of(dict(enumerate(members)), vectors)
+    records: dict[str, Any] = {"groups": list_members(sizes, tuple(runs)), "joined": vectors}
+    block = ext.write_model(tuple(listed), shapes, lengths, tag, names_stored=names, **records)
 
     def encode_run(run: Run) -> list[Entry]:
         scheme, parts = chosen[run[0]], [members[key] for key in run]

@@ -35,6 +35,7 @@ class DeviceSupport:
     domain: ClassVar[int] = 0
     step: ClassVar[None] = None
     shared: ClassVar[None] = None
+    vector: ClassVar[None] = None
 
     @property
     def size(self) -> int:

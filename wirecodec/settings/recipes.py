@@ -2,7 +2,7 @@
 
     wc.Compressor(**wc.recipe("dgc", ratio=0.001))
 
-A recipe has the scheme of the preset with its name, and the feedback, schedule and clipping of its paper.
+A recipe has the scheme of the preset with its name, and feedback, schedule, clipping and scope of its paper.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Recipe:
         source: paper and section of the settings.
         optimizer: momentum of the optimizer that takes the means, for the recipe's density, as text.
         ratio: ratio of CLT-k; None for all other systems.
+        scope: "group" if all tensors are one vector, else "tensor".
 
     Examples:
         >>> import wirecodec as wc
@@ -50,6 +51,7 @@ class Recipe:
     source: str
     optimizer: str = AS_DENSE
     ratio: float | None = None
+    scope: str = "tensor"
 
 
 _KEPT = ErrorFeedback()
@@ -58,10 +60,10 @@ _EPOCH = 98
 
 
 _WITHOUT_FEEDBACK = (
-    *("qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip", "fft"),
+    *("qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip"),
     *("deepreduce-sparse", "deepreduce-qsgd-bf-p0", "skcompress"),
 )
-"""Unbiased quantizers, the FFT paper's systems, and those for sparse gradients: residuals fill zeros."""
+"""Unbiased quantizers, those of the FFT paper, and systems for sparse gradients: residuals fill zeros."""
 
 
 def _of_preset(name: str) -> Recipe:
@@ -75,7 +77,7 @@ def _of_preset(name: str) -> Recipe:
         source += "; warm-up of 5 epochs as in appendix D.1, of the density as in DGC"
         return Recipe(scheme, _KEPT, WarmUp(5 * _EPOCH, start=0.25), source, LESS)
     if name == "fft":
-        source += "; each tensor by itself: the paper's is one vector of all"
+        return Recipe(scheme, None, None, f"{source}; all tensors as one vector", scope="group")
     if name in _WITHOUT_FEEDBACK:
         return Recipe(scheme, None, None, source)
     if name == "adacomp":
@@ -121,15 +123,15 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
 
     Args:
         name: a key of ``RECIPES``, which also gives the source and the optimizer's momentum.
-        overrides: ``scheme``, ``feedback``, ``schedule`` or ``clip`` replace a whole setting. A field of the
-            feedback or the schedule sets it (``momentum=0.95``, ``steps=1000``). All others are those of
-            ``preset``: stages, and their parameters (``ratio=0.01``, ``index="rice"``).
+        overrides: ``scheme``, ``feedback``, ``schedule``, ``clip`` or ``scope`` replace a whole setting. A
+            field of the feedback or the schedule sets it (``momentum=0.95``, ``steps=1000``). All others are
+            those of ``preset``: stages, and their parameters (``ratio=0.01``, ``index="rice"``).
 
     Returns:
-        {"scheme", "feedback", "schedule", "clip"}; the scheme of "adacomp" is {Rule: scheme}. For "clt-k",
-        {"ratio", "beta", "schedule"}, for co.CLTk; ``ratio`` may be {key: ratio}, as co.ratios_by_flops
-        returns it. DGC clips as the dense training of the same model does:
-        ``clip`` is None unless it is given.
+        {"scheme", "feedback", "schedule", "clip", "scope"}; the scheme of "adacomp" is {Rule: scheme}. For
+        "clt-k", {"ratio", "beta", "schedule"}, for co.CLTk; ``ratio`` may be {key: ratio}, as
+        co.ratios_by_flops returns it. DGC clips as the dense training of the same model does: ``clip`` is
+        None unless it is given.
 
     Raises:
         EncodeError: a name is unknown, or a parameter is out of range. The message has the nearest name.
@@ -160,6 +162,7 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
             key, known = next(iter(overrides)), ("ratio", "beta", "schedule", "steps", "start", "hold")
             raise EncodeError(f"recipe {name!r}: unknown override {key!r}{suggestion(key, known)}")
         return {"ratio": ratio, "beta": settings["feedback"].beta, "schedule": settings["schedule"]}
+    settings["scope"] = overrides.pop("scope", published.scope)
     try:
         settings["scheme"] = _override_each(settings["scheme"], overrides)
     except EncodeError as error:

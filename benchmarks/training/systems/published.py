@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import wirecodec as wc
 from benchmarks.training.systems.codec import CodecExchange
@@ -17,7 +18,7 @@ GRADIENT_RECIPES = tuple(name for name in wc.RECIPES if name not in ("clt-k", "s
 
 @dataclass(frozen=True)
 class Published(System):
-    """Recipe of a paper, with the grid's momentum if it corrects momentum.
+    """Recipe of a paper, with the grid's momentum if it corrects momentum; each tensor by itself.
 
     Args:
         recipe: its name.
@@ -34,7 +35,7 @@ class Published(System):
 
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return an Exchange with one Compressor per worker."""
-        found = wc.recipe(self.recipe)
+        found = _settings_of(self.recipe)
         if isinstance(found["feedback"], wc.MomentumCorrection):
             found["feedback"] = replace(found["feedback"], momentum=settings.momentum)
         if isinstance(found["schedule"], wc.WarmUp):
@@ -45,4 +46,11 @@ class Published(System):
 
 def build_published(name: str, group: str) -> Published:
     """Build the system of a recipe."""
-    return Published(name, group, name, str(wc.recipe(name)))
+    return Published(name, group, name, str(_settings_of(name)))
+
+
+def _settings_of(name: str) -> dict[str, Any]:
+    """Return a recipe for each tensor by itself; the systems "FFT, … % left out" transform one vector."""
+    settings = wc.recipe(name)
+    del settings["scope"]
+    return settings

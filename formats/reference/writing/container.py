@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from formats.reference.element_types import TYPE_NAMED, ElementType, RecordType, write_types
-from formats.reference.extension import CRITICAL, FUSED, NAMES, SHAPES, TAG, TRANSFORM, TYPES
+from formats.reference.extension import CRITICAL, FUSED, JOINED, NAMES, SHAPES, TAG, TRANSFORM, TYPES
 from formats.reference.floats import Format
 from formats.reference.map.packed import PACKED
 from formats.reference.prng import mix
@@ -26,7 +26,7 @@ from formats.reference.writing.index.bloom import Bloom
 from formats.reference.writing.index.raw_index import RawIndex
 from formats.reference.writing.map.packed import gather, sort_positions, write_packed
 from formats.reference.writing.protocols import IndexWriter, ValueWriter
-from formats.reference.writing.records import write_fused, write_names, write_shape
+from formats.reference.writing.records import write_fused, write_joined, write_names, write_shape
 from formats.reference.writing.transform.coefficients import Spectrum, write_lengths
 from formats.reference.writing.value.raw import Raw
 
@@ -61,6 +61,7 @@ def write(
     names: bool = True,
     tag: bytes = b"",
     groups: Sequence[Sequence[str]] = (),
+    joined: Sequence[Sequence[str]] = (),
     minor: int | None = None,
     flags: int = 0,
     extra: Sequence[Record] = (),
@@ -76,7 +77,9 @@ def write(
         names: whether to write a names record (if there is a tensor).
         tag: application data; empty for none.
         groups: names of the tensors to fuse into one entry each; sizes and element types are not checked.
-        minor: the minor version; None for the lowest that has the element types.
+        joined: names of the tensors of each joined vector. The first by its name is a Spectrum with all
+            coefficients of the vector; the elements of the others are not used.
+        minor: the minor version; None for the lowest that has the element types and records.
         flags: flags in addition to the one for the extension block.
         extra: additional records, placed among the others by their type.
 
@@ -92,11 +95,14 @@ def write(
     keys = {t.name: key for key, t in enumerate(ordered)}
     records = [*extra]
     fused = sorted(sorted(keys[name] for name in group) for group in groups)
+    vectors = sorted(sorted(keys[name] for name in group) for group in joined)
+    sizes = {group[0]: sum(_size(ordered[key]) for key in group) for group in vectors}
+    others = {key for group in vectors for key in group[1:]}
     parts = [
         part
         for key, t in enumerate(ordered)
-        if not any(key in g for g in fused)
-        for part in _split_chunks(key, t)
+        if key not in others and not any(key in g for g in fused)
+        for part in _split_chunks(key, t, sizes.get(key, _size(t)))
     ]
     parts += [_fuse(group, ordered) for group in fused]
     parts.sort(key=lambda part: (part.key, part.base))
@@ -109,7 +115,14 @@ def write(
     shapes = [(key, t.shape) for key, t in enumerate(ordered) if len(t.shape) != 1]
     if shapes:
         records.append(Record(SHAPES, 0, b"".join(write_shape(key, shape) for key, shape in shapes)))
-    lengths = [(key, _size(t)) for key, t in enumerate(ordered) if isinstance(t, Spectrum)]
+    if vectors:
+        body = write_joined([[(k, _size(ordered[k])) for k in group] for group in vectors])
+        records.append(Record(JOINED, CRITICAL, body))
+    lengths = [
+        (key, sizes.get(key, _size(t)))
+        for key, t in enumerate(ordered)
+        if isinstance(t, Spectrum) and key not in others
+    ]
     if lengths:
         records.append(Record(TRANSFORM, CRITICAL, write_lengths(lengths)))
     types = [
@@ -127,7 +140,7 @@ def write(
         its_index: Index = index[n] if isinstance(index, (list, tuple)) else index  # type: ignore[assignment]
         its_value: ValueWriter = value[n] if isinstance(value, (list, tuple)) else value  # type: ignore[assignment]
         rows.append(_encode_row(part, its_index, its_value, seed))
-    least = 1 if types else 0
+    least = 1 if types or vectors else 0
     block = write_extension_block(records) if records else b""
     return assemble(rows, block, minor=least if minor is None else minor, flags=flags)
 
@@ -141,10 +154,10 @@ def _size(t: Tensor | Spectrum) -> int:
     return math.prod(t.shape)
 
 
-def _split_chunks(key: int, t: Tensor | Spectrum) -> list[_Chunk]:
+def _split_chunks(key: int, t: Tensor | Spectrum, n: int) -> list[_Chunk]:
     dtype = TYPE_NAMED[t.dtype]
     domain = t.domain if isinstance(t, Spectrum) else PLAIN
-    size = _size(t) if domain == PLAIN else coefficient_count(domain, _size(t))
+    size = n if domain == PLAIN else coefficient_count(domain, n)
     most = CHUNK // COMPONENTS[domain]
     itemsize = _stored_type(domain, dtype).itemsize * COMPONENTS[domain]
     parts = []

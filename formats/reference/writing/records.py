@@ -24,6 +24,13 @@ def write_fused(groups: Sequence[Sequence[tuple[int, int]]]) -> bytes:
     return body
 
 
+def write_joined(vectors: Sequence[Sequence[tuple[int, int]]]) -> bytes:
+    """Return the body of a joined record from the (key, size) of each vector's members."""
+    return b"".join(
+        struct.pack("<IIQ", members[0][0], key, size) for members in vectors for key, size in members
+    )
+
+
 def write_shape(key: int, shape: tuple[int, ...]) -> bytes:
     """Return one row of a shapes record."""
     width = shortest_width(shape)

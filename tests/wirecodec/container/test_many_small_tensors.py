@@ -16,8 +16,9 @@ import pytest
 
 import wirecodec as wc
 from formats.reference import Record, Row, assemble
+from formats.reference.transform.coefficients import coefficient_count
 from formats.reference.writing.assembly import write_extension_block
-from formats.reference.writing.records import write_fused, write_names, write_shape
+from formats.reference.writing.records import write_fused, write_joined, write_names, write_shape
 from formats.reference.writing.transform.coefficients import write_lengths
 
 MAX_BYTES = 1 << 16
@@ -101,6 +102,21 @@ def pairs() -> ManyTensors:
     return ManyTensors(assemble(rows, write_extension_block([Record(1, 1, write_fused(groups))])), 9)
 
 
+def joined(size: int, members: int) -> ManyTensors:
+    """Assemble vectors of equal members, each with one entry and no coefficient."""
+    count = (MAX_BYTES - 200) // (40 + 16 + 16 * members)
+    firsts, n = range(0, count * members, members), members * size
+    vectors = [[(first + i, size) for i in range(members)] for first in firsts]
+    d = coefficient_count(DCT >> 4, n)
+    rows = [Row(first, 0, d, 0, DCT, 1, 1) for first in firsts]
+    rows.append(Row(count * members, 0, 9, 9, FLOAT32, 1, 1, b"", b"short"))
+    records = [
+        Record(4, 1, write_lengths([(first, n) for first in firsts])),
+        Record(10, 1, write_joined(vectors)),
+    ]
+    return ManyTensors(assemble(rows, write_extension_block(records)), 9)
+
+
 CASES: dict[str, Callable[[], ManyTensors]] = {
     "empty": lambda: plain(0),
     "of one": lambda: plain(1),
@@ -116,6 +132,9 @@ CASES: dict[str, Callable[[], ManyTensors]] = {
     "fused": lambda: fused(3),
     "fused, empty": lambda: fused(0),
     "pairs": pairs,
+    "joined": lambda: joined(3, 4075),
+    "joined, empty": lambda: joined(0, 4075),
+    "joined pairs": lambda: joined(1, 2),
 }
 
 

@@ -19,7 +19,8 @@ def test_every_preset_has_a_recipe_that_takes_steps(rng: np.random.Generator) ->
     assert wc.PRESETS.keys() <= RECIPES_WITH_A_SCHEME
     for name in RECIPES_WITH_A_SCHEME:
         settings = wc.recipe(name)
-        assert settings.keys() == {"scheme", "feedback", "schedule", "clip"}
+        assert settings.keys() == {"scheme", "feedback", "schedule", "clip", "scope"}
+        assert settings["scope"] == ("group" if name == "fft" else "tensor")
         if name in wc.PRESETS and name != "adacomp":
             assert settings["scheme"] == wc.preset(name)
         compressor = wc.Compressor(**settings)
@@ -35,6 +36,22 @@ WITHOUT_FEEDBACK = (
 
 
 RECIPES_WITH_A_SCHEME = wc.RECIPES.keys() - {"clt-k"}
+
+
+def test_fft_transforms_the_whole_model(rng: np.random.Generator) -> None:
+    """Section 3.1, step 1: the gradients are linearized to one vector."""
+    grad = {name: rng.normal(size=n).astype(np.float32) for name, n in (("a", 700), ("b", 300))}
+    blob = wc.Compressor(**wc.recipe("fft")).compress(grad)
+    (entry,) = wc.inspect(blob).entries
+    assert (entry.transform, entry.size, entry.members) == ("rfft", 1000, (("a", 700), ("b", 300)))
+    assert entry.nnz == 2 * 75  # 15 % of 501 bins
+    bins = np.fft.rfft(np.concatenate([*grad.values()]), norm="ortho")
+    bins[np.argsort(-np.abs(bins))[75:]] = 0
+    wanted = np.fft.irfft(bins, norm="ortho")
+    found = np.concatenate([x.to_dense() for x in wc.decode_many(blob).values()])
+    assert np.linalg.norm(found - wanted) < 0.01 * np.linalg.norm(wanted)
+    blob = wc.Compressor(**wc.recipe("fft", scope="tensor")).compress(grad)
+    assert [one.size for one in wc.inspect(blob).entries] == [700, 300]
 
 
 def test_dgc_is_that_of_the_paper() -> None:
@@ -80,8 +97,9 @@ def test_faults_name_the_nearest() -> None:
         wc.recipe("dcg")
     with pytest.raises(wc.EncodeError, match="recipe 'dgc': unknown override 'ratoi'"):
         wc.recipe("dgc", ratoi=0.1)
-    with pytest.raises(wc.EncodeError, match="recipe 'clt-k': unknown override 'index'"):
-        wc.recipe("clt-k", index="rice")
+    for name, value in (("index", "rice"), ("scope", "group")):
+        with pytest.raises(wc.EncodeError, match=f"recipe 'clt-k': unknown override '{name}'"):
+            wc.recipe("clt-k", **{name: value})
 
 
 def test_the_guide_lists_every_recipe() -> None:

@@ -146,7 +146,7 @@ def test_a_group_under_allreduce() -> None:
 
 
 def test_a_scope_that_cannot_be() -> None:
-    with pytest.raises(wc.EncodeError, match="no transform of several tensors"):
-        wc.Compressor("dct | topk(0.1) | rice | raw", scope="group")
+    with pytest.raises(wc.EncodeError, match="weights are those of elements"):
+        wc.Compressor("dct | budget(1) | rice | raw", scope="group", weights={"a": 0.5})
     with pytest.raises(wc.EncodeError, match="scope is 'model'"):
         wc.Compressor(scope="model")
