@@ -10,6 +10,7 @@ from collectives.advise.cost_model import Network
 from collectives.advise.prediction import Advice, Prediction
 from wirecodec.cli.formatting import format_table
 from wirecodec.cli.units import format_bandwidth, format_seconds
+from wirecodec.comparison.table import ERROR
 
 _ALGORITHMS = {
     "allgather": "all-gather of the encodings; every rank decodes and sums them",
@@ -60,7 +61,7 @@ def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ())
         *([f"left out, like one of the above: {'; '.join(advice.alike)}"] if advice.alike else []),
         *(f"excluded: {scheme}: {reason}" for scheme, reason in advice.excluded),
         *(f"{name}: {meaning}" for name, meaning in _ALGORITHMS.items() if name in algorithms),
-        "error: the norm of the part of a gradient that one exchange loses, over the norm of the gradient.",
+        ERROR,
         f"Assumes that every rank is a machine like this one, with {_threads()} and no other load, and",
         "that it sends and receives at once. 'decode' covers all encodings that a rank decodes, 'rest' the",
         "vector of sums and the latencies. Times and errors are measured; accuracy after training is not.",

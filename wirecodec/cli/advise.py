@@ -6,7 +6,7 @@ import argparse
 from importlib import import_module
 from typing import Any
 
-from wirecodec.cli.options import add_command, add_file, add_picture
+from wirecodec.cli.options import add_command, add_file, add_imports, add_picture
 
 _MAX_ERROR = 0.95
 """An exchange with this error sends 1 - 0.95², a tenth, of the gradient's squared norm."""
@@ -19,8 +19,8 @@ def add_to(commands: Any) -> None:
         "advise",
         _run,
         "Find the schemes that make an exchange faster than a dense all-reduce",
-        "The fastest scheme whose error is at most --max-error is marked. The error is the norm of the part "
-        "of a gradient that one exchange loses, over the norm of the gradient.",
+        "The fastest scheme whose error is at most --max-error is marked. The error is the relative "
+        "error: the norm of the part of a gradient that one exchange loses, over the norm of the gradient.",
     )
     add_file(command, ".npy, or .npz of named tensors, exchanged together", nargs="?")
     command.add_argument(
@@ -65,6 +65,7 @@ def add_to(commands: Any) -> None:
         "then sends a tenth of the gradient's squared norm, and error feedback the rest later)",
     )
     add_picture(command, "the speed-up over bandwidth")
+    add_imports(command)
 
 
 def _parse_error(text: str) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 from wirecodec.arrays import dtype_named
 from wirecodec.cli.formatting import escape, format_table
-from wirecodec.cli.options import add_command, parse_scheme
+from wirecodec.cli.options import add_command, add_imports, parse_scheme
 from wirecodec.cli.units import format_seconds
 from wirecodec.compilation import Warmth, warm
 from wirecodec.settings.scheme import LOSSLESS, Scheme
@@ -32,6 +32,7 @@ def add_to(commands: Any) -> None:
         action="append",
         help="element type of the tensors; may be repeated (default: float32)",
     )
+    add_imports(command)
 
 
 def _run(options: argparse.Namespace) -> int:
