@@ -19,8 +19,10 @@ def add_to(commands: Any) -> None:
         "advise",
         _run,
         "Find the schemes that make an exchange faster than a dense all-reduce",
-        "The fastest scheme whose error is at most --max-error is marked. The error is the relative "
-        "error: the norm of the part of a gradient that one exchange loses, over the norm of the gradient.",
+        "The fastest scheme whose error is at most --max-error is marked. With --compute, this is the scheme "
+        "with the least error of those whose step takes at most 5 % longer than the fastest one. The error "
+        "is the relative error: the norm of the part of a gradient that one exchange loses, over the norm of "
+        "the gradient.",
     )
     add_file(command, ".npy, or .npz of named tensors, exchanged together", nargs="?")
     command.add_argument(
@@ -55,6 +57,11 @@ def add_to(commands: Any) -> None:
     )
     group.add_argument(
         "--all", action="store_true", help="compare further schemes; takes several times as long"
+    )
+    command.add_argument(
+        "--bytes-per-step",
+        metavar="N",
+        help="also compare Compressor(bytes_per_step=N), a budget of N bytes for all tensors: 400kB, 1.5MB",
     )
     command.add_argument(
         "--max-error",
