@@ -85,8 +85,8 @@ def format_answer(speeds: Sequence[Speed]) -> str:
     sidco = [speed.reads for speed in found["sidco(δ)"]]
     return (
         f"On one thread, `topk` takes {least.reads:.2f} reads of the array ({_format_case(least)}) to "
-        f"{most.reads:.2f} ({_format_case(most)}). This is {min(gains):.1f} to {max(gains):.1f} times as fast "
-        f"as {baseline}. `sidco` takes {min(sidco):.2f} to {max(sidco):.2f} reads.\n"
+        f"{most.reads:.2f} ({_format_case(most)}). This is {min(gains):.1f} to {max(gains):.1f} times as "
+        f"fast as {baseline}. `sidco` takes {min(sidco):.2f} to {max(sidco):.2f} reads.\n"
     )
 
 
