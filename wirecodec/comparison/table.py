@@ -66,8 +66,8 @@ class ComparisonTable(Sequence[Comparison]):
         >>> import numpy as np, wirecodec as wc
         >>> gradient = np.random.default_rng(0).laplace(size=20_000).astype(np.float32)
         >>> print(str(wc.compare(gradient, ["terngrad"], seconds=0)).partition("error:")[0].strip())
-           preset    scheme                                density  bits  error
-        *  terngrad  all | raw-index | terngrad(clip=2.5)    100 %  1.63  0.939
+           preset    scheme                           density  bits  error
+        *  terngrad  all | raw-index | terngrad(2.5)    100 %  1.63   0.94
     """
 
     rows: tuple[Comparison, ...]
