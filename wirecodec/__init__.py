@@ -5,7 +5,7 @@ names the codecs. A ``Compressor`` holds the state that persists between steps. 
 moves the bytes between ranks.
 """
 
-from wirecodec.comparison import Comparison, compare
+from wirecodec.comparison import Comparison, ComparisonTable, compare
 from wirecodec.compilation import Warmth, warm
 from wirecodec.compressor import Compressor, Prepared, rename_state
 from wirecodec.container.inspect import ContainerInfo, inspect
@@ -105,6 +105,7 @@ __all__ = [
     "ChecksumMismatch",
     "ChunkTopK",
     "Comparison",
+    "ComparisonTable",
     "Compressor",
     "ContainerInfo",
     "ContextIndex",

@@ -125,15 +125,21 @@ def _format_answer(points: Sequence[Point], costs: Sequence[Cost]) -> str:
             ratios += [point.error / best] if math.isfinite(best) else []
     if not ratios or not costs:
         return ""
-    largest = max(costs, key=lambda cost: (cost.size, cost.bits == 0.25))
+    ordered = sorted(costs, key=lambda cost: cost.budget_encode / cost.topk_encode)
+    least, most = (_format_ratio(cost) for cost in (ordered[0], ordered[-1]))
     return (
         f"At equal bytes, the squared error of `budget` is at most {max(ratios):.3f} times that of the best "
         f"of {len(build_grid().schemes)} `topk` schemes. The median over "
         f"{len({point.gradient for point in points})} gradients and {len(BITS)} budgets is "
-        f"{statistics.median(ratios):.2f} times. On {largest.size:,} elements at {largest.bits:g} bits each, "
-        f"an encode takes {largest.budget_encode:.1f} reads of the array, and `topk` at the same density "
-        f"{largest.topk_encode:.1f}.\n"
+        f"{statistics.median(ratios):.2f} times. An encode takes {least} to {most} as long as with `topk` at "
+        "the same density.\n"
     )
+
+
+def _format_ratio(cost: Cost) -> str:
+    """Format the time of an encode relative to that with ``topk``, and the case."""
+    ratio = cost.budget_encode / cost.topk_encode
+    return f"{ratio:.2f} times ({cost.size:,} elements, {cost.bits:g} bits)"
 
 
 def _columns() -> list[str]:

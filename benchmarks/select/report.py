@@ -72,17 +72,26 @@ def format_page(
 
 
 def format_answer(speeds: Sequence[Speed]) -> str:
-    """Answer the benchmark's question with the largest array at density 0.01; nothing without it."""
-    some = [s for s in speeds if s.synthetic and s.threads == 1 and s.density == 0.01]
-    largest = max((s.elements for s in some), default=0)
-    found = {s.name: s for s in some if s.elements == largest}
-    ours, sidco, baseline = found.get(TOPK), found.get("sidco(δ)"), find_baseline(speeds)
-    if ours is None or sidco is None or baseline not in found:
+    """Answer the benchmark's question by the least and the most of all arrays and densities."""
+    found: dict[str, list[Speed]] = {}
+    for speed in speeds:
+        if speed.threads == 1:
+            found.setdefault(speed.name, []).append(speed)
+    baseline = find_baseline(speeds)
+    if not {TOPK, "sidco(δ)", baseline} <= set(found):
         return ""
+    least, most = (choose(found[TOPK], key=lambda speed: speed.reads) for choose in (min, max))
+    gains = [compute_speed_up(speeds, speed, baseline) for speed in found[TOPK]]
+    sidco = [speed.reads for speed in found["sidco(δ)"]]
     return (
-        f"On {largest:,} elements at density 0.01, `topk` takes {ours.reads:.2f} reads of the array on one "
-        f"thread, and {baseline} {found[baseline].reads:.0f}. `sidco` takes {sidco.reads:.2f} reads.\n"
+        f"On one thread, `topk` takes {least.reads:.2f} reads of the array ({_format_case(least)}) to "
+        f"{most.reads:.2f} ({_format_case(most)}). This is {min(gains):.1f} to {max(gains):.1f} times as "
+        f"fast as {baseline}. `sidco` takes {min(sidco):.2f} to {max(sidco):.2f} reads.\n"
     )
+
+
+def _format_case(speed: Speed) -> str:
+    return f"{speed.elements:,} elements, density {speed.density:g}"
 
 
 def find_baseline(speeds: Sequence[Speed]) -> str:

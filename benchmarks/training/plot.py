@@ -1,12 +1,15 @@
 """Pictures of the training benchmark: metric over bits, and loss over steps, one panel per task.
 
-A panel has one line per family of systems, named at its end. Every system is in the table of the page.
+A panel has one line per family of systems, named at its end. Bars, and the band of dense, are the standard
+deviation over seeds.
+Methods of papers have numbers. Every system is in the table of the page.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from benchmarks.common.pictures import (
     COLOURS,
     DARK,
     GREEN,
+    GREY,
     PALE,
     PINK,
     RED,
@@ -28,6 +32,7 @@ from benchmarks.training.plan import Plan
 from benchmarks.training.rows import Row, collect_rows
 from benchmarks.training.systems.system import System
 from benchmarks.training.tasks.task import Task
+from wirecodec.cli.compare_picture import find_free_offset
 
 __all__ = ["draw"]
 
@@ -43,6 +48,8 @@ FAMILIES = {
 """{name: (pattern of its systems, colour, mark)}."""
 BEST_ONLY = "local updates, the best"
 """Family of which only systems are on the line that none beats with fewer bits."""
+NUMBERS = 7.0
+"""Size of the numbers and names of papers' methods, in points."""
 MOST_SHOWN = 7.0
 """Distance from the best metric to the worst that is shown, in distances to the median."""
 
@@ -77,7 +84,9 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
     worst = _find_worst_shown(task, rows)
     sign = -1.0 if task.higher_is_better else 1.0
     shown = [row for row in rows if sign * row.test <= sign * worst]
-    marks = [(row.best.bits, row.test) for row in shown if row.system.group == "papers"]
+    of_papers = [row for row in shown if row.system.group == "papers"]
+    marks = [(row.best.bits, row.test) for row in of_papers]
+    _draw_deviations(axis, of_papers, GREY)
     axis.plot(*zip(*marks, strict=True) if marks else ([], []), "D", color=PALE, markersize=5)
     lines = []
     for family, (_, color, mark) in FAMILIES.items():
@@ -85,6 +94,7 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
         points = sorted((row.best.bits, row.test) for row in members)
         if family == BEST_ONLY:
             points = _keep_front(points, sign)
+        _draw_deviations(axis, [row for row in members if (row.best.bits, row.test) in points], color)
         if points:
             axis.plot(*zip(*points, strict=True), f"{mark}-", color=color, linewidth=1.6, markersize=7)
             lines.append((points, family, color))
@@ -97,12 +107,62 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
     dense = next((row for row in rows if row.system.name == "dense"), None)
     if dense is not None:
         axis.axhline(dense.test, color=DARK, linewidth=1, linestyle=":")
+        if len(dense.tests) > 1:
+            ends = dense.test - dense.deviation, dense.test + dense.deviation
+            axis.axhspan(*ends, color=DARK, alpha=0.07, linewidth=0)
         axis.autoscale_view()
         left, right = axis.get_xlim()
         places = np.geomspace(left, right, 9)
         axis.set_xlim(left, right)
         lines.append(([(float(x), dense.test) for x in places], "dense, 32 bits", DARK))
-    label_lines(axis, lines, marks)
+    points = [point for line, *_ in lines for point in line]
+    numbers = _name_papers(axis, [row.system.name for row in of_papers], marks, points)
+    label_lines(axis, lines, [*marks, *numbers])
+
+
+def _draw_deviations(axis: Any, rows: Sequence[Row], color: str) -> None:
+    """Draw a bar of one standard deviation at each system with several seeds."""
+    several = [row for row in rows if len(row.tests) > 1]
+    x, y, deviations = ([f(row) for row in several] for f in (_get_bits, _get_test, _get_deviation))
+    axis.errorbar(x, y, deviations, fmt="none", ecolor=color, elinewidth=1.2, capsize=3, zorder=1)
+
+
+_get_bits, _get_test, _get_deviation = attrgetter("best.bits"), attrgetter("test"), attrgetter("deviation")
+
+
+def _name_papers(
+    axis: Any,
+    names: Sequence[str],
+    marks: Sequence[tuple[float, float]],
+    others: Sequence[tuple[float, float]],
+) -> list[tuple[float, float]]:
+    """Write a number beside each mark of a paper's method, and the list of their names beside the panel.
+
+    Returns:
+        The places of the numbers, in the units of the marks.
+    """
+    if not marks:
+        return []
+    names_below = "\n".join(f"{number}  {name}" for number, name in enumerate(names, 1))
+    axis.text(1.01, 1.0, names_below, transform=axis.transAxes, va="top", fontsize=NUMBERS, color=DARK)
+    axis.figure.canvas.draw()  # so that constrained layout has set the panel's size
+    unit = 72 / axis.figure.dpi
+    places = [tuple(unit * axis.transData.transform(mark)) for mark in (*marks, *others)]
+    for number, (mark, place) in enumerate(zip(marks, places, strict=False), 1):
+        offset = find_free_offset(place, places, 1.3 * NUMBERS)
+        places.append((place[0] + offset[0], place[1] + offset[1]))
+        axis.annotate(
+            str(number),
+            mark,
+            offset,
+            textcoords="offset points",
+            fontsize=NUMBERS,
+            color=DARK,
+            ha="center",
+            va="center",
+        )
+    to_data = axis.transData.inverted().transform
+    return [tuple(to_data(np.array(place) / unit)) for place in places[-len(marks) :]]
 
 
 def _keep_front(points: Sequence[tuple[float, float]], sign: float) -> list[tuple[float, float]]:
@@ -143,7 +203,11 @@ def _draw_losses(axis: Any, task: Task, rows: Sequence[Row]) -> None:
 
 
 PICTURES = (
-    ("training.png", "How good is a model, by the bits that are sent? Grey: methods of papers", _draw_metric),
+    (
+        "training.png",
+        "How good is a model, by the bits that are sent? Numbers: methods of papers; bars: seeds",
+        _draw_metric,
+    ),
     ("training_loss.png", "How fast does the training loss fall with each system?", _draw_losses),
 )
 """(file, title, function of a panel) of each picture."""

@@ -70,6 +70,17 @@ class Candidate:
         return isinstance(self.scheme.select, wc.Budget)
 
 
+def limit_bytes(nbytes: float, elements: float) -> Candidate:
+    """Return the candidate of ``Compressor(bytes_per_step=…)``: a budget for all elements as one vector.
+
+    Examples:
+        >>> str(limit_bytes(1000, 8000).scheme)
+        'budget(1.0) | rice | error-bounded'
+    """
+    scheme = wc.Scheme.parse(f"budget(bits={8 * nbytes / elements!r}) | rice | error-bounded")
+    return Candidate(scheme, f"bytes_per_step={nbytes:,.0f}")
+
+
 def parse_candidate(text: str) -> Candidate:
     """Parse a scheme or a preset, or a method: see ``COMMON`` for their forms.
 

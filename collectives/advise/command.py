@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from collectives.advise.budget import find_budget, format_budget
-from collectives.advise.candidates import parse_candidate
+from collectives.advise.candidates import limit_bytes, parse_candidate
 from collectives.advise.cost_model import Network, Step, share_buckets
 from collectives.advise.page import format_advice
 from collectives.advise.prediction import advise
@@ -18,7 +18,7 @@ from wirecodec.cli.array_files import load_gradient
 from wirecodec.cli.files import STANDARD, FileArgument, name_file, name_of
 from wirecodec.cli.formatting import escape
 from wirecodec.cli.progress import show_progress
-from wirecodec.cli.units import parse_bandwidth, parse_count, parse_seconds
+from wirecodec.cli.units import parse_bandwidth, parse_bytes, parse_count, parse_seconds
 
 _DEFAULT_RANKS = 8
 _OTHER_RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -37,6 +37,10 @@ def run(options: argparse.Namespace) -> int:
     compute = 0.0 if options.compute is None else parse_seconds(options.compute)
     candidates = [parse_candidate(text) for text in options.scheme] if options.scheme else None
     gradient, name, scale = _load(options.file, options.elements)
+    also = []
+    if options.bytes_per_step is not None:
+        elements = scale * sum(x.size for x in gradient.values())
+        also = [limit_bytes(parse_bytes(options.bytes_per_step), elements)]
     buckets = share_buckets([round(scale * x.nbytes) for x in gradient.values()])
     training = Step(compute, options.overlap, buckets)
     named = nullcontext() if options.file is None else name_file(options.file)
@@ -47,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
             candidates,
             step=training,
             more=options.all,
+            also=also,
             max_error=options.max_error,
             scale=scale,
             progress=progress,

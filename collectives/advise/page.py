@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from collectives.advise.cost_model import Network
-from collectives.advise.prediction import Advice, Prediction
+from collectives.advise.prediction import NEARLY, Advice, Prediction
 from wirecodec.cli.formatting import format_table
 from wirecodec.cli.units import format_bandwidth, format_seconds
+from wirecodec.comparison.table import ERROR
 
 _ALGORITHMS = {
     "allgather": "all-gather of the encodings; every rank decodes and sums them",
@@ -24,6 +25,7 @@ _ALGORITHMS = {
 
 
 _LOCAL = "~ changes the training: an exchange every few steps (collectives.LocalUpdates), in time per step."
+_BUDGET = 'A budget selects from all tensors as from one vector: Compressor("budget(…) | …", scope="group").'
 
 
 def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ()) -> str:
@@ -45,22 +47,25 @@ def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ())
     outcomes = [_outcome(prediction, advice) for prediction in predictions]
     lines = [
         f"{name}: {predictions[0].measurement.elements:,} elements; {network.ranks} ranks at "
-        f"{format_bandwidth(network.bandwidth)}, {format_seconds(network.latency)} per message",
+        f"{format_bandwidth(network.bandwidth)}, {format_seconds(network.latency)} per message"
+        f"{'' if advice.step.compute else '; exchanges alone, --compute compares steps'}",
         *_describe_step(advice),
+        *_explain_pick(advice),
+        *_explain_pays(advice),
+        "",
         *format_table(columns, outcomes, {0, 1}),
+        *_explain_marks(advice),
         "",
         *format_table(parts, [_parts(prediction, network) for prediction in predictions]),
         "",
         f"dense all-reduce of {advice.gradient.nbytes:,} bytes: {format_seconds(dense.seconds(network))}, "
         f"{format_seconds(dense.nbytes / network.bandwidth)} of it sending",
         *_describe_dense_step(advice),
-        *_explain_pick(advice),
-        *_explain_pays(advice),
         *_ranks_table(advice, other_ranks),
         *([f"left out, like one of the above: {'; '.join(advice.alike)}"] if advice.alike else []),
         *(f"excluded: {scheme}: {reason}" for scheme, reason in advice.excluded),
         *(f"{name}: {meaning}" for name, meaning in _ALGORITHMS.items() if name in algorithms),
-        "error: the norm of the part of a gradient that one exchange loses, over the norm of the gradient.",
+        ERROR,
         f"Assumes that every rank is a machine like this one, with {_threads()} and no other load, and",
         "that it sends and receives at once. 'decode' covers all encodings that a rank decodes, 'rest' the",
         "vector of sums and the latencies. Times and errors are measured; accuracy after training is not.",
@@ -139,22 +144,32 @@ def _format_interval(interval: tuple[float, float]) -> str:
 
 
 def _explain_pick(advice: Advice) -> list[str]:
+    """State the scheme to take; local updates are none."""
     pick, bound = advice.pick, advice.max_error
-    same = [p for p in advice.predictions if not p.changes_training]
-    above = [f"> has an error above {bound:g}."] if not all(map(advice.accepts, same)) else []
-    if len(same) < len(advice.predictions):
-        above.append(_LOCAL)
-    if not same:
-        return above
+    if all(prediction.changes_training for prediction in advice.predictions):
+        return []
     if pick is None:
-        return [f"No scheme has an error of at most {bound:g}; --max-error sets the bound.", *above]
+        return [f"No scheme has an error of at most {bound:g}; --max-error sets the bound."]
     limit = "" if bound == math.inf else f" with an error of at most {bound:g}"
+    which, dense = f"is the fastest{limit}", "the dense all-reduce"
+    if advice.step.compute:
+        which = (
+            f"has the least error of the steps{limit} that take at most {NEARLY:.0%} longer than the fastest"
+        )
+        dense = "a step with the dense all-reduce"
     return [
-        f"* is the fastest{limit}: {pick.measurement.scheme}, {pick.speed_up:.2f} times as fast as "
-        f"{'a step with ' if advice.step.compute else ''}the dense all-reduce, error "
-        f"{pick.measurement.error:.3g}.",
-        *above,
+        f"* {which}: {pick.measurement.scheme}, {pick.speed_up:.2f} times as fast as {dense}, "
+        f"error {pick.measurement.error:.3g}."
     ]
+
+
+def _explain_marks(advice: Advice) -> list[str]:
+    """Explain the marks of the rows that cannot be the pick, and the rows of budgets."""
+    same = [p for p in advice.predictions if not p.changes_training]
+    lines = [] if all(map(advice.accepts, same)) else [f"> has an error above {advice.max_error:g}."]
+    lines += [_LOCAL] if len(same) < len(advice.predictions) else []
+    is_budget = any(p.measurement.scheme.startswith(("budget", "bytes_per_step")) for p in same)
+    return [*lines, *([_BUDGET] if is_budget else [])]
 
 
 def _explain_pays(advice: Advice) -> list[str]:
@@ -190,9 +205,10 @@ def _ranks_table(advice: Advice, other_ranks: Sequence[int]) -> list[str]:
     rows = []
     for ranks in other_ranks:
         other = advice.with_ranks(ranks)
-        n, first = sum(prediction.pays for prediction in other.predictions), other.predictions[0]
-        rows.append([str(ranks), str(n), f"{first.speed_up:.2f}", first.measurement.scheme])
+        n, best = sum(prediction.pays for prediction in other.predictions), other.pick or other.predictions[0]
+        rows.append([str(ranks), str(n), f"{best.speed_up:.2f}", best.measurement.scheme])
     title = "fastest" if advice.pick is None or advice.max_error == math.inf else "fastest within the bound"
+    title = "*, for these ranks" if advice.step.compute and advice.pick else title
     return ["", *format_table(["ranks", "schemes that pay", "speed-up", title], rows, {3}), ""]
 
 

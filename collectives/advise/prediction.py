@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import wirecodec as wc
@@ -32,6 +32,8 @@ from wirecodec.comparison.measurement import ProgressCallback, allocate_sums, ig
 
 _ALIKE = 0.03
 """Relative difference in time and in error below which two schemes are alike."""
+NEARLY = 0.05
+"""Share of the fastest step by which the pick may be slower, if its error is smaller."""
 _PREPARING = 0.7
 """Fraction of the progress that preparing the schemes takes, which compiles their kernels."""
 
@@ -79,8 +81,8 @@ class Advice:
         gradient: its size and the seconds of summing it.
         network: that the predictions are for.
         step: what a step takes beside its exchange.
-        predictions: one per scheme. Those with an error within the bound are first; the fastest of them is
-            the first one. Local updates are last.
+        predictions: one per scheme, the fastest first. Those with an error within the bound come before the
+            others. Local updates are last.
         max_error: the bound.
         excluded: (scheme, reason) of the default schemes that cannot encode the gradient.
         alike: default schemes that are left out, because they are like one of ``predictions``.
@@ -102,9 +104,17 @@ class Advice:
 
     @property
     def pick(self) -> Prediction | None:
-        """Return the fastest scheme with an error within the bound; None if none has one."""
-        first = self.predictions[0]
-        return first if self.accepts(first) and not first.changes_training else None
+        """Return the scheme to take of those with an error within the bound; None if none has one.
+
+        This is the fastest one. If whole steps are compared, it is the one with the least error of those
+        whose step is nearly as short: a step computes, too, so that exchanges hardly change its time.
+        """
+        found = [p for p in self.predictions if self.accepts(p) and not p.changes_training]
+        if not found or not self.step.compute:
+            return found[0] if found else None
+        longest = (1 + NEARLY) * found[0].step_seconds
+        near = (p for p in found if p.step_seconds <= longest)
+        return min(near, key=lambda p: math.inf if math.isnan(p.measurement.error) else p.measurement.error)
 
     def accepts(self, prediction: Prediction) -> bool:
         """Return whether the error of a scheme is within the bound; an unknown error (nan) is not."""
@@ -158,13 +168,14 @@ def compare(
     return dataclasses.replace(advice, predictions=tuple(ordered))
 
 
-def leave_out_alike(advice: Advice) -> Advice:
-    """Leave out each scheme whose time and error are like those of a scheme before it."""
+def leave_out_alike(advice: Advice, keep: Collection[str] = ()) -> Advice:
+    """Leave out each scheme whose time and error are like those of one before it; not those to ``keep``."""
     kept: list[Prediction] = []
     alike = []
     for prediction in advice.predictions:
-        if any(_are_alike(prediction, other) for other in kept):
-            alike.append(prediction.measurement.scheme)
+        name = prediction.measurement.scheme
+        if name not in keep and any(_are_alike(prediction, other) for other in kept):
+            alike.append(name)
         else:
             kept.append(prediction)
     return dataclasses.replace(advice, predictions=tuple(kept), alike=tuple(alike))
@@ -185,6 +196,7 @@ def advise(
     *,
     step: Step = EXCHANGE_ALONE,
     more: bool = False,
+    also: Sequence[Candidate] = (),
     max_error: float = math.inf,
     scale: float = 1.0,
     budget: float = 0.06,
@@ -199,6 +211,7 @@ def advise(
         candidates: to measure; None for those of ``COMMON`` that can encode the gradient, without those that
             are alike.
         more: whether None also means ``MORE``.
+        also: further candidates.
         max_error: bound on the error of the pick.
         scale: size of the gradient to compare for, in sizes of the measured one.
         budget: seconds per timed call, approximately.
@@ -208,7 +221,7 @@ def advise(
         The comparison.
 
     Raises:
-        EncodeError: one of ``candidates``, or every default one, cannot encode the gradient.
+        EncodeError: one of ``candidates`` or ``also``, or every default one, cannot encode the gradient.
 
     Examples:
         >>> import numpy as np
@@ -218,14 +231,14 @@ def advise(
         'dgc(0.5) | raw-index | raw'
     """
     defaults = map(parse_candidate, COMMON + (MORE if more else ()))
-    tried = list(defaults if candidates is None else candidates)
+    tried = [*(defaults if candidates is None else candidates), *also]
     prepared, failures, sums = [], [], allocate_sums(tensors)
     for number, candidate in enumerate(tried):
         progress(_PREPARING * number / len(tried))
         try:
             prepared.append(Measurement.prepare(tensors, candidate, sums))
         except wc.EncodeError as error:
-            if candidates is not None:
+            if candidates is not None or candidate in also:
                 raise
             failures.append((candidate.name, error))
     if not prepared:
@@ -240,4 +253,4 @@ def advise(
     advice = compare(gradient, network, measurements, step=step, max_error=max_error)
     excluded = tuple((name, str(error)) for name, error in failures)
     advice = dataclasses.replace(advice, excluded=excluded)
-    return leave_out_alike(advice) if candidates is None else advice
+    return leave_out_alike(advice, [one.name for one in also]) if candidates is None else advice

@@ -28,7 +28,7 @@ from collectives.errors import CollectiveError
 from collectives.gloo.communicator import TorchComm
 from collectives.sites.sites import Sites
 from collectives.torch.arguments import check_compressor, wrap_group
-from collectives.torch.callbacks import after_backward, raise_error
+from collectives.torch.callbacks import after_backward, raise_error, report_error
 from collectives.torch.gradients import Gradients, average
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
 from collectives.torch.side_stream import torch_stream
@@ -229,6 +229,7 @@ class _Backward:
         try:
             self._settle()
         except Exception as error:
+            report_error(error, Channel.of(self._settings.across).rank)
             after_backward(partial(raise_error, error))
 
     def _settle(self) -> None:

@@ -23,7 +23,7 @@ from collectives.torch.arguments import (
     refuse_complex,
     wrap_group,
 )
-from collectives.torch.callbacks import after_backward, raise_error
+from collectives.torch.callbacks import after_backward, raise_error, report_error
 from collectives.torch.isolation import isolate
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import check_scaler
@@ -188,6 +188,7 @@ def _finish(step: TrainingStep) -> None:
     error = step.wait() or step.error
     if error is None:
         return
+    report_error(error, step.channel.rank)
     if step.is_closed:
         raise error
     after_backward(partial(after_backward, partial(raise_error, error)))

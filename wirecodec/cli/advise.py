@@ -6,7 +6,7 @@ import argparse
 from importlib import import_module
 from typing import Any
 
-from wirecodec.cli.options import add_command, add_file, add_picture
+from wirecodec.cli.options import add_command, add_file, add_imports, add_picture
 
 _MAX_ERROR = 0.95
 """An exchange with this error sends 1 - 0.95², a tenth, of the gradient's squared norm."""
@@ -19,8 +19,10 @@ def add_to(commands: Any) -> None:
         "advise",
         _run,
         "Find the schemes that make an exchange faster than a dense all-reduce",
-        "The fastest scheme whose error is at most --max-error is marked. The error is the norm of the part "
-        "of a gradient that one exchange loses, over the norm of the gradient.",
+        "The fastest scheme whose error is at most --max-error is marked. With --compute, this is the scheme "
+        "with the least error of those whose step takes at most 5 % longer than the fastest one. The error "
+        "is the relative error: the norm of the part of a gradient that one exchange loses, over the norm of "
+        "the gradient.",
     )
     add_file(command, ".npy, or .npz of named tensors, exchanged together", nargs="?")
     command.add_argument(
@@ -57,6 +59,11 @@ def add_to(commands: Any) -> None:
         "--all", action="store_true", help="compare further schemes; takes several times as long"
     )
     command.add_argument(
+        "--bytes-per-step",
+        metavar="N",
+        help="also compare Compressor(bytes_per_step=N), a budget of N bytes for all tensors: 400kB, 1.5MB",
+    )
+    command.add_argument(
         "--max-error",
         metavar="E",
         type=_parse_error,
@@ -65,6 +72,7 @@ def add_to(commands: Any) -> None:
         "then sends a tenth of the gradient's squared norm, and error feedback the rest later)",
     )
     add_picture(command, "the speed-up over bandwidth")
+    add_imports(command)
 
 
 def _parse_error(text: str) -> float:

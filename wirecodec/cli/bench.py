@@ -14,7 +14,7 @@ from wirecodec.cli.array_files import load_gradient
 from wirecodec.cli.bench_model import MIN_SECONDS, format_model, measure_model
 from wirecodec.cli.files import name_file, name_of
 from wirecodec.cli.formatting import escape, format_table
-from wirecodec.cli.options import add_command, add_file, add_scheme_options, get_scheme
+from wirecodec.cli.options import add_command, add_file, add_imports, add_scheme_options, get_scheme
 from wirecodec.cli.progress import show_progress
 from wirecodec.cli.units import format_seconds
 from wirecodec.comparison.measurement import EncodedGradient, ProgressCallback, allocate_sums, measure_medians
@@ -25,11 +25,21 @@ _BUDGET = 0.15  # seconds per call
 def add_to(commands: Any) -> None:
     """Add the subcommand."""
     command = add_command(
-        commands, "bench", _run, "Measure speed, size and error of a scheme on this machine"
+        commands,
+        "bench",
+        _run,
+        "Measure speed, size and error of a scheme on this machine",
+        "The error is the relative error: the norm of the part of the gradient that is lost, over the norm "
+        "of the gradient.",
     )
     add_file(command, ".npy, or .npz or .safetensors of named tensors, all in one container")
-    command.add_argument("--json", action="store_true", help="print JSON; times are in seconds")
+    command.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON; times are in seconds; error and relative_error are both the relative error",
+    )
     add_scheme_options(command)
+    add_imports(command)
 
 
 def _run(options: argparse.Namespace) -> int:

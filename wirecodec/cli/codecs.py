@@ -184,7 +184,7 @@ def _format_page(description: Description, measured: Measured | None) -> str:
         lines += [
             f"measured with the example: {100 * measured.density:.3g} % of {_ELEMENTS:,} elements (Laplace) "
             f"stored, {measured.index_bits:.2f} bits of index and {measured.value_bits:.2f} bits of value "
-            f"each, error {measured.error:.3f} of the norm"
+            f"each, relative error {measured.error:.3f}"
         ]
     if description.wire_ids:
         lines += [f"wire id: {', '.join(map(str, description.wire_ids))}"]

@@ -15,6 +15,7 @@ from wirecodec.cli.options import (
     NO_LIMIT,
     add_command,
     add_file,
+    add_imports,
     add_limit_options,
     get_limits,
     name_limit_options,
@@ -35,6 +36,7 @@ def add_to(commands: Any) -> None:
         commands, "decode", _run, "Decode a container as a .npy, or as an .npz of all its tensors", NAME_RULE
     )
     add_file(command, "one container")
+    add_imports(command)
     command.add_argument(
         "-o",
         "--output",

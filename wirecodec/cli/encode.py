@@ -14,7 +14,14 @@ from wirecodec.arrays import Bytes, element_dtype_named
 from wirecodec.cli.array_files import NAME_RULE, load_arrays
 from wirecodec.cli.files import FileArgument, name_file, name_of, parse_file
 from wirecodec.cli.formatting import escape
-from wirecodec.cli.options import add_command, add_file, add_scheme_options, get_scheme, parse_scheme
+from wirecodec.cli.options import (
+    add_command,
+    add_file,
+    add_imports,
+    add_scheme_options,
+    get_scheme,
+    parse_scheme,
+)
 from wirecodec.cli.output import is_stream, open_output
 from wirecodec.cli.units import parse_bytes
 from wirecodec.compressor import Compressor
@@ -31,6 +38,7 @@ def add_to(commands: Any) -> None:
     command = add_command(commands, "encode", _run, "Encode a .npy or .npz as a container", _DETAILS)
     add_file(command, ".npy, or .npz, whose arrays all have the same scheme")
     add_scheme_options(command)
+    add_imports(command)
     command.add_argument(
         "--bytes",
         metavar="N",

@@ -12,7 +12,7 @@ from typing import Any
 from wirecodec.arrays import Bytes, element_dtype_named
 from wirecodec.cli.files import name_file, open_input
 from wirecodec.cli.formatting import escape, format_count, format_name, format_table, shorten
-from wirecodec.cli.options import add_command, add_file
+from wirecodec.cli.options import add_command, add_file, add_imports
 from wirecodec.container.inspect import ContainerInfo, inspect
 from wirecodec.container.stream import Unit, iter_stream
 from wirecodec.errors import WireError
@@ -32,8 +32,10 @@ def add_to(commands: Any) -> None:
         "inspect",
         _run,
         "Show what a file of containers holds",
-        "Headers are checked. Payloads are not read unless --verify is given.",
+        "Headers are checked. Payloads are not read unless --verify is given. A codec of one's own that is "
+        "not imported is shown by its id, such as 0x80.",
     )
+    add_imports(command)
     add_file(command, "one container, or several one after the other")
     command.add_argument(
         "--verify",
@@ -85,7 +87,7 @@ def _show(part: Bytes | Unit, *, decoded: bool) -> _Shown:
     """Read the header of a container, and decode it if asked for."""
     if isinstance(part, Unit):
         return _Shown(part)
-    info = inspect(part)
+    info = inspect(part, private=True)
     if not decoded:
         return _Shown(info)
     try:

@@ -7,9 +7,10 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import NoReturn
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
 from wirecodec.cli import (
     advise,
@@ -27,7 +28,7 @@ from wirecodec.cli import (
 )
 from wirecodec.cli.completion import add_completion
 from wirecodec.cli.formatting import escape, format_os_error, shorten
-from wirecodec.cli.options import Parser
+from wirecodec.cli.options import Parser, import_modules
 from wirecodec.cli.picture import load_classes
 from wirecodec.version import __version__
 
@@ -75,7 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = None
     try:
         options = _parse(arguments)
-        status: int = options.run(options)
+        with _short_warnings():
+            status: int = options.run(options)
         _flush_output()
         return status
     except BrokenPipeError:
@@ -120,6 +122,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         options.schemes += rest
     if getattr(options, "png", None) is not None:
         load_classes()
+    import_modules(getattr(options, "modules", ()))
     return options
 
 
@@ -132,6 +135,21 @@ def _make_parser() -> Parser:
     for command in _COMMANDS:
         command.add_to(commands)
     return parser
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Print warnings as one line each, without the place in the source."""
+    before = warnings.formatwarning
+
+    def format_warning(message: Any, *place: Any, **line: Any) -> str:
+        return f"warning: {shorten(escape(' '.join(str(message).split())), _MAX_MESSAGE_WIDTH)}\n"
+
+    warnings.formatwarning = format_warning
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def _report(message: str, status: int = ERROR) -> int:

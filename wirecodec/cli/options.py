@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, NoReturn
 
 from wirecodec.cli.files import parse_file
@@ -66,6 +68,34 @@ def add_picture(command: Any, content: str) -> None:
         type=parse_file,
         help=f"draw {content}; needs Matplotlib; - is standard output",
     )
+
+
+def add_imports(command: Any) -> None:
+    """Add ``--import``, for modules that register codecs and selectors."""
+    command.add_argument(
+        "--import",
+        metavar="MODULE",
+        dest="modules",
+        action="append",
+        default=[],
+        help="import a Python module first, which registers codecs or selectors of one's own; the current "
+        "folder is searched, too; may be repeated",
+    )
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import the modules that ``--import`` names, also from the current folder.
+
+    Raises:
+        ValueError: a module is not found, or raises an error.
+    """
+    if names and "" not in sys.path:
+        sys.path.insert(0, "")  # as for `python -m`
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as error:
+            raise ValueError(f"--import {name}: {type(error).__name__}: {error}") from None
 
 
 def add_scheme_options(command: Any) -> None:

@@ -17,7 +17,14 @@ from wirecodec.registry import suggestion
 
 def add_to(commands: Any) -> None:
     """Add the subcommand."""
-    command = add_command(commands, "stats", _run, "Measure how compressible a gradient is")
+    command = add_command(
+        commands,
+        "stats",
+        _run,
+        "Measure how compressible a gradient is",
+        "The error of sending the largest elements alone is the relative error: the norm of the others, over "
+        "the norm of all.",
+    )
     add_file(command, ".npy, or .npz of named tensors: a table of all, then each by itself")
     command.add_argument(
         "--sidco",

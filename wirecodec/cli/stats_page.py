@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from wirecodec.cli.formatting import format_name, format_table
 from wirecodec.cli.gradient_stats import DECAY_FRACTION, DENSITIES, GradientStats
 from wirecodec.cli.sidco_stats import STAGES, SIDCoStats
+from wirecodec.comparison.table import ERROR
 
 _MIN_DECAY = 0.5  # of a compressible gradient, by Definition 1
 
@@ -38,7 +39,8 @@ def format_summary(measured: Mapping[str, GradientStats], name: str) -> str:
     lines = [
         f"{name}: {len(measured)} tensors, {size:,} elements, {nonzero:,} not 0 ({nonzero / size:.1%})",
         *format_table(header, rows),
-        "decay: the exponent p of rank^-p; error: norm of all elements but the largest, over the norm of all",
+        "decay: the exponent p of rank^-p; error at: of sending only this part of the elements, the largest",
+        ERROR,
     ]
     return "\n".join(lines)
 
@@ -61,7 +63,8 @@ def format_stats(stats: GradientStats, sidco: SIDCoStats | None, name: str) -> s
         f"{compressible} by Definition 1, which requires more than {_MIN_DECAY}",
         f"constants of its bounds: c1 = {stats.magnitude_factor:.3g}, c2 = {stats.error_factor:.3g}",
         *_format_selected(stats),
-        "threshold: the smallest magnitude of the k largest; error: the others' norm over the norm of all",
+        "threshold: the smallest magnitude of the k largest, which alone are sent",
+        ERROR,
     ]
     if sidco is not None:
         lines += ["", *_format_fits(sidco), "", *_format_stages(sidco), "", *_format_default(sidco)]

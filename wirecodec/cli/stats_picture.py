@@ -74,7 +74,7 @@ def _draw_errors(axes: Any, stats: GradientStats) -> None:
             label=f"{selected.error:.3f} at {selected.density:g}",
         )
     axes.set_xlabel("density")
-    axes.set_ylabel("error, in norms of the gradient")
+    axes.set_ylabel("relative error")
     axes.set_ylim(0, 1.02)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from wirecodec.cli.files import FileArgument, format_file, open_input
 from wirecodec.cli.formatting import escape, format_count, format_os_error
-from wirecodec.cli.options import add_command, add_file, add_limit_options, get_limits
+from wirecodec.cli.options import add_command, add_file, add_imports, add_limit_options, get_limits
 from wirecodec.container.stream import Unit, iter_stream
 from wirecodec.errors import Truncated, WireError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
@@ -31,6 +31,7 @@ def add_to(commands: Any) -> None:
         "read, else 1 if a file is not valid, else 0.",
     )
     add_file(command, "containers one after the other", name="files", nargs="+", metavar="file")
+    add_imports(command)
     command.add_argument("--json", action="store_true", help="print one JSON object per file and line")
     add_limit_options(command, DEFAULT_LIMITS)
 

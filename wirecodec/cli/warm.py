@@ -7,9 +7,10 @@ from typing import Any
 
 from wirecodec.arrays import dtype_named
 from wirecodec.cli.formatting import escape, format_table
-from wirecodec.cli.options import add_command, parse_scheme
+from wirecodec.cli.options import add_command, add_imports, parse_scheme
 from wirecodec.cli.units import format_seconds
 from wirecodec.compilation import Warmth, warm
+from wirecodec.compressor import Compressor
 from wirecodec.settings.scheme import LOSSLESS, Scheme
 
 
@@ -32,14 +33,23 @@ def add_to(commands: Any) -> None:
         action="append",
         help="element type of the tensors; may be repeated (default: float32)",
     )
+    command.add_argument(
+        "--group",
+        action="store_true",
+        help="those of a Compressor with scope='group' or bytes_per_step, which selects from all tensors as "
+        "from one vector (default scheme: budget(0.25) | rice | error-bounded)",
+    )
+    add_imports(command)
 
 
 def _run(options: argparse.Namespace) -> int:
-    schemes = [parse_scheme(text) for text in options.scheme] or [LOSSLESS]
+    default = parse_scheme("budget(0.25) | rice | error-bounded") if options.group else LOSSLESS
+    schemes = [parse_scheme(text) for text in options.scheme] or [default]
     dtypes = [dtype_named(name) for name in options.dtype or ["float32"]]
     for scheme in schemes:
         for dtype in dtypes:
-            warmth = warm(scheme, dtype, feedback=True)
+            warmed = Compressor(scheme, scope="group") if options.group else scheme
+            warmth = warm(warmed, dtype, feedback=True)
             print(_format(scheme, dtype.name, warmth), flush=True)
     folder = warmth.cache or "none, because no folder is writable; NUMBA_CACHE_DIR names one"
     print(f"cache: {escape(folder)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from wirecodec.comparison.measurement import (
     ignore_progress,
     measure_medians,
 )
+from wirecodec.comparison.table import Comparison, ComparisonTable
 from wirecodec.errors import EncodeError
 from wirecodec.registry import suggestion
 from wirecodec.settings.presets import PRESETS, preset
@@ -28,6 +28,7 @@ OWN = (
     "budget(0.1) | rice | error-bounded",
     "topk(0.01) | rice | raw(bfloat16)",
     "topk(0.01) | rice | qsgd(bits=4)",
+    "topk(0.01) | rice | sign-scale",
 )
 """Schemes of README that are compared by default, with all presets."""
 VECTOR = "model"
@@ -42,44 +43,13 @@ NOT_CODECS = {
 """Names of systems that cannot take part, and what they are."""
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What a scheme makes of a gradient.
-
-    Attributes:
-        name: as given: a preset or a scheme.
-        scheme: its stages.
-        together: whether all tensors were one vector.
-        bits: of the container per element of the gradient.
-        error: ‖x - y‖² / ‖x‖² of the gradient x and what arrives, y; 0 if x is 0. Error feedback sends later
-            what is missing.
-        encode, decode: seconds on this machine; nan if they were not measured.
-        refusal: why the scheme cannot encode this gradient, or an empty string; the numbers are then nan.
-
-    Examples:
-        >>> import numpy as np, wirecodec as wc
-        >>> row = wc.compare(np.array([4, 0, 2], np.float32), ["topk(k=1) | rice | raw"], seconds=0)[0]
-        >>> round(row.error, 6)  # 4 of 20
-        0.2
-    """
-
-    name: str
-    scheme: str
-    together: bool
-    bits: float
-    error: float
-    encode: float = float("nan")
-    decode: float = float("nan")
-    refusal: str = ""
-
-
 def compare(
     gradients: Any,
     schemes: Iterable[str | Scheme] | None = None,
     *,
     seconds: float = 0.1,
     progress: ProgressCallback = ignore_progress,
-) -> list[Comparison]:
+) -> ComparisonTable:
     """Encode and decode a gradient by several schemes, and return what each makes of it.
 
     A gradient of several tensors is encoded twice by each scheme: every tensor by itself, as a Compressor
@@ -93,7 +63,8 @@ def compare(
         progress: called with the completed fraction.
 
     Returns:
-        A Comparison for each scheme and each of the two ways, in the order of the schemes.
+        A Comparison for each scheme and each of the two ways, in the order of the schemes; ``print`` shows
+        them as a table.
 
     Raises:
         EncodeError: a scheme or preset is unknown; the message has the nearest name, or says what a system is
@@ -104,9 +75,9 @@ def compare(
         >>> import numpy as np, wirecodec as wc
         >>> gradient = np.random.default_rng(0).laplace(size=20_000).astype(np.float32)
         >>> for row in wc.compare(gradient, ["terngrad", "budget(0.25) | rice | error-bounded"], seconds=0):
-        ...     print(f"{row.name.partition(' |')[0]}: {row.bits:.2f} bits, error {row.error:.2f}")
-        terngrad: 1.63 bits, error 0.88
-        budget(0.25): 0.24 bits, error 0.72
+        ...     print(f"{row.name.partition(' |')[0]}: {row.bits:.2f} bits, error {row.relative_error:.2f}")
+        terngrad: 1.63 bits, error 0.94
+        budget(0.25): 0.24 bits, error 0.85
     """
     if isinstance(gradients, str | bytes | os.PathLike):
         raise TypeError("compare takes arrays: read a file with np.load, or run `wirecodec compare FILE`")
@@ -122,7 +93,7 @@ def compare(
         for way, ((together, given), target) in enumerate(zip(ways, sums, strict=True)):
             rows.append(_measure(name, scheme, together, given, target, seconds))
             progress((number + (way + 1) / len(ways)) / len(chosen))
-    return rows
+    return ComparisonTable(tuple(rows))
 
 
 def find_scheme(given: str | Scheme) -> Scheme:
@@ -168,5 +139,7 @@ def _measure(
             warnings.simplefilter("ignore")
             times = measure_medians(encoded.calls, budget=seconds / 3)
     select, encode, decode = times
-    bits = 8 * encoded.nbytes / encoded.elements if encoded.elements else 0.0
-    return Comparison(name, str(scheme), together, bits, encoded.error**2, select + encode, decode)
+    elements = max(encoded.elements, 1)
+    bits, density = 8 * encoded.nbytes / elements, encoded.written / elements
+    times = select + encode, decode
+    return Comparison(name, str(scheme), together, bits, encoded.error, density, *times)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.comparison.table import ERROR
 from wirecodec.container.inspect import inspect
 from wirecodec.cpu.encode import encode_selection, select_many
 from wirecodec.decode_into import decode_add
@@ -46,6 +47,7 @@ class EncodedGradient:
         nbytes: of the container.
         index_bytes: the part of them that contains indices.
         stored: elements of the encoding.
+        written: numbers of the container: those elements, or parts of coefficients of a transform.
         error: ‖x - y‖ / ‖x‖ of the gradient x and the decoded gradient y; 0 if x is 0, nan if not finite.
         decoded: the tensors that the container holds.
         calls: the functions to time: select, encode, decode and add.
@@ -57,6 +59,7 @@ class EncodedGradient:
     nbytes: int
     index_bytes: int
     stored: int
+    written: int
     error: float
     decoded: Mapping[str, SparseTensor]
     calls: tuple[Call, Call, Call]
@@ -78,14 +81,16 @@ class EncodedGradient:
         selected = select_many(tensors, schemes, seed=0)
         blob = encode_selection(selected, seed=0, names=named).blob
         schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}
+        entries = inspect(blob).entries
         decoded = decode_many(blob, limits=UNLIMITED, schema=schema)
         return cls(
             str(scheme),
             sum(tensor.size for tensor in decoded.values()),
             sum(x.nbytes for x in tensors.values()),
             blob.nbytes,
-            sum(entry.index_bytes for entry in inspect(blob).entries),
+            sum(entry.index_bytes for entry in entries),
             sum(tensor.nnz for tensor in decoded.values()),
+            sum(entry.nnz for entry in entries),
             _compute_error(tensors, {name: tensor.to_dense() for name, tensor in decoded.items()}),
             decoded,
             (
@@ -111,14 +116,15 @@ class EncodedGradient:
             **sizes,
             "stored": self.stored,
             "error": self.error,
+            "relative_error": self.error,
         }
 
     def format_sizes(self, note: str = "") -> str:
-        """Format the sizes and the error as the last line of a page; ``note`` follows the ratio."""
+        """Format the sizes and the error as the last lines of a page; ``note`` follows the ratio."""
         bits = 8 * self.nbytes / self.stored if self.stored else 0.0
         return (
             f"{self.nbytes:,} bytes, ratio {self.ratio:.1f}{note}; {self.stored:,} elements stored, "
-            f"{bits:.2f} bits each; error {self.error:.3g} of the norm"
+            f"{bits:.2f} bits each; error {self.error:.3g}\n{ERROR}"
         )
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import as_bytes
+from wirecodec.arrays import Array, as_bytes
 from wirecodec.container.annotations import CONTAINER
 from wirecodec.container.reader import read_header
 from wirecodec.container.records import find_unknown_records
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.container.writer import MAJOR, PREFIX_BYTES, TABLE
 from wirecodec.limits import UNLIMITED
-from wirecodec.registry import index_codec, transform, value_codec
+from wirecodec.registry import index_codecs, transform, value_codecs
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class EntryInfo:
         dtype: name of the element type.
         shape: the tensor's; (size,) for several.
         transform: name of the transform whose coefficients are stored, or "".
-        index: name of the index codec; names are joined by "+" if chunks differ.
+        index: name of the index codec; names are joined by "+" if chunks differ. A private one that is not
+            registered here has its id, such as "0x80".
         value: name of the value codec; likewise.
         index_bytes: length of the index sections, without padding.
         value_bytes: length of the value sections, without padding.
@@ -111,11 +113,17 @@ def count_stored(blob: Any) -> int:
     return stored
 
 
-def inspect(blob: Any) -> ContainerInfo:
+def _join_names(codecs: Mapping[int, Any], ids: Array) -> str:
+    """Return the names of some codecs, or the ids of those that are not registered."""
+    return "+".join(codecs[i].name if i in codecs else f"{i:#x}" for i in np.unique(ids).tolist())
+
+
+def inspect(blob: Any, *, private: bool = False) -> ContainerInfo:
     """Describe a container from its header; the payload is not checked.
 
     Args:
         blob: any buffer of bytes, which may end anywhere after the header.
+        private: True to describe also containers with private codecs that are not registered here.
 
     Returns:
         A ContainerInfo.
@@ -129,7 +137,7 @@ def inspect(blob: Any) -> ContainerInfo:
         >>> entry.size, entry.nnz, entry.index, entry.value_bytes
         (4, 2, 'rice', 8)
     """
-    header = read_header(as_bytes(blob), UNLIMITED, whole=False)
+    header = read_header(as_bytes(blob), UNLIMITED, whole=False, private=private)
     specs = list(TensorSpecs(header, None))
     groups = {int(members[0, 0]): members[:, 0].tolist() for members in header.extension.sharing()}
     entries = []
@@ -146,8 +154,8 @@ def inspect(blob: Any) -> ContainerInfo:
                 dtype=of_entry[0].dtype.name,
                 shape=(size,) if len(of_entry) > 1 else of_entry[0].shape,
                 transform=transform(domain).name if domain else "",
-                index="+".join(index_codec(i).name for i in np.unique(rows["index"]).tolist()),
-                value="+".join(value_codec(i).name for i in np.unique(rows["value"]).tolist()),
+                index=_join_names(index_codecs(), rows["index"]),
+                value=_join_names(value_codecs(), rows["value"]),
                 index_bytes=int(rows["index_len"].sum(dtype=np.int64)),
                 value_bytes=int(rows["value_len"].sum(dtype=np.int64)),
                 chunks=len(rows),

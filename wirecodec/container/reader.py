@@ -149,7 +149,12 @@ def _prefix(data: bytes, limits: DecodeLimits) -> _Prefix:
 
 
 def read_header(
-    data: Bytes, limits: DecodeLimits, *, sizes_trusted: bool = False, whole: bool = True
+    data: Bytes,
+    limits: DecodeLimits,
+    *,
+    sizes_trusted: bool = False,
+    whole: bool = True,
+    private: bool = False,
 ) -> ContainerHeader:
     """Read and check a container's header: rows 1 to 41g of section 7, in their order.
 
@@ -158,6 +163,7 @@ def read_header(
         limits: bounds on its cost.
         sizes_trusted: True if a schema will be compared with the tensors; max_expansion does not apply then.
         whole: False if ``data`` may end anywhere after the header.
+        private: True to accept codecs of private ids that are not registered here.
 
     Raises:
         WireError: a check fails.
@@ -197,7 +203,7 @@ def read_header(
     table = np.frombuffer(fields, TABLE)
     keys = count_keys_of_sound(table, stop, prefix.total, limits, sizes_trusted)
     if keys is None:
-        check_table(table, stop, prefix.total)
+        check_table(table, stop, prefix.total, private)
         check_limits(table, prefix.total, limits, sizes_trusted)
     if keys == 1 and not block and fields[:4] == _FIRST_KEY:
         spans, records = _span_of_one(table), _NO_RECORDS

@@ -16,7 +16,7 @@ from wirecodec.arrays import DTYPES, WORD, Array, read_only
 from wirecodec.container.writer import CHUNK, IN_RECORD, LENGTHS, PREFIX_BYTES, TABLE
 from wirecodec.errors import Invalid, LimitExceeded, Malformed, Unsupported, WireError
 from wirecodec.limits import DecodeLimits
-from wirecodec.registry import index_codecs, readable_codecs, transforms, value_codecs
+from wirecodec.registry import EXPERIMENTAL, index_codecs, readable_codecs, transforms, value_codecs
 from wirecodec.value.sort_permutation import PACKED, map_bytes
 
 
@@ -78,12 +78,16 @@ def _refuse_unknown(code: str, ids: Array, known: Iterable[int]) -> None:
             code,
             unknown,
             f"unknown {code.replace('-', ' ')} 0x{wire_id:02x}"
-            + ("; it is user-defined and must be registered here, too" if wire_id >= 0x80 else ""),
+            + ("; it is user-defined and must be registered here, too" if wire_id >= EXPERIMENTAL else ""),
         )
 
 
-def check_table(table: Array, payload: int, total: int) -> None:
-    """Check rows 13 to 24. Sums fit int64: at most 2^26 entries have fields of 32 bits."""
+def check_table(table: Array, payload: int, total: int, private: bool = False) -> None:
+    """Check rows 13 to 24; ``private`` accepts codecs of private ids that are not registered here.
+
+    Sums fit int64: at most 2^26 entries have fields of 32 bits.
+    """
+    others = range(EXPERIMENTAL, 256) if private else ()
     d, r, base, key = (table[name].astype(np.int64) for name in ("d", "r", "base", "key"))
     lengths = [table[name].astype(np.int64) for name in LENGTHS]
     end = payload + sum(int((n + 7 & -8).sum()) for n in lengths)
@@ -101,13 +105,15 @@ def check_table(table: Array, payload: int, total: int) -> None:
     _refuse(Unsupported, "dtype", unknown, "unknown element type")
     _refuse(Unsupported, "domain", _unknown(dtype >> 4, (0, *transforms())), "unknown domain")
     _refuse(Unsupported, "domain", typed & (dtype != IN_RECORD), "only floats have a transform")
-    _refuse_unknown("index-codec", table["index"], index_codecs())
-    _refuse_unknown("value-codec", table["value"], value_codecs())
-    others = _unknown(table["value"], [n for n, codec in value_codecs().items() if codec.of_any_type])
-    _refuse(Unsupported, "value-codec", typed & others, "the value codec carries floats alone")
+    _refuse_unknown("index-codec", table["index"], (*index_codecs(), *others))
+    _refuse_unknown("value-codec", table["value"], (*value_codecs(), *others))
+    foreign = _unknown(table["value"], value_codecs())
+    of_floats = _unknown(table["value"], [n for n, codec in value_codecs().items() if codec.of_any_type])
+    wrong = typed & of_floats & ~foreign
+    _refuse(Unsupported, "value-codec", wrong, "the value codec carries floats alone")
     maps = np.zeros(256, np.uint8)
     maps[[wire_id for wire_id, codec in value_codecs().items() if codec.ordered]] = PACKED
-    wrong = table["map"] != maps[table["value"]]
+    wrong = np.where(foreign, table["map"] > PACKED, table["map"] != maps[table["value"]])
     _refuse(Unsupported, "map-codec", wrong, "the map codec is unknown, or not the value codec's")
     _refuse(Invalid, "count", r > d, "an entry stores more elements than it has")
     last = np.ones(table.size, bool)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.wirecodec.cli.inputs import AT_1_GBIT
+import wirecodec as wc
+from tests.wirecodec.cli.inputs import AT_1_GBIT, X
 from wirecodec.cli import main
 
 
@@ -17,9 +18,11 @@ def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     network = ["--bandwidth", "1kbit", "--ranks", "4", "--latency", "0"]
     assert main(["advise", str(grad), *network, *schemes, "--png", str(picture)]) == 0
     page = capsys.readouterr().out
-    assert page.startswith("grad.npy: 1,000 elements; 4 ranks at 1 kbit/s, 0 µs per message\n")
-    header, first, second = page.splitlines()[1:4]
-    dense, pick, pays = page.splitlines()[9:12]
+    assert page.startswith(
+        "grad.npy: 1,000 elements; 4 ranks at 1 kbit/s, 0 µs per message; exchanges alone, "
+    )
+    pick, pays, _, header, first, second = page.splitlines()[1:7]
+    dense = page.splitlines()[11]
     assert header.split()[:3] == ["scheme", "error", "ratio"]
     assert first.startswith("*  topk(0.05) | rice | raw ")
     assert " allgather " in first
@@ -32,7 +35,20 @@ def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "\ndecoded: " not in page
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert main(["advise", str(grad), *network, *schemes, "--max-error", "0"]) == 0
-    assert capsys.readouterr().out.splitlines()[2].startswith("*  all | raw-index | raw ")
+    assert capsys.readouterr().out.splitlines()[5].startswith("*  all | raw-index | raw ")
+
+
+def test_a_limit_of_bytes_is_compared_with_the_default_schemes(
+    grad: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("collectives.advise.prediction.COMMON", ("topk(0.1) | bitmap | raw",))
+    assert main(["advise", str(grad), *AT_1_GBIT, "--bytes-per-step", "250"]) == 0
+    page = capsys.readouterr().out
+    row = next(line.split() for line in page.splitlines() if "bytes_per_step=250" in line)
+    limited = wc.Compressor(bytes_per_step=250, feedback=None).compress({"x": X})
+    assert float(row[row.index("bytes_per_step=250") + 2]) == pytest.approx(4000 / limited.nbytes, rel=0.1)
+    assert "topk(0.1) | bitmap | raw" in page
+    assert 'scope="group"' in page
 
 
 def test_advise_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,9 +76,9 @@ def test_safetensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_bench_page() -> None:
     calls = (int, int, int)
-    encoded = EncodedGradient("quick", 250_000, 1_000_000, 100_000, 0, 100, 0.5, {}, calls)
+    encoded = EncodedGradient("quick", 250_000, 1_000_000, 100_000, 0, 100, 100, 0.5, {}, calls)
     page = format_bench(encoded, (1e-4, 0.0, 1e-3, 0.0, 0.0), "grad.npy").splitlines()
     assert page[0] == "grad.npy: 250,000 elements, 1,000,000 bytes; quick"
     assert page[2].split() == ["select", "1", "ms", "1", "10"]
     assert page[3].split()[-1] == "0"
-    assert page[-1].startswith("100,000 bytes, ratio 10.0; 100 elements stored")
+    assert page[-2].startswith("100,000 bytes, ratio 10.0; 100 elements stored")

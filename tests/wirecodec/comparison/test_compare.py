@@ -35,7 +35,18 @@ def test_bits_and_errors_are_those_of_the_containers() -> None:
         )
         assert row.bits == 8 * len(blob) / vector.size
         np.testing.assert_allclose(row.error, lost / np.square(vector, dtype=np.float64).sum(), rtol=1e-6)
+        np.testing.assert_allclose(row.relative_error**2, row.error)
+        assert row.density == sum(tensor.nnz for tensor in arrived.values()) / vector.size
     assert joined.error < alone.error  # the larger tensor has most of the largest elements
+
+
+def test_the_table_shows_the_scheme_and_marks_the_best_rows() -> None:
+    table = wc.compare(MODEL["a"], ["dgc(ratio=0.01)", "topk(0.01)|rice|qsgd", "fft"], seconds=0)
+    dgc, own, fft = (line.split() for line in str(table).splitlines()[1:4])
+    assert dgc[:3] == ["dgc(ratio=0.01)", "dgc(0.01)", "|"]
+    assert own[:7] == ["*", "topk(0.01)", "|", "rice", "|", "qsgd", "1"]
+    assert fft[-4:] == ["15", "%", f"{table[2].bits:.3g}", f"{table[2].relative_error:.3g}"]
+    assert [row.name for row in table[1:]] == ["topk(0.01)|rice|qsgd", "fft"]
 
 
 def test_every_preset_takes_part_or_says_why() -> None:
@@ -64,6 +75,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(file), *schemes, "--seconds", "0", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["name"] for row in rows] == ["dgc(ratio=0.01)"] * 2 + ["terngrad"] * 2
+    assert all(math.isclose(row["error"], row["relative_error"] ** 2) for row in rows)
     assert rows[0]["encode"] is None
     assert main(["compare", str(file), *schemes, "--seconds", "0"]) == 0
     page = capsys.readouterr().out

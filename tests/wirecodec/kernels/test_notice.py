@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -33,10 +34,12 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """Standard error of a process that has compiled nothing, and whose notice is due at once."""
     for name in (notice.QUIET, *notice._LOCAL_RANKS):
         monkeypatch.delenv(name, raising=False)
-    for name in ("_told", "_bar"):
+    for name in ("_told", "_bar", "_ended"):
         monkeypatch.setattr(notice, name, threading.Lock())
     monkeypatch.setattr(notice, "_spent", [])
+    monkeypatch.setattr(notice, "_running", [])
     monkeypatch.setattr(notice, "DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(notice.atexit, "register", lambda *_: None)
     return watch(monkeypatch, io.StringIO())
 
 
@@ -59,6 +62,23 @@ def test_one_line_per_process(stream: io.StringIO) -> None:
         thread.join()
     compile_kernel()
     assert stream.getvalue() == LINE
+
+
+def test_a_second_line_has_the_seconds(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notice, "IDLE_SECONDS", 0.5)
+    compile_kernel(seconds=0.7)
+    compile_kernel(seconds=0.1)
+    assert stream.getvalue() == LINE
+    deadline = time.monotonic() + 30
+    while stream.getvalue().count("\n") < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    number, seconds = re.fullmatch(
+        rf"{LINE}wirecodec: compiled (\d) kernels in (.*) s\n", stream.getvalue()
+    ).groups()
+    assert number == "2"
+    assert 0.8 <= float(seconds) < 5
+    compile_kernel()
+    assert stream.getvalue().count("\n") == 2
 
 
 def test_short_compilations_count_together(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +199,8 @@ def test_the_first_run_tells_and_the_second_is_quiet(tmp_path: Path) -> None:
         done = run(tmp_path)
         assert (done.returncode, done.stdout) == (0, "done\n")
         assert done.stderr.startswith(expected)
-        assert done.stderr.count("\n") == bool(expected)
+        assert done.stderr.count("\n") == 2 * bool(expected)
+        assert ("compiled 2 kernels in" in done.stderr) == bool(expected)
 
 
 @pytest.mark.parametrize("redirection", ["2>&-", "2> >(exec 0<&-)", "2>/dev/full"])

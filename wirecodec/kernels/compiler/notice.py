@@ -1,12 +1,14 @@
-"""Notice of compilation: a line on standard error for who waits for the first call of a program.
+"""Notice of compilation: lines on standard error for who waits for the first call of a program.
 
-The line appears once per process, after half a second of compilation. On a terminal, a bar follows while
-kernels are compiled, if rich is installed. Nobody knows how many kernels will follow: calls find them one by
-one. Of the ranks on one machine, only the first one prints.
+The first line appears once per process, after half a second of compilation. On a terminal, a bar follows
+while kernels are compiled, if rich is installed. Nobody knows how many kernels will follow: calls find them
+one by one. So the second line, with the seconds, appears when no kernel was compiled for a while, or when the
+program ends. Of the ranks on one machine, only the first one prints.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -19,14 +21,20 @@ QUIET = "WIRECODEC_QUIET"
 """Environment variable: any value but 0 and the empty one turns the notice off."""
 
 DELAY_SECONDS = 0.5
+IDLE_SECONDS = 3.0
+"""Seconds without a compilation after which the second line appears."""
 
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 """Environment variables in which torchrun, Open MPI, MPICH and Slurm number the processes of a machine."""
 
 _spent: list[float] = []
 """Seconds of each compilation of this process, waits for other processes included."""
+_running: list[None] = []
+"""An element per compilation that is not finished."""
 _told = threading.Lock()
-"""Held from the line on."""
+"""Held from the first line on."""
+_ended = threading.Lock()
+"""Held from the second line on."""
 _bar = threading.Lock()
 """Held while a bar is shown, because a terminal has room for one."""
 
@@ -45,25 +53,26 @@ def tell_of_compilation(find_folder: Callable[[], str | None]) -> Iterator[None]
     start, done = time.perf_counter(), threading.Event()
     watcher = threading.Thread(target=_watch, args=(done, find_folder, stream), daemon=True)
     started = False
-    with contextlib.suppress(RuntimeError):  # the system has no thread left, or the interpreter ends
-        watcher.start()
-        started = True
+    if not _told.locked() or _is_terminal(stream):
+        with contextlib.suppress(RuntimeError):  # the system has no thread left, or the interpreter ends
+            watcher.start()
+            started = True
+    _running.append(None)
     try:
         yield
     finally:
         _spent.append(time.perf_counter() - start)
+        _running.pop()
         done.set()
         if started:
             watcher.join()
 
 
 def _is_wanted(stream: TextIO) -> bool:
-    """Return whether this process has something to show, and a place for it."""
+    """Return whether this process may print, and has a place for it."""
     if os.environ.get(QUIET, "0") not in ("", "0") or getattr(stream, "closed", False):
         return False
-    if any(os.environ.get(name, "0") != "0" for name in _LOCAL_RANKS):
-        return False
-    return not _told.locked() or _is_terminal(stream)
+    return all(os.environ.get(name, "0") == "0" for name in _LOCAL_RANKS)
 
 
 def _watch(done: threading.Event, find_folder: Callable[[], str | None], stream: TextIO) -> None:
@@ -76,11 +85,30 @@ def _watch(done: threading.Event, find_folder: Callable[[], str | None], stream:
             if folder is None:
                 return  # a warning has said so
             _write(stream, f"wirecodec: compiling kernels, once; cached in {folder}\n")
+            atexit.register(_tell_end, stream, os.getpid())
+            threading.Thread(target=_await_end, args=(stream,), daemon=True).start()
         if _is_terminal(stream) and _bar.acquire(blocking=False):
             try:
                 _show_bar(done, stream)
             finally:
                 _bar.release()
+
+
+def _await_end(stream: TextIO) -> None:
+    """Print the second line when no kernel was compiled for a while."""
+    count = -1
+    while _running or len(_spent) != count:
+        count = len(_spent)
+        time.sleep(IDLE_SECONDS)
+    _tell_end(stream, os.getpid())
+
+
+def _tell_end(stream: TextIO, process: int) -> None:
+    """Print the second line, once, unless this is a fork of the process that printed the first one."""
+    with contextlib.suppress(Exception):
+        if os.getpid() == process and _ended.acquire(blocking=False):
+            kernels = f"{len(_spent)} kernel{'' if len(_spent) == 1 else 's'}"
+            _write(stream, f"wirecodec: compiled {kernels} in {sum(_spent):.1f} s\n")
 
 
 def _write(stream: TextIO, line: str) -> None:
