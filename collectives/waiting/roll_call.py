@@ -6,9 +6,9 @@ that computes, has stopped or has ended does not: it is missing. A rank that clo
 exception sends a notice, too. If the other ranks wait for headers then, they give up at once.
 
 If a rank has lost its connection to another one, no exchange can be completed, so all waiting ranks give up.
-A rank that computes for longer than a second sends no notice meanwhile, and is not missing: the ranks at fault
-are those to which the connection is closed, if the communicator knows these. All ranks take the verdict of
-the first one, if the board can keep it, because the ranks that are left have to agree on who they are.
+A rank that computes for longer than a second sends no notice meanwhile, and is not missing. So the ranks at
+fault are those to which the connection is closed, if the communicator knows these. The ranks that are left
+have to agree on who they are: all take the verdict of the first one, if the board can keep it.
 
 Notices are exchanged only on channels that are lost already (``collectives.waiting.board``).
 """
