@@ -141,6 +141,7 @@ class Compressed(Strategy):  # type: ignore[misc]
     Attributes:
         strategy: the strategy inside.
         dropped: the replies that were dropped so far, in order.
+        bytes_received: {round: bytes of all arrays in the replies of training, also of those dropped}.
 
     Raises:
         TypeError: the strategy has a ``start`` of its own, which would not call this object.
@@ -165,6 +166,7 @@ class Compressed(Strategy):  # type: ignore[misc]
             )
         self.strategy = strategy
         self.dropped: list[Dropped] = []
+        self.bytes_received: dict[int, int] = {}
         key = key or _attribute(strategy, "arrayrecord_key") or "arrays"
         weight = _attribute(strategy, "weighted_by_key")
         self._checks = Checks(key, weight, limits, check_max_norm(max_norm))
@@ -194,6 +196,8 @@ class Compressed(Strategy):  # type: ignore[misc]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Decode the replies, drop those that are not acceptable, and let the strategy aggregate the rest."""
         sent, self._sent = self._sent, {}
+        replies = list(replies)
+        self.bytes_received[server_round] = sum(map(_count_bytes, replies))
         models: dict[int, dict[str, NumpyArray]] = {}
         kept = []
         for reply in replies:
@@ -268,6 +272,13 @@ class Compressed(Strategy):  # type: ignore[misc]
         """Log the key and the limits, and the strategy's summary."""
         _log.info("\t├──> Updates: %s", self._checks)
         self.strategy.summary()
+
+
+def _count_bytes(reply: Message) -> int:
+    """Return the bytes of all arrays in a reply."""
+    if not reply.has_content():
+        return 0
+    return sum(len(x.data) for record in reply.content.array_records.values() for x in record.values())
 
 
 def _attribute(strategy: Any, name: str) -> str | None:
