@@ -149,9 +149,8 @@ def test_the_others_raise_a_collective_error_that_names_the_dead_rank(entry: str
     for found, seconds in outcomes()[entry]:
         assert found is not None
         kind, reason, ranks, chained, text = found
-        assert (kind, reason) in (("CollectiveError", "transport"), ("Timeout", "timeout")), found
-        assert 1 in ranks, found
-        assert chained or kind == "Timeout"
+        assert (kind, reason, ranks) == ("CollectiveError", "transport", [1]), found
+        assert chained or "cannot take part any more" in text  # another rank has noticed it
         assert "Rank 1 is missing" in text
         assert seconds < 20
 
@@ -183,8 +182,9 @@ def test_ranks_that_compute_for_longer_are_not_missing_and_all_name_the_same_ran
     """Rank 0 notices the death at once, 3 and 2 compute meanwhile, and 4 dies after the verdict."""
     results = run(5, LATE)
     assert results[1] is results[4] is None
+    agreed = results[0][2]
+    assert agreed in ([1], [1, 4])  # the latter if rank 0 had to wait for a core
     for rank in (0, 2, 3):
-        kind, reason, ranks, text = results[rank]
-        assert (kind, reason, ranks) == ("CollectiveError", "transport", [1]), text
-        assert "Rank 1 is missing" in text or "Ranks 1, 4 are missing" in text
-    assert "The first rank that noticed it has named rank 1" in results[2][3]
+        assert results[rank][:3] == ["CollectiveError", "transport", agreed]
+        assert "Rank 1 is missing" in results[rank][3] or "Ranks 1, 4 are missing" in results[rank][3]
+    assert ("The first rank that noticed it has named rank 1" in results[2][3]) == (agreed == [1])
