@@ -29,7 +29,7 @@ from collectives.communicator import (
 )
 from collectives.cost_model import Rates
 from collectives.device import DEVICES, Device, may_take_device
-from collectives.errors import CollectiveError, Timeout
+from collectives.errors import CollectiveError
 from collectives.foresight import Foresight
 from collectives.waiting.backoff import Backoff, check_seconds, wait_all
 from collectives.waiting.roll_call import RollCall
@@ -307,12 +307,16 @@ class Channel:
                 raise
             except BaseException:
                 if finish:
-                    with suppress(Timeout):
+                    with suppress(CollectiveError):
                         run()
                         call.is_delivered = call.is_final_transfer
                 raise
         except BaseException as error:
-            lost = self.roll_call.make_loss(error, self.timeout) if is_transport_error(error) else None
+            lost = None
+            if is_transport_error(error):
+                cause = str(error).partition(". ")[0]  # gloo adds sentences that do not help
+                why = f"the connection to another rank was lost ({cause})"
+                lost = self.roll_call.make_loss(why, self.timeout)
             if not call.is_delivered:
                 self._abandoned.append(resources)
                 self._close(lost or error)

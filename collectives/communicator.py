@@ -37,6 +37,8 @@ class Communicator(Protocol):
     - ``timeout``: the seconds that a Channel waits by default.
     - ``Iprobe(source, tag) -> bool``, as in MPI, or ``notices``, a ``collectives.waiting.board.Board``. A
       Timeout can name the missing ranks only if there is one of them, or ``block``.
+    - ``find_closed() -> Collection[int]``: the ranks to which the connection is closed, as after their
+      processes have died. If it was lost to one rank, the others are not taken for missing then.
     """
 
     @property

@@ -2,6 +2,7 @@
 
 Ranks agree on a CollectiveError by exchanging headers. Every rank raises it with the same text, and the
 communicator stays usable. A Timeout is local to one rank. It closes the channel on which the rank waited.
+A Refused concerns bytes that a stranger has sent; it does not reach the caller of a collective.
 """
 
 from __future__ import annotations
@@ -65,6 +66,27 @@ class Timeout(CollectiveError):
 
     Messages may still be in flight, so the channel is closed. Continue on another communicator.
     """
+
+
+class Refused(ValueError):
+    """Verdict on the bytes of a stranger: an object of a store, or an update of a federated client.
+
+    It is a pure function of the bytes and of what their receivers have agreed on. Callers catch it, name the
+    stranger, and go on without.
+
+    Args:
+        code: see the attribute.
+        message: see the attribute.
+
+    Attributes:
+        code: that of a WireError, or one that the page of the receiver lists; programs compare this.
+        message: text for people.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
 
 
 def _rebuild(

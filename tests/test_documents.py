@@ -43,7 +43,8 @@ DOCUMENTS = sorted(
     p.relative_to(ROOT).as_posix()
     for p in (*ROOT.glob("*.md"), *(p for folder in FOLDERS for p in ROOT.glob(f"{folder}/**/*.md")))
 )
-FRAMEWORKS = ("lightning", "accelerate", "transformers", "jax", "torch")  # torch last: the others need it
+FRAMEWORKS = ("flwr", "lightning", "accelerate", "transformers", "jax", "torch")  # torch last: others need it
+ALSO_NEEDED = {"flwr": "ray"}  # of its simulation
 TORCHRUN = ["torchrun", "--standalone", "--nproc-per-node"]
 BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.-]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -58,7 +59,7 @@ class Block:
 
     def imports(self) -> str | None:
         """Return the optional framework that this block imports, or None."""
-        found = re.findall(r"^import (\w+)", self.code, re.MULTILINE)
+        found = re.findall(r"^(?:import|from) (\w+)", self.code, re.MULTILINE)
         return next((name for name in FRAMEWORKS if name in found), None)
 
     def missing(self) -> str | None:
@@ -131,7 +132,8 @@ def test_blocks_run(name: str, folder: Path) -> None:
     ("name", "framework"), [(name, needed) for name in RUNNABLE for needed in sorted(frameworks(name))]
 )
 def test_blocks_that_need_a_framework_run(name: str, framework: str, folder: Path) -> None:
-    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    for needed in filter(None, (framework, ALSO_NEEDED.get(framework))):
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
     for block in blocks(name):
         if framework_of(block, name) != framework:
             continue

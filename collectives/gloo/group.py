@@ -17,7 +17,7 @@ from collectives.gloo.notices import StoreBoard
 from collectives.waiting.board import Board
 from collectives.waiting.worker import Worker
 
-_UNUSED_TAG = 0x5745  # of no message
+_UNUSED_TAG, _PROBE_TAG = 0x5745, 0x5746  # of messages that nobody sends, and that nobody receives
 TIMEOUT_FRACTION = 0.9  # of the group's timeout, after which gloo raises an error that names no rank
 
 
@@ -62,6 +62,7 @@ class GroupComm:
         self.timeout = TIMEOUT_FRACTION * _get_group_timeout(group)
         self.notices = _make_board(group, self.rank, self.size)
         self._gathers: Any = None
+        self._probes: list[object] = []  # kept alive
         unblock = partial(_break_connections, group, (self.rank + 1) % self.size)
         self._sends = Worker("TorchComm: sends", unblock)
         self._receives = Worker("TorchComm: receives", unblock)
@@ -119,6 +120,23 @@ class GroupComm:
         with _translated():
             work = self._group.recv([tensor], source, tag)
         return _watch(self._receives, work, tensor)
+
+    def find_closed(self) -> list[int]:
+        """Return the ranks to which the connection is closed: a send to them fails at once.
+
+        A message to another rank waits there for a receive that never comes, as the group is not used again.
+        """
+        import torch
+
+        closed = []
+        for rank in range(self.size):
+            tensor = torch.zeros(1, dtype=torch.uint8)
+            try:
+                if rank != self.rank:
+                    self._probes.append((self._group.send([tensor], rank, _PROBE_TAG), tensor))
+            except RuntimeError:
+                closed.append(rank)
+        return closed
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:  # noqa: N802
         """Start to gather equal uint8 blocks from all ranks, in rank order."""

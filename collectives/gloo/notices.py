@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,9 @@ from collectives.waiting.board import PAUSE
 from collectives.waiting.worker import Worker
 
 READ_INTERVAL = 0.1  # seconds
+KEEP_SECONDS = 1.0  # for which a rank waits for the text of the first one
 _ANY = "any"  # key that exists if any rank has posted a notice
+_KEPT = "kept"  # key of the first rank's text
 
 
 class StoreBoard:
@@ -57,6 +60,18 @@ class StoreBoard:
         """Wait a moment."""
         time.sleep(PAUSE)
         return True
+
+    def keep(self, text: str) -> str:
+        """Return the text that the first rank has passed; this rank's own if the store does not answer."""
+        answer: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+        def ask() -> None:
+            answer.put(self._store.compare_set(_KEPT, "", text).decode())
+
+        self._worker.submit(partial(self._use_store, ask))
+        with suppress(queue.Empty):
+            return answer.get(timeout=KEEP_SECONDS)
+        return text
 
     def _use_store(self, use: Callable[[], None]) -> None:
         """Read or write the store, unless that has failed: it is gone, or the group is destroyed."""

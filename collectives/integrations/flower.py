@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import wirecodec as wc
+from collectives.errors import Refused
 from collectives.integrations.flower_replies import STYPE, Checks, Signature, most_common, signature_of
 from collectives.integrations.updates import (
     CONTAINER,
     Dropped,
-    Rejected,
     UpdateEncoder,
     UpdateError,
     check_max_norm,
@@ -141,6 +141,7 @@ class Compressed(Strategy):  # type: ignore[misc]
     Attributes:
         strategy: the strategy inside.
         dropped: the replies that were dropped so far, in order.
+        bytes_received: {round: bytes of all arrays in the replies of training, also of those dropped}.
 
     Raises:
         TypeError: the strategy has a ``start`` of its own, which would not call this object.
@@ -165,6 +166,7 @@ class Compressed(Strategy):  # type: ignore[misc]
             )
         self.strategy = strategy
         self.dropped: list[Dropped] = []
+        self.bytes_received: dict[int, int] = {}
         key = key or _attribute(strategy, "arrayrecord_key") or "arrays"
         weight = _attribute(strategy, "weighted_by_key")
         self._checks = Checks(key, weight, limits, check_max_norm(max_norm))
@@ -194,13 +196,15 @@ class Compressed(Strategy):  # type: ignore[misc]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Decode the replies, drop those that are not acceptable, and let the strategy aggregate the rest."""
         sent, self._sent = self._sent, {}
+        replies = list(replies)
+        self.bytes_received[server_round] = sum(map(_count_bytes, replies))
         models: dict[int, dict[str, NumpyArray]] = {}
         kept = []
         for reply in replies:
             try:
                 self._accept(reply, sent, models)
-            except Rejected as rejected:
-                self._drop(server_round, reply, rejected)
+            except Refused as refused:
+                self._drop(server_round, reply, refused)
             else:
                 kept.append(reply)
         kept = self._keep_alike("train", server_round, kept)
@@ -210,14 +214,14 @@ class Compressed(Strategy):  # type: ignore[misc]
     def _accept(
         self, reply: Message, sent: Mapping[int, ArrayRecord], models: dict[int, dict[str, NumpyArray]]
     ) -> None:
-        """Decode a reply in place; raise Rejected if it is not acceptable. Errors are the strategy's."""
+        """Decode a reply in place; raise Refused if it is not acceptable. Errors are the strategy's."""
         if reply.has_error():
             return
         if not reply.has_content():
-            raise Rejected("record", "the reply has no content")
+            raise Refused("record", "the reply has no content")
         record = sent.get(reply.metadata.src_node_id)
         if record is None:
-            raise Rejected("node", "this client was not asked in this round")
+            raise Refused("node", "this client was not asked in this round")
         if id(record) not in models:
             models[id(record)] = {name: x.numpy() for name, x in record.items()}
         arrays = self._checks.read(reply.content, models[id(record)], self._counters)
@@ -235,12 +239,12 @@ class Compressed(Strategy):  # type: ignore[misc]
                 kept.append(reply)
             else:
                 text = "its records or metrics have other names than those of most clients"
-                self._drop(server_round, reply, Rejected("record", text))
+                self._drop(server_round, reply, Refused("record", text))
         return kept
 
-    def _drop(self, server_round: int, reply: Message, rejected: Rejected) -> None:
+    def _drop(self, server_round: int, reply: Message, refused: Refused) -> None:
         node = reply.metadata.src_node_id
-        self.dropped.append(Dropped(server_round, node, rejected.code, rejected.message))
+        self.dropped.append(Dropped(server_round, node, refused.code, refused.message))
         _log.warning("%s", self.dropped[-1])
 
     def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Iterable[Message]:
@@ -255,10 +259,10 @@ class Compressed(Strategy):  # type: ignore[misc]
             try:
                 if not reply.has_error():
                     if not reply.has_content():
-                        raise Rejected("record", "the reply has no content")
+                        raise Refused("record", "the reply has no content")
                     self._checks.check_weight(reply.content)
-            except Rejected as rejected:
-                self._drop(server_round, reply, rejected)
+            except Refused as refused:
+                self._drop(server_round, reply, refused)
             else:
                 kept.append(reply)
         kept = self._keep_alike("evaluate", server_round, kept)
@@ -268,6 +272,13 @@ class Compressed(Strategy):  # type: ignore[misc]
         """Log the key and the limits, and the strategy's summary."""
         _log.info("\t├──> Updates: %s", self._checks)
         self.strategy.summary()
+
+
+def _count_bytes(reply: Message) -> int:
+    """Return the bytes of all arrays in a reply."""
+    if not reply.has_content():
+        return 0
+    return sum(len(x.data) for record in reply.content.array_records.values() for x in record.values())
 
 
 def _attribute(strategy: Any, name: str) -> str | None:

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import wirecodec as wc
+from collectives.errors import Refused
 from collectives.integrations.updates import (
     CONTAINER,
     Array,
-    Rejected,
     check_finite,
     check_norm,
     decode_update,
@@ -65,11 +65,11 @@ class Checks:
                 have averaged them to floats.
 
         Raises:
-            Rejected: the reply is not acceptable.
+            Refused: the reply is not acceptable.
         """
         record = content.array_records.get(self.key)
         if record is None:
-            raise Rejected("record", f"the reply has no ArrayRecord {self.key!r}")
+            raise Refused("record", f"the reply has no ArrayRecord {self.key!r}")
         self.check_weight(content)
         container = record.get(CONTAINER)
         plain = {
@@ -88,22 +88,22 @@ class Checks:
         if container is None:
             changes = describe_changes(shapes_of(sent), shapes_of(plain))
             if changes:  # shapes are equal
-                raise Rejected("schema-names", f"the arrays are not those of the model: {changes}")
+                raise Refused("schema-names", f"the arrays are not those of the model: {changes}")
             check_norm(moved, self.max_norm)
             return None
         return self._decode(container, plain, moved, sent)
 
     def check_weight(self, content: Any) -> None:
-        """Raise Rejected unless the only MetricRecord has a weight that a mean can be taken with."""
+        """Raise Refused unless the only MetricRecord has a weight that a mean can be taken with."""
         if self.weight is None:
             return
         records = list(content.metric_records.values())
         if len(records) != 1:
-            raise Rejected("record", f"the reply has {len(records)} MetricRecords; it must have one")
+            raise Refused("record", f"the reply has {len(records)} MetricRecords; it must have one")
         weight = records[0].get(self.weight)
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= _MAX_WEIGHT:
             text = f"the metric {self.weight!r} is {weight!r}; it must be above 0 and at most 2^53"
-            raise Rejected("weight", text)
+            raise Refused("weight", text)
 
     def _decode(
         self,
@@ -114,10 +114,10 @@ class Checks:
     ) -> dict[str, Array]:
         """Return the model of a client whose movements are in a container."""
         if container.stype != STYPE:
-            raise Rejected("record", f"the container has stype {container.stype!r}; it must be {STYPE!r}")
+            raise Refused("record", f"the container has stype {container.stype!r}; it must be {STYPE!r}")
         for name, before in sent.items():
             if name not in plain and not is_float(before.dtype):
-                raise Rejected("schema-names", f"the array {name!r} is missing; no container carries it")
+                raise Refused("schema-names", f"the array {name!r} is missing; no container carries it")
         schema = {name: (x.shape, x.dtype) for name, x in sent.items() if name not in plain}
         movements = decode_update(container.data, schema, self.limits, self.max_norm)
         if moved:
@@ -136,26 +136,26 @@ class Checks:
 def _read_array(name: str, x: Any, shape: tuple[int, ...] | None) -> Array:
     """View a plain Array of a stranger; NumPy's own reader would allocate any size that a header claims.
 
-    Raises Rejected if it is not an array of numbers of the given shape.
+    Raises Refused if it is not an array of numbers of the given shape.
     """
     if shape is None:
-        raise Rejected("schema-names", f"the model has no array {name!r}")
+        raise Refused("schema-names", f"the model has no array {name!r}")
     if x.stype != _NUMPY:
-        raise Rejected("array", f"the array {name!r} has stype {x.stype!r}; it must be {_NUMPY!r}")
+        raise Refused("array", f"the array {name!r} has stype {x.stype!r}; it must be {_NUMPY!r}")
     stream = BytesIO(x.data)
     try:
         version = np.lib.format.read_magic(stream)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         claimed, is_fortran, dtype = read[version](stream)
     except Exception as error:  # the parser of Python's literals raises many kinds
-        raise Rejected("array", f"the array {name!r} has no valid header: {type(error).__name__}") from error
+        raise Refused("array", f"the array {name!r} has no valid header: {type(error).__name__}") from error
     if claimed != shape:
-        raise Rejected("schema-shape", f"the array {name!r} has shape {claimed}; the model has {shape}")
+        raise Refused("schema-shape", f"the array {name!r} has shape {claimed}; the model has {shape}")
     if dtype.kind not in "biuf":
-        raise Rejected("schema-dtype", f"the array {name!r} is {dtype}, which is no number")
+        raise Refused("schema-dtype", f"the array {name!r} is {dtype}, which is no number")
     data = memoryview(x.data)[stream.tell() :]
     if len(data) != math.prod(shape) * dtype.itemsize:
-        raise Rejected("array", f"the array {name!r} has {len(data)} bytes, which do not fit its shape")
+        raise Refused("array", f"the array {name!r} has {len(data)} bytes, which do not fit its shape")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
 
 

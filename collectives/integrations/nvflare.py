@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
+from collectives.errors import Refused
 from collectives.integrations.updates import (
     CONTAINER,
     Array,
     Dropped,
-    Rejected,
     Spec,
     UpdateEncoder,
     UpdateError,
@@ -173,21 +173,21 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
                 return self._decode(dxo, weights)
             self._check_plain(dxo, weights)
             return None
-        except Rejected as rejected:
+        except Refused as refused:
             peer = fl_ctx.get_peer_context()
             name = peer.get_identity_name() if peer is not None else ""
             number = shareable.get_header(AppConstants.CURRENT_ROUND, 0)
             number = number if isinstance(number, int) else 0
-            self.dropped.append(Dropped(number, name, rejected.code, rejected.message))
+            self.dropped.append(Dropped(number, name, refused.code, refused.message))
             if not self.skip:
-                raise UpdateBlocked(self.dropped[-1]) from rejected
+                raise UpdateBlocked(self.dropped[-1]) from refused
             self.log_warning(fl_ctx, str(self.dropped[-1]))
             return DXO(dxo.data_kind, {}, _copy_meta(dxo))
 
     def _decode(self, dxo: Any, weights: Mapping[str, Any] | None) -> Any:
         blob = dxo.data.get(CONTAINER)
         if not isinstance(blob, bytes | bytearray):
-            raise Rejected("record", f"the container is {type(blob).__name__}; it must be bytes")
+            raise Refused("record", f"the container is {type(blob).__name__}; it must be bytes")
         others = {name: x for name, x in dxo.data.items() if name != CONTAINER}
         is_torch = dxo.get_meta_prop(_IS_TORCH) is True
         schema = None
@@ -195,10 +195,10 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
             schema = {name: _spec_of(x) for name, x in weights.items() if _has_floats(x)}
             is_torch = any(_is_torch(x) for x in weights.values())
             if unknown := others.keys() - weights.keys():
-                raise Rejected("schema-names", f"the model has no array {min(map(repr, unknown))}")
+                raise Refused("schema-names", f"the model has no array {min(map(repr, unknown))}")
         arrays = decode_some(blob, schema, self.limits, self.max_norm)
         if both := arrays.keys() & others.keys():
-            raise Rejected("schema-names", f"the array {min(both)!r} is there twice")
+            raise Refused("schema-names", f"the array {min(both)!r} is there twice")
         _check_arrays(others, weights)
         meta = _copy_meta(dxo)
         result = {name: _as_torch(x) if is_torch else x for name, x in arrays.items()}
@@ -211,7 +211,7 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
 
 
 def _check_arrays(data: Mapping[str, Any], weights: Mapping[str, Any] | None) -> dict[str, Array]:
-    """Return the arrays of a stranger that count in the norm; raise Rejected if one is not acceptable.
+    """Return the arrays of a stranger that count in the norm; raise Refused if one is not acceptable.
 
     Integers count in it if they take the place of the model's floats.
     """
@@ -220,12 +220,12 @@ def _check_arrays(data: Mapping[str, Any], weights: Mapping[str, Any] | None) ->
         layer = None if weights is None else weights.get(name)
         if layer is not None and _shape_of(x) != _shape_of(layer):
             text = f"layer {name!r} has shape {_shape_of(x)}; the model has {_shape_of(layer)}"
-            raise Rejected("schema-shape", text)
+            raise Refused("schema-shape", text)
         if _has_floats(x):
             floats[name] = _as_numpy(x)
         elif _has_floats(layer):
             if not isinstance(x, np.ndarray) or x.dtype.kind not in "biuf":
-                raise Rejected(
+                raise Refused(
                     "array", f"layer {name!r} is {type(x).__name__}; it must be an array of numbers"
                 )
             floats[name] = x.astype(np.float64)

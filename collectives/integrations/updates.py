@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import wirecodec as wc
+from collectives.errors import Refused
 from collectives.exchange.specs import get_limits
 from wirecodec.interop import DTYPES, find_nonfinite, read_only
 
@@ -35,20 +36,6 @@ _MAX_LISTED = 3
 
 class UpdateError(ValueError):
     """Error of a client's own update. The message says how to go on."""
-
-
-class Rejected(ValueError):
-    """Verdict on an update of a stranger.
-
-    Attributes:
-        code: that of a WireError, or one of those that the guide lists; programs compare this.
-        message: text for people.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
 
 
 @dataclass(frozen=True)
@@ -244,7 +231,7 @@ def decode_update(
         {name: array} of float64 for float64, and of float32 for all others; all of them finite.
 
     Raises:
-        Rejected: the bytes are not such a container.
+        Refused: the bytes are not such a container.
     """
     limits = limits or _limits_of(schema)
     wide = {
@@ -254,7 +241,7 @@ def decode_update(
     try:
         wc.decode_add(blob, wide, limits=limits, schema=schema, finite=True, max_norm=max_norm)
     except wc.WireError as error:
-        raise Rejected(error.code, error.message) from error
+        raise Refused(error.code, error.message) from error
     return wide
 
 
@@ -276,21 +263,21 @@ def decode_some(
         {name: array}; all of them finite.
 
     Raises:
-        Rejected: the bytes are not such a container.
+        Refused: the bytes are not such a container.
     """
     limits = limits or (UNKNOWN_MODEL if schema is None else _limits_of(schema))
     try:
         tensors = wc.decode_many(blob, limits=limits)
     except wc.WireError as error:
-        raise Rejected(error.code, error.message) from error
+        raise Refused(error.code, error.message) from error
     for name, x in tensors.items():
         if schema is None:
             continue
         if name not in schema:
-            raise Rejected("schema-names", f"the model has no layer {name!r}")
+            raise Refused("schema-names", f"the model has no layer {name!r}")
         if x.shape != schema[name][0]:
             text = f"layer {name!r} has shape {x.shape}; the model has {schema[name][0]}"
-            raise Rejected("schema-shape", text)
+            raise Refused("schema-shape", text)
     values = {name: np.asarray(x.values) for name, x in tensors.items()}
     check_finite(values)
     check_norm(values, max_norm)
@@ -309,21 +296,21 @@ def _limits_of(schema: Mapping[str, Spec]) -> wc.DecodeLimits:
 
 
 def check_finite(arrays: Mapping[str, Array]) -> None:
-    """Raise Rejected if a float is NaN or Inf."""
+    """Raise Refused if a float is NaN or Inf."""
     for name, x in arrays.items():
         if (is_float(x.dtype) or x.dtype.kind == "f") and (at := _first_nonfinite(x)) >= 0:
-            raise Rejected("nonfinite", f"layer {name!r}: element {at} is {float(x.reshape(-1)[at])}")
+            raise Refused("nonfinite", f"layer {name!r}: element {at} is {float(x.reshape(-1)[at])}")
 
 
 def check_norm(movements: Mapping[str, Array], max_norm: float | None) -> None:
-    """Raise Rejected if the norm of all movements together is above ``max_norm``."""
+    """Raise Refused if the norm of all movements together is above ``max_norm``."""
     if max_norm is None:
         return
     with np.errstate(all="ignore"):
         norms = [float(np.linalg.norm(x.astype(np.float64, copy=False))) for x in movements.values()]
     norm = math.hypot(*norms)
     if not norm <= max_norm:
-        raise Rejected("max-norm", f"the movements have norm {norm!r}; the limit is {float(max_norm)!r}")
+        raise Refused("max-norm", f"the movements have norm {norm!r}; the limit is {float(max_norm)!r}")
 
 
 def _first_nonfinite(x: Array) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction
 from collectives.agreement.nonfinite import check_results
-from collectives.errors import CollectiveError
+from collectives.errors import CollectiveError, Refused
 from collectives.exchange.encoding import Encoding, get_text
 from collectives.exchange.inputs import Inputs
 from collectives.exchange.specs import describe
@@ -27,7 +27,6 @@ from collectives.local_updates.outer_step import OuterStep, Replacement
 from collectives.local_updates.shared_state import hash_state, pack_state, unpack_state
 from collectives.store.communicator import StoreComm
 from collectives.store.contribution import Check, Terms
-from collectives.store.envelope import Refused
 from collectives.store.rounds import Outcome
 from collectives.store.sums import Taken, average, contribute, make_check
 from collectives.transport.weights import Weights

@@ -13,9 +13,9 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.header import DTYPE_CODES
+from collectives.errors import Refused
 from collectives.local_updates.agreement import decode_state, encode_state
 from collectives.local_updates.outer import OuterState
-from collectives.store.envelope import Refused
 from wirecodec.interop import find_nonfinite
 
 _HEAD = struct.Struct("<QB")

@@ -11,6 +11,7 @@ from collectives.store.envelope import Envelope, Kind, check_everyone, hash_run,
 from collectives.store.files import Files, Listed
 from collectives.store.layout import (
     ROUNDS,
+    is_name,
     parse_contribution,
     parse_round,
     parse_slot,
@@ -87,6 +88,25 @@ class History:
     total: int
 
 
+@dataclass(frozen=True)
+class Summary:
+    """Run in a folder of runs.
+
+    Attributes:
+        run: its name.
+        rules: on which its peers agree.
+        total: number of rounds whose folders are in the store.
+    """
+
+    run: str
+    rules: Rules
+    total: int
+
+
+class NoRun(ValueError):
+    """Error of a path that is no folder of a run."""
+
+
 def read_history(files: Files, run: str, last: int) -> History:
     """Read the newest rounds of a run. Signatures are not checked, because that takes the run's keys.
 
@@ -95,15 +115,42 @@ def read_history(files: Files, run: str, last: int) -> History:
         run: its name.
         last: number of rounds.
 
-    Raises ValueError if there is no such run.
+    Raises NoRun if there is no such run.
     """
-    rules = read_rules(files, run)
-    numbers = sorted(n for entry in files.entries(ROUNDS) if (n := parse_round(entry.base)) is not None)
+    rules = find_rules(files, run)
+    if rules is None:
+        raise NoRun(_describe_missing(files))
+    numbers = _list_rounds(files)
     return History(run, rules, [_read_round(files, run, rules, n) for n in numbers[-last:]], len(numbers))
 
 
-def read_rules(files: Files, run: str) -> Rules:
-    """Return the rules of a run; raise ValueError if there is no such run."""
+def read_runs(files: Files) -> list[Summary]:
+    """Return the runs in a folder, by their names."""
+    summaries = []
+    for entry in files.entries(""):
+        if entry.is_folder and is_name(entry.base):
+            folder = files.below(entry.base)
+            rules = find_rules(folder, entry.base)
+            if rules is not None:
+                summaries.append(Summary(entry.base, rules, len(_list_rounds(folder))))
+    return summaries
+
+
+def _describe_missing(files: Files) -> str:
+    """Describe why a path is no folder of a run."""
+    found = files.entries("")
+    if [one.base for one in found if not one.is_folder] == [files.root.rpartition("/")[2]]:
+        return f"{files.root} is a file, and a run is a folder"
+    why = "it has no settings that can be read" if found else "there is no such folder, or it is empty"
+    return f"{files.root} is no folder of a run: {why}"
+
+
+def _list_rounds(files: Files) -> list[int]:
+    return sorted(n for entry in files.entries(ROUNDS) if (n := parse_round(entry.base)) is not None)
+
+
+def find_rules(files: Files, run: str) -> Rules | None:
+    """Return the rules of a run, or None if there is no such run."""
 
     def parse(data: bytes) -> Envelope:
         found = open_envelope(data, Kind.SETTINGS, hash_run(run), 0, check_everyone)
@@ -112,9 +159,7 @@ def read_rules(files: Files, run: str) -> Rules:
 
     slots = Slots(files, path_of_settings, parse, MAX_SETTINGS, grace=0)
     _, found = slots.find()
-    if found is None:
-        raise ValueError(f"{files.root} is no folder of a run: it has no settings that can be read")
-    return parse_rules(found.body)
+    return None if found is None else parse_rules(found.body)
 
 
 def _read_round(files: Files, run: str, rules: Rules, number: int) -> RoundRecord:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from collectives.rounds.history import History, RoundRecord
+from collectives.rounds.history import History, RoundRecord, Summary
 from wirecodec.cli.formatting import escape, format_count, format_table, shorten
 from wirecodec.cli.units import format_seconds
 
@@ -33,6 +33,13 @@ def format_history(history: History) -> str:
         expected = one.members or expected
     table = format_table(_HEADER, rows, left={4, 5, 6})
     return "\n".join([title, "", *table, "", *_format_peers(history.rounds)])
+
+
+def format_runs(url: str, runs: Iterable[Summary]) -> str:
+    """Format the runs in a folder as a table, with the command that shows one of them."""
+    rows = [[escape(one.run), f"{one.total:,}", str(one.rules.quorum)] for one in runs]
+    table = format_table(("run", "rounds", "quorum"), rows)
+    return "\n".join([*table, "", f"wirecodec rounds {escape(url.rstrip('/'))}/RUN shows one of them"])
 
 
 def _format_round(one: RoundRecord, expected: Sequence[str]) -> list[str]:

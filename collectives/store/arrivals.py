@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from collectives.errors import Refused
 from collectives.store.contribution import (
     Check,
     Contribution,
@@ -13,7 +14,7 @@ from collectives.store.contribution import (
     max_object,
     read_contribution,
 )
-from collectives.store.envelope import Refused, Verify
+from collectives.store.envelope import Verify
 from collectives.store.files import Files, Listed
 from collectives.store.layout import ObjectName, parse_contribution, path_of_contribution
 from collectives.store.members import Accepted, Members, RefusedObject

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,10 @@ from collectives.store.rounds import Timing
 from collectives.store.rules import Rules, agree_on_rules
 from collectives.store.signing import make_key, make_ring
 from collectives.waiting.backoff import check_seconds
+
+
+class RunExists(ValueError):
+    """Error of a peer that begins a run whose name is taken: it has rounds already."""
 
 
 class StoreComm(Participant):
@@ -46,6 +51,9 @@ class StoreComm(Participant):
         max_peers: most members of a round.
         publish_every: rounds between two states that ``LocalUpdates`` publishes for peers that join.
         keep: rounds whose objects are kept; at least twice ``publish_every``. Members delete older ones.
+        resume: whether this peer continues a run that has rounds already, as a peer does that joins or is
+            started again. True to continue without a word, False to raise an error; by default it continues
+            with a warning. A new training needs another run, or a folder that is empty.
 
     Attributes:
         name: of this peer.
@@ -57,8 +65,8 @@ class StoreComm(Participant):
     they are the same on all peers.
 
     Raises:
-        ValueError: an argument is out of range, the rules are not those of the run, or the store cannot
-            create an object exclusively.
+        ValueError: an argument is out of range, the rules are not those of the run, the store cannot create
+            an object exclusively, or the run has rounds and ``resume`` is False.
         ImportError: fsspec, the package of the protocol, or for keys ``cryptography`` is missing.
         CollectiveError: the store fails for longer than ``timeout``.
 
@@ -94,6 +102,7 @@ class StoreComm(Participant):
         max_peers: int = 256,
         publish_every: int = 64,
         keep: int = 256,
+        resume: bool | None = None,
     ) -> None:
         check_name(run, "run")
         check_name(name)
@@ -110,6 +119,24 @@ class StoreComm(Participant):
         place = Place(files, rules, hash_run(run), 0, ring.verify, ring.names)
         agree_on_rules(files, rules, place.run, name, ring.sign)
         super().__init__(name, place, ring, Timing(deadline, poll, timeout), publish_every, keep)
+        if resume is not True:
+            self._announce_old_run(run, may_continue=resume is None)
+
+    def _announce_old_run(self, run: str, *, may_continue: bool) -> None:
+        """Warn if the run has rounds; raise RunExists if this peer must not continue it."""
+        newest = self.find_newest()
+        if newest is None:
+            return
+        text = f"run {run!r} in {self._place.files.root} is at round {newest + 1} already"
+        if not may_continue:
+            raise RunExists(
+                f"{text}, and resume is False; give a new training another run, or delete the folder"
+            )
+        warnings.warn(
+            f"{text}: peer {self.name!r} continues it. Pass resume=True if this is meant, and give a new"
+            " training another run",
+            stacklevel=3,
+        )
 
     @staticmethod
     def make_key() -> tuple[bytes, bytes]:

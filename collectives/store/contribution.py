@@ -15,7 +15,8 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.header import HEADER_SIZE, MAGIC, VERSION, Header, Status
 from collectives.channel import ByteArray
-from collectives.store.envelope import OVERHEAD, Envelope, Kind, Refused, Verify, open_envelope
+from collectives.errors import Refused
+from collectives.store.envelope import OVERHEAD, Envelope, Kind, Verify, open_envelope
 from collectives.store.layout import MAX_NAME
 from collectives.store.rules import Rules
 

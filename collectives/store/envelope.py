@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from collectives.errors import Refused
 from collectives.store.layout import MAX_ROUND, is_name
 
 MAGIC = b"\xf7\x57\x43\x52"
@@ -34,20 +35,6 @@ class Kind(IntEnum):
     CONTRIBUTION = 2
     MEMBERS = 3
     STATE = 4
-
-
-class Refused(ValueError):
-    """Verdict on an object: a pure function of its bytes and of what the run has agreed on.
-
-    Attributes:
-        code: that of a WireError, or one that the page lists; programs compare this.
-        message: text for people.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
 
 
 @dataclass(frozen=True)

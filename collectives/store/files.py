@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +25,7 @@ _FINAL = (
     AttributeError,
     NotImplementedError,
     IsADirectoryError,
+    NotADirectoryError,
 )
 """Errors that another try does not mend."""
 
@@ -65,7 +67,7 @@ class Files:
 
     Args:
         url: of the folder in which runs are, as fsspec has them.
-        run: name of the run.
+        run: name of the run; "" for the folder itself.
         storage_options: of the file system.
         patience: seconds for which a request is repeated while the store fails.
 
@@ -86,15 +88,21 @@ class Files:
         options = {"skip_instance_cache": True, **(storage_options or {})}
         self._fs, root = url_to_fs(url, **options)
         check_suitable(self._fs)
-        self.root = f"{root.rstrip('/')}/{run}"
+        self.root = "/".join([root.rstrip("/"), *filter(None, [run])])
         self.patience = patience
         self.traffic = Traffic()
+
+    def below(self, name: str) -> Files:
+        """Return a folder in this one; both count their requests together."""
+        folder = copy(self)
+        folder.root = f"{self.root}/{name}"
+        return folder
 
     def get(self, path: str, limit: int) -> bytes | None:
         """Return at most ``limit`` bytes of an object; None if there is none, and nothing of a folder."""
         try:
             data = self._repeat(f"read {path}", lambda: read(self._fs, self._full(path), limit))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except IsADirectoryError:
             return b""
@@ -192,7 +200,12 @@ class Files:
                 self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
                 write(self._fs, full, data)
 
-        self._repeat(what, attempt)
+        try:
+            self._repeat(what, attempt)
+        except NotADirectoryError as error:
+            raise UnsuitableStore(
+                f"{self.root} cannot be a folder of a run, because a file is in its path"
+            ) from error
         self.traffic.sent += len(data)
 
     def _repeat(self, what: str, ask: Callable[[], T]) -> T:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from collectives.store.envelope import SIGNATURE, Envelope, Refused, Verify
+from collectives.errors import Refused
+from collectives.store.envelope import SIGNATURE, Envelope, Verify
 from collectives.store.layout import is_name
 from collectives.store.rules import Rules
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from collectives.agreement.header import Status
 from collectives.channel import ByteArray
-from collectives.errors import CollectiveError
+from collectives.errors import CollectiveError, Refused
 from collectives.store.arrivals import Arrivals, Place
 from collectives.store.contribution import (
     MAX_TEXT,
@@ -21,7 +21,7 @@ from collectives.store.contribution import (
     pack_contribution,
     read_contribution,
 )
-from collectives.store.envelope import Envelope, Kind, Refused, open_envelope
+from collectives.store.envelope import Envelope, Kind, open_envelope
 from collectives.store.files import Traffic
 from collectives.store.layout import (
     ROUNDS,

@@ -10,7 +10,8 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from collectives.store.envelope import Envelope, Kind, Refused, check_everyone, open_envelope
+from collectives.errors import Refused
+from collectives.store.envelope import Envelope, Kind, check_everyone, open_envelope
 from collectives.store.files import Files
 from collectives.store.layout import path_of_settings
 from collectives.store.slots import Slots

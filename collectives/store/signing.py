@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from collectives.store.envelope import NO_SIGNATURE, Verify, check_everyone, nam
 from collectives.store.layout import check_name
 
 KEY = 32
+_HEXADECIMAL = re.compile(rf"[0-9a-fA-F]{{{2 * KEY}}}")
 _DOMAIN = b"wirecodec rounds 1\0"  # signatures of other protocols are not valid here
 
 
@@ -88,7 +90,16 @@ def _is_signed(public: Any, digest: bytes, signature: bytes) -> bool:
 
 def _check_key(what: str, key: Any) -> None:
     if not isinstance(key, bytes) or len(key) != KEY:
-        raise ValueError(f"{what} is not {KEY} bytes")
+        raise ValueError(f"{what} is not {KEY} bytes{_explain_hexadecimal(key)}")
+
+
+def _explain_hexadecimal(key: Any) -> str:
+    """Return a hint for a key that is text, as a file of keys may have it."""
+    text = key.decode("ascii", "replace") if isinstance(key, bytes) else key
+    if not isinstance(text, str) or not _HEXADECIMAL.fullmatch(text.strip()):
+        return ""
+    call = "bytes.fromhex(key)" if isinstance(key, str) else "bytes.fromhex(key.decode())"
+    return f"; it is {2 * KEY} hexadecimal digits, so pass {call}"
 
 
 def _load() -> Any:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from collectives.errors import CollectiveError
-from collectives.store.envelope import MAGIC, Envelope, Refused
+from collectives.errors import CollectiveError, Refused
+from collectives.store.envelope import MAGIC, Envelope
 from collectives.store.files import Files
 from collectives.store.layout import SLOTS
 

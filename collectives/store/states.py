@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from collectives.errors import Refused
 from collectives.store.arrivals import Place
-from collectives.store.envelope import OVERHEAD, Envelope, Kind, Refused, open_envelope
+from collectives.store.envelope import OVERHEAD, Envelope, Kind, open_envelope
 from collectives.store.layout import (
     MAX_NAME,
     STATES,

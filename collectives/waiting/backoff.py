@@ -72,6 +72,7 @@ class Backoff:
 
         Raises:
             Timeout: the timeout is over, or the requests can never complete.
+            CollectiveError: another rank has lost a connection.
         """
         if self._meanwhile is not None:
             meanwhile, self._meanwhile = self._meanwhile, None  # if it raises, it is not called again
@@ -102,7 +103,10 @@ class Backoff:
             return
         self._next_listen = now + LISTEN_INTERVAL
         gone = self._roll_call.answer(self._what)
-        if gone and (self._needs_all or self._roll_call.has_loss):
+        if gone and self._roll_call.has_loss:
+            why = f"{self._what} cannot complete: {name_ranks(gone)} cannot take part any more"
+            raise self._roll_call.make_loss(why, self._timeout)
+        if gone and self._needs_all:
             self._give_up(f"cannot complete: {name_ranks(gone)} cannot take part any more")
 
     def _give_up(self, why: str) -> NoReturn:

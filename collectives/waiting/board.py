@@ -36,6 +36,15 @@ class Board(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepingBoard(Board, Protocol):
+    """Board that outlives its ranks, so that all of them can take the verdict of the first one."""
+
+    def keep(self, text: str) -> str:
+        """Return the text that the first rank has passed; this rank's own if the board does not answer."""
+        ...
+
+
 def find_board(comm: Any) -> Board | None:
     """Return the communicator's own board, or one of messages; None if it cannot receive a notice."""
     own = getattr(comm, "notices", None)

@@ -3,8 +3,12 @@
 A wait in MPI ends for all ranks or for none, so it does not show which rank is missing. A rank that gives up
 therefore sends a notice to every rank, and collects theirs for up to a second. Ranks that wait answer. A rank
 that computes, has stopped or has ended does not: it is missing. A rank that closes its channel after another
-exception sends a notice, too. If the other ranks wait for headers then, they give up at once. If a rank has
-lost its connection to another one, no exchange can be completed, so all waiting ranks give up.
+exception sends a notice, too. If the other ranks wait for headers then, they give up at once.
+
+If a rank has lost its connection to another one, no exchange can be completed, so all waiting ranks give up.
+A rank that computes for longer than a second sends no notice meanwhile, and is not missing. So the ranks at
+fault are those to which the connection is closed, if the communicator knows these. The ranks that are left
+have to agree on who they are: all take the verdict of the first one, if the board can keep it.
 
 Notices are exchanged only on channels that are lost already (``collectives.waiting.board``).
 """
@@ -12,14 +16,14 @@ Notices are exchanged only on channels that are lost already (``collectives.wait
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError, Timeout, name_ranks
-from collectives.waiting.board import NOTICE_SIZE, find_board
+from collectives.waiting.board import NOTICE_SIZE, KeepingBoard, find_board
 
 MAX_COLLECT_SECONDS = 1.0  # for the answers of the other ranks
 MAX_DESCRIBED = 4  # different places of waiting that an error lists
@@ -77,6 +81,7 @@ class RollCall:
         self._rank, self._size = comm.rank, comm.size
         self._others = [rank for rank in range(comm.size) if rank != comm.rank]
         self._board = find_board(comm)
+        self._find_closed: Callable[[], Collection[int]] = getattr(comm, "find_closed", lambda: ())
         self._notices: dict[int, Notice] = {}
 
     def answer(self, what: str) -> list[int]:
@@ -119,24 +124,39 @@ class RollCall:
         advice = f". {_ADVICE}" if may_compute else ""
         return Timeout(f"{where}. {text}{advice}", ranks=ranks, reason="timeout")
 
-    def make_loss(self, error: BaseException, seconds: float) -> CollectiveError:
-        """Make the CollectiveError of this rank after an error of the transport, as if a rank has died.
+    def make_loss(self, why: str, seconds: float) -> CollectiveError:
+        """Make the CollectiveError of this rank after a connection was lost, as if a rank has died.
 
         Args:
-            error: of the transport.
+            why: the operation of this rank cannot be completed, as a sentence without its stop.
             seconds: timeout of the channel.
         """
-        cause = str(error).partition(". ")[0]  # gloo adds sentences that do not help
-        where = f"rank {self._rank}: the connection to another rank was lost ({cause})"
+        if self._board is not None:
+            self._post(Notice(State.LOST, why), self._others)
+            self._collect(min(MAX_COLLECT_SECONDS, seconds))
         ranks: list[int] = []
         attendance = "It is not known which rank has stopped"
-        if self._board is not None:
-            self._post(Notice(State.LOST, cause), self._others)
-            self._collect(min(MAX_COLLECT_SECONDS, seconds))
-        if self._notices or self._size == 2:
-            ranks, attendance = describe_attendance(self._size, self._rank, "", self._notices, self.last)
+        closed = self._find_closed()
+        if closed or self._notices or self._size == 2:
+            ranks, attendance = describe_attendance(
+                self._size, self._rank, "", self._notices, self.last, closed
+            )
+        agreed = self._agree(ranks)
+        if agreed != ranks:
+            attendance += f". The first rank that noticed it has named {name_ranks(agreed)}"
         advice = "Continue on a new communicator of the ranks that are left"
-        return CollectiveError(f"{where}. {attendance}. {advice}", ranks=ranks, reason="transport")
+        return CollectiveError(
+            f"rank {self._rank}: {why}. {attendance}. {advice}", ranks=agreed, reason="transport"
+        )
+
+    def _agree(self, ranks: list[int]) -> list[int]:
+        """Return the ranks at fault by the verdict of the first rank; those of this one if there is none."""
+        if not (ranks and isinstance(self._board, KeepingBoard)):
+            return sorted(ranks)
+        text = ",".join(map(str, sorted(ranks)))
+        with suppress(RuntimeError, OSError, ValueError):
+            return [int(rank) for rank in self._board.keep(text).split(",")]
+        return sorted(ranks)
 
     def _collect(self, seconds: float) -> None:
         """Wait until all other ranks have sent a notice, or no longer."""
@@ -165,7 +185,7 @@ class RollCall:
 
 
 def describe_attendance(
-    size: int, rank: int, what: str, notices: Mapping[int, Notice], last: str
+    size: int, rank: int, what: str, notices: Mapping[int, Notice], last: str, closed: Collection[int] = ()
 ) -> tuple[list[int], str]:
     """Describe which ranks are missing, and where the others are.
 
@@ -175,19 +195,21 @@ def describe_attendance(
         what: the operation that this rank waited for.
         notices: of the other ranks that sent one.
         last: the last exchange that all ranks took part in; "" if none.
+        closed: ranks to which the connection is closed. If there are any, other ranks are not missing.
 
     Returns:
         The ranks that are missing or have closed their channel, and one or several sentences.
     """
-    missing = [other for other in range(size) if other != rank and other not in notices]
-    closed = [other for other, notice in sorted(notices.items()) if notice.state == State.CLOSED]
+    silent = [other for other in range(size) if other != rank and other not in notices]
+    missing = [other for other in silent if not closed or other in closed]
+    ended = [other for other, notice in sorted(notices.items()) if notice.state == State.CLOSED]
     lost = [other for other, notice in sorted(notices.items()) if notice.state == State.LOST]
     sentences = []
     if missing:
         they = "it" if len(missing) == 1 else "they"
         past = f"{they} last took part in {last}" if last else f"{they} took part in no exchange before"
         sentences.append(f"{name_ranks(missing)} {'is' if len(missing) == 1 else 'are'} missing: {past}")
-    sentences += [f"rank {other} closed its channel: {notices[other].text}" for other in closed]
+    sentences += [f"rank {other} closed its channel: {notices[other].text}" for other in ended]
     if lost:
         sentences.append(f"{name_ranks(lost)} lost a connection")
     elsewhere: dict[str, list[int]] = {}
@@ -201,4 +223,4 @@ def describe_attendance(
         sentences.append(f"{name_ranks(gave_up)} gave up before, so this rank made the call too late")
     elif not sentences:
         sentences.append("all ranks wait for it: messages are lost, or arrive late")
-    return [*missing, *closed], ". ".join(text[0].upper() + text[1:] for text in sentences)
+    return [*missing, *ended], ". ".join(text[0].upper() + text[1:] for text in sentences)

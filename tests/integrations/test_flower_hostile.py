@@ -17,9 +17,10 @@ pytest.importorskip("flwr", reason="flwr is not installed")
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
+from collectives.errors import Refused
 from collectives.integrations.flower import Compressed, Dropped, wirecodec_mod
 from collectives.integrations.flower_replies import Checks
-from collectives.integrations.updates import CONTAINER, Rejected
+from collectives.integrations.updates import CONTAINER
 from tests.integrations.flower_run import Client, LocalGrid, arrays_of, record_of, start_task
 
 MODEL = {"w": np.zeros((8, 5), np.float32), "b": np.ones(5, np.float32), "batches": np.int64(7)}
@@ -263,19 +264,19 @@ def test_a_sum_that_overflows() -> None:
     """The movement is finite, and the model is not."""
     largest = np.full(3, np.finfo(np.float32).max)
     content = RecordDict({"arrays": container(encode({"w": largest}), {})})
-    with pytest.raises(Rejected, match="nonfinite"):
+    with pytest.raises(Refused, match="nonfinite"):
         Checks("arrays", None, None, None).read(content, {"w": largest}, set())
 
 
 def test_the_limits_of_the_caller() -> None:
     content = RecordDict({"arrays": container(encode(GOOD))})
     checks = Checks("arrays", None, wc.DecodeLimits(max_bytes=100), None)
-    with pytest.raises(Rejected, match="max-bytes"):
+    with pytest.raises(Refused, match="max-bytes"):
         checks.read(content, MODEL, {"batches"})
 
 
 def test_any_bytes_raise_rejected_only() -> None:
-    """Mutated containers and arrays are accepted, or raise Rejected."""
+    """Mutated containers and arrays are accepted, or raise Refused."""
     rng = np.random.default_rng(5)
     checks = Checks("arrays", None, None, 100.0)
     header = np.frombuffer(Array(np.zeros((8, 5), np.float32)).data, np.uint8)
@@ -288,6 +289,6 @@ def test_any_bytes_raise_rejected_only() -> None:
         for record in (container(blob), plain(w=raw(array.tobytes()))):
             try:
                 checks.read(RecordDict({"arrays": record}), MODEL, {"batches"})
-            except Rejected as rejected:
-                verdicts.add(rejected.code)
+            except Refused as refused:
+                verdicts.add(refused.code)
     assert len(verdicts) > 5

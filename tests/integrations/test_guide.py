@@ -75,19 +75,19 @@ def files_of_the_guide() -> dict[str, str]:
 
 
 def test_lines_of_flower(capsys: pytest.CaptureFixture[str]) -> None:
+    """The guide's script without Ray; the third client is hostile, and the loss of the others falls."""
     pytest.importorskip("flwr", reason="flwr is not installed")
     from flwr.app import Context, RecordDict
 
     from tests.integrations.flower_run import Client, LocalGrid, start_task
 
     start_task()
-    names: dict[str, dict[str, Any]] = {"client_app.py": {}, "server_app.py": {}}
-    for name, scope in names.items():
-        exec(compile(files_of_the_guide()[name], name, "exec", dont_inherit=True), scope)
+    names: dict[str, Any] = {"__name__": "fedavg"}
+    exec(compile(files_of_the_guide()["fedavg.py"], "fedavg.py", "exec", dont_inherit=True), names)
     clients = []
     for node in (1, 2, 3):
         client = Client(node, lambda arrays, _: (arrays, 1))
-        client.app = names["client_app.py"]["app"]
+        client.app = names["client"]
         clients.append(client)
 
     def change(reply: Any) -> Any:
@@ -96,11 +96,16 @@ def test_lines_of_flower(capsys: pytest.CaptureFixture[str]) -> None:
         return reply
 
     context = Context(run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={})
-    names["server_app.py"]["app"](LocalGrid(clients, change), context)
-    *dropped, mean = capsys.readouterr().out.split("\n")[:-1]
-    assert dropped == [f"{number} 3 prefix" for number in (1, 2, 3)]
-    assert 0.0 < float(mean) < 4.5
-    assert clients[0].bytes_sent < 3 * 64 * 8 * 4 / 5
+    names["server"](LocalGrid(clients, change), context)
+    lines = capsys.readouterr().out.splitlines()
+    found = [re.fullmatch(r"round (\d+): loss (\S+), (\d+) bytes received", line) for line in lines[:10]]
+    rounds = [(int(one[1]), float(one[2]), int(one[3])) for one in found if one]
+    assert [number for number, _, _ in rounds] == list(range(1, 11))
+    assert rounds[-1][1] < 0.1 * rounds[0][1]
+    assert sum(received for _, _, received in rounds) == sum(one.bytes_sent for one in clients[:2]) + 10 * 7
+    assert max(received for _, _, received in rounds) < 2 * 64 * 8 * 4 / 5
+    assert [line.partition(": dropped")[0] for line in lines[10:]] == [f"round {n}" for n in range(1, 11)]
+    assert all("client 3: prefix" in line for line in lines[10:])
 
 
 def test_lines_of_nvflare(tmp_path: Path) -> None:

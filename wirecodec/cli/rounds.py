@@ -18,9 +18,10 @@ def add_to(commands: Any) -> None:
         "rounds",
         _run,
         "Show who took part in the rounds of a run in an object store",
-        "The run is one of collectives.StoreComm. It needs fsspec, and the package of the store's protocol.",
+        "The run is one of collectives.StoreComm. A folder with several runs lists these. The command needs"
+        " fsspec, and the package of the store's protocol.",
     )
-    command.add_argument("url", help="folder of the run: /mnt/shared/RUN, s3://BUCKET/FOLDER/RUN")
+    command.add_argument("url", help="folder of a run, /mnt/shared/RUN or s3://BUCKET/FOLDER/RUN, or of runs")
     command.add_argument(
         "--last",
         metavar="N",

@@ -20,7 +20,7 @@ def main() -> None:
     name, rounds, leaves = settings["name"], settings["rounds"], settings["leaves"]
     comm = co.StoreComm(
         settings["url"], "run", name, quorum=3, deadline=settings["deadline"], poll=0.02, timeout=15.0,
-        publish_every=16, keep=2048,
+        publish_every=16, keep=2048, resume=True,
     )  # fmt: skip
     w = np.zeros(SIZE)
     compressor = wc.Compressor("topk(0.1) | rice | raw")

@@ -14,7 +14,7 @@ import collectives as co
 import wirecodec as wc
 from tests.oracles import Array
 
-SETTINGS: dict[str, Any] = {"quorum": 2, "deadline": 2.0, "poll": 0.01, "timeout": 20.0}
+SETTINGS: dict[str, Any] = {"quorum": 2, "deadline": 2.0, "poll": 0.01, "timeout": 20.0, "resume": True}
 
 
 def make_comm(folder: Path | str, name: str, **settings: Any) -> Any:

@@ -277,6 +277,15 @@ def test_keys_that_do_not_fit(tmp_path: Path) -> None:
         make_comm(tmp_path, "alice", key=private["bob"], keys=public)
     with pytest.raises(ValueError, match="keys has no public key of this peer, 'eve'"):
         make_comm(tmp_path, "eve", key=private["bob"], keys=public)
+    with pytest.raises(ValueError, match=r"key is not 32 bytes; it is 64 hexa.* pass bytes.fromhex\(key\)$"):
+        make_comm(tmp_path, "alice", key=private["alice"].hex(), keys=public)
+    lines = {name: key.hex().encode() + b"\n" for name, key in public.items()}
+    with pytest.raises(
+        ValueError, match=r"key of 'alice' is not 32 .* pass bytes.fromhex\(key.decode\(\)\)$"
+    ):
+        make_comm(tmp_path, "alice", key=private["alice"], keys=lines)
+    with pytest.raises(ValueError, match=r"key is not 32 bytes$"):
+        make_comm(tmp_path, "alice", key=private["alice"].hex()[:-1], keys=public)
     make_comm(tmp_path, "alice", key=private["alice"], keys=public)
     with pytest.raises(ValueError, match="the rules of this peer are not those of the run"):
         make_comm(tmp_path, "bob", key=private["bob"], keys={"bob": public["bob"]})

@@ -268,8 +268,9 @@ def test_over_an_s3_server(s3: tuple[str, dict[str, Any]]) -> None:
     assert len({bits for bits, _ in results}) == 1
     w = np.zeros(64, np.float32)
     joiner = co.StoreComm(
-        url, "run", "zoe", quorum=3, deadline=0.2, poll=0.05, storage_options=options, publish_every=2, keep=4
-    )
+        url, "run", "zoe", quorum=3, deadline=0.2, poll=0.05, storage_options=options,
+        publish_every=2, keep=4, resume=True,
+    )  # fmt: skip
     assert make_local(joiner, w).synchronize()
     assert w.tobytes() == results[0][0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,20 @@ def test_rules_are_those_of_the_run(tmp_path: Path) -> None:
     make_comm(tmp_path, "alice", max_norm=2.0)
     with pytest.raises(ValueError, match=r"max_norm is 3\.0, and 2\.0 in the run"):
         make_comm(tmp_path, "bob", max_norm=3.0)
+
+
+def test_a_run_with_rounds_is_continued_aloud_or_not_at_all(tmp_path: Path) -> None:
+    """A run that nobody has taken part in is new, also for the second peer."""
+    begin = partial(make_comm, tmp_path, quorum=1, deadline=0.01)
+    co.allgather_bytes(begin("alice", resume=False), b"x")
+    text = r"run 'run' in .*run is at round 1 already"
+    with pytest.warns(UserWarning, match=f"{text}: peer 'alice' continues it. Pass resume=True"):
+        assert begin("alice", resume=None).locate() == 1
+    assert begin("alice", resume=True).locate() == 1
+    with pytest.raises(ValueError, match=f"{text}, and resume is False"):
+        begin("alice", resume=False)
+    make_comm(tmp_path / "other", "alice", resume=False)
+    make_comm(tmp_path / "other", "bob", resume=None)
 
 
 def test_objects_of_old_rounds_are_deleted(tmp_path: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("fsspec")
 
 import collectives as co
+from collectives.rounds import command
 from collectives.store.envelope import Envelope, Kind, hash_run
 from tests.collectives.store.peers import make_comm, run_each
 from wirecodec.cli import main
@@ -62,14 +65,68 @@ def test_json_and_the_picture(run: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_folder_of_runs_lists_them(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_comm(tmp_path, "alice", quorum=1)  # of the same run
+    co.StoreComm(str(tmp_path), "new", "alice", quorum=2)
+    (tmp_path / "other").mkdir()
+    assert main(["rounds", f"{tmp_path}/"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[:1] + lines[-1:] == [
+        ["run", "rounds", "quorum"],
+        ["wirecodec", "rounds", f"{tmp_path}/RUN", "shows", "one", "of", "them"],
+    ]
+    assert [line for line in lines if line[:1] in (["new"], ["run"])][1:] == [
+        ["new", "0", "2"],
+        ["run", "3", "1"],
+    ]
+    assert main(["rounds", str(tmp_path), "--json"]) == 0
+    assert [one["run"] for one in json.loads(capsys.readouterr().out)["runs"]] == ["new", "run"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["missing/run"], "is no folder of a run"),
+        (["missing/run"], "missing/run is no folder of a run: there is no such folder"),
+        (["."], "is no folder of a run: it has no settings that can be read"),
+        (["file"], "file is a file, and a run is a folder"),
+        (["file/run"], "file/run is no folder of a run"),
         (["x/run", "--last", "0"], "--last is 0; it must be 1 or more"),
-        (["x/run", "--storage-options", "[]"], "must be a JSON object"),
+        (["x/run", "--storage-options", "[]"], "--storage-options must be a JSON object"),
+        (["x/run", "--storage-options", "{'a': 1}"], "--storage-options is no valid JSON: Expecting"),
+        (["nowhere://x/run"], "nowhere://x/run cannot be read: ValueError: Protocol not known: nowhere"),
     ],
 )
-def test_errors(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors(
+    arguments: list[str],
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    begin = time.monotonic()
     assert main(["rounds", *arguments]) == 2
-    assert text in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert text in error
+    assert error.count("\n") == 1
+    assert time.monotonic() - begin < 10  # it does not try again
+
+
+def test_wrong_storage_options_are_named(
+    s3: tuple[str, dict[str, Any]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_PATIENCE", 0.1)
+    for options in ({"endpoint": "http://127.0.0.1:1"}, {**s3[1], "endpoint_url": "http://127.0.0.1:1"}):
+        assert main(["rounds", s3[0], "--storage-options", json.dumps(options)]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"wirecodec: {s3[0]} cannot be read: ")
+        assert error.endswith("; check --storage-options\n")
+    assert main(["rounds", s3[0], "--storage-options", json.dumps(s3[1])]) == 2
+    assert "is no folder of a run" in capsys.readouterr().err
+
+
+def test_a_store_in_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot be a folder of a run, because a file is in its path"):
+        make_comm(tmp_path / "file", "alice")
