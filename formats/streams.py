@@ -45,7 +45,7 @@ class Stream:
         """Return the right outcome of a splitter of this kind."""
         if kind == UNITS:
             return self.outcome
-        containers = [part for part in self.outcome.parts if isinstance(part, int)]
+        containers: list[Part] = [part for part in self.outcome.parts if isinstance(part, int)]
         if self.outcome.code in NOT_SKIPPED:  # the unit is the last part of these vectors
             return Outcome(containers)
         return Outcome(containers, self.outcome.result, self.outcome.code)
