@@ -4,7 +4,9 @@
     python formats/conformance.py [--core] module:function       a callable decode(data, limits, expected)
     python formats/conformance.py [--core] --program "COMMAND"   a program in any language
 
-``--core`` leaves out the vectors that use an extended codec or transform (SPEC section 1.3).
+``--core`` leaves out the vectors that use an extended codec or transform (SPEC section 1.3). With
+``--streams units`` or ``--streams containers``, a splitter of streams runs over the stream vectors instead
+(streams.py).
 """
 
 from __future__ import annotations
@@ -28,8 +30,6 @@ TRANSFORM = 4
 TensorTuple = tuple[str, str, Sequence[int], Sequence[int], bytes]
 """Name, element type, shape, indices and values; ``absent`` follows if it is not "zero"."""
 Schema = dict[str, tuple[tuple[int, ...], str]]
-TRANSFORM = 4
-"""Record type that is known, critical or not (SPEC section 2.3)."""
 ZERO = "zero"
 """Meaning of the elements that are not present, unless a vector gives another."""
 
@@ -105,13 +105,13 @@ def load(path: Path) -> Vector:
     return Vector(
         id=fields["id"],
         about=fields["about"],
-        data=_parse_hex(fields["hex"]),
+        data=parse_hex(fields["hex"]),
         result=fields["result"],
         code=fields.get("code"),
         limits=fields.get("limits", {}),
         schema=schema and {name: (tuple(shape), dtype) for name, (shape, dtype) in schema.items()},
         one=None if one is None else One((tuple(one["shape"]), one["dtype"]) if one else None),
-        tag=_parse_hex(decoded["tag"]),
+        tag=parse_hex(decoded["tag"]),
         tensors=[_parse_tensor(t) for t in decoded["tensors"]],
         within=[float(t.get("within", 0)) for t in decoded["tensors"]],
         absent=[t.get("absent", ZERO) for t in decoded["tensors"]],
@@ -121,7 +121,7 @@ def load(path: Path) -> Vector:
             many=encode["many"],
             scheme=encode["scheme"],
             seed=int(encode["seed"]),  # digits in a string if it is above 2^53
-            tag=_parse_hex(encode["tag"]),
+            tag=parse_hex(encode["tag"]),
             tensors=[_parse_tensor(t) for t in encode["tensors"]],
         ),
     )
@@ -191,8 +191,7 @@ def check(decode: Decode, vector: Vector) -> str | None:
     try:
         tag, tensors = decode(vector.data, dict(vector.limits), vector.expected)
     except Exception as error:
-        kind = getattr(error, "kind", type(error).__name__)
-        code = getattr(error, "code", None)
+        kind, code = refusal_of(error)
         if vector.result == "ok":
             return f"refused: {kind} {code}: {error}"
         if (kind, code) != (vector.result, vector.code):
@@ -214,6 +213,11 @@ def check(decode: Decode, vector: Vector) -> str | None:
         if part is not None:
             return f"{part} of {want[0]!r} differs"
     return None
+
+
+def refusal_of(error: Exception) -> tuple[str, str | None]:
+    """Return the kind and the code of a refusal; an exception without a code is none."""
+    return getattr(error, "kind", type(error).__name__), getattr(error, "code", None)
 
 
 def _find_difference(got: TensorTuple, want: TensorTuple, within: float) -> str | None:
@@ -244,7 +248,8 @@ def _iterate_numbers(values: bytes, dtype: str) -> Iterator[float]:
     return (x for (x,) in struct.iter_unpack("<" + letter, values))
 
 
-def _parse_hex(text: str | list[str]) -> bytes:
+def parse_hex(text: str | list[str]) -> bytes:
+    """Return the bytes of a field in hex: a string, or several that are concatenated."""
     return bytes.fromhex(text if isinstance(text, str) else "".join(text))
 
 
@@ -260,7 +265,7 @@ def _with_absent(tensor: TensorTuple, fields: Mapping[str, Any]) -> Any:
 
 def parse_decoded(fields: Mapping[str, Any]) -> tuple[bytes, list[TensorTuple]]:
     """Return the tag and the tensors of a ``decoded`` field, as a decoder returns them."""
-    return _parse_hex(fields["tag"]), [_with_absent(_parse_tensor(t), t) for t in fields["tensors"]]
+    return parse_hex(fields["tag"]), [_with_absent(_parse_tensor(t), t) for t in fields["tensors"]]
 
 
 def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
@@ -278,10 +283,10 @@ def expand_indices(indices: Any, shape: tuple[int, ...]) -> list[int]:
 def expand_values(values: str | list[str] | dict[str, Any]) -> bytes:
     """Expand bytes from hex, a list of hex, or {"repeat": hex, "bytes": n}: repeated and cut to n bytes."""
     if isinstance(values, dict):
-        period = _parse_hex(values["repeat"])
+        period = parse_hex(values["repeat"])
         size = int(values["bytes"])
         return (period * (size // len(period) + 1))[:size]
-    return _parse_hex(values)
+    return parse_hex(values)
 
 
 def reference(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
@@ -313,6 +318,40 @@ def reference(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[
     return decoded.tag, tensors
 
 
+def _run_containers(options: argparse.Namespace) -> tuple[int, list[Failure]]:
+    """Return the number of vectors, and the failures of the decoder that the command line names."""
+    decode: Decode = reference
+    if options.program is not None:
+        from formats.program import run_program
+
+        decode = run_program(shlex.split(options.program))
+    elif options.decoder is not None:
+        decode = _import_function(options.decoder)
+    total = sum(1 for _ in load_all(options.vectors, core=options.core))
+    return total, run(decode, options.vectors, core=options.core)
+
+
+def _run_streams(options: argparse.Namespace) -> tuple[int, list[Failure]]:
+    """Return the number of streams, and the failures of the splitter that the command line names."""
+    from formats import streams
+
+    split: streams.Split = streams.reference_of(options.streams)
+    if options.program is not None:
+        from formats.program import run_splitter
+
+        split = run_splitter(shlex.split(options.program), options.streams)
+    elif options.decoder is not None:
+        split = _import_function(options.decoder)
+    total = sum(1 for _ in streams.load_streams(options.vectors))
+    return total, streams.run_streams(split, options.vectors, options.streams)
+
+
+def _import_function(name: str) -> Any:
+    """Return the function that "module:function" names."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return 0 if the decoder conforms, else 1."""
     parser = argparse.ArgumentParser(
@@ -322,17 +361,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--vectors", type=Path, default=DEFAULT_DIR, help="another folder of vectors")
     parser.add_argument("--program", metavar="COMMAND", help="a program, started once for each vector")
     parser.add_argument("--core", action="store_true", help="only vectors of the core profile")
+    parser.add_argument(
+        "--streams",
+        choices=("units", "containers"),
+        help="the stream vectors, for a splitter that returns units or that skips them",
+    )
     options = parser.parse_args(arguments)
-    decode: Decode = reference
-    if options.program is not None:
-        from formats.program import run_program
-
-        decode = run_program(shlex.split(options.program))
-    elif options.decoder is not None:
-        module, _, function = options.decoder.partition(":")
-        decode = getattr(importlib.import_module(module), function)
-    total = sum(1 for _ in load_all(options.vectors, core=options.core))
-    failures = run(decode, options.vectors, core=options.core)
+    total, failures = _run_streams(options) if options.streams else _run_containers(options)
     for failure in failures:
         print(f"{failure.id}: {failure.message}")
     name = options.program or options.decoder or "reference"

@@ -1,7 +1,7 @@
 """A decoder that is a program, in any language (contract: vectors/README.md, Testing a decoder).
 
 The program is started once for each vector. Its argument is a JSON object of the caller's limits and
-expectations, its standard input is the container, and it prints a JSON object.
+expectations, its standard input is the container or the stream, and it prints a JSON object.
 ``formats/reference/__main__.py`` is such a program.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from formats.conformance import Decode, Expected, One, TensorTuple, parse_decoded
+from formats.conformance import Decode, Expected, One, TensorTuple, parse_decoded, refusal_of
+from formats.streams import Part, Split, parse_outcome, split_all, write_parts
 
 SECONDS = 60
 """Time that a program may take for one vector."""
@@ -35,20 +36,39 @@ def run_program(command: Sequence[str]) -> Decode:
     """
 
     def decode(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
-        argument = json.dumps(write_argument(limits, expected))
-        done = subprocess.run(
-            [*command, argument], input=data, capture_output=True, timeout=SECONDS, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(
-                f"exit status {done.returncode}: {done.stderr.decode(errors='replace')[-500:]}"
-            )
-        answer = json.loads(done.stdout)
+        answer = ask(command, data, write_argument(limits, expected))
         if answer["result"] != "ok":
             raise Refused(answer["result"], answer["code"])
         return parse_decoded(answer["decoded"])
 
     return decode
+
+
+def run_splitter(command: Sequence[str], kind: str) -> Split:
+    """Return a splitter that starts the program for each stream.
+
+    Args:
+        command: the program and its first arguments.
+        kind: whether the program returns units or skips them; a constant of streams.py.
+    """
+
+    def split(data: bytes, limits: dict[str, int]) -> Iterator[Part]:
+        outcome = parse_outcome(ask(command, data, {"stream": kind} | write_argument(limits, None)))
+        yield from outcome.parts
+        if outcome.result != "ok":
+            raise Refused(outcome.result, str(outcome.code))
+
+    return split
+
+
+def ask(command: Sequence[str], data: bytes, argument: dict[str, Any]) -> Any:
+    """Start a program with an argument; return the object that it prints."""
+    done = subprocess.run(
+        [*command, json.dumps(argument)], input=data, capture_output=True, timeout=SECONDS, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"exit status {done.returncode}: {done.stderr.decode(errors='replace')[-500:]}")
+    return json.loads(done.stdout)
 
 
 def write_argument(limits: dict[str, int], expected: Expected) -> dict[str, Any]:
@@ -86,11 +106,18 @@ def answer(decode: Decode, data: bytes, argument: str) -> dict[str, Any]:
     try:
         tag, tensors = decode(data, limits, expected)
     except Exception as error:
-        kind, code = getattr(error, "kind", None), getattr(error, "code", None)
-        if kind is None or code is None:
+        kind, code = refusal_of(error)
+        if code is None:
             raise
         return {"result": kind, "code": code}
     return {"result": "ok", "decoded": {"tag": tag.hex(), "tensors": [_tensor_fields(t) for t in tensors]}}
+
+
+def answer_stream(split: Split, data: bytes, argument: str) -> dict[str, Any]:
+    """Return what a program with this splitter prints for a stream."""
+    outcome = split_all(split, data, read_argument(argument)[0])
+    fields = {"result": outcome.result} | ({"code": outcome.code} if outcome.code else {})
+    return fields | {"parts": write_parts(outcome.parts)}
 
 
 def _tensor_fields(tensor: TensorTuple) -> dict[str, Any]:

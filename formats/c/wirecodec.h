@@ -2076,6 +2076,16 @@ static inline uint64_t wc_payload_bytes(const wc_entry *e) {
     return wc_padded(e->index_len) + wc_padded(e->value_len) + wc_padded(e->map_len);
 }
 
+/* Check the 24 bytes of a container's prefix, without its table: rows 2 to 6. */
+static inline wc_status wc_check_prefix(const uint8_t *p, uint64_t max_bytes) {
+    uint64_t total = wc_u64(p + 16);
+    if (wc_u32(p) != 0x1A4357F7) return wc_malformed("magic");
+    if (p[4] != 1) return wc_refuse(WC_UNSUPPORTED, "major");
+    if (p[6] & 0xFE) return wc_refuse(WC_UNSUPPORTED, "flags");
+    if (total > max_bytes) return wc_refuse(WC_LIMIT_EXCEEDED, "max-bytes");
+    return total < WC_PREFIX || total % 8 ? wc_malformed("total-length") : wc_ok();
+}
+
 /* Check the prefix and the lengths of table and extension block: rows 1 to 13. */
 static inline wc_status wc_check_layout(wc_reader *reader) {
     const uint8_t *p = reader->data;
@@ -2083,14 +2093,10 @@ static inline wc_status wc_check_layout(wc_reader *reader) {
     int extended;
     uint32_t crc;
     if (reader->size < WC_PREFIX) return wc_refuse(WC_TRUNCATED, "prefix");
-    if (wc_u32(p) != 0x1A4357F7) return wc_malformed("magic");
-    if (p[4] != 1) return wc_refuse(WC_UNSUPPORTED, "major");
-    if (p[6] & 0xFE) return wc_refuse(WC_UNSUPPORTED, "flags");
+    WC_TRY(wc_check_prefix(p, reader->limits.max_bytes));
     extended = p[6] & 1;
     reader->n_entries = wc_u32(p + 8);
     total = wc_u64(p + 16);
-    if (total > reader->limits.max_bytes) return wc_refuse(WC_LIMIT_EXCEEDED, "max-bytes");
-    if (total < WC_PREFIX || total % 8) return wc_malformed("total-length");
     if (reader->size < total) return wc_refuse(WC_TRUNCATED, "container");
     if (reader->size > total) return wc_malformed("trailing");
     if (reader->n_entries > reader->limits.max_entries) return wc_refuse(WC_LIMIT_EXCEEDED, "max-entries");

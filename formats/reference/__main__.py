@@ -1,6 +1,6 @@
 """The reference decoder as a program (vectors/README.md, Testing a decoder).
 
-python -m formats.reference [ARGUMENT] < CONTAINER
+python -m formats.reference [ARGUMENT] < CONTAINER_OR_STREAM
 """
 
 from __future__ import annotations
@@ -9,8 +9,13 @@ import json
 import sys
 
 from formats.conformance import reference
-from formats.program import answer
+from formats.program import answer, answer_stream
+from formats.streams import reference_of
 
 if __name__ == "__main__":
-    argument = sys.argv[1] if len(sys.argv) > 1 else ""
-    print(json.dumps(answer(reference, sys.stdin.buffer.read(), argument)))
+    data, argument = sys.stdin.buffer.read(), "".join(sys.argv[1:]) or "{}"
+    if kind := json.loads(argument).get("stream"):
+        answered = answer_stream(reference_of(kind), data, argument)
+    else:
+        answered = answer(reference, data, argument)
+    print(json.dumps(answered))

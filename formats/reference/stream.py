@@ -25,8 +25,13 @@ class Unit:
     body: bytes
 
 
-def split(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Iterator[bytes | Unit]:
+def split(data: bytes, limits: Limits = DEFAULT_LIMITS, *, units_read: bool = True) -> Iterator[bytes | Unit]:
     """Yield the parts of a stream: containers as bytes, and units.
+
+    Args:
+        data: the stream.
+        limits: limits of the caller, for each part.
+        units_read: whether units are checked and yielded; otherwise they are skipped (rows 1, 2 and 4-6).
 
     Raises:
         WireError: for the first check that fails. All parts before were yielded.
@@ -43,7 +48,9 @@ def split(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Iterator[bytes | Unit
             _check_container(rest, limits)  # 3
             yield rest[:total_len]
         else:
-            yield Unit(second, _read_body(rest, crc, limits))  # 4-8
+            _check_unit(rest, limits)  # 4-6
+            if units_read:
+                yield Unit(second, _read_body(rest[:total_len], crc))  # 7-8
         at += total_len
 
 
@@ -62,8 +69,8 @@ def _check_container(rest: bytes, limits: Limits) -> None:
         raise Truncated("container", f"{len(rest)} of {total_len} bytes are present")
 
 
-def _read_body(rest: bytes, crc: int, limits: Limits) -> bytes:
-    """Make the checks of a unit; return its body."""
+def _check_unit(rest: bytes, limits: Limits) -> None:
+    """Make the checks of a unit's lengths."""
     body_len, total_len = struct.unpack_from("<8xI4xQ", rest)
     if total_len > limits.max_bytes:
         raise LimitExceeded("max-bytes", f"total_len is {total_len}; the limit is {limits.max_bytes}")  # 4
@@ -71,12 +78,17 @@ def _read_body(rest: bytes, crc: int, limits: Limits) -> bytes:
         raise Malformed("unit-length", f"total_len is {total_len}, body_len {body_len}")  # 5
     if len(rest) < total_len:
         raise Truncated("unit", f"{len(rest)} of {total_len} bytes are present")  # 6
-    if zlib.crc32(rest[16:total_len], zlib.crc32(rest[:12])) != crc:
+
+
+def _read_body(unit: bytes, crc: int) -> bytes:
+    """Make the checks of a unit's content; return its body."""
+    if zlib.crc32(unit[16:], zlib.crc32(unit[:12])) != crc:
         raise ChecksumMismatch("unit-checksum", "the unit is damaged")  # 7
+    (body_len,) = struct.unpack_from("<8xI", unit)
     end = PREFIX_BYTES + body_len
-    if any(rest[end:total_len]):
+    if any(unit[end:]):
         raise Malformed("unit-padding", "padding is not zero")  # 8
-    return rest[PREFIX_BYTES:end]
+    return unit[PREFIX_BYTES:end]
 
 
 def write_unit(application: int, body: bytes) -> bytes:

@@ -7,8 +7,9 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from formats.reference import Limits, WireError, write
-from formats.reference.stream import Unit, split, write_unit
+from formats.reference import write
+from formats.reference.stream import write_unit
+from formats.streams import UNITS, reference_of, split_all, write_parts
 from formats.vector_cases.case import Case, patch, sparse
 
 NONE, MOST = 0, 2**32 - 1
@@ -149,17 +150,9 @@ def _case(
     limits: dict[str, int] | None = None,
 ) -> Case:
     """Build a case; ``parts`` are those before a refusal."""
-    parts: list[Any] = []
-    found: tuple[str, str | None] = ("ok", None)
-    try:
-        for part in split(data, Limits(**(limits or {}))):
-            if isinstance(part, Unit):
-                parts.append({"application": part.application, "body": part.body.hex()})
-            else:
-                parts.append({"container": len(part)})
-    except WireError as error:
-        found = error.kind, error.code
-    if found != (kind, code):
+    found = split_all(reference_of(UNITS), data, limits or {})
+    if (found.result, found.code) != (kind, code):
         raise AssertionError(f"{id} gives {found}, not {kind} {code}")
-    fields = {"id": id, "about": about, "result": kind} | ({"code": code} if code else {})
-    return Case(id, fields | ({"limits": limits} if limits else {}) | {"hex": data.hex(), "parts": parts})
+    fields: dict[str, Any] = {"id": id, "about": about, "result": kind} | ({"code": code} if code else {})
+    fields |= {"limits": limits} if limits else {}
+    return Case(id, fields | {"hex": data.hex(), "parts": write_parts(found.parts)})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ from typing import Any
 import pytest
 
 import wirecodec as wc
-from formats import make_vectors, reference
+from formats import conformance, make_vectors, program, reference, streams
 from formats.reference import stream
+from tests.formats.test_isolated import Fault, break_function
 from tests.formats.test_vectors import FORMATS, documented
 
 VECTORS = [json.loads(path.read_text()) for path in sorted((make_vectors.VECTORS / "streams").glob("*.json"))]
@@ -43,6 +46,9 @@ def test_both_split_the_vectors(vector: dict[str, Any]) -> None:
     assert parts_of(lambda: stream.split(data, reference.Limits(**limits))) == wanted
     assert parts_of(lambda: wc.iter_stream(data, limits=allowed)) == wanted
     assert parts_of(lambda: wc.iter_stream(io.BytesIO(data), limits=allowed)) == wanted
+    split = streams.reference_of(streams.CONTAINERS)
+    (loaded,) = (each for each in streams.load_streams() if each.id == vector["id"])
+    assert streams.check_stream(split, loaded, streams.CONTAINERS) is None
     skipped = [part for part in vector["parts"] if "container" in part]
     for source in (data, io.BytesIO(data)):
         found = parts_of(lambda source=source: wc.iter_blobs(source, limits=allowed))  # type: ignore[misc]
@@ -54,6 +60,87 @@ def test_both_split_the_vectors(vector: dict[str, Any]) -> None:
 
 def test_every_check_of_the_page_has_a_vector() -> None:
     assert documented(PAGE) <= {(v["result"], v.get("code")) for v in VECTORS}
+
+
+SPLIT, UNIT, BODY = "stream: split", "stream: _check_unit", "stream: _read_body"
+FAULTS: tuple[Fault, ...] = (
+    (SPLIT, "len(rest) < PREFIX_BYTES", "len(rest) < 4", "prefix-unit"),
+    (SPLIT, "magic not in (MAGIC, UNIT_MAGIC)", "magic[:3] != MAGIC[:3]", "magic magic-unit"),
+    (SPLIT, "_check_container(rest, limits)", "pass", "major flags truncated max-bytes-container"),
+    (SPLIT, "if units_read:", "if False:", "unit unit-empty parts unit-checksum unit-padding"),
+    (SPLIT, "at += total_len", "return", "containers parts magic truncated max-bytes"),
+    (UNIT, "total_len > limits.max_bytes", "total_len >= limits.max_bytes", "max-bytes-met"),
+    (UNIT, "total_len > limits.max_bytes", "False", "max-bytes max-bytes-first"),
+    (UNIT, "total_len != PREFIX", "total_len < PREFIX", "unit-length-more"),
+    (UNIT, "pad8(body_len)", "-body_len % 4", "unit parts"),
+    (UNIT, "len(rest) < total_len", "len(rest) < PREFIX_BYTES", "unit-truncated unit-truncated-body"),
+    (BODY, "zlib.crc32(unit[:12])", "zlib.crc32(unit[:4])", "unit unit-8 unit-padding"),
+    (BODY, "if any(unit[end:])", "if unit[-1]", "unit-padding-first"),
+)
+"""Faults of a splitter that returns units, and the vectors that the conformance program then reports."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_splitter_fails(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
+    *change, ids = fault
+    break_function(monkeypatch, *change)
+    failures = {failure.id for failure in streams.run_streams(streams.reference_of(streams.UNITS))}
+    assert {f"stream-{id}" for id in ids.split()} <= failures
+
+
+def test_a_splitter_that_skips_is_not_one_that_returns_units() -> None:
+    kinds = streams.UNITS, streams.CONTAINERS
+    for kind, other in (kinds, kinds[::-1]):
+        failures = {f.id for f in streams.run_streams(streams.reference_of(kind), kind=other)}
+        assert {"stream-unit", "stream-parts", "stream-unit-checksum"} <= failures
+        assert "stream-containers" not in failures
+
+
+def test_skipped_rows_end_their_vectors() -> None:
+    """``expected_of`` relies on it: a splitter that skips the damaged unit finds nothing after it."""
+    for each in streams.load_streams():
+        if each.outcome.code in streams.NOT_SKIPPED:
+            sizes = [part if isinstance(part, int) else 0 for part in each.outcome.parts]
+            assert all(sizes)
+            (total,) = struct.unpack_from("<Q", each.data, sum(sizes) + 16)
+            assert sum(sizes) + total == len(each.data)
+
+
+@pytest.mark.parametrize("kind", [streams.UNITS, streams.CONTAINERS])
+def test_the_conformance_program_runs_streams(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert conformance.main(["--streams", kind]) == 0
+    assert f"{len(VECTORS)} of {len(VECTORS)} vectors pass" in capsys.readouterr().out
+    (tmp_path / f"mine_{kind}.py").write_text(
+        "from formats.streams import reference_of\ndef split(data, limits):\n    yield from "
+        f"reference_of({kind!r})(data, limits)\ndef deaf(data, limits):\n    return iter(())\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert conformance.main(["--streams", kind, f"mine_{kind}:split"]) == 0
+    assert conformance.main(["--streams", kind, f"mine_{kind}:deaf"]) == 1
+    for id in ("parts", "unit-checksum", "max-bytes"):
+        target = tmp_path / "streams" / f"stream-{id}.json"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text((make_vectors.VECTORS / "streams" / target.name).read_text())
+    arguments = ["--streams", kind, "--vectors", str(tmp_path), "--program"]
+    assert conformance.main([*arguments, f"{sys.executable} -m formats.reference"]) == 0
+    wrong = json.dumps(json.dumps({"result": "ok", "parts": []}))
+    assert conformance.main([*arguments, f"{sys.executable} -c 'print({wrong})'"]) == 1
+    assert conformance.main([*arguments, f"{sys.executable} -c 'raise SystemExit(3)'"]) == 1
+
+
+def test_a_program_answers_as_the_page_says() -> None:
+    unit = stream.write_unit(7, b"abc")
+    split = streams.reference_of(streams.UNITS)
+    found = program.answer_stream(split, unit + b"\0", '{"stream": "units"}')
+    parts = [{"application": 7, "body": "616263"}]
+    assert found == {"result": "Truncated", "code": "prefix", "parts": parts}
+    assert program.answer_stream(split, unit, '{"limits": {"max_bytes": 31}}') == {
+        "result": "LimitExceeded",
+        "code": "max-bytes",
+        "parts": [],
+    }
 
 
 def test_the_example_of_the_page() -> None:
