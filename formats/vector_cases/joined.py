@@ -152,7 +152,7 @@ def _by_hand() -> Iterator[Case]:
     half = vector(DCT, {"a": 1, "b": 1}, [1], numbers=[math.sqrt(8)])
     yield joined("joined-dct-2", "Two scalars: 2, -2.", half, elements=[2.0, -2.0])
     apart = vector(RFFT, {"a": 3, "d": 13}, [8], numbers=[16.0, 0.0])
-    others = [sparse("b", 4, [1]), spectrum(DCT, 2, [1], name="c")]
+    others: list[Spectrum | Tensor] = [sparse("b", 4, [1]), spectrum(DCT, 2, [1], name="c")]
     about = "Tensors of the keys between the members are none."
     yield joined("joined-apart", about, apart, others=others, elements=TURNING)
 
@@ -162,7 +162,7 @@ def _mixed() -> Iterator[Case]:
         RFFT, {"a": 6, "d": 12, "i": 1}, spread(6, coefficient_count(RFFT, 19)), shapes={"a": (2, 3), "i": ()}
     )
     second = vector(DCT, {"b": 4, "h": 5}, [0, 2, 5], "float16")
-    plain = [
+    plain: list[Spectrum | Tensor] = [
         sparse("c", 9, [4, 8]),
         sparse("e", 4, [0]),
         sparse("f", 2, [1]),

@@ -186,7 +186,7 @@ class ExtensionReader:
         return (
             int(spans.keys.size)
             + sum(len(group) - 1 for group in self.groups())
-            + np.count_nonzero(joined["key"] != joined["first"])
+            + int(np.count_nonzero(joined["key"] != joined["first"]))
         )
 
     def transformed(self, spans: Spans) -> Array:
