@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -12,6 +13,7 @@ import pytest
 
 import wirecodec as wc
 from formats.reference import reseal
+from tests.fuzz.anatomy import Parts, assemble_parts, split_container
 from wirecodec.arrays import addresses_of, aligned
 from wirecodec.container.reader import read_header
 from wirecodec.cpu import fast, residual
@@ -216,6 +218,31 @@ def test_all_entries_are_decoded_together(scheme: str) -> None:
     header = read_header(blob, UNLIMITED)
     decoded = np.concatenate([batch.entries for batch in decode.decode_batches(blob, header)])
     assert np.array_equal(np.sort(decoded), np.flatnonzero(header.table["r"]))
+
+
+@pytest.mark.parametrize("part", ["index_section", "value_section"])
+@pytest.mark.parametrize("pair", ["huffman sketchml", "delta mean", "rle terngrad", "elias-fano 3lc"])
+def test_entries_before_a_bad_one_are_decoded_once(pair: str, part: str) -> None:
+    """The batch has them, so a container is not refused in twice the time of its entries."""
+    index, value = pair.split()
+    tensor = np.zeros(400, np.float32)
+    tensor[::9] = np.linspace(-1, 1, 45)
+    parts = split_container(wc.encode(tensor, f"nonzero | {index} | {value}").tobytes())
+    assert parts is not None
+    (row,) = parts.rows
+    bad = replace(row, **{part: getattr(row, part)[:-1]})
+    for at in (1, 5, 9):
+        rows = [replace(bad if key == at else row, key=key) for key in range(10)]
+        blob = np.frombuffer(assemble_parts(Parts(rows)), np.uint8)
+        batches = decode.decode_batches(blob, read_header(blob, UNLIMITED))
+        assert [batch.entries.tolist() for batch in batches] == [list(range(at))]
+        errors = []
+        for way in (nullcontext(), fast.off()):
+            with way, pytest.raises(wc.WireError) as caught:
+                wc.decode_many(blob)
+            errors.append((caught.value.code, caught.value.entry, str(caught.value)))
+        assert errors[0] == errors[1]
+        assert errors[0][1] == at
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

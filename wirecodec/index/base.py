@@ -8,6 +8,7 @@ for every codec.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -157,14 +158,16 @@ class IndexCodec(IndexChoice):
             cuts: (n + 1,) i64, the place of each tensor's indices in the result.
 
         Returns:
-            (R,) u32, or None if a section fails a check. ``decode`` then raises the error.
+            (R,) u32. If a section fails a check, the indices of the sections before it; or None if there
+            are none, or the codec does not know which section it is. ``decode`` then raises the error.
         """
         sections = slice_sections(words, starts, lengths)
         rows = zip(sections, sizes.tolist(), np.diff(cuts).tolist(), strict=True)
-        try:
-            return np.concatenate([cls.decode(section, d, r, UNLIMITED) for section, d, r in rows])
-        except WireError:
-            return None
+        indices: list[Array] = []
+        with suppress(WireError):
+            for section, d, r in rows:
+                indices.append(cls.decode(section, d, r, UNLIMITED))
+        return np.concatenate(indices) if indices else None
 
 
 _EMPTY: Bytes = np.empty(0, np.uint8)

@@ -41,14 +41,15 @@ def decode_short(
         n,
         least_units(MIN_BATCH_INDICES, n, total),
     )
-    if (states == short_sections.BAD).any():
-        return None
+    bad = np.flatnonzero(states == short_sections.BAD)
+    sound = int(bad[0]) if bad.size else n
     data = read_only(words).view(np.uint8)
-    for i in np.flatnonzero(states == short_sections.OTHER).tolist():
+    for i in np.flatnonzero(states[:sound] == short_sections.OTHER).tolist():
         start, first, last = 4 * int(starts[i]), int(cuts[i]), int(cuts[i + 1])
         section = data[start : start + int(lengths[i])]
         try:
             indices[first:last] = codec.decode(section, int(sizes[i]), last - first, UNLIMITED)
         except WireError:
-            return None
-    return indices
+            sound = i
+            break
+    return indices[: cuts[sound]] if sound else None

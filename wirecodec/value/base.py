@@ -7,6 +7,7 @@ Methods with a body are optional: the body is right for every codec.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -164,15 +165,16 @@ class ValueCodec(ValueChoice):
             dtype: element type of the result.
 
         Returns:
-            An array with the values, and the (n,) place of each tensor's values in it; or None if a section
-            fails a check. ``decode`` then raises the error.
+            An array with the values, and the (n,) place of each tensor's values in it. If a section fails a
+            check, those of the sections before it; or None if there are none, or the codec does not know
+            which section it is. ``decode`` then raises the error.
         """
         rows = zip(slice_sections(words, starts, lengths), np.diff(cuts).tolist(), strict=True)
-        try:
-            values = [cls.decode(section, r, dtype, UNLIMITED) for section, r in rows]
-        except WireError:
-            return None
-        return np.concatenate(values), cuts[:-1]
+        values: list[Array] = []
+        with suppress(WireError):
+            for section, r in rows:
+                values.append(cls.decode(section, r, dtype, UNLIMITED))
+        return (np.concatenate(values), cuts[: len(values)]) if values else None
 
 
 _EMPTY: Bytes = np.empty(0, np.uint8)

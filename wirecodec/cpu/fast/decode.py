@@ -22,7 +22,7 @@ MAX_ENTRIES = 2304
 """Rows of the table whose entries are decoded together.
 
 It bounds the memory for a container of very many tiny tensors, and the entries that are decoded twice if one
-is invalid.
+is invalid and its codec does not know which.
 """
 
 
@@ -71,8 +71,8 @@ class DecodedBatch:
 def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
     """Decode the entries that a batch can take, after the checks of rows 45 and 46 of formats/SPEC.md, 2.
 
-    Returns the batches before the first that fails a check. Decoding the other entries one by one then finds
-    the first entry at fault.
+    Returns the batches before the first entry that fails a check, as far as codecs know which it is. Decoding
+    the other entries one by one then finds the first entry at fault.
     """
     batches: list[DecodedBatch] = []
     start = header.payload
@@ -91,6 +91,8 @@ def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
             if batch is None:
                 return batches
             batches.append(batch)
+            if batch.entries.size < here.size:
+                return batches
         start = int(ends[-1, -1])
     return batches
 
@@ -143,7 +145,9 @@ def has_zero_padding(data: Bytes, lengths: Array, ends: Array) -> bool:
 def _decode_batch(
     data: Bytes, table: Array, first: int, here: Array, starts: Array, lengths: Array
 ) -> DecodedBatch | None:
-    """Decode entries of the same codecs and dtype; return None if a check of a codec fails.
+    """Decode entries of the same codecs and dtype.
+
+    If one fails a check of a codec, return those before it; or None if they are not known.
 
     Args:
         data: the container.
@@ -159,15 +163,18 @@ def _decode_batch(
     counts = table["r"][here].astype(np.int64)
     cuts = np.zeros(counts.size + 1, np.int64)
     np.cumsum(counts, out=cuts[1:])
-    indices, index_places = None, np.full(counts.size, -1)
+    indices, index_places, n = None, np.full(counts.size, -1), counts.size
     if counts[0] < one["d"]:
         sizes = table["d"][here].astype(np.int64)
         indices = index_codec(index).decode_batch(words, starts, lengths[0], sizes, cuts)
         index_places = cuts[:-1]
         if indices is None:
             return None
+        n = int(np.searchsorted(cuts, indices.size))
     starts = starts + ((lengths[0] + 7) >> 3 << 1)
-    decoded = value_codec(value).decode_batch(words, starts, lengths[1], cuts, dtype)
+    decoded = value_codec(value).decode_batch(words, starts[:n], lengths[1, :n], cuts[: n + 1], dtype)
     if decoded is None:
         return None
-    return DecodedBatch(first + here, counts, indices, index_places, *decoded)
+    values, places = decoded
+    n = places.size
+    return DecodedBatch(first + here[:n], counts[:n], indices, index_places[:n], values, places)
