@@ -65,9 +65,9 @@ class ComparisonTable(Sequence[Comparison]):
     Examples:
         >>> import numpy as np, wirecodec as wc
         >>> gradient = np.random.default_rng(0).laplace(size=20_000).astype(np.float32)
-        >>> print(str(wc.compare(gradient, ["terngrad"], seconds=0)).partition("error:")[0].strip())
+        >>> print(str(wc.compare(gradient, ["terngrad"], seconds=0)).partition("error:")[0].rstrip())
            preset    scheme                           density  bits  error
-        *  terngrad  all | raw-index | terngrad(2.5)    100 %  1.63   0.94
+        *  terngrad  all | raw-index | terngrad(2.5)    100 %  1.63  0.938
     """
 
     rows: tuple[Comparison, ...]

@@ -236,7 +236,7 @@ def test_clt_k_and_local_updates_are_compared_by_the_same_model() -> None:
     assert spread.nbytes == gathered.nbytes / 5
     assert {cost.algorithm for cost in plain.costs} == {"allgather", "split", "decoded"}
     page = format_advice(found, "x")
-    assert [line[:1] for line in page.splitlines()[2:5]] == ["*", " ", "~"]
+    assert [line[:1] for line in page.splitlines()[5:8]] == ["*", " ", "~"]
     assert "~ changes the training" in page
     assert local.speed_up == pytest.approx(found.dense.seconds(network) / local.seconds)
     for text, says in (

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import wirecodec as wc
-from tests.wirecodec.cli.inputs import AT_1_GBIT, X
+from tests.wirecodec.cli.inputs import AT_1_GBIT
 from wirecodec.cli import main
 
 
@@ -22,7 +21,7 @@ def test_advise(grad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "grad.npy: 1,000 elements; 4 ranks at 1 kbit/s, 0 µs per message; exchanges alone, "
     )
     pick, pays, _, header, first, second = page.splitlines()[1:7]
-    dense = page.splitlines()[11]
+    dense = page.splitlines()[12]
     assert header.split()[:3] == ["scheme", "error", "ratio"]
     assert first.startswith("*  topk(0.05) | rice | raw ")
     assert " allgather " in first
@@ -45,8 +44,7 @@ def test_a_limit_of_bytes_is_compared_with_the_default_schemes(
     assert main(["advise", str(grad), *AT_1_GBIT, "--bytes-per-step", "250"]) == 0
     page = capsys.readouterr().out
     row = next(line.split() for line in page.splitlines() if "bytes_per_step=250" in line)
-    limited = wc.Compressor(bytes_per_step=250, feedback=None).compress({"x": X})
-    assert float(row[row.index("bytes_per_step=250") + 2]) == pytest.approx(4000 / limited.nbytes, rel=0.1)
+    assert 4000 / 250 <= float(row[row.index("bytes_per_step=250") + 2]) < 1.3 * 4000 / 250
     assert "topk(0.1) | bitmap | raw" in page
     assert 'scope="group"' in page
 
