@@ -44,7 +44,7 @@ class Client:
     def __init__(self, node: int, train: Train, mods: Iterable[Any] = ()) -> None:
         self.node = node
         self.app = ClientApp(mods=list(mods))
-        config = {"partition-id": node}
+        config = {"partition-id": node % 2**32}
         empty = Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={})
         self._context = context_to_proto(empty).SerializeToString()
         self.bytes_sent = 0
