@@ -21,12 +21,13 @@ CONFORM = """
 import sys
 sys.path[:0] = sys.argv[1:3]
 import wirecodec_reader as reader
+from wirecodec_reader import stream
 from wirecodec_reader.container import decode
 from wirecodec_reader.zstd import find_decompressor
 
 loaded = [name for name in sys.modules if name.partition(".")[0] in ("formats", "wirecodec", "numpy")]
 assert not loaded, loaded
-from formats import conformance
+from formats import conformance, streams
 
 def check(data, limits, expected):
     one = isinstance(expected, conformance.One)
@@ -37,7 +38,11 @@ def check(data, limits, expected):
         assert [len(x.values) for x in tensors.values()] == [len(x.indices) for x in found.tensors]
     return found.tag, [(t.name, t.dtype, t.shape, t.indices, t.values, t.absent) for t in found.tensors]
 
-failures = conformance.run(check)
+def split(data, limits):
+    for part in stream.split(data, reader.Limits(**limits)):
+        yield (part.application, part.body) if isinstance(part, stream.Unit) else len(part)
+
+failures = conformance.run(check) + streams.run_streams(split)
 assert not [name for name in sys.modules if name.startswith("formats.reference")]
 print(len(failures), *failures[:3])
 """

@@ -11,7 +11,7 @@ from tests.fuzz.anatomy import PREFIX, count_declared
 
 CALL = 0.05
 """Seconds for any container."""
-PER_ENTRY = 75e-6
+PER_ENTRY = 50e-6
 """Seconds per entry of the table."""
 PER_BYTE = 5e-9
 """Seconds per byte of the container and per stored byte."""
