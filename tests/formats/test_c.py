@@ -207,7 +207,7 @@ def judged_alike(check: Check, vector: Vector) -> bool:
 
 def test_texts_of_the_metadata(check: Check) -> None:
     for vector in vectors_of("ok"):
-        if vector.meta:
+        if vector.meta and not left_out(vector.data):
             check.decode(vector.data, vector.limits, vector.expected)
             keys = {t[0]: key for key, t in enumerate(vector.tensors)}
             groups = [(keys[name], texts) for name, texts in vector.meta["tensors"].items()]

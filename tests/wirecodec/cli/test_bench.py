@@ -40,7 +40,7 @@ def test_bench_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     monitored = ["bench", str(tmp_path / "model.npz"), "--scheme", scheme]
     assert main(monitored) == 0
     page = capsys.readouterr().out.splitlines()
-    rows = [line[:15].strip() for line in page[2:-1]]
+    rows = [line[:15].strip() for line in page[2:-2]]
     assert set(rows) == {"encode_many", "decode_add", "Compressor step", "np.copyto", "np.add"}
     assert main([*monitored, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
