@@ -255,8 +255,8 @@ def train_locally(model, comm, data, steps=9):
     )
     for step in range(steps):
         optimizer.zero_grad()
-        loss = sum(model(x).square().mean() for x in data(step))
-        loss.backward()
+        batches = data(step)
+        (sum(model(x).square().mean() for x in batches) / len(batches)).backward()
         local.step()
     return {name: (p.full_tensor() if isinstance(p, DTensor) else p).detach().clone()
             for name, p in model.named_parameters()}
