@@ -216,7 +216,7 @@ def check(decode: Decode, vector: Vector) -> str | None:
 
 
 def refusal_of(error: Exception) -> tuple[str, str | None]:
-    """Return the kind and the code of a refusal; an exception without a code is none."""
+    """Return the kind and the code of a refusal; the code is None if the exception has none."""
     return getattr(error, "kind", type(error).__name__), getattr(error, "code", None)
 
 

@@ -192,7 +192,7 @@ def share_buckets(sizes: Sequence[int]) -> tuple[float, ...]:
     A bucket takes tensors, the last one of the model first, until it has its bytes.
 
     Args:
-        sizes: bytes of each tensor of the model. A single one stands for a model of small tensors.
+        sizes: bytes of each tensor of the model. A single size is that of a model of small tensors.
 
     Examples:
         >>> share_buckets([4_000_000] * 10)

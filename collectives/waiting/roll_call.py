@@ -150,7 +150,7 @@ class RollCall:
         )
 
     def _agree(self, ranks: list[int]) -> list[int]:
-        """Return the ranks at fault by the verdict of the first rank; those of this one if there is none."""
+        """Return the ranks at fault: those that the first rank to notice has named, or else ``ranks``."""
         if not (ranks and isinstance(self._board, KeepingBoard)):
             return sorted(ranks)
         text = ",".join(map(str, sorted(ranks)))

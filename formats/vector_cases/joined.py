@@ -9,15 +9,14 @@ from dataclasses import replace
 from formats.conformance import One
 from formats.reference import Limits, Qsgd, Record, Rice, Schema, Spectrum, Tensor, decode, write
 from formats.reference.extension import CRITICAL, JOINED
-from formats.reference.floats import BY_NAME, to_float, unpack_elements
 from formats.reference.table import CHUNK
-from formats.reference.transform.coefficients import DCT, RFFT, coefficient_count, stored_type, tolerance
+from formats.reference.transform.coefficients import DCT, RFFT, coefficient_count
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
 from formats.reference.writing.records import write_joined, write_semantics
 from formats.vector_cases.annotations import STEP, digest, meta
 from formats.vector_cases.case import RAW, Case, sparse, spread, valid
-from formats.vector_cases.transforms import DTYPES, NAMED, spectrum
+from formats.vector_cases.transforms import DTYPES, NAMED, find_tolerance, read_numbers, spectrum
 
 MINOR = 1
 TURNING = [4.0, -4.0] * 8
@@ -87,29 +86,14 @@ def joined(
     found = decode(data, Limits(**(limits or {})), schema).tensors
     ordered = sorted(tensors, key=lambda t: t.name.encode("utf-8"))
     heads = {t.name: members[0] for members in vectors for t in members}
-    within = [_within(heads.get(a.name, a), b) for a, b in zip(ordered, found, strict=True)]
+    within = [find_tolerance(heads.get(a.name, a), b) for a, b in zip(ordered, found, strict=True)]
     if elements is not None:
         keys = [n for n, t in enumerate(ordered) if t.name in parts[0]]
-        decoded = [x for n in keys for x in _numbers(found[n])]
+        decoded = [x for n in keys for x in read_numbers(found[n])]
         far = [abs(a - b) for a, b in zip(elements, decoded, strict=True)]
         if max(far) > within[keys[0]]:
             raise AssertionError(f"{id} decodes to elements {max(far)} off")
     return valid(id, about, data, None, limits=limits, schema=schema, tag=tag, within=within)
-
-
-def _numbers(t: Tensor) -> list[float]:
-    dtype = BY_NAME[t.dtype]
-    return [to_float(bits, dtype) for bits in unpack_elements(t.values, dtype.itemsize)]
-
-
-def _within(whole: Spectrum | Tensor, found: Tensor) -> float:
-    """Return the tolerance of a reader, plus a rounding to the element type."""
-    if not isinstance(whole, Spectrum) or not len(found.indices):
-        return 0.0
-    dtype = BY_NAME[whole.dtype]
-    largest = max(map(abs, _numbers(found)))
-    rounding = math.ldexp(1.0, math.frexp(largest)[1] - dtype.fraction_bits - 1)
-    return float(f"{tolerance(stored_type(whole.domain, dtype), whole.values) + rounding:.3e}")
 
 
 def cases() -> Iterator[Case]:
@@ -200,7 +184,7 @@ def _record() -> Iterator[Case]:
     yield joined("joined-elements-absent", about, absent, limits={"max_elements": 0, "max_expansion": 0})
     about = "The record has the same rules under minor 0."
     data = write(some, joined=["ab"], minor=0)
-    within = [_within(some[0], t) for t in decode(data).tensors]
+    within = [find_tolerance(some[0], t) for t in decode(data).tensors]
     yield valid("joined-minor-0", about, data, within=within)
     body = write_joined([[(0, 6), (1, 5)]])
     about = (
@@ -208,6 +192,6 @@ def _record() -> Iterator[Case]:
     )
     whole = spectrum(RFFT, 11, [0, 3])
     data = write([whole], names=False, extra=[Record(JOINED, 0, body)])
-    within = [_within(whole, t) for t in decode(data).tensors]
+    within = [find_tolerance(whole, t) for t in decode(data).tensors]
     yield valid("joined-not-critical", about, data, within=within)
     yield valid("joined-not-critical-one", about, data, within=within, one=One(((11,), "float32")))

@@ -137,25 +137,26 @@ def transformed(
     """
     data = write(tensors, index, value, names=names, tag=tag)
     decoded = decode(data, Limits(**(limits or {})), schema).tensors
-    within = [_within(given, found) for given, found in zip(tensors, decoded, strict=True)]
+    within = [find_tolerance(given, found) for given, found in zip(tensors, decoded, strict=True)]
     if elements is not None:
-        far = [abs(a - b) for a, b in zip(elements, _numbers(decoded[0]), strict=True)]
+        far = [abs(a - b) for a, b in zip(elements, read_numbers(decoded[0]), strict=True)]
         if max(far) > within[0]:
             raise AssertionError(f"{id} decodes to elements {max(far)} off")
     return valid(id, about, data, None, limits=limits, schema=schema, tag=tag, within=within)
 
 
-def _numbers(t: Tensor) -> list[float]:
+def read_numbers(t: Tensor) -> list[float]:
+    """Return the elements of a decoded tensor."""
     dtype = BY_NAME[t.dtype]
     return [to_float(bits, dtype) for bits in unpack_elements(t.values, dtype.itemsize)]
 
 
-def _within(given: Spectrum | Tensor, found: Tensor) -> float:
+def find_tolerance(given: Spectrum | Tensor, found: Tensor) -> float:
     """Return the tolerance of a reader, plus a rounding to the element type."""
     if not isinstance(given, Spectrum) or not len(found.indices):
         return 0.0
     dtype = BY_NAME[given.dtype]
-    largest = max(map(abs, _numbers(found)))
+    largest = max(map(abs, read_numbers(found)))
     rounding = math.ldexp(1.0, math.frexp(largest)[1] - dtype.fraction_bits - 1)
     return float(f"{tolerance(stored_type(given.domain, dtype), given.values) + rounding:.3e}")
 

@@ -17,7 +17,7 @@ _LEFT = 4
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a scheme makes of a gradient.
+    """A scheme, measured on a gradient.
 
     Attributes:
         name: as given: a preset or a scheme.

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -266,12 +267,7 @@ def _check_members(extension: ExtensionReader, spans: Spans, max_entries: int) -
     pairs, starts = np.empty((1, 2), np.uint32), np.empty(0, np.int64)
     if extension.is_fused:
         pairs, starts = _read_fused(extension.bodies[FUSED])
-    rows = np.empty(0, MEMBER)
-    if extension.is_joined:
-        body = extension.bodies[JOINED]
-        if not body or len(body) % MEMBER.itemsize:
-            raise Malformed("joined-record", f"{len(body)} bytes are not rows of {MEMBER.itemsize}")
-        rows = np.frombuffer(body, MEMBER)
+    rows = _read_rows(extension, JOINED, MEMBER, "joined-record")
     others = rows["key"][rows["key"] != rows["first"]]
     n = int(spans.chunks.sum()) + len(pairs) - 1 - 2 * starts.size + others.size
     if n > max_entries:
@@ -345,19 +341,24 @@ def _check_joined(rows: Array, spans: Spans) -> None:
         raise Invalid("joined", "a vector has no entries of coefficients")
 
 
+def _read_rows(extension: ExtensionReader, record: int, row: np.dtype[Any], code: str) -> Array:
+    """Return the rows of a record, or none if it is absent; reserved fields must be 0."""
+    if record not in extension.bodies:
+        return np.empty(0, row)
+    body = extension.bodies[record]
+    if not body or len(body) % row.itemsize:
+        raise Malformed(code, f"{len(body)} bytes are not rows of {row.itemsize}")
+    rows = np.frombuffer(body, row)
+    if "reserved" in (row.names or ()) and rows["reserved"].any():
+        raise Malformed(code, "a reserved field is not 0")
+    return rows
+
+
 def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
     """Check the transform record against the tensors stored as coefficients."""
     if not extension.is_transformed and not spans.domains.any():
         return
-    keys = np.empty(0, np.uint32)
-    if extension.is_transformed:
-        body = extension.bodies[TRANSFORM]
-        if not body or len(body) % LENGTH.itemsize:
-            raise Malformed("transform-record", f"{len(body)} bytes are not rows of {LENGTH.itemsize}")
-        rows = np.frombuffer(body, LENGTH)
-        if rows["reserved"].any():
-            raise Malformed("transform-record", "a reserved word is not 0")
-        keys = rows["key"]
+    keys = _read_rows(extension, TRANSFORM, LENGTH, "transform-record")["key"]
     places = np.flatnonzero(spans.domains)
     if keys.size != places.size or (keys != spans.keys[places]).any():
         raise Invalid("transform", "the rows do not match the tensors stored as coefficients")
@@ -387,14 +388,7 @@ def _check_types(extension: ExtensionReader, spans: Spans) -> None:
     """Check the record of types against the tensors that need it: rows 36a to 36c."""
     if TYPES not in extension.bodies and spans.typed is None:
         return
-    rows = np.empty(0, TYPE)
-    if TYPES in extension.bodies:
-        body = extension.bodies[TYPES]
-        if not body or len(body) % TYPE.itemsize:
-            raise Malformed("types-record", f"{len(body)} bytes are not rows of {TYPE.itemsize}")
-        rows = np.frombuffer(body, TYPE)
-        if rows["reserved"].any():
-            raise Malformed("types-record", "reserved bytes are not 0")
+    rows = _read_rows(extension, TYPES, TYPE, "types-record")
     typed = set() if spans.typed is None else set(spans.keys[spans.typed].tolist())
     groups = [group[:, 0] for group in extension.groups() if int(group[0, 0]) in typed]
     alone = np.array(sorted(typed), np.uint32)
