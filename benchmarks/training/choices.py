@@ -73,6 +73,25 @@ def _list_choices() -> tuple[Choice, ...]:
         )
         for every, bits in ((4, "0.25"), (8, "0.1"), (16, "0.03"))
     ]
+    choices += [
+        Choice(question, task, system, "top-k 1 %, float32")
+        for question, system, tasks in (
+            (
+                "Ok-Topk in place of gathering, as many elements?",
+                "Ok-Topk 1 %",
+                (
+                    *("images-8-workers-owners", "images-16-workers-owners"),
+                    *("text-lstm-8-workers", "text-lstm-16-workers"),
+                ),
+            ),
+            (
+                "Ok-Topk in place of gathering, as many bytes sent and received?",
+                "Ok-Topk 2 %",
+                ("images-8-workers-owners", "text-lstm-8-workers"),
+            ),
+        )
+        for task in tasks
+    ]
     return tuple(choices)
 
 

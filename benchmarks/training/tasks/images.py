@@ -140,9 +140,9 @@ OWNERS = tuple(
     replace(
         task,
         name=f"{task.name}-owners",
-        about=f"the images with {task.workers} workers and one setting; for Ok-Topk",
-        grid=SHORT_GRID[:1],
-        systems=systems.OWNERS,
+        about=f"the images with {task.workers} workers and two rates; for Ok-Topk",
+        grid=SHORT_GRID[:2],
+        systems=systems.OWNERS_OF_8 if task.workers == 8 else systems.OWNERS,
     )
     for task in WORKERS[1:]
 )

@@ -102,7 +102,9 @@ LONG = ("dense", "top-k 0.1 %", "top-k 0.1 %, warm-up")
 """Images with more steps, for the target at 0.1 % of the elements."""
 
 OWNERS = ("top-k 1 %, float32", "Ok-Topk 1 %")
-"""Ok-Topk beside top-k that is gathered from all workers, with as many elements, at one point of the grid."""
+"""Ok-Topk beside top-k that is gathered from all workers, with as many elements."""
+OWNERS_OF_8 = (*OWNERS, "Ok-Topk 2 %")
+"""With 8 workers, Ok-Topk of twice as many elements moves no more bytes than the gathered top-k."""
 
 WORKERS = LARGE
 """Images with other numbers of workers, for ScaleCom's claim that more workers cost no accuracy."""

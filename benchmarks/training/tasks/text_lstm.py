@@ -55,15 +55,15 @@ TASK = Task(
 
 
 def _change_workers(workers: int) -> Task:
-    """Return the task with another number of workers, half of the steps, and one point of the grid."""
+    """Return the task with another number of workers, half of the steps, and two rates."""
     return replace(
         TASK,
         name=f"text-lstm-{workers}-workers",
-        about=f"the LSTM with {workers} workers, half of the steps and one setting; for Ok-Topk",
-        grid=ADAM_GRID[:1],
+        about=f"the LSTM with {workers} workers, half of the steps and two rates; for Ok-Topk",
+        grid=(ADAM_GRID[0], ADAM_GRID[2]),
         steps=TASK.steps // 2,
         workers=workers,
-        systems=systems.OWNERS,
+        systems=systems.OWNERS_OF_8 if workers == 8 else systems.OWNERS,
     )
 
 
