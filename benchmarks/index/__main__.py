@@ -23,6 +23,7 @@ import wirecodec as wc
 from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
 from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
+from benchmarks.common.rest import Rest, load_rest, save_rest
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.index import kept, peers, plot, report, supplement
 from benchmarks.index.cases import SIZES, Case, generate_cases
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(PARTIAL_RUN)
             return
         _continue_run(coders, cases, missing, time.monotonic() + 60 * options.minutes)
-    rest = kept.load_rest()
+    rest = load_rest(kept.FOLDER)
     if rest is None:
         sys.exit("the run is not complete: start it again")
     measurements = kept.load()
@@ -93,7 +94,7 @@ def _measure_part(
             progress.update(task, description=name, advance=1)
 
         measurements = measure(coders, cases, budget, step)
-        rest = kept.Rest(describe_machine(), missing, [], [])
+        rest = Rest(describe_machine(), missing, [], [])
         if supplement_size:
             rest = _measure_rest(supplement_size, missing, budget, step)
     return report.format_page(measurements, rest, every=True)
@@ -122,13 +123,13 @@ def _continue_run(
             if time.monotonic() > stop:
                 return
             kept.save(measure(coders, [case], BUDGET, step))
-        if kept.load_rest() is None and time.monotonic() <= stop:
-            kept.save_rest(_measure_rest(SIZES[-1], missing, BUDGET, step))
+        if load_rest(kept.FOLDER) is None and time.monotonic() <= stop:
+            save_rest(_measure_rest(SIZES[-1], missing, BUDGET, step), kept.FOLDER)
 
 
-def _measure_rest(size: int, missing: Sequence[str], budget: float, step: Callable[[str], None]) -> kept.Rest:
+def _measure_rest(size: int, missing: Sequence[str], budget: float, step: Callable[[str], None]) -> Rest:
     results, note = supplement.measure(size, step, budget=5 * budget)
-    return kept.Rest(describe_machine(), missing, results, [note])
+    return Rest(describe_machine(), missing, results, [note])
 
 
 def measure(

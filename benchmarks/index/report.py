@@ -6,9 +6,9 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
+from benchmarks.common.rest import Rest
 from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import format_targets
-from benchmarks.index.kept import Rest
 from benchmarks.index.measurement import Measurement
 from benchmarks.index.targets import check_targets
 

@@ -24,6 +24,7 @@ import wirecodec as wc
 from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
 from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
+from benchmarks.common.rest import Rest, load_rest, save_rest
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.value import kept, papers, papers_plot, papers_report, peers, plot, report, supplement
 from benchmarks.value.cases import CACHE, ELEMENTS, Case, generate_cases, generate_time_cases
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(PARTIAL_RUN)
             return
         _continue_run(cases, time.monotonic() + 60 * options.minutes)
-    rest = kept.load_rest()
+    rest = load_rest(kept.FOLDER)
     if rest is None:
         sys.exit("the run is not complete: start it again")
     measurements, curves = kept.load()
@@ -83,7 +84,7 @@ def _measure_part(cases: Sequence[Case], only: str, elements: int, budget: float
             progress.update(task, description=name, advance=1)
 
         measurements, curves = measure(coders, cases, step, budget)
-        extra = kept.Rest(describe_machine(), missing, [], [])
+        extra = Rest(describe_machine(), missing, [], [])
         if not only:
             extra = _measure_rest(elements, missing, step)
     return report.format_page(measurements, curves, extra, every=True)
@@ -116,21 +117,19 @@ def _continue_run(cases: Sequence[Case], stop: float) -> None:
             measurements, curves = measure(coders, [case], step, 0.03, found)
             kept.save(measurements, curves, kept.FOLDER)
             found += measurements
-        if kept.load_rest() is None and time.monotonic() <= stop:
-            kept.save_rest(_measure_rest(ELEMENTS, missing, step, RESULTS))
+        if load_rest(kept.FOLDER) is None and time.monotonic() <= stop:
+            save_rest(_measure_rest(ELEMENTS, missing, step, RESULTS), kept.FOLDER)
 
 
 def _measure_rest(
     elements: int, missing: Sequence[str], step: Callable[[str], None], pictures: Path | None = None
-) -> kept.Rest:
+) -> Rest:
     """Measure the parts outside the tables, and draw the papers' figures if there is a folder for them."""
     results, note = supplement.measure(elements, step)
     reproductions = papers.reproduce(list_gradient_files(TEST_GRADIENTS), step)
     if pictures is not None:
         papers_plot.draw(pictures, reproductions)
-    return kept.Rest(
-        describe_machine(), missing, results, [note, *papers_report.format_sections(reproductions)]
-    )
+    return Rest(describe_machine(), missing, results, [note, *papers_report.format_sections(reproductions)])
 
 
 def measure(

@@ -6,10 +6,11 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
+from benchmarks.common.rest import Rest
 from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import format_targets
 from benchmarks.value.cases import CACHE, CLOCK
-from benchmarks.value.kept import Curves, Rest
+from benchmarks.value.kept import Curves
 from benchmarks.value.measurement import SEEDS, Measurement
 from benchmarks.value.targets import check_targets, compare_with_peers
 

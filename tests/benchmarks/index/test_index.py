@@ -15,6 +15,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 import wirecodec as wc
 from benchmarks.common.inputs import DENSITIES, list_gradient_files
 from benchmarks.common.peers import load_peers
+from benchmarks.common.rest import Rest
 from benchmarks.index import kept, peers, plot, report, supplement
 from benchmarks.index.__main__ import main, measure
 from benchmarks.index.cases import Case, generate_cases
@@ -140,7 +141,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
     found = kept.load(tmp_path)
     assert [m.coder for m in found] == [m.coder for m in figures]
     assert [m.two_threads for m in found[:9]] == [None] * 9
-    rest = kept.Rest("a machine", ["absent"], [], ["## Bitmaps and Bloom filters\n"])
+    rest = Rest("a machine", ["absent"], [], ["## Bitmaps and Bloom filters\n"])
     text = report.format_page(found, rest)
     for expected in (
         "## Targets",

@@ -14,6 +14,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
 from benchmarks.common.inputs import list_gradient_files
 from benchmarks.common.peers import load_peers
+from benchmarks.common.rest import Rest
 from benchmarks.value import kept, papers, papers_plot, papers_report, peers, plot, report, supplement
 from benchmarks.value.__main__ import main, measure
 from benchmarks.value.cases import Case, generate_cases, generate_time_cases
@@ -202,7 +203,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
     kept.save(figures[:9], {}, tmp_path)
     kept.save(figures[9:], curves, tmp_path)
     figures, curves = kept.load(tmp_path)
-    rest = kept.Rest("a machine", ["absent"], [], ["## A note\n"])
+    rest = Rest("a machine", ["absent"], [], ["## A note\n"])
     text = report.format_page(figures, curves, rest)
     for expected in (
         "## Targets",
@@ -227,7 +228,7 @@ def test_answer_has_the_worst_and_best_gradient() -> None:
         _measurement("pcodec, integers, 1 %", 5.0, group="lstm", peer=True),
         _measurement("error-bounded(error=0.01)", 4.8, group="all values", r=26_000_000, synthetic=True),
     ]
-    text = report.format_page(figures, {}, kept.Rest("", [], [], []))
+    text = report.format_page(figures, {}, Rest("", [], [], []))
     assert text.startswith("At an error of 1.0 %, `error-bounded` takes 4.80 bits per value")
     assert "it takes 0.75 to 0.75 times the bits of the best" in text
 
