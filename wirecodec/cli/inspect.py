@@ -167,7 +167,7 @@ def format_container(info: ContainerInfo) -> str:
         header, *rows = [row[:3] + row[4:] for row in (header, *rows)]
     left = [i for i, title in enumerate(header) if title in _TEXT_COLUMNS]
     lines = [
-        f"wirecodec {info.version}, {info.nbytes:,} bytes, {count}{tag}",
+        f"wirecodec {info.version}{' (draft)' if info.is_draft else ''}, {info.nbytes:,} bytes, {count}{tag}",
         *format_table(header, rows, left),
     ]
     lines += _format_annotations(info)
