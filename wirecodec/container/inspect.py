@@ -104,7 +104,7 @@ class ContainerInfo:
 
     @property
     def is_draft(self) -> bool:
-        """Whether ``version`` is a draft: a later release may refuse this container, or decode it to other tensors."""
+        """Whether ``version`` is a draft: later releases may refuse the container or decode it otherwise."""
         return self.version == DRAFT
 
 
