@@ -139,7 +139,7 @@ def check_records(block: dict[str, Any], vector: Any) -> None:
     def rows_of(name: str) -> list[dict[str, Any]]:
         """Return the rows of a record; none if there is no such record, or if its flags make it unknown."""
         body = bodies.get(name, b"")
-        return [] if isinstance(body, bytes) else body["rows"]  # type: ignore[no-any-return]
+        return [] if isinstance(body, bytes) else body["rows"]
 
     if "names" in bodies:
         assert [name.decode() for name in bodies["names"]["names"]] == [t[0] for t in vector.tensors]
