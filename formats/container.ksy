@@ -76,6 +76,7 @@ types:
         repeat: expr
         repeat-expr: n_records
   record:
+    doc: A type above 5 with other flags is unknown (SPEC.md section 2.3), so its body may have any form.
     seq:
       - id: type
         type: u2
@@ -87,15 +88,16 @@ types:
       - id: body
         size: len
         type:
-          switch-on: type
+          switch-on: (flags << 16) + type.to_i
           cases:
-            'record_type::fused': fused
-            'record_type::names': names
-            'record_type::shapes': shapes
-            'record_type::transform': transform
-            'record_type::types': types
-            'record_type::meta': meta
-            'record_type::joined': joined
+            0x10001: fused
+            0x2: names
+            0x3: shapes
+            0x10004: transform
+            0x10006: types
+            0x7: meta
+            0x10009: semantics
+            0x1000a: joined
       - id: padding
         size: (8 - len % 8) % 8
   fused:
@@ -209,6 +211,18 @@ types:
         enum: element_type
       - id: reserved
         type: u2
+  semantics:
+    seq:
+      - id: rows
+        type: semantics_row
+        repeat: eos
+  semantics_row:
+    seq:
+      - id: key
+        type: u4
+      - id: meaning
+        type: u4
+        enum: meaning
   joined:
     seq:
       - id: rows
@@ -251,6 +265,8 @@ enums:
     8: schema
     9: semantics
     10: joined
+  meaning:
+    1: unchanged
   element_type:
     16: int8
     17: int16

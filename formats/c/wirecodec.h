@@ -1,13 +1,13 @@
 /* A reader of the wirecodec container, versions 1.0 and 1.1, in C99: one header, no allocation, no recursion.
  *
  * It is written from formats/SPEC.md and its pages. The comment at each function names the section that it
- * implements. formats/c/README.md describes its use. It supports the core profile (SPEC 1.3) and all extended index
- * and value codecs except deflate, zstd, polyfit and dexpfit; it has no transforms and no maps.
+ * implements. formats/c/README.md describes its use. It supports the core profile (SPEC 1.3), both transforms, and all
+ * extended index and value codecs except deflate, zstd, polyfit and dexpfit; it has no maps.
  *
  *     wc_reader reader;
  *     wc_status status = wc_open(&reader, data, size, NULL, NULL);              rows 1 to 32 of SPEC section 7
  *     status = wc_describe(&reader, buffer, reader.describe_size);              rows 33 to 44a: reader.tensors
- *     status = wc_read(&reader, other_buffer, reader.read_size);                rows 45 to 48a: indices and values
+ *     status = wc_read(&reader, other_buffer, reader.read_size);                rows 45 to 50: indices and values
  *
  * Each call requires that the one before it returned WC_OK. The caller owns all memory. The container and the two
  * buffers must stay in place as long as the reader is used. Floats must be IEEE 754.
@@ -103,6 +103,7 @@ typedef struct wc_tensor {
     uint8_t width;
     uint16_t dtype;
     uint8_t absent; /* WC_ZERO or WC_UNCHANGED */
+    uint8_t domain; /* 0, or that of the coefficients from which the elements are computed (SPEC 3.5) */
     /* --- */
     uint64_t *indices; /* of the elements present, ascending */
     void *values; /* one for each index, in the machine's byte order; README.md lists the types */
@@ -137,10 +138,10 @@ typedef struct wc_reader {
     wc_limits limits;
     const wc_schema *schema;
     uint32_t n_entries;
-    uint32_t n_others; /* members of fused entries except the first of each */
+    uint32_t n_others; /* members of fused entries and of joined vectors, except the first of each */
     uint64_t payload; /* offset of the first section */
     uint64_t work;
-    wc_bytes records[10]; /* bodies by type; at = NULL if absent */
+    wc_bytes records[11]; /* bodies by type; at = NULL if absent */
 } wc_reader;
 
 /* One row of the table of contents (SPEC 2.2). */
@@ -2041,11 +2042,155 @@ static inline int wc_knows_value(unsigned id) {
     return (id >= 1 && id <= 5) || id == 8 || (id >= 11 && id <= 15);
 }
 
+/* ---- Transforms (SPEC 3.5) -------------------------------------------------------------------------------- */
+
+enum { WC_RFFT = 1, WC_DCT = 2 };
+
+/* The numbers of a coefficient; an element has one. */
+static inline unsigned wc_components(unsigned domain) { return domain == WC_RFFT ? 2 : 1; }
+
+/* The type of an entry's values: coefficients are binary32, or binary64 if the elements are. */
+static inline int wc_stored_type(unsigned domain, int dtype) {
+    return domain && dtype != WC_FLOAT64 ? WC_FLOAT32 : dtype;
+}
+
+/* Return m: the least number ≥ n without prime factors but 2, 3 and 5; 0 for 0. n is below 2^60. */
+static inline uint64_t wc_smooth(uint64_t n) {
+    uint64_t five, three, m, least = n ? UINT64_MAX : 0;
+    for (five = 1; five < 2 * n; five *= 5)
+        for (three = five; three < 2 * n; three *= 3) {
+            for (m = three; m < n;) m *= 2;
+            least = wc_min(least, m);
+        }
+    return least;
+}
+
+/* Return the number of coefficients of n elements. */
+static inline uint64_t wc_coefficients(unsigned domain, uint64_t n) {
+    uint64_t m = wc_smooth(n);
+    return domain == WC_RFFT && m ? m / 2 + 1 : m;
+}
+
+/* Return the square root of x ≥ 1, by Newton's iteration from above. */
+static inline double wc_square_root(double x) {
+    double root = x, next = (x + 1) / 2;
+    while (next < root) {
+        root = next;
+        next = (root + x / root) / 2;
+    }
+    return root;
+}
+
+/* Compute the cosine and the sine of t/n of a turn, t < n ≤ 2^62: series for an angle of at most 1/8, and its images. */
+static inline void wc_turn(uint64_t t, uint64_t n, double *cosine, double *sine) {
+    uint64_t quarter = 4 * t / n, rest = 4 * t % n;
+    int steep = rest > n - rest;
+    double x = 1.5707963267948966 * ((double)(steep ? n - rest : rest) / (double)n), z = x * x, c = 1, s = 1, swap;
+    int i;
+    for (i = 18; i; i -= 2) {
+        c = 1 - z / (i * (i - 1)) * c;
+        s = 1 - z / (i * (i + 1)) * s;
+    }
+    s *= x;
+    if (steep != (int)(quarter & 1)) {
+        swap = c;
+        c = s;
+        s = swap;
+    }
+    *cosine = quarter == 1 || quarter == 2 ? -c : c;
+    *sine = quarter >= 2 ? -s : s;
+}
+
+/* One pass of wc_fourier: from `stride` transforms of n points to p times as many of n/p points. */
+static inline void wc_fourier_pass(const double *x, double *y, uint64_t n, uint64_t stride, unsigned p) {
+    uint64_t part = n / p, j, k;
+    double root[5][2];
+    unsigned r, t;
+    for (t = 0; t < p; t++) wc_turn(t, p, &root[t][0], &root[t][1]);
+    for (j = 0; j < part; j++)
+        for (r = 0; r < p; r++) {
+            double c, s;
+            wc_turn(j * r, n, &c, &s);
+            for (k = 0; k < stride; k++) {
+                double *out = y + 2 * (k + stride * (p * j + r)), re = 0, im = 0;
+                for (t = 0; t < p; t++) {
+                    const double *in = x + 2 * (k + stride * (j + t * part)), *w = root[t * r % p];
+                    re += in[0] * w[0] - in[1] * w[1];
+                    im += in[0] * w[1] + in[1] * w[0];
+                }
+                out[0] = re * c - im * s;
+                out[1] = re * s + im * c;
+            }
+        }
+}
+
+/* Compute Σ x_k · e^(2πi·jk/m) for j = 0 … m - 1 (Stockham). x and y have m complex numbers; return the one with the result. */
+static inline double *wc_fourier(double *x, double *y, uint64_t m) {
+    uint64_t n = m, stride = 1;
+    while (n > 1) {
+        unsigned p = n % 2 == 0 ? 2 : n % 3 == 0 ? 3 : 5;
+        double *swap = x;
+        wc_fourier_pass(x, y, n, stride, p);
+        x = y;
+        y = swap;
+        n /= p;
+        stride *= p;
+    }
+    return x;
+}
+
+/* Add a bin to the input of wc_fourier (transform/rfft.md). The imaginary part of a bin of real numbers has no effect. */
+static inline void wc_add_bin(double *x, uint64_t k, double re, double im, int real) {
+    x[2 * k] = re;
+    x[2 * k + 1] = real ? 0 : im;
+}
+
+/* Add coefficient k of a cosine transform (transform/dct.md) to the input of wc_fourier, x_k = e^(πik/2m) · (c_k - i·c_(m-k)).
+ * The output has the elements of even numbers in their order, then those of odd numbers in reverse. */
+static inline void wc_add_cosine(double *x, uint64_t m, uint64_t k, double number) {
+    double c, s;
+    wc_turn(k, 4 * m, &c, &s);
+    x[2 * k] += number * c;
+    x[2 * k + 1] += number * s;
+    if (k == 0) return;
+    wc_turn(m - k, 4 * m, &c, &s);
+    x[2 * (m - k)] += number * s;
+    x[2 * (m - k) + 1] -= number * c;
+}
+
+/* Return the number in a binary32 or binary64 of the machine's byte order. */
+static inline double wc_real(const uint8_t *at, int dtype) {
+    float single;
+    double number;
+    if (dtype == WC_FLOAT64) {
+        memcpy(&number, at, 8);
+        return number;
+    }
+    memcpy(&single, at, 4);
+    return single;
+}
+
+/* Store an element: clamped to the largest finite magnitude, and rounded once. The rounding to binary32 is to odd if
+ * another one follows. */
+static inline void wc_put_real(wc_values out, uint64_t i, double x) {
+    double most = wc_float(wc_largest(out.dtype)), single;
+    uint32_t bits;
+    if (out.dtype == WC_FLOAT64) {
+        memcpy(out.at + 8 * i, &x, 8);
+        return;
+    }
+    x = x > most ? most : x < -most ? -most : x;
+    single = (float)x;
+    bits = wc_float_bits((float)x);
+    if (out.dtype != WC_FLOAT32 && single != x) bits = (bits - (x < 0 ? single < x : single > x)) | 1;
+    wc_put_single(out, i, bits);
+}
+
 /* ---- The container: rows 1 to 32 of SPEC section 7 ---------------------------------------------------------- */
 
 enum { WC_PREFIX = 24, WC_ENTRY = 40 };
 enum { WC_FUSED = 1, WC_NAMES = 2, WC_SHAPES = 3, WC_TRANSFORM = 4, WC_TAG = 5 };
-enum { WC_TYPES = 6, WC_META = 7, WC_SCHEMA = 8, WC_SEMANTICS = 9 };
+enum { WC_TYPES = 6, WC_META = 7, WC_SCHEMA = 8, WC_SEMANTICS = 9, WC_JOINED = 10 };
 enum { WC_IN_RECORD = 14 }; /* element type in the table of a tensor whose type is in the record of types */
 
 #define WC_CHUNK ((uint32_t)1 << 24)
@@ -2119,11 +2264,13 @@ static inline wc_status wc_check_layout(wc_reader *reader) {
 /* Check the rules for the chunks of one key (SPEC 2.2), for row i and the one before it. */
 static inline int wc_chunk_fits(const wc_reader *reader, uint64_t i) {
     wc_entry e = wc_entry_at(reader, i), before;
-    if (e.d > WC_CHUNK) return 0;
+    uint32_t most = WC_CHUNK / wc_components(e.domain);
+    if (e.d > most) return 0;
     if (i == 0) return e.base == 0;
     before = wc_entry_at(reader, i - 1);
     if (e.key != before.key) return e.base == 0;
-    return before.d == WC_CHUNK && e.base == before.base + before.d && e.d > 0 && e.dtype == before.dtype;
+    return before.d == most && e.base == before.base + before.d && e.d > 0 && e.dtype == before.dtype &&
+           e.domain == before.domain;
 }
 
 /* Check the table: rows 14 to 24, each over all entries before the next one. */
@@ -2138,7 +2285,9 @@ static inline wc_status wc_check_row(const wc_reader *reader, int row, uint64_t 
     case 15:
         if (e.dtype == WC_IN_RECORD || (e.dtype >= 1 && e.dtype <= 4)) return wc_ok();
         return wc_refuse(WC_UNSUPPORTED, "dtype");
-    case 16: return e.domain == 0 ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "domain");
+    case 16:
+        if (e.domain == 0 || (e.domain <= WC_DCT && e.dtype != WC_IN_RECORD)) return wc_ok();
+        return wc_refuse(WC_UNSUPPORTED, "domain");
     case 17: return wc_knows_index(e.index) ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "index-codec");
     case 18: /* of the codecs that carry the types of the record, this reader has raw alone (SPEC 4.2) */
         if (e.dtype == WC_IN_RECORD ? e.value == 1 : wc_knows_value(e.value)) return wc_ok();
@@ -2153,15 +2302,37 @@ static inline wc_status wc_check_row(const wc_reader *reader, int row, uint64_t 
     }
 }
 
+/* The entries of one key. */
+typedef struct wc_chunks {
+    wc_entry first;
+    uint64_t end; /* number of the next key's first entry */
+    uint64_t d, r; /* sums */
+} wc_chunks;
+
+static inline wc_chunks wc_chunks_at(const wc_reader *reader, uint64_t i) {
+    wc_chunks chunks;
+    chunks.first = wc_entry_at(reader, i);
+    chunks.d = chunks.r = 0;
+    for (chunks.end = i; chunks.end < reader->n_entries; chunks.end++) {
+        wc_entry e = wc_entry_at(reader, chunks.end);
+        if (e.key != chunks.first.key) break;
+        chunks.d += e.d;
+        chunks.r += e.r;
+    }
+    return chunks;
+}
+
 static inline wc_status wc_check_table(const wc_reader *reader) {
     uint64_t i, stored = 0, dense = 0;
     int row;
     for (row = 14; row <= 24; row++)
         for (i = 0; i < reader->n_entries; i++) WC_TRY(wc_check_row(reader, row, i));
-    for (i = 0; i < reader->n_entries; i++) {
-        wc_entry e = wc_entry_at(reader, i);
-        stored += e.r;
-        dense += e.d;
+    for (i = 0; i < reader->n_entries;) {
+        wc_chunks chunks = wc_chunks_at(reader, i);
+        uint64_t elements = chunks.d * wc_components(chunks.first.domain);
+        stored += chunks.first.domain == 0 ? chunks.r : chunks.r ? elements : 0;
+        dense += elements;
+        i = chunks.end;
     }
     if (stored > reader->limits.max_elements) return wc_refuse(WC_LIMIT_EXCEEDED, "max-elements");
     if (dense > reader->limits.max_dense) return wc_refuse(WC_LIMIT_EXCEEDED, "max-dense");
@@ -2191,7 +2362,7 @@ static inline wc_record wc_record_at(const uint8_t *at) {
 /* Return whether a record has a known type. Types of version 1.1 are known only with their flags. */
 static inline int wc_is_known(const wc_record *record) {
     if (record->type == WC_META || record->type == WC_SCHEMA) return record->flags == 0;
-    if (record->type == WC_TYPES || record->type == WC_SEMANTICS) return record->flags == 1;
+    if (record->type >= WC_TYPES && record->type <= WC_JOINED) return record->flags == 1;
     return record->type >= WC_FUSED && record->type <= WC_TAG;
 }
 
@@ -2236,7 +2407,7 @@ static inline wc_status wc_check_records(wc_reader *reader) {
     return wc_ok();
 }
 
-/* Check the lengths of the fused record: rows 31 and 32. Counts the members except the first of each group. */
+/* Check the lengths of the fused record: row 31. Counts the members except the first of each group. */
 static inline wc_status wc_check_fused_record(wc_reader *reader) {
     wc_bytes body = reader->records[WC_FUSED];
     uint64_t n_groups, i, at = 8;
@@ -2253,7 +2424,16 @@ static inline wc_status wc_check_fused_record(wc_reader *reader) {
         at += 8 * n_members;
         reader->n_others += (uint32_t)(n_members - 1);
     }
-    if (at != body.size) return wc_malformed("fused-record");
+    return at == body.size ? wc_ok() : wc_malformed("fused-record");
+}
+
+/* Check the length of the joined record, and the number of tensors: rows 31a and 32. Counts the members except the first of
+ * each vector. */
+static inline wc_status wc_check_joined_record(wc_reader *reader) {
+    wc_bytes body = reader->records[WC_JOINED];
+    uint64_t at;
+    if (body.at && (body.size == 0 || body.size % 16)) return wc_malformed("joined-record");
+    for (at = 0; at < body.size; at += 16) reader->n_others += wc_u32(body.at + at + 4) != wc_u32(body.at + at);
     if (reader->n_entries + (uint64_t)reader->n_others > reader->limits.max_entries)
         return wc_refuse(WC_LIMIT_EXCEEDED, "max-entries");
     return wc_ok();
@@ -2281,6 +2461,7 @@ static inline wc_status wc_open(wc_reader *reader, const void *data, size_t size
     WC_TRY(wc_check_table(reader));
     WC_TRY(wc_check_records(reader));
     WC_TRY(wc_check_fused_record(reader));
+    WC_TRY(wc_check_joined_record(reader));
     for (i = 0; i < reader->n_entries; i++) reader->n_tensors += wc_entry_at(reader, i).base == 0;
     reader->n_tensors += reader->n_others;
     reader->describe_size = wc_aligned((uint64_t)reader->n_tensors * sizeof(wc_tensor));
@@ -2325,6 +2506,7 @@ static inline int wc_group_fits(const wc_reader *reader, const wc_group *group) 
     uint32_t i;
     if (at == reader->n_entries || wc_u32(group->members) != group->key) return 0;
     if (at + 1 < reader->n_entries && wc_entry_at(reader, at + 1).key == group->key) return 0;
+    if (wc_entry_at(reader, at).domain) return 0;
     for (i = 0; i < group->n; i++) {
         const uint8_t *member = group->members + 8 * (uint64_t)i;
         if (i && wc_u32(member) <= wc_u32(member - 8)) return 0;
@@ -2334,10 +2516,19 @@ static inline int wc_group_fits(const wc_reader *reader, const wc_group *group) 
     return sum == wc_entry_at(reader, at).d;
 }
 
-/* Row 33. Duplicate keys are found by sorting, in the buffer of the tensors. */
-static inline wc_status wc_check_fused(const wc_reader *reader, uint64_t *keys) {
+/* Return whether n numbers differ from each other; sorts them. */
+static inline int wc_distinct(uint64_t *x, uint64_t n) {
+    uint64_t i;
+    wc_sort(x, n);
+    for (i = 1; i < n; i++)
+        if (x[i] == x[i - 1]) return 0;
+    return 1;
+}
+
+/* Row 33. `keys`, the buffer of the tensors, gets the *count keys that are not in the table. */
+static inline wc_status wc_check_fused(const wc_reader *reader, uint64_t *keys, uint64_t *count) {
     uint64_t at, n = 0, i, last = 0;
-    if (!reader->records[WC_FUSED].at) return wc_ok();
+    *count = 0;
     for (at = 8; at < reader->records[WC_FUSED].size;) {
         wc_group group = wc_group_at(reader, at);
         if (at > 8 && group.key <= last) return wc_invalid("fused");
@@ -2346,13 +2537,51 @@ static inline wc_status wc_check_fused(const wc_reader *reader, uint64_t *keys) 
         last = group.key;
         at = group.next;
     }
-    wc_sort(keys, n);
-    for (i = 1; i < n; i++)
-        if (keys[i] == keys[i - 1]) return wc_invalid("fused");
-    return wc_ok();
+    *count = n;
+    return wc_distinct(keys, n) ? wc_ok() : wc_invalid("fused");
 }
 
-/* Row 34, and the tensors of table and fused record. Keys are distinct, so all must be below n. */
+/* One row of the joined record (SPEC 3.11). */
+typedef struct wc_member {
+    uint32_t first, key;
+    uint64_t size;
+} wc_member;
+
+static inline wc_member wc_member_at(const wc_reader *reader, uint64_t at) {
+    const uint8_t *p = reader->records[WC_JOINED].at + at;
+    wc_member member;
+    member.first = wc_u32(p);
+    member.key = wc_u32(p + 4);
+    member.size = wc_u64(p + 8);
+    return member;
+}
+
+/* Check the first row of a vector, which is at `at`: it has the key of entries of coefficients, and another row follows. */
+static inline int wc_vector_fits(const wc_reader *reader, wc_member member, uint64_t at) {
+    uint64_t entry = wc_find_key(reader, member.first), next = at + 16;
+    if (member.key != member.first || entry == reader->n_entries || !wc_entry_at(reader, entry).domain) return 0;
+    return next < reader->records[WC_JOINED].size && wc_member_at(reader, next).first == member.first;
+}
+
+/* Row 33a. `keys` has those of the fused record that are not in the table; the record's own are added. */
+static inline wc_status wc_check_joined(const wc_reader *reader, uint64_t *keys, uint64_t n) {
+    uint64_t at;
+    wc_member last = {0, 0, 0};
+    for (at = 0; at < reader->records[WC_JOINED].size; at += 16) {
+        wc_member member = wc_member_at(reader, at);
+        if (at == 0 || member.first != last.first) {
+            if ((at && member.first < last.first) || !wc_vector_fits(reader, member, at)) return wc_invalid("joined");
+        } else {
+            if (member.key <= last.key || wc_find_key(reader, member.key) < reader->n_entries)
+                return wc_invalid("joined");
+            keys[n++] = member.key;
+        }
+        last = member;
+    }
+    return wc_distinct(keys, n) ? wc_ok() : wc_invalid("joined");
+}
+
+/* Row 34, and the tensors of table, fused record and joined record. Keys are distinct, so all must be below n. */
 static inline wc_status wc_place_tensors(wc_reader *reader) {
     uint64_t i, at;
     for (i = 0; i < reader->n_entries; i++)
@@ -2363,10 +2592,13 @@ static inline wc_status wc_place_tensors(wc_reader *reader) {
             if (wc_u32(group.members + 8 * i) >= reader->n_tensors) return wc_invalid("keys");
         at = group.next;
     }
+    for (at = 0; at < reader->records[WC_JOINED].size; at += 16)
+        if (wc_member_at(reader, at).key >= reader->n_tensors) return wc_invalid("keys");
     for (i = 0; i < reader->n_tensors; i++) memset(&reader->tensors[i], 0, sizeof(wc_tensor));
     for (i = 0; i < reader->n_entries; i++) {
         wc_entry e = wc_entry_at(reader, i);
         reader->tensors[e.key].dtype = e.dtype;
+        reader->tensors[e.key].domain = e.domain;
         reader->tensors[e.key].size += e.d;
         reader->tensors[e.key].ndim = 1;
     }
@@ -2380,18 +2612,55 @@ static inline wc_status wc_place_tensors(wc_reader *reader) {
         }
         at = group.next;
     }
+    for (at = 0; at < reader->records[WC_JOINED].size; at += 16) {
+        wc_member member = wc_member_at(reader, at);
+        wc_tensor *tensor = &reader->tensors[member.key];
+        tensor->dtype = reader->tensors[member.first].dtype;
+        tensor->domain = reader->tensors[member.first].domain;
+        tensor->ndim = 1;
+    }
     return wc_ok();
 }
 
-/* Rows 35 and 36. This reader refuses domains other than 0, and no tensor of domain 0 may have a row. */
-static inline wc_status wc_check_transform(const wc_reader *reader) {
+/* Divide the elements of the joined vectors among their members: row 36. */
+static inline wc_status wc_divide(wc_reader *reader) {
+    uint64_t at, left = 0;
+    for (at = 0; at < reader->records[WC_JOINED].size; at += 16) {
+        wc_member member = wc_member_at(reader, at);
+        if (member.key == member.first) {
+            if (left) return wc_invalid("transform");
+            left = reader->tensors[member.first].size;
+        }
+        if (member.size > left) return wc_invalid("transform");
+        left -= member.size;
+        reader->tensors[member.key].size = member.size;
+    }
+    return left ? wc_invalid("transform") : wc_ok();
+}
+
+/* Return n of the row at `row` of the transform record: the elements of a tensor or of a joined vector. */
+static inline uint64_t wc_elements_at(const wc_reader *reader, uint64_t row) {
+    return wc_u64(reader->records[WC_TRANSFORM].at + row + 8);
+}
+
+/* Rows 35 and 36: the elements of the tensors that are stored as coefficients (SPEC 3.5). */
+static inline wc_status wc_check_transform(wc_reader *reader) {
     wc_bytes body = reader->records[WC_TRANSFORM];
-    uint64_t i;
-    if (!body.at) return wc_ok();
-    if (body.size == 0 || body.size % 16) return wc_malformed("transform-record");
+    uint64_t i, n, row = 0;
+    if (body.at && (body.size == 0 || body.size % 16)) return wc_malformed("transform-record");
     for (i = 0; i < body.size; i += 16)
         if (wc_u32(body.at + i + 4)) return wc_malformed("transform-record");
-    return wc_invalid("transform");
+    for (i = 0; i < reader->n_entries;) {
+        wc_chunks chunks = wc_chunks_at(reader, i);
+        i = chunks.end;
+        if (chunks.first.domain == 0) continue;
+        if (row == body.size || wc_u32(body.at + row) != chunks.first.key) return wc_invalid("transform");
+        n = wc_elements_at(reader, row);
+        if (n > 2 * chunks.d || wc_coefficients(chunks.first.domain, n) != chunks.d) return wc_invalid("transform");
+        reader->tensors[chunks.first.key].size = n;
+        row += 16;
+    }
+    return row == body.size ? wc_divide(reader) : wc_invalid("transform");
 }
 
 /* Rows 36a to 36c: the types of the tensors of element type 14 (SPEC 3.6). */
@@ -2592,7 +2861,7 @@ static inline wc_status wc_check_digest(wc_reader *reader) {
     return reader->records[WC_NAMES].at ? wc_invalid("schema") : wc_ok();
 }
 
-/* Rows 41e to 41g (SPEC 3.9). No tensor has a domain: row 16 refuses them. */
+/* Rows 41e to 41g (SPEC 3.9). */
 static inline wc_status wc_check_semantics(wc_reader *reader) {
     wc_bytes body = reader->records[WC_SEMANTICS];
     uint64_t at;
@@ -2603,6 +2872,7 @@ static inline wc_status wc_check_semantics(wc_reader *reader) {
     for (at = 0; at < body.size; at += 8) {
         uint32_t key = wc_u32(body.at + at);
         if (key >= reader->n_tensors || (at && key <= wc_u32(body.at + at - 8))) return wc_invalid("semantics");
+        if (reader->tensors[key].domain) return wc_invalid("semantics");
         reader->tensors[key].absent = WC_UNCHANGED;
     }
     return wc_ok();
@@ -2739,32 +3009,50 @@ static inline wc_status wc_check_schema(wc_reader *reader) {
     return wc_ok();
 }
 
-/* Return the offset of an entry's values: a tensor's chunks are contiguous; tensors start at multiples of 8. */
-static inline uint64_t wc_value_place(const wc_entry *e, uint64_t end) { return e->base ? end : wc_padded(end); }
+/* Parts of the buffer of wc_read, in their order; numbers of bytes are multiples of 8. */
+typedef struct wc_sizes {
+    uint64_t indices; /* of all tensors, 8 bytes each */
+    uint64_t values; /* bytes */
+    uint64_t scratch; /* bytes; the most that an index codec or a value codec needs */
+    uint64_t coefficients; /* of the entry that has most; 24 bytes each */
+    uint64_t points; /* of the longest transform; twice 16 bytes each */
+} wc_sizes;
 
-/* Return the buffer size of all entries: indices, values, and the largest scratch size of an entry. */
-static inline uint64_t wc_count_size(const wc_reader *reader, uint64_t *n_indices, uint64_t *value_bytes) {
-    uint64_t i, scratch = WC_SCRATCH, at = reader->payload;
-    *n_indices = *value_bytes = 0;
-    for (i = 0; i < reader->n_entries; i++) {
-        wc_entry e = wc_entry_at(reader, i);
-        *n_indices += e.r;
-        *value_bytes = wc_value_place(&e, *value_bytes) + (uint64_t)e.r * wc_width(reader->tensors[e.key].dtype);
-        if (e.index == 9 && e.index_len >= 24 && reader->data[at + 13] == 3)
-            scratch = wc_max(scratch, wc_conflicts_size(e.r, e.index_len - 16));
-        at += wc_payload_bytes(&e);
+/* Return the sizes for all entries. */
+static inline wc_sizes wc_count_sizes(const wc_reader *reader) {
+    wc_sizes sizes = {0, 0, WC_SCRATCH, 0, 0};
+    uint64_t i, row = 0, at = reader->payload;
+    for (i = 0; i < reader->n_entries;) {
+        wc_chunks chunks = wc_chunks_at(reader, i);
+        uint64_t count = chunks.r;
+        for (; i < chunks.end; i++) {
+            wc_entry e = wc_entry_at(reader, i);
+            if (e.index == 9 && e.index_len >= 24 && reader->data[at + 13] == 3)
+                sizes.scratch = wc_max(sizes.scratch, wc_padded(wc_conflicts_size(e.r, e.index_len - 16)));
+            if (e.domain) sizes.coefficients = wc_max(sizes.coefficients, e.r);
+            at += wc_payload_bytes(&e);
+        }
+        if (chunks.first.domain) {
+            count = chunks.r ? wc_elements_at(reader, row) : 0;
+            sizes.points = wc_max(sizes.points, wc_smooth(count));
+            row += 16;
+        }
+        sizes.indices += count;
+        sizes.values += wc_padded(count * wc_width(reader->tensors[chunks.first.key].dtype));
     }
-    return 8 * *n_indices + wc_padded(*value_bytes) + scratch;
+    return sizes;
 }
 
 /* Find the tensors, in a buffer of `describe_size` bytes. On WC_OK `tensors`, `n_tensors`, `tag` and
  * `read_size` are set; indices and values are not. */
 static inline wc_status wc_describe(wc_reader *reader, void *buffer, uint64_t size) {
-    uint64_t n_indices, value_bytes;
+    uint64_t n_keys;
+    wc_sizes sizes;
     uint8_t *at;
     if (size < reader->describe_size) return wc_refuse(WC_BUFFER, "describe-buffer");
     at = reader->n_tensors ? wc_align(buffer) : (uint8_t *)buffer;
-    WC_TRY(wc_check_fused(reader, (uint64_t *)(void *)at));
+    WC_TRY(wc_check_fused(reader, (uint64_t *)(void *)at, &n_keys));
+    WC_TRY(wc_check_joined(reader, (uint64_t *)(void *)at, n_keys));
     reader->tensors = (wc_tensor *)(void *)at;
     WC_TRY(wc_place_tensors(reader));
     WC_TRY(wc_check_transform(reader));
@@ -2777,13 +3065,15 @@ static inline wc_status wc_describe(wc_reader *reader, void *buffer, uint64_t si
     WC_TRY(wc_check_digest(reader));
     WC_TRY(wc_check_semantics(reader));
     WC_TRY(wc_check_schema(reader));
-    reader->read_size = wc_aligned(wc_count_size(reader, &n_indices, &value_bytes));
+    sizes = wc_count_sizes(reader);
+    reader->read_size =
+        wc_aligned(8 * sizes.indices + sizes.values + sizes.scratch + 24 * sizes.coefficients + 32 * sizes.points);
     return wc_ok();
 }
 
-/* ---- The payload: rows 45 to 48a ---------------------------------------------------------------------------- */
+/* ---- The payload: rows 45 to 50 ----------------------------------------------------------------------------- */
 
-/* Decode one entry whose first byte is at `at`: r indices, counted within the chunk, and r values. */
+/* Decode one entry whose first byte is at `at`: r indices, counted within the chunk, and the values of each. */
 static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint64_t at, uint64_t *indices,
                                       uint8_t *values, uint8_t *scratch) {
     const uint8_t *start = reader->data + at;
@@ -2816,15 +3106,15 @@ static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint
     section.at = start + wc_padded(e->index_len);
     section.size = e->value_len;
     out.at = values;
-    out.r = e->r;
-    out.dtype = e->dtype;
+    out.r = e->r * wc_components(e->domain);
+    out.dtype = wc_stored_type(e->domain, e->dtype);
     WC_TRY(wc_read_value(e->value, section, out, scratch));
     for (i = 0; i < e->r && e->dtype == WC_BOOL; i++)
         if (values[i] > 1) return wc_invalid("bool-value");
     return wc_ok();
 }
 
-/* Assign the elements of a fused entry to its members, in order (SPEC 3.3). */
+/* Assign the elements of fused entries to their members, in order (SPEC 3.3). */
 static inline void wc_share_out(wc_reader *reader) {
     uint64_t at, i;
     for (at = 8; at < reader->records[WC_FUSED].size;) {
@@ -2844,34 +3134,139 @@ static inline void wc_share_out(wc_reader *reader) {
     }
 }
 
+/* Assign the elements of joined vectors to their members (SPEC 3.11): all, or none. All indices count from 0. */
+static inline void wc_share_vectors(wc_reader *reader) {
+    uint64_t at, start = 0;
+    wc_tensor whole;
+    memset(&whole, 0, sizeof whole);
+    for (at = 0; at < reader->records[WC_JOINED].size; at += 16) {
+        wc_member member = wc_member_at(reader, at);
+        wc_tensor *tensor = &reader->tensors[member.key];
+        if (member.key == member.first) {
+            whole = *tensor;
+            start = 0;
+        }
+        tensor->count = whole.count ? tensor->size : 0;
+        tensor->indices = whole.indices;
+        tensor->values = (uint8_t *)whole.values + (whole.count ? start * wc_width(tensor->dtype) : 0);
+        start += tensor->size;
+    }
+}
+
+/* Parts of the buffer of wc_read that are used again for each entry. */
+typedef struct wc_workspace {
+    uint8_t *scratch;
+    uint64_t *indices;
+    uint8_t *numbers;
+    double *x, *y; /* input and output of a transform */
+} wc_workspace;
+
+/* Check the coefficients of an entry (row 50), and add them to the input of the transform. Its output is not scaled, so their
+ * weights are those of the inverse. */
+static inline wc_status wc_add_coefficients(const wc_entry *e, const wc_workspace *w, uint64_t m) {
+    const double most = 1.0715086071862673e301; /* 2^1000 */
+    int dtype = wc_stored_type(e->domain, e->dtype);
+    uint64_t count = (uint64_t)e->r * wc_components(e->domain), i;
+    unsigned width = wc_width(dtype);
+    double first, other; /* weights of coefficient 0 and of bin m/2, and of all others */
+    if (e->r == 0) return wc_ok();
+    for (i = 0; i < count; i++) {
+        double number = wc_real(w->numbers + i * width, dtype);
+        if (!(number >= -most && number <= most)) return wc_invalid("transform-value");
+    }
+    first = wc_square_root((double)m) / (double)m;
+    other = wc_square_root(2 * (double)m) / (double)(e->domain == WC_RFFT ? m : 2 * m);
+    for (i = 0; i < e->r; i++) {
+        const uint8_t *at = w->numbers + i * wc_components(e->domain) * width;
+        uint64_t k = e->base + w->indices[i];
+        int real = k == 0 || (e->domain == WC_RFFT && 2 * k == m);
+        double weight = real ? first : other;
+        if (e->domain == WC_RFFT)
+            wc_add_bin(w->x, k, weight * wc_real(at, dtype), weight * wc_real(at + width, dtype), real);
+        else
+            wc_add_cosine(w->x, m, k, weight * wc_real(at, dtype));
+    }
+    return wc_ok();
+}
+
+/* Decode the chunks of one key from entry i on, which are coefficients, to n elements, or to none. *at is the offset of
+ * their payload. */
+static inline wc_status wc_read_vector(wc_reader *reader, uint64_t i, uint64_t n, uint64_t *at, wc_tensor *tensor,
+                                       const wc_workspace *w) {
+    wc_chunks chunks = wc_chunks_at(reader, i);
+    uint64_t m = wc_smooth(n), j;
+    wc_values out;
+    double *sums;
+    if (chunks.r) memset(w->x, 0, 2 * m * sizeof *w->x);
+    for (; i < chunks.end; i++) {
+        wc_entry e = wc_entry_at(reader, i);
+        WC_TRY(wc_read_entry(reader, &e, *at, w->indices, w->numbers, w->scratch));
+        WC_TRY(wc_add_coefficients(&e, w, m));
+        *at += wc_payload_bytes(&e);
+    }
+    if (!chunks.r) return wc_ok();
+    sums = wc_fourier(w->x, w->y, m);
+    out.at = (uint8_t *)tensor->values;
+    out.r = 0;
+    out.dtype = tensor->dtype;
+    for (j = 0; j < n; j++) {
+        uint64_t place = chunks.first.domain == WC_RFFT ? j : j % 2 ? m - 1 - j / 2 : j / 2;
+        tensor->indices[j] = j;
+        wc_put_real(out, j, sums[2 * place]);
+    }
+    tensor->count = n;
+    return wc_ok();
+}
+
+/* Decode the chunks of one key from entry i on, which are elements. *at is the offset of their payload. */
+static inline wc_status wc_read_elements(wc_reader *reader, uint64_t i, uint64_t *at, wc_tensor *tensor,
+                                         const wc_workspace *w) {
+    uint64_t end = wc_chunks_at(reader, i).end, j;
+    for (; i < end; i++) {
+        wc_entry e = wc_entry_at(reader, i);
+        uint64_t *indices = tensor->indices + tensor->count;
+        uint8_t *values = (uint8_t *)tensor->values + tensor->count * wc_width(tensor->dtype);
+        e.dtype = tensor->dtype;
+        WC_TRY(wc_read_entry(reader, &e, *at, indices, values, w->scratch));
+        for (j = 0; j < e.r; j++) indices[j] += e.base;
+        tensor->count += e.r;
+        *at += wc_payload_bytes(&e);
+    }
+    return wc_ok();
+}
+
 /* Decode all tensors into a buffer of `read_size` bytes; their indices and values then point into it. */
 static inline wc_status wc_read(wc_reader *reader, void *buffer, uint64_t size) {
-    uint64_t n_indices, value_bytes, i, j, at = reader->payload, n = 0, place = 0, *indices;
-    uint8_t *values, *scratch;
+    wc_sizes sizes = wc_count_sizes(reader);
+    uint64_t i, at = reader->payload, row = 0, *indices;
+    uint8_t *values;
+    wc_workspace w;
     if (size < reader->read_size) return wc_refuse(WC_BUFFER, "read-buffer");
-    wc_count_size(reader, &n_indices, &value_bytes);
     indices = (uint64_t *)(void *)wc_align(buffer);
-    values = (uint8_t *)(indices + n_indices);
-    scratch = values + wc_padded(value_bytes);
+    values = (uint8_t *)(indices + sizes.indices);
+    w.scratch = values + sizes.values;
+    w.indices = (uint64_t *)(void *)(w.scratch + sizes.scratch);
+    w.numbers = (uint8_t *)(w.indices + sizes.coefficients);
+    w.x = (double *)(void *)(w.numbers + 16 * sizes.coefficients);
+    w.y = w.x + 2 * sizes.points;
     reader->work = 0;
-    for (i = 0; i < reader->n_entries; i++) {
+    for (i = 0; i < reader->n_entries; i = wc_chunks_at(reader, i).end) {
         wc_entry e = wc_entry_at(reader, i);
         wc_tensor *tensor = &reader->tensors[e.key];
-        e.dtype = tensor->dtype;
-        place = wc_value_place(&e, place);
-        WC_TRY(wc_read_entry(reader, &e, at, indices + n, values + place, scratch));
-        if (e.base == 0) {
-            tensor->indices = indices + n;
-            tensor->values = values + place;
-            tensor->count = 0;
+        tensor->indices = indices;
+        tensor->values = values;
+        tensor->count = 0;
+        if (e.domain) {
+            WC_TRY(wc_read_vector(reader, i, wc_elements_at(reader, row), &at, tensor, &w));
+            row += 16;
+        } else {
+            WC_TRY(wc_read_elements(reader, i, &at, tensor, &w));
         }
-        for (j = 0; j < e.r; j++) indices[n + j] += e.base;
-        tensor->count += e.r;
-        n += e.r;
-        place += (uint64_t)e.r * wc_width(e.dtype);
-        at += wc_payload_bytes(&e);
+        indices += tensor->count;
+        values += wc_padded(tensor->count * wc_width(tensor->dtype));
     }
     wc_share_out(reader);
+    wc_share_vectors(reader);
     return wc_ok();
 }
 

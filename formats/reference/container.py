@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
+from formats.reference.annotations import Meta
 from formats.reference.element_types import ElementType, check_bool
 from formats.reference.errors import (
     ChecksumMismatch,
@@ -26,7 +28,7 @@ from formats.reference.index.codecs import decode_index
 from formats.reference.limits import DEFAULT_LIMITS, Limits, Schema, Work
 from formats.reference.map.packed import decode_packed, restore
 from formats.reference.table import ENTRY_BYTES, Entry, check_table, read_table
-from formats.reference.tensors import Chunk, Decoded, assemble_tensors, locate_tensors
+from formats.reference.tensors import Chunk, Decoded, TensorLocation, assemble_tensors, locate_tensors
 from formats.reference.transform.coefficients import check_coefficients, stored_type
 from formats.reference.value.codecs import VALUE_CODECS, ZSTD, decode_value
 from formats.reference.value.zstd import Decompress
@@ -35,6 +37,19 @@ MAGIC = b"\xf7\x57\x43\x1a"
 PREFIX_BYTES = 24
 HAS_EXTENSION = 0x0001
 INCOMPATIBLE = 0x00FE
+
+
+@dataclass(frozen=True)
+class Header:
+    """Content of a container before its payload; ``records`` has the known ones of the extension block."""
+
+    minor: int
+    entries: list[Entry]
+    block: bytes
+    records: dict[int, bytes]
+    places: list[TensorLocation]
+    meta: Meta
+    payload: int
 
 
 def pad8(n: int) -> int:
@@ -74,24 +89,48 @@ def decode(
         [1, 3]
     """
     data = bytes(data)
+    supported = VALUE_CODECS.keys() - ({ZSTD} if zstd is None else set())
+    header = read_header(data, limits, schema, single=single, supported=supported)
+    types = {p.entry_key: p.dtype for p in header.places}
+    chunks: dict[int, list[Chunk]] = {}
+    offset = header.payload
+    work = Work(limits.max_work)
+    for entry in header.entries:
+        chunk = _decode_entry(data, offset, entry, types[entry.key], work, zstd)  # rows 45-50
+        chunks.setdefault(entry.key, []).append(chunk)
+        offset += entry.payload_bytes
+    tensors = assemble_tensors(header.places, chunks)
+    return Decoded(tensors, header.records.get(TAG, b""), header.meta, header.records.get(SCHEMA, b""))
+
+
+def read_header(
+    data: bytes,
+    limits: Limits,
+    schema: Schema | None = None,
+    *,
+    single: bool = False,
+    supported: Set[int],
+    private: Set[int] = frozenset(),
+) -> Header:
+    """Read everything before the payload: rows 1-44a. Arguments and errors are those of ``decode``.
+
+    Args:
+        data: the container.
+        limits: limits of the caller.
+        schema: names, shapes and element types that the caller expects, or None.
+        single: whether the caller asked for exactly one tensor.
+        supported: ids of value codecs that are decoded.
+        private: ids of index and value codecs that are accepted, too, although nothing decodes them.
+    """
     flags, n_entries, ext_len, total_len = _check_frame(data, limits)
     table_end = PREFIX_BYTES + ENTRY_BYTES * n_entries
     block = data[table_end : table_end + ext_len]
     entries = read_table(data[PREFIX_BYTES:table_end])
     _check_layout(entries, table_end + ext_len, total_len)  # row 13
-    supported = VALUE_CODECS.keys() - ({ZSTD} if zstd is None else set())
-    check_table(entries, limits, total_len, schema is not None, supported)  # rows 14-27
+    check_table(entries, limits, total_len, schema is not None, supported, private)  # rows 14-27
     records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
     places, meta = locate_tensors(entries, records, schema, limits, single=single)  # rows 31-44a
-    types = {p.entry_key: p.dtype for p in places}
-    chunks: dict[int, list[Chunk]] = {}
-    offset = table_end + ext_len
-    work = Work(limits.max_work)
-    for entry in entries:
-        chunk = _decode_entry(data, offset, entry, types[entry.key], work, zstd)  # rows 45-50
-        chunks.setdefault(entry.key, []).append(chunk)
-        offset += entry.payload_bytes
-    return Decoded(assemble_tensors(places, chunks), records.get(TAG, b""), meta, records.get(SCHEMA, b""))
+    return Header(data[5], entries, block, records, places, meta, table_end + ext_len)
 
 
 def _check_frame(data: bytes, limits: Limits) -> tuple[int, int, int, int]:

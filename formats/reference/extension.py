@@ -31,6 +31,11 @@ def read_records(block: bytes) -> dict[int, bytes]:
     return {kind: body for kind, flags, body in records if _is_known(kind, flags)}
 
 
+def read_unknown_records(block: bytes) -> list[tuple[int, bytes]]:
+    """Return (type, body) of each record of unknown type, in a block that ``read_records`` accepts."""
+    return [(kind, body) for kind, flags, body in _split_records(block) if not _is_known(kind, flags)]
+
+
 def _is_known(kind: int, flags: int) -> bool:
     return kind in KNOWN_FLAGS or LATER.get(kind) == flags
 

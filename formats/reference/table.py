@@ -70,7 +70,12 @@ def read_table(table: bytes) -> list[Entry]:
 
 
 def check_table(
-    entries: list[Entry], limits: Limits, total_len: int, vouched: bool, values: Set[int]
+    entries: list[Entry],
+    limits: Limits,
+    total_len: int,
+    vouched: bool,
+    values: Set[int],
+    private: Set[int] = frozenset(),
 ) -> None:
     """Make the checks of rows 14-27.
 
@@ -80,6 +85,7 @@ def check_table(
         total_len: length of the container in bytes.
         vouched: whether a schema bounds the sizes.
         values: ids of the value codecs that are supported.
+        private: ids of codecs that are accepted without being known; a known map may go with them.
 
     Raises:
         WireError: for the first check that fails; Invalid, Unsupported, Malformed or LimitExceeded.
@@ -94,17 +100,19 @@ def check_table(
         if entry.domain not in COMPONENTS or (entry.domain != PLAIN and entry.dtype == IN_RECORD):
             raise Unsupported("domain", f"domain {entry.domain} is not supported", entry=entry.number)  # 16
     for entry in entries:
-        if entry.index not in INDEX_CODECS:
+        if entry.index not in INDEX_CODECS and entry.index not in private:
             raise Unsupported(
                 "index-codec", f"index codec {entry.index} is not supported", entry=entry.number
             )  # 17
     for entry in entries:
-        if entry.value not in (values & OF_ANY_TYPE if entry.dtype == IN_RECORD else values):
+        carriers = values & OF_ANY_TYPE if entry.dtype == IN_RECORD else values
+        if entry.value not in carriers and entry.value not in private:
             raise Unsupported(
                 "value-codec", f"value codec {entry.value} is not supported for this type", entry=entry.number
             )  # 18
     for entry in entries:
-        if entry.map != (PACKED if entry.value in ORDERED else 0):
+        maps = {0, PACKED} if entry.value in private else {PACKED if entry.value in ORDERED else 0}
+        if entry.map not in maps:
             raise Unsupported(
                 "map-codec",
                 f"map codec {entry.map} does not go with value codec {entry.value}",

@@ -38,6 +38,12 @@ def parse_yaml(lines: list[str]) -> Yaml:
     return found
 
 
+class Enumerated(str):
+    """Name of a number."""
+
+    number: int
+
+
 class Parser:
     """Parser of one stream, as the file describes it."""
 
@@ -47,9 +53,9 @@ class Parser:
         self.fields(spec["seq"], self.root, len(data))
 
     def evaluate(self, text: str, scope: dict[str, Any]) -> Any:
-        """Evaluate an expression; a.b is a["b"]."""
+        """Evaluate an expression; a.b is a["b"], and a.to_i the number of an enumerated field."""
         names = {"_root": self.root, **scope}
-        code = re.sub(r"(?<=[\w\]])\.(\w+)", r'["\1"]', text)
+        code = re.sub(r"(?<=[\w\]])\.(?!to_i)(\w+)", r'["\1"]', text).replace(".to_i", ".number")
         return eval(code, {"__builtins__": {}}, names)
 
     def fields(self, seq: list[dict[str, Any]], found: dict[str, Any], end: int) -> None:
@@ -73,6 +79,11 @@ class Parser:
         self.at += size
         return self.data[self.at - size : self.at]
 
+    def name(self, enum: str, number: int) -> Enumerated:
+        found = Enumerated(self.spec["enums"][enum].get(str(number), number))
+        found.number = number
+        return found
+
     def one(self, field: dict[str, Any], scope: dict[str, Any], end: int) -> Any:
         if "contents" in field:
             wanted = bytes(int(n, 16) for n in re.findall("0x[0-9a-f]+", field["contents"]))
@@ -80,8 +91,8 @@ class Parser:
             return wanted
         kind = field.get("type")
         if isinstance(kind, dict):
-            key = self.evaluate(kind["switch-on"], scope)
-            kind = {k.rpartition("::")[2]: v for k, v in kind["cases"].items()}.get(str(key))
+            cases = {int(key, 0): name for key, name in kind["cases"].items()}
+            kind = cases.get(self.evaluate(kind["switch-on"], scope))
         if "size" in field:
             end = self.at + int(self.evaluate(field["size"], scope))
             if kind is None:
@@ -89,7 +100,7 @@ class Parser:
         if kind in INTEGER:
             layout = INTEGER[kind]
             (number,) = struct.unpack(layout, self.take(struct.calcsize(layout), end))
-            return self.spec["enums"][field["enum"]].get(str(number), number) if "enum" in field else number
+            return self.name(field["enum"], number) if "enum" in field else number
         name, _, argument = str(kind).partition("(")
         found: dict[str, Any] = {}
         if argument:
@@ -124,23 +135,26 @@ def check_records(block: dict[str, Any], vector: Any) -> None:
     """Compare the records with the decoded tensors."""
     assert block["ext_len"] == 8 + sum(8 + r["len"] + len(r["padding"]) for r in block["records"])
     bodies = {record["type"]: record["body"] for record in block["records"]}
+
+    def rows_of(name: str) -> list[dict[str, Any]]:
+        """Return the rows of a record; none if there is no such record, or if its flags make it unknown."""
+        body = bodies.get(name, b"")
+        return [] if isinstance(body, bytes) else body["rows"]
+
     if "names" in bodies:
         assert [name.decode() for name in bodies["names"]["names"]] == [t[0] for t in vector.tensors]
-    for row in bodies.get("shapes", {"rows": []})["rows"]:
+    for row in rows_of("shapes"):
         assert tuple(row["dimensions"]) == tuple(vector.tensors[row["key"]][2])
     sizes = [math.prod(t[2]) for t in vector.tensors]
-    critical = [
-        record["body"]["rows"]
-        for record in block["records"]
-        if record["type"] == "joined" and record["flags"]
-    ]
+    patches = {row["key"]: row["meaning"] for row in rows_of("semantics")}
+    assert [patches.get(key, "zero") for key in range(len(sizes))] == vector.absent
     members: dict[int, list[int]] = {}
-    for row in critical[0] if critical else ():
+    for row in rows_of("joined"):
         assert row["size"] == sizes[row["key"]]
         members.setdefault(row["first"], []).append(row["size"])
-    for row in bodies.get("transform", {"rows": []})["rows"]:
+    for row in rows_of("transform"):
         assert row["n"] == sum(members.get(row["key"], [sizes[row["key"]]]))
-    for row in bodies.get("types", {"rows": []})["rows"] if vector.data[5] else ():
+    for row in rows_of("types"):
         assert row["type"] == vector.tensors[row["key"]][1]
     for group in bodies.get("fused", {"groups": []})["groups"]:
         assert group["members"][0]["key"] == group["entry_key"]

@@ -1,41 +1,163 @@
-"""formats/spec/text.md against the output of ``wirecodec inspect --json``: fields, order, numbers, bytes."""
+"""formats/spec/text.md against ``inspect --json`` and the reference: fields, order, numbers, refusals."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wirecodec as wc
-from formats.reference import Record, Row, assemble
+from formats.conformance import Vector
+from formats.reference import Record, Row, assemble, text_form
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_shape
+from formats.streams import load_streams
+from tests.formats.test_registry import REGISTRY
 from tests.formats.test_vectors import FORMATS
 from tests.golden import vectors
 from wirecodec.cli.main import main
 
 PAGE = (FORMATS / "spec" / "text.md").read_text(encoding="utf-8")
-CONTAINER, ENTRY, TENSOR, UNIT = (
+CONTAINER, ENTRY, TENSOR, UNIT, REFUSAL = (
     re.findall(r"^\| (\w+) \| ", part.split("\n\n")[0], re.MULTILINE)
     for part in PAGE.split("| field | type | content |")[1:]
 )
 
 
-def show(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    """Return the output of ``inspect --json``."""
+REFUSED, ACCEPTED = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def show(
+    data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str, status: int = 0
+) -> str:
+    """Return the output of ``inspect --json``, which must end with this status."""
     (tmp_path / "stream.wc").write_bytes(data)
-    assert main(["inspect", "--json", *options, str(tmp_path / "stream.wc")]) == 0
+    assert main(["inspect", "--json", *options, str(tmp_path / "stream.wc")]) == status
     return capsys.readouterr().out
 
 
-def test_the_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = wc.Unit(0, b"abc").to_bytes() + next(v.data for v in vectors() if v.id == "records-later")
-    (example,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert show(data, tmp_path, capsys, "--values") == example
+def parse(text: str) -> Any:
+    """Parse a text form without the descriptions of refusals, which are for people."""
+    parts = json.loads(text)
+    for part in parts:
+        for field in {"refused", "payload"} & part.keys():
+            part[field] = part[field] and part[field].partition(":")[0]
+    return parts
+
+
+def both(
+    data: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *options: str,
+) -> Any:
+    """Return the status and the text form of a stream, which both programs print alike."""
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+    status = text_form.main(list(options))
+    wanted = parse(capsys.readouterr().out)
+    assert parse(show(data, tmp_path, capsys, *options, status=status)) == wanted
+    return status, wanted
+
+
+def vector(name: str) -> Vector:
+    return next(v for v in vectors() if v.id == name)
+
+
+def test_the_examples(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = wc.Unit(0, b"abc").to_bytes() + vector("records-later").data
+    assert show(data, tmp_path, capsys, "--values") == ACCEPTED
+    assert both(data, monkeypatch, tmp_path, capsys, "--values") == (0, json.loads(ACCEPTED))
+    tag = vector("tag").data
+    data = vector("names-order").data + tag[:-1] + bytes([tag[-1] ^ 1]) + wc.Unit(7, b"abc").to_bytes()[:30]
+    assert both(data, monkeypatch, tmp_path, capsys, "--verify") == (1, parse(REFUSED))
+    first, damaged, last = parse(REFUSED)
+    assert list(first) == list(last) == REFUSAL
+    assert both(data, monkeypatch, tmp_path, capsys) == (1, [first, {**damaged, "payload": None}, last])
+    assert both(data, monkeypatch, tmp_path, capsys, "--values")[1][1]["tensors"] is None
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("number", range(8))
+def test_both_programs_print_all_vectors_alike(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    """Each as a stream of its own. Elements with a tolerance differ in their last bits."""
+    for one in vectors()[number::8]:
+        exact = one.result == "ok" and not any(one.within) and sum(len(t[3]) for t in one.tensors) < 10_000
+        options = "--values" if exact else "--verify"
+        status, parts = both(one.data, monkeypatch, tmp_path, capsys, options)
+        if one.limits or one.expected is not None or one.result == "LimitExceeded":
+            continue
+        if one.result == "ok":
+            assert [part["payload"] for part in parts] == ["valid"], one.id
+            assert status == 0
+        elif one.data and one.code != "trailing":
+            (part,) = parts
+            assert f"{one.result} {one.code}" in (part.get("refused"), part.get("payload")), one.id
+            assert status == 1
+
+
+def test_both_programs_print_all_streams_alike(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for stream in load_streams():
+        status, parts = both(stream.data, monkeypatch, tmp_path, capsys)
+        if stream.limits:
+            continue
+        outcome = stream.outcome
+        if outcome.result != "ok":
+            assert status == 1
+            assert parts.pop()["refused"] == f"{outcome.result} {outcome.code}", stream.id
+        sizes = [
+            one["nbytes"] if "nbytes" in one else (one["application"], bytes.fromhex(one["body"]))
+            for one in parts
+        ]
+        assert sizes == outcome.parts, stream.id
+    assert both(b"", monkeypatch, tmp_path, capsys) == (0, [])
+
+
+@pytest.mark.parametrize("number", [0x7F, 0x80, 0xFF])
+@pytest.mark.parametrize("map", [0, 1, 2])
+def test_private_codecs_are_refused_with_the_payload(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, map: int
+) -> None:
+    for row in (
+        Row(0, 0, 9, 4, 1, number, 1, b"index", b"value", bytes(map), map),
+        Row(0, 0, 9, 4, 1, 1, number, b"index", b"value", bytes(map), map),
+    ):
+        data = assemble([row])
+        _, (found,) = both(data, monkeypatch, tmp_path, capsys, "--verify")
+        private = row.value >= 0x80
+        if number < 0x80:
+            assert found["refused"].startswith("Unsupported "), found
+        elif map == 0 or (private and map == 1):
+            assert f"{number:#x}" in (found["entries"][0]["index"], found["entries"][0]["value"])
+            assert found["payload"].startswith("Unsupported ")
+        else:
+            assert found["refused"] == "Unsupported map-codec"
+
+
+def test_names_of_codecs_are_those_of_the_registry() -> None:
+    tables = {"index": text_form.INDEX_NAMES, "value": text_form.VALUE_NAMES, "domain": text_form.TRANSFORMS}
+    assert tables == {kind: {row["id"]: row["name"] for row in REGISTRY[kind]} for kind in tables}
+
+
+def test_status_of_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--json", str(tmp_path / "missing.wc")]) == 2
+    assert capsys.readouterr().out == ""
+    with pytest.raises(SystemExit) as ended:
+        text_form.main(["--vales"])
+    assert ended.value.code == 2
 
 
 @pytest.mark.parametrize("options", [(), ("--verify",), ("--values",)])

@@ -95,12 +95,12 @@ def agree(data: bytes, limits: dict[str, int] = SMALL) -> Any:
 
 def _agree(found: Any, data: bytes, limits: dict[str, int]) -> None:
     theirs = outcome(conformance.reference, data, limits)
-    if found != theirs and not _near(found, theirs, data):
+    if found != theirs and not is_near(found, theirs, data):
         short = f"{str(found)[:300]} / {str(theirs)[:300]}"
         raise Finding(f"library and reference differ: {short}, of {data.hex()[:4000]}")
 
 
-def _near(found: Any, theirs: Any, data: bytes) -> bool:
+def is_near(found: Any, theirs: Any, data: bytes) -> bool:
     """Return whether two outcomes differ only by rounding in the values of transformed tensors."""
     if not (isinstance(found[0], bytes) and isinstance(theirs[0], bytes)) or found[0] != theirs[0]:
         return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO, TypeAlias
 
 from wirecodec.arrays import Bytes, element_dtype_named
 from wirecodec.cli.files import name_file, open_input
@@ -32,15 +32,15 @@ def add_to(commands: Any) -> None:
         "inspect",
         _run,
         "Show what a file of containers holds",
-        "Headers are checked. Payloads are not read unless --verify is given. A codec of one's own that is "
-        "not imported is shown by its id, such as 0x80.",
+        "Headers are checked. Payloads are not read unless --verify is given. The exit code is 1 if anything "
+        "is refused. A codec of one's own that is not imported is shown by its id, such as 0x80.",
     )
     add_imports(command)
     add_file(command, "one container, or several one after the other")
     command.add_argument(
         "--verify",
         action="store_true",
-        help="also decode every payload, under the default limits; the exit code is 1 if one is not valid",
+        help="also decode every payload, under the default limits",
     )
     command.add_argument(
         "--json", action="store_true", help="print JSON, with names in full (formats/spec/text.md)"
@@ -51,12 +51,24 @@ def add_to(commands: Any) -> None:
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """Part of a stream: a unit, or a container with the result of decoding it, if that was asked for."""
+class _Refused:
+    """Container whose header is refused; or the rest of a stream from ``offset`` on, without ``nbytes``."""
 
-    info: ContainerInfo | Unit
+    offset: int
+    nbytes: int | None
+    refused: str
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Container with the result of decoding it, if that was asked for."""
+
+    info: ContainerInfo
     payload: str | None = None
     tensors: Mapping[str, SparseTensor] | None = None
+
+
+_Part: TypeAlias = Unit | _Shown | _Refused
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -64,55 +76,73 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError("--values needs --json")
     with name_file(options.file), open_input(options.file) as opened:
         decoded = options.verify or options.values
-        parts = [_show(part, decoded=decoded) for part in iter_stream(opened, limits=UNLIMITED)]
-        if not parts:
+        parts = list(_read_parts(opened, decoded=decoded))
+        if not parts and not options.json:
             raise ValueError("the file is empty")
     if options.json:
         print(json.dumps([_to_json(part, values=options.values) for part in parts], indent=2))
     else:
         for part in parts:
-            print(
-                format_container(part.info)
-                if isinstance(part.info, ContainerInfo)
-                else _format_unit(part.info)
-            )
-            if part.payload is not None:
-                print(f"payload: {escape(part.payload)}")
-        if not decoded:
+            print(_format_part(part))
+        if not decoded and any(isinstance(part, _Shown) for part in parts):
             print("payloads: not checked; inspect --verify checks them")
-    return int(any(part.payload not in (None, VALID) for part in parts))
+    return int(any(map(_is_refused, parts)))
 
 
-def _show(part: Bytes | Unit, *, decoded: bool) -> _Shown:
+def _read_parts(opened: BinaryIO, *, decoded: bool) -> Iterator[_Part]:
+    """Yield the parts of a stream; the last one tells of the refusal that stops it, if there is one."""
+    offset = 0
+    try:
+        for part in iter_stream(opened, limits=UNLIMITED):
+            yield part if isinstance(part, Unit) else _show(part, offset, decoded=decoded)
+            offset += part.nbytes
+    except WireError as error:
+        yield _Refused(offset, None, _describe(error))
+
+
+def _show(blob: Bytes, offset: int, *, decoded: bool) -> _Shown | _Refused:
     """Read the header of a container, and decode it if asked for."""
-    if isinstance(part, Unit):
-        return _Shown(part)
-    info = inspect(part, private=True)
+    try:
+        info = inspect(blob, private=True)
+    except WireError as error:
+        return _Refused(offset, blob.nbytes, _describe(error))
     if not decoded:
         return _Shown(info)
     try:
-        return _Shown(info, VALID, decode_many(part))
+        return _Shown(info, VALID, decode_many(blob))
     except WireError as error:
-        return _Shown(info, f"{type(error).__name__} {error}")
+        return _Shown(info, _describe(error))
 
 
-def _to_json(part: _Shown, *, values: bool) -> Any:
+def _describe(error: WireError) -> str:
+    return f"{type(error).__name__} {error}"
+
+
+def _is_refused(part: _Part) -> bool:
+    return isinstance(part, _Refused) or (isinstance(part, _Shown) and part.payload not in (None, VALID))
+
+
+def _to_json(part: _Part, *, values: bool) -> Any:
     """Convert a part of a stream to the values of JSON (formats/spec/text.md)."""
-    if isinstance(part.info, Unit):
-        return to_plain(dataclasses.asdict(part.info))
+    if not isinstance(part, _Shown):
+        return to_plain(dataclasses.asdict(part))
     fields = {**dataclasses.asdict(part.info), "payload": part.payload}
     if values:
-        fields["tensors"] = part.tensors and [
-            {
-                "name": name,
-                "dtype": tensor.dtype.name,
-                "shape": tensor.shape,
-                "absent": tensor.absent,
-                "indices": tensor.indices.tolist(),
-                "values": tensor.values.tobytes(),
-            }
-            for name, tensor in part.tensors.items()
-        ]
+        fields["tensors"] = (
+            part.tensors
+            if part.tensors is None
+            else [
+                {
+                    "name": name,
+                    "dtype": tensor.dtype.name,
+                    "shape": tensor.shape,
+                    "absent": tensor.absent,
+                    "indices": tensor.indices.tolist(),
+                    "values": tensor.values.tobytes(),
+                }
+                for name, tensor in part.tensors.items()
+            ]
+        )
     return to_plain(fields)
 
 
@@ -127,8 +157,14 @@ def to_plain(value: Any) -> Any:
     return str(value) if isinstance(value, int) and value > 2**53 else value
 
 
-def _format_unit(unit: Unit) -> str:
-    return f"unit of application {unit.application}, {format_count(len(unit.body), 'byte', 'bytes')}"
+def _format_part(part: _Part) -> str:
+    if isinstance(part, Unit):
+        return f"unit of application {part.application}, {format_count(len(part.body), 'byte', 'bytes')}"
+    if isinstance(part, _Refused):
+        size = "stream" if part.nbytes is None else f"container of {part.nbytes:,} bytes"
+        return f"{size} refused at byte {part.offset:,}: {escape(part.refused)}"
+    payload = "" if part.payload is None else f"\npayload: {escape(part.payload)}"
+    return format_container(part.info) + payload
 
 
 def _format_annotations(info: ContainerInfo) -> list[str]:
@@ -167,7 +203,7 @@ def format_container(info: ContainerInfo) -> str:
         header, *rows = [row[:3] + row[4:] for row in (header, *rows)]
     left = [i for i, title in enumerate(header) if title in _TEXT_COLUMNS]
     lines = [
-        f"wirecodec {info.version}, {info.nbytes:,} bytes, {count}{tag}",
+        f"wirecodec {info.version}{' (draft)' if info.is_draft else ''}, {info.nbytes:,} bytes, {count}{tag}",
         *format_table(header, rows, left),
     ]
     lines += _format_annotations(info)

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after ``wirecodec``; None for those of this process.
 
     Returns:
-        The exit code: 0 for success; 1 if ``verify`` or ``inspect --verify`` finds a file that is not valid;
+        The exit code: 0 for success; 1 if ``verify`` or ``inspect`` finds a file that is not valid;
         2 for an error, which is one line on standard error; 130 after Ctrl-C; 141 if the reader of standard
         output has closed it.
 

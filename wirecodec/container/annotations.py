@@ -26,8 +26,6 @@ MAX_ROWS = 65_536
 MEANINGS = {1: UNCHANGED}
 PRIVATE = range(0x8000, 0xFFF0)
 """Record types for private use."""
-MINOR = 1
-"""Minor version of a container with such records."""
 
 _ROW = struct.Struct("<III")
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -168,7 +166,7 @@ def add_records(head: bytes, block: bytes, bodies: Mapping[int, bytes]) -> bytes
         else {}
     )
     longer = ext.write_records(dict(sorted({**own, **bodies}.items())))
-    fields = max(minor, MINOR), flags | HAS_EXTENSION, entries
+    fields = max(minor, ext.minor_of(longer)), flags | HAS_EXTENSION, entries
     prefix = PREFIX.pack(magic, major, *fields, 0, total + len(longer) - len(block))
     table = head[PREFIX_BYTES:]
     crc = header_checksum(prefix, table, longer)

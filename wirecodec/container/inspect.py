@@ -17,6 +17,9 @@ from wirecodec.container.writer import MAJOR, PREFIX_BYTES, TABLE
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, transform, value_codecs
 
+DRAFT = "1.1"
+"""Version that is not released: the numbers with the status ``draft`` of formats/registry.toml."""
+
 
 @dataclass(frozen=True)
 class EntryInfo:
@@ -98,6 +101,11 @@ class ContainerInfo:
     patches: tuple[str, ...] = ()
     digest: bytes = b""
     records: tuple[RecordInfo, ...] = ()
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether ``version`` is a draft: later releases may refuse the container or decode it otherwise."""
+        return self.version == DRAFT
 
 
 def count_stored(blob: Any) -> int:

@@ -86,7 +86,7 @@ def test_pages_of_standard_input(run: Run) -> None:
 
 
 def test_errors_of_standard_input_name_it(run: Run) -> None:
-    assert run(b"x" * 99, "inspect", "-")[2].startswith("wirecodec: standard input: magic: ")
+    assert run(b"", "inspect", "-") == (2, b"", "wirecodec: standard input: the file is empty\n")
     assert run(b"x" * 99, "stats", "-")[2] == (
         "wirecodec: standard input: the file is no .npy, .npz or .safetensors\n"
     )
@@ -157,5 +157,12 @@ def test_inspect_tells_whether_payloads_were_checked(
     page = capsys.readouterr().out
     assert page.startswith("wirecodec 1.0")
     assert "payload: ChecksumMismatch entry-checksum: " in page
+    cut = tmp_path / "cut.wc"
+    cut.write_bytes(blob + bytes(30))
+    assert main(["inspect", str(cut)]) == 1
+    *page, stop, hint = capsys.readouterr().out.splitlines()
+    assert page[0].startswith("wirecodec 1.0")
+    assert stop.startswith(f"stream refused at byte {len(blob)}: Malformed magic: these bytes are no ")
+    assert hint.startswith("payloads: not checked")
     assert main(["inspect", "--json", "--verify", str(damaged)]) == 1
     assert '"payload": "ChecksumMismatch' in capsys.readouterr().out

@@ -128,6 +128,7 @@ def test_the_digest_by_hand() -> None:
 
 def test_private_records() -> None:
     blob = wc.encode_many({"w": X}, records={0x8001: b"ours", 0xFFEF: b"x" * 9})
+    assert wc.inspect(blob).version == "1.0"  # private records do not count (SPEC 2.1)
     assert [(r.type, r.body) for r in wc.inspect(blob).records] == [(0x8001, b"ours"), (0xFFEF, b"x" * 9)]
     assert records_of(blob.tobytes())[0x8001] == (0, b"ours")
     assert list(wc.decode_many(blob)) == ["w"]
