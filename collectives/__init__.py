@@ -19,6 +19,7 @@ from collectives.exchange.pending import Pending
 from collectives.gloo.communicator import TorchComm
 from collectives.gtopk.allreduce import GTopK
 from collectives.local_updates.local_updates import LocalUpdates
+from collectives.local_updates.recipes import LOCAL_RECIPES, LocalRecipe, local_recipe
 from collectives.oktopk.allreduce import OkTopK
 from collectives.simulation.communicator import simulate
 from collectives.sites.sites import Sites
@@ -31,11 +32,13 @@ from collectives.torch.optimizer import check_optimizer
 from collectives.torch.state import torch_state_dict
 
 __all__ = [
+    "LOCAL_RECIPES",
     "CLTk",
     "Channel",
     "Checkpointable",
     "CollectiveError",
     "GTopK",
+    "LocalRecipe",
     "LocalUpdates",
     "MagnitudeHistogram",
     "OkTopK",
@@ -51,6 +54,7 @@ __all__ = [
     "average_gradients",
     "check_optimizer",
     "fsdp_hook",
+    "local_recipe",
     "ratios_by_flops",
     "similarity",
     "simulate",

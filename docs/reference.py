@@ -70,7 +70,7 @@ GROUPS = (
         "Exchange",
         "Tensors, or their sums, travel between ranks. All ranks get the same bits, or the same error.",
         ("collectives",),
-        ("allreduce", "allgather", "allgather_bytes", "simulate", "Channel", "LocalUpdates"),
+        ("allreduce", "allgather", "allgather_bytes", "simulate", "Channel", "LocalUpdates", "local_recipe"),
     ),
     Group(
         "torch",

@@ -9,7 +9,7 @@ CuPy when they are called.
     arguments               as_integer, as_ratio, as_scheme, SchemeLike
     elements                is_zero, find_zeros, find_nonfinite, gpu_are_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
-                            restore_schedule
+                            restore_schedule, explain_unknown_recipe
     states                  State, copy_of; StateHolder, OpenStep, Stateful, Memory
     saved states            read_state, write_state, check_keys, unmasked
     types                   TensorLike, of what encoders take
@@ -68,6 +68,7 @@ from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
 from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.settings.recipes import explain_unknown_recipe
 from wirecodec.settings.rules import find_match, key_text
 from wirecodec.settings.schedule import schedule_string
 from wirecodec.settings.scheduling import restore_schedule, schedule_text
@@ -116,6 +117,7 @@ __all__ = [
     "encode_known",
     "estimate_index_bytes",
     "estimate_union",
+    "explain_unknown_recipe",
     "find_match",
     "find_members",
     "find_nonfinite",

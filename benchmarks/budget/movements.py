@@ -10,13 +10,14 @@ Needs torch: ``pip install torch``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+import collectives as co
 import wirecodec as wc
 from benchmarks.common.command import create_parser, create_progress
 from benchmarks.common.results import format_markdown, write_result
@@ -37,10 +38,24 @@ SCHEMES = (
     "budget(bits=0.219) | rice | error-bounded",
     "budget(bits=0.14) | rice | error-bounded",
     "budget(bits=0.073) | rice | error-bounded",
+    "all | raw-index | offset-float(bits=4, mantissa=0)",
+    "all | raw-index | error-bounded(0.2)",
+    "all | raw-index | error-bounded(0.3)",
 )
 BUDGET = 4
 """Place of the scheme that the page begins with."""
+EXPONENTS, BINS, RANGE = 7, 4, 6
+"""Exponents of E3M0 beside zero; bins of MuLoCo's values, and standard deviations that they cover."""
 HEADER = ["system", "bits per element", "sent", "bits per sent element", "squared error, relative"]
+RECIPES = """The first message of each of `co.LOCAL_RECIPES`, of all matrices of *Movement*.
+"""
+RECIPES_HEADER = [
+    "recipe",
+    "steps per exchange",
+    "bits per element",
+    "bits per element and step",
+    "squared error, relative",
+]
 ABOUT = """At 0.14 bits per element, `budget` leaves {ours:.2f} of the movement's square, and Templar's
 messages of {bits:.2f} bits leave {templar:.2f}. The cosine transform of DeMo and Psyche does not concentrate
 movements: the largest {demo} of 4,096 coefficients leave {cosine:.2f}.
@@ -55,6 +70,10 @@ sends later what is missing.
   of 64 × 64, as int64 and float32.
 - *Psyche* sends them as a place of 16 bits and a sign. Here the sign's scale is the mean of the block's
   largest coefficients; Psyche's optimizer takes a step of its own size.
+- *Streaming DiLoCo* (arXiv 2501.18512) sends a sign and one of {exponents} powers of two, or zero, of every
+  element. The paper names no exponent bias; here the largest exponent of a matrix is the highest.
+- *MuLoCo* is the public code (arXiv 2505.23725): every element as one of {bins} bins of its row, whose means
+  are not counted in the bits.
 - *Movement* is that of the matrices of text-lstm's model in {steps} steps of Adam, after {before}.
 """
 
@@ -86,8 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, tensors in sources.items():
             progress.update(task, description=name, advance=1)
             found[name] = measure(tensors)
+        recipes = measure_recipes(sources["Movement"])
         progress.advance(task)
-    text = format_page(found)
+    text = f"{format_page(found)}\n{format_recipes(recipes)}"
     print(text)
     print(write_result("movements", "Error over bits of movements", text))
 
@@ -104,8 +124,20 @@ def format_page(found: Mapping[str, Sequence[Row]]) -> str:
         demo=DEMO_SENT,
         steps=STEPS,
         before=BEFORE,
+        exponents=EXPONENTS,
+        bins=BINS,
     )
     return "\n".join([about, *(_format_source(name, rows) for name, rows in found.items())])
+
+
+def format_recipes(rows: Mapping[str, Row]) -> str:
+    """Format the table of the recipes of local updates, on the model's movement."""
+    lines = []
+    for name, row in rows.items():
+        every = co.LOCAL_RECIPES[name].settings["every"]
+        figures = f"{row.bits:.3f}", f"{row.bits / every:.3g}", f"{row.error:.3f}"
+        lines.append([f"`{name}`", str(every), *figures])
+    return f"## Recipes of local updates\n\n{RECIPES}\n{format_markdown(RECIPES_HEADER, lines)}"
 
 
 def _format_source(name: str, rows: Sequence[Row]) -> str:
@@ -154,23 +186,37 @@ def train_movement() -> dict[str, Array]:
 
 def measure(tensors: Mapping[str, Array]) -> list[Row]:
     """Return a row per system: public ones per tensor, ours on all tensors as one vector."""
-    total = sum(x.size for x in tensors.values())
-    square = sum(float(np.square(x, dtype=np.float64).sum()) for x in tensors.values())
+    total, square = sum(x.size for x in tensors.values()), _sum_squares(tensors.values())
     rows = []
     for name, (bits, send) in PUBLIC.items():
         received = {key: send(x) for key, x in tensors.items()}
-        error = sum(
-            float(np.square(x - received[key][0], dtype=np.float64).sum()) for key, x in tensors.items()
-        )
+        error = _sum_squares(x - received[key][0] for key, x in tensors.items())
         count = sum(sent for _, sent in received.values())
         rows.append(Row(name, bits * count / total, count / total, error / square))
     vector = np.concatenate([x.reshape(-1) for x in tensors.values()])
     for scheme in SCHEMES:
         blob = wc.encode(vector, scheme)
         decoded: Any = wc.decode(blob)
-        error = float(np.square(vector - decoded.to_dense(), dtype=np.float64).sum())
+        error = _sum_squares([vector - decoded.to_dense()])
         rows.append(Row(scheme, 8 * len(blob) / total, decoded.nnz / total, error / square))
     return rows
+
+
+def measure_recipes(tensors: Mapping[str, Array]) -> dict[str, Row]:
+    """Return a row per recipe of local updates, of the first message that it sends."""
+    total, square = sum(x.size for x in tensors.values()), _sum_squares(tensors.values())
+    rows = {}
+    for name in co.LOCAL_RECIPES:
+        blob = co.local_recipe(name)["compressor"].compress(tensors)
+        decoded: Any = wc.decode_many(blob)
+        error = _sum_squares(x - decoded[key].to_dense() for key, x in tensors.items())
+        sent = sum(one.nnz for one in decoded.values())
+        rows[name] = Row(name, 8 * len(blob) / total, sent / total, error / square)
+    return rows
+
+
+def _sum_squares(arrays: Iterable[Array]) -> float:
+    return sum(float(np.square(x, dtype=np.float64).sum()) for x in arrays)
 
 
 def _send_as_templar(x: Array) -> tuple[Array, int]:
@@ -195,6 +241,28 @@ def _send_coefficients(x: Array, *, signs: bool) -> tuple[Array, int]:
     sent = np.zeros_like(blocks)
     np.put_along_axis(sent, places, values, axis=1)
     return back(sent), places.size
+
+
+def _send_powers(x: Array) -> tuple[Array, int]:
+    """Send the nearest power of two, of the exponents below the largest; smaller elements become zero."""
+    fraction, exponent = np.frexp(np.abs(x))
+    exponent -= fraction < 0.75
+    least = exponent[x != 0].max() - EXPONENTS + 1
+    sent = np.sign(x) * np.ldexp(np.float32(1), np.maximum(exponent, least))
+    return np.where(np.abs(x) < 2.0 ** (least - 1), np.float32(0), sent), x.size
+
+
+def _send_bins(x: Array) -> tuple[Array, int]:
+    """Send the means of bins of each row, which are parts of its standard deviation wide."""
+    centred = x - x.mean(axis=1, keepdims=True)
+    width = RANGE * centred.std(axis=1, ddof=1, keepdims=True) / BINS
+    places = np.clip(np.rint(centred / width) + BINS // 2, 0, BINS - 1)
+    sent = np.zeros_like(x)
+    for place in range(BINS):
+        inside = places == place
+        means = (x * inside).sum(axis=1, keepdims=True) / np.maximum(inside.sum(axis=1, keepdims=True), 1)
+        sent += inside * means
+    return sent, x.size
 
 
 def _transform(x: Array) -> tuple[Array, Callable[[Array], Array]]:
@@ -227,6 +295,8 @@ PUBLIC: Mapping[str, tuple[int, Callable[[Array], tuple[Array, int]]]] = {
     "Templar: 12-bit place, 2-bit value": (14, _send_as_templar),
     "DeMo: int64 place, float32 coefficient": (96, lambda x: _send_coefficients(x, signs=False)),
     "Psyche: 16-bit place, sign": (17, lambda x: _send_coefficients(x, signs=True)),
+    "Streaming DiLoCo: E3M0": (4, _send_powers),
+    "MuLoCo: 4 bins per row": (2, _send_bins),
 }
 """{system: (bits of one element, function that returns what arrives and the number of elements)}."""
 

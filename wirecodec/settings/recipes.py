@@ -8,7 +8,7 @@ A recipe has the scheme of the preset with its name, and feedback, schedule, cli
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -114,6 +114,26 @@ _OWN = {
 RECIPES: Mapping[str, Recipe] = MappingProxyType({name: _of_preset(name) for name in PRESETS} | _OWN)
 """All recipes by name."""
 
+_LOCAL = ("diloco", "streaming-diloco", "muloco")
+"""Systems of local updates, whose settings are more than a Compressor's; collectives has them."""
+
+
+def explain_unknown_recipe(name: str, known: Iterable[str]) -> str:
+    """Return the message for a recipe that is not among those known here: where it is, or the nearest."""
+    key = name.lower()
+    if key in ("demo", "distro"):
+        hint = (
+            "; the nearest is 'sparseloco': the block DCT of DeMo and DisTrO leaves more error in more bits "
+            "(benchmarks/results/movements.md)"
+        )
+    elif key in _LOCAL:
+        hint = f"; local updates have it: co.local_recipe({key!r})"
+    elif key in RECIPES:
+        hint = f"; gradients have it: wc.recipe({key!r})"
+    else:
+        hint = suggestion(name, known)
+    return f"unknown recipe {name!r}{hint}"
+
 
 def recipe(name: str, **overrides: Any) -> dict[str, Any]:
     """Return the settings of a published system, for ``Compressor(**recipe(name))``.
@@ -143,7 +163,7 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
         (0.9, 1000)
     """
     if name not in RECIPES:
-        raise EncodeError(f"unknown recipe {name!r}{suggestion(str(name), RECIPES)}")
+        raise EncodeError(explain_unknown_recipe(str(name), RECIPES))
     published = RECIPES[name]
     settings: dict[str, Any] = {
         "scheme": published.scheme,
