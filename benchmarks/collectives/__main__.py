@@ -6,6 +6,8 @@ measures times of exchanges and of whole calls, and bytes on each link. It also 
 automatic choice of an all-reduce. Beyond 8 ranks, bytes and times are simulated.
 
     python -m benchmarks.collectives [--quick | --full] [--rates 1Gbit,…] [--ranks 2,4] [--sizes 2.6e6] …
+
+``--redraw`` draws the pictures of the page from their kept figures, in benchmarks/results/collectives.
 """
 
 from __future__ import annotations
@@ -26,19 +28,29 @@ from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
 from benchmarks.collectives.launch import find_mpi, launch_ranks
 from benchmarks.collectives.measurement import Measurement
 from benchmarks.collectives.plan import Job, generate_all_jobs, generate_default_jobs
-from benchmarks.collectives.simulation import METHODS, RANKS, simulate_methods
+from benchmarks.collectives.simulation import METHODS, RANKS, Point, simulate_methods
 from benchmarks.common.command import create_parser, create_progress
 from benchmarks.common.inputs import DENSITIES
 from benchmarks.common.results import RESULTS, write_result
+from benchmarks.common.tables import read_rows, write_rows
 
 __all__ = ["main"]
 
+FIGURES = RESULTS / "collectives"
 _MPICH = Path(".venv-mpich/bin/python")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark, print the page, and write it."""
     options = _parse(arguments)
+    if options.redraw:
+        ratios, points, times = (
+            read_rows(FIGURES / "ratios.csv", plot.Ratio),
+            read_rows(FIGURES / "points.csv", Point),
+            read_rows(FIGURES / "times.csv", plot.Time),
+        )
+        plot.draw(RESULTS, ratios, points, times)
+        return
     skipped = []
     measurements: list[Measurement] = []
     jobs = [] if options.simulated else list(_plan_jobs(options))
@@ -68,7 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(text)
     if options.keep:
         print(write_result("collectives", "Times of collectives between hosts", text))
-        plot.draw(RESULTS, measurements, points)
+        ratios, times = plot.list_ratios(measurements), plot.list_times(measurements)
+        write_rows(FIGURES / "ratios.csv", ratios)
+        write_rows(FIGURES / "points.csv", points)
+        write_rows(FIGURES / "times.csv", times)
+        plot.draw(RESULTS, ratios, points, times)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -90,6 +106,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="numbers of simulated ranks",
     )
     add("--nice", type=int, default=-15, help="priority of the ranks if root (default: %(default)s)")
+    add("--redraw", action="store_true", help="measure nothing; draw the page's pictures again")
     add("--no-keep", dest="keep", action="store_false", help="print the page and do not write it")
     return parser.parse_args(arguments)
 

@@ -8,7 +8,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-__all__ = ["append_rows", "read_rows"]
+__all__ = ["append_rows", "read_rows", "write_rows"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,12 @@ def append_rows(path: Path, rows: Iterable[Any]) -> None:
             writer.writerow(field.name for field in fields(rows[0]))
         for row in rows:
             writer.writerow(f"{x:.7g}" if isinstance(x, float) else x for x in astuple(row))
+
+
+def write_rows(path: Path, rows: Iterable[Any]) -> None:
+    """Write a CSV file as ``append_rows`` does, in place of one that is there."""
+    path.unlink(missing_ok=True)
+    append_rows(path, rows)
 
 
 def read_rows(path: Path, kind: type[T]) -> list[T]:

@@ -5,7 +5,9 @@ on ResNet-50's shapes, a transformer's, and tiny tensors. The reference is the s
 the same values. Sums of several ranks' containers, one small tensor, one sparse tensor, top-k and PowerSGD in
 torch, a long run of one Compressor, and the first call of a process follow.
 
-    python -m benchmarks.model [--quick]
+    python -m benchmarks.model [--quick | --redraw]
+
+``--redraw`` draws the picture of the page from its kept figures, benchmarks/results/model/bars.csv.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.common.command import PARTIAL_RUN, create_parser
 from benchmarks.common.results import RESULTS, write_result
+from benchmarks.common.tables import read_rows, write_rows
 from benchmarks.model import peers, plot, report, stages, sums
 from benchmarks.model.models import Model, build_resnet50, build_tiny, build_transformer
 from benchmarks.model.processes import measure_first_calls, measure_long_run
 
 __all__ = ["main", "measure"]
+
+FIGURES, PICTURE = RESULTS / "model" / "bars.csv", RESULTS / "model.png"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,7 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--quick", action="store_true", help="smaller models, few runs and steps, no start without a cache"
     )
+    parser.add_argument(
+        "--redraw", action="store_true", help="measure nothing; draw the page's picture again"
+    )
     options = parser.parse_args(arguments)
+    if options.redraw:
+        plot.draw(PICTURE, read_rows(FIGURES, plot.Bar))
+        return
     load = os.getloadavg()[0]
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns) as progress:
@@ -56,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(PARTIAL_RUN)
         return
     print(write_result("model", "Time of whole models", text))
-    plot.draw(RESULTS / "model.png", found.stages)
+    bars = plot.list_bars(found.stages)
+    write_rows(FIGURES, bars)
+    plot.draw(PICTURE, bars)
 
 
 def measure(

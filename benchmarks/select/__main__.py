@@ -5,7 +5,9 @@ real gradients. Selectors that estimate a threshold are run over many iterations
 feedback, to compare their count with k. Adversarial inputs, and whole calls to encode and decode, follow. The
 page corresponds to figures 1, 9 and 16 of the SIDCo paper.
 
-    python -m benchmarks.select [--sizes 0.26,2.6,26,260] [--data FOLDER] [--quick]
+    python -m benchmarks.select [--sizes 0.26,2.6,26,260] [--data FOLDER] [--quick | --redraw]
+
+``--redraw`` draws the pictures of the page from their kept figures, in benchmarks/results/select.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from benchmarks.common.command import PARTIAL_RUN, create_parser
 from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS
 from benchmarks.common.results import RESULTS, write_result
+from benchmarks.common.tables import read_rows, write_rows
 from benchmarks.select import count_accuracy, plot, report, slow_inputs, speeds
 from benchmarks.select.targets import check_targets
 
 __all__ = ["main", "measure"]
 
 SIZES = "0.26,2.6,26"
+FIGURES = RESULTS / "select"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -34,7 +38,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
     parser.add_argument("--quick", action="store_true", help="first size, few iterations, no training")
+    parser.add_argument(
+        "--redraw", action="store_true", help="measure nothing; draw the page's pictures again"
+    )
     options = parser.parse_args(arguments)
+    if options.redraw:
+        gains, counts = (
+            read_rows(FIGURES / "gains.csv", plot.Gain),
+            read_rows(FIGURES / "counts.csv", plot.Count),
+        )
+        plot.draw(RESULTS, gains, counts)
+        return
     sizes = [round(1e6 * float(size)) for size in options.sizes.split(",")]
     folders = [TEST_GRADIENTS, TRAINED_GRADIENTS, *([options.data] if options.data else [])]
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -54,7 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(PARTIAL_RUN)
         return
     print(write_result("select", "Time and accuracy of selectors", text))
-    plot.draw(RESULTS, measurements[0], measurements[1])
+    gains, counts = plot.list_gains(measurements[0]), plot.list_counts(measurements[1])
+    write_rows(FIGURES / "gains.csv", gains)
+    write_rows(FIGURES / "counts.csv", counts)
+    plot.draw(RESULTS, gains, counts)
 
 
 Measurements = tuple[

@@ -5,10 +5,11 @@ with a delay. The time of a step is compared with computing alone plus a floor f
 small tensors over MPI follow, and the stages of a Compressor's step with one thread and with two. Emulated
 links need Linux, root, ip and tc.
 
-    python -m benchmarks.step [--quick] [--only "MLP,4 ranks"] [--fresh] [--report] [--output FOLDER]
+    python -m benchmarks.step [--quick] [--only "MLP,4 ranks"] [--fresh] [--report | --redraw] [--output …]
 
 The result of each job is kept in the folder .rows beside the code. So an interrupted run goes on from there,
-and a run after ``--only`` measures the rest. If the library changes, a run starts from nothing.
+and a run after ``--only`` measures the rest. If the library changes, a run starts from nothing. ``--redraw``
+draws the picture of the page from its kept figures, benchmarks/results/step/bars.csv.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from rich.progress import Progress
 from benchmarks.collectives.hosts import find_missing_tools
 from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress
 from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.common.tables import read_rows as read_table
+from benchmarks.common.tables import write_rows
 from benchmarks.step import plot, report
 from benchmarks.step.launch import needs_hosts, run_job, run_small_calls
 from benchmarks.step.plan import SMALL, Job, list_jobs
@@ -42,6 +45,7 @@ MISSING = """torch is missing. A CPU build is sufficient:
 `make bench-step` installs it into the project's virtual environment."""
 QUICK_THREADS = {"rounds": 2, "elements": 2_000_000}
 TITLE = "Time of whole training steps"
+FIGURES, PICTURE = RESULTS / "step" / "bars.csv", RESULTS / "step.png"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -52,8 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--only", default="", metavar="NAMES", help="jobs whose name has all of these, separated by commas")
     add("--fresh", action="store_true", help="delete all results that are kept")
     add("--report", action="store_true", help="measure nothing; format what is kept")
+    add("--redraw", action="store_true", help="measure nothing; draw the page's picture again")
     add("--output", type=Path, metavar="FOLDER", help="write the page and the picture there, too")
     options = parser.parse_args(arguments)
+    if options.redraw:
+        plot.draw(PICTURE, read_table(FIGURES, plot.Bar))
+        return
     if importlib.util.find_spec("torch") is None:
         sys.exit(MISSING)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that hosts are removed
@@ -87,14 +95,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.output is not None:
         options.output.mkdir(parents=True, exist_ok=True)
         (options.output / "step.md").write_text(f"# {TITLE}\n\n{describe_machine()}\n\n{text}")
-        plot.draw(options.output / "step.png", rows)
+        plot.draw(options.output / "step.png", plot.list_bars(rows))
     if missing and not options.quick:
         print(f"{len(missing)} of {len(names)} measurements are missing; the page needs all of them.")
     elif options.quick or reason:
         print(PARTIAL_RUN)
     else:
         print(write_result("step", TITLE, text))
-        plot.draw(RESULTS / "step.png", rows)
+        write_rows(FIGURES, plot.list_bars(rows))
+        plot.draw(PICTURE, plot.list_bars(rows))
 
 
 def _run_missing(

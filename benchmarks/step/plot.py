@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from benchmarks.common.pictures import BLUE, DARK, PALE, RED, open_picture
 from benchmarks.step.rows import FAST, LOOPBACK, SLOW, Row
 from benchmarks.step.systems import COMPUTING, NATIVE, SYSTEMS
 
-__all__ = ["draw"]
+__all__ = ["Bar", "draw", "list_bars"]
 
 RANKS = 2
 SHOWN = (LOOPBACK, FAST, SLOW)
@@ -21,25 +22,52 @@ LONGEST = 5.0
 """Axes end at so many times the longest step of this library; longer bars are cut, with their number."""
 
 
-def draw(path: Path, rows: Sequence[Row]) -> None:
+@dataclass(frozen=True)
+class Bar:
+    """Bar of the picture: a step of one system on two ranks.
+
+    Attributes:
+        model, link, system: of the step.
+        seconds: of the step, the median.
+        computing: seconds of the model alone.
+        floor: least seconds of the step, or None if its bytes are not counted.
+    """
+
+    model: str
+    link: str
+    system: str
+    seconds: float
+    computing: float
+    floor: float | None
+
+
+def list_bars(rows: Sequence[Row]) -> list[Bar]:
+    """List the bars of the picture."""
+    return [
+        Bar(row.model, row.link, row.system, row.seconds, row.computing, row.floor)
+        for row in rows
+        if row.ranks == RANKS and row.link in SHOWN
+    ]
+
+
+def draw(path: Path, bars: Sequence[Bar]) -> None:
     """Draw one row of panels per model, and one column per link; two ranks.
 
     Args:
         path: path of the PNG.
-        rows: of all jobs.
+        bars: of all panels.
     """
-    chosen = [row for row in rows if row.ranks == RANKS and row.link in SHOWN]
-    models = list(dict.fromkeys(row.model for row in chosen))
-    links = [link for link in SHOWN if any(row.link == link for row in chosen)]
-    if not chosen:
+    models = list(dict.fromkeys(bar.model for bar in bars))
+    links = [link for link in SHOWN if any(bar.link == link for bar in bars)]
+    if not bars:
         return
-    names = [name for name in SYSTEMS if any(row.system == name for row in chosen)]
+    names = [name for name in SYSTEMS if any(bar.system == name for bar in bars)]
     title = f"How many milliseconds does a training step take on {RANKS} ranks?"
     height = 0.7 + 0.25 * len(names)
     with open_picture(path, len(models), len(links), title=title, height=height, sharey=True) as axes:
         for model, across in zip(models, axes, strict=True):
             for link, axis in zip(links, across, strict=True):
-                found = {row.system: row for row in chosen if (row.model, row.link) == (model, link)}
+                found = {bar.system: bar for bar in bars if (bar.model, bar.link) == (model, link)}
                 if found:
                     _draw_panel(axis, names, found)
                 axis.set_title(f"{model}, {link}", loc="left")
@@ -51,21 +79,21 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
         axes[0, 0].figure.supxlabel(note, x=0.01, ha="left", fontsize=10)
 
 
-def _draw_panel(axis: Any, names: Sequence[str], found: dict[str, Row]) -> None:
+def _draw_panel(axis: Any, names: Sequence[str], found: dict[str, Bar]) -> None:
     """Draw a bar per system: computing in grey, what is above it in the colour of its kind."""
-    ours = [row.seconds for name, row in found.items() if name not in NATIVE]
-    end = min(max(row.seconds for row in found.values()), LONGEST * max(ours))
+    ours = [bar.seconds for name, bar in found.items() if name not in NATIVE]
+    end = min(max(bar.seconds for bar in found.values()), LONGEST * max(ours))
     for place, name in enumerate(names):
-        row = found.get(name)
-        if row is None:
+        bar = found.get(name)
+        if bar is None:
             continue
-        milliseconds, computing = 1e3 * row.seconds, 1e3 * row.computing
+        milliseconds, computing = 1e3 * bar.seconds, 1e3 * bar.computing
         axis.barh(place, min(computing, milliseconds), 0.72, color=PALE)
         if name != COMPUTING:
             colour = RED if name in NATIVE else BLUE
             axis.barh(place, max(0.0, milliseconds - computing), 0.72, left=computing, color=colour)
-        if row.floor is not None:
-            axis.vlines(1e3 * row.floor, place - 0.45, place + 0.45, color=DARK, lw=2)
+        if bar.floor is not None:
+            axis.vlines(1e3 * bar.floor, place - 0.45, place + 0.45, color=DARK, lw=2)
         offset = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
         axis.annotate(f"{milliseconds:,.0f}", (min(milliseconds, 1e3 * end), place), **offset)
     axis.set_xlim(0, 1e3 * end)

@@ -12,6 +12,7 @@ import os
 import secrets
 import stat
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +21,7 @@ _CONDITIONAL = {"s3", "s3a", "gs", "gcs"}
 """Protocols whose file systems send a condition with the object: If-None-Match, or generation 0."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """Errors of file systems without hard links."""
+_S3 = {"s3", "s3a"}
 _AZURE = {"abfs", "az", "abfss"}
 _SFTP = {"sftp", "ssh"}
 
@@ -32,6 +34,33 @@ def protocols_of(fs: Any) -> set[str]:
     """Return the names of a file system's protocol."""
     protocol = fs.protocol
     return {protocol} if isinstance(protocol, str) else set(protocol)
+
+
+def complete_options(url: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the options of a file system, with those that a program has not given.
+
+    No instance is shared with other users. The client of S3 makes one attempt per request: ``Files`` repeats
+    requests, and must see the first failure.
+    """
+    options = {"skip_instance_cache": True, **(given or {})}
+    if url.partition("://")[0] in _S3:
+        options["config_kwargs"] = {
+            "retries": {"total_max_attempts": 1},
+            **(options.get("config_kwargs") or {}),
+        }
+    return options
+
+
+def is_object_store(fs: Any) -> bool:
+    """Return whether a file system is a client of an object store, which connects with the first request."""
+    return bool(getattr(fs, "async_impl", False))
+
+
+def endpoint_of(fs: Any) -> str | None:
+    """Return the endpoint that the options name, or None."""
+    clients = getattr(fs, "client_kwargs", None) or {}
+    found = getattr(fs, "endpoint_url", None) or clients.get("endpoint_url")
+    return str(found) if found else None
 
 
 def check_suitable(fs: Any) -> None:

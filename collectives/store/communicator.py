@@ -68,7 +68,8 @@ class StoreComm(Participant):
         ValueError: an argument is out of range, the rules are not those of the run, the store cannot create
             an object exclusively, or the run has rounds and ``resume`` is False.
         ImportError: fsspec, the package of the protocol, or for keys ``cryptography`` is missing.
-        CollectiveError: the store fails for longer than ``timeout``.
+        CollectiveError: the store fails for longer than ``timeout``; or the first request to an object store
+            fails, as with a wrong endpoint, bucket or key, and is not repeated.
 
     Source:
         formats/spec/rounds.md.

@@ -12,7 +12,16 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from collectives.errors import CollectiveError
-from collectives.store.backends import UnsuitableStore, check_suitable, create, put, read
+from collectives.store.backends import (
+    UnsuitableStore,
+    check_suitable,
+    complete_options,
+    create,
+    endpoint_of,
+    is_object_store,
+    put,
+    read,
+)
 
 T = TypeVar("T")
 
@@ -65,6 +74,9 @@ class Traffic:
 class Files:
     """Folder of a run.
 
+    A request that fails is repeated. The exception is a client of an object store whose first request fails:
+    the endpoint, the bucket or the credentials are probably wrong, so this is an error at once.
+
     Args:
         url: of the folder in which runs are, as fsspec has them.
         run: name of the run; "" for the folder itself.
@@ -85,9 +97,9 @@ class Files:
             raise ImportError(
                 "StoreComm needs the package fsspec: pip install fsspec", name="fsspec"
             ) from error
-        options = {"skip_instance_cache": True, **(storage_options or {})}
-        self._fs, root = url_to_fs(url, **options)
+        self._fs, root = url_to_fs(url, **complete_options(url, storage_options))
         check_suitable(self._fs)
+        self._has_answered = not is_object_store(self._fs)  # the others have connected, or need not
         self.root = "/".join([root.rstrip("/"), *filter(None, [run])])
         self.patience = patience
         self.traffic = Traffic()
@@ -174,8 +186,16 @@ class Files:
             self._fs.rm(self._full(path), recursive=True)
 
     def check_exclusive(self, path: str) -> None:
-        """Raise UnsuitableStore if the store creates an object twice, as some servers ignore conditions."""
-        self.create(path, b"1")
+        """Create an object twice, and raise an error if the store is not usable.
+
+        Raises:
+            UnsuitableStore: the second creation succeeds, because the server ignores conditions.
+            CollectiveError: the store does not answer, the bucket does not exist, or this peer may not write.
+        """
+        try:
+            self.create(path, b"1")
+        except (FileNotFoundError, PermissionError) as error:
+            raise self._unusable(f"create {path}", error) from error
         is_twice = self.create(path, b"2")
         content = self.get(path, 2)
         self.delete(path)
@@ -195,7 +215,7 @@ class Files:
             try:
                 write(self._fs, full, data)
             except FileNotFoundError:
-                if getattr(self._fs, "async_impl", False):
+                if is_object_store(self._fs):
                     raise  # object stores have no folders: the bucket is missing
                 self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
                 write(self._fs, full, data)
@@ -209,24 +229,46 @@ class Files:
         self.traffic.sent += len(data)
 
     def _repeat(self, what: str, ask: Callable[[], T]) -> T:
-        """Make a request until it succeeds; raise CollectiveError if the store fails for too long."""
+        """Make a request until it succeeds.
+
+        Raises CollectiveError if the store fails for too long, or has not answered any request yet.
+        """
         end, pause = time.monotonic() + self.patience, FIRST_PAUSE
         while True:
             self.traffic.requests += 1
             try:
-                return ask()
+                found = ask()
             except _FINAL:
+                self._has_answered = True
                 raise
             except Exception as error:  # file systems raise errors of many kinds
+                if not self._has_answered:
+                    raise self._unusable(what, error) from error
                 if time.monotonic() + pause > end:
                     raise CollectiveError(
                         f"the store failed for {self.patience:g} s: cannot {what}:"
                         f" {type(error).__name__}: {error}",
                         reason="transport",
                     ) from error
+            else:
+                self._has_answered = True
+                return found
             self.traffic.repeated += 1
             time.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause, LAST_PAUSE)
+
+    def _unusable(self, what: str, error: Exception) -> CollectiveError:
+        """Return the error of a store whose first request failed; it names the endpoint and the bucket."""
+        endpoint = endpoint_of(self._fs)
+        at, advice = (f" at the endpoint {endpoint}", "the endpoint, ") if endpoint else ("", "")
+        if is_object_store(self._fs):
+            bucket = self.root.lstrip("/").partition("/")[0]
+            advice = f"; check {advice}the bucket {bucket!r} and the credentials"
+        return CollectiveError(
+            f"the store {self.root}{at} cannot be used: cannot {what}:"
+            f" {type(error).__name__}: {error}{advice}",
+            reason="transport",
+        )
 
 
 def _read_time(entry: Mapping[str, Any]) -> float | None:

@@ -112,7 +112,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert "32.7 (1.09)" in text
     assert "| allgather | 3.03 (1.010) / 3 |" in text
     assert "Skipped: MPICH" in text
-    plot.draw(tmp_path, MEASUREMENTS, points)
+    plot.draw(tmp_path, plot.list_ratios(MEASUREMENTS), points, plot.list_times(MEASUREMENTS))
     for name in ("collectives.png", "collectives_ranks.png"):
         assert (tmp_path / name).stat().st_size > 10_000
 

@@ -143,5 +143,5 @@ def test_page_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     if peers.describe_torch():
         assert "| small: *PowerSGD's arithmetic, rank 4* |" in text
         assert "| vectors: *PowerSGD" not in text
-    plot.draw(tmp_path / "model.png", found.stages)
+    plot.draw(tmp_path / "model.png", plot.list_bars(found.stages))
     assert (tmp_path / "model.png").stat().st_size > 10_000

@@ -155,7 +155,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
     for one in contenders.build_contenders(0.1):
         assert one.name in text
     assert "nan" not in text
-    plot.draw(tmp_path, found[0], found[1])
+    plot.draw(tmp_path, plot.list_gains(found[0]), plot.list_counts(found[1]))
     for name in ("select.png", "select_counts.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 

@@ -111,7 +111,8 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert "| topk, encode | 10.0 | 6.0 | 80% | 2.2 |" in text
     assert "| topk, **sum** | 20.0 | 12.0 |  | 4.5 |" in text
     assert "Skipped: a: b." in text
-    plot.draw(tmp_path / "x.png", [*rows, *read_rows(make_record(SLOW, "another"))])
+    bars = plot.list_bars([*rows, *read_rows(make_record(SLOW, "another"))])
+    plot.draw(tmp_path / "x.png", bars)
     assert (tmp_path / "x.png").stat().st_size > 10_000
 
 

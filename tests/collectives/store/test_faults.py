@@ -7,7 +7,9 @@ and what the residuals keep is all that was given.
 from __future__ import annotations
 
 import errno
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +190,82 @@ def test_a_store_without_exclusive_creation_is_refused(tmp_path: Path) -> None:
     fsspec.register_implementation("plainstore", Plain, clobber=True)
     with pytest.raises(UnsuitableStore, match="not known to create an object only if there is none"):
         Files("plainstore://x", "run", None, 1.0)
+
+
+class Refusing:
+    """Client of an object store, whose requests are refused while ``refusals`` lasts."""
+
+    async_impl, endpoint_url = True, "http://store.example"
+
+    def __init__(self, inner: Any, refusals: int) -> None:
+        self._inner, self.refusals = inner, refusals
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def pipe_file(self, path: str, data: bytes, **options: Any) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise ConnectionRefusedError("connection refused")
+        self._inner.pipe_file(path, data, **options)
+
+
+def make_refusing(refusals: int) -> Files:
+    files = Files("memory://bucket/folder", "run", None, 60.0)
+    files._fs, files._has_answered = Refusing(files._fs, refusals), False
+    return files
+
+
+def test_a_store_that_never_answered_is_asked_once() -> None:
+    files = make_refusing(refusals=1)
+    with pytest.raises(co.CollectiveError) as raised:
+        files.check_exclusive("probe")
+    assert raised.value.reason == "transport"
+    assert (files.traffic.requests, files.traffic.repeated) == (1, 0)
+    for part in ("http://store.example", "the bucket 'bucket'", "ConnectionRefusedError"):
+        assert part in str(raised.value)
+
+
+def test_a_store_that_has_answered_is_asked_again() -> None:
+    files = make_refusing(refusals=0)
+    files.put("first", b"1")
+    files._fs.refusals = 2
+    files.put("second", b"2")
+    assert files.traffic.repeated == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "change", "text"),
+    [
+        ("s3://bucket/folder", {"endpoint_url": "http://127.0.0.1:1"}, "at the endpoint http://127.0.0.1:1"),
+        ("s3://missing/folder", {}, "check the endpoint, the bucket 'missing' and the credentials"),
+    ],
+    ids=["endpoint", "bucket"],
+)
+def test_a_wrong_s3_store_is_named(
+    s3: tuple[str, dict[str, Any]], url: str, change: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(co.CollectiveError, match=text) as raised:
+        make_comm(url, "alice", timeout=600.0, storage_options=s3[1] | change)
+    assert raised.value.reason == "transport"
+
+
+def test_the_client_of_s3_asks_once(s3: tuple[str, dict[str, Any]]) -> None:
+    """It makes five attempts by default, with seconds between them."""
+    paths = []
+
+    class Failing(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            paths.append(self.path)
+            self.send_error(500)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Failing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = s3[1] | {"endpoint_url": f"http://127.0.0.1:{server.server_port}"}
+        with pytest.raises(co.CollectiveError, match="cannot be used"):
+            make_comm(s3[0], "alice", timeout=600.0, storage_options=options)
+        server.shutdown()
+    assert len(paths) == 1
