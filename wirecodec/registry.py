@@ -113,9 +113,10 @@ def named(stage: str, name: str) -> Any:
 def suggestion(name: str, valid: Iterable[str]) -> str:
     """Format a hint for an unknown name: the nearest valid one, or all of them."""
     names = sorted(valid)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    folded = {one.lower(): one for one in names}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
     if close:
-        return f"; did you mean {close[0]!r}?"
+        return f"; did you mean {folded[close[0]]!r}?"
     return f"; known: {', '.join(names)}" if names else "; none is known"
 
 

@@ -38,7 +38,7 @@ FFT = "FFT, 85 % left out"
 def _list_sidco() -> list[Claim]:
     where = "SIDCo, Figure 10, appendix E.1"
     like = [
-        Claim(where, "as accurate as top-k at 0.001", task, "sidco-e", TOP_01)
+        Claim(where, "as accurate as top-k at 0.001", task, "sidco", TOP_01)
         for task in ("text-lstm", "images", "text-transformer")
     ]
     return [

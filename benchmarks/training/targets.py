@@ -57,7 +57,8 @@ TARGETS = (
         worse=None,
         tasks=("images", "images-long", "recommendations"),
         systems=(
-            *("top-k 0.1 % as published", "top-k 0.1 %", "top-k 0.1 %, warm-up", "sidco", "dgc"),
+            *("top-k 0.1 % as published", "top-k 0.1 %", "top-k 0.1 %, warm-up", "dgc"),
+            *("sidco", "SIDCo, our controller, warm-up"),
             "top-k 0.1 %, corrected momentum",
             *("local updates every 4, 0.1 % per step", "local updates every 16, 0.1 % per step"),
         ),

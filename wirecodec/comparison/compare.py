@@ -21,7 +21,8 @@ from wirecodec.comparison.table import Comparison, ComparisonTable
 from wirecodec.errors import EncodeError
 from wirecodec.registry import suggestion
 from wirecodec.settings.presets import PRESETS, preset
-from wirecodec.settings.scheme import Scheme
+from wirecodec.settings.recipes import RECIPES, recipe
+from wirecodec.settings.scheme import Scheme, read_call
 
 OWN = (
     "budget(0.25) | rice | error-bounded",
@@ -53,7 +54,8 @@ def compare(
     """Encode and decode a gradient by several schemes, and return what each makes of it.
 
     A gradient of several tensors is encoded twice by each scheme: every tensor by itself, as a Compressor
-    does, and all of them as one vector, as ``scope="group"`` selects.
+    does, and all of them as one vector, as ``scope="group"`` selects. A selector with a state, such as
+    SIDCo's, selects from the gradient 50 times before: in a training, its first steps alone are different.
 
     Args:
         gradients: an array, or {name: array}, of floats on the host.
@@ -111,7 +113,11 @@ def find_scheme(given: str | Scheme) -> Scheme:
         return preset(given)
     if meaning := NOT_CODECS.get(name.lower()):
         raise EncodeError(f"{name!r} {meaning}")
-    raise EncodeError(f"unknown preset {name!r}{suggestion(name, PRESETS)}")
+    if name in RECIPES:
+        arguments = read_call(given)[1] if "(" in given else []
+        scheme: Scheme = recipe(name, **dict(arguments))["scheme"]
+        return scheme
+    raise EncodeError(f"unknown preset {name!r}{suggestion(name, [*PRESETS, *NOT_CODECS])}")
 
 
 def _join(tensors: Mapping[str, Array]) -> Array:
@@ -128,8 +134,8 @@ def _measure(
 ) -> Comparison:
     nan = float("nan")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of budgets that small tensors exceed: the bits say it
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
             encoded = EncodedGradient.of(tensors, scheme, sums)
     except EncodeError as error:
         return Comparison(name, str(scheme), together, nan, nan, refusal=str(error))
@@ -142,4 +148,5 @@ def _measure(
     elements = max(encoded.elements, 1)
     bits, density = 8 * encoded.nbytes / elements, encoded.written / elements
     times = select + encode, decode
-    return Comparison(name, str(scheme), together, bits, encoded.error, density, *times)
+    note = "; ".join(dict.fromkeys(str(one.message) for one in warned))
+    return Comparison(name, str(scheme), together, bits, encoded.error, density, *times, note=note)

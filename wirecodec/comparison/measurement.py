@@ -1,7 +1,8 @@
 """Measurement of schemes on this machine.
 
 A time is the median of repeated calls on the same gradient. Every call is made once before, so that kernels
-are compiled; caches may be warm. All calls alternate over several rounds, so that other load on the machine
+are compiled; caches may be warm. A selector with a state, such as SIDCo's, selects from the gradient
+``SETTLING`` times before, because its first steps are unlike all others. All calls alternate over several rounds, so that other load on the machine
 does not fall on one of them alone. Nothing is trained meanwhile, and one rank uses all of Numba's threads.
 """
 
@@ -15,11 +16,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, Flat, as_elements
 from wirecodec.comparison.table import ERROR
 from wirecodec.container.inspect import inspect
-from wirecodec.cpu.encode import encode_selection, select_many
+from wirecodec.cpu.costs import share_header
+from wirecodec.cpu.encode import ModelSelection, encode_selection, select_many
+from wirecodec.cpu.select import choose, dense
 from wirecodec.decode_into import decode_add
+from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_many, sort_names
 from wirecodec.settings.scheme import Scheme
@@ -30,6 +34,8 @@ ProgressCallback: TypeAlias = Callable[[float], object]
 """A function that is called with the completed fraction of the work."""
 
 ROUNDS = 7
+SETTLING = 50
+"""Steps after which a selector's state is that of a training."""
 
 
 def ignore_progress(fraction: float) -> None:
@@ -78,7 +84,8 @@ class EncodedGradient:
         """
         named, tensors = len(tensors) > 1, {name: tensors[name] for name in sort_names(tensors)}
         schemes = dict.fromkeys(tensors, scheme)
-        selected = select_many(tensors, schemes, seed=0)
+        choose_all = _settle(tensors, schemes, scheme, named) or (lambda: select_many(tensors, schemes, seed=0))
+        selected = choose_all()
         blob = encode_selection(selected, seed=0, names=named).blob
         schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}
         entries = inspect(blob).entries
@@ -94,7 +101,7 @@ class EncodedGradient:
             _compute_error(tensors, {name: tensor.to_dense() for name, tensor in decoded.items()}),
             decoded,
             (
-                lambda: select_many(tensors, schemes, seed=0),
+                choose_all,
                 lambda: encode_selection(selected, seed=0, names=named),
                 lambda: decode_add(blob, sums, limits=UNLIMITED, schema=schema),
             ),
@@ -126,6 +133,30 @@ class EncodedGradient:
             f"{self.nbytes:,} bytes, ratio {self.ratio:.1f}{note}; {self.stored:,} elements stored, "
             f"{bits:.2f} bits each; error {self.error:.3g}\n{ERROR}"
         )
+
+
+def _settle(
+    tensors: Mapping[str, Array], schemes: Mapping[str, Scheme], scheme: Scheme, named: bool
+) -> Callable[[], ModelSelection] | None:
+    """Return a function that selects as after many steps; None if the selector keeps no state."""
+    header = share_header(tensors, schemes, b"", names=named)
+    flats, states = dict[str, Flat](), dict[str, Any]()
+    for name, x in tensors.items():
+        try:
+            flats[name] = dense(x, scheme, as_elements)
+            for _ in range(SETTLING):
+                _, states[name] = choose(flats[name], scheme, state=states.get(name), header=header)
+                if states[name] is None:
+                    return None
+        except EncodeError as error:
+            raise error.of(name) from None
+    shapes = [flat.shape for flat in flats.values()]
+
+    def choose_all() -> ModelSelection:
+        supports = [choose(x, scheme, state=states[name], header=header)[0] for name, x in flats.items()]
+        return ModelSelection([*tensors], [*schemes.values()], shapes, [], dict(enumerate(supports)))
+
+    return choose_all
 
 
 def measure_medians(

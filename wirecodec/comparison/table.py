@@ -29,6 +29,7 @@ class Comparison:
         density: stored elements, or numbers of stored coefficients, over the elements of the gradient.
         encode, decode: seconds on this machine; nan if they were not measured.
         refusal: why the scheme cannot encode this gradient, or an empty string; the numbers are then nan.
+        note: what the scheme warned of, or an empty string.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
@@ -46,6 +47,7 @@ class Comparison:
     encode: float = float("nan")
     decode: float = float("nan")
     refusal: str = ""
+    note: str = ""
 
     @property
     def error(self) -> float:
@@ -103,11 +105,13 @@ class ComparisonTable(Sequence[Comparison]):
             if (several or title != "tensors") and (timed or title not in ("encode", "decode"))
         ]
         refusals = {row.name: row.refusal for row in self.rows if row.refusal}
+        notes = {(row.name, _WAYS[row.together]): row.note for row in measured if row.note}
         return "\n".join(
             [
                 *_align([titles, *cells], shown),
                 ERROR,
                 "density: stored elements over all. *: each other row has more bits or a larger error.",
+                *(f"{name}, {way}: {text}" for (name, way), text in notes.items()),
                 *(f"{name}: not measured: {text}" for name, text in refusals.items()),
             ]
         )

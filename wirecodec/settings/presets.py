@@ -115,12 +115,8 @@ _TABLE = {
         "Chen et al., AdaComp, 2018, Table 2: bin 50 for convolutions; 500 for other layers",
     ),
     "sidco": (
-        "sidco(0.001, sid=exponential, mode=adaptive, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
-        f"{_SIDCO}, section 4.1, with this library's controller of the stages",
-    ),
-    "sidco-e": (
         "sidco(0.001, sid=exponential, mode=faithful, first=0.25, window=5, tolerance=0.2) | raw-index | raw",
-        f"{_SIDCO}, section 4.1 and Algorithm 1; SIDCo-GP and SIDCo-P by sid=gamma-gp and sid=gp",
+        f"{_SIDCO}, section 4.1 and Algorithm 1: SIDCo-E; SIDCo-GP and SIDCo-P by sid=gamma-gp and sid=gp",
     ),
     "dgc": (
         "dgc(0.001, sample=0.01) | raw-index | raw",

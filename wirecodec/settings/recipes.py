@@ -73,9 +73,6 @@ def _of_preset(name: str) -> Recipe:
         warm_up = WarmUp(4 * _EPOCH, start=0.25)
         source = "Lin et al., Deep Gradient Compression, 2018, sections 3.1 to 3.3; warm-up of 4 epochs"
         return Recipe(scheme, MomentumCorrection(), warm_up, source, "none: plain SGD")
-    if name == "sidco":
-        source += "; warm-up of 5 epochs as in appendix D.1, of the density as in DGC"
-        return Recipe(scheme, _KEPT, WarmUp(5 * _EPOCH, start=0.25), source, LESS)
     if name == "fft":
         return Recipe(scheme, None, None, f"{source}; all tensors as one vector", scope="group")
     if name in _WITHOUT_FEEDBACK:

@@ -253,10 +253,18 @@ def parse_call(text: str, find: Any) -> Any:
         if key in given:
             raise EncodeError(f"{name}: parameter {key!r} is given twice")
         given[key] = value
+    missing = [f.name for f in dataclasses.fields(cls) if _is_required(f) and f.name not in given]
+    if missing:
+        raise EncodeError(f"{name} needs {' and '.join(missing)}, as in {name}({missing[0]}=…)")
     try:
         return cls(**given)
     except TypeError as error:
         raise EncodeError(f"{name}: {error}") from None
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    has_default = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    return field.init and not has_default
 
 
 def read_call(text: str) -> tuple[str, list[tuple[str, Any]]]:

@@ -31,11 +31,12 @@ class Codec(System):
         masking: of momentum correction.
         whole: whether all tensors are one vector, for selection and coding.
         min_ndim: dimensions from which a tensor is compressed; only without ``whole``.
-        warm_up: fraction of the steps in which the density falls from 1 to the scheme's.
+        warm_up: fraction of the steps in which the density falls from ``start`` to the scheme's.
         sparse: fraction of the steps after which all elements are sent.
         rules: (glob, scheme) of tensors with a scheme of their own; only without ``whole``. The others are
             one group.
         by_senders: whether an element's mean is over the workers that sent it.
+        start: density at the start of the warm-up.
     """
 
     scheme: str = ""
@@ -49,6 +50,7 @@ class Codec(System):
     sparse: float = 1.0
     rules: tuple[tuple[str, str], ...] = ()
     by_senders: bool = False
+    start: float = 1.0
 
     def optimizer_settings(self, settings: Settings) -> Settings:
         """Return settings without momentum if the momentum is corrected before the exchange."""
@@ -74,7 +76,7 @@ def build_compressor(system: Codec, settings: Settings, steps: int) -> wc.Compre
         scheme = {**dict(system.rules), "*": scheme}
     schedule: Any = None
     if system.warm_up:
-        schedule = wc.WarmUp(max(1, int(system.warm_up * steps)))
+        schedule = wc.WarmUp(max(1, int(system.warm_up * steps)), start=system.start)
     elif system.sparse < 1:
         schedule = wc.Steps({int(system.sparse * steps): 0.0})
     return wc.Compressor(

@@ -204,6 +204,13 @@ _ABLATIONS: tuple[System, ...] = (
         "top-k 0.1 %, warm-up", ABLATION, "topk(0.001) | rice | error-bounded(0.3)", whole=True, warm_up=0.05
     ),
     Codec(
+        "SIDCo, our controller, warm-up",
+        ABLATION,
+        "sidco(0.001, mode=adaptive) | raw-index | raw",
+        warm_up=WARM_UP,
+        start=0.25,
+    ),
+    Codec(
         "top-k 0.1 %, corrected momentum",
         ABLATION,
         "topk(0.001) | rice | error-bounded(0.3)",

@@ -51,7 +51,7 @@ TEXT = (
     "local updates, dense",
     "SparseLoCo",
     # Claims: selectors at 0.1 %, CLT-k, AdaComp.
-    *("CLT-k 1 %, beta 1", "CLT-k by FLOPs", "adacomp", "sidco", "sidco-e", "dgc"),
+    *("CLT-k 1 %, beta 1", "CLT-k by FLOPs", "adacomp", "sidco", "SIDCo, our controller, warm-up", "dgc"),
     *("RedSync 0.1 %", "GaussianKSGD 0.1 %"),
     # Ablations: density against bits, value codecs, one vector against layers, feedback, layers left alone.
     *("top-k 10 %, error 0.1", "top-k 10 %, error 0.1, per tensor", "top-k 1 %, float32"),
@@ -71,7 +71,7 @@ IMAGES = (
     *("deepreduce-fit-poly", "deepreduce-fit-dexp", "deepreduce-both", "naive Bloom"),
     *("3lc", "qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip", "fft", "top-k 15 %, no feedback"),
     *("FFT, 50 % left out", "FFT, 85 % left out", "FFT, 90 % left out", "FFT, 90 % left out, then none"),
-    *("adacomp", "sidco", "sidco-e"),
+    *("adacomp", "sidco", "SIDCo, our controller, warm-up"),
     # Ablations of SGD's momentum: corrected, masked, with a warm-up.
     *("budget 0.25, corrected momentum", "budget 0.1, corrected momentum"),
     *("budget 0.03, corrected momentum", "budget 0.1, no masking"),
@@ -90,7 +90,7 @@ TRANSFORMER = (
     *("dense", "PowerSGD, rank 4", "top-k 1 % as published", "top-k 0.1 % as published"),
     *("budget 0.25", "budget 0.1", "budget 0.03", "budget 0.64"),
     *LOCAL_MOMENTUM,
-    *("sidco", "sidco-e", "CLT-k 1 %, beta 1", "CLT-k 47x"),
+    *("sidco", "SIDCo, our controller, warm-up", "CLT-k 1 %, beta 1", "CLT-k 47x"),
 )
 LARGE = ("dense", "top-k 1 % as published", "CLT-k 1 %, beta 1", "CLT-k 1 %, beta 0.1")
 """Images in large batches, for ScaleCom's claim about beta, beside top-k with feedback."""

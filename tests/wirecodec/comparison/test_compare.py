@@ -114,3 +114,44 @@ def test_a_picture_without_matplotlib_fails_before_anything_is_measured(
 def test_names_of_files_are_no_gradients() -> None:
     with pytest.raises(TypeError, match="wirecodec compare FILE"):
         wc.compare("gradients.npz", ["terngrad"])
+
+
+def test_a_selector_with_a_state_is_compared_as_in_a_training() -> None:
+    """The printed controller of SIDCo begins with one stage, which keeps several times too much."""
+    x = np.random.default_rng(2).standard_normal(200_000).astype(np.float32)
+    first = wc.decode(wc.encode(x, wc.preset("sidco"))).nnz / x.size
+    settled = wc.compare(x, ["sidco"], seconds=0)[0].density
+    compressor = wc.Compressor(wc.preset("sidco"), feedback=None)
+    for _ in range(51):
+        blob = compressor.compress({"": x})
+    assert first > 2 * settled
+    assert settled == wc.decode_many(blob)[""].nnz / x.size
+
+
+def test_what_a_scheme_warns_of_is_below_the_table() -> None:
+    tensors = {"small": np.ones(3, np.float32), "large": MODEL["a"]}
+    table = wc.compare(tensors, ["budget(0.3) | rice | error-bounded"], seconds=0)
+    alone, joined = table
+    assert "'small'" in alone.note
+    assert not joined.note
+    assert f"each alone: {alone.note}" in str(table)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "says"),
+    [
+        ("DGC", "did you mean 'dgc'"),
+        ("SIDCo", "did you mean 'sidco'"),
+        ("dgc | rice | raw", r"dgc needs ratio, as in dgc\(ratio=…\)"),
+        ("sparseloco(chunks=3)", "chunk"),
+    ],
+)
+def test_a_name_in_other_letters_and_a_missing_argument(scheme: str, says: str) -> None:
+    with pytest.raises(wc.EncodeError, match=says):
+        wc.compare(MODEL["a"], [scheme], seconds=0)
+
+
+def test_recipes_with_one_scheme_take_part() -> None:
+    one, other = wc.compare(MODEL["a"], ["sparseloco", "sparseloco(chunk=1000)"], seconds=0)
+    assert one.scheme == str(wc.RECIPES["sparseloco"].scheme)
+    assert "chunk=1000" in other.scheme

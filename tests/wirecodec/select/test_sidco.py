@@ -199,9 +199,9 @@ def test_adaptive_settles(gradient: Any, sid: str, ratio: float) -> None:
     assert np.abs(np.reshape(kept, (-1, 5)).mean(1)[-20:] - 1).max() <= 0.2
 
 
-def test_the_preset_is_near_k_without_a_compressor(rng: np.random.Generator) -> None:
+def test_the_adaptive_mode_is_near_k_without_a_compressor(rng: np.random.Generator) -> None:
     for x in (rng.standard_t(3, 100_000), rng.normal(size=100_000), rng.laplace(size=100_000)):
-        stored = wc.decode(wc.encode(x.astype(np.float32), wc.preset("sidco"))).nnz
+        stored = wc.decode(wc.encode(x.astype(np.float32), wc.preset("sidco(mode=adaptive)"))).nnz
         assert abs(stored / 100 - 1) <= 0.2
 
 

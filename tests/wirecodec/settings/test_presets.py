@@ -38,11 +38,6 @@ PUBLISHED = {
     "fft": (wc.TopK(0.15), wc.Bitmap(), wc.OffsetFloat(bits=10), wc.RFFT()),
     "adacomp": (wc.AdaComp(bin=50, factor=2.0), wc.Binned(bin=50), wc.SignScale()),
     "sidco": (
-        wc.SIDCo(0.001, sid="exponential", mode="adaptive", first=0.25, window=5, tolerance=0.2),
-        wc.RawIndex(),
-        wc.Raw(),
-    ),
-    "sidco-e": (
         wc.SIDCo(0.001, sid="exponential", mode="faithful", first=0.25, window=5, tolerance=0.2),
         wc.RawIndex(),
         wc.Raw(),
