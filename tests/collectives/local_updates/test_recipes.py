@@ -104,7 +104,7 @@ def e3m0(x: Array) -> Array:
     exponent = exponent - (fraction < 0.75)
     least = -((13 - exponent[x.argmax()] - exponent[x.argmin()]) // 2)
     rounded = np.sign(x) * np.ldexp(1.0, np.maximum(exponent, least))
-    return np.where(np.abs(x) < 2.0 ** (least - 1), 0.0, rounded)
+    return np.asarray(np.where(np.abs(x) < 2.0 ** (least - 1), 0.0, rounded))
 
 
 def top_of_chunks(x: Array) -> Array:
@@ -123,8 +123,8 @@ def bins(x: Array) -> Array:
     centred = x - x.mean()
     places = np.clip(np.rint(centred / (1.5 * centred.std(ddof=1))) + 2, 0, 3).astype(int)
     counts = np.maximum(np.bincount(places, minlength=4), 1)
-    means: Array = np.bincount(places, weights=x, minlength=4) / counts
-    return means[places]
+    means = np.bincount(places, weights=x, minlength=4) / counts
+    return np.asarray(means[places])
 
 
 def of_the_whole(tensors: Tensors) -> Tensors:
@@ -274,7 +274,8 @@ def test_muon_inside() -> None:
     def train(comm: Communicator) -> tuple[Tensors, list[float]]:
         model, step = build(comm.rank)
         local = co.LocalUpdates(None, model.named_parameters(), comm=comm, **co.local_recipe("muloco"))
-        losses, first = [], {}
+        losses: list[float] = []
+        first: Tensors = {}
         for t in range(1, 3 * every + 1):
             losses.append(step())
             local.step()

@@ -104,6 +104,15 @@ def test_faults_name_the_nearest() -> None:
             wc.recipe("clt-k", **{name: value})
 
 
+def test_systems_without_a_recipe_here_have_a_hint() -> None:
+    for name in ("demo", "DisTrO"):
+        with pytest.raises(wc.EncodeError, match="the nearest is 'sparseloco': the block DCT"):
+            wc.recipe(name)
+    for name in co.LOCAL_RECIPES.keys() - wc.RECIPES.keys() - {"budget"}:
+        with pytest.raises(wc.EncodeError, match=rf"co\.local_recipe\('{name}'\)"):
+            wc.recipe(name)
+
+
 def test_the_guide_lists_every_recipe() -> None:
     assert "\n".join(table_rows()) in GUIDE.read_text()
 
