@@ -140,6 +140,10 @@ def _sizes() -> Iterator[Case]:
         ),
     ):
         yield bad(f"joined-sizes-{id}", about, kind, code, _container(_rows_of(*rows)))
+    body = write_joined([[(0, 7), (2, 8)], [(1, 7), (3, 9)]])
+    data = _container(body, entries=[(0, RFFT, 9), (1, RFFT, 9)], lengths=[(0, 16), (1, 16)])
+    about = "15 elements in members of 16, before another vector."
+    yield bad("joined-sizes-fewer-first", about, kind, code, data)
     data = _container(GOOD, lengths=[])
     yield bad("joined-transform-missing", "No transform record.", kind, code, data)
     data = _container(GOOD, lengths=[(0, 7), (1, 9)])

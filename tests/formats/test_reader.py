@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import struct
 import subprocess
@@ -66,6 +67,13 @@ def test_the_installed_reader_passes_the_vectors(installed: Path) -> None:
     command = [sys.executable, "-c", CONFORM, str(installed), str(FORMATS.parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_the_installed_reader_prints_the_text_form(installed: Path) -> None:
+    command = [sys.executable, "-m", "wirecodec_reader.text_form"]
+    done = subprocess.run(command, input=b"junk", capture_output=True, cwd=installed, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert json.loads(done.stdout)[0]["refused"].startswith("Truncated prefix: ")
 
 
 @pytest.mark.parametrize(
