@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import wirecodec as wc
 from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
 from benchmarks.common.results import RESULTS, describe_machine
 from benchmarks.papers.pages import adacomp as adacomp_page
@@ -39,14 +40,26 @@ JOBS = 2
 
 INTRODUCTION = """Every table and figure of the five papers that this library implements. A row has the
 paper's result, ours, and why they differ. Theirs are from the papers' text; the models, machines and data
-differ throughout, so only the shape of a result can agree. *Partly*: in part, or a weaker form. *Not tried*:
-it needs GPUs, or data that must be downloaded.
+differ throughout, so only the shape of a result can agree. *Partly*: in part, in a weaker form, or
+by a constant that the paper does not state and that is fitted to its numbers. *Not tried*: it needs GPUs, or
+data that must be downloaded.
 
 {counts}
-The claims about training are those of [training.md](training.md): {claims}.
+Not counted above: the papers' claims about training, which [training.md](training.md) judges by seeds.
 
 Networks without another name are the demo's: 272,586 parameters, handwritten digits. `make bench-papers`
-writes this page from one state of the code; `ARGS=--quick` takes fewer steps.
+writes this page from one state of the code, here wirecodec {version}; `ARGS=--quick` takes fewer steps.
+
+- SIDCo: Abdelmoniem et al., An Efficient Statistical-based Gradient Compression Technique for Distributed
+  Training Systems, MLSys 2021, arXiv 2101.10761.
+- DeepReduce: Xu et al., DeepReduce: A Sparse-tensor Communication Framework for Distributed Deep Learning,
+  NeurIPS 2021, arXiv 2102.03112.
+- FFT: Wang et al., FFT-based Gradient Sparsification for the Distributed Training of Deep Neural Networks,
+  HPDC 2020.
+- ScaleCom: Chen et al., ScaleCom: Scalable Sparsified Gradient Compression for Communication-Efficient
+  Distributed Training, NeurIPS 2020, arXiv 2104.11125.
+- AdaComp: Chen et al., AdaComp: Adaptive Residual Gradient Compression for Data-Parallel Distributed
+  Training, AAAI 2018, arXiv 1712.02679.
 
 """
 
@@ -114,9 +127,10 @@ def format_page(results: Results) -> str:
         "ScaleCom": scalecom_page.list_rows(results.scalecom),
         "AdaComp": adacomp_page.list_rows(results.adacomp),
     }
-    head = f"# The papers' tables and figures\n\n{describe_machine()}\n\n{format_answer(rows)}"
-    claims = ", ".join(f"{count} {kind}" for kind, count in count_claims().items())
-    return head + INTRODUCTION.format(counts=format_counts(rows), claims=claims) + "\n".join(sections)
+    answer = format_answer(rows, count_claims())
+    head = f"# The papers' tables and figures\n\n{describe_machine()}\n\n{answer}"
+    introduction = INTRODUCTION.format(counts=format_counts(rows), version=wc.__version__)
+    return head + introduction + "\n".join(sections)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,9 @@ class EncodedGradient:
         """
         named, tensors = len(tensors) > 1, {name: tensors[name] for name in sort_names(tensors)}
         schemes = dict.fromkeys(tensors, scheme)
-        choose_all = _settle(tensors, schemes, scheme, named) or (lambda: select_many(tensors, schemes, seed=0))
+        choose_all = _settle(tensors, schemes, scheme, named) or (
+            lambda: select_many(tensors, schemes, seed=0)
+        )
         selected = choose_all()
         blob = encode_selection(selected, seed=0, names=named).blob
         schema = {name: (x.shape, x.dtype) for name, x in tensors.items()}

@@ -120,7 +120,7 @@ def list_rows(found: Result) -> list[Row]:
             f"{point('P2', 0.01).kept:.1%}, {point(PRINTED, 0.01).kept:.1%}",
             "The fraction that is kept in place of accuracy. This library's P2 is better than the printed "
             "Algorithm 1.",
-            REPRODUCED,
+            PARTLY,
         ),
         Row(
             "Section 6.1: data of BF-P2",

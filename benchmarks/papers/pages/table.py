@@ -74,17 +74,19 @@ def format_counts(sections: Mapping[str, Sequence[Row]]) -> str:
     return text
 
 
-def format_answer(sections: Mapping[str, Sequence[Row]]) -> str:
+def format_answer(sections: Mapping[str, Sequence[Row]], claims: Mapping[str, int]) -> str:
     """Answer the page's question with the counts of all papers.
 
     Args:
         sections: {paper: its rows}.
+        claims: {verdict: number of claims about training}.
     """
     found = Counter(row.verdict for rows in sections.values() for row in rows if row.verdict)
     return (
         f"Of {found.total()} results in {len(sections)} papers' tables and figures, {found[REPRODUCED]} are "
         f"reproduced, {found[PARTLY]} partly, and {found[WRONG]} not. "
-        f"The other {found[NOT_TRIED]} were not tried.\n\n"
+        f"The other {found[NOT_TRIED]} were not tried. Of {sum(claims.values())} claims about training: "
+        f"{', '.join(f'{count} {kind}' for kind, count in claims.items())}.\n\n"
     )
 
 
