@@ -100,7 +100,7 @@ def list_rows(found: Result) -> list[Row]:
             "2 is enough at 10 Gbit/s; none pays above 22 Gbit/s with T_s = 12 GB/s; about 30 at 56 Gbit/s",
             f"{ratio:.2f} at 10 Gbit/s; none above {find_limit(12):.0f} Gbit/s",
             "The paper states neither T_m nor T_f. Only 2/T_m + 1/T_f counts, and 0.069 s/GB is "
-            "fitted to the first two numbers; T_p = 34 GB/s. The third has a larger T_s, which is not stated.",
+            "fitted to the first two numbers; T_p = 34 GB/s. The third has a larger T_s, not stated.",
             PARTLY,
         ),
         Row(

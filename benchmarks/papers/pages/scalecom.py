@@ -182,7 +182,7 @@ def list_rows(found: Result) -> list[Row]:
             "Figure 6a: part of the communication, 64 workers, 100 TFLOPs",
             "56 % at 8 images, 20 % at 32",
             f"{share(8)}, {share(32)}",
-            f"An efficiency of {EFFICIENCY:.0%}, which the paper does not state: it is fitted to these numbers.",
+            f"An efficiency of {EFFICIENCY:.0%}, fitted to these numbers: the paper states none.",
             PARTLY,
         ),
         Row(
@@ -203,8 +203,8 @@ def list_rows(found: Result) -> list[Row]:
             "Table 1: comparison of methods",
             "properties of each; ScaleCom converges like the true top-k (contribution 3)",
             f"CLT-k {clt.error:.1%} test error, top-k {top.error:.1%}; table below",
-            "Bytes and errors of one small training in place of properties. With 8 and 16 workers, CLT-k ends far "
-            "from dense in [training.md](training.md). Times: [model.md](model.md).",
+            "Bytes and errors of one small training in place of properties. With 8 and 16 workers, CLT-k ends "
+            "far from dense in [training.md](training.md). Times: [model.md](model.md).",
             PARTLY if clt.error < top.error + 0.01 else WRONG,
         ),
         Row(
