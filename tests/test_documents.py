@@ -43,7 +43,15 @@ DOCUMENTS = sorted(
     p.relative_to(ROOT).as_posix()
     for p in (*ROOT.glob("*.md"), *(p for folder in FOLDERS for p in ROOT.glob(f"{folder}/**/*.md")))
 )
-FRAMEWORKS = ("flwr", "lightning", "accelerate", "transformers", "jax", "torch")  # torch last: others need it
+FRAMEWORKS = (
+    "flwr",
+    "nvflare",
+    "lightning",
+    "accelerate",
+    "transformers",
+    "jax",
+    "torch",
+)  # torch last: others need it
 ALSO_NEEDED = {"flwr": "ray"}  # of its simulation
 TORCHRUN = ["torchrun", "--standalone", "--nproc-per-node"]
 BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.-]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
