@@ -61,8 +61,8 @@ test-all: test test-sweep test-bounds  ## test, test-sweep and test-bounds, one 
 test-mpich: $(MPICH)/.installed  ## the multi-rank tests under MPICH, which has an environment of its own
 	REQUIRE_MPI=1 $(MPICH)/bin/python -m pytest tests/collectives tests/test_mpi_launch.py -k "not simulated" $(ARGS)
 
-test-integrations: $(INTEGRATIONS)/.installed  ## adapters and trainers (Flower, NVFlare, torchft, Lightning, Accelerate, transformers) with the real packages, in an environment of their own
-	REQUIRE_INTEGRATIONS=1 $(INTEGRATIONS)/bin/python -m pytest -q tests/integrations tests/test_documents.py -k "integrations or federated or hivemind or accelerate" $(ARGS)
+test-integrations: $(INTEGRATIONS)/.installed  ## adapters and trainers (Flower, NVFlare, torchft, Lightning, Accelerate, transformers, JAX) with the real packages, in an environment of their own
+	REQUIRE_INTEGRATIONS=1 $(INTEGRATIONS)/bin/python -m pytest -q tests/integrations tests/test_documents.py -k "integrations or federated or hivemind or accelerate or jax" $(ARGS)
 
 test-bounds: $(INSTALLED)  ## a corpus that reaches every kernel, with bounds checks and with guard pages; minutes
 	$(BIN)/python -m pytest -q -m bounds $(PARALLEL) $(PART:%=--part %)

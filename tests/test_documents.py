@@ -3,7 +3,7 @@
 The blocks of a document run in its order, in one folder, which has the repository's `formats` in it:
 
 - `python` runs in this process; the blocks of a document share their names. `# -> text` is printed output.
-- `python title="name.py"` is written to that file.
+- `python title="name.py"` is written to that file, and so is `text title="name.toml"`.
 - `console`: lines after `$ ` run in a shell; the lines below show their output. `…` matches any text.
 
 Blocks that need torch, JAX or a trainer run by themselves: those that import it, and commands that start
@@ -34,6 +34,7 @@ import pytest
 import wirecodec as wc
 from docs import pages, reference
 from tests.collectives.torch.processes import run_program
+from tests.integrations.superlink import superlink
 from tests.mpi_processes import find_mpirun, mpi_required, rank_environment
 from wirecodec.cli import main
 
@@ -43,7 +44,8 @@ DOCUMENTS = sorted(
     p.relative_to(ROOT).as_posix()
     for p in (*ROOT.glob("*.md"), *(p for folder in FOLDERS for p in ROOT.glob(f"{folder}/**/*.md")))
 )
-FRAMEWORKS = ("flwr", "lightning", "accelerate", "transformers", "jax", "torch")  # torch last: others need it
+FRAMEWORKS = ("flwr", "nvflare", "lightning", "accelerate", "transformers", "jax", "torch")
+"""Frameworks of blocks; torch comes last, because others need it."""
 ALSO_NEEDED = {"flwr": "ray"}  # of its simulation
 TORCHRUN = ["torchrun", "--standalone", "--nproc-per-node"]
 BLOCK = re.compile(r"^```(\w*)(?: title=\"([\w.-]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -79,6 +81,8 @@ def framework_of(block: Block, name: str) -> str | None:
     """Return the optional framework that a block of a document needs, or None."""
     if block.kind != "console":
         return block.imports()
+    if (command := re.search(r"^\$ (\w+) ", block.code, re.MULTILINE)) and command[1] in FRAMEWORKS:
+        return command[1]
     files = [other for other in blocks(name) if other.title and other.title in block.code]
     return next((other.imports() for other in files if other.imports()), None)
 
@@ -131,16 +135,22 @@ def test_blocks_run(name: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "framework"), [(name, needed) for name in RUNNABLE for needed in sorted(frameworks(name))]
 )
-def test_blocks_that_need_a_framework_run(name: str, framework: str, folder: Path) -> None:
+def test_blocks_that_need_a_framework_run(
+    name: str, framework: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for needed in filter(None, (framework, ALSO_NEEDED.get(framework))):
         pytest.importorskip(needed, reason=f"{needed} is not installed")
-    for block in blocks(name):
-        if framework_of(block, name) != framework:
-            continue
-        if block.title:
-            (folder / block.title).write_text(block.code, encoding="utf-8")
-        elif block.kind == "console" and not block.missing():
-            run_console(block.code, folder, from_shell=name == "README.md")
+    with contextlib.ExitStack() as stack:
+        environment = stack.enter_context(superlink(folder)) if framework == "flwr" else {}
+        for variable, value in environment.items():
+            monkeypatch.setenv(variable, value)
+        for block in blocks(name):
+            if framework_of(block, name) not in (framework, None if block.title else framework):
+                continue
+            if block.title:
+                (folder / block.title).write_text(block.code, encoding="utf-8")
+            elif block.kind == "console" and not block.missing():
+                run_console(block.code, folder, from_shell=name == "README.md")
 
 
 def run_python(code: str, names: dict[str, Any], document: str) -> None:

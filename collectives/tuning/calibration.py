@@ -135,7 +135,7 @@ def _make_dense_sum() -> tuple[Callable[[], object], int]:
 
 def _make_sparse_sum() -> tuple[Callable[[], object], int]:
     """Return a function that decodes and adds a container, and its number of stored elements."""
-    indices = np.arange(0, ARRAY_SIZE, STORED_SPACING)
+    indices = np.arange(0, ARRAY_SIZE, STORED_SPACING, dtype=np.int32)  # a type that is compiled anyway
     stored = wc.SparseTensor(indices, np.ones(indices.size, np.float32), (ARRAY_SIZE,))
     blob, out = wc.encode(stored, "all | raw-index | raw"), np.zeros(ARRAY_SIZE, np.float32)
     return lambda: wc.decode_add(blob, out), indices.size

@@ -21,6 +21,14 @@ def read_script(page: str, name: str) -> str:
     return scripts[name]
 
 
+def change(script: str, *changes: tuple[str, str]) -> str:
+    """Replace texts, each of which the script has once."""
+    for old, new in changes:
+        assert script.count(old) == 1, old
+        script = script.replace(old, new)
+    return script
+
+
 def run_on_two_ranks(code: str, folder: Path, *arguments: str) -> list[tuple[int, str]]:
     """Run a script in a folder; return the steps and the checksum of the parameters of each rank."""
     (folder / "script.py").write_text(code, encoding="utf-8")

@@ -45,29 +45,7 @@ class Breaking(DXOFilter):
         return DXO(dxo.data_kind, {"wirecodec.update": b"hostile" * 9}, dxo.meta)
 """
 
-JOB = """
-import sys
-
-import numpy as np
-from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe
-from nvflare.client.config import TransferType
-from nvflare.recipe import SimEnv
-
-import filters
-from breaking import Breaking
-
-recipe = NumpyFedAvgRecipe(
-    name="job",
-    model=np.zeros((20, 10)).tolist(),
-    min_clients=3,
-    num_rounds=2,
-    train_script="client.py",
-    params_transfer_type=TransferType.DIFF,
-)
-filters.add_filters(recipe)
-recipe.add_client_output_filter(Breaking(), tasks=["train"])
-recipe.execute(SimEnv(clients=["site-1", "site-2", "site-3"], workspace_root=sys.argv[1]))
-"""
+BREAK = "import breaking; recipe.add_client_output_filter(breaking.Breaking(), tasks=['train'])"
 
 
 def files_of_the_guide() -> dict[str, str]:
@@ -111,11 +89,16 @@ def test_lines_of_flower(capsys: pytest.CaptureFixture[str]) -> None:
 def test_lines_of_nvflare(tmp_path: Path) -> None:
     """Two sites send a fifth of their differences per round; the third sends no container, and is refused."""
     pytest.importorskip("nvflare", reason="nvflare is not installed")
-    files = {"client.py": CLIENT, "breaking.py": BREAKING, "job.py": JOB}
-    for name, text in {"filters.py": files_of_the_guide()["filters.py"], **files}.items():
+    job = files_of_the_guide()["job.py"].partition("\nmodel = ")[0]
+    changes = ("run = ", f"{BREAK}\nrun = "), ("zeros((64, 8))", "zeros((20, 10))"), ("rounds=10", "rounds=2")
+    for old, new in changes:
+        assert job.count(old) == 1
+        job = job.replace(old, new)
+    files = {"client.py": CLIENT, "breaking.py": BREAKING, "job.py": job}
+    for name, text in files.items():
         (tmp_path / name).write_text(text)
     done = subprocess.run(
-        [sys.executable, "job.py", str(tmp_path / "out")],
+        [sys.executable, "job.py"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
         capture_output=True,
@@ -126,7 +109,7 @@ def test_lines_of_nvflare(tmp_path: Path) -> None:
     log = done.stdout + done.stderr
     assert done.returncode == 0, log[-5000:]
     assert log.count("dropped the update of client site-3: magic") >= 2, log[-5000:]
-    model = np.load(tmp_path / "out/job/server/simulate_job/models/server.npy")
+    model = np.load(tmp_path / "workspace/fedavg/server/simulate_job/models/server.npy")
     assert model.shape == (20, 10)
     # Each round carries 40 elements of each site: in the second round, those with a residual of the first.
     np.testing.assert_allclose(model.reshape(-1), [2.5] * 40 + [5.0] * 40 + [0.0] * 120, rtol=1e-6)

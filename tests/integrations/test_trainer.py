@@ -6,18 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integrations.pages import read_script, run_on_two_ranks
+from tests.integrations.pages import change, read_script, run_on_two_ranks
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 SCRIPT = read_script("lightning-accelerate.md", "train_trainer.py")
-
-
-def change(script: str, *changes: tuple[str, str]) -> str:
-    """Replace texts, each of which the script has once."""
-    for old, new in changes:
-        assert script.count(old) == 1, old
-        script = script.replace(old, new)
-    return script
 
 
 def test_a_cut_run_that_is_resumed_has_the_bits_of_an_uninterrupted_one(tmp_path: Path) -> None:

@@ -80,3 +80,28 @@ def test_arguments_are_checked() -> None:
         wc.warm("topk(0.1) | rize | raw")
     with pytest.raises(wc.EncodeError, match="int32 is not carried"):
         wc.warm(dtype=np.int32)
+
+
+def test_the_kernels_of_calibration_and_of_local_updates_are_warm() -> None:
+    """Ranks that exchange once, and take an outer step, compile and load nothing."""
+    run("""
+import numpy as np
+import collectives as co
+import wirecodec as wc
+from wirecodec.kernels.compiler.compile_log import log
+
+scheme = "topk(0.1) | rice | raw(bfloat16)"
+wc.warm(scheme, feedback=True)
+before = len(log)
+
+def train(comm):
+    compressor, w = wc.Compressor(scheme), np.zeros(50_000, np.float32)
+    gradient = np.random.default_rng(comm.rank).laplace(size=w.size).astype(np.float32)
+    co.allreduce(comm, {"w": gradient}, compressor)
+    local = co.LocalUpdates(None, {"w": w}, wc.Compressor(scheme), comm, every=1)
+    w += gradient
+    local.step()
+
+co.simulate(2, train)
+assert not log[before:], log[before:]
+""")

@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
         "warm",
         _run,
         "Compile the kernels of schemes, and store them in the disk cache",
-        "Kernels that are in the cache are loaded. Those of error feedback are included.",
+        "Kernels that are in the cache are loaded. Those of error feedback and local updates are included.",
     )
     command.add_argument(
         "scheme",

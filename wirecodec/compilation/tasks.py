@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.arrays import Array, dtype_named
+from wirecodec.arrays import Array, dtype_named, read_only
 from wirecodec.compilation.inputs import SAMPLED, SMALL, make_large_tensor, make_supports, make_tensors
 from wirecodec.compressor import Compressor
 from wirecodec.container.checksum import MIN_KERNEL_BYTES, compute_checksum
@@ -103,6 +103,8 @@ def list_groups(job: Job) -> list[list[Task]]:
                 whole.append(partial(_take_steps_together, scheme, tensors, job.feedback))
         if job.grouped:
             whole.append(partial(_take_grouped_steps, scheme, tensors, job))
+    if job.feedback is not None:
+        whole.append(partial(_take_outer_step, job.dtype))
     if isinstance(job.scheme.index, IndexChoice):
         whole += [partial(_choose, job.scheme.index, indices, d) for d, indices in make_supports()]
     whole.append(partial(compute_checksum, np.zeros(MIN_KERNEL_BYTES, np.uint8), 0, MIN_KERNEL_BYTES))
@@ -203,6 +205,14 @@ def _take_grouped_steps(scheme: Scheme, tensors: Mapping[str, Array], job: Job) 
         compressor = Compressor(scheme, feedback=job.feedback, scope="group", weights=weights)
         for _ in range(3):
             compressor.compress(tensors)
+
+
+def _take_outer_step(dtype: np.dtype[Any]) -> None:
+    """Take a step of the outer optimizer of local updates, whose parameters are float32 or float64."""
+    from wirecodec.kernels.cpu.outer import take_outer_step
+
+    x, done = np.zeros(1, np.result_type(dtype, np.float32)), np.zeros(1, np.int64)
+    take_outer_step(x.copy(), x.copy(), read_only(x), read_only(np.ones(2, x.dtype)), False, True, done)
 
 
 def _select_in_threads(job: Job) -> None:
