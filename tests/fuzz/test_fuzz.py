@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.fuzz import loop, mutants
+from tests.fuzz import loop, mutant_pages, mutants
 from tests.fuzz.anatomy import assemble_parts, split_container
 from tests.fuzz.judge import Finding, agree, judge
 from tests.fuzz.legal import draw_container
@@ -172,4 +172,4 @@ def test_nine_of_ten_mutants_are_killed_and_the_others_have_a_reason() -> None:
     assert tried >= 200
     assert 10 * dead >= 9 * tried
     assert len(mutants.read_reasons()) == tried - dead
-    assert mutants.UNKNOWN not in text
+    assert mutant_pages.UNKNOWN not in text
