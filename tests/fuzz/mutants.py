@@ -483,14 +483,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     target = REFERENCE_TARGET if options.reference else LIBRARY_TARGET
     if options.vectors or options.later:
         target = replace(target, probed=False)
-    end = time.monotonic() + 60 * options.minutes
     ran = find_trials(target)
     every = list(list_mutants(ran, target))
     rows = identify_mutants(every)
     if options.later:
-        return _try_later(
-            target, {m: row for m, row in rows.items() if target.later.fullmatch(m.where)}, ran, end, options
-        )
+        later = {mutant: row for mutant, row in rows.items() if target.later.fullmatch(mutant.where)}
+        return _try_later(target, later, ran, options)
     selected, tried, of, seed = every, len(every), len(every), options.seed
     if options.again:
         old = TRIED.search(PAGE.read_text(encoding="utf-8"))
@@ -527,10 +525,10 @@ def _try_later(
     target: Target,
     rows: Mapping[Mutant, Row],
     ran: Mapping[Place, Sequence[Known]],
-    end: float,
     options: argparse.Namespace,
 ) -> int:
-    """Try the readers of version 1.1 until the end; return 0 if 96 % of those tried are killed."""
+    """Try the readers of version 1.1 for some minutes; return 0 if 96 % of those tried are killed."""
+    end = time.monotonic() + 60 * options.minutes
     verdicts = Verdicts(options.verdicts)
     for mutant in random.Random(options.seed).sample(list(rows), len(rows)):
         if time.monotonic() > end:
