@@ -98,19 +98,20 @@ def write_section(title: str, command: str, every: Iterable[Row], verdicts: Verd
     known = read_reasons(LATER_PAGE)
     text = LATER_PAGE.read_text(encoding="utf-8") if LATER_PAGE.exists() else ""
     sections = dict(re.findall(r"^(## .+)\n\n((?:(?!## ).*\n)*)", text, re.MULTILINE))
-    sections[f"## {title}"] = _format_section(command, list(every), verdicts, seed, known)
+    sections[f"## {title}"] = _format_section(title, command, list(every), verdicts, seed, known)
     parts = [f"{name}\n\n{body.rstrip()}\n" for name, body in sections.items()]
     LATER_PAGE.write_text("\n".join([LATER_HEAD, *parts]), encoding="utf-8")
 
 
 def _format_section(
-    command: str, every: list[Row], verdicts: Verdicts, seed: int, known: Mapping[Row, str]
+    title: str, command: str, every: list[Row], verdicts: Verdicts, seed: int, known: Mapping[Row, str]
 ) -> str:
     tried = [row for row in every if row in verdicts.killed]
     survivors = sorted(row for row in tried if not verdicts.killed[row])
     counted = f"All {len(every)} mutants were tried."
     if len(tried) < len(every):
-        counted = f"{len(tried)} of {len(every)} mutants were tried, in random order (seed {seed})."
+        counted = f"{len(tried)} of {len(every)} mutants were tried, in random order (seed {seed})"
+        counted += ", the splitter first." if title == "C" else "."
     lines = [f"`{command}`", "", counted, ""]
     lines += ["| module | mutants | tried | survivors | killed | killed of those that are not equivalent |"]
     lines += ["|---|---|---|---|---|---|"]
