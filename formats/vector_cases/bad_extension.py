@@ -136,6 +136,12 @@ def _fused() -> Iterator[Case]:
         ("in-table", "A member that has an entry.", [[(0, 1), (1, 2)]], [3, 2]),
         ("groups-order", "Groups not ascending.", [[(1, 1), (3, 2)], [(0, 1), (2, 2)]], [3, 3]),
         ("group-twice", "A group twice.", [[(0, 1), (1, 2)], [(0, 1), (1, 2)]], [3]),
+        (
+            "group-again",
+            "An entry of two groups, whose further members have no elements: all else would fit.",
+            [[(0, 3), (1, 0)], [(0, 3), (2, 0)]],
+            [3],
+        ),
         ("two-groups", "A member of two groups.", [[(0, 1), (2, 2)], [(1, 1), (2, 2)]], [3, 3]),
     ):
         yield bad(f"fused-{id}", about, kind, code, _with_fused(write_fused(groups), sizes))
