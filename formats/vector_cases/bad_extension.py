@@ -78,6 +78,12 @@ def _frame() -> Iterator[Case]:
     yield bad(
         "extension-order-unknown", "Unknown types are ordered, too.", kind, code, _tensors([1], *unknown)
     )
+    many = [Record(UNKNOWN_RECORD, 0, b"")] * 600
+    about = "600 records of one type, in a block of more than 4096 bytes."
+    yield bad("extension-order-600", about, kind, code, _tensors([1], *many))
+    about = "600 records of one type: the structure of the last is checked before their order."
+    data = _tensors([1], *many[1:], Record(UNKNOWN_RECORD, 2, b""))
+    yield bad("extension-record-600", about, "Malformed", "extension-record", data)
     for critical in (UNKNOWN_RECORD, 0xFFFF):
         data = _tensors([1], Record(critical, 1, b"12345678"))
         yield bad(

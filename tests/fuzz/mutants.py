@@ -156,7 +156,7 @@ def list_trials(
         yield from ((Ways(vector), vector) for vector in vectors())
     else:
         yield from ((partial(has_meta, vector), vector) for vector in vectors() if vector.meta)
-    splits = splits_of() if target.root == ROOT else [(kind, reference_of(kind)) for kind in KINDS]
+    splits = list(splits_of()) if target.root == ROOT else [(kind, reference_of(kind)) for kind in KINDS]
     for stream in load_streams():
         yield from ((partial(is_split, stream, kind, split), stream) for kind, split in splits)
     for probe in PROBES.values() if target.probed else ():

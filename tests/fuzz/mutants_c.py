@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from formats import conformance
@@ -59,11 +60,7 @@ LATER = re.compile(
     r"|wirecodec_stream\.h: \w+"
 )
 """The functions that read version 1.1."""
-SPLITS = [
-    (options, kind)
-    for kind in (UNITS, CONTAINERS)
-    for options in (["4096"], ["1"], ["7"], ["-m"], ["-m", "5"])
-]
+SPLITS = [(["4096"], UNITS), (["7"], UNITS), (["1"], CONTAINERS), (["-m", "5"], CONTAINERS)]
 """How the stream vectors are split: options of the program, and kind."""
 SPLIT_SECONDS = 2
 """CPU seconds for one stream."""
@@ -173,22 +170,31 @@ class Judge:
         self.folder = folder
         self.lines = {name: (SOURCES / name).read_text(encoding="utf-8").splitlines() for name in headers}
         self.mutants = {name: list(list_mutants(lines)) for name, lines in self.lines.items()}
-        self.parts: list[tuple[bytes, bytes]] = []
-        self.splits: list[tuple[list[str], bytes, bytes | None]] = []
-        for name, lines in self.lines.items():
-            program = build(folder, "\n".join(lines) + "\n", name)
-            assert program is not None
-            if name == DECODER:
-                self.parts = split_requests(program)
-            else:
-                self.splits = [
-                    (arguments, data, answer([program, *arguments], data, SPLIT_SECONDS))
-                    for arguments, data in split_commands()
-                ]
+
+    @cached_property
+    def parts(self) -> list[tuple[bytes, bytes]]:
+        """The requests of ``split_requests``."""
+        return split_requests(self._build_unchanged(DECODER))
+
+    @cached_property
+    def splits(self) -> list[tuple[list[str], bytes, bytes | None]]:
+        """The arguments of the splitter, the stream, and the right answer."""
+        program = self._build_unchanged(SPLITTER)
+        return [
+            (arguments, data, answer([program, *arguments], data, SPLIT_SECONDS))
+            for arguments, data in split_commands()
+        ]
+
+    def _build_unchanged(self, header: str) -> Path:
+        program = build(self.folder, "\n".join(self.lines[header]) + "\n", header)
+        assert program is not None
+        return program
 
     def is_killed(self, mutant: Mutant, header: str = DECODER) -> bool | None:
         """Return whether a mutant is detected, or None if it does not compile."""
         lines = self.lines[header]
+        rights = self.parts if header == DECODER else self.splits  # made before the header is changed
+        assert rights
         changed = [*lines[: mutant.line], mutant.text, *lines[mutant.line + 1 :]]
         program = build(self.folder, "\n".join(changed) + "\n", header)
         if program is None:
