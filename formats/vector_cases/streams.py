@@ -93,6 +93,13 @@ def cases() -> Iterator[Case]:
             patch(unit, 12, "I", 0),
         ),
         (
+            "unit-checksum-empty",
+            "The checksum of a unit without a body is 0.",
+            "ChecksumMismatch",
+            "unit-checksum",
+            patch(write_unit(NONE, b""), 12, "I", 0),
+        ),
+        (
             "unit-checksum-number",
             "The application's number is damaged.",
             "ChecksumMismatch",
