@@ -88,6 +88,7 @@ def _meta() -> Iterator[Case]:
         ),
         ("twice", "A name twice.", [(0, b"a", b"1"), (0, b"a", b"2")]),
         ("name-empty", "An empty name.", [(0, b"", b"1")]),
+        ("texts-empty", "An empty name of an empty value: rows without texts.", [(0, b"", b"")]),
         ("name-utf8", "A name that is not UTF-8.", [(0, b"\xff", b"1")]),
         ("value-utf8", "A value that is not UTF-8.", [(0, b"a", b"\xff")]),
         ("value-surrogate", "A surrogate.", [(0, b"a", b"\xed\xa0\x80")]),

@@ -78,6 +78,12 @@ def _frame() -> Iterator[Case]:
     yield bad(
         "extension-order-unknown", "Unknown types are ordered, too.", kind, code, _tensors([1], *unknown)
     )
+    many = [Record(UNKNOWN_RECORD, 0, b"")] * 600
+    about = "600 records of one type, in a block of more than 4096 bytes."
+    yield bad("extension-order-600", about, kind, code, _tensors([1], *many))
+    about = "600 records of one type: the structure of the last is checked before their order."
+    data = _tensors([1], *many[1:], Record(UNKNOWN_RECORD, 2, b""))
+    yield bad("extension-record-600", about, "Malformed", "extension-record", data)
     for critical in (UNKNOWN_RECORD, 0xFFFF):
         data = _tensors([1], Record(critical, 1, b"12345678"))
         yield bad(
@@ -102,12 +108,18 @@ def _fused_record() -> Iterator[Case]:
     for id, about, body in (
         ("empty", "No bytes.", b""),
         ("short", "Four bytes.", bytes(4)),
+        ("short-7", "Seven bytes.", write_fused([[(0, 1), (1, 2)]])[:7]),
         ("no-groups", "No groups.", bytes(8)),
         ("reserved", "The reserved word is 1.", patch(good, 4, "I", 1)),
         ("groups", "A group too many is announced.", patch(good, 0, "I", 2)),
         ("groups-most", "2^32 - 1 groups are announced.", patch(good, 0, "I", MAX32)),
         ("surplus", "Bytes after the last group.", good + bytes(8)),
         ("cut", "The last member is cut.", good[:-4]),
+        (
+            "members-cut",
+            "The last of eight members is cut, in a record of seven and a half.",
+            write_fused([[(n, 1) for n in range(8)]])[:-4],
+        ),
         ("no-members", "A group without members.", struct.pack("<IIII", 1, 0, 0, 0)),
         ("one-member", "A group of one.", struct.pack("<IIIIII", 1, 0, 0, 1, 0, 3)),
         ("members", "A member too many is announced.", patch(good, 12, "I", 3)),
@@ -130,6 +142,12 @@ def _fused() -> Iterator[Case]:
         ("in-table", "A member that has an entry.", [[(0, 1), (1, 2)]], [3, 2]),
         ("groups-order", "Groups not ascending.", [[(1, 1), (3, 2)], [(0, 1), (2, 2)]], [3, 3]),
         ("group-twice", "A group twice.", [[(0, 1), (1, 2)], [(0, 1), (1, 2)]], [3]),
+        (
+            "group-again",
+            "An entry of two groups, whose further members have no elements: all else would fit.",
+            [[(0, 3), (1, 0)], [(0, 3), (2, 0)]],
+            [3],
+        ),
         ("two-groups", "A member of two groups.", [[(0, 1), (2, 2)], [(1, 1), (2, 2)]], [3, 3]),
     ):
         yield bad(f"fused-{id}", about, kind, code, _with_fused(write_fused(groups), sizes))
@@ -224,6 +242,7 @@ def _shapes_record() -> Iterator[Case]:
         ("cut", "The last dimension is missing.", good[:-1]),
         ("surplus", "A byte after the last row.", good + b"\0"),
         ("padded", "Rows are not padded.", good + bytes(6)),
+        ("head-cut", "Seven of the eight bytes before the dimensions of a second row.", good + bytes(7)),
         ("ndim-1", "One dimension needs no row.", struct.pack("<IBBHB", 0, 1, 1, 0, 6)),
         ("ndim-33", "33 dimensions.", struct.pack("<IBBH", 0, 33, 1, 0) + b"\6" + b"\1" * 32),
         ("ndim-255", "255 dimensions are announced.", patch(good, 4, "B", 255)),

@@ -28,6 +28,7 @@ def cases() -> Iterator[Case]:
         ("unit-empty", "A unit without a body.", write_unit(NONE, b"")),
         ("unit-8", "A unit of eight bytes, of the highest number.", other),
         ("parts", "Units before, between and after containers.", unit + first + other + unit + second + unit),
+        ("container-24", "A container of 24 bytes, the least.", write([])),
     ):
         yield _case(f"stream-{id}", about, data)
     for id, about, kind, code, data in (
@@ -92,6 +93,13 @@ def cases() -> Iterator[Case]:
             patch(unit, 12, "I", 0),
         ),
         (
+            "unit-checksum-empty",
+            "The checksum of a unit without a body is 0.",
+            "ChecksumMismatch",
+            "unit-checksum",
+            patch(write_unit(NONE, b""), 12, "I", 0),
+        ),
+        (
             "unit-checksum-number",
             "The application's number is damaged.",
             "ChecksumMismatch",
@@ -129,6 +137,8 @@ def cases() -> Iterator[Case]:
     about = "The limit comes before the length and the end."
     wrong = patch(unit, 16, "Q", 2**63 + 1)
     yield _case("stream-max-bytes-first", about, wrong, "LimitExceeded", "max-bytes", limits=limit)
+    about = "The limit is inclusive for containers, too."
+    yield _case("stream-max-bytes-container-met", about, first, limits={"max_bytes": len(first)})
     about = "A container that exceeds the limit."
     yield _case(
         "stream-max-bytes-container", about, first, "LimitExceeded", "max-bytes", limits={"max_bytes": 24}

@@ -25,6 +25,9 @@ from formats import conformance, reference
 from formats.conformance import Expected, One, Schema, TensorTuple, Vector
 from formats.reference import Limits, WireError
 from formats.reference.element_types import RECORD_TYPES
+from formats.reference.extension import CRITICAL, META
+from formats.reference.writing.assembly import write_extension_block
+from formats.reference.writing.records import write_meta
 from tests.formats.test_reference import structured_chunks
 from tests.fuzz.judge import SMALL, is_near
 from tests.fuzz.legal import draw_container
@@ -207,6 +210,17 @@ def test_texts_of_the_metadata(check: Check) -> None:
             groups = [(keys[name], texts) for name, texts in vector.meta["tensors"].items()]
             groups.append((0xFFFFFFFF, vector.meta["container"]))
             assert check.texts == [(key, *pair) for key, texts in groups for pair in texts.items()]
+
+
+def test_most_rows_of_metadata(check: Check) -> None:
+    """No vector has so many: their record has a megabyte."""
+    rows = [(0, f"{n:05}".encode(), b"") for n in range(65_537)]
+    found = []
+    for count in (65_536, 65_537):
+        block = write_extension_block([reference.Record(META, 0, write_meta(rows[:count]))])
+        data = reference.assemble([reference.Row(0, 0, 4, 0, 1, 1, 1)], block)
+        found.append(outcome(check.decode, data, {}, None))
+    assert found == [(b"", [("0", "float32", (4,), [], b"")]), ("Malformed", "meta-record")]
 
 
 def agree(check: Check, data: bytes, limits: dict[str, int]) -> None:

@@ -1,6 +1,7 @@
 """Mutation testing of the decoding side: finds changes to its Python code that no test detects.
 
     python -m tests.fuzz.mutants [--sample N] [--seed N] [--again] [--write] [--reference] [--vectors]
+                                 [--later] [--minutes N] [--verdicts FILE]
 
 A mutant is one function with one comparison, operator, constant or check changed. A forked child replaces the
 function's code. It runs the golden vectors and probes that execute the function until one result differs.
@@ -9,6 +10,10 @@ child tells whether other functions of the decoder run: a change of a shortcut i
 ``--write`` writes tests/fuzz/MUTANTS.md and keeps the reasons given there for survivors. ``--again`` tries
 only those survivors, after vectors were added. ``--reference`` changes the reference decoder instead of the
 library, ``--vectors`` runs no probes. tests/fuzz/mutants_c.py does the same with the C decoder.
+
+``--later`` changes only the readers of version 1.1, and runs vectors alone. ``--write`` then writes their
+section of tests/fuzz/MUTANTS_1_1.md. ``--verdicts`` keeps the verdicts in a file. A run continues from it: it
+tries the survivors again, and mutants without a verdict. ``--minutes`` ends it early; the order is random.
 """
 
 from __future__ import annotations
@@ -18,11 +23,13 @@ import ast
 import copy
 import importlib
 import inspect
+import math
 import os
 import random
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,10 +39,14 @@ from typing import Any
 
 import numpy as np
 
-from formats import conformance
+from formats import conformance, reference
+from formats.streams import CONTAINERS, UNITS, Split, Stream, check_stream, load_streams, reference_of
+from formats.zstd import find_decompressor
+from tests.fuzz import mutant_pages
 from tests.fuzz.judge import library
+from tests.fuzz.mutant_pages import PATH, UNKNOWN, Row, Verdicts
 from tests.fuzz.probes import PROBES
-from tests.fuzz.ways import Ways
+from tests.fuzz.ways import Ways, bounded, splits_of
 from tests.golden import vectors
 
 PAGE = Path(__file__).parent / "MUTANTS.md"
@@ -47,12 +58,26 @@ DECODING = re.compile(
 """The modules of the decoding side, relative to ``ROOT``."""
 REFERENCE = ROOT.parent / "formats" / "reference"
 REFERENCE_DECODING = re.compile(
-    r"(container|bits|element_types|floats|extension|limits|packed_codes|prng|records|table|tensors"
-    r"|(value|index|map|transform)/\w+)\.py"
+    r"(annotations|container|bits|element_types|floats|extension|limits|packed_codes|prng|records|stream|table"
+    r"|tensors|(value|index|map|transform)/\w+)\.py"
 )
 """The same of the reference decoder, relative to ``REFERENCE``."""
-SECONDS = 60
-"""CPU seconds that the trials of one mutant may take. Wall time would count a slow machine as a detection."""
+LATER = re.compile(
+    r"(container/(annotations|extension_reader|records|stream)\.py: .*"
+    r"|container/schema\.py: (TensorSpecs\.\w+|dtypes_of|plain_spec|require_floats|_check_digest)"
+    r"|container/(inspect\.py: inspect|table\.py: check_table)"
+    r"|cpu/(chunk\.py: (_types|decode_values)|decode\.py: (decode_chunks|invert_transform))"
+    r"|cpu/fuse\.py: split_(fused|joined))"
+)
+"""The readers of version 1.1 in the library, as ``Mutant.where`` names them."""
+REFERENCE_LATER = re.compile(
+    r"((annotations|element_types|extension|records|stream|table|tensors)\.py: .*"
+    r"|container\.py: (decode|_decode_entry)|transform/coefficients\.py: (check|read)_lengths)"
+)
+"""The same of the reference decoder."""
+SECONDS = 20
+"""CPU seconds that the trials of one mutant may take, beyond three times what they take without a change.
+Wall time would count a slow machine as a detection."""
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},
@@ -89,11 +114,12 @@ Place = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Known:
-    """A trial, the functions of the decoder that it executes, and the outcome of the vector that it reads."""
+    """A trial, the functions of the decoder that it executes, its vector's outcome, and its CPU seconds."""
 
     trial: Trial
     ran: frozenset[Place]
     outcome: tuple[Any, ...]
+    seconds: float
 
     @property
     def kind(self) -> Any:
@@ -103,27 +129,56 @@ class Known:
 
 @dataclass(frozen=True)
 class Target:
-    """A decoder under test: its folder, package, modules of the decoding side, and decode function."""
+    """A decoder under test: its folder, package, modules of the decoding side, decode function, and the
+    functions that read version 1.1."""
 
     root: Path
     package: str
     modules: re.Pattern[str]
     decode: conformance.Decode
+    later: re.Pattern[str]
     probed: bool
 
 
-LIBRARY_TARGET = Target(ROOT, "wirecodec", DECODING, library, True)
-REFERENCE_TARGET = Target(REFERENCE, "formats.reference", REFERENCE_DECODING, conformance.reference, False)
+LIBRARY_TARGET = Target(ROOT, "wirecodec", DECODING, library, LATER, True)
+REFERENCE_TARGET = Target(
+    REFERENCE, "formats.reference", REFERENCE_DECODING, conformance.reference, REFERENCE_LATER, False
+)
 
 
-def list_trials(target: Target = LIBRARY_TARGET) -> Iterator[tuple[Trial, conformance.Vector | None]]:
-    """Yield the golden vectors and, for the library, all ways of reading them and the probes."""
+def list_trials(
+    target: Target = LIBRARY_TARGET,
+) -> Iterator[tuple[Trial, conformance.Vector | Stream | None]]:
+    """Yield the golden vectors and streams and, for the library, all ways of reading them and the probes."""
     for vector in vectors():
         yield partial(conforms, vector, target.decode), vector
     if target.root == ROOT:
         yield from ((Ways(vector), vector) for vector in vectors())
+    else:
+        yield from ((partial(has_meta, vector), vector) for vector in vectors() if vector.meta)
+    splits = list(splits_of()) if target.root == ROOT else [(kind, reference_of(kind)) for kind in KINDS]
+    for stream in load_streams():
+        yield from ((partial(is_split, stream, kind, split), stream) for kind, split in splits)
     for probe in PROBES.values() if target.probed else ():
         yield partial(_is_unchanged, probe, probe()), None
+
+
+KINDS = UNITS, CONTAINERS
+
+
+def is_split(stream: Stream, kind: str, split: Split) -> bool:
+    return check_stream(bounded(split), stream, kind) is None
+
+
+def has_meta(vector: conformance.Vector) -> bool:
+    """Tell whether the reference reads the metadata of a valid vector."""
+    schema: Any = vector.schema or (vector.one and vector.one.tensor and {"": vector.one.tensor})
+    limits = reference.Limits(**vector.limits)
+    found = reference.decode(
+        vector.data, limits, schema, single=vector.one is not None, zstd=find_decompressor()
+    )
+    tensors = {found.tensors[key].name: texts for key, texts in found.meta.tensors.items()}
+    return {"container": found.meta.container, "tensors": tensors} == vector.meta
 
 
 def conforms(vector: conformance.Vector, decode: conformance.Decode = library) -> bool:
@@ -142,10 +197,11 @@ def find_trials(target: Target = LIBRARY_TARGET) -> dict[Place, list[Known]]:
     found: dict[Place, list[Known]] = {}
     seen: set[Any] = set()
     for trial, vector in list_trials(target):
+        start = time.process_time()
         assert trial(), trial  # what runs only once, such as a cached function, is not traced
+        seconds = time.process_time() - start
         _, ran = run_traced(trial, target)
-        outcome = (vector.result, vector.code, bool(vector.limits), bool(vector.expected)) if vector else ()
-        known = Known(trial, ran, outcome)
+        known = Known(trial, ran, _outcome_of(vector), seconds)
         if isinstance(trial, Ways) and known.kind in seen:
             continue
         if isinstance(trial, Ways):
@@ -153,6 +209,14 @@ def find_trials(target: Target = LIBRARY_TARGET) -> dict[Place, list[Known]]:
         for place in ran:
             found.setdefault(place, []).append(known)
     return found
+
+
+def _outcome_of(vector: conformance.Vector | Stream | None) -> tuple[Any, ...]:
+    if vector is None:
+        return ()
+    if isinstance(vector, Stream):
+        return vector.outcome.result, vector.outcome.code, bool(vector.limits)
+    return vector.result, vector.code, bool(vector.limits), bool(vector.expected)
 
 
 def run_traced(trial: Trial, target: Target) -> tuple[bool, frozenset[Place]]:
@@ -303,27 +367,29 @@ def _apply(node: Any, change: str) -> None:
             node.op = to
 
 
-def is_killed(mutant: Mutant, noticing: Sequence[Trial]) -> bool:
-    """Return whether a trial detects the mutant: by another result, an exception, or a timeout."""
+def is_killed(mutant: Mutant, noticing: Sequence[Trial], seconds: float = SECONDS) -> bool:
+    """Return whether a trial detects the mutant: by another result, an exception, or more CPU seconds."""
 
     def check() -> bool:
         _clear_caches()
         return all(trial() for trial in noticing)
 
-    return _fails(mutant, check)
+    return _fails(mutant, check, seconds)
 
 
 def takes_another_path(mutant: Mutant, noticing: Sequence[Known], target: Target) -> bool:
     """Return whether other functions of the decoder run in a trial, although its result is the same."""
-    return _fails(mutant, lambda: all(run_traced(each.trial, target)[1] == each.ran for each in noticing))
+    return _fails(
+        mutant, lambda: all(run_traced(each.trial, target)[1] == each.ran for each in noticing), 3 * SECONDS
+    )
 
 
-def _fails(mutant: Mutant, check: Callable[[], bool]) -> bool:
+def _fails(mutant: Mutant, check: Callable[[], bool], seconds: float) -> bool:
     """Return whether a check fails in a child with the mutant."""
     code = compile_mutant(mutant)
     child = os.fork()
     if child == 0:
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
         mutant.function.__code__ = code
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         try:
@@ -350,28 +416,22 @@ def order_trials(noticing: Sequence[Known]) -> list[Known]:
     return [*first.values(), *(each for each in drawn if first[each.kind] is not each)]
 
 
-REASON = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$")
-
-
-def read_reasons() -> dict[tuple[str, str], str]:
+def read_reasons() -> dict[Row, str]:
     """Read the reasons for survivors from the page: {row: reason}."""
-    if not PAGE.exists():
-        return {}
-    rows = map(REASON.match, PAGE.read_text(encoding="utf-8").splitlines())
-    return {(row[1], row[2]): row[3].removeprefix(PATH) for row in rows if row}
+    return mutant_pages.read_reasons(PAGE)
 
 
-def identify_mutants(every: Sequence[Mutant]) -> dict[Mutant, tuple[str, str]]:
+def identify_mutants(every: Sequence[Mutant]) -> dict[Mutant, Row]:
     """Return the two columns that identify each mutant on the page; repeated ones are numbered."""
-    found: dict[Mutant, tuple[str, str]] = {}
-    seen: dict[tuple[str, str], int] = {}
-    for mutant in every:
-        source = inspect.getsource(sys.modules[mutant.function.__module__]).splitlines()[mutant.line - 1]
-        text = source.strip().replace("|", "\\|").replace("`", "'")[:70]
-        row = mutant.where, f"{mutant.change} in {text}"
-        seen[row] = seen.get(row, 0) + 1
-        found[mutant] = row if seen[row] == 1 else (row[0], f"{row[1]} ({seen[row]})")
-    return found
+    sources = {
+        name: inspect.getsource(sys.modules[name]).splitlines()
+        for name in {mutant.function.__module__ for mutant in every}
+    }
+    rows = (
+        (m.where, f"{m.change} in {mutant_pages.shorten(sources[m.function.__module__][m.line - 1])}")
+        for m in every
+    )
+    return dict(zip(every, mutant_pages.number_rows(rows), strict=True))
 
 
 def format_page(tried: int, of: int, seed: int, survivors: Mapping[tuple[str, str], bool]) -> str:
@@ -401,9 +461,6 @@ def format_page(tried: int, of: int, seed: int, survivors: Mapping[tuple[str, st
     return "\n".join(lines) + "\n"
 
 
-PATH = "*path*: "
-"""Mark of a survivor that changes which functions run."""
-UNKNOWN = "not examined"
 TRIED = re.compile(r"^(\d+) of (\d+) mutants were tried \(seed (\d+)\)", re.MULTILINE)
 
 
@@ -418,14 +475,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="write tests/fuzz/MUTANTS.md")
     parser.add_argument("--reference", action="store_true", help="change the reference decoder")
     parser.add_argument("--vectors", action="store_true", help="run golden vectors alone, no probes")
+    parser.add_argument("--later", action="store_true", help="only the readers of version 1.1; no probes")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end after this time")
+    parser.add_argument("--verdicts", type=Path, help="file of verdicts from which a run continues")
     options = parser.parse_args(arguments)
     np.seterr(all="ignore")
     target = REFERENCE_TARGET if options.reference else LIBRARY_TARGET
-    if options.vectors:
+    if options.vectors or options.later:
         target = replace(target, probed=False)
     ran = find_trials(target)
     every = list(list_mutants(ran, target))
     rows = identify_mutants(every)
+    if options.later:
+        later = {mutant: row for mutant, row in rows.items() if target.later.fullmatch(mutant.where)}
+        return _try_later(target, later, ran, options)
     selected, tried, of, seed = every, len(every), len(every), options.seed
     if options.again:
         old = TRIED.search(PAGE.read_text(encoding="utf-8"))
@@ -438,15 +501,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     survivors: dict[tuple[str, str], bool] = {}
     for mutant in selected:
         noticing = order_trials(ran[place_of(mutant.function.__code__)])
-        if not is_killed(mutant, [each.trial for each in noticing]):
-            few = list({each.kind: each for each in noticing}.values())
-            survivors[rows[mutant]] = takes_another_path(mutant, few, target)
-            print(f"{mutant.where}, line {mutant.line}: {mutant.change}", flush=True)
+        killed, path = _judge(mutant, noticing, target)
+        if not killed:
+            survivors[rows[mutant]] = path
     text = format_page(tried, of, seed, survivors)
     print(text.split("\n\n")[2])
     if options.write:
         PAGE.write_text(text, encoding="utf-8")
     return int(10 * len(survivors) > tried)
+
+
+def _judge(mutant: Mutant, noticing: Sequence[Known], target: Target) -> tuple[bool, bool]:
+    """Return whether a mutant is killed and, if it is not, whether other functions run; print a survivor."""
+    seconds = SECONDS + 3 * sum(each.seconds for each in noticing)
+    if is_killed(mutant, [each.trial for each in noticing], seconds):
+        return True, False
+    print(f"{mutant.where}, line {mutant.line}: {mutant.change}", flush=True)
+    few = list({each.kind: each for each in noticing}.values())
+    return False, takes_another_path(mutant, few, target)
+
+
+def _try_later(
+    target: Target,
+    rows: Mapping[Mutant, Row],
+    ran: Mapping[Place, Sequence[Known]],
+    options: argparse.Namespace,
+) -> int:
+    """Try the readers of version 1.1 for some minutes; return 0 if 96 % of those tried are killed."""
+    end = time.monotonic() + 60 * options.minutes
+    verdicts = Verdicts(options.verdicts)
+    for mutant in random.Random(options.seed).sample(list(rows), len(rows)):
+        if time.monotonic() > end:
+            break
+        if not verdicts.killed.get(rows[mutant]):
+            noticing = order_trials(ran[place_of(mutant.function.__code__)])
+            killed, path = _judge(mutant, noticing, target)
+            verdicts.add(rows[mutant], killed=killed, path=path)
+    if options.write:
+        title = "Reference" if options.reference else "Library"
+        command = f"python -m tests.fuzz.mutants{' --reference' * options.reference} --later --write"
+        mutant_pages.write_section(title, command, rows.values(), verdicts, options.seed)
+    tried = [verdicts.killed[row] for row in rows.values() if row in verdicts.killed]
+    print(f"{len(tried)} of {len(rows)} mutants were tried; {sum(tried)} were killed.")
+    return int(100 * sum(tried) < 96 * len(tried))
 
 
 if __name__ == "__main__":

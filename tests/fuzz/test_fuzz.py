@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.fuzz import loop, mutants
+from tests.fuzz import loop, mutant_pages, mutants, mutants_c
 from tests.fuzz.anatomy import assemble_parts, split_container
 from tests.fuzz.judge import Finding, agree, judge
 from tests.fuzz.legal import draw_container
@@ -172,4 +172,60 @@ def test_nine_of_ten_mutants_are_killed_and_the_others_have_a_reason() -> None:
     assert tried >= 200
     assert 10 * dead >= 9 * tried
     assert len(mutants.read_reasons()) == tried - dead
-    assert mutants.UNKNOWN not in text
+    assert mutant_pages.UNKNOWN not in text
+
+
+def later_rows(title: str) -> set[tuple[str, str]]:
+    """Return the rows of all mutants of the readers of version 1.1 in a decoder."""
+    if title == "C":
+        lines = {name: (mutants_c.SOURCES / name).read_text().splitlines() for name in mutants_c.PROGRAMS}
+        every = [
+            row
+            for name in lines
+            for row in mutants_c.identify_mutants(
+                name, lines[name], list(mutants_c.list_mutants(lines[name]))
+            )
+        ]
+        return {row for row in every if mutants_c.LATER.fullmatch(row[0])}
+    target = mutants.REFERENCE_TARGET if title == "Reference" else mutants.LIBRARY_TARGET
+    rows = mutants.identify_mutants(list(mutants.list_mutants(target=target)))
+    return {row for row in rows.values() if target.later.fullmatch(row[0])}
+
+
+@pytest.mark.parametrize("title", ["Reference", "Library", "C"])
+def test_counts_of_mutants_of_version_1_1(title: str) -> None:
+    text = mutant_pages.LATER_PAGE.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
+    counts = re.search(r"^\| all \| (\d+) \| (\d+) \| (\d+) \|", text, re.MULTILINE)
+    assert counts is not None
+    _, tried, survivors = map(int, counts.groups())
+    rows = {
+        (row[1], row[2]): row[3].removeprefix(mutant_pages.PATH)
+        for row in map(mutant_pages.REASON.match, text.splitlines())
+        if row
+    }
+    assert len(rows) == survivors
+    equivalent = sum(reason.startswith(mutant_pages.EQUIVALENT) for reason in rows.values())
+    assert 100 * (tried - survivors) >= 96 * (tried - equivalent)
+    assert mutant_pages.UNKNOWN not in text
+    assert rows.keys() <= later_rows(title)
+
+
+def test_a_section_keeps_reasons_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutant_pages, "LATER_PAGE", tmp_path / "page.md")
+    every = mutant_pages.number_rows([("a.py: f", "x in y")] * 2 + [("b.py: g", "z")])
+    verdicts = mutant_pages.Verdicts(tmp_path / "verdicts")
+    for n, row in enumerate(every):
+        verdicts.add(row, killed=n == 1)
+    mutant_pages.write_section("C", "run", every, verdicts, 3)
+    text = mutant_pages.LATER_PAGE.read_text()
+    assert text.count(mutant_pages.UNKNOWN) == 2
+    mutant_pages.LATER_PAGE.write_text(text.replace(mutant_pages.UNKNOWN, "Equivalent: so.", 1))
+    again = mutant_pages.Verdicts(tmp_path / "verdicts")
+    again.add(every[2], killed=True)
+    mutant_pages.write_section("Library", "run", every[:1], mutant_pages.Verdicts(), 3)
+    mutant_pages.write_section("C", "run", every, again, 3)
+    text = mutant_pages.LATER_PAGE.read_text()
+    assert "| `a.py` | 2 | 2 | 1 | 50.0 % | 100.0 % |" in text
+    assert "| all | 3 | 3 | 1 | 66.7 % | 100.0 % |" in text
+    assert "0 of 1 mutants were tried" in text
+    assert mutant_pages.UNKNOWN not in text

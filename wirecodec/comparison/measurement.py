@@ -3,8 +3,8 @@
 A time is the median of repeated calls on the same gradient. Every call is made once before, so that kernels
 are compiled; caches may be warm. A selector with a state, such as SIDCo's, selects from the gradient
 ``SETTLING`` times before, because its first steps are unlike all others. All calls alternate over several
-rounds, so that other load on the machine does not fall on one of them alone. Nothing is trained meanwhile, and
-one rank uses all of Numba's threads.
+rounds, so that other load on the machine does not fall on one of them alone. Nothing is trained meanwhile,
+and one rank uses all of Numba's threads.
 """
 
 from __future__ import annotations

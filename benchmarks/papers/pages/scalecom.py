@@ -203,7 +203,7 @@ def list_rows(found: Result) -> list[Row]:
             "Table 1: comparison of methods",
             "properties of each; ScaleCom converges like the true top-k (contribution 3)",
             f"CLT-k {clt.error:.1%} test error, top-k {top.error:.1%}; table below",
-            "Bytes and errors of one small training in place of properties. With 8 and 16 workers, CLT-k ends "
+            "Bytes and errors of one small training in place of properties. With 8 and 16 workers, it ends "
             "far from dense in [training.md](training.md). Times: [model.md](model.md).",
             PARTLY if clt.error < top.error + 0.01 else WRONG,
         ),

@@ -6,13 +6,16 @@ import hashlib
 import pickle
 import struct
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
 
 import wirecodec as wc
-from formats.reference import Record, Row, assemble
+from formats.reference import Record, Row, assemble, decode
+from formats.reference.annotations import CONTAINER
 from formats.reference.writing.assembly import write_extension_block
+from formats.reference.writing.records import write_meta
 
 X = np.array([0, 1.5, 0, -2], np.float32)
 
@@ -155,6 +158,21 @@ def test_arguments_that_no_record_can_hold() -> None:
 def test_the_largest_metadata() -> None:
     meta = {f"{n:05}": "" for n in range(65_536)}
     assert wc.inspect(wc.encode(X, meta=meta)).meta == meta
+
+
+@pytest.mark.parametrize("read", [wc.decode, decode])
+@pytest.mark.parametrize("surplus", [0, 1])
+def test_one_row_of_metadata_more_than_the_most(read: Any, surplus: int) -> None:
+    """The record is sound but for its count. No vector has so many rows."""
+    rows = [(CONTAINER, f"{n:05}".encode(), b"") for n in range(65_536 + surplus)]
+    block = write_extension_block([Record(7, 0, write_meta(rows))])
+    data = assemble([Row(0, 0, 4, 0, 1, 1, 1)], block)
+    if not surplus:
+        read(data)
+        return
+    with pytest.raises(Exception, match="meta-record") as raised:
+        read(data)
+    assert type(raised.value).__name__ == "Malformed"
 
 
 def test_hostile_counts_are_refused_before_any_loop() -> None:
