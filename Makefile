@@ -45,7 +45,7 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 # One process per core. Tests that start MPI ranks need the cores for themselves, so they run afterwards.
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
 
-test: lint  ## lint, then the tests that sample everything: minutes
+test: lint  ## lint, then the tests that sample everything: 12 to 20 minutes on 2 cores
 	$(BIN)/python -m pytest -q -m "not mpi and not sweep and not nightly and not bounds" $(PARALLEL)
 	$(BIN)/python -m pytest -q -m "mpi and not sweep and not nightly"
 

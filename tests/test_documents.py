@@ -250,6 +250,16 @@ def test_times_in_the_comparison() -> None:
         assert f"{float(times[row][column].split()[0]):,g} ms" in guide, row
 
 
+def test_time_of_a_compilation() -> None:
+    """The README and the guide to a first training give the same time."""
+    found = [
+        re.findall(r"(\d+ to \d+ s) on 2 cores,\slonger", (ROOT / name).read_text(encoding="utf-8"))
+        for name in ("README.md", "docs/guides/train.md")
+    ]
+    assert len(found[0]) == 1
+    assert found[0] == found[1]
+
+
 def test_only_the_readme_answers_when_it_pays() -> None:
     """Its figures are those of two pages of results, and no guide has an answer of its own."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -24,6 +24,10 @@ _ALGORITHMS = {
 }
 
 
+_BEGIN = (
+    'To train, begin with budget(0.25) | rice | error-bounded and scope="group", as the README does. Take *, '
+    "the pick for the time of one step, if steps still wait."
+)
 _LOCAL = "~ changes the training: an exchange every few steps (collectives.LocalUpdates), in time per step."
 _BUDGET = 'A budget selects from all tensors as from one vector: Compressor("budget(…) | …", scope="group").'
 
@@ -69,6 +73,7 @@ def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ())
         f"Assumes that every rank is a machine like this one, with {_threads()} and no other load, and",
         "that it sends and receives at once. 'decode' covers all encodings that a rank decodes, 'rest' the",
         "vector of sums and the latencies. Times and errors are measured; accuracy after training is not.",
+        *([_BEGIN] if advice.pick else []),
     ]
     return "\n".join(lines)
 

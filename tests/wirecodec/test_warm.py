@@ -66,6 +66,31 @@ assert not log[before:], log[before:]
 """)
 
 
+def test_nothing_is_compiled_or_loaded_in_the_first_exchange() -> None:
+    """Sums of tensors that do not fit into a cache have a kernel of their own."""
+    run("""
+import numpy as np
+import collectives as co
+import wirecodec as wc
+from wirecodec.kernels.compiler.compile_log import log
+
+def build():
+    return wc.Compressor("budget(0.25) | rice | error-bounded", scope="group")
+
+wc.warm(build())
+before = len(log)
+
+def train(comm):
+    compressor, rng = build(), np.random.default_rng(comm.rank)
+    for _ in range(2):
+        gradients = {str(n): rng.laplace(size=n).astype(np.float32) for n in (10, 1000, 300_000)}
+        co.allreduce(comm, gradients, compressor, algorithm="allgather")
+
+co.simulate(2, train)
+assert not log[before:], log[before:]
+""")
+
+
 def test_a_second_call_does_nothing() -> None:
     compressor = wc.Compressor({"b*": "all | raw-index | raw", "*": "topk(0.1) | rice | raw"})
     assert not is_warm(compressor, "float32")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import PurePath
 from typing import Any, NoReturn
 
 from wirecodec.cli.files import parse_file
@@ -87,11 +88,17 @@ def import_modules(names: Sequence[str]) -> None:
     """Import the modules that ``--import`` names, also from the current folder.
 
     Raises:
-        ValueError: a module is not found, or raises an error.
+        ValueError: a module is not found, or raises an error, or the name is that of a file.
     """
     if names and "" not in sys.path:
         sys.path.insert(0, "")  # as for `python -m`
     for name in names:
+        if name.endswith(".py"):
+            module = PurePath(name).stem
+            raise ValueError(
+                f"--import {name}: it takes the name of a module, not of a file: --import {module}, in the "
+                "folder of the file"
+            )
         try:
             import_module(name)
         except Exception as error:

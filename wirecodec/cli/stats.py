@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from wirecodec.cli.gradient_stats import compute_stats
     from wirecodec.cli.sidco_stats import compute_sidco_stats
-    from wirecodec.cli.stats_page import format_stats, format_summary
+    from wirecodec.cli.stats_page import format_legend, format_stats, format_summary
 
     tensors = load_tensors(options.file)
     if options.tensor is not None:
@@ -65,6 +65,8 @@ def _run(options: argparse.Namespace) -> int:
             draw_stats(stats, sidco, format_name(name), options.png)
         gap = "\n" if len(measured) > 1 else ""
         print(gap + format_stats(stats, sidco, format_name(name)), file=page)
+    gap = "\n" if len(measured) > 1 or options.sidco else ""
+    print(gap + format_legend(sidco=options.sidco), file=page)
     return 0
 
 

@@ -11,6 +11,12 @@ from wirecodec.cli.sidco_stats import STAGES, SIDCoStats
 from wirecodec.comparison.table import ERROR
 
 _MIN_DECAY = 0.5  # of a compressible gradient, by Definition 1
+_THRESHOLD = "threshold: the smallest magnitude of the k largest, which alone are sent"
+_SIDCO = (
+    "threshold error: of a fit, its threshold for this density over the true one, less 1",
+    "k̂/k: elements that SIDCo selects over those asked for; M: fits, one after another, of the paper's mode",
+    "fits, reads: of distributions, and of the tensor; ended exactly: an exact top-k had to end the search",
+)
 
 
 def format_summary(measured: Mapping[str, GradientStats], name: str) -> str:
@@ -40,13 +46,12 @@ def format_summary(measured: Mapping[str, GradientStats], name: str) -> str:
         f"{name}: {len(measured)} tensors, {size:,} elements, {nonzero:,} not 0 ({nonzero / size:.1%})",
         *format_table(header, rows),
         "decay: the exponent p of rank^-p; error at: of sending only this part of the elements, the largest",
-        ERROR,
     ]
     return "\n".join(lines)
 
 
 def format_stats(stats: GradientStats, sidco: SIDCoStats | None, name: str) -> str:
-    """Format the statistics of a gradient as plain text.
+    """Format the statistics of a gradient as plain text; ``format_legend`` explains the columns.
 
     Args:
         stats: the statistics.
@@ -63,12 +68,22 @@ def format_stats(stats: GradientStats, sidco: SIDCoStats | None, name: str) -> s
         f"{compressible} by Definition 1, which requires more than {_MIN_DECAY}",
         f"constants of its bounds: c1 = {stats.magnitude_factor:.3g}, c2 = {stats.error_factor:.3g}",
         *_format_selected(stats),
-        "threshold: the smallest magnitude of the k largest, which alone are sent",
-        ERROR,
     ]
     if sidco is not None:
         lines += ["", *_format_fits(sidco), "", *_format_stages(sidco), "", *_format_default(sidco)]
     return "\n".join(lines)
+
+
+def format_legend(*, sidco: bool) -> str:
+    """Format the meanings of the columns, once for all tensors.
+
+    Args:
+        sidco: whether SIDCo's tables are on the page.
+
+    Returns:
+        Lines without a newline at the end.
+    """
+    return "\n".join([_THRESHOLD, ERROR, *(_SIDCO if sidco else ())])
 
 
 def _format_selected(stats: GradientStats) -> list[str]:

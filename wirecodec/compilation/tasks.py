@@ -18,7 +18,7 @@ from wirecodec.arrays import Array, dtype_named, read_only
 from wirecodec.compilation.inputs import SAMPLED, SMALL, make_large_tensor, make_supports, make_tensors
 from wirecodec.compressor import Compressor
 from wirecodec.container.checksum import MIN_KERNEL_BYTES, compute_checksum
-from wirecodec.decode_into import decode_add
+from wirecodec.decode_into import decode_add, decode_sum
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice
@@ -166,11 +166,13 @@ def _choose(index: IndexChoice, indices: Array, d: int) -> None:
 
 
 def _encode_and_decode(scheme: Scheme, tensor: Any) -> None:
-    """Encode a tensor, decode it, and add it to a dense array."""
+    """Encode a tensor, decode it, add it to a dense array, and compute a mean there, as ranks do."""
     with suppress(EncodeError):  # a codec of the user may not carry every tensor
         blob = encode(tensor, scheme)
         decode(blob)
-        decode_add(blob, np.zeros(tensor.size, np.result_type(tensor.dtype, np.float32)), scale=0.5)
+        out = np.zeros(tensor.size, np.result_type(tensor.dtype, np.float32))
+        decode_add(blob, out, scale=0.5)
+        decode_sum([blob, blob], out, divisor=2)
 
 
 def _encode_and_decode_many(scheme: Scheme, tensors: Mapping[str, Any]) -> None:
@@ -178,7 +180,9 @@ def _encode_and_decode_many(scheme: Scheme, tensors: Mapping[str, Any]) -> None:
     with suppress(EncodeError):
         blob = encode_many(tensors, scheme)
         dtype = np.result_type(next(iter(tensors.values())).dtype, np.float32)
-        decode_add(blob, {name: np.zeros(x.size, dtype) for name, x in tensors.items()}, scale=0.5)
+        out = {name: np.zeros(x.size, dtype) for name, x in tensors.items()}
+        decode_add(blob, out, scale=0.5)
+        decode_sum([blob, blob], out, divisor=2)
 
 
 def _take_steps(scheme: Scheme, tensors: Mapping[str, Array], feedback: Feedback) -> None:

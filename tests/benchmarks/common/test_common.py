@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from benchmarks.common.pictures import _spread, label_lines, open_picture
 from benchmarks.common.results import pivot_rows
 from benchmarks.common.tables import append_rows, read_rows
 from benchmarks.common.targets import check_at_least, check_at_most
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_limits_are_inclusive() -> None:
@@ -92,3 +96,12 @@ def test_names_cover_no_mark_no_line_and_no_other_name(tmp_path: Path) -> None:
     for box in boxes:
         assert box.count_contains(points) == 0
         assert panel.count_contains(box.corners()) == 4
+
+
+def test_a_benchmark_names_the_packages_that_it_needs() -> None:
+    """Without site-packages, as after an installation of the library alone."""
+    command = [sys.executable, "-S", "-m", "benchmarks.papers", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert 'pip install ".[bench,peers]"' in done.stderr

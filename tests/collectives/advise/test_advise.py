@@ -129,9 +129,11 @@ def test_schemes_within_the_bound_come_first_and_the_fastest_is_the_pick() -> No
     assert [line[:1] for line in page.splitlines()[5:8]] == ["*", ">", ">"]
     assert "* is the fastest with an error of at most 0.4: exact" in page
     assert "> has an error above 0.4." in page
+    assert "begin with budget(0.25)" in page.splitlines()[-1]
     assert page.count("exact") == 4  # both tables, the pick, and the pick for 2 ranks
     none = format_advice(compare(gradient, network, [QUICK], max_error=0.1), "x")
     assert "No scheme has an error of at most 0.1; --max-error sets the bound." in none
+    assert "begin with" not in none  # there is no other scheme to take
     unknown = dataclasses.replace(QUICK, error=math.nan)
     assert compare(gradient, network, [unknown], max_error=0.9).pick is None
 

@@ -80,6 +80,9 @@ def test_commands_import_modules_of_the_current_folder(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert done.stderr.startswith(f"wirecodec: --import {name}: {message}: ")
         assert done.stderr.count("\n") == 1
+    done = run(tmp_path, "verify", "x.wc", "--import", "halves.py")
+    assert done.returncode == 2
+    assert "not of a file: --import halves, in" in done.stderr
 
 
 def with_id(blob: Array, field: str, wire_id: int) -> Array:

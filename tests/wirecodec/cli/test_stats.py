@@ -26,7 +26,7 @@ def test_stats_of_a_real_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "rank^-" in table
     for heading in ("KS distance", "threshold error at 0.001", "M = 4", "reads"):
         assert heading in table
-    default = table[table.index("k̂/k of the default") :].splitlines()[1:]
+    default = table[table.index("k̂/k of the default") :].partition("\n\n")[0].splitlines()[1:]
     assert len(default) == 9
     for line in default:
         assert 0.95 <= float(line.split()[2]) <= 1.05
@@ -57,6 +57,10 @@ def test_stats_of_many_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str
     table = capsys.readouterr().out
     assert "big: 5,000 elements" in table
     assert "half: 400 elements" in table
+    legend = table.rpartition("\n\n")[2]
+    for meaning in ("threshold: ", "error: ", "threshold error: ", "reads: ", "ended exactly: "):
+        assert meaning in legend
+        assert table.count(meaning) == legend.count(meaning)
     assert "nan" not in table
     assert main(["stats", str(tmp_path / "m.npz"), "--png", str(tmp_path / "x.png")]) == 2
     assert "a picture shows one: --tensor NAME" in capsys.readouterr().err
