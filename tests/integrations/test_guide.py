@@ -75,7 +75,7 @@ def files_of_the_guide() -> dict[str, str]:
 
 
 def test_lines_of_flower(capsys: pytest.CaptureFixture[str]) -> None:
-    """The guide's script without Ray; the third client is hostile, and the loss of the others falls in each round."""
+    """The guide's script without Ray; the third client is hostile, and the loss falls in each round."""
     pytest.importorskip("flwr", reason="flwr is not installed")
     from flwr.app import Context, RecordDict
 
