@@ -85,6 +85,23 @@ def test_description_needs_no_repository(packages: tuple[set[str], Path]) -> Non
     assert re.findall(r"pip install [\"']?\.", text) == []
 
 
+def test_the_extra_of_flower_has_the_version_that_the_tests_use(packages: tuple[set[str], Path]) -> None:
+    """It is the one of `integrations`, which the tests of the adapters install, and no other framework."""
+    _, wheel = packages
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    assert {"flower", "integrations"} <= set(metadata.get_all("Provides-Extra", []))
+    extras: dict[str, list[str]] = {"flower": [], "integrations": []}
+    for requirement in map(str, metadata.get_all("Requires-Dist", [])):
+        needed, _, extra = requirement.partition(";")
+        for known, names in extras.items():
+            if f'extra == "{known}"' in extra:
+                names.append(needed.strip())
+    assert extras["flower"] == [one for one in extras["integrations"] if one.startswith("flwr")]
+    assert len(extras["flower"]) == 1
+
+
 def test_wheel_contains_only_the_packages(packages: tuple[set[str], Path]) -> None:
     _, wheel = packages
     with zipfile.ZipFile(wheel) as archive:

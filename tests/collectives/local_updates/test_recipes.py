@@ -325,6 +325,22 @@ def test_the_guide_has_the_recipes_and_their_measured_bits() -> None:
             assert f"in {bits} bits" in found[0] or bits == "2.000"
 
 
+def test_the_guide_states_the_verdicts_on_local_updates() -> None:
+    """The sentence beside its recommendation has the figures of the benchmark, and no better verdict."""
+    guide = (ROOT / "docs/guides/local-updates.md").read_text(encoding="utf-8")
+    results = (ROOT / "benchmarks/results/training.md").read_text(encoding="utf-8")
+    row = (
+        r"^\| several local steps per exchange\? \| ([\w-]+) \| "
+        r"local updates every 8, 0\.1 bits per step.*?: (\S+), .*? \| budget 0\.1: (\S+), .* \| ([\w ]+) \|$"
+    )
+    found = {task: (own, other, verdict) for task, own, other, verdict in re.findall(row, results, re.M)}
+    undecided = {task for task, (*_, verdict) in found.items() if verdict == "undecided"}
+    assert undecided == {"text-lstm", "text-transformer", "recommendations"}
+    own, other, verdict = found["images"]
+    assert verdict == "worse"
+    assert f"For images they were worse: {own} against {other} % accuracy." in guide
+
+
 def _describe(one: co.LocalRecipe) -> str:
     """Return the scheme and the residual of a recipe as the guide has them."""
     scheme = str(one.compressor["scheme"]).replace("|", r"\|")
