@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = create_parser(__doc__, __package__)
     parser.add_argument("--quick", action="store_true", help="few steps; only prints the page")
     parser.add_argument("--only", default="", metavar="NAMES", help="only those with such a name")
+    parser.add_argument("--list", action="store_true", help="only print the names that --only selects from")
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="processes, default %(default)s")
     parser.add_argument("--fresh", action="store_true", help="delete all results that are kept")
     parser.add_argument(
@@ -88,6 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     steps = QUICK if options.quick else Steps()
     store = Store(repr(steps))
     parts = list_parts(steps)
+    if options.list:
+        print(*(part.name for part in parts), sep="\n")
+        return
     wanted = filter_by_name(parts, options.only, lambda part: part.name)
     with create_progress(72) as progress:
         run_missing(wanted, store, options.jobs, progress)

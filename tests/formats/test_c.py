@@ -25,7 +25,7 @@ from formats import conformance, reference
 from formats.conformance import Expected, One, Schema, TensorTuple, Vector
 from formats.reference import Limits, WireError
 from formats.reference.element_types import RECORD_TYPES
-from formats.reference.extension import CRITICAL, META
+from formats.reference.extension import META
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_meta
 from tests.formats.test_reference import structured_chunks
