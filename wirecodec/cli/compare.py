@@ -15,7 +15,7 @@ from wirecodec.cli.formatting import escape, format_count
 from wirecodec.cli.options import add_command, add_file, add_imports, add_picture
 from wirecodec.cli.progress import show_progress
 from wirecodec.comparison import Comparison, ComparisonTable, compare
-from wirecodec.comparison.compare import find_scheme
+from wirecodec.comparison.compare import find_scheme, list_schemes
 
 
 def add_to(commands: Any) -> None:
@@ -34,6 +34,9 @@ def add_to(commands: Any) -> None:
         "schemes", nargs="*", help="schemes, or presets with overrides; all presets and some schemes if none"
     )
     command.add_argument(
+        "--ratio", type=float, help="of all presets and schemes that have one, if no schemes are given"
+    )
+    command.add_argument(
         "--json",
         action="store_true",
         help="print JSON; times are in seconds; relative_error is the error of the table, error its square",
@@ -48,11 +51,16 @@ def add_to(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     if not 0 <= options.seconds < math.inf:
         raise ValueError(f"--seconds is {options.seconds:g}; it must be 0 or more")
-    for text in options.schemes:
+    if options.ratio is not None and options.schemes:
+        raise ValueError(
+            '--ratio is for a comparison without schemes; write the ratio in each: "dgc(ratio=0.01)"'
+        )
+    schemes = options.schemes if options.ratio is None else list_schemes(options.ratio)
+    for text in schemes:
         find_scheme(text)  # an error of a scheme does not name the file
     tensors = load_gradient(options.file)
     with name_file(options.file), show_progress("comparing") as progress:
-        found = compare(tensors, options.schemes or None, seconds=options.seconds, progress=progress)
+        found = compare(tensors, schemes or None, seconds=options.seconds, progress=progress)
     rows = ComparisonTable(tuple(sorted(found, key=lambda row: (bool(row.refusal), row.bits))))
     elements = sum(x.size for x in tensors.values())
     title = (

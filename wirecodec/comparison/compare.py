@@ -20,7 +20,7 @@ from wirecodec.comparison.measurement import (
 from wirecodec.comparison.table import Comparison, ComparisonTable
 from wirecodec.errors import EncodeError
 from wirecodec.registry import suggestion
-from wirecodec.settings.presets import PRESETS, preset
+from wirecodec.settings.presets import PRESETS, override, preset
 from wirecodec.settings.recipes import RECIPES, recipe
 from wirecodec.settings.scheme import Scheme, read_call
 
@@ -96,6 +96,23 @@ def compare(
             rows.append(_measure(name, scheme, together, given, target, seconds))
             progress((number + (way + 1) / len(ways)) / len(chosen))
     return ComparisonTable(tuple(rows))
+
+
+def list_schemes(ratio: float) -> list[str]:
+    """Return what ``compare`` takes by default, with the same ratio for all whose selector has one.
+
+    Raises:
+        EncodeError: the ratio is out of range.
+    """
+    own = [str(override(one, {"ratio": ratio}) if _has_ratio(one) else one) for one in map(Scheme.parse, OWN)]
+    published = [
+        f"{name}(ratio={ratio:g})" if _has_ratio(one.scheme) else name for name, one in PRESETS.items()
+    ]
+    return [*own, *published]
+
+
+def _has_ratio(scheme: Scheme) -> bool:
+    return hasattr(scheme.select, "ratio")
 
 
 def find_scheme(given: str | Scheme) -> Scheme:

@@ -156,3 +156,16 @@ def test_recipes_with_one_scheme_take_part() -> None:
     one, other = wc.compare(MODEL["a"], ["sparseloco", "sparseloco(chunk=1000)"], seconds=0)
     assert one.scheme == str(wc.RECIPES["sparseloco"].scheme)
     assert "chunk=1000" in other.scheme
+
+
+def test_one_ratio_for_all_that_have_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "g.npy", MODEL["a"])
+    path = str(tmp_path / "g.npy")
+    assert main(["compare", path, "--ratio", "0.02", "--seconds", "0", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    schemes = {name.partition("(")[0]: row["scheme"] for name, row in rows.items() if row["scheme"]}
+    for name, one in wc.PRESETS.items():
+        assert ("0.02" in schemes[name]) == hasattr(one.scheme.select, "ratio")
+    assert "topk(0.02) | rice | sign-scale" in rows
+    assert main(["compare", path, "dgc", "--ratio", "0.02"]) == 2
+    assert "write the ratio in each" in capsys.readouterr().err
