@@ -1,9 +1,10 @@
 /* Split the stream of the standard input and print its parts.
  *
- *     split [-m] [PIECE] [JSON]
+ *     split [-m | -s] [PIECE] [JSON]
  *
  * This is a program as formats/vectors/README.md, "Testing a splitter of streams", requires. JSON is its argument; without it, units
- * are returned and the limits are the defaults. Parts are read in pieces of PIECE bytes. With -m, the stream is read into memory first.
+ * are returned and the limits are the defaults. Parts are read in pieces of PIECE bytes. With -m, the stream is read into memory first. With
+ * -s, the source gives at most 3 bytes at a time, as a socket may.
  */
 
 #include "wirecodec_stream.h"
@@ -76,6 +77,11 @@ static void split(wc_splitter *splitter, int units, size_t piece) {
     }
 }
 
+/* A source that gives fewer bytes than are asked for, though more will come. */
+static size_t short_source(void *context, uint8_t *out, size_t n) {
+    return wc_file_source(context, out, n < 3 ? n : 3);
+}
+
 /* Return the limits in the JSON argument, whose only number after "max_bytes" is that limit. */
 static wc_limits limits_in(const char *json) {
     wc_limits limits = wc_default_limits();
@@ -87,11 +93,12 @@ static wc_limits limits_in(const char *json) {
 int main(int argc, char **argv) {
     const char *json = argc > 1 && argv[argc - 1][0] == '{' ? argv[argc - 1] : "{}";
     wc_limits limits = limits_in(json);
-    int memory = argc > 1 && strcmp(argv[1], "-m") == 0;
-    size_t piece = argc > 1 + memory ? (size_t)strtoull(argv[1 + memory], NULL, 10) : 0, n;
+    int memory = argc > 1 && strcmp(argv[1], "-m") == 0, is_short = argc > 1 && strcmp(argv[1], "-s") == 0;
+    int first = 1 + (memory || is_short);
+    size_t piece = argc > first ? (size_t)strtoull(argv[first], NULL, 10) : 0, n;
     buffer input = {NULL, 0, 0};
     wc_bytes bytes;
-    wc_splitter splitter = wc_split(wc_file_source, stdin, &limits);
+    wc_splitter splitter = wc_split(is_short ? short_source : wc_file_source, stdin, &limits);
     if (memory) {
         while ((n = fread(extend(&input, 4096), 1, 4096, stdin)) > 0) input.size += n;
         bytes.at = input.at;
