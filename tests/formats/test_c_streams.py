@@ -48,7 +48,9 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("options", [["4096"], ["1"], ["7"], ["24"], ["-m"], ["-m", "5"], ["-s"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [["4096"], ["1"], ["7"], ["24"], ["-m"], ["-m", "5"], ["-s"]], ids=" ".join
+)
 def test_stream_vectors(split: Path, kind: str, options: list[str]) -> None:
     splitter = run_splitter([str(split), *options], kind)
     assert streams.run_streams(splitter, kind=kind) == []

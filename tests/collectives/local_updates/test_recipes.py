@@ -335,10 +335,14 @@ def test_the_guide_states_the_verdicts_on_local_updates() -> None:
     )
     found = {task: (own, other, verdict) for task, own, other, verdict in re.findall(row, results, re.M)}
     undecided = {task for task, (*_, verdict) in found.items() if verdict == "undecided"}
-    assert undecided == {"text-lstm", "text-transformer", "recommendations"}
-    own, other, verdict = found["images"]
-    assert verdict == "worse"
-    assert f"For images they were worse: {own} against {other} % accuracy." in guide
+    assert undecided == {"text-lstm", "recommendations"}
+    for task, text in (
+        ("images", "{} against {} % accuracy"),
+        ("text-transformer", "perplexity {} against {}"),
+    ):
+        own, other, verdict = found[task]
+        assert verdict == "worse"
+        assert text.format(own, other) in guide
 
 
 def _describe(one: co.LocalRecipe) -> str:
