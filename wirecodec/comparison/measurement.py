@@ -149,10 +149,12 @@ def _settle(
             flats[name] = dense(x, scheme, as_elements)
             for _ in range(SETTLING):
                 _, states[name] = choose(flats[name], scheme, state=states.get(name), header=header)
-                if states[name] is None:
-                    return None
+                if states[name] is None:  # also of a tensor of zeros, whose selector may keep a state
+                    break
         except EncodeError as error:
             raise error.of(name) from None
+    if all(state is None for state in states.values()):
+        return None
     shapes = [flat.shape for flat in flats.values()]
 
     def choose_all() -> ModelSelection:

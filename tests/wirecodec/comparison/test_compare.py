@@ -121,11 +121,13 @@ def test_a_selector_with_a_state_is_compared_as_in_a_training() -> None:
     x = np.random.default_rng(2).standard_normal(200_000).astype(np.float32)
     first = wc.decode(wc.encode(x, wc.preset("sidco"))).nnz / x.size
     settled = wc.compare(x, ["sidco"], seconds=0)[0].density
+    with_zeros = wc.compare({"frozen": np.zeros(9, np.float32), "x": x}, ["sidco"], seconds=0)[0].density
     compressor = wc.Compressor(wc.preset("sidco"), feedback=None)
     for _ in range(51):
         blob = compressor.compress({"": x})
     assert first == 0
     assert abs(settled / 0.001 - 1) <= 0.2
+    assert abs(with_zeros / settled - 1) <= 0.001
     assert settled == wc.decode_many(blob)[""].nnz / x.size
 
 
