@@ -127,7 +127,8 @@ _DECISIVE: tuple[System, ...] = (
         )
         for every, bits, by_senders in (
             *((10, 0.0073, False), (10, 0.0037, False), (10, 0.0018, False), (30, 0.0073, False)),
-            *((10, 0.0073, True), (10, 0.0018, True), (30, 0.0073, True), (30, 0.0018, True)),
+            *((10, 0.0073, True), (10, 0.0037, True), (10, 0.0018, True)),
+            *((30, 0.0073, True), (30, 0.0018, True)),
         )
     ),
     LocalUpdates(

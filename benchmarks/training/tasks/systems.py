@@ -115,8 +115,9 @@ TEXT_LONG = (
         f"local updates every {every}, {bits} bits per step, half of the rest kept{mean}"
         for every, bits, mean in (
             *((10, 0.0073, ""), (10, 0.0037, ""), (10, 0.0018, ""), (30, 0.0073, "")),
-            *((10, 0.0073, ", mean of senders"), (10, 0.0018, ", mean of senders")),
-            *((30, 0.0073, ", mean of senders"), (30, 0.0018, ", mean of senders")),
+            *((10, 0.0073, ", mean of senders"), (10, 0.0037, ", mean of senders")),
+            *((10, 0.0018, ", mean of senders"), (30, 0.0073, ", mean of senders")),
+            (30, 0.0018, ", mean of senders"),
         )
     ),
 )
