@@ -86,9 +86,18 @@ def get_bound(comm: Any) -> Any:
     return comm if bound is None else bound()
 
 
+def has_members(value: object, protocol: type) -> bool:
+    """Tell whether an object has all members of a protocol, also those that it looks up at another object.
+
+    From Python 3.12 on, ``isinstance`` does not see the latter, and refuses a wrapper with ``__getattr__``.
+    """
+    parts = [part for part in protocol.__mro__ if getattr(part, "_is_protocol", False)]
+    return all(hasattr(value, name) for part in parts for name in vars(part) if not name.startswith("_"))
+
+
 def check_communicator(comm: object) -> None:
     """Raise TypeError if an object does not satisfy Communicator."""
-    if not isinstance(comm, Communicator):
+    if not has_members(comm, Communicator):
         raise TypeError(
             f"{type(comm).__name__} is not a communicator; pass an mpi4py communicator,"
             " a collectives.TorchComm, or an object that satisfies collectives.communicator.Communicator"

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast
 
 import numpy as np
 
-from collectives.communicator import Request
+from collectives.communicator import Request, has_members
 
 NOTICE_TAG = 0x5744  # of every notice; that of all other messages is one less
 NOTICE_SIZE = 256  # bytes
 PAUSE = 0.01  # seconds between two looks
 
 
-@runtime_checkable
 class Board(Protocol):
     """Exchange of notices of NOTICE_SIZE bytes between the ranks of a communicator."""
 
@@ -36,7 +35,6 @@ class Board(Protocol):
         ...
 
 
-@runtime_checkable
 class KeepingBoard(Board, Protocol):
     """Board that outlives its ranks, so that all of them can take the verdict of the first one."""
 
@@ -48,8 +46,8 @@ class KeepingBoard(Board, Protocol):
 def find_board(comm: Any) -> Board | None:
     """Return the communicator's own board, or one of messages; None if it cannot receive a notice."""
     own = getattr(comm, "notices", None)
-    if isinstance(own, Board):
-        return own
+    if has_members(own, Board):
+        return cast(Board, own)
     if hasattr(comm, "block"):
         return _BlockingBoard(comm)
     return _ProbingBoard(comm) if hasattr(comm, "Iprobe") else None

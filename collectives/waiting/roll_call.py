@@ -20,8 +20,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import cast
 
-from collectives.communicator import Communicator
+from collectives.communicator import Communicator, has_members
 from collectives.errors import CollectiveError, Timeout, name_ranks
 from collectives.waiting.board import NOTICE_SIZE, KeepingBoard, find_board
 
@@ -151,11 +152,12 @@ class RollCall:
 
     def _agree(self, ranks: list[int]) -> list[int]:
         """Return the ranks at fault: those that the first rank to notice has named, or else ``ranks``."""
-        if not (ranks and isinstance(self._board, KeepingBoard)):
+        if not (ranks and has_members(self._board, KeepingBoard)):
             return sorted(ranks)
+        board = cast(KeepingBoard, self._board)
         text = ",".join(map(str, sorted(ranks)))
         with suppress(RuntimeError, OSError, ValueError):
-            return [int(rank) for rank in self._board.keep(text).split(",")]
+            return [int(rank) for rank in board.keep(text).split(",")]
         return sorted(ranks)
 
     def _collect(self, seconds: float) -> None:

@@ -8,15 +8,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import collectives as co
-from collectives.communicator import Communicator, Request
+from collectives.communicator import Communicator, Request, check_communicator, has_members
 from collectives.simulation.communicator import SimulatedComm
 from collectives.waiting.backoff import Backoff, wait_all
+from collectives.waiting.board import KeepingBoard, find_board
 from tests.collectives.conftest import World, interrupt_gathers
 from tests.mpi_processes import end_all, find_processes, rank_environment, require_mpirun
 
@@ -25,6 +27,27 @@ def test_simulated_communicators_satisfy_the_protocol() -> None:
     def fn(comm: SimulatedComm) -> None:
         assert isinstance(comm, Communicator)
         assert isinstance(comm.Isend(b"x", comm.rank), Request)
+
+    co.simulate(2, fn)
+
+
+def test_a_wrapper_satisfies_the_protocols_by_what_it_forwards() -> None:
+    """From Python 3.12 on, ``isinstance`` does not see members that ``__getattr__`` finds."""
+
+    class Wrapper:
+        def __init__(self, inner: object) -> None:
+            self.inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    def fn(comm: SimulatedComm) -> None:
+        check_communicator(Wrapper(comm))
+        board = find_board(comm)
+        assert find_board(SimpleNamespace(notices=(wrapped := Wrapper(board)))) is wrapped
+        assert not has_members(wrapped, KeepingBoard)
+        with pytest.raises(TypeError, match="Wrapper is not a communicator"):
+            check_communicator(Wrapper(board))
 
     co.simulate(2, fn)
 
