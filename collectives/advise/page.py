@@ -24,10 +24,10 @@ _ALGORITHMS = {
 }
 
 
-_BEGIN = (
-    'To train, begin with budget(0.25) | rice | error-bounded and scope="group", as the README does. Take *, '
-    "the pick for the time of one step, if steps still wait."
-)
+_DEFAULT = "budget(0.25) | rice | error-bounded"
+_BEGIN = f'To train, begin with {_DEFAULT} and scope="group", as the README does.'
+_LONG_WAIT = 0.25
+"""Share of a step from which an exchange at each step is too slow, and local updates are worth a try."""
 _LOCAL = "~ changes the training: an exchange every few steps (collectives.LocalUpdates), in time per step."
 _BUDGET = 'A budget selects from all tensors as from one vector: Compressor("budget(…) | …", scope="group").'
 
@@ -73,7 +73,7 @@ def format_advice(advice: Advice, name: str, *, other_ranks: Sequence[int] = ())
         f"Assumes that every rank is a machine like this one, with {_threads()} and no other load, and",
         "that it sends and receives at once. 'decode' covers all encodings that a rank decodes, 'rest' the",
         "vector of sums and the latencies. Times and errors are measured; accuracy after training is not.",
-        *([_BEGIN] if advice.pick else []),
+        *_explain_begin(advice),
     ]
     return "\n".join(lines)
 
@@ -108,7 +108,7 @@ def _describe_dense_step(advice: Advice) -> list[str]:
 def _outcome(prediction: Prediction, advice: Advice) -> list[str]:
     """Format the row of a scheme: the exchange, and the step if its computing is given."""
     measurement, compute = prediction.measurement, advice.step.compute
-    waits = 1 - compute / prediction.step_seconds if prediction.step_seconds else 0.0
+    waits = _find_waits(prediction, advice)
     whole = [format_seconds(prediction.step_seconds), f"{waits:.0%}"] if compute else []
     return [
         _mark(advice, prediction),
@@ -121,6 +121,11 @@ def _outcome(prediction: Prediction, advice: Advice) -> list[str]:
         prediction.cost.algorithm,
         " and ".join(map(_format_interval, prediction.intervals)) or "nowhere",
     ]
+
+
+def _find_waits(prediction: Prediction, advice: Advice) -> float:
+    """Return the share of a step in which it does not compute."""
+    return 1 - advice.step.compute / prediction.step_seconds if prediction.step_seconds else 0.0
 
 
 def _parts(prediction: Prediction, network: Network) -> list[str]:
@@ -185,11 +190,26 @@ def _explain_pays(advice: Advice) -> list[str]:
     else:
         first = f"{'The scheme does not pay' if tried == 1 else f'None of {tried} schemes pays'}. "
         first += _explain_nearest(advice)
-    if advice.max_bandwidth == math.inf:
-        return [f"{first} One pays at any bandwidth: it computes less than the dense all-reduce."]
+    if always := sum(p.intervals[-1][1] == math.inf for p in advice.predictions if p.intervals):
+        they = "1 pays: it computes" if always == 1 else f"{always} pay: they compute"
+        return [f"{first} However fast the network, {they} less than the dense all-reduce."]
     if advice.max_bandwidth:
         return [f"{first} From {format_bandwidth(advice.max_bandwidth)} on none pays."]
     return [f"{first} None pays at any bandwidth."]
+
+
+def _explain_begin(advice: Advice) -> list[str]:
+    """State the scheme to begin with, and the next one to try if its steps wait."""
+    pick = advice.pick
+    if pick is None:
+        return []
+    text = [_BEGIN]
+    if pick.measurement.scheme != _DEFAULT:
+        text.append("Take *, the pick for the time of one step, if steps still wait.")
+    if advice.step.compute and (waits := _find_waits(pick, advice)) > _LONG_WAIT:
+        mark = " (~)" if any(p.changes_training for p in advice.predictions) else ""
+        text.append(f"Steps with * wait for {waits:.0%} of their time: try local updates{mark} as well.")
+    return [" ".join(text)]
 
 
 def _explain_nearest(advice: Advice) -> str:

@@ -31,10 +31,16 @@ def add_to(commands: Any) -> None:
         help="measure synthetic elements (Laplace, float32) in place of a file: 25M, 1e6",
     )
     command.add_argument(
-        "--bandwidth", required=True, help="of one rank, in both directions at once: 10Gbit, 1.25GB/s"
+        "--bandwidth",
+        required=True,
+        help="of one rank, in each direction; the slower one, if they differ: 10Gbit, 1.25GB/s",
     )
     command.add_argument("--ranks", type=int, help="2 or more (default: 8, with a table of 2 to 1,024)")
-    command.add_argument("--latency", default="50us", help="per message (default: %(default)s)")
+    command.add_argument(
+        "--latency",
+        default="50us",
+        help="of a message, one way: half of what ping shows (default: %(default)s)",
+    )
     command.add_argument(
         "--compute", metavar="TIME", help="of forward and backward: compare whole steps, not exchanges"
     )

@@ -186,7 +186,8 @@ def warn_of_small_budgets(
         if sizes[alike]:
             small.append(part)
     if small:
-        warn_of_small([part.name for part in small], small[0].describe())
+        can_join = len(tensors) > 1 and not groups
+        warn_of_small([part.name for part in small], small[0].describe(), can_join=can_join)
 
 
 @dataclass

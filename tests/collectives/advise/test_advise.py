@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,30 @@ def test_page_where_one_pays_everywhere() -> None:
     prediction = predict(make_measurement("all", 100, 0.0, 1e-3), gradient, network)
     page = format_advice(Advice(gradient, network, Step(), (prediction,), excluded=(("that", "why"),)), "x")
     assert "everywhere" in page
-    assert "One pays at any bandwidth" in page
+    assert "However fast the network, 1 pays: it computes less than the dense all-reduce." in page
     assert "excluded: that: why" in page
+
+
+def test_page_says_what_to_try_next() -> None:
+    """Another scheme than the default only if there is one, and local updates only if the steps wait long."""
+    gradient, network = Gradient(M, add=1.0), Network(2, 1e9)
+    default = "budget(0.25) | rice | error-bounded"
+
+    def last_line(scheme: str, compute: float) -> str:
+        step = Step(compute)
+        prediction = predict(make_measurement(scheme, M // 10, 0.0, 1e-3), gradient, network, step)
+        return format_advice(Advice(gradient, network, step, (prediction,)), "x").splitlines()[-1]
+
+    begin = f'To train, begin with {default} and scope="group", as the README does.'
+    assert last_line(default, 0.0) == begin
+    assert last_line(default, 10.0) == begin
+    assert (
+        last_line("other", 10.0) == f"{begin} Take *, the pick for the time of one step, if steps still wait."
+    )
+    assert re.search(
+        r"\. Steps with \* wait for \d\d% of their time: try local updates as well\.$",
+        last_line(default, 1e-3),
+    )
 
 
 def test_default_schemes_are_different_schemes() -> None:

@@ -171,6 +171,31 @@ def test_small_tensors_are_sent(size: int, value: str, dtype: np.dtype[Any], unt
         assert np.abs(error).max() <= 1e-6 * float(np.abs(x).max())
 
 
+@pytest.mark.parametrize(
+    ("scope", "names", "joins"), [("tensor", "ab", True), ("tensor", "a", False), ("group", "ab", False)]
+)
+def test_scope_is_advised_where_it_helps(scope: Any, names: str, joins: bool, untold: None) -> None:
+    """Not for one tensor, as in ``fsdp_hook``, nor if it is set. The warning names the user's line."""
+    tensors = {name: np.ones(40, np.float32) for name in names}
+    compressor = wc.Compressor("budget(0.25) | rice | error-bounded", scope=scope)
+    with pytest.warns(UserWarning, match="does not hold the header") as told:
+        compressor.compress(tensors)
+    assert ("scope=" in str(told[0].message)) == joins
+    assert told[0].filename == __file__
+
+
+def test_warning_skips_what_calls_a_hook(untold: None) -> None:
+    """Frames of contextlib and torch lie between the user's line and the library."""
+    scope = {
+        "__name__": "torch.autograd.graph",
+        "compress": wc.Compressor("budget(0.25) | rice | raw").compress,
+    }
+    exec("def run(tensors): compress(tensors)", scope)
+    with pytest.warns(UserWarning, match="does not hold the header") as told:
+        scope["run"]({"a": np.ones(40, np.float32)})
+    assert told[0].filename == __file__
+
+
 def test_a_budget_that_holds_an_element_is_kept() -> None:
     for size in range(2820, 7000, 300):
         x = np.random.default_rng(size).laplace(size=size).astype(np.float32)

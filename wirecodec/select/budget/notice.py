@@ -11,12 +11,17 @@ _MOST_TOLD = 1000
 _told: set[str] = set()
 
 
-def warn_of_small(names: Sequence[str], reason: str) -> None:
+_BETWEEN = ("wirecodec.", "collectives.", "contextlib", "torch.")
+"""Modules between the line of a user and the warning; torch calls the hooks of a backward pass."""
+
+
+def warn_of_small(names: Sequence[str], reason: str, *, can_join: bool = True) -> None:
     """Warn of small tensors, once per process and first name; not of those by which kernels are compiled.
 
     Args:
         names: of the tensors, or of one in each group; "" for a tensor without a name.
         reason: what their budget is, and what is sent instead.
+        can_join: whether a selection from several tensors as from one would help.
     """
     first = names[0]
     if first in _told or len(_told) >= _MOST_TOLD:
@@ -26,9 +31,10 @@ def warn_of_small(names: Sequence[str], reason: str) -> None:
         return
     which = f"tensor {first!r}" if first else "the tensor"
     others = {1: "", 2: " and another"}.get(len(names), f" and {len(names) - 1} others")
+    join = ' select from all as from one by scope="group",' if can_join else ""
     warnings.warn(
-        f"{which}{others}: {reason}. Give small tensors to 'all | raw-index | raw', select from all as from"
-        ' one by scope="group", or raise the budget',
+        f"{which}{others}: {reason}. Give small tensors to 'all | raw-index | raw',{join} or raise the"
+        " budget",
         stacklevel=level,
     )
     _told.add(first)
@@ -44,7 +50,7 @@ def _find_caller() -> int | None:
         name = frame.f_globals.get("__name__", "")
         if name.startswith("wirecodec.compilation"):
             return None
-        if not name.startswith(("wirecodec.", "collectives.")):
+        if not name.startswith(_BETWEEN):
             break
         frame, level = frame.f_back, level + 1
     return level
