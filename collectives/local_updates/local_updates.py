@@ -24,7 +24,7 @@ from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.compatibility import check_communicator, check_keep
 from collectives.local_updates.delayed import EXCHANGES
 from collectives.local_updates.delayed_queue import DelayedQueue
-from collectives.local_updates.fragments import Fragments, divide_parameters, make_schedule
+from collectives.local_updates.fragments import Fragments, divide_parameters, freeze_fragments, make_schedule
 from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.parameters import count_elements, name_arrays
@@ -68,7 +68,8 @@ class LocalUpdates:
             elements. The inner optimizer's momentum is of no concern here.
         nesterov: whether that momentum is Nesterov's.
         fragments: number of groups of parameters, which are exchanged in turn: group f of P after the steps t
-            with t mod ``every`` = floor(f · every / P). Or a glob for each group.
+            with t mod ``every`` = floor(f · every / P). Or for each group a glob, or a list of globs or
+            names: ``[["blocks.0.*", "blocks.2.*"], "*"]``. A parameter belongs to the first that matches.
         delay: steps, below ``every``, during which an exchange runs in a thread while training goes on; its
             result is applied after the last of them. Other exchanges of this library may not use ``comm``
             then; collectives of torch may.
@@ -138,7 +139,7 @@ class LocalUpdates:
                 " which can be iterated only once"
             )
         self._fragments = divide_parameters({name: count_elements(p) for name, p in named.items()}, fragments)
-        groups = fragments if isinstance(fragments, int) else tuple(fragments)
+        groups = freeze_fragments(fragments)
         outer = every, float(rate), float(momentum), bool(nesterov), groups, delay, float(alpha), divide
         self._settings = OuterSettings(*outer, float(keep))
         self._compressor = check_compressor(compressor)
