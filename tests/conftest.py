@@ -1,9 +1,10 @@
-"""Fixtures that several folders share, and hooks: what runs by default, and the last lines of a run."""
+"""Fixtures that several folders share, and hooks: what runs by default, and the lines that a run prints."""
 
 from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_testnodedown(node: Any) -> None:
     """Receive the number of tests left out from a worker of pytest-xdist."""
     node.config.stash[WITHOUT_GPU] = getattr(node, "workeroutput", {}).get("without_gpu", 0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_teststatus(
+    report: pytest.TestReport,
+) -> Generator[None, tuple[str, str, Any], tuple[str, str, Any]]:
+    """Print the name of a failing test at once, in place of a letter that the end of the run explains."""
+    category, letter, word = yield
+    return category, f"\n{letter} {report.nodeid}\n" if report.failed else letter, word
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

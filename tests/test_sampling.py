@@ -1,8 +1,12 @@
-"""Samples of cases and the line about skips."""
+"""Samples of cases, the line about skips, and the names of failing tests."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,3 +55,14 @@ def test_skips_are_one_line_with_their_reasons_counted() -> None:
     assert line.startswith("skipped: 2 no torch; 1 no GPU; 1 xxx")
     assert line.endswith("...")
     assert summarize_skips([]) == ""
+
+
+def test_a_failing_test_is_named_before_the_next_test(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_report_teststatus\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text("def test_bad(): assert 0\ndef test_good(): pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "--color=no", "--rootdir=.", "-p", "no:cacheprovider"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert run.stdout.splitlines()[1] == "F test_it.py::test_bad"
+    assert run.stdout.splitlines()[2].startswith(". ")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from wirecodec.arrays import Array, Bytes, any_on_gpu, as_target, integers, on_gpu
+from wirecodec.arrays import Array, Bytes, integers
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.schema import (
     TensorSpecs,
@@ -30,6 +30,7 @@ from wirecodec.errors import SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.pipeline import choose_implementation, open_container
 from wirecodec.sparse import SparseTensor, patch_error
+from wirecodec.tensors import any_on_gpu, as_target, on_gpu
 
 
 def decode_add(

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_elements
+from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.sparse import SparseTensor
+from wirecodec.tensors import as_elements
 
 
 def local_shard(tensor: Any) -> Any:

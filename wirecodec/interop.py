@@ -34,21 +34,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import (
-    BFLOAT16,
-    DTYPES,
-    Array,
-    Bytes,
-    TensorLike,
-    aligned,
-    as_bytes,
-    as_flat,
-    as_target,
-    as_writable,
-    dtype_named,
-    on_gpu,
-    read_only,
-)
+from wirecodec.arrays import Array, Bytes, aligned, read_only
 from wirecodec.compilation import is_warm
 from wirecodec.compressor.holder import OpenStep, Stateful, StateHolder
 from wirecodec.compressor.memory import Memory
@@ -61,6 +47,7 @@ from wirecodec.cpu.fast.columns import describe as describe_arrays
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
 from wirecodec.decode_into import decode_sum
+from wirecodec.element_types import BFLOAT16, DTYPES, dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
@@ -75,6 +62,7 @@ from wirecodec.settings.scheduling import restore_schedule, schedule_text
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, parse_stage
 from wirecodec.sparse import SparseTensor, index_dtype, sum_sparse
 from wirecodec.support import estimate_index_bytes, estimate_union
+from wirecodec.tensors import TensorLike, as_bytes, as_flat, as_target, as_writable, on_gpu
 from wirecodec.validation import as_integer, as_ratio
 
 __all__ = [

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from wirecodec.annotate import annotate, collect_records, split_patches
-from wirecodec.arrays import Bytes, TensorLike, any_on_gpu, as_bytes, on_gpu
+from wirecodec.arrays import Bytes
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import (
     TensorSpecs,
@@ -32,6 +32,7 @@ from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.settings.rules import Key
 from wirecodec.settings.scheme import SchemeLike, as_scheme, schemes_for
 from wirecodec.sparse import UNCHANGED, SparseTensor
+from wirecodec.tensors import TensorLike, any_on_gpu, as_bytes, on_gpu
 from wirecodec.validation import as_seed
 
 _ON_GPU = "a GPU receives floats of 16 to 64 bits alone, so copy the container to the host"

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, as_elements, as_target, bits_of, on_gpu, read_only
+from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.element_types import DTYPES
 from wirecodec.errors import EncodeError, LimitExceeded, SchemaMismatch
 from wirecodec.limits import DEFAULT_LIMITS
+from wirecodec.tensors import as_elements, as_target, on_gpu
 
 ZERO, UNCHANGED = "zero", "unchanged"
 """Meanings of absent elements."""

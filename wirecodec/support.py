@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, as_bytes, read_only
+from wirecodec.arrays import Array, Bytes, read_only
+from wirecodec.tensors import as_bytes
 
 
 @dataclass(frozen=True, eq=False)

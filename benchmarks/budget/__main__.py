@@ -4,7 +4,7 @@ Measures ``budget`` with three index codecs, a grid of ``topk`` schemes, every v
 all elements with a coarse step, on saved and synthetic gradients. Rate-distortion bounds, the time of a call
 in reads of the array, and steps under error feedback follow.
 
-    python -m benchmarks.budget [--quick] [--data FOLDER] [--only WORD,WORD] [--minutes 8]
+    python -m benchmarks.budget [--quick] [--data FOLDER] [--only "WORD; WORD"] [--minutes 8]
 
 The results of each gradient are kept in benchmarks/results/budget, and a run goes on from there. --report
 measures nothing. Remove that folder to start over.
@@ -28,7 +28,7 @@ from benchmarks.budget.gradients import Gradients, build_gradients
 from benchmarks.budget.kept import Bounds
 from benchmarks.budget.measurement import Point, measure_families
 from benchmarks.budget.schemes import INDEX_CODECS, Family, budget_family, build_families, build_grid
-from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
 from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, list_gradient_files
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.timing import numba_threads
@@ -48,7 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of more gradients (*.npy)")
     parser.add_argument(
-        "--only", default="", metavar="WORDS", help="gradients whose name contains one of these words"
+        "--only",
+        default="",
+        metavar="WORDS",
+        help="these gradients; names, or parts of names, separated by ;",
     )
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no gradient after them")
     parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
@@ -74,7 +77,7 @@ def _measure_part(options: argparse.Namespace) -> str:
     folders = [TEST_GRADIENTS, TRAINED_GRADIENTS, *([options.data] if options.data else [])]
     elements = QUICK_ELEMENTS if options.quick else ELEMENTS
     gradients = build_gradients(elements, list_gradient_files(*folders))
-    gradients = {name: gradients[name] for name in filter_by_name(list(gradients), options.only, str)}
+    gradients = {name: gradients[name] for name in choose_names(options.only, gradients)}
     families = _choose_families(options.quick)
     with create_progress() as progress:
         task = progress.add_task("", total=_count_steps(gradients, families))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Iterable
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-__all__ = ["PARTIAL_RUN", "create_parser", "create_progress", "filter_by_name"]
-
-T = TypeVar("T")
+__all__ = ["PARTIAL_RUN", "choose_names", "create_parser", "create_progress"]
 
 PARTIAL_RUN = "A partial run is only printed. A run without options is written to benchmarks/results."
 
@@ -34,7 +31,22 @@ def create_progress(width: int = 56) -> Progress:
     )
 
 
-def filter_by_name(items: list[T], words: str, name: Callable[[T], str]) -> list[T]:
-    """Keep the items whose name contains one of the comma-separated words; keep all if none matches."""
-    wanted = [word.strip() for word in words.split(",") if word.strip()]
-    return [item for item in items if any(word in name(item) for word in wanted)] or items
+def choose_names(words: str, names: Iterable[str]) -> list[str]:
+    """Return the names that an option gives, in its order; all names if it gives none.
+
+    Args:
+        words: names, or parts of names, separated by ";", because many names contain commas. A part selects
+            all names that contain it, unless it is itself a name.
+        names: all names.
+
+    Raises:
+        SystemExit: no name contains a word.
+    """
+    known = list(dict.fromkeys(names))
+    chosen: dict[str, None] = {}
+    for word in filter(None, (word.strip() for word in words.split(";"))):
+        found = [word] if word in known else [name for name in known if word in name]
+        if not found:
+            raise SystemExit(f"nothing is called {word!r}; there are {'; '.join(known)}")
+        chosen |= dict.fromkeys(found)
+    return list(chosen) or known

@@ -10,7 +10,7 @@ The rows of each section are written to a JSON file after each measurement. The 
 also if they come from another machine. Without a GPU the command exits with the reason and writes nothing.
 With the default times, the whole takes at most 200 s, beside the compilation of kernels.
 
-    python -m benchmarks.gpu [--only kernels,steps,training,figure] [--seconds 50] [--rows FOLDER]
+    python -m benchmarks.gpu [--only "kernels; steps; training; figure"] [--seconds 50] [--rows FOLDER]
                              [--report] [--note TEXT]
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import wirecodec as wc
 from benchmarks.common import results
-from benchmarks.common.command import create_parser, create_progress
+from benchmarks.common.command import choose_names, create_parser, create_progress
 from benchmarks.gpu import figure16, kernels, steps, training
 from benchmarks.gpu.page import SECTIONS, format_page
 from benchmarks.gpu.rows import FOLDER, Job, guard, measure
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the page, and write it; exit with the reason if there is no GPU."""
     parser = create_parser(__doc__, __package__)
     add = parser.add_argument
-    add("--only", default=",".join(SECTIONS), metavar="NAMES", help="sections, in the order of measurement")
+    add("--only", default="", metavar="NAMES", help="only these sections, in this order, separated by ;")
     add("--seconds", type=float, help=f"time of each section, default: {SECONDS}")
     add("--rows", type=Path, default=FOLDER, metavar="FOLDER", help="of the rows (default: %(default)s)")
     add("--report", action="store_true", help="measure nothing; format the rows")
@@ -53,9 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     add("--quick", action="store_true", help="small sizes, which show that every measurement runs")
     options = parser.parse_args(arguments)
-    names = [name.strip() for name in options.only.split(",")]
-    if unknown := set(names) - set(SECTIONS):
-        parser.error(f"--only has {', '.join(sorted(unknown))}; sections are {', '.join(SECTIONS)}")
+    names = choose_names(options.only, SECTIONS)
     if not options.report:
         try:
             device = cupy_device()

@@ -22,11 +22,11 @@ from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.gpu import timing
 from benchmarks.gpu.rows import Job, guard
 from benchmarks.gpu.trace import has_cuda
-from wirecodec.arrays import DeviceFlat
 from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import select
 from wirecodec.gpu.select.warm_topk import LastTop
 from wirecodec.kernels.cuda.device import CupyDevice
+from wirecodec.tensors import DeviceFlat
 
 __all__ = [
     "DENSITIES",

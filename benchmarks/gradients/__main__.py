@@ -7,7 +7,7 @@ selector. layers.json maps elements to parameters. These are early steps of smal
 shape is real (layers of very different scale, exact zeros, heavy tails), but they do not represent large
 models.
 
-    python -m benchmarks.gradients [--only NAME,NAME] [--steps N] [--output FOLDER]
+    python -m benchmarks.gradients [--only "NAME; NAME"] [--steps N] [--output FOLDER]
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.command import create_parser, create_progress
+from benchmarks.common.command import choose_names, create_parser, create_progress
 from benchmarks.common.inputs import TRAINED_GRADIENTS
 
 __all__ = ["main"]
 
 DENSITY = 0.001
-DEFAULT = "resnet20,lstm"
+DEFAULT = "resnet20; lstm"
 MISSING = """torch is missing. A CPU build is sufficient:
     pip install torch
 `make gradients` installs it into the project's virtual environment."""
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--only",
         default=DEFAULT,
         metavar="NAMES",
-        help="models to train; wide20 is available also (default: %(default)s)",
+        help="resnet20, lstm or wide20; several are separated by ; (default: %(default)s)",
     )
     parser.add_argument("--steps", type=int, metavar="N", help="steps of each training run")
     parser.add_argument(
@@ -53,9 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.name != "torch":
             raise
         sys.exit(MISSING)
-    names = [name.strip() for name in options.only.split(",")]
-    if unknown := [name for name in names if name not in RECIPES]:
-        parser.error(f"unknown model {unknown[0]!r}; the models are {', '.join(RECIPES)}")
+    names = choose_names(options.only, RECIPES)
     if options.steps is not None and options.steps < 1:
         parser.error(f"--steps is {options.steps}; it must be 1 or more")
     options.output.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ Measures every registered index codec, and every installed peer, on the same sup
 the entropy bound of each kind of support. Speeds are relative to ``np.copyto`` of the same uint32 indices in
 the same run: 0.20× means that the copy takes a fifth of the time.
 
-    python -m benchmarks.index [--quick] [--data FOLDER] [--only WORD,WORD] [--minutes 8]
+    python -m benchmarks.index [--quick] [--data FOLDER] [--only "WORD; WORD"] [--minutes 8]
 
 The results of each support are kept in benchmarks/results/index, and a run goes on from there. --report
 measures nothing. Remove that folder to start over.
@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import wirecodec as wc
-from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
 from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.rest import Rest, load_rest, save_rest
@@ -48,21 +48,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--only",
         default="",
         metavar="WORDS",
-        help="measure coders and supports whose name contains one of these words: rice,zstd,runs",
+        help="measure these coders and supports; names, or parts of names: rice; zstd; runs",
     )
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no support after them")
     parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
     options = parser.parse_args(arguments)
     if not options.report:
         installed, missing = load_peers(peers.PACKAGES)
-        coders = filter_by_name([*build_codecs(), *installed], options.only, lambda coder: coder.name)
+        coders = [*build_codecs(), *installed]
         if options.quick:
             coders = [coder for coder in coders if not coder.name.startswith("zstd-19")]
         sizes = SIZES[:2] if options.quick else SIZES
         folders = [TEST_GRADIENTS, *([] if options.quick else [TRAINED_GRADIENTS])]
         folders += [options.data] if options.data else []
-        every_case = list(generate_cases(sizes, list_gradient_files(*folders)))
-        cases = filter_by_name(every_case, options.only, lambda case: case.group)
+        cases = list(generate_cases(sizes, list_gradient_files(*folders)))
+        names = choose_names(options.only, [*(c.name for c in coders), *(c.group for c in cases)])
+        coders = [coder for coder in coders if coder.name in names] or coders
+        cases = [case for case in cases if case.group in names] or cases
         if options.quick or options.data or options.only:
             budget = QUICK_BUDGET if options.quick else BUDGET
             print(_measure_part(coders, cases, missing, budget, 0 if options.only else sizes[-1]))

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 import wirecodec as wc
-from wirecodec.arrays import as_bytes
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs
+from wirecodec.tensors import as_bytes
 
 __all__ = ["Codec", "Coder", "build_codecs"]
 

@@ -20,9 +20,10 @@ from benchmarks.common.targets import (
 )
 from benchmarks.common.timing import measure_copy_time, measure_median_time, numba_threads
 from benchmarks.index.supports import Support, draw_rows, draw_runs, draw_uniform
-from wirecodec.arrays import as_bytes, bits_of
+from wirecodec.arrays import bits_of
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs
+from wirecodec.tensors import as_bytes
 
 __all__ = ["measure"]
 

@@ -7,7 +7,8 @@ refer to the benchmark that has them.
 Each measurement is kept in the folder .parts beside the code. So an interrupted run goes on from there, and a
 run after ``--only`` measures the rest. If the library or the measurements change, a run starts from nothing.
 
-    python -m benchmarks.papers [--quick] [--only NAME,NAME] [--jobs N] [--fresh] [--redraw] [--output FOLDER]
+    python -m benchmarks.papers [--quick] [--only "NAME; NAME"] [--jobs N] [--fresh] [--redraw]
+                                [--output FOLDER]
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import wirecodec as wc
-from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
 from benchmarks.common.results import RESULTS, describe_machine
 from benchmarks.papers.pages import adacomp as adacomp_page
 from benchmarks.papers.pages import deepreduce as deepreduce_page
@@ -68,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what is missing; if everything is there, write the page with its pictures."""
     parser = create_parser(__doc__, __package__)
     parser.add_argument("--quick", action="store_true", help="few steps; only prints the page")
-    parser.add_argument("--only", default="", metavar="NAMES", help="only those with such a name")
+    parser.add_argument(
+        "--only", default="", metavar="NAMES", help="only these; names, or parts of names, separated by ;"
+    )
     parser.add_argument("--list", action="store_true", help="only print the names that --only selects from")
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="processes, default %(default)s")
     parser.add_argument("--fresh", action="store_true", help="delete all results that are kept")
@@ -84,15 +87,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if importlib.util.find_spec("torch") is None:
         sys.exit(MISSING)
-    if options.fresh:
-        shutil.rmtree(FOLDER, ignore_errors=True)
     steps = QUICK if options.quick else Steps()
-    store = Store(repr(steps))
     parts = list_parts(steps)
     if options.list:
         print(*(part.name for part in parts), sep="\n")
         return
-    wanted = filter_by_name(parts, options.only, lambda part: part.name)
+    names = choose_names(options.only, [part.name for part in parts])
+    wanted = [part for part in parts if part.name in names]
+    if options.fresh:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    store = Store(repr(steps))
     with create_progress(72) as progress:
         run_missing(wanted, store, options.jobs, progress)
     left = sum(part.name not in store for part in parts)

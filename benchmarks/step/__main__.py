@@ -5,7 +5,7 @@ with a delay. The time of a step is compared with computing alone plus a floor f
 small tensors over MPI follow, and the stages of a Compressor's step with one thread and with two. Emulated
 links need Linux, root, ip and tc.
 
-    python -m benchmarks.step [--quick] [--only "MLP,4 ranks"] [--fresh] [--report | --redraw] [--output …]
+    python -m benchmarks.step [--quick] [--only "MLP, 4 ranks"] [--fresh] [--report | --redraw] [--output …]
 
 The result of each job is kept in the folder .rows beside the code. So an interrupted run goes on from there,
 and a run after ``--only`` measures the rest. If the library changes, a run starts from nothing. ``--redraw``
@@ -26,7 +26,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from benchmarks.collectives.hosts import find_missing_tools
-from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import read_rows as read_table
 from benchmarks.common.tables import write_rows
@@ -53,7 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = create_parser(__doc__, __package__)
     add = parser.add_argument
     add("--quick", action="store_true", help="the MLP on two ranks, loopback; two minutes")
-    add("--only", default="", metavar="NAMES", help="jobs whose name has all of these, separated by commas")
+    add(
+        "--only",
+        default="",
+        metavar="NAMES",
+        help="only these jobs; names, or parts of names, separated by ;",
+    )
     add("--fresh", action="store_true", help="delete all results that are kept")
     add("--report", action="store_true", help="measure nothing; format what is kept")
     add("--redraw", action="store_true", help="measure nothing; draw the page's picture again")
@@ -65,17 +70,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if importlib.util.find_spec("torch") is None:
         sys.exit(MISSING)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that hosts are removed
-    if options.fresh:
-        shutil.rmtree(FOLDER, ignore_errors=True)
-    jobs, store = list_jobs(quick=options.quick), Store(f"quick={options.quick}")
+    jobs = list_jobs(quick=options.quick)
     load, skipped = os.getloadavg()[0], []
     if reason := find_missing_tools():
         skipped.append(f"emulated links: {reason}")
         jobs = [job for job in jobs if not needs_hosts(job)]
     names = [SMALL, THREADS, *(job.name for job in jobs)]
+    wanted = choose_names(options.only, names)
+    if options.fresh:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    store = Store(f"quick={options.quick}")
     if not options.report:
         with create_progress() as progress:
-            _run_missing(jobs, _filter(names, options.only), store, progress, quick=options.quick)
+            _run_missing(jobs, wanted, store, progress, quick=options.quick)
     rows = [row for job in jobs if job.name in store for row in read_rows(store[job.name])]
     found = store.get(SMALL, "not measured")
     small = None if isinstance(found, str) else SmallCalls(**found)
@@ -127,12 +134,6 @@ def _run_missing(
         show(job.name)
         store.save(job.name, run_job(job, lambda part, name=job.name: show(f"{name}: {part}")))  # type: ignore[misc]
         progress.advance(bar)
-
-
-def _filter(names: Sequence[str], words: str) -> list[str]:
-    """Keep the names that contain all of the comma-separated words."""
-    wanted = [word.strip() for word in words.split(",") if word.strip()]
-    return [name for name in names if all(word in name for word in wanted)]
 
 
 def _describe_torch() -> str:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.common.command import create_parser, create_progress
+from benchmarks.common.command import choose_names, create_parser, create_progress
 from benchmarks.common.results import RESULTS, write_result
 from benchmarks.training.runs import FOLDER
 
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _create_parser().parse_args(arguments)
     try:
         from benchmarks.training import report
-        from benchmarks.training.plan import Plan, select_by_name
+        from benchmarks.training.plan import Plan
         from benchmarks.training.pool import describe_run, run_missing
         from benchmarks.training.rows import SEEDS
         from benchmarks.training.stacked.run import run_stacks
@@ -88,14 +88,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from benchmarks.training.verdicts import NEAR, list_cells
     except ImportError as error:
         sys.exit(f"this benchmark trains models ({error}): pip install torch scikit-learn matplotlib")
-    tasks = select_by_name(list(TASKS.values()), options.task)
-    systems = select_by_name(list(SYSTEMS.values()), options.system)
+    wanted = QUICK_SYSTEMS if options.quick and not options.system else options.system
+    chosen_tasks, chosen_systems = choose_names(options.task, TASKS), choose_names(wanted, SYSTEMS)
+    tasks = [task for name, task in TASKS.items() if name in chosen_tasks]
+    systems = [system for name, system in SYSTEMS.items() if name in chosen_systems]
     near = {key: SYSTEMS[other] for key, other in NEAR.items()}
     seeds = max(SEEDS, options.seeds) if options.verdicts else options.seeds
     plan = Plan(options.folder, options.dense_seeds, seeds, tries=options.tries, near=near)
     if options.quick:
         tasks = tasks if options.task else [TASKS["text-lstm"]]
-        systems = systems if options.system else select_by_name(systems, QUICK_SYSTEMS)
         plan = Plan(Path(tempfile.mkdtemp(prefix="training-")), 1, 1, QUICK_STEPS, 1)
     cells = [(task, system) for task in tasks for system in systems]
     if options.verdicts:

@@ -5,33 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
 
 from benchmarks.training.runs import Result, Run, find_result
 from benchmarks.training.systems.system import System
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["Plan", "pick_best", "select_by_name"]
-
-T = TypeVar("T", Task, System)
-
-
-def select_by_name(items: Sequence[T], words: str) -> list[T]:
-    """Return the items whose names are given, separated by ";"; part of a name selects all that have it.
-
-    Raises:
-        SystemExit: nothing has a name.
-    """
-    found: dict[T, None] = {}
-    for word in filter(None, (word.strip() for word in words.split(";"))):
-        exact = [item for item in items if item.name == word]
-        matching = exact or [item for item in items if word in item.name]
-        if not matching:
-            raise SystemExit(
-                f"nothing is called {word!r}; there are {'; '.join(item.name for item in items)}"
-            )
-        found |= dict.fromkeys(matching)
-    return [item for item in items if item in found] if words.strip() else list(items)
+__all__ = ["Plan", "pick_best"]
 
 
 def pick_best(results: Sequence[Result], *, higher_is_better: bool) -> Result | None:

@@ -5,7 +5,7 @@ vectors: the largest values of known distributions and of real gradients. Sizes 
 rate-distortion bound of each vector. Times are multiples of ``np.copyto`` of the same values in the same run.
 Tables and figures of two papers, reproduced with our data, follow.
 
-    python -m benchmarks.value [--quick] [--data FOLDER] [--only WORD,WORD] [--minutes 8]
+    python -m benchmarks.value [--quick] [--data FOLDER] [--only "WORD; WORD"] [--minutes 8]
 
 The results of each vector are kept in benchmarks/results/value, and a run goes on from there. --report
 measures nothing. Remove that folder to start over.
@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import wirecodec as wc
-from benchmarks.common.command import PARTIAL_RUN, create_parser, create_progress, filter_by_name
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser, create_progress
 from benchmarks.common.inputs import TEST_GRADIENTS, list_gradient_files
 from benchmarks.common.peers import load_peers
 from benchmarks.common.rest import Rest, load_rest, save_rest
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--only",
         default="",
         metavar="WORDS",
-        help="measure coders and vectors whose name contains one of these words: qsgd,SZ3,laplace",
+        help="measure these coders and vectors; names, or parts of names: qsgd; SZ3; laplace",
     )
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no vector after them")
     parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
@@ -57,12 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elements = ELEMENTS // 10 if options.quick else ELEMENTS
         folders = [TEST_GRADIENTS, *([options.data] if options.data else [])]
         cases = [*generate_time_cases(elements), *generate_cases(elements, list_gradient_files(*folders))]
-        cases = filter_by_name(cases, options.only, lambda case: case.group)
+        installed, missing = load_peers(peers.PACKAGES)
+        coders = [*build_codecs(), *installed]
         if partial:
-            print(_measure_part(cases, options.only, elements, 0.01 if options.quick else 0.03))
+            names = choose_names(options.only, [*(c.name for c in coders), *(c.group for c in cases)])
+            coders = [coder for coder in coders if coder.name in names] or coders
+            cases = [case for case in cases if case.group in names] or cases
+            budget, rest_elements = 0.01 if options.quick else 0.03, 0 if options.only else elements
+            print(_measure_part(coders, cases, missing, rest_elements, budget))
             print(PARTIAL_RUN)
             return
-        _continue_run(cases, time.monotonic() + 60 * options.minutes)
+        _continue_run(coders, cases, missing, time.monotonic() + 60 * options.minutes)
     rest = load_rest(kept.FOLDER)
     if rest is None:
         sys.exit("the run is not complete: start it again")
@@ -73,35 +78,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plot.draw(RESULTS / "value.png", measurements, curves)
 
 
-def _measure_part(cases: Sequence[Case], only: str, elements: int, budget: float) -> str:
-    """Measure some coders, or short vectors, and return the page."""
-    installed, missing = load_peers(peers.PACKAGES)
-    coders = filter_by_name([*build_codecs(), *installed], only, lambda coder: coder.name)
+def _measure_part(
+    coders: Sequence[Coder], cases: Sequence[Case], missing: Sequence[str], rest_elements: int, budget: float
+) -> str:
+    """Measure some coders, or short vectors, and return the page; 0 rest elements leave out other parts."""
     with create_progress() as progress:
-        task = progress.add_task("", total=len(coders) * len(cases) + (0 if only else _EXTRA_STEPS))
+        task = progress.add_task("", total=len(coders) * len(cases) + (_EXTRA_STEPS if rest_elements else 0))
 
         def step(name: str) -> None:
             progress.update(task, description=name, advance=1)
 
         measurements, curves = measure(coders, cases, step, budget)
         extra = Rest(describe_machine(), missing, [], [])
-        if not only:
-            extra = _measure_rest(elements, missing, step)
+        if rest_elements:
+            extra = _measure_rest(rest_elements, missing, step)
     return report.format_page(measurements, curves, extra, every=True)
 
 
 _EXTRA_STEPS = 3 + len(papers.PARTS)
 
 
-def _continue_run(cases: Sequence[Case], stop: float) -> None:
+def _continue_run(
+    coders: Sequence[Coder], cases: Sequence[Case], missing: Sequence[str], stop: float
+) -> None:
     """Measure the vectors and the parts that have no results, and keep each of them.
 
     Args:
+        coders: codecs and peers.
         cases: all vectors.
+        missing: packages of peers that are not installed.
         stop: no vector is started after this time.
     """
-    installed, missing = load_peers(peers.PACKAGES)
-    coders = [*build_codecs(), *installed]
     found, _ = kept.load()
     done = {(m.group, m.column) for m in found}
     left = [case for case in cases if (case.group, case.column) not in done]

@@ -10,9 +10,9 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.value.distributions import Floats
-from wirecodec.arrays import as_bytes
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import value_codec
+from wirecodec.tensors import as_bytes
 from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map
 
 __all__ = ["CONFIGURATIONS", "Codec", "Coder", "build_codecs"]

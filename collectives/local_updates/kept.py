@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-import wirecodec as wc
 from collectives.local_updates.outer import Array, OuterState
 from collectives.local_updates.outer_step import Replacement
 
@@ -48,11 +47,3 @@ def read_unsent(compressor: Any, parameters: Mapping[str, Array], share: float) 
         if residual is not None:
             found[name] = (residual * residual.dtype.type(share)).astype(x.dtype, copy=False).reshape(x.shape)
     return found
-
-
-def check_keep(keep: float, compressor: Any) -> None:
-    """Raise TypeError or ValueError unless a compressor has the residuals that ``keep`` needs."""
-    if keep and not isinstance(compressor, wc.Compressor):
-        raise TypeError(f"keep needs a wirecodec.Compressor, not {type(compressor).__name__}")
-    if keep and compressor.feedback is None:
-        raise ValueError("keep is a share of the residual, which this Compressor does not have; pass keep=0")

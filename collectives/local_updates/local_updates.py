@@ -19,21 +19,15 @@ from collectives.call import counted
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
-from collectives.exchange.methods import SummingCompressor
 from collectives.exchange.pending import Pending
-from collectives.local_updates.agreement import (
-    collect_states,
-    fetch_state,
-    find_leader,
-)
 from collectives.local_updates.anchor import Anchor
-from collectives.local_updates.delayed import EXCHANGES, Delayed, drain, skip
-from collectives.local_updates.fragments import Fragments, divide_parameters, make_schedule
-from collectives.local_updates.kept import check_keep
+from collectives.local_updates.compatibility import check_communicator, check_keep
+from collectives.local_updates.delayed import EXCHANGES
+from collectives.local_updates.delayed_queue import DelayedQueue
+from collectives.local_updates.fragments import Fragments, divide_parameters, freeze_fragments, make_schedule
 from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop
-from collectives.local_updates.outer_step import Replacement
-from collectives.local_updates.parameters import name_arrays
+from collectives.local_updates.parameters import count_elements, name_arrays
 from collectives.local_updates.saved_state import (
     read_carried,
     read_delayed,
@@ -45,7 +39,6 @@ from collectives.local_updates.saved_state import (
 from collectives.sites.sites import Sites, find_ends
 from collectives.store.communicator import StoreComm
 from collectives.torch.arguments import check_compressor, is_ready, wrap_group
-from collectives.torch.isolation import isolate
 from collectives.torch.optimizer import warn_of_momentum
 from collectives.transport.weights import check_weight
 
@@ -75,7 +68,8 @@ class LocalUpdates:
             elements. The inner optimizer's momentum is of no concern here.
         nesterov: whether that momentum is Nesterov's.
         fragments: number of groups of parameters, which are exchanged in turn: group f of P after the steps t
-            with t mod ``every`` = floor(f · every / P). Or a glob for each group.
+            with t mod ``every`` = floor(f · every / P). Or for each group a glob, or a list of globs or
+            names: ``[["blocks.0.*", "blocks.2.*"], "*"]``. A parameter belongs to the first that matches.
         delay: steps, below ``every``, during which an exchange runs in a thread while training goes on; its
             result is applied after the last of them. Other exchanges of this library may not use ``comm``
             then; collectives of torch may.
@@ -144,22 +138,20 @@ class LocalUpdates:
                 "named_parameters has no parameter that needs a gradient; pass model.named_parameters(),"
                 " which can be iterated only once"
             )
-        self._fragments = divide_parameters({name: _size_of(p) for name, p in named.items()}, fragments)
-        groups = fragments if isinstance(fragments, int) else tuple(fragments)
+        self._fragments = divide_parameters({name: count_elements(p) for name, p in named.items()}, fragments)
+        groups = freeze_fragments(fragments)
         outer = every, float(rate), float(momentum), bool(nesterov), groups, delay, float(alpha), divide
         self._settings = OuterSettings(*outer, float(keep))
         self._compressor = check_compressor(compressor)
         check_keep(self._settings.keep, self._compressor)
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         if is_ready(self._comm):
-            _check_ends(self._settings, self._comm, self._compressor)  # an error is best raised here
+            check_communicator(self._settings, self._comm, self._compressor)  # an error is best raised here
         self._optimizer, self._weight = optimizer, check_weight(weight)
         self._outer = OuterLoop(self._anchor, self._settings, self._compressor, lambda: self._channel)
-        self._delayed: list[Delayed] = []  # exchanges in the channel's thread, in their order
+        self._delayed = DelayedQueue(self._outer, delay, lambda: self._channel)
         self._is_split = self._has_parts()
         self._schedule = make_schedule(every, len(self._fragments))
-        self._is_idle = True  # whether nothing was submitted to that thread since it was idle
-        self._isolated: Channel | Sites | None = None  # whose exchanges may run beside the program
 
     def _has_parts(self) -> bool:
         """Return whether an exchange of all parameters is one of each fragment."""
@@ -197,8 +189,7 @@ class LocalUpdates:
         """
         outer, settings = self._outer, self._settings
         outer.inner_step += 1  # also if this raises, so that all workers exchange after the same step
-        for one in self._delayed:
-            one.left -= 1
+        self._delayed.count_step()
         due = self._schedule.get(outer.inner_step)
         if outer.inner_step >= settings.every:
             outer.inner_step = 0
@@ -207,13 +198,13 @@ class LocalUpdates:
             return True
         if due is None:
             self._take_inner_step(closure)
-            return self._apply_due()
+            return self._delayed.apply_due()
         try:
             self._take_inner_step(closure)
-            has_applied = self._apply_due()
-            self._start(due)
+            has_applied = self._delayed.apply_due()
+            self._delayed.start(self._names_of(due), self._weight)
         except BaseException:
-            self._skip()
+            self._delayed.skip()
             raise
         return has_applied
 
@@ -233,70 +224,6 @@ class LocalUpdates:
         """Return the names of a fragment, or of all parameters, that are exchanged."""
         named = self._anchor.parameters
         return [*named] if fragment is None else [x for x in self._fragments[fragment] if x in named]
-
-    def _start(self, fragment: int) -> None:
-        """Start a delayed exchange."""
-        if self._isolated is not self._channel:
-            self._isolated = self._channel
-            isolate(self._channel)
-        names = self._names_of(fragment)
-        one, self._is_idle = Delayed(names, self._settings.delay), False
-        self._delayed = [*self._delayed, one]
-        try:
-            one.start(
-                self._outer.make_terms(self._weight),
-                self._outer.summarize_part(names),
-                self._outer.measuring(names),
-            )
-        finally:
-            if not one.is_started:  # its result would never come
-                self._delayed = [other for other in self._delayed if other is not one]
-
-    def _skip(self) -> None:
-        """Count an exchange as skipped, after those that still run in the channel's thread."""
-        self._is_idle = False
-        skip(self._channel)
-
-    def _await_thread(self, finish: Callable[[], None]) -> None:
-        """Finish delayed exchanges, and wait until the channel's thread has no part in the channel.
-
-        The call of an exchange begins so; if this raises, that exchange is skipped.
-        """
-        try:
-            finish()
-            if not self._is_idle:
-                drain(self._channel)
-        except BaseException:
-            self._skip()
-            raise
-        self._is_idle = True
-
-    def _apply_due(self) -> bool:
-        """Apply the results that are due; return whether there were any."""
-        has_applied = False
-        while self._delayed and self._delayed[0].left <= 0:
-            self._apply_first()
-            has_applied = True
-        return has_applied
-
-    def _apply_first(self) -> None:
-        """Wait for the oldest delayed exchange, and apply its result or raise its error."""
-        self._outer.complete()  # an earlier result, if an interrupt came while it was written
-        one = self._delayed[0]
-        one.wait()
-        step = (
-            None if one.error is not None else self._outer.make_step(one.means)
-        )  # if it raises, nothing is lost
-        self._delayed = self._delayed[1:]
-        if step is None:
-            assert one.error is not None
-            raise one.error
-        self._anchor.advance(step)
-
-    def _apply_all(self) -> None:
-        """Apply the results of all delayed exchanges, or raise the first error."""
-        while self._delayed:
-            self._apply_first()
 
     def admit(self) -> list[str]:
         """Take over parameters that need a gradient now and did not before; no other rank takes part.
@@ -351,8 +278,7 @@ class LocalUpdates:
         """
         if self._is_split and not commit:
             raise ValueError("commit=False over Sites needs fragments=1: fragments are exchanged one by one")
-        if self._delayed or not self._is_idle:
-            self._await_thread(self._apply_all)
+        self._delayed.free_channel(self._delayed.apply_all)
         if not self._is_split:
             return self._exchange_part(None, weight, commit=commit)
         for fragment in range(len(self._fragments)):  # residuals are of ranges, which these names decide
@@ -386,30 +312,12 @@ class LocalUpdates:
                 all ranks.
             Timeout: a rank does not take part.
         """
-        if self._delayed or not self._is_idle:
-            self._await_thread(self._settle)
+        self._delayed.free_channel(self._delayed.settle)
         return self._synchronize()
 
     @counted(lambda self: self._channel, exchanges=EXCHANGES)
     def _synchronize(self) -> bool:
-        if isinstance(self._channel, StoreComm):
-            has_changed = self._outer.synchronize_over_store(self._channel)
-            self.inner_step = 0
-            return has_changed
-        table = collect_states(self._channel, self._outer.summarize)
-        if len(set(table)) == 1:
-            return False
-        self.inner_step = 0
-        leader = find_leader(table)
-        if len({summary[:3] for summary in table}) == 1:
-            return False
-        fetched = fetch_state(self._channel, self._anchor.state, self._settings, leader, table[leader].round)
-        if table[self._channel.rank][:3] == table[leader][:3]:
-            return False
-        self._compressor.set_step(table[leader].step)
-        self._outer.is_compared = False
-        self._anchor.advance(Replacement(self._anchor.state, fetched, carried={}))
-        return True
+        return self._outer.synchronize()
 
     def rebind(self, comm: Communicator | Channel | Sites | StoreComm) -> None:
         """Go on with another communicator; no other rank takes part.
@@ -428,19 +336,12 @@ class LocalUpdates:
         """
         wrapped = wrap_group(comm)
         if is_ready(wrapped):
-            _check_ends(self._settings, wrapped, self._compressor)
-        self._settle()
+            check_communicator(self._settings, wrapped, self._compressor)
+        self._delayed.settle()
         if isinstance(self._comm, StoreComm):
             self._comm.abandon()
         self._comm, self._outer.is_compared = wrapped, False
         self._is_split = self._has_parts()
-
-    def _settle(self) -> None:
-        """Apply the results of all delayed exchanges, and drop their errors."""
-        for one in self._delayed:
-            one.wait()
-        self._delayed = [one for one in self._delayed if one.error is None]
-        self._apply_all()
 
     def revert(self) -> None:
         """Set this rank's parameters to those of the last exchange; no other rank takes part."""
@@ -455,11 +356,10 @@ class LocalUpdates:
         ``co.torch_state_dict`` returns the same as tensors.
         """
         self._outer.complete()
-        for one in self._delayed:
-            one.wait()
+        delayed = self._delayed.wait()
         state = write_state(self._anchor.state, self.inner_step, self._compressor.state_dict())
         state |= write_carried(self._anchor.carried)
-        return state | write_delayed([one for one in self._delayed if one.error is None])
+        return state | write_delayed(delayed)
 
     def load_state_dict(self, state: Mapping[str, Any], *, strict: bool = True) -> None:
         """Restore a state of ``state_dict``. Load the model and the inner optimizer, too.
@@ -474,8 +374,7 @@ class LocalUpdates:
             ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
         self._outer.require_closed()
-        for one in self._delayed:
-            one.wait()
+        self._delayed.wait()
         shapes = self._anchor.state.parameters
         loaded, steps, compressor = read_state(
             state, shapes, has_momentum=self._settings.momentum > 0, strict=strict
@@ -485,31 +384,8 @@ class LocalUpdates:
         self._compressor.load_state_dict(compressor, strict=strict)
         self._anchor.restore(loaded, carried)
         self._outer.inner_step, self._outer.is_compared, self._outer.is_loaded = steps, False, True
-        self._delayed = delayed
+        self._delayed.restore(delayed)
 
     def __repr__(self) -> str:
         """Return the settings, the round and the step."""
         return f"LocalUpdates({self._settings}, round={self.round}, inner_step={self.inner_step})"
-
-
-def _check_ends(settings: OuterSettings, comm: Any, compressor: wc.Compressor | CLTk) -> None:
-    """Raise an error unless a communicator can be used with these settings."""
-    if isinstance(comm, StoreComm):
-        if settings.fragments != 1 or settings.delay:
-            raise ValueError("over a StoreComm, fragments must be 1 and delay 0: a round has all parameters")
-        if isinstance(compressor, CLTk | SummingCompressor):
-            name = type(compressor).__name__
-            raise TypeError(f"{name} needs ranks that stay; over a StoreComm, pass a wirecodec.Compressor")
-    if settings.keep and isinstance(find_ends(comm), Sites | StoreComm):
-        raise ValueError(
-            "keep must be 0 over Sites, whose ranks have parts of residuals, and over a StoreComm"
-        )
-    if isinstance(compressor, SummingCompressor) and settings.divide == "senders":
-        raise ValueError(f"divide='senders' has no meaning with {type(compressor).__name__}")
-    if isinstance(find_ends(comm), Sites) and settings.divide == "senders":
-        raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")
-
-
-def _size_of(parameter: Any) -> int:
-    """Return the number of elements of an array or tensor."""
-    return int(parameter.numel() if hasattr(parameter, "numel") else parameter.size)

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from collectives.local_updates.fragments import Groups
+
 Array: TypeAlias = "npt.NDArray[Any]"
 
 DIVISORS = "ranks", "senders"
@@ -33,7 +35,7 @@ class OuterSettings:
     rate: float
     momentum: float
     nesterov: bool
-    fragments: int | tuple[str, ...] = 1
+    fragments: Groups = 1
     delay: int = 0
     alpha: float = 0.0
     divide: str = "ranks"

@@ -14,7 +14,7 @@ import wirecodec as wc
 from collectives.cltk.allreduce import CLTk
 from collectives.exchange.inputs import Inputs
 from collectives.exchange.pending import Pending
-from collectives.local_updates.agreement import StateSummary
+from collectives.local_updates.agreement import StateSummary, collect_states, fetch_state, find_leader
 from collectives.local_updates.anchor import Anchor, Blend
 from collectives.local_updates.delayed import Terms, exchange
 from collectives.local_updates.kept import Kept, read_unsent
@@ -90,10 +90,28 @@ class OuterLoop:
             self.is_loaded = False
         self._loop_over(comm).exchange(weight)
 
-    def synchronize_over_store(self, comm: StoreComm) -> bool:
-        """Take the state of a run; return whether it is another one."""
-        self.complete()
-        return self._loop_over(comm).synchronize()
+    def synchronize(self) -> bool:
+        """Take the state of the run, or of the leading rank; return whether it is another one."""
+        comm = self._find_channel()
+        if isinstance(comm, StoreComm):
+            self.complete()
+            has_changed = self._loop_over(comm).synchronize()
+            self.inner_step = 0
+            return has_changed
+        table = collect_states(comm, self.summarize)
+        if len(set(table)) == 1:
+            return False
+        self.inner_step = 0
+        leader = find_leader(table)
+        if len({summary[:3] for summary in table}) == 1:
+            return False
+        fetched = fetch_state(comm, self.anchor.state, self._settings, leader, table[leader].round)
+        if table[comm.rank][:3] == table[leader][:3]:
+            return False
+        self._compressor.set_step(table[leader].step)
+        self.is_compared = False
+        self.anchor.advance(Replacement(self.anchor.state, fetched, carried={}))
+        return True
 
     def _loop_over(self, comm: StoreComm) -> StoreLoop:
         if self._over_store is None or self._over_store.comm is not comm:

@@ -48,6 +48,11 @@ def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
     return named
 
 
+def count_elements(parameter: Any) -> int:
+    """Return the number of elements of an array or tensor."""
+    return int(parameter.numel() if _is_torch(parameter) else parameter.size)
+
+
 def find_trained(named: Mapping[str, Any], *, frozen: bool = False) -> dict[str, Any]:
     """Return the parameters that need a gradient, as all NumPy arrays do; or all that can have one.
 

@@ -64,8 +64,9 @@ LOCAL_RECIPES: Mapping[str, LocalRecipe] = MappingProxyType(
             inner="AdamW",
             source="Douillard et al., Streaming DiLoCo, 2025: rate, section 3.2; 8 fragments for 24 blocks, "
             "3.2.2; delay 1, at most 5, 3.3.2; alpha, Figure 10; E3M0, 2.4",
-            differs="fragments are runs of parameters, the paper's second pattern, not every 8th block; "
-            "exponents fit each tensor; the text gives no momentum (here DiLoCo's) and no exponent bias",
+            differs="fragments are runs of parameters, the paper's second pattern: lists of globs name every "
+            "8th block; exponents fit each tensor; the text gives no momentum (here DiLoCo's) and no "
+            "exponent bias",
         ),
         "sparseloco": LocalRecipe(
             compressor=_fixed(**wc.recipe("sparseloco")),

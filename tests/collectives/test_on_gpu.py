@@ -19,7 +19,7 @@ from tests.collectives.conftest import World, worlds
 from tests.collectives.inputs import SCHEMES, bits, gradient
 from tests.gpu_emulated.standin import OnGPU, StandInDevice, marked, standin
 from tests.oracles import Array
-from wirecodec.arrays import BFLOAT16
+from wirecodec.element_types import BFLOAT16
 
 __all__ = ["standin"]
 

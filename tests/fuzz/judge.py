@@ -16,7 +16,7 @@ from formats import conformance, reference
 from formats.reference.floats import BY_NAME
 from tests.fuzz.anatomy import count_declared
 from tests.fuzz.promise import NOISE, allowed_seconds, measure_decoding
-from wirecodec.arrays import dtype_named
+from wirecodec.element_types import dtype_named
 
 SMALL = {
     "max_bytes": 2**17,

@@ -30,7 +30,7 @@ from formats.reference.transform.coefficients import (
 from formats.reference.writing.container import Index
 from formats.reference.writing.protocols import ValueWriter
 from formats.reference.writing.records import write_meta, write_semantics
-from wirecodec.arrays import dtype_named
+from wirecodec.element_types import dtype_named
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 RECORD_DTYPES = tuple(t.name for t in RECORD_TYPES)

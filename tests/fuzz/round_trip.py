@@ -10,7 +10,7 @@ import numpy as np
 
 import wirecodec as wc
 from tests.fuzz.judge import Finding, library, outcome
-from wirecodec.arrays import DTYPES
+from wirecodec.element_types import DTYPES
 
 SELECTORS = ("all", "nonzero", "topk(0.1)", "randomk(0.2)")
 INDICES = (

@@ -10,7 +10,7 @@ import numpy as np
 import wirecodec as wc
 from tests.gpu_emulated.standin import OnGPU, marked
 from tests.inputs import Array
-from wirecodec.arrays import BFLOAT16
+from wirecodec.element_types import BFLOAT16
 
 SIZE = 5003
 STEPS = 4

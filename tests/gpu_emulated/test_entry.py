@@ -13,13 +13,15 @@ import wirecodec as wc
 from tests.gpu_emulated.standin import OnGPU, StandInDevice, marked, standin
 from tests.gpu_emulated.test_gpu_encode import STAGED, tensor
 from tests.inputs import Array
-from wirecodec.arrays import BFLOAT16, as_device_flat, bits_of, on_gpu
+from wirecodec.arrays import bits_of
 from wirecodec.container import table, writer
 from wirecodec.cpu import chunk
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.select import select
+from wirecodec.element_types import BFLOAT16
 from wirecodec.prng import mix
 from wirecodec.settings.scheme import as_scheme
+from wirecodec.tensors import as_device_flat, on_gpu
 
 __all__ = ["standin"]
 

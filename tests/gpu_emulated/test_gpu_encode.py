@@ -10,15 +10,17 @@ import pytest
 import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array
-from wirecodec.arrays import DTYPES, DeviceFlat, bits_of
+from wirecodec.arrays import bits_of
 from wirecodec.container import table
 from wirecodec.cpu import chunk as cpu_chunk
 from wirecodec.cpu import fast
+from wirecodec.element_types import DTYPES
 from wirecodec.gpu import chunk as gpu_chunk
 from wirecodec.gpu import encode
 from wirecodec.gpu.chunk import has_kernels
 from wirecodec.gpu.fast import plan
 from wirecodec.settings.scheme import as_scheme
+from wirecodec.tensors import DeviceFlat
 
 SELECTORS = ["all", "nonzero", "topk(0.01)", "topk(k=700)", "threshold(1.5)", "topk(1.0)"]
 FITTED = {"dgc(0.01)": "sample_u", "dgc(0.3, sample=0.1)": "sample_u", "dgc(1.0, sample=1.0)": "nonfinite_u"}

@@ -10,7 +10,7 @@ import pytest
 import wirecodec as wc
 from tests.gpu_emulated.compressor_pair import SIZE, make_pair, step_both
 from tests.gpu_emulated.standin import StandInDevice, marked, standin
-from wirecodec.arrays import BFLOAT16
+from wirecodec.element_types import BFLOAT16
 
 __all__ = ["standin"]
 

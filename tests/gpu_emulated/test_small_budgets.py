@@ -12,8 +12,9 @@ from tests.gpu_emulated.compressor_pair import make_pair, step_both
 from tests.gpu_emulated.emulator import Emulator
 from tests.gpu_emulated.standin import StandInDevice, standin
 from tests.inputs import Array
-from wirecodec.arrays import DeviceFlat, bits_of
+from wirecodec.arrays import bits_of
 from wirecodec.gpu import encode as gpu
+from wirecodec.tensors import DeviceFlat
 
 __all__ = ["standin"]
 

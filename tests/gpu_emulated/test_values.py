@@ -11,7 +11,8 @@ import pytest
 import wirecodec as wc
 from tests.gpu_emulated.emulator import Emulator
 from tests.inputs import Array, value_vectors
-from wirecodec.arrays import BFLOAT16, bits_of
+from wirecodec.arrays import bits_of
+from wirecodec.element_types import BFLOAT16
 from wirecodec.kernels.cpu.coding import narrow
 from wirecodec.kernels.cuda import elements, offset_float, qsgd, sign_scale
 from wirecodec.limits import DEFAULT_LIMITS

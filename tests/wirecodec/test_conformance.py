@@ -21,7 +21,7 @@ from tests.fuzz.legal import draw_container
 from tests.fuzz.mutate import mutate_container
 from tests.fuzz.seeds import all_seeds
 from tests.golden import RESULTS, vectors, vectors_of
-from wirecodec.arrays import element_dtype_named
+from wirecodec.element_types import element_dtype_named
 
 
 @pytest.mark.parametrize("result", RESULTS)

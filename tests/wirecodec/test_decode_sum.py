@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from wirecodec.arrays import BFLOAT16
 from wirecodec.cpu import fast
 from wirecodec.cpu.fast.add import RANGE
+from wirecodec.element_types import BFLOAT16
 from wirecodec.interop import decode_sum
 
 SIZES = (1000, 2 * RANGE + 777, 7, 1, 50_000, 2**16, 65)

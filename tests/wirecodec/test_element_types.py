@@ -15,8 +15,8 @@ import pytest
 import wirecodec as wc
 from formats import reference
 from formats.reference.element_types import RECORD_TYPES
-from wirecodec.arrays import ELEMENT_DTYPES, RECORD_DTYPES, element_dtype_named
 from wirecodec.cli.main import main
+from wirecodec.element_types import ELEMENT_DTYPES, RECORD_DTYPES, element_dtype_named
 
 TYPES = [pytest.param(dtype, id=dtype.name) for dtype in RECORD_DTYPES.values()]
 SCHEMES = (

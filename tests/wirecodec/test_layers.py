@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 LAYERS = {
     "wirecodec": [
         {"errors", "version"},
-        {"arrays", "limits", "prng", "validation"},
+        {"arrays", "element_types", "limits", "prng", "validation"},
+        {"tensors"},
         {"kernels", "scratch"},
         {"sparse", "support"},
         {"frameworks"},

@@ -18,8 +18,8 @@ from formats.reference.map.packed import PACKED
 from formats.reference.transform.coefficients import COMPONENTS, PLAIN
 from formats.reference.value.codecs import ORDERED, VALUE_CODECS
 from wirecodec import registry
-from wirecodec.arrays import DTYPES, RECORD_DTYPES
 from wirecodec.container import extension_writer
+from wirecodec.element_types import DTYPES, RECORD_DTYPES
 from wirecodec.value import sort_permutation
 
 if sys.version_info >= (3, 11):

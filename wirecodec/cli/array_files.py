@@ -15,11 +15,12 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_flat
+from wirecodec.arrays import Array
 from wirecodec.cli.files import FileArgument, name_file, name_of, open_input
 from wirecodec.cli.formatting import format_name
 from wirecodec.container.writer import MAGIC
 from wirecodec.errors import EncodeError
+from wirecodec.tensors import as_flat
 
 MAX_NAME_BYTES = 65_531
 """UTF-8 bytes of a name: a zip archive allows 65,535 for a member's name, and ``.npy`` takes 4."""

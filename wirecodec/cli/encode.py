@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Bytes, element_dtype_named
+from wirecodec.arrays import Bytes
 from wirecodec.cli.array_files import NAME_RULE, load_arrays
 from wirecodec.cli.files import FileArgument, name_file, name_of, parse_file
 from wirecodec.cli.formatting import escape
@@ -26,6 +26,7 @@ from wirecodec.cli.output import is_stream, open_output
 from wirecodec.cli.units import parse_bytes
 from wirecodec.compressor import Compressor
 from wirecodec.container.inspect import inspect
+from wirecodec.element_types import element_dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.pipeline import encode, encode_many
 from wirecodec.select.budget.selector import Budget, HardBudget

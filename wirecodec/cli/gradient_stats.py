@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_flat
+from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import require_finite
 from wirecodec.select.topk import fraction_count
+from wirecodec.tensors import as_flat
 
 DENSITIES = (0.1, 0.01, 0.001)
 DECAY_FRACTION = 0.37

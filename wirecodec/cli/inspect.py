@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeAlias
 
-from wirecodec.arrays import Bytes, element_dtype_named
+from wirecodec.arrays import Bytes
 from wirecodec.cli.files import name_file, open_input
 from wirecodec.cli.formatting import escape, format_count, format_name, format_table, shorten
 from wirecodec.cli.options import add_command, add_file, add_imports
 from wirecodec.container.inspect import ContainerInfo, inspect
 from wirecodec.container.stream import Unit, iter_stream
+from wirecodec.element_types import element_dtype_named
 from wirecodec.errors import WireError
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_many

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_flat
+from wirecodec.arrays import Array
 from wirecodec.cli.gradient_stats import DENSITIES
 from wirecodec.select.papers.sidco import fits
 from wirecodec.select.papers.sidco.fits import Fit
@@ -20,6 +20,7 @@ from wirecodec.select.papers.sidco.magnitudes import Magnitudes
 from wirecodec.select.papers.sidco.search import DISTRIBUTIONS
 from wirecodec.select.papers.sidco.selector import SIDCo
 from wirecodec.select.topk import fraction_count
+from wirecodec.tensors import as_flat
 
 STAGES = (1, 2, 3, 4)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from wirecodec.arrays import dtype_named
 from wirecodec.cli.formatting import escape, format_table
 from wirecodec.cli.options import add_command, add_imports, parse_scheme
 from wirecodec.cli.units import format_seconds
 from wirecodec.compilation import Warmth, warm
 from wirecodec.compressor import Compressor
+from wirecodec.element_types import dtype_named
 from wirecodec.settings.scheme import LOSSLESS, Scheme
 
 

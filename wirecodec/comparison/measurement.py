@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.arrays import Array, Flat, as_elements
+from wirecodec.arrays import Array
 from wirecodec.comparison.table import ERROR
 from wirecodec.container.inspect import inspect
 from wirecodec.cpu.costs import share_header
@@ -29,6 +29,7 @@ from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_many, sort_names
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
+from wirecodec.tensors import Flat, as_elements
 
 Call: TypeAlias = Callable[[], object]
 ProgressCallback: TypeAlias = Callable[[float], object]

@@ -7,9 +7,9 @@ import threading
 import time
 from typing import Any
 
-from wirecodec.arrays import dtype_named
 from wirecodec.compilation.sharing import run_shared
 from wirecodec.compilation.tasks import Job, list_groups
+from wirecodec.element_types import dtype_named
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.scheme import as_scheme
 

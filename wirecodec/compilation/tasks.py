@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.arrays import Array, dtype_named, read_only
+from wirecodec.arrays import Array, read_only
 from wirecodec.compilation.inputs import SAMPLED, SMALL, make_large_tensor, make_supports, make_tensors
 from wirecodec.compressor import Compressor
 from wirecodec.container.checksum import MIN_KERNEL_BYTES, compute_checksum
 from wirecodec.decode_into import decode_add, decode_sum
+from wirecodec.element_types import dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, add_in_order, dtype_named
+from wirecodec.arrays import Array, add_in_order
 from wirecodec.container.size_bound import max_encoded_bytes
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES
 from wirecodec.cpu.costs import group_bytes, one_element_bytes, row_bytes, takes_step
 from wirecodec.cpu.fast.columns import describe
 from wirecodec.cpu.fuse import plan_runs
+from wirecodec.element_types import DTYPES, dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.select.budget.notice import warn_of_small
 from wirecodec.select.budget.selector import HELD_BYTES, SMALL_BYTES, Budget, HardBudget

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, TensorLike, any_on_gpu
+from wirecodec.arrays import Array, Bytes
 from wirecodec.compressor.budgets import Limit, fit_budgets
 from wirecodec.compressor.holder import EncodedAhead, Stateful, StateHolder
 from wirecodec.compressor.memory import all_to_host
@@ -38,6 +38,7 @@ from wirecodec.settings.scheduling import restore_schedule
 from wirecodec.settings.scheme import Scheme, SchemeLike
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJobs
+from wirecodec.tensors import TensorLike, any_on_gpu
 from wirecodec.validation import as_integer, as_seed
 
 

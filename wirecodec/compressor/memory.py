@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, any_on_gpu, on_gpu
+from wirecodec.arrays import Array
 from wirecodec.compressor.state import State
 from wirecodec.step import StepResult, TensorJobs
+from wirecodec.tensors import any_on_gpu, on_gpu
 
 _KINDS = ("residuals", "momenta")
 

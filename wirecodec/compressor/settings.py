@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from wirecodec.arrays import dtype_named
+from wirecodec.element_types import dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.select.budget.selector import Budget
 from wirecodec.settings.feedback import (

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, number_of
+from wirecodec.arrays import Array
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.records import find_record_bodies
 from wirecodec.container.writer import HAS_EXTENSION, PREFIX, PREFIX_BYTES, header_checksum
+from wirecodec.element_types import number_of
 from wirecodec.errors import EncodeError, Invalid, Malformed, Unsupported
 from wirecodec.sparse import UNCHANGED
 

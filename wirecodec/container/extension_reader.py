@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import RECORD_DTYPES, Array, integers
+from wirecodec.arrays import Array, integers
 from wirecodec.container.annotations import (
     check_digest,
     check_meta,
@@ -49,6 +49,7 @@ from wirecodec.container.extension_writer import (
     TYPES,
 )
 from wirecodec.container.records import find_record_bodies
+from wirecodec.element_types import RECORD_DTYPES
 from wirecodec.errors import Invalid, LimitExceeded, Malformed, Unsupported
 from wirecodec.registry import transform
 

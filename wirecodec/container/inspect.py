@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, as_bytes
+from wirecodec.arrays import Array
 from wirecodec.container.annotations import CONTAINER
 from wirecodec.container.reader import read_header
 from wirecodec.container.records import find_unknown_records
@@ -16,6 +16,7 @@ from wirecodec.container.schema import TensorSpecs
 from wirecodec.container.writer import MAJOR, PREFIX_BYTES, TABLE
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, transform, value_codecs
+from wirecodec.tensors import as_bytes
 
 DRAFT = "1.1"
 """Version that is not released: the numbers with the status ``draft`` of formats/registry.toml."""

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, ELEMENT_DTYPES, RECORD_DTYPES, Array, element_dtype_named, integers
+from wirecodec.arrays import Array, integers
 from wirecodec.container.annotations import compute_digest
 from wirecodec.container.extension_writer import digits
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import TABLE
+from wirecodec.element_types import DTYPES, ELEMENT_DTYPES, RECORD_DTYPES, element_dtype_named
 from wirecodec.errors import EncodeError, SchemaMismatch, Unsupported
 from wirecodec.limits import Schema, TensorSchema
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import RECORD_NUMBERS, element_dtype_named
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, padded
+from wirecodec.element_types import RECORD_NUMBERS, element_dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme
 from wirecodec.transform.base import coefficient_type

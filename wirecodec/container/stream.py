@@ -10,11 +10,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from wirecodec.arrays import Bytes, as_bytes
+from wirecodec.arrays import Bytes
 from wirecodec.container import reader
 from wirecodec.container.writer import PREFIX_BYTES
 from wirecodec.errors import ChecksumMismatch, LimitExceeded, Malformed, Truncated
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
+from wirecodec.tensors import as_bytes
 
 _UNIT_MAGIC = b"\xf7WCU"
 _UNIT = struct.Struct("<4sIIIQ")

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, WORD, Array, read_only
+from wirecodec.arrays import WORD, Array, read_only
 from wirecodec.container.writer import CHUNK, IN_RECORD, LENGTHS, PREFIX_BYTES, TABLE
+from wirecodec.element_types import DTYPES
 from wirecodec.errors import Invalid, LimitExceeded, Malformed, Unsupported, WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import EXPERIMENTAL, index_codecs, readable_codecs, transforms, value_codecs

@@ -13,9 +13,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, RECORD_DTYPES, Array, Bytes
+from wirecodec.arrays import Array, Bytes
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.checksum import compute_checksum, compute_checksums
+from wirecodec.element_types import DTYPES, RECORD_DTYPES
 from wirecodec.support import SectionBatch
 from wirecodec.value.sort_permutation import PACKED
 

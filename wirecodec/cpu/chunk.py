@@ -20,9 +20,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, RECORD_DTYPES, Array, Bytes, as_bytes, nothing, read_only
+from wirecodec.arrays import Array, Bytes, nothing, read_only
 from wirecodec.container.reader import Row
 from wirecodec.container.writer import CHUNK, Entry
+from wirecodec.element_types import DTYPES, RECORD_DTYPES
 from wirecodec.errors import EncodeError, Invalid, LimitExceeded, WireError
 from wirecodec.index.base import IndexChoice, IndexCodec, LossyIndexCodec
 from wirecodec.index.raw import ascending_below
@@ -33,6 +34,7 @@ from wirecodec.select.base import require_finite
 from wirecodec.settings.scheme import Scheme, call_string
 from wirecodec.sparse import ascending_indices
 from wirecodec.support import DecodedChunk, Support
+from wirecodec.tensors import as_bytes
 from wirecodec.transform.base import coefficient_type, is_in_range
 from wirecodec.value.base import ValueChoice
 from wirecodec.value.sort_permutation import pack_map, restore_order, sort_ascending, unpack_map

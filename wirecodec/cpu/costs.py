@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, dtype_named, read_only
+from wirecodec.arrays import Array, read_only
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES, TABLE, Entry, padded
 from wirecodec.cpu.chunk import encode_chunks
+from wirecodec.element_types import dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.select.budget.notice import warn_of_small
 from wirecodec.select.budget.selector import SMALL_BYTES, Budget, HardBudget

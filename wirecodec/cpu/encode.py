@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import RECORD_NUMBERS, Array, Bytes
+from wirecodec.arrays import Array, Bytes
 from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
 from wirecodec.cpu import fast
@@ -30,6 +30,7 @@ from wirecodec.cpu.fuse import (
     plan_runs,
 )
 from wirecodec.cpu.select import select
+from wirecodec.element_types import RECORD_NUMBERS
 from wirecodec.errors import EncodeError
 from wirecodec.prng import mix
 from wirecodec.settings.scheme import Scheme

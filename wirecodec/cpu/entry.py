@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes
+from wirecodec.arrays import Array, Bytes
 from wirecodec.cpu.add import add, average
 from wirecodec.cpu.decode import only_tensor_of, tensors_of
 from wirecodec.cpu.encode import encode, encode_many
 from wirecodec.cpu.fast import MIN_TENSORS, is_on
 from wirecodec.cpu.fast.columns import ArrayColumns, describe
 from wirecodec.cpu.step import step
+from wirecodec.element_types import DTYPES
 
 __all__ = [
     "add",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Flat, aligned, read_only
+from wirecodec.arrays import Array, aligned, read_only
 from wirecodec.cpu.costs import group_bytes
 from wirecodec.cpu.fast.rounded import select_rounded
 from wirecodec.cpu.fuse import at_member, split_support
@@ -25,6 +25,7 @@ from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.settings.scheme import Scheme
 from wirecodec.step import TensorJob
 from wirecodec.support import Support
+from wirecodec.tensors import Flat
 
 _PLAIN = ErrorFeedback()
 

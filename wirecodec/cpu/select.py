@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Flat, as_elements, as_flat, read_only
+from wirecodec.arrays import Array, read_only
 from wirecodec.cpu.costs import CodecCosts, share_header
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.frameworks import as_sparse
@@ -23,6 +23,7 @@ from wirecodec.select.nonzero import NonZero
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import ZERO, SparseTensor, ascending_indices, index_dtype, nonzero
 from wirecodec.support import Support
+from wirecodec.tensors import Flat, as_elements, as_flat
 
 
 def select(tensor: Any, scheme: Scheme, *, seed: int = 0, header: int = 0, tag: bytes = b"") -> Support:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Flat, addresses_of
+from wirecodec.arrays import Array, addresses_of
 from wirecodec.cpu import fast
 from wirecodec.cpu.encode import ModelSelection, encode_selection, find_others
 from wirecodec.cpu.fast.budget import select_budgets
@@ -24,6 +24,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.select.base import is_zero
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult
+from wirecodec.tensors import Flat
 
 
 def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:

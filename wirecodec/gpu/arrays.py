@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat, Flat, add_in_order, read_only
+from wirecodec.arrays import add_in_order, read_only
 from wirecodec.kernels.cuda import batch_sums, bits, elements, moments
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selector, infinity_of, magnitude_of, rule_of
 from wirecodec.kernels.cuda.stages import SUFFIX
+from wirecodec.tensors import DeviceFlat, Flat
 
 _ALIGNED = 64
 """Elements; a part of an array begins at a multiple of them."""

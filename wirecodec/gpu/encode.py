@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat
 from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
 from wirecodec.container.writer import Entry
@@ -26,6 +25,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.prng import mix
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
+from wirecodec.tensors import DeviceFlat
 
 
 def encode(device: Device, flat: DeviceFlat, scheme: Scheme, seed: int, tag: bytes) -> Any:

@@ -14,23 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import (
-    BFLOAT16,
-    DTYPES,
-    Array,
-    Bytes,
-    DeviceFlat,
-    as_bytes,
-    as_device_flat,
-    is_torch,
-    on_gpu,
-)
+from wirecodec.arrays import Array, Bytes
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
 from wirecodec.cpu.decode import decode_chunks
 from wirecodec.cpu.fast.columns import Targets
 from wirecodec.cpu.guard import Guard
 from wirecodec.cpu.momentum import clip_factor
+from wirecodec.element_types import BFLOAT16, DTYPES
 from wirecodec.errors import DeviceError, EncodeError, number_of_container
 from wirecodec.gpu import arrays, chunk
 from wirecodec.gpu import decode as decoding
@@ -47,6 +38,7 @@ from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.support import DecodedChunk
+from wirecodec.tensors import DeviceFlat, as_bytes, as_device_flat, is_torch, on_gpu
 
 
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, DeviceFlat
+from wirecodec.arrays import Array
 from wirecodec.cpu import fuse
 from wirecodec.gpu.arrays import concatenate
 from wirecodec.gpu.index.base import rebase
@@ -17,6 +17,7 @@ from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import DecodedChunk, Support
+from wirecodec.tensors import DeviceFlat
 
 
 def concatenate_supports(

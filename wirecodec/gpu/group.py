@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat, Flat
 from wirecodec.cpu import group as host
 from wirecodec.cpu.costs import group_bytes
 from wirecodec.cpu.fuse import at_member, split_support
@@ -30,6 +29,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import TensorJob
 from wirecodec.support import Support
+from wirecodec.tensors import DeviceFlat, Flat
 
 Given = tuple[str, DeviceFlat, TensorJob]
 

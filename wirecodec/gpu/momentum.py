@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat
 from wirecodec.cpu import momentum as host
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.fallback import HostFallback
@@ -20,6 +19,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.step import TensorJob
 from wirecodec.support import DecodedChunk
+from wirecodec.tensors import DeviceFlat
 
 
 @dataclass(frozen=True, eq=False)

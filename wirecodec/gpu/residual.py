@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wirecodec.arrays import Array, DeviceFlat, as_device_flat, bits_of, is_torch, on_gpu
+from wirecodec.arrays import Array, bits_of
 from wirecodec.gpu.arrays import concatenate, has_nonfinite
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.common import Context
@@ -24,6 +24,7 @@ from wirecodec.select.base import Selector
 from wirecodec.select.topk import TopK
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.support import DecodedChunk
+from wirecodec.tensors import DeviceFlat, as_device_flat, is_torch, on_gpu
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat, Flat
 from wirecodec.cpu import group as host_group
 from wirecodec.cpu import momentum as host_momentum
 from wirecodec.cpu import residual as host
@@ -31,6 +30,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.step import TensorJob
 from wirecodec.support import DecodedChunk, Support
+from wirecodec.tensors import DeviceFlat, Flat
 
 _PLAIN = ErrorFeedback()
 

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, DeviceFlat, read_only
+from wirecodec.arrays import Array, read_only
 from wirecodec.cpu.select import scaled
 from wirecodec.kernels.cuda import elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.sparse import index_dtype
 from wirecodec.support import Support
+from wirecodec.tensors import DeviceFlat
 
 
 @dataclass(frozen=True, eq=False)

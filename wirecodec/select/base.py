@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, bits_of, read_only
+from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.element_types import BFLOAT16
 from wirecodec.errors import EncodeError
 from wirecodec.select.term_table import TermTable
 

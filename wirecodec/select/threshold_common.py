@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, bits_of, read_only
+from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.element_types import BFLOAT16
 from wirecodec.select.base import Selection, require_finite
 from wirecodec.sparse import index_dtype
 

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import ml_dtypes
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, bits_of
+from wirecodec.arrays import Array, bits_of
+from wirecodec.element_types import BFLOAT16
 from wirecodec.errors import EncodeError
 
 _MAX_COEFFICIENT = 2.0**1000

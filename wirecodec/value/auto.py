@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, as_bytes, read_only
+from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
+from wirecodec.tensors import as_bytes
 from wirecodec.validation import as_real, set_fields
 from wirecodec.value.base import ValueChoice, ValueCodec
 from wirecodec.value.bit_packing import packed_size

@@ -14,7 +14,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of
+from wirecodec.arrays import Array, Bytes, bits_of
+from wirecodec.element_types import BFLOAT16
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.value.raw import widen
 

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, Bytes, bits_of, read_only
+from wirecodec.arrays import Array, Bytes, bits_of, read_only
+from wirecodec.element_types import BFLOAT16
 from wirecodec.errors import EncodeError, Invalid, Malformed
 from wirecodec.limits import DecodeLimits
 from wirecodec.support import SectionBatch

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
-from benchmarks.common.command import create_parser
+from benchmarks.common.command import choose_names, create_parser
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import append_rows, read_rows
 from benchmarks.training.links.plot import draw
@@ -45,19 +45,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = create_parser(__doc__, __package__)
     parser.add_argument("--rate", default="", choices=("", *RATES), help="only this rate")
     parser.add_argument("--steps", type=int, default=1200, help="steps of a run (default: %(default)s)")
-    parser.add_argument("--method", default="", help="only these methods, separated by ;")
+    parser.add_argument(
+        "--method", default="", help="only these methods; names, or parts of names, separated by ;"
+    )
     parser.add_argument("--ranks", type=int, default=4, help="number of hosts (default: %(default)s)")
     parser.add_argument("--timeout", type=float, default=7200, help="seconds for a run")
     parser.add_argument("--report", action="store_true", help="run nothing; format what has been recorded")
     parser.add_argument("--output", type=Path, help="draw the picture here, too")
     options = parser.parse_args(arguments)
+    methods = choose_names(options.method, METHODS)
     complete = all(getattr(options, name) == parser.get_default(name) for name in ("steps", "ranks"))
     machine = None
     if options.report and complete:
         rows, machine = read_rows(KEPT / "rows.csv", Row), (KEPT / "machine.txt").read_text().strip()
     else:
         if not options.report:
-            _run(options)
+            _run(options, methods)
         rows = build_rows(list(_load(options.steps, options.ranks)))
         if rows and complete:
             _keep(rows)
@@ -77,15 +80,14 @@ def _keep(rows: Sequence[Row]) -> None:
     (KEPT / "machine.txt").write_text(f"{describe_machine()}\n")
 
 
-def _run(options: argparse.Namespace) -> None:
-    """Run all methods that have no record."""
+def _run(options: argparse.Namespace, methods: Sequence[str]) -> None:
+    """Run the methods that have no record."""
     if reason := find_missing_tools():
         sys.exit(f"no shaped links: {reason}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that hosts are removed
-    wanted = [word.strip() for word in options.method.split(";") if word.strip()]
     FOLDER.mkdir(exist_ok=True)
     for rate in [options.rate] if options.rate else ["100 Mbit", "1 Gbit"]:
-        for method in [method for method in METHODS if not wanted or method in wanted]:
+        for method in methods:
             path = FOLDER / f"{options.steps}-{options.ranks}-{rate}-{method}.json".replace(" ", "_")
             if path.exists():
                 continue

@@ -1,8 +1,10 @@
-"""Shared parts of the benchmarks: limits of targets, missing peers, selection by name, tables."""
+"""Shared parts of the benchmarks: limits of targets, missing peers, choice by name, tables."""
 
 from __future__ import annotations
 
+import importlib
 import math
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ import pytest
 
 pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 
-from benchmarks.common.command import filter_by_name
+from benchmarks.common.command import choose_names
 from benchmarks.common.peers import load_peers
 from benchmarks.common.pictures import _spread, label_lines, open_picture
 from benchmarks.common.results import pivot_rows
@@ -42,10 +44,39 @@ def test_missing_packages_are_reported() -> None:
     assert load_peers({"math": lambda package: [package.pi]}) == ([math.pi], [])
 
 
-def test_filter_by_name_keeps_all_without_a_match() -> None:
-    names = ["rice", "zstd-3", "zstd-19"]
-    assert filter_by_name(names, "zstd, rle", str) == ["zstd-3", "zstd-19"]
-    assert filter_by_name(names, "rle", str) == filter_by_name(names, "", str) == names
+def test_choose_names() -> None:
+    names = ["rice", "zstd-3", "zstd-19", "blosc2, gaps", "rice, gaps"]
+    assert choose_names("", names) == choose_names(" ; ", names) == names
+    assert choose_names("zstd; rice", names) == ["zstd-3", "zstd-19", "rice"]
+    assert choose_names("blosc2, gaps;blosc", names) == ["blosc2, gaps"]
+    with pytest.raises(SystemExit, match=r"^nothing is called 'rle'; there are rice; zstd-3; zstd-19; blosc"):
+        choose_names("rice; rle", names)
+
+
+def _list_name_options() -> list[tuple[str, str]]:
+    """List the modules of benchmarks with an option that takes names, and that option."""
+    found = []
+    for path in sorted((ROOT / "benchmarks").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found += [
+            (module, option) for option in re.findall(r'"(--(?:only|task|system|method))"', path.read_text())
+        ]
+    return found
+
+
+def test_name_options_are_found() -> None:
+    assert ("benchmarks.training.__main__", "--task") in _list_name_options()
+    assert len(_list_name_options()) >= 10
+
+
+@pytest.mark.parametrize(("module", "option"), _list_name_options())
+def test_an_unknown_name_is_refused(module: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch", reason="some of these commands need torch")
+    main = importlib.import_module(module).main
+    with pytest.raises(SystemExit, match=r"^nothing is called 'no-such-name'; there are .+") as refused:
+        main([option, "no-such-name"])
+    assert "\n" not in str(refused.value)
+    assert capsys.readouterr().out == ""
 
 
 def test_pivot_rows_fill_missing_cells() -> None:

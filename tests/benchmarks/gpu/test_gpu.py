@@ -98,8 +98,6 @@ def test_a_section_and_its_report(
     gpu.main(["--report", "--rows", str(folder)])
     assert (tmp_path / "gpu.md").read_text() == first
     assert first.count("Nothing was measured.") == 3
-    with pytest.raises(SystemExit):
-        gpu.main(["--only", "kernel"])
 
 
 def test_rows_survive_an_interrupt_a_failure_and_the_end_of_time(tmp_path: Path) -> None:

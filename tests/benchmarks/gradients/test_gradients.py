@@ -59,10 +59,3 @@ def test_feedback_keeps_the_unapplied_elements() -> None:
     found, trained = train(recipe, 2, None, losses.append)
     assert found.tolist() == [1, -8, 3, 0.5]
     assert trained.parameters["w"].tolist() == [-1, 8, -3, -0.5]
-
-
-def test_unknown_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="training needs the extra [gradients]")
-    with pytest.raises(SystemExit):
-        gradients.main(["--only", "resnet", "--output", str(tmp_path)])
-    assert "unknown model 'resnet'; the models are resnet20, wide20, lstm" in capsys.readouterr().err

@@ -187,7 +187,7 @@ def test_partial_run_is_only_printed(
         raise AssertionError("written")
 
     monkeypatch.setattr("benchmarks.index.__main__.write_result", refuse)
-    main(["--quick", "--only", "rice,runs"])
+    main(["--quick", "--only", "rice; runs"])
     out = capsys.readouterr().out
     assert "`rice`" in out
     assert "bitmap`" not in out

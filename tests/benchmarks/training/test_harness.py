@@ -16,7 +16,7 @@ from benchmarks.common.tables import read_rows
 from benchmarks.training import plot, report
 from benchmarks.training.choices import format_choices
 from benchmarks.training.claims import Claim
-from benchmarks.training.plan import Plan, pick_best, select_by_name
+from benchmarks.training.plan import Plan, pick_best
 from benchmarks.training.rows import LEAST, Row, collect_rows, count_steps, measure_slack
 from benchmarks.training.runs import Result, Run, find_result, load_results, save_result
 from benchmarks.training.systems.system import Exchange, System
@@ -140,13 +140,6 @@ def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
     assert [path.name for path in pictures if path.stat().st_size] == ["training.png", "training_loss.png"]
     assert plot.draw(tmp_path, plan, [TASK], [DENSE]) == []
     assert plot.draw(tmp_path, Plan(tmp_path / "none"), [TASK], [DENSE]) == []
-
-
-def test_systems_by_name() -> None:
-    assert select_by_name([DENSE, OURS], "dense") == [DENSE]
-    assert select_by_name([DENSE, OURS], "budget; dense") == [DENSE, OURS]
-    with pytest.raises(SystemExit, match="nothing is called 'bugdet'"):
-        select_by_name([DENSE, OURS], "bugdet")
 
 
 def test_claims_count_seeds_deviations_and_directions() -> None:

@@ -280,7 +280,7 @@ def test_partial_run_is_only_printed(
         raise AssertionError("written")
 
     monkeypatch.setattr("benchmarks.value.__main__.write_result", refuse)
-    main(["--quick", "--only", "sign-scale,pareto"])
+    main(["--quick", "--only", "sign-scale; pareto"])
     out = capsys.readouterr().out
     assert "`sign-scale`" in out
     assert "`qsgd" not in out

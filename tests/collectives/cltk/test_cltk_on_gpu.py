@@ -16,7 +16,7 @@ from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.inputs import bits, gradient
 from tests.gpu_emulated.standin import OnGPU, StandInDevice, marked, standin
 from tests.oracles import Array
-from wirecodec.arrays import BFLOAT16
+from wirecodec.element_types import BFLOAT16
 from wirecodec.kernels.cuda.topk import Search
 
 __all__ = ["standin"]

@@ -51,7 +51,7 @@ def test_an_interrupt_before_a_delayed_exchange_skips_it() -> None:
         if comm.rank == 1:
             fail_once(local._outer, "_measure", KeyboardInterrupt)
         seen = train(local, w, 3)
-        assert len(local._delayed) == 1 - comm.rank
+        assert len(local._delayed.waiting) == 1 - comm.rank
         return seen + train(local, w, 7), local.round, w.tolist()[0]
 
     first, second = co.simulate(2, run)
@@ -67,7 +67,7 @@ def test_an_interrupt_of_a_call_skips_it_after_the_open_exchange(call: str) -> N
         train(local, w, 3)
         seen = []
         if comm.rank == 1:
-            fail_once(local._delayed[0], "wait", KeyboardInterrupt)
+            fail_once(local._delayed.waiting[0], "wait", KeyboardInterrupt)
             with pytest.raises(KeyboardInterrupt):
                 getattr(local, call)()
         try:
@@ -101,7 +101,7 @@ def test_a_state_with_a_late_result() -> None:
         local = make_local(comm, w, delay=1)
         train(local, w, 3)
         for _ in range(2):
-            fail_once(local._delayed[0], "wait", KeyboardInterrupt)
+            fail_once(local._delayed.waiting[0], "wait", KeyboardInterrupt)
             assert train(local, w, 1) == ["KeyboardInterrupt"]
         local.load_state_dict(local.state_dict())
         return local.step(), w.tolist()
@@ -244,7 +244,7 @@ def test_an_interrupt_between_two_results(call: str) -> None:
             for name in named:
                 named[name] += 1
             local.step()
-        assert len(local._delayed) == 2
+        assert len(local._delayed.waiting) == 2
         advance = local._anchor.advance
 
         def interrupted(step: Any) -> None:

@@ -154,7 +154,7 @@ def test_an_interrupt_of_the_wait_leaves_the_exchange_open(monkeypatch: pytest.M
         for _ in range(3):
             w += 1
             local.step()
-        one = local._delayed[0]
+        one = local._delayed.waiting[0]
         wait = one.wait
 
         def interrupted() -> None:

@@ -109,6 +109,47 @@ def test_globs() -> None:
         assert all(np.allclose(own[name], theirs[name], rtol=1e-12) for name in SIZES)
 
 
+def test_lists_of_globs_name_every_eighth_block() -> None:
+    """The strided pattern of Streaming DiLoCo, 3.2.2: block i belongs to fragment i mod P."""
+    names = [f"blocks.{i}.{kind}" for i in range(24) for kind in ("w", "b")]
+    sizes = dict.fromkeys(["embedding", *names, "head[0]"], 5)
+    groups = [[f"blocks.{i}.*" for i in range(f, 24, 8)] for f in range(8)]
+    groups[2].append("head[0]")  # a name, which does not match itself as a glob
+    groups[-1].append("*")
+    found = divide_parameters(sizes, groups)
+    assert sorted(name for members in found for name in members) == sorted(sizes)
+    assert {name: f for f, members in enumerate(found) for name in members} == {
+        "embedding": 7,
+        **{f"blocks.{i}.{kind}": i % 8 for i in range(24) for kind in ("w", "b")},
+        "head[0]": 2,
+    }
+
+
+def test_lists_train_as_the_reference_does() -> None:
+    groups: list[Any] = [["a", "d"], ("c", "[e]"), "*"]
+    results = co.simulate(WORKERS, lambda comm: train(comm, fragments=groups)[0])
+    expected = reference([["a", "d"], ["c", "e"], ["b"]], 0, 0.0, 1.0, 0.0, nesterov=False)
+    for own, theirs in zip(results, expected, strict=True):
+        assert all(np.allclose(own[name], theirs[name], rtol=1e-12) for name in SIZES)
+
+
+def test_ranks_need_equal_lists() -> None:
+    """A list equals a tuple; with other members, all ranks raise the same error."""
+
+    def attempt(comm: Communicator, others: Any) -> str:
+        fragments = [["a", "b"], "*"] if comm.rank else others
+        try:
+            train(comm, fragments=fragments)
+        except co.CollectiveError as error:
+            return f"{error.reason}: {error}"
+        return ""
+
+    assert co.simulate(2, lambda comm: attempt(comm, (("a", "b"), "*"))) == ["", ""]
+    errors = co.simulate(2, lambda comm: attempt(comm, [["a", "c"], "*"]))
+    assert errors[0].startswith("parameters: rank 1: every, rate, momentum, nesterov, fragments")
+    assert errors[0] == errors[1]
+
+
 def test_fragments_have_about_equally_many_elements() -> None:
     sizes = {str(number): size for number, size in enumerate([5, 5, 40, 5, 5, 30, 30])}
     assert divide_parameters(sizes, 3) == [["0", "1", "2"], ["3", "4", "5"], ["6"]]
@@ -129,6 +170,13 @@ def test_fragments_have_about_equally_many_elements() -> None:
         ({"fragments": ["a"]}, "'b' belongs to no fragment"),
         ({"fragments": ["*", "a"]}, "no parameter belongs to the fragment 'a'"),
         ({"fragments": "a*"}, "a list of globs"),
+        ({"fragments": [["a"], ["b", "c"]]}, "'d' belongs to no fragment"),
+        ({"fragments": [["a"], [], "*"]}, r"no parameter belongs to the fragment \(\)"),
+        ({"fragments": [["a"], ["a"], "*"]}, r"no parameter belongs to the fragment \('a',\)"),
+        ({"fragments": [["a", "typo"], "*"]}, "fragments has 'typo', which matches no parameter"),
+        ({"fragments": [["a", 2], "*"]}, r"fragments\[0\] is \['a', 2\]; it must be a glob"),
+        ({"fragments": [3, "*"]}, r"fragments\[0\] is 3"),
+        ({"fragments": []}, "fragments is empty"),
         ({"delay": 6}, "0 to every - 1"),
         ({"alpha": 1.0}, "below 1"),
         ({"divide": "all"}, "'ranks' or 'senders'"),

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from wirecodec.arrays import BFLOAT16
 from wirecodec.comparison import measurement
 from wirecodec.comparison.measurement import EncodedGradient, allocate_sums, measure_medians
+from wirecodec.element_types import BFLOAT16
 
 X = np.random.default_rng(3).laplace(size=5000).astype(np.float32)
 TENSORS = {"a": X[:4000].reshape(40, 100), "b": X[4000:]}

@@ -9,8 +9,8 @@ import pytest
 
 import wirecodec as wc
 from tests import oracles
-from wirecodec.arrays import Flat
 from wirecodec.cpu.select import gather
+from wirecodec.tensors import Flat
 
 ADACOMP = "adacomp | rice | sign-scale"
 

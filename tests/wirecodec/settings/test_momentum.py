@@ -13,8 +13,8 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from tests.inputs import Array
-from wirecodec.arrays import BFLOAT16
 from wirecodec.cpu import fast
+from wirecodec.element_types import BFLOAT16
 
 
 @dataclass

@@ -22,7 +22,7 @@ from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.transform.coefficients import write_lengths
 from formats.vector_cases.transforms import INDEX, VALUE
 from tests.fuzz.judge import library, outcome
-from wirecodec.arrays import dtype_named
+from wirecodec.element_types import dtype_named
 
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests import inputs, oracles
-from wirecodec.arrays import DTYPES
+from wirecodec.element_types import DTYPES
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import value_codecs
 from wirecodec.value.raw import RawBfloat16, RawFloat16

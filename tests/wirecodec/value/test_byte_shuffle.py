@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import wirecodec as wc
 from tests.wirecodec.value.sections import decode_section, encode_section
-from wirecodec.arrays import DTYPES
+from wirecodec.element_types import DTYPES
 
 CODERS = [wc.Deflate, wc.Zstd]
 

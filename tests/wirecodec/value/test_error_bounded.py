@@ -18,7 +18,7 @@ from formats.reference.value import error_bounded_model as model
 from formats.reference.writing.value.error_bounded import find_symbol
 from tests import oracles
 from tests.wirecodec.value.sections import encode_section, round_trip
-from wirecodec.arrays import DTYPES
+from wirecodec.element_types import DTYPES
 from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.simd.vector import load, store
 from wirecodec.kernels.cpu.value.error_bounded_lanes import count_raw_bits, find_bases, find_symbols

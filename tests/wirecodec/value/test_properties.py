@@ -15,10 +15,11 @@ import pytest
 
 import wirecodec as wc
 from tests.wirecodec.value.traits import CODECS, TRAITS, traits_of, wire_name
-from wirecodec.arrays import as_bytes, read_only
+from wirecodec.arrays import read_only
 from wirecodec.limits import UNLIMITED
 from wirecodec.prng import mix
 from wirecodec.registry import value_codecs
+from wirecodec.tensors import as_bytes
 
 if sys.version_info >= (3, 11):
     pass

@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, addresses_of, as_flat
+from wirecodec.arrays import Array, addresses_of
 from wirecodec.cpu.fast import is_on
+from wirecodec.element_types import DTYPES
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse
 from wirecodec.sparse import SparseTensor
+from wirecodec.tensors import as_flat
 
 
 @dataclass(frozen=True, eq=False)

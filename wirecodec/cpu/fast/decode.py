@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes, read_only
+from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.container.checksum import compute_checksums
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
 from wirecodec.cpu.fast import MIN_TENSORS, is_on
+from wirecodec.element_types import DTYPES
 from wirecodec.index.base import IndexCodec
 from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
 from wirecodec.support import DecodedChunk

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Flat, aligned, read_only
+from wirecodec.arrays import Array, aligned, read_only
 from wirecodec.cpu.costs import group_bytes
 from wirecodec.cpu.fast.columns import describe
 from wirecodec.cpu.fast.selected import Selected, can_select_together
@@ -21,10 +21,12 @@ from wirecodec.cpu.fast.sums import mask_momenta, select_joint
 from wirecodec.cpu.fast.terms import TermColumns
 from wirecodec.cpu.residual import span
 from wirecodec.cpu.select import choose, is_own
+from wirecodec.element_types import DTYPES
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import all_finite
 from wirecodec.settings.feedback import Feedback
 from wirecodec.settings.scheme import Scheme
+from wirecodec.tensors import Flat
 
 
 def select_groups(terms: TermColumns) -> list[Selected]:

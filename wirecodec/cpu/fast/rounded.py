@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, aligned, bits_of, read_only
+from wirecodec.arrays import Array, aligned, bits_of, read_only
 from wirecodec.cpu.fast import is_on
 from wirecodec.cpu.fast.selected import can_select_together
 from wirecodec.cpu.fast.stream import MIN_STREAMED
+from wirecodec.element_types import BFLOAT16
 from wirecodec.select.base import Selection
 from wirecodec.settings.scheme import Scheme
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array
+from wirecodec.arrays import Array
 from wirecodec.container.writer import Entry
+from wirecodec.element_types import DTYPES
 from wirecodec.select.base import BatchSelection
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import SectionBatch, Support

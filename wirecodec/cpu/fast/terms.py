@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, aligned, as_flat
+from wirecodec.arrays import Array, aligned
 from wirecodec.cpu.fast.columns import ArrayColumns, describe, describe_tensors
+from wirecodec.element_types import DTYPES
 from wirecodec.kernels import term_forms as forms
 from wirecodec.select.base import is_zero
 from wirecodec.select.term_table import TermTable
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
 from wirecodec.step import StepInput
+from wirecodec.tensors import as_flat
 
 
 @dataclass(frozen=True, eq=False)

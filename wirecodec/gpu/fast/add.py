@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, Bytes
+from wirecodec.arrays import Array, Bytes
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
 from wirecodec.cpu import fast
 from wirecodec.cpu.fast.decode import has_zero_padding
+from wirecodec.element_types import DTYPES
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import batch_sums
 from wirecodec.kernels.cuda.batch import write_checksums

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DTYPES, Array, DeviceFlat, dtype_named
+from wirecodec.arrays import Array
 from wirecodec.container import writer
+from wirecodec.element_types import DTYPES, dtype_named
 from wirecodec.gpu.fast.plan import Plan
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import batch as tables
@@ -24,6 +25,7 @@ from wirecodec.kernels.cuda.stages import SUFFIX
 from wirecodec.prng import mix_each
 from wirecodec.select.topk import TopK
 from wirecodec.settings.scheme import Scheme
+from wirecodec.tensors import DeviceFlat
 from wirecodec.value.qsgd import QSGD
 from wirecodec.value.raw import Raw
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Bytes, as_bytes
+from wirecodec.arrays import Bytes
 from wirecodec.container import writer
 from wirecodec.container.reader import read_header
 from wirecodec.container.writer import Entry
@@ -15,6 +15,7 @@ from wirecodec.gpu.fast.batch import Batch
 from wirecodec.kernels.cuda import batch as tables
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.limits import UNLIMITED
+from wirecodec.tensors import as_bytes
 
 
 def assemble(

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat
 from wirecodec.cpu import fast
 from wirecodec.gpu.fast.batch import Arrays, Batch, has_batch, make_plan
 from wirecodec.gpu.fast.container import assemble
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.scheme import Scheme
+from wirecodec.tensors import DeviceFlat
 
 
 def encode(

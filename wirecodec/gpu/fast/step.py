@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, DeviceFlat, on_gpu
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.reader import Row
 from wirecodec.container.writer import Entry, row_of
 from wirecodec.cpu import fast
+from wirecodec.element_types import BFLOAT16
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import step as plain
@@ -27,6 +27,7 @@ from wirecodec.limits import UNLIMITED
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJobs
+from wirecodec.tensors import DeviceFlat, on_gpu
 
 _PLAIN = ErrorFeedback()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat, bits_of
+from wirecodec.arrays import bits_of
 from wirecodec.cpu.select import magnitude_in
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.common import Context, select_from
@@ -16,6 +16,7 @@ from wirecodec.kernels.cuda import elements
 from wirecodec.kernels.cuda.adacomp import mark_bins
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.select.papers.adacomp import AdaComp
+from wirecodec.tensors import DeviceFlat
 
 
 def adacomp(device: Device, flat: DeviceFlat, selector: AdaComp, context: Context) -> DeviceSupport:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wirecodec.arrays import Array, DeviceFlat, read_only
+from wirecodec.arrays import Array, read_only
 from wirecodec.cpu.costs import CodecCosts
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.common import select_all_finite, select_from, to_support
@@ -24,6 +24,7 @@ from wirecodec.select.budget.model import Histogram, sample_starts
 from wirecodec.select.budget.selector import Budget
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
+from wirecodec.tensors import DeviceFlat
 
 
 def select_within(device: Device, flat: DeviceFlat, scheme: Scheme, header: int) -> Support:

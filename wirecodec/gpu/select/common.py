@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wirecodec.arrays import DeviceFlat
 from wirecodec.gpu.arrays import has_nonfinite
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.warm_topk import LastTop
@@ -13,6 +12,7 @@ from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected, Selector, magnitude_of, rule_of
 from wirecodec.kernels.cuda.topk import Search
+from wirecodec.tensors import DeviceFlat
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from wirecodec.arrays import DeviceFlat
 from wirecodec.gpu.select.common import Context, select_all_finite, to_support
 from wirecodec.gpu.support import DeviceSupport
 from wirecodec.kernels.cuda import moments
@@ -12,6 +11,7 @@ from wirecodec.kernels.cuda.topk import Search
 from wirecodec.prng import mix
 from wirecodec.select.papers.dgc import DGC
 from wirecodec.select.topk import fraction_count
+from wirecodec.tensors import DeviceFlat
 
 
 def dgc(device: Device, flat: DeviceFlat, selector: DGC, context: Context) -> DeviceSupport:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from wirecodec.arrays import DeviceFlat
 from wirecodec.cpu import select as cpu
 from wirecodec.gpu.arrays import copy_to_host
 from wirecodec.gpu.fallback import HostFallback
@@ -34,6 +33,7 @@ from wirecodec.select.threshold_common import round_threshold
 from wirecodec.select.topk import TopK
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
+from wirecodec.tensors import DeviceFlat
 
 SIZE_LIMIT = 2**31
 """The kernels select from fewer elements than this."""

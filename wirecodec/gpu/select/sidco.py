@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import DeviceFlat, bits_of
+from wirecodec.arrays import bits_of
 from wirecodec.gpu.fallback import HostFallback
 from wirecodec.gpu.select.common import Context, find_top, select_from
 from wirecodec.gpu.support import DeviceSupport
@@ -15,6 +15,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import Selected
 from wirecodec.select.papers.sidco.selector import SIDCo
 from wirecodec.select.papers.sidco.sweeps import MagnitudeSource, Sums
+from wirecodec.tensors import DeviceFlat
 
 
 def sidco(device: Device, flat: DeviceFlat, selector: SIDCo, context: Context) -> DeviceSupport:

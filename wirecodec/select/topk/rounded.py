@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wirecodec.arrays import BFLOAT16, Array, bits_of, read_only
+from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.element_types import BFLOAT16
 from wirecodec.select.topk import exact
 from wirecodec.sparse import index_dtype
 

@@ -1,0 +1,38 @@
+"""Settings, compressors and communicators of ``LocalUpdates`` that cannot be used together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import wirecodec as wc
+from collectives.cltk.allreduce import CLTk
+from collectives.exchange.methods import SummingCompressor
+from collectives.local_updates.outer import OuterSettings
+from collectives.sites.sites import Sites, find_ends
+from collectives.store.communicator import StoreComm
+
+
+def check_keep(keep: float, compressor: Any) -> None:
+    """Raise TypeError or ValueError unless a compressor has the residuals that ``keep`` needs."""
+    if keep and not isinstance(compressor, wc.Compressor):
+        raise TypeError(f"keep needs a wirecodec.Compressor, not {type(compressor).__name__}")
+    if keep and compressor.feedback is None:
+        raise ValueError("keep is a share of the residual, which this Compressor does not have; pass keep=0")
+
+
+def check_communicator(settings: OuterSettings, comm: Any, compressor: wc.Compressor | CLTk) -> None:
+    """Raise TypeError or ValueError unless a communicator can be used with these settings."""
+    if isinstance(comm, StoreComm):
+        if settings.fragments != 1 or settings.delay:
+            raise ValueError("over a StoreComm, fragments must be 1 and delay 0: a round has all parameters")
+        if isinstance(compressor, CLTk | SummingCompressor):
+            name = type(compressor).__name__
+            raise TypeError(f"{name} needs ranks that stay; over a StoreComm, pass a wirecodec.Compressor")
+    if settings.keep and isinstance(find_ends(comm), Sites | StoreComm):
+        raise ValueError(
+            "keep must be 0 over Sites, whose ranks have parts of residuals, and over a StoreComm"
+        )
+    if isinstance(compressor, SummingCompressor) and settings.divide == "senders":
+        raise ValueError(f"divide='senders' has no meaning with {type(compressor).__name__}")
+    if isinstance(find_ends(comm), Sites) and settings.divide == "senders":
+        raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")

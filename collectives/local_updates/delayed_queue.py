@@ -1,0 +1,117 @@
+"""Delayed exchanges of a worker: when they start, and when their results are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from collectives.channel import Channel
+from collectives.local_updates.delayed import Delayed, drain, skip
+from collectives.local_updates.outer_loop import OuterLoop
+from collectives.sites.sites import Sites
+from collectives.torch.isolation import isolate
+
+
+class DelayedQueue:
+    """Delayed exchanges, in the order in which they run in the channel's thread.
+
+    Args:
+        outer: makes and takes the steps.
+        delay: inner steps between the start of an exchange and its result.
+        find_channel: returns the present channel.
+
+    Attributes:
+        waiting: exchanges whose results were not applied yet.
+    """
+
+    def __init__(self, outer: OuterLoop, delay: int, find_channel: Callable[[], Any]) -> None:
+        self._outer, self._delay, self._find_channel = outer, delay, find_channel
+        self.waiting: list[Delayed] = []
+        self._is_idle = True  # whether nothing was submitted to the thread since it was idle
+        self._isolated: Channel | Sites | None = None  # whose exchanges may run beside the program
+
+    def count_step(self) -> None:
+        """Count an inner step."""
+        for one in self.waiting:
+            one.left -= 1
+
+    def start(self, names: Sequence[str], weight: float) -> None:
+        """Start an exchange of some parameters."""
+        channel = self._find_channel()
+        if self._isolated is not channel:
+            self._isolated = channel
+            isolate(channel)
+        one, self._is_idle = Delayed(names, self._delay), False
+        self.waiting = [*self.waiting, one]
+        try:
+            one.start(
+                self._outer.make_terms(weight),
+                self._outer.summarize_part(names),
+                self._outer.measuring(names),
+            )
+        finally:
+            if not one.is_started:  # its result would never come
+                self.waiting = [other for other in self.waiting if other is not one]
+
+    def skip(self) -> None:
+        """Count an exchange as skipped, after those that still run in the channel's thread."""
+        self._is_idle = False
+        skip(self._find_channel())
+
+    def apply_due(self) -> bool:
+        """Apply the results that are due; return whether there were any."""
+        has_applied = False
+        while self.waiting and self.waiting[0].left <= 0:
+            self._apply_first()
+            has_applied = True
+        return has_applied
+
+    def apply_all(self) -> None:
+        """Apply all results, or raise the first error."""
+        while self.waiting:
+            self._apply_first()
+
+    def settle(self) -> None:
+        """Apply all results, and drop the errors."""
+        self.waiting = self.wait()
+        self.apply_all()
+
+    def wait(self) -> list[Delayed]:
+        """Wait for all results; return the exchanges without error."""
+        for one in self.waiting:
+            one.wait()
+        return [one for one in self.waiting if one.error is None]
+
+    def restore(self, waiting: Iterable[Delayed]) -> None:
+        """Take a loaded state, after ``wait``."""
+        self.waiting = list(waiting)
+
+    def free_channel(self, finish: Callable[[], None]) -> None:
+        """Call ``apply_all`` or ``settle``, and wait until the channel's thread has no part in the channel.
+
+        The call of an exchange begins so; if this raises, that exchange is skipped.
+        """
+        if not self.waiting and self._is_idle:
+            return
+        try:
+            finish()
+            if not self._is_idle:
+                drain(self._find_channel())
+        except BaseException:
+            self.skip()
+            raise
+        self._is_idle = True
+
+    def _apply_first(self) -> None:
+        """Wait for the oldest exchange, and apply its result or raise its error."""
+        self._outer.complete()  # an earlier result, if an interrupt came while it was written
+        one = self.waiting[0]
+        one.wait()
+        step = (
+            None if one.error is not None else self._outer.make_step(one.means)
+        )  # if it raises, nothing is lost
+        self.waiting = self.waiting[1:]
+        if step is None:
+            assert one.error is not None
+            raise one.error
+        self._outer.anchor.advance(step)
