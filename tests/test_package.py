@@ -17,6 +17,7 @@ import pytest
 
 import wirecodec
 from docs import pages
+from wirecodec.kernels.compiler.cache_folder import BESIDE
 
 pytest.importorskip("setuptools", minversion="77", reason="setuptools 77 builds the wheel")
 
@@ -131,6 +132,20 @@ def test_wheel_in_an_empty_environment(packages: tuple[set[str], Path], tmp_path
     assert Path(first).is_relative_to(site)
     assert Path(second).is_relative_to(site)
     assert values == "[0.0, 3.0, 0.0, -1.0]"
+    assert list((site / BESIDE).rglob("*.nbc"))
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "uninstall",
+        "--yes",
+        "--quiet",
+        "wirecodec",
+        cwd=tmp_path,
+    )
+    assert not (site / "wirecodec").exists()  # else it would hide an editable installation
 
 
 def test_citation_has_the_version() -> None:

@@ -1,12 +1,44 @@
-"""Check of ``NUMBA_CACHE_DIR``: if Numba cannot write there, it uses another folder and reports nothing."""
+"""The folder of cached kernels: ``NUMBA_CACHE_DIR``, or one beside an installed library, or Numba's choice.
+
+If Numba cannot write in ``NUMBA_CACHE_DIR``, it uses another folder and reports nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import numba
+
+BESIDE = ".wirecodec-kernels"
+"""Folder of an installed library's kernels, in site-packages.
+
+Numba would write into the package's own folders. There pip would leave the files when it removes the library,
+and Python would take what is left for a package.
+"""
+
+
+@contextlib.contextmanager
+def prefer_folder_beside(source: str) -> Iterator[None]:
+    """Let Numba open the cache of a module in the folder beside its installed package.
+
+    Nothing changes for a source tree, and where the user has chosen folders.
+
+    Args:
+        source: path of the module.
+    """
+    chosen = numba.config.CACHE_DIR
+    sites = [part for part in Path(source).parents if part.name in ("site-packages", "dist-packages")]
+    if sites and not (chosen or getattr(numba.config, "CACHE_LOCATOR_CLASSES", "")):
+        numba.config.CACHE_DIR = str(sites[0] / BESIDE)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = chosen
 
 
 @functools.cache

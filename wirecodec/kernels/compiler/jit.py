@@ -24,7 +24,7 @@ from typing import Any, TypeVar, cast
 import numba
 
 from wirecodec.kernels.compiler.cache_files import KernelCache
-from wirecodec.kernels.compiler.cache_folder import explain_other_folder
+from wirecodec.kernels.compiler.cache_folder import explain_other_folder, prefer_folder_beside
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, is_compilation_allowed
 from wirecodec.kernels.compiler.compile_lock import CompileLock
 from wirecodec.kernels.compiler.compile_log import (
@@ -117,7 +117,8 @@ def _open_cache(dispatcher: Any, name: str, source: str) -> KernelCache | None:
         source: path of its module.
     """
     try:
-        dispatcher.enable_caching()
+        with prefer_folder_beside(source):
+            dispatcher.enable_caching()
     except RuntimeError:
         return None
     cache = dispatcher._cache = KernelCache(dispatcher._cache, name, source)
