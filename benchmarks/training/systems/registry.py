@@ -131,14 +131,17 @@ _DECISIVE: tuple[System, ...] = (
             *((30, 0.0073, True), (30, 0.0018, True)),
         )
     ),
-    LocalUpdates(
-        "local updates every 12, 0.035 bits per step, inner momentum 0.5, half of the rest kept",
-        OURS,
-        12,
-        f"budget(bits={12 * 0.035:g}) | {CODES}",
-        decay=1.0,
-        inner=0.5,
-        keep=0.5,
+    *(
+        LocalUpdates(
+            f"local updates every {every}, {bits:g} bits per step, inner momentum 0.5, half of the rest kept",
+            OURS,
+            every,
+            f"budget(bits={every * bits:g}) | {CODES}",
+            decay=1.0,
+            inner=0.5,
+            keep=0.5,
+        )
+        for every, bits in ((12, 0.035), (1, 0.1))
     ),
     Leader("CLT-k 1 %, beta 1", PAPERS, warm_up=WARM_UP),
     Leader("CLT-k 1 %, beta 0.1", PAPERS, beta=0.1, warm_up=WARM_UP),

@@ -46,6 +46,7 @@ TEXT = (
     "local updates every 24, 0.035 bits per step, context codec, inner momentum 0.5",
     "local updates every 6, 0.1 bits per step, inner momentum 0.5",
     "local updates every 12, 0.035 bits per step, inner momentum 0.5, half of the rest kept",
+    "local updates every 1, 0.1 bits per step, inner momentum 0.5, half of the rest kept",
     # An eighth of the bits of PowerSGD.
     "local updates every 8, 0.15 bits per step",
     "local updates, dense",
