@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import struct
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,6 +146,19 @@ def test_private_codecs_are_refused_with_the_payload(
             assert found["payload"].startswith("Unsupported ")
         else:
             assert found["refused"] == "Unsupported map-codec"
+
+
+def test_the_first_row_that_fails_is_the_refusal_of_a_private_codec(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The private value codec may have any element type, and the index codec of a later entry comes first."""
+    block = write_extension_block([Record(6, 1, struct.pack("<IHH", 0, 16, 0))])
+    value, index = Row(0, 0, 9, 4, 14, 1, 0x80, b"index", b"value"), Row(1, 0, 9, 4, 1, 0x80, 1, b"i", b"v")
+    for rows, code in (([value], "value-codec"), ([value, index], "index-codec")):
+        data = bytearray(assemble(rows, block))
+        data[-8] ^= 1  # row 45 would fail, too
+        _, (found,) = both(bytes(data), monkeypatch, tmp_path, capsys, "--verify")
+        assert found["payload"] == f"Unsupported {code}"
 
 
 def test_names_of_codecs_are_those_of_the_registry() -> None:
