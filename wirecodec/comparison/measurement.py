@@ -112,6 +112,11 @@ class EncodedGradient:
         )
 
     @property
+    def bits(self) -> float:
+        """Return the bits of the encoding per element of the gradient."""
+        return 8 * self.nbytes / max(self.elements, 1)
+
+    @property
     def ratio(self) -> float:
         """Return the bytes of the gradient per byte of the encoding."""
         return self.dense_bytes / self.nbytes
