@@ -15,8 +15,11 @@ from wirecodec.cli.formatting import escape, format_count
 from wirecodec.cli.options import add_command, add_file, add_imports, add_picture
 from wirecodec.cli.progress import show_progress
 from wirecodec.comparison import Comparison, ComparisonTable, compare
-from wirecodec.comparison.compare import find_scheme, list_schemes
+from wirecodec.comparison.compare import find_schemes, list_schemes
 from wirecodec.comparison.rates import Goal
+
+NONE_MEASURED = 1
+"""Exit code if no scheme could be measured."""
 
 
 def add_to(commands: Any) -> None:
@@ -28,7 +31,8 @@ def add_to(commands: Any) -> None:
         "Compare published systems and schemes on a gradient",
         "Bits are per element. The error is the relative error: the norm of the part of the gradient that is "
         "lost, over the norm of the gradient. Tensors are encoded each alone, and as one vector, which the "
-        "group scope of a Compressor selects from.",
+        "group scope of a Compressor selects from. A scheme that cannot take part is named below the table. "
+        "The exit code is 1 if none can.",
     )
     add_file(command, ".npy, or .npz or .safetensors of named tensors")
     command.add_argument(
@@ -68,8 +72,7 @@ def _run(options: argparse.Namespace) -> int:
         )
     goal = Goal.of(options.bits, options.error)
     schemes = options.schemes if options.ratio is None else list_schemes(options.ratio)
-    for text in schemes:
-        find_scheme(text)  # an error of a scheme does not name the file
+    find_schemes(schemes)  # an error of a scheme does not name the file
     tensors = load_gradient(options.file)
     with name_file(options.file), show_progress("comparing") as progress:
         found = compare(
@@ -96,7 +99,7 @@ def _run(options: argparse.Namespace) -> int:
 
         draw(title, [row for row in rows if not row.refusal], options.png)
     print(page, file=sys.stderr if options.png == STANDARD else sys.stdout)
-    return 0
+    return NONE_MEASURED if all(row.refusal for row in rows) else 0
 
 
 def _order(row: Comparison, goal: Goal | None) -> tuple[bool, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,8 +44,19 @@ NOT_CODECS = {
     " gradient it sends what 'topk(0.01) | rice | raw' does",
     "gtop-k": "is an exchange, co.GTopK: ranks merge their largest elements in pairs. Of one rank's gradient"
     " it sends what 'topk(0.01) | rice | raw' does",
+    "ok-topk": "is an exchange, co.OkTopK: ranks reduce their largest elements by ranges, and send the"
+    " largest sums. Of one rank's gradient it sends about what 'topk(0.01) | rice | raw' does",
+    **dict.fromkeys(
+        ("diloco", "streaming-diloco", "muloco"),
+        "is a method of local updates, co.local_recipe: it sends movements of the weights after many steps,"
+        " and no gradient. Save such a movement to compare schemes on it",
+    ),
 }
 """Names of systems that cannot take part, and what they are."""
+_RECIPES_ALONE = tuple(
+    name for name, one in RECIPES.items() if name not in PRESETS and one.scheme is not None
+)
+"""Recipes that are no presets, but have a scheme."""
 
 
 def compare(
@@ -77,11 +89,11 @@ def compare(
 
     Returns:
         A Comparison for each scheme and each of the two ways, in the order of the schemes; ``print`` shows
-        them as a table.
+        them as a table. A scheme that is unknown has one row, at the end, with a refusal: it has the nearest
+        name, or says what a system is that is no scheme.
 
     Raises:
-        EncodeError: a scheme or preset is unknown; the message has the nearest name, or says what a system is
-            that is no scheme. ``bits`` or ``error`` is out of range, or both are given.
+        EncodeError: all schemes are unknown, ``bits`` or ``error`` is out of range, or both are given.
         TypeError: ``gradients`` is the name of a file.
 
     Examples:
@@ -99,7 +111,7 @@ def compare(
     tensors = {name: np.asarray(x) for name, x in tensors.items()}
     if schemes is None:
         schemes = (*(OWN if goal is None else OWN_RATES), *PRESETS)
-    chosen = [(str(one), find_scheme(one)) for one in schemes]
+    chosen, unknown = find_schemes(schemes)
     ways = [(False, tensors)]
     if len(tensors) > 1:
         ways.append((True, {VECTOR: _join(tensors)}))
@@ -109,7 +121,7 @@ def compare(
         for way, ((together, given), target) in enumerate(zip(ways, sums, strict=True)):
             rows.append(_measure(name, scheme, together, given, target, goal, seconds))
             progress((number + (way + 1) / len(ways)) / len(chosen))
-    return ComparisonTable(tuple(rows))
+    return ComparisonTable((*rows, *unknown))
 
 
 def list_schemes(ratio: float) -> list[str]:
@@ -129,6 +141,26 @@ def _has_ratio(scheme: Scheme) -> bool:
     return hasattr(scheme.select, "ratio")
 
 
+def find_schemes(
+    given: Iterable[str | Scheme],
+) -> tuple[list[tuple[str, Scheme]], list[Comparison]]:
+    """Return the schemes with their names, and a row with a refusal for each one that is not found.
+
+    Raises:
+        EncodeError: none is found.
+    """
+    found, unknown, errors = [], [], []
+    for one in given:
+        try:
+            found.append((str(one), find_scheme(one)))
+        except EncodeError as error:
+            errors.append(error)
+            unknown.append(Comparison(str(one), "", False, math.nan, math.nan, refusal=str(error)))
+    if errors and not found:
+        raise EncodeError("; ".join(dict.fromkeys(map(str, errors))))
+    return found, unknown
+
+
 def find_scheme(given: str | Scheme) -> Scheme:
     """Return a scheme by its text, or that of a preset.
 
@@ -144,11 +176,11 @@ def find_scheme(given: str | Scheme) -> Scheme:
         return preset(given)
     if meaning := NOT_CODECS.get(name.lower()):
         raise EncodeError(f"{name!r} {meaning}")
-    if name in RECIPES:
+    if name in _RECIPES_ALONE:
         arguments = read_call(given)[1] if "(" in given else []
         scheme: Scheme = recipe(name, **dict(arguments))["scheme"]
         return scheme
-    raise EncodeError(f"unknown preset {name!r}{suggestion(name, [*PRESETS, *NOT_CODECS])}")
+    raise EncodeError(f"unknown preset {name!r}{suggestion(name, [*PRESETS, *_RECIPES_ALONE])}")
 
 
 def _join(tensors: Mapping[str, Array]) -> Array:
@@ -164,7 +196,7 @@ def _measure(
     goal: Goal | None,
     seconds: float,
 ) -> Comparison:
-    nan = float("nan")
+    nan = math.nan
     try:
         if goal is not None:
             reached = _reach(goal, scheme, tensors, sums)

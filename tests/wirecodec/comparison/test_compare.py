@@ -61,11 +61,44 @@ def test_every_preset_takes_part_or_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("name", "meaning"),
-    [("powersgd", "no codec"), ("clt-k", "co.CLTk"), ("gtop-k", "co.GTopK"), ("dcg", "did you mean 'dgc'")],
+    [
+        ("powersgd", "no codec"),
+        ("Streaming-DiLoCo", "co.local_recipe"),
+        ("ok-topk", "co.OkTopK"),
+        ("clt-k", "co.CLTk"),
+        ("gtop-k", "co.GTopK"),
+        ("dcg", "did you mean 'dgc'"),
+    ],
 )
 def test_systems_that_are_no_schemes_are_named_as_what_they_are(name: str, meaning: str) -> None:
     with pytest.raises(wc.EncodeError, match=meaning):
         wc.compare(MODEL, [name])
+
+
+def test_the_known_names_are_those_that_take_part() -> None:
+    with pytest.raises(wc.EncodeError, match="known: ") as raised:
+        wc.compare(MODEL, ["zzzz"])
+    known = str(raised.value).partition("known: ")[2].split(", ")
+    assert {*known} == {*wc.PRESETS, "sparseloco"}
+    assert not wc.compare(MODEL["a"], known[-1:], seconds=0)[0].refusal
+
+
+def test_the_others_are_compared_if_some_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "g.npz")
+    np.savez(file, **MODEL)
+    assert main(["compare", file, "powersgd", "terngrad", "dcg", "--seconds", "0"]) == 0
+    *_, other, first, second = capsys.readouterr().out.splitlines()
+    assert not other.startswith("terngrad: ")
+    assert first.startswith("powersgd: not measured: 'powersgd' sends two dense factors")
+    assert second == "dcg: not measured: unknown preset 'dcg'; did you mean 'dgc'?"
+    assert main(["compare", file, "powersgd", "dcg", "--seconds", "0"]) == 2
+    error = capsys.readouterr().err
+    assert "two dense factors" in error
+    assert "did you mean 'dgc'" in error
+    assert main(["compare", file, "qsgd", "--bits", "1", "--seconds", "0"]) == 1
+    assert "qsgd: not measured: " in capsys.readouterr().out
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
