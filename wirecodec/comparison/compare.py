@@ -22,6 +22,7 @@ from wirecodec.comparison.rates import Goal, reach
 from wirecodec.comparison.table import Comparison, ComparisonTable
 from wirecodec.errors import EncodeError
 from wirecodec.registry import suggestion
+from wirecodec.select.topk import fraction_count
 from wirecodec.settings.presets import PRESETS, override, preset
 from wirecodec.settings.recipes import RECIPES, recipe
 from wirecodec.settings.scheme import Scheme, read_call
@@ -37,6 +38,8 @@ OWN = (
 OWN_RATES = OWN[1:]
 """Those of them that differ in more than the rate."""
 VECTOR = "model"
+FAR = 1.5
+"""Factor between selected and asked elements above which a row has a note."""
 NOT_CODECS = {
     "powersgd": "sends two dense factors of each matrix by all-reduces, so it is no codec of sparse"
     " gradients; benchmarks/results/training.md trains with it",
@@ -216,8 +219,28 @@ def _measure(
     select, encode, decode = times
     density = encoded.written / max(encoded.elements, 1)
     times = select + encode, decode
-    note = "; ".join(dict.fromkeys(str(one.message) for one in warned))
-    return Comparison(name, str(scheme), together, encoded.bits, encoded.error, density, *times, note=note)
+    notes = [*dict.fromkeys(str(one.message) for one in warned), describe_count(scheme, tensors, encoded)]
+    return Comparison(
+        name,
+        str(scheme),
+        together,
+        encoded.bits,
+        encoded.error,
+        density,
+        *times,
+        note="; ".join(filter(None, notes)),
+    )
+
+
+def describe_count(scheme: Scheme, tensors: Mapping[str, Array], encoded: EncodedGradient) -> str:
+    """Return a note if a selector with a ratio chose ``FAR`` times the asked elements, or as many fewer."""
+    ratio = getattr(scheme.select, "ratio", None)
+    if ratio is None or scheme.transform is not None:
+        return ""
+    asked = sum(fraction_count(ratio, x.size) for x in tensors.values())
+    if not asked or 1 / FAR <= encoded.selected / asked <= FAR:
+        return ""
+    return f"selected {encoded.selected / asked:.3g} times what was asked"
 
 
 def _reach(

@@ -30,7 +30,8 @@ class Comparison:
         encode, decode: seconds on this machine; nan if they were not measured.
         refusal: why the scheme cannot encode this gradient, or not at the bits or the error asked for; an
             empty string if it can. The numbers are then nan.
-        note: what the scheme warned of, or an empty string.
+        note: warnings of the scheme, and the selected elements over those of its ratio if they differ by more
+            than a factor of 1.5; or an empty string.
 
     Examples:
         >>> import numpy as np, wirecodec as wc

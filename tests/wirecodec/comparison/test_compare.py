@@ -173,6 +173,27 @@ def test_what_a_scheme_warns_of_is_below_the_table() -> None:
     assert f"each alone: {alone.note}" in str(table)
 
 
+def test_a_count_that_is_not_the_one_asked_for_is_noted() -> None:
+    """On a heavy tail, one stage of SIDCo keeps too much, and the printed controller does not add one."""
+    heavy = np.random.default_rng(3).standard_t(3, size=200_000).astype(np.float32)
+    selector, state = wc.SIDCo(0.001, mode="faithful"), None
+    for _ in range(51):
+        selection = selector.select(heavy, state=state)
+        state = selection.state
+    assert state[0] == 1
+    times = selection.indices.size / 200
+    assert times > 4
+    schemes = ["sidco", "topk(0.001) | bloom(policy=p0, fpr=0.01) | raw", "fft", "sidco(mode=retargeted)"]
+    table = wc.compare(heavy, schemes, seconds=0)
+    assert table[0].note == f"selected {times:.3g} times what was asked"
+    assert not any(row.note for row in table[1:])  # bloom filters store more than was selected
+    assert table[1].density > 0.002
+    assert f"sidco, each alone: {table[0].note}" in str(table)
+    zeros = np.r_[np.ones(10), np.zeros(990)].astype(np.float32)
+    few = wc.compare(zeros, ["sidco(ratio=0.1)"], seconds=0)[0]
+    assert few.note == "selected 0.1 times what was asked"
+
+
 @pytest.mark.parametrize(
     ("scheme", "says"),
     [
