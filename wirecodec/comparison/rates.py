@@ -171,11 +171,22 @@ def _explain(goal: Goal, values: list[float], fixed: bool) -> str:
     return f"comes no nearer than {goal.format(nearest)}"
 
 
+def find_rate(scheme: Scheme) -> float | None:
+    """Return the ratio or the budget of a scheme; None if it has none.
+
+    Examples:
+        >>> find_rate(Scheme.parse("budget(0.25) | rice | error-bounded"))
+        0.25
+    """
+    rate: float | None = getattr(scheme.select, _name_rate(scheme), None)
+    return rate
+
+
 def find_highest_rate(scheme: Scheme) -> float | None:
     """Return the highest rate of a scheme; None if it has none."""
-    if isinstance(scheme.select, Budget):
-        return float(Budget.MAX_BITS)
-    return None if getattr(scheme.select, "ratio", None) is None else 1.0
+    if find_rate(scheme) is None:
+        return None
+    return float(Budget.MAX_BITS) if isinstance(scheme.select, Budget) else 1.0
 
 
 def set_rate(scheme: Scheme, rate: float) -> Scheme:
@@ -185,8 +196,11 @@ def set_rate(scheme: Scheme, rate: float) -> Scheme:
         >>> str(set_rate(Scheme.parse("budget(0.25) | rice | error-bounded"), 0.5))
         'budget(0.5) | rice | error-bounded'
     """
-    name = "bits" if isinstance(scheme.select, Budget) else "ratio"
-    return replace(scheme, select=replace(scheme.select, **{name: rate}))  # type: ignore[type-var]
+    return replace(scheme, select=replace(scheme.select, **{_name_rate(scheme): rate}))  # type: ignore[type-var]
+
+
+def _name_rate(scheme: Scheme) -> str:
+    return "bits" if isinstance(scheme.select, Budget) else "ratio"
 
 
 def _round(rate: float) -> float:

@@ -124,6 +124,35 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(file), "--seconds", "-1"]) == 2
 
 
+def test_a_line_of_the_picture_leads_through_the_ratios_of_one_scheme(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("matplotlib")
+    from wirecodec.cli import compare_picture
+
+    ratios = (0.1, 0.001, 0.01)
+    schemes = [*(f"topk({ratio}) | rice | raw" for ratio in ratios), "terngrad"]
+    rows = wc.compare(MODEL, schemes, seconds=0)
+    figures = []
+    monkeypatch.setattr(compare_picture, "save_png", lambda figure, file: figures.append(figure))
+    compare_picture.draw("title", rows, Path("unused.png"))
+    (axes,) = figures[0].axes
+    solid = [line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata())]
+    together = {row.name: row for row in rows if row.together}
+    through = [together[f"topk({ratio}) | rice | raw"] for ratio in sorted(ratios)]
+    assert [line.get_xydata().tolist() for line in solid] == [
+        [[row.bits, row.relative_error] for row in through]
+    ]
+    legends = [
+        text.get_text() for legend in figures[0].findobj(type(axes.get_legend())) for text in legend.texts
+    ]
+    assert "one scheme at several rates" in legends
+    assert "same scheme, each tensor alone (dots: all as one)" in legends
+    numbers = [text for text in axes.texts if text.get_text().isdecimal()]
+    assert len(numbers) == len(schemes)
+    assert all(text.get_fontsize() >= 10 for text in numbers)
+
+
 def test_schemes_may_follow_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "x.npy"
     np.save(file, np.arange(1, 99, dtype=np.float32))
