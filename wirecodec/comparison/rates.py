@@ -65,7 +65,9 @@ class Goal:
             >>> Goal(0.25, False).format(0.5), Goal(0.25, True).format(0.5)
             ('0.5 bits', 'an error of 0.5')
         """
-        return f"an error of {value:.3g}" if self.is_error else f"{value:.3g} bits"
+        if self.is_error:
+            return f"an error of {value:.3g}"
+        return f"{value:.3g} {'bit' if value == 1 else 'bits'}"
 
 
 @dataclass(frozen=True)
