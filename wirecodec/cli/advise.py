@@ -24,7 +24,7 @@ def add_to(commands: Any) -> None:
         "is the relative error: the norm of the part of a gradient that one exchange loses, over the norm of "
         "the gradient.",
     )
-    add_file(command, ".npy, or .npz of named tensors, exchanged together", nargs="?")
+    add_file(command, ".npy, or .npz or .safetensors of named tensors, exchanged together", nargs="?")
     command.add_argument(
         "--elements",
         metavar="N",

@@ -11,6 +11,7 @@ import io
 import re
 import zipfile
 from collections.abc import Collection, Iterable
+from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -35,6 +36,13 @@ NAME_RULE = (
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
 _SAFETENSORS = b"{"
 """Ninth byte: the first eight are the length of a header, which is a JSON object."""
+_PICKLE = b"\x80"
+"""First byte of pickles, such as the files of torch before version 1.6; later ones are zip archives."""
+_SAVED_BY_TORCH = "a file of torch.save"
+_SAVE_AS_NPZ = (
+    "save the tensors as an .npz: "
+    "numpy.savez(FILE, **{name: x.float().numpy(force=True) for name, x in tensors.items()})"
+)
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
@@ -56,6 +64,8 @@ def load_arrays(file: FileArgument) -> dict[str, Any] | Array:
         seekable = stream if stream.seekable() else io.BytesIO(stream.read())
         magic = seekable.read(9)
         seekable.seek(-len(magic), io.SEEK_CUR)
+        if magic.startswith(_PICKLE) and magic[8:] != _SAFETENSORS:
+            raise ValueError(f"this is {_SAVED_BY_TORCH}, or another pickle; {_SAVE_AS_NPZ}")
         if magic.startswith(MAGIC):
             raise ValueError("this is a container; wirecodec decode converts it to a .npy or .npz")
         if not magic.startswith((_NPY, _ZIP)) and magic[8:] != _SAFETENSORS:
@@ -131,6 +141,8 @@ def _load_npz(file: BinaryIO) -> dict[str, Any]:
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         names = [member.orig_filename.removesuffix(".npy") for member in members]
+        if any(PurePosixPath(member.orig_filename).name == "data.pkl" for member in members):
+            raise ValueError(f"this is {_SAVED_BY_TORCH}; {_SAVE_AS_NPZ}")
         check_names(names)
         arrays = {}
         for name, member in zip(names, members, strict=True):

@@ -37,7 +37,7 @@ _DETAILS = f"The sizes are printed, on standard error if standard output gets th
 def add_to(commands: Any) -> None:
     """Add the subcommand."""
     command = add_command(commands, "encode", _run, "Encode a .npy or .npz as a container", _DETAILS)
-    add_file(command, ".npy, or .npz, whose arrays all have the same scheme")
+    add_file(command, ".npy, or .npz or .safetensors, whose arrays all have the same scheme")
     add_scheme_options(command)
     add_imports(command)
     command.add_argument(

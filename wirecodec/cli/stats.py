@@ -25,7 +25,7 @@ def add_to(commands: Any) -> None:
         "The error of sending the largest elements alone is the relative error: the norm of the others, over "
         "the norm of all.",
     )
-    add_file(command, ".npy, or .npz of named tensors: a table of all, then each by itself")
+    add_file(command, ".npy, or .npz or .safetensors of named tensors: a table of all, then each by itself")
     command.add_argument(
         "--sidco",
         action="store_true",

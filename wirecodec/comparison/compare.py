@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +18,11 @@ from wirecodec.comparison.measurement import (
     ignore_progress,
     measure_medians,
 )
+from wirecodec.comparison.rates import Goal, reach
 from wirecodec.comparison.table import Comparison, ComparisonTable
 from wirecodec.errors import EncodeError
 from wirecodec.registry import suggestion
+from wirecodec.select.topk import fraction_count
 from wirecodec.settings.presets import PRESETS, override, preset
 from wirecodec.settings.recipes import RECIPES, recipe
 from wirecodec.settings.scheme import Scheme, read_call
@@ -32,7 +35,11 @@ OWN = (
     "topk(0.01) | rice | sign-scale",
 )
 """Schemes of README that are compared by default, with all presets."""
+OWN_RATES = OWN[1:]
+"""Those of them that differ in more than the rate."""
 VECTOR = "model"
+FAR = 1.5
+"""Factor between selected and asked elements above which a row has a note."""
 NOT_CODECS = {
     "powersgd": "sends two dense factors of each matrix by all-reduces, so it is no codec of sparse"
     " gradients; benchmarks/results/training.md trains with it",
@@ -40,14 +47,27 @@ NOT_CODECS = {
     " gradient it sends what 'topk(0.01) | rice | raw' does",
     "gtop-k": "is an exchange, co.GTopK: ranks merge their largest elements in pairs. Of one rank's gradient"
     " it sends what 'topk(0.01) | rice | raw' does",
+    "ok-topk": "is an exchange, co.OkTopK: ranks reduce their largest elements by ranges, and send the"
+    " largest sums. Of one rank's gradient it sends about what 'topk(0.01) | rice | raw' does",
+    **dict.fromkeys(
+        ("diloco", "streaming-diloco", "muloco"),
+        "is a method of local updates, co.local_recipe: it sends movements of the weights after many steps,"
+        " and no gradient. Save such a movement to compare schemes on it",
+    ),
 }
 """Names of systems that cannot take part, and what they are."""
+_RECIPES_ALONE = tuple(
+    name for name, one in RECIPES.items() if name not in PRESETS and one.scheme is not None
+)
+"""Recipes that are no presets, but have a scheme."""
 
 
 def compare(
     gradients: Any,
     schemes: Iterable[str | Scheme] | None = None,
     *,
+    bits: float | None = None,
+    error: float | None = None,
     seconds: float = 0.1,
     progress: ProgressCallback = ignore_progress,
 ) -> ComparisonTable:
@@ -57,20 +77,26 @@ def compare(
     does, and all of them as one vector, as ``scope="group"`` selects. A selector with a state, such as
     SIDCo's, selects from the gradient 50 times before: in a training, its first steps alone are different.
 
+    With ``bits`` or ``error``, the ratio or the budget of each scheme is replaced by the one that takes these
+    bits, or has this error, within 1 %. It is searched for each of the two ways, which encodes the gradient
+    13 to about 30 times. A scheme that cannot reach it has a row with a refusal that gives the limit.
+
     Args:
         gradients: an array, or {name: array}, of floats on the host.
         schemes: schemes, or names of presets, with overrides as in "dgc(ratio=0.01)"; None for all presets
             and some schemes of this library.
+        bits: per element of the whole gradient, for all schemes; above 0.
+        error: relative error for all schemes, above 0; not together with ``bits``.
         seconds: for the times of a scheme; 0 to measure none.
         progress: called with the completed fraction.
 
     Returns:
         A Comparison for each scheme and each of the two ways, in the order of the schemes; ``print`` shows
-        them as a table.
+        them as a table. A scheme that is unknown has one row, at the end, with a refusal: it has the nearest
+        name, or says what a system is that is no scheme.
 
     Raises:
-        EncodeError: a scheme or preset is unknown; the message has the nearest name, or says what a system is
-            that is no scheme.
+        EncodeError: all schemes are unknown, ``bits`` or ``error`` is out of range, or both are given.
         TypeError: ``gradients`` is the name of a file.
 
     Examples:
@@ -83,9 +109,12 @@ def compare(
     """
     if isinstance(gradients, str | bytes | os.PathLike):
         raise TypeError("compare takes arrays: read a file with np.load, or run `wirecodec compare FILE`")
+    goal = Goal.of(bits, error)
     tensors = dict(gradients) if isinstance(gradients, Mapping) else {"": gradients}
     tensors = {name: np.asarray(x) for name, x in tensors.items()}
-    chosen = [(str(one), find_scheme(one)) for one in ((*OWN, *PRESETS) if schemes is None else schemes)]
+    if schemes is None:
+        schemes = (*(OWN if goal is None else OWN_RATES), *PRESETS)
+    chosen, unknown = find_schemes(schemes)
     ways = [(False, tensors)]
     if len(tensors) > 1:
         ways.append((True, {VECTOR: _join(tensors)}))
@@ -93,9 +122,9 @@ def compare(
     rows = []
     for number, (name, scheme) in enumerate(chosen):
         for way, ((together, given), target) in enumerate(zip(ways, sums, strict=True)):
-            rows.append(_measure(name, scheme, together, given, target, seconds))
+            rows.append(_measure(name, scheme, together, given, target, goal, seconds))
             progress((number + (way + 1) / len(ways)) / len(chosen))
-    return ComparisonTable(tuple(rows))
+    return ComparisonTable((*rows, *unknown))
 
 
 def list_schemes(ratio: float) -> list[str]:
@@ -115,6 +144,26 @@ def _has_ratio(scheme: Scheme) -> bool:
     return hasattr(scheme.select, "ratio")
 
 
+def find_schemes(
+    given: Iterable[str | Scheme],
+) -> tuple[list[tuple[str, Scheme]], list[Comparison]]:
+    """Return the schemes with their names, and a row with a refusal for each one that is not found.
+
+    Raises:
+        EncodeError: none is found.
+    """
+    found, unknown, errors = [], [], []
+    for one in given:
+        try:
+            found.append((str(one), find_scheme(one)))
+        except EncodeError as error:
+            errors.append(error)
+            unknown.append(Comparison(str(one), "", False, math.nan, math.nan, refusal=str(error)))
+    if errors and not found:
+        raise EncodeError("; ".join(dict.fromkeys(map(str, errors))))
+    return found, unknown
+
+
 def find_scheme(given: str | Scheme) -> Scheme:
     """Return a scheme by its text, or that of a preset.
 
@@ -130,11 +179,11 @@ def find_scheme(given: str | Scheme) -> Scheme:
         return preset(given)
     if meaning := NOT_CODECS.get(name.lower()):
         raise EncodeError(f"{name!r} {meaning}")
-    if name in RECIPES:
+    if name in _RECIPES_ALONE:
         arguments = read_call(given)[1] if "(" in given else []
         scheme: Scheme = recipe(name, **dict(arguments))["scheme"]
         return scheme
-    raise EncodeError(f"unknown preset {name!r}{suggestion(name, [*PRESETS, *NOT_CODECS])}")
+    raise EncodeError(f"unknown preset {name!r}{suggestion(name, [*PRESETS, *_RECIPES_ALONE])}")
 
 
 def _join(tensors: Mapping[str, Array]) -> Array:
@@ -147,10 +196,16 @@ def _measure(
     together: bool,
     tensors: Mapping[str, Array],
     sums: Mapping[str, Array],
+    goal: Goal | None,
     seconds: float,
 ) -> Comparison:
-    nan = float("nan")
+    nan = math.nan
     try:
+        if goal is not None:
+            reached = _reach(goal, scheme, tensors, sums)
+            if isinstance(reached, str):
+                return Comparison(name, str(scheme), together, nan, nan, refusal=reached)
+            scheme = reached
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             encoded = EncodedGradient.of(tensors, scheme, sums)
@@ -162,8 +217,37 @@ def _measure(
             warnings.simplefilter("ignore")
             times = measure_medians(encoded.calls, budget=seconds / 3)
     select, encode, decode = times
-    elements = max(encoded.elements, 1)
-    bits, density = 8 * encoded.nbytes / elements, encoded.written / elements
+    density = encoded.written / max(encoded.elements, 1)
     times = select + encode, decode
-    note = "; ".join(dict.fromkeys(str(one.message) for one in warned))
-    return Comparison(name, str(scheme), together, bits, encoded.error, density, *times, note=note)
+    notes = [*dict.fromkeys(str(one.message) for one in warned), describe_count(scheme, tensors, encoded)]
+    return Comparison(
+        name,
+        str(scheme),
+        together,
+        encoded.bits,
+        encoded.error,
+        density,
+        *times,
+        note="; ".join(filter(None, notes)),
+    )
+
+
+def describe_count(scheme: Scheme, tensors: Mapping[str, Array], encoded: EncodedGradient) -> str:
+    """Return a note if a selector with a ratio chose ``FAR`` times the asked elements, or as many fewer."""
+    ratio = getattr(scheme.select, "ratio", None)
+    if ratio is None or scheme.transform is not None:
+        return ""
+    asked = sum(fraction_count(ratio, x.size) for x in tensors.values())
+    if not asked or 1 / FAR <= encoded.selected / asked <= FAR:
+        return ""
+    return f"selected {encoded.selected / asked:.3g} times what was asked"
+
+
+def _reach(
+    goal: Goal, scheme: Scheme, tensors: Mapping[str, Array], sums: Mapping[str, Array]
+) -> Scheme | str:
+    """Find a rate as ``reach`` does; warnings of rates that are tried are not shown."""
+    elements = sum(x.size for x in tensors.values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return reach(goal, scheme, elements, lambda at: EncodedGradient.of(tensors, at, sums))

@@ -59,6 +59,8 @@ class EncodedGradient:
         error: ‖x - y‖ / ‖x‖ of the gradient x and the decoded gradient y; 0 if x is 0, nan if not finite.
         decoded: the tensors that the container holds.
         calls: the functions to time: select, encode, decode and add.
+        selected: elements that the selector chose, or coefficients of a transform. Some index codecs store
+            more.
     """
 
     scheme: str
@@ -71,6 +73,7 @@ class EncodedGradient:
     error: float
     decoded: Mapping[str, SparseTensor]
     calls: tuple[Call, Call, Call]
+    selected: int = 0
 
     @classmethod
     def of(cls, tensors: Mapping[str, Array], scheme: Scheme, sums: Mapping[str, Array]) -> EncodedGradient:
@@ -109,7 +112,13 @@ class EncodedGradient:
                 lambda: encode_selection(selected, seed=0, names=named),
                 lambda: decode_add(blob, sums, limits=UNLIMITED, schema=schema),
             ),
+            sum(map(selected.count_of, range(len(tensors)))),
         )
+
+    @property
+    def bits(self) -> float:
+        """Return the bits of the encoding per element of the gradient."""
+        return 8 * self.nbytes / max(self.elements, 1)
 
     @property
     def ratio(self) -> float:

@@ -28,8 +28,10 @@ class Comparison:
             later what is missing.
         density: stored elements, or numbers of stored coefficients, over the elements of the gradient.
         encode, decode: seconds on this machine; nan if they were not measured.
-        refusal: why the scheme cannot encode this gradient, or an empty string; the numbers are then nan.
-        note: what the scheme warned of, or an empty string.
+        refusal: why the scheme cannot encode this gradient, or not at the bits or the error asked for; an
+            empty string if it can. The numbers are then nan.
+        note: warnings of the scheme, and the selected elements over those of its ratio if they differ by more
+            than a factor of 1.5; or an empty string.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
@@ -104,7 +106,6 @@ class ComparisonTable(Sequence[Comparison]):
             for number, title in enumerate(titles)
             if (several or title != "tensors") and (timed or title not in ("encode", "decode"))
         ]
-        refusals = {row.name: row.refusal for row in self.rows if row.refusal}
         notes = {(row.name, _WAYS[row.together]): row.note for row in measured if row.note}
         return "\n".join(
             [
@@ -112,7 +113,7 @@ class ComparisonTable(Sequence[Comparison]):
                 ERROR,
                 "density: stored elements over all. *: each other row has more bits or a larger error.",
                 *(f"{name}, {way}: {text}" for (name, way), text in notes.items()),
-                *(f"{name}: not measured: {text}" for name, text in refusals.items()),
+                *_format_refusals(self.rows),
             ]
         )
 
@@ -122,6 +123,21 @@ def is_surpassed(row: Comparison, rows: Sequence[Comparison]) -> bool:
     at = row.bits, row.relative_error
     others = ((other.bits, other.relative_error) for other in rows)
     return any(other != at and other[0] <= at[0] and other[1] <= at[1] for other in others)
+
+
+def _format_refusals(rows: Sequence[Comparison]) -> list[str]:
+    """Format a line per scheme that is not measured; with its ways if they have different reasons."""
+    reasons: dict[str, dict[str, str]] = {}
+    for row in rows:
+        reasons.setdefault(row.name, {})[_WAYS[row.together]] = row.refusal
+    lines = []
+    for name, of_name in reasons.items():
+        given = {way: text for way, text in of_name.items() if text}
+        one, *others = set(of_name.values())
+        texts = [one] if not others else [f"{way}: {text}" for way, text in given.items()]
+        if given:
+            lines.append(f"{name}: not measured: {'; '.join(texts)}")
+    return lines
 
 
 def _format_row(row: Comparison, is_best: bool) -> list[str]:

@@ -285,3 +285,44 @@ def test_standard_output_that_is_full_is_one_line() -> None:
     assert done.returncode == 2
     assert done.stderr.count(b"\n") == 1
     assert b"No space left" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["advise", "bench", "compare", "encode", "stats"])
+def test_files_of_torch_are_named_as_such(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new, old = tmp_path / "new.pt", tmp_path / "old.pt"
+    with zipfile.ZipFile(new, "w") as file:  # the members that torch.save writes
+        for member in ("new/data.pkl", "new/byteorder", "new/data/0", "new/version"):
+            file.writestr(member, b"\x80\x02}q\x00.")
+    old.write_bytes(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")  # before version 1.6
+    more = {"encode": ["-o", str(tmp_path / "out.wc")], "advise": ["--bandwidth", "1Gbit", "--ranks", "2"]}
+    for path in (new, old):
+        assert main([command, str(path), *more.get(command, [])]) == 2
+        error = capsys.readouterr().err
+        assert "a file of torch.save" in error
+        assert "save the tensors as an .npz: numpy.savez(" in error
+
+
+def test_torch_saves_what_is_named_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch", reason="the files are those of torch")
+    for zipped in (True, False):
+        torch.save({"w": torch.ones(3)}, tmp_path / "w.pt", _use_new_zipfile_serialization=zipped)
+        assert main(["stats", str(tmp_path / "w.pt")]) == 2
+        assert "a file of torch.save" in capsys.readouterr().err
+
+
+def test_a_tensor_may_have_the_name_of_a_member_of_torch(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, **{"data.pkl": X})
+    assert main(["encode", str(path), "-o", str(tmp_path / "out.wc"), "--quiet"]) == 0
+
+
+def test_the_length_of_a_safetensors_header_may_begin_as_a_pickle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.safetensors"
+    header = b'{"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}'.ljust(0x80)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + X.tobytes())
+    main(["stats", str(path)])
+    assert "torch" not in capsys.readouterr().err

@@ -61,11 +61,44 @@ def test_every_preset_takes_part_or_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("name", "meaning"),
-    [("powersgd", "no codec"), ("clt-k", "co.CLTk"), ("gtop-k", "co.GTopK"), ("dcg", "did you mean 'dgc'")],
+    [
+        ("powersgd", "no codec"),
+        ("Streaming-DiLoCo", "co.local_recipe"),
+        ("ok-topk", "co.OkTopK"),
+        ("clt-k", "co.CLTk"),
+        ("gtop-k", "co.GTopK"),
+        ("dcg", "did you mean 'dgc'"),
+    ],
 )
 def test_systems_that_are_no_schemes_are_named_as_what_they_are(name: str, meaning: str) -> None:
     with pytest.raises(wc.EncodeError, match=meaning):
         wc.compare(MODEL, [name])
+
+
+def test_the_known_names_are_those_that_take_part() -> None:
+    with pytest.raises(wc.EncodeError, match="known: ") as raised:
+        wc.compare(MODEL, ["zzzz"])
+    known = str(raised.value).partition("known: ")[2].split(", ")
+    assert {*known} == {*wc.PRESETS, "sparseloco"}
+    assert not wc.compare(MODEL["a"], known[-1:], seconds=0)[0].refusal
+
+
+def test_the_others_are_compared_if_some_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "g.npz")
+    np.savez(file, **MODEL)
+    assert main(["compare", file, "powersgd", "terngrad", "dcg", "--seconds", "0"]) == 0
+    *_, other, first, second = capsys.readouterr().out.splitlines()
+    assert not other.startswith("terngrad: ")
+    assert first.startswith("powersgd: not measured: 'powersgd' sends two dense factors")
+    assert second == "dcg: not measured: unknown preset 'dcg'; did you mean 'dgc'?"
+    assert main(["compare", file, "powersgd", "dcg", "--seconds", "0"]) == 2
+    error = capsys.readouterr().err
+    assert "two dense factors" in error
+    assert "did you mean 'dgc'" in error
+    assert main(["compare", file, "qsgd", "--bits", "1", "--seconds", "0"]) == 1
+    assert "qsgd: not measured: " in capsys.readouterr().out
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,6 +122,35 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(file), "powersgd"]) == 2
     assert "model.npz" not in capsys.readouterr().err
     assert main(["compare", str(file), "--seconds", "-1"]) == 2
+
+
+def test_a_line_of_the_picture_leads_through_the_ratios_of_one_scheme(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("matplotlib")
+    from wirecodec.cli import compare_picture
+
+    ratios = (0.1, 0.001, 0.01)
+    schemes = [*(f"topk({ratio}) | rice | raw" for ratio in ratios), "terngrad"]
+    rows = wc.compare(MODEL, schemes, seconds=0)
+    figures = []
+    monkeypatch.setattr(compare_picture, "save_png", lambda figure, file: figures.append(figure))
+    compare_picture.draw("title", rows, Path("unused.png"))
+    (axes,) = figures[0].axes
+    solid = [line for line in axes.lines if line.get_linestyle() == "-" and len(line.get_xdata())]
+    together = {row.name: row for row in rows if row.together}
+    through = [together[f"topk({ratio}) | rice | raw"] for ratio in sorted(ratios)]
+    assert [line.get_xydata().tolist() for line in solid] == [
+        [[row.bits, row.relative_error] for row in through]
+    ]
+    legends = [
+        text.get_text() for legend in figures[0].findobj(type(axes.get_legend())) for text in legend.texts
+    ]
+    assert "one scheme at several rates" in legends
+    assert "same scheme, each tensor alone (dots: all as one)" in legends
+    numbers = [text for text in axes.texts if text.get_text().isdecimal()]
+    assert len(numbers) == len(schemes)
+    assert all(text.get_fontsize() >= 10 for text in numbers)
 
 
 def test_schemes_may_follow_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,6 +200,27 @@ def test_what_a_scheme_warns_of_is_below_the_table() -> None:
     assert "'small'" in alone.note
     assert not joined.note
     assert f"each alone: {alone.note}" in str(table)
+
+
+def test_a_count_that_is_not_the_one_asked_for_is_noted() -> None:
+    """On a heavy tail, one stage of SIDCo keeps too much, and the printed controller does not add one."""
+    heavy = np.random.default_rng(3).standard_t(3, size=200_000).astype(np.float32)
+    selector, state = wc.SIDCo(0.001, mode="faithful"), None
+    for _ in range(51):
+        selection = selector.select(heavy, state=state)
+        state = selection.state
+    assert state[0] == 1
+    times = selection.indices.size / 200
+    assert times > 4
+    schemes = ["sidco", "topk(0.001) | bloom(policy=p0, fpr=0.01) | raw", "fft", "sidco(mode=retargeted)"]
+    table = wc.compare(heavy, schemes, seconds=0)
+    assert table[0].note == f"selected {times:.3g} times what was asked"
+    assert not any(row.note for row in table[1:])  # bloom filters store more than was selected
+    assert table[1].density > 0.002
+    assert f"sidco, each alone: {table[0].note}" in str(table)
+    zeros = np.r_[np.ones(10), np.zeros(990)].astype(np.float32)
+    few = wc.compare(zeros, ["sidco(ratio=0.1)"], seconds=0)[0]
+    assert few.note == "selected 0.1 times what was asked"
 
 
 @pytest.mark.parametrize(
