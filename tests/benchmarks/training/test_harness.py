@@ -142,6 +142,24 @@ def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
     assert plot.draw(tmp_path, Plan(tmp_path / "none"), [TASK], [DENSE]) == []
 
 
+def test_a_folder_of_its_own_leaves_the_repositorys_page_alone(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the registry of tasks imports models")
+    from benchmarks.common.results import RESULTS
+    from benchmarks.training.__main__ import main
+    from benchmarks.training.systems.registry import SYSTEMS
+    from benchmarks.training.tasks.registry import TASKS
+
+    kept = [RESULTS / name for name in ("training.md", "training.png", "training/systems.csv")]
+    before = [path.read_bytes() for path in kept]
+    task = TASKS["images-16-workers"]
+    for run in Plan(tmp_path).tune(task, SYSTEMS["dense"]):
+        save_result(make_result(run, 90.0, 90.0), tmp_path)
+    main(["--report", "--folder", str(tmp_path)])
+    assert [path.read_bytes() for path in kept] == before
+    assert "| dense | 32 | 90 | +0.0% |" in (tmp_path / "training.md").read_text(encoding="utf-8")
+    assert (tmp_path / "systems.csv").exists()
+
+
 def test_claims_count_seeds_deviations_and_directions() -> None:
     equal = Claim("paper", "equal", "text-lstm", "a")
     worse = Claim("paper", "worse", "text-lstm", "a", better=False)
