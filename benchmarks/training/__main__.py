@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         plan = replace(plan, tries=0, dense_seeds=MOST_SEEDS, seeds=MOST_SEEDS)
     shown = (tasks, systems) if options.quick else (list(TASKS.values()), list(SYSTEMS.values()))
     text = report.format_page(plan, *shown)
-    print(text)
+    print(report.format_tasks(plan, tasks, shown[1]) if options.task else text)
     if options.quick:
         print("A quick run is only printed: 100 steps rank systems differently from 1,200.")
         return

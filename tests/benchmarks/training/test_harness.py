@@ -142,7 +142,9 @@ def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
     assert plot.draw(tmp_path, Plan(tmp_path / "none"), [TASK], [DENSE]) == []
 
 
-def test_a_folder_of_its_own_leaves_the_repositorys_page_alone(tmp_path: Path) -> None:
+def test_a_folder_of_its_own_leaves_the_repositorys_page_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("torch", reason="the registry of tasks imports models")
     from benchmarks.common.results import RESULTS
     from benchmarks.training.__main__ import main
@@ -154,7 +156,10 @@ def test_a_folder_of_its_own_leaves_the_repositorys_page_alone(tmp_path: Path) -
     task = TASKS["images-16-workers"]
     for run in Plan(tmp_path).tune(task, SYSTEMS["dense"]):
         save_result(make_result(run, 90.0, 90.0), tmp_path)
-    main(["--report", "--folder", str(tmp_path)])
+    main(["--report", "--folder", str(tmp_path), "--task", task.name])
+    printed = capsys.readouterr().out
+    assert "| dense | 32 | 90 | +0.0% |" in printed
+    assert "## images-large" not in printed  # the others are on the page
     assert [path.read_bytes() for path in kept] == before
     assert "| dense | 32 | 90 | +0.0% |" in (tmp_path / "training.md").read_text(encoding="utf-8")
     assert (tmp_path / "systems.csv").exists()
