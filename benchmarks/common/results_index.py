@@ -52,7 +52,7 @@ _CITE = """
 
 - The version is that of [CITATION.cff](../../CITATION.cff), which also names the work.
 - `git log -1 --format='%h %cs' -- benchmarks/results/PAGE.md` prints the commit and the day of a page.
-- The rows of a page, with settings and seeds, are in the data files of the folder of its name, if it has one.
+- The rows of a page, with settings and seeds, are in the data files of the folder of its name, if any.
 """
 
 

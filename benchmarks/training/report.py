@@ -78,10 +78,10 @@ NOTES = {
 }
 """{(task, system): remark on a row}, below the tables of the task."""
 
-PROVENANCE = """The machine above wrote the page. Runs are not repeated when the library changes, so a table may
-join both versions and several machines. The model by which `budget` chooses its elements was fitted again
-during 0.1.0, after some rows had been trained (commit 7b1c668a, "Fit a budget's model to the cost of
-clustered positions"). A budget that is trained again thus ends at other last digits. For recommendations,
+PROVENANCE = """The machine above wrote the page. Runs are not repeated when the library changes, so a table
+may join both versions and several machines. The model by which `budget` chooses its elements changed
+during 0.1.0, after some rows had been trained: last in commit 7b1c668a, which fits it to the cost of
+clustered positions. A budget that is trained again thus ends at other last digits. For recommendations,
 `budget 0.1` with 0.2.0 has a hit rate of 28.30 in place of 28.55 (seed 0), which is within the noise of
 seeds. Dense and PowerSGD end at the same digits.
 """
