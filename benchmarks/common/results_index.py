@@ -47,6 +47,15 @@ which the page names. Most pages have targets, met or missed. [The benchmarks](.
 """
 
 
+_CITE = """
+## To cite a result
+
+- The version is that of [CITATION.cff](../../CITATION.cff), which also names the work.
+- `git log -1 --format='%h %cs' -- benchmarks/results/PAGE.md` prints the commit and the day of a page.
+- The rows of a page, with settings and seeds, are in the data files of the folder of its name, if any.
+"""
+
+
 def find_answer(page: str) -> str:
     """Return the headline of a page, in one line: the first paragraph or list that is not the machine.
 
@@ -72,7 +81,7 @@ def format_index() -> str:
     for name, question in QUESTIONS.items():
         answer = find_answer((RESULTS / f"{name}.md").read_text(encoding="utf-8"))
         rows.append(f"| [{name}]({name}.md) | {question} | {answer} |\n")
-    return _HEAD + "".join(rows)
+    return _HEAD + "".join(rows) + _CITE
 
 
 def main() -> None:

@@ -96,7 +96,8 @@ def run_missing(
                     progress.remove_task(shown)
                     bars.pop(run.key)
                     done += 1
-                    progress.console.print(f"{describe_run(run)}: {describe_result(result)}", highlight=False)
+                    text = f"{describe_run(run)}: {describe_result(result)}"
+                    progress.console.print(text, highlight=False, soft_wrap=True)
 
 
 def describe_result(result: Result) -> str:

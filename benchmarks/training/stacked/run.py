@@ -69,7 +69,7 @@ def run_stacks(
                 for result in results:
                     save_result(result, plan.folder)
                     line = f"{describe_run(result.run)}: {describe_result(result)}"
-                    progress.console.print(line, highlight=False)
+                    progress.console.print(line, highlight=False, soft_wrap=True)
         finally:
             pool.close()
 

@@ -85,6 +85,11 @@ class LocalUpdates(System):
             return self.outer
         return (PUBLISHED_OUTER if self.inner is None else WEAK_OUTER)[settings.momentum]
 
+    def describe_settings(self, settings: Settings) -> str:
+        """Return the inner optimizer's settings and the outer ones, which a point of the grid selects."""
+        rate, momentum = self.outer_settings(settings)
+        return f"{self.optimizer_settings(settings)}; outer rate {rate:g}, momentum {momentum:g}"
+
     def list_due(self, step: int, steps: int) -> list[int]:
         """Return the fragments that are exchanged after a step, counted from 1; all after the last one."""
         places = [part * self.every_steps // self.fragments for part in range(self.fragments)]

@@ -42,6 +42,10 @@ class System(ABC):
         """Return the optimizer's settings after the exchange, without momentum if the system has its own."""
         return settings
 
+    def describe_settings(self, settings: Settings) -> str:
+        """Return a point of the grid as a table shows it, with the optimizers that it selects."""
+        return str(settings)
+
     def describe_fields(self) -> str:
         """Return the class and the fields that differ from their defaults, for a run's key."""
         found = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]

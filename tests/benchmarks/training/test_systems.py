@@ -112,6 +112,17 @@ def test_local_updates_without_momentum_average_parameters() -> None:
         torch.testing.assert_close(one["w"], torch.full((5,), 2.0))
 
 
+def test_details_name_both_optimizers_of_local_updates() -> None:
+    """A point of the grid with beta1 0.8 stands for the second outer optimizer: the inner one has 0.9."""
+    point = Settings(0.001, 0.8, 0.99)
+    diloco = LocalUpdates("", "", outers=((0.7, 0.9), (0.5, 0.6)))
+    assert (
+        diloco.describe_settings(point)
+        == "rate 0.001, momentum 0.9, beta2 0.99; outer rate 0.5, momentum 0.6"
+    )
+    assert Dense("", "").describe_settings(point) == "rate 0.001, momentum 0.8, beta2 0.99"
+
+
 @pytest.mark.parametrize(
     "system",
     [
