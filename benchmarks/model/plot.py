@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.pictures import BLUE, DARK, GREEN, ORANGE, RED, open_picture
+from benchmarks.common.palette import BLUE, DARK, GREEN, ORANGE, RED
+from benchmarks.common.pictures import open_picture
 from benchmarks.model.stages import RATES, STAGES, VALUES, StageTime, format_scheme
 from benchmarks.model.targets import find_limit
 

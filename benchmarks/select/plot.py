@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.inputs import DENSITIES
-from benchmarks.common.pictures import BLUE, COLOURS, DARK, GREY, label_ends, open_picture
+from benchmarks.common.palette import BLUE, COLOURS, DARK, GREY
+from benchmarks.common.pictures import label_ends, open_picture
 from benchmarks.select.count_accuracy import CountAccuracy
 from benchmarks.select.report import compute_speed_up, find_baseline
 from benchmarks.select.speeds import Speed

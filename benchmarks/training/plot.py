@@ -15,19 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.pictures import (
-    BLUE,
-    COLOURS,
-    DARK,
-    GREEN,
-    GREY,
-    PALE,
-    PINK,
-    RED,
-    label_ends,
-    label_lines,
-    open_picture,
-)
+from benchmarks.common.palette import BLUE, COLOURS, DARK, GREEN, GREY, PALE, PINK, RED
+from benchmarks.common.pictures import label_ends, label_lines, open_picture
 from benchmarks.training.plan import Plan
 from benchmarks.training.rows import Row, collect_rows
 from benchmarks.training.systems.system import System

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common.pictures import BLUE, PALE, RED, open_picture
+from benchmarks.common.palette import BLUE, PALE, SKY
+from benchmarks.common.pictures import open_picture
 from benchmarks.value.papers import DecodedGradient, Reproductions
 
 __all__ = ["draw"]
@@ -35,11 +36,11 @@ def _draw_bytes_and_times(path: Path, sent: Sequence[DecodedGradient]) -> None:
     with open_picture(path, 1, 2, title=title, height=5.6, sharey=True) as axes:
         left, right = axes[0]
         left.barh(at, index, color=BLUE)
-        left.barh(at, value, left=index, color=RED)
-        left.set(title="blue: indices, red: values and maps", xlabel="bytes, % of the dense gradient")
+        left.barh(at, value, left=index, color=SKY)
+        left.set(title="dark: indices, light: values and maps", xlabel="bytes, % of the dense gradient")
         right.barh(at - 0.2, [1e3 * one.encode for one in sent], 0.4, color=BLUE)
-        right.barh(at + 0.2, [1e3 * one.decode for one in sent], 0.4, color=RED)
-        right.set(title="blue: encode, red: decode", xlabel="milliseconds")
+        right.barh(at + 0.2, [1e3 * one.decode for one in sent], 0.4, color=SKY)
+        right.set(title="dark: encode, light: decode", xlabel="milliseconds")
         left.set_yticks(at, names)
         left.invert_yaxis()
         for axis in axes[0]:

@@ -11,7 +11,8 @@ import matplotlib as mpl
 import numpy as np
 
 from benchmarks.common.inputs import DENSITIES
-from benchmarks.common.pictures import BLUE, DARK, GREY, open_picture
+from benchmarks.common.palette import BLUE, DARK, GREY
+from benchmarks.common.pictures import open_picture
 from benchmarks.papers import deepreduce, fft, memories, scalecom, sidco
 from benchmarks.papers.min_ratio import published_min_ratio
 from benchmarks.papers.networks import NETWORKS
