@@ -1,8 +1,8 @@
 """Parts of the page's measurements: each runs in a process of its own, and its result is kept on disk.
 
 A run that was interrupted goes on with the parts that are missing. Results belong to one state of the code:
-the folder's name is a digest of the library, of the measurements and of the numbers of steps. Modules that only
-print or draw are left out: a new picture needs no new measurement.
+the folder's name is a digest of the library, of the measurements and of the numbers of steps. Modules
+that only print or draw are left out: a new picture needs no new measurement.
 """
 
 from __future__ import annotations

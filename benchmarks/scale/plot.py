@@ -48,7 +48,7 @@ def draw(
     ranks = Site().ranks
     title = f"With sites of {ranks} ranks: which is the fastest, and how many times as fast as dense?"
     _draw_maps(folder / "scale_sites.png", title, sites)
-    title = f"How many times as fast as the fastest are local updates every {every}?"
+    title = f"Local updates every {every} steps: how much faster than the fastest map above?"
     with open_picture(folder / "scale_local.png", len(maps), title=title, height=HEIGHT) as axes:
         for axis, (model, cells) in zip(axes[:, 0], maps.items(), strict=True):
             _draw_local(axis, model, cells, every)
