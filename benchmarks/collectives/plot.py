@@ -109,5 +109,7 @@ def _draw_ranks(path: Path, points: Sequence[Point], measured: Sequence[Time]) -
         axes[0, 0].set_ylabel("mean MB sent per rank")
         axes[0, 0].set_title(f"{CASE.name}: bytes in the simulation", loc="left")
         axes[1, 0].set_ylabel("ms per exchange")
-        axes[1, 0].set_title("1 Gbit/s, 50 µs per message: lines of the model, crosses measured", loc="left")
+        lines = "lines: model of 1 Gbit/s and 50 µs per message, without computation"
+        crosses = "crosses: measured, on hosts that share one machine's cores"
+        axes[1, 0].set_title(f"{lines}\n{crosses}", loc="left")
         axes[1, 0].set_xlabel("ranks")

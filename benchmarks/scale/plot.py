@@ -48,7 +48,7 @@ def draw(
     ranks = Site().ranks
     title = f"With sites of {ranks} ranks: which is the fastest, and how many times as fast as dense?"
     _draw_maps(folder / "scale_sites.png", title, sites)
-    title = f"Local updates every {every} steps: how much faster than the fastest map above?"
+    title = f"Local updates every {every} steps: how many times as fast as the best other system?"
     with open_picture(folder / "scale_local.png", len(maps), title=title, height=HEIGHT) as axes:
         for axis, (model, cells) in zip(axes[:, 0], maps.items(), strict=True):
             _draw_local(axis, model, cells, every)
