@@ -57,7 +57,9 @@ def pivot_rows(
     return [[name, *(row.get(column, missing) for column in columns)] for name, row in rows.items()]
 
 
-def write_result(name: str, title: str, text: str, machine: str | None = None) -> Path:
+def write_result(
+    name: str, title: str, text: str, machine: str | None = None, folder: Path = RESULTS
+) -> Path:
     """Write ``results/NAME.md`` with a title, the machine and the text; return its path.
 
     Args:
@@ -65,8 +67,9 @@ def write_result(name: str, title: str, text: str, machine: str | None = None) -
         title: its heading.
         text: below the machine.
         machine: that measured; this one by default, and "" if the text names it.
+        folder: of the page, ``results`` by default.
     """
-    path = RESULTS / f"{name}.md"
+    path = folder / f"{name}.md"
     machine = describe_machine() if machine is None else machine
     path.write_text(f"# {title}\n\n{machine}\n\n{text}" if machine else f"# {title}\n\n{text}")
     return path

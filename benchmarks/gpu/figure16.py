@@ -173,12 +173,11 @@ def draw(path: Path, times: Sequence[SelectorTime], gpu: str) -> None:
     densities = list(dict.fromkeys(each.density for each in times))
     baseline = find_baseline(times)
     names = [name for name in dict.fromkeys(each.name for each in times) if name not in (baseline, *UNDRAWN)]
-    title = f"How many times as fast as {baseline} is each selector on an {gpu}?"
+    title = f"How many times as fast as {baseline.partition(' ')[0]} is each selector on an {gpu}?"
     layout: dict[str, Any] = {"sharex": True, "sharey": True}
     with open_picture(path, len(densities), title=title, height=2.7, **layout) as axes:
-        ends = [
-            _draw_density(axis, times, names, one) for axis, one in zip(axes[:, 0], densities, strict=True)
-        ]
+        panels = list(zip(axes[:, 0], densities, strict=True))
+        ends = [_draw_density(axis, times, names, density) for axis, density in panels]
         axes[0, 0].set(xscale="log", yscale="log")
         low, high = axes[0, 0].get_ylim()
         axes[0, 0].set_yticks([tick for tick in TICKS if low <= tick <= high])
@@ -196,12 +195,12 @@ TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
 def _draw_density(
     axis: Any, times: Sequence[SelectorTime], names: Sequence[str], density: float
-) -> list[Any]:
+) -> list[tuple[float, float, str, str]]:
     """Draw the lines of a panel; return their ends with names and colours."""
     from benchmarks.common.palette import COLOURS, OTHERS
 
     own = iter([colour for colour in COLOURS if colour != OTHERS])
-    ends = []
+    ends: list[tuple[float, float, str, str]] = []
     for name in names:
         colour = OTHERS if name in BASELINES else next(own)
         found = [each for each in times if (each.name, each.density) == (name, density)]

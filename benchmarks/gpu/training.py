@@ -286,15 +286,12 @@ def draw(path: Path, rows: Sequence[Row], gpu: str) -> None:
     title = f"How long does a training step of a language model take on an {gpu}?"
     with open_picture(path, 1, title=title, height=0.8 + 0.35 * len(rows)) as axes:
         axis = axes[0, 0]
-        kinds = [
-            OURS if row.sent is not None else OTHERS if "PowerSGD" in row.name else DENSE for row in rows
-        ]
+        plain = [OTHERS if "PowerSGD" in row.name else DENSE for row in rows]
+        kinds = [other if row.sent is None else OURS for row, other in zip(rows, plain, strict=True)]
         bars = axis.barh([_name_bar(row.name) for row in rows], [row.ms for row in rows], color=kinds)
         axis.bar_label(bars, [f"{row.ms:.0f}" for row in rows], padding=3)
         axis.invert_yaxis()
-        axis.set_xlabel(
-            "milliseconds per step (grey: uncompressed, red: torch's PowerSGD, blue: this library)"
-        )
+        axis.set_xlabel("milliseconds per step (grey: dense, red: PowerSGD, blue: this library)")
 
 
 def _name_bar(name: str) -> str:

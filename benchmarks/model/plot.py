@@ -15,10 +15,8 @@ from benchmarks.model.targets import find_limit
 
 __all__ = ["Bar", "draw", "list_bars"]
 
-STYLES = dict(
-    zip(product(RATES, VALUES), ((OURS, "o"), (GREEN, "o"), (OURS, "D"), (GREEN, "D")), strict=True)
-)
-"""{scheme: (colour by values, mark by rate)}."""
+STYLES = dict(zip(product(RATES, VALUES), product("oD", (OURS, GREEN)), strict=True))
+"""{scheme: (mark by rate, colour by values)}."""
 NEAR = 1.35
 """A number is above the target instead of on it if the target is at most so many times the point."""
 
@@ -64,7 +62,7 @@ def draw(path: Path, bars: Sequence[Bar]) -> None:
 
 def _draw_model(axis: Any, model: str, bars: Sequence[Bar]) -> None:
     width = 1 / (len(STYLES) + 0.6)
-    for i, ((rate, values), (colour, mark)) in enumerate(STYLES.items()):
+    for i, ((rate, values), (mark, colour)) in enumerate(STYLES.items()):
         found = [bar for bar in bars if (bar.rate, bar.values) == (rate, values)]
         places = [STAGES.index(bar.stage) + (i - (len(STYLES) - 1) / 2) * width for bar in found]
         style = {"ms": 7, "mec": colour, "mfc": colour if mark == "o" else "none"}
@@ -81,7 +79,8 @@ def _draw_model(axis: Any, model: str, bars: Sequence[Bar]) -> None:
     axis.set_yscale("log")
     axis.margins(y=0.2)
     low, high = axis.get_ylim()
-    axis.set_yticks([tick for tick in (1, 2, 5, 10, 20, 50, 100) if low <= tick <= high])
+    ticks = (1, 1.5, 2, 3, 4) if high < 6 else (1, 2, 5, 10, 20, 50, 100)
+    axis.set_yticks([tick for tick in ticks if low <= tick <= high])
     axis.yaxis.set_major_formatter("{x:g}")
     axis.minorticks_off()
     axis.set_xticks(range(len(STAGES)), STAGES)

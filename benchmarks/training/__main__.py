@@ -61,7 +61,12 @@ def _create_parser() -> ArgumentParser:
     )
     parser.add_argument("--stack", type=int, default=6, help="runs of a stack (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=1e6, help="start no run after them")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the results (default: %(default)s)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=FOLDER,
+        help="of the results, and of the page and its pictures if it is not the default: %(default)s",
+    )
     parser.add_argument(
         "--verdicts",
         action="store_true",
@@ -121,11 +126,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.quick:
         print("A quick run is only printed: 100 steps rank systems differently from 1,200.")
         return
-    print(write_result("training", "Training with compressed gradients", text))
+    pages = RESULTS if plan.folder.resolve() == FOLDER.resolve() else plan.folder
+    print(write_result("training", "Training with compressed gradients", text, folder=pages))
     print(report.write_details(plan, *shown))
     from benchmarks.training import plot
 
-    for path in plot.draw(RESULTS, plan, list(TASKS.values()), list(SYSTEMS.values())):
+    for path in plot.draw(pages, plan, list(TASKS.values()), list(SYSTEMS.values())):
         print(path)
 
 

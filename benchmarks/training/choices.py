@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.common.results import format_markdown
-from benchmarks.training.rows import SEEDS, Row, compare, measure_slack
+from benchmarks.training.rows import CONFIDENCE, LEAST, SEEDS, Row, measure_difference
 from benchmarks.training.tasks.task import Task
 
 __all__ = ["CHOICES", "Choice", "format_choices"]
@@ -98,9 +98,11 @@ def _list_choices() -> tuple[Choice, ...]:
 CHOICES = _list_choices()
 
 ABOUT = f"""Each row compares two systems that differ in one respect, each at its best settings.
-*Difference* says how much worse the first is, negative if it is better. With fewer than {SEEDS} seeds of
-either system, the verdict is *undecided*. Within two standard deviations of either system's seeds, or 1 %, it
-is *no difference*. Some pairs also differ in bits.
+*Difference* says how much worse the first is, negative if it is better. Its {CONFIDENCE:.0%} interval (±) is
+the standard error of the difference of the two means, times Student's t with Welch's degrees of freedom.
+The verdict is *better* or *worse* if the interval excludes 0 and the difference exceeds {LEAST:.0%}.
+It is *no difference* only if the whole interval is within {LEAST:.0%}; everything else, and fewer than
+{SEEDS} seeds of either system, is *undecided*. Some pairs also differ in bits.
 """
 
 
@@ -118,15 +120,12 @@ def format_choices(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) ->
         if choice.system not in rows or choice.instead not in rows:
             continue
         task, one, other = by_name[choice.task], rows[choice.system], rows[choice.instead]
-        difference = compare(task, one.test, other.test)
-        slack = measure_slack(task, one, other)
-        verdict = "better" if difference < 0 else "worse"
-        if slack is None or abs(difference) <= slack:
-            verdict = "undecided" if slack is None else "no difference"
+        difference = measure_difference(task, one, other)
+        verdict = difference.verdict
         if min(one.tries / one.grid, other.tries / other.grid) < 1:
             verdict += "; provisional"
         lines.append(
-            [choice.question, choice.task, _describe(one), _describe(other), f"{difference:+.1%}", verdict]
+            [choice.question, choice.task, _describe(one), _describe(other), str(difference), verdict]
         )
     if not lines:
         return ""

@@ -7,21 +7,62 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scipy.stats import t as student
+
 from benchmarks.training.plan import Plan, pick_best
 from benchmarks.training.runs import Result
 from benchmarks.training.systems.system import System
 from benchmarks.training.tasks.task import Task
 
-__all__ = ["LEAST", "SEEDS", "Row", "collect_rows", "compare", "count_steps", "measure_slack"]
+__all__ = [
+    "CONFIDENCE",
+    "LEAST",
+    "SEEDS",
+    "Difference",
+    "Row",
+    "collect_rows",
+    "compare",
+    "count_steps",
+    "measure_difference",
+    "measure_interval",
+]
 
 SLACK = 1.05
 """Factor of dense's final loss that a run has to reach."""
 SEEDS = 3
 """Seeds that a verdict needs."""
-DEVIATIONS = 2
-"""Standard deviations of a system's seeds within which two metrics count as equal."""
+CONFIDENCE = 0.95
+"""Level of the interval of a difference."""
 LEAST = 0.01
-"""Relative difference within which two metrics count as equal, whatever the deviation."""
+"""Least relative difference that matters."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Relative difference of two means, and the half width of its interval.
+
+    Attributes:
+        worse: how much worse the first mean is, negative if it is better.
+        half: of the interval's width; None if there are too few seeds.
+    """
+
+    worse: float
+    half: float | None
+
+    @property
+    def verdict(self) -> str:
+        """Return "better", "worse", "no difference" or "undecided"."""
+        if self.half is None:
+            return "undecided"
+        if abs(self.worse) + self.half <= LEAST:
+            return "no difference"
+        if abs(self.worse) > max(self.half, LEAST):
+            return "worse" if self.worse > 0 else "better"
+        return "undecided"
+
+    def __str__(self) -> str:
+        """Return the difference and, if it is known, its interval."""
+        return f"{self.worse:+.1%}" if self.half is None else f"{self.worse:+.1%} ± {self.half:.1%}"
 
 
 @dataclass(frozen=True)
@@ -86,15 +127,28 @@ def compare(task: Task, value: float, dense: float) -> float:
     return value / dense - 1
 
 
-def measure_slack(task: Task, one: Row, other: Row) -> float | None:
-    """Return the relative difference of two systems that their seeds explain; None if there are too few.
+def measure_interval(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Return half the width of the interval of the difference of two means; None if there are too few values.
 
-    It is two standard deviations of the system whose seeds differ more, relative to ``other``.
+    It is the standard error of the difference times a quantile of Student's t, with Welch's degrees of
+    freedom: the two systems' deviations may differ.
     """
-    if min(len(one.tests), len(other.tests)) < SEEDS:
+    if min(len(one), len(other)) < SEEDS:
         return None
+    squares = [statistics.variance(values) / len(values) for values in (one, other)]
+    if not any(squares):
+        return 0.0
+    degrees = sum(squares) ** 2 / sum(
+        square**2 / (len(values) - 1) for square, values in zip(squares, (one, other), strict=True)
+    )
+    return float(student.ppf((1 + CONFIDENCE) / 2, degrees)) * math.sqrt(sum(squares))
+
+
+def measure_difference(task: Task, one: Row, other: Row) -> Difference:
+    """Return how much worse one system is than another, with an interval, relative to the other."""
     scale = 100 - other.test if task.higher_is_better else other.test
-    return max(LEAST, DEVIATIONS * max(one.deviation, other.deviation) / scale)
+    half = measure_interval(one.tests, other.tests)
+    return Difference(compare(task, one.test, other.test), None if half is None else half / scale)
 
 
 def collect_rows(plan: Plan, task: Task, systems: Sequence[System]) -> list[Row]:

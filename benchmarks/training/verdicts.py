@@ -6,11 +6,18 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.common.results import format_markdown
 from benchmarks.training.claims import CLAIMS, Claim
-from benchmarks.training.rows import LEAST, SEEDS, Row, compare, measure_slack
+from benchmarks.training.rows import (
+    LEAST,
+    SEEDS,
+    Difference,
+    Row,
+    measure_difference,
+    measure_interval,
+)
 from benchmarks.training.tasks.task import Task
 
 __all__ = [
@@ -24,8 +31,6 @@ __all__ = [
     "list_cells",
 ]
 
-MOST = 0.25
-"""If seeds differ by so much, no two metrics are called equal."""
 VERDICTS = ("reproduced", "not reproduced", "undecided", "not run")
 
 QUOTED = {
@@ -83,26 +88,26 @@ def list_cells() -> list[tuple[str, str]]:
     return list(dict.fromkeys([*quoted, *((c.task, name) for c in claims for name in (c.against, c.system))]))
 
 
-def judge(claim: Claim, worse: float, slack: float | None) -> str:
+def judge(claim: Claim, difference: Difference) -> str:
     """Return whether a claim holds.
 
     Args:
         claim: the claim.
-        worse: relative distance of ``system`` from ``against``, less the margin; negative if it is better.
-        slack: relative difference that seeds explain; None if there are too few of them.
+        difference: of ``system`` from ``against``, less the margin.
     """
-    found = f"{worse:+.1%}"
-    if slack is None:
+    found, half = str(difference), difference.half
+    if half is None:
         return f"undecided, {found}: fewer than {SEEDS} seeds"
-    if claim.better is not None:
-        if abs(worse) <= slack:
-            return f"undecided, {found}: seeds explain {slack:.1%}"
-        return f"{'reproduced' if (worse < 0) == claim.better else 'not reproduced'}, {found}"
-    if worse > slack:
-        return f"not reproduced, {found}"
-    if slack > MOST or (claim.margin and worse > 0):
-        return f"undecided, {found}: seeds explain {slack:.1%}"
-    return f"reproduced, {found}" + ("" if claim.margin else f", within {slack:.1%}")
+    verdict = difference.verdict
+    if claim.better is None:
+        if difference.worse + half <= (0 if claim.margin else LEAST):
+            return f"reproduced, {found}"
+        return f"{'not reproduced' if verdict == 'worse' else 'undecided'}, {found}"
+    if verdict == "undecided":
+        return f"undecided, {found}"
+    return (
+        f"{'reproduced' if verdict == ('better' if claim.better else 'worse') else 'not reproduced'}, {found}"
+    )
 
 
 def judge_rows(claim: Claim, task: Task, ours: Row | None, other: Row | None) -> str:
@@ -113,14 +118,14 @@ def judge_rows(claim: Claim, task: Task, ours: Row | None, other: Row | None) ->
         steps = [[count for count in row.steps if count is not None] for row in (ours, other)]
         if any(len(found) < len(row.tests) for found, row in zip(steps, (ours, other), strict=True)):
             return "undecided: not every seed reaches dense's loss"
-        mean = statistics.fmean(steps[1])
-        few = min(map(len, steps)) < SEEDS
-        slack = None if few else max(LEAST, 2 * max(statistics.stdev(found) for found in steps) / mean)
-        verdict = judge(claim, statistics.fmean(steps[0]) / mean - 1, slack)
+        mean, half = statistics.fmean(steps[1]), measure_interval(*steps)
+        verdict = judge(
+            claim, Difference(statistics.fmean(steps[0]) / mean - 1, None if half is None else half / mean)
+        )
     else:
         margin = claim.margin / (100 - other.test) if task.higher_is_better else claim.margin
-        worse = compare(task, ours.test, other.test) - margin
-        verdict = judge(claim, worse, measure_slack(task, ours, other))
+        found = measure_difference(task, ours, other)
+        verdict = judge(claim, replace(found, worse=found.worse - margin))
     return (
         verdict if min(ours.tries / ours.grid, other.tries / other.grid) == 1 else f"{verdict}; provisional"
     )
@@ -191,9 +196,10 @@ def _describe(row: Row | None, *, steps: bool) -> str:
 
 
 ABOUT = f"""Models and data differ from the papers', so only the direction can agree. A verdict needs
-{SEEDS} seeds of both systems. Seeds explain a difference up to two standard deviations of either system's
-seeds, and up to {LEAST:.0%}. If they explain it, a claim of equality is *reproduced* and any other claim is
-*undecided*. Accuracies are compared by their distance from 100 %; the number of seeds is in brackets.
-AdaComp's 1 % is subtracted before. With 8 and 16 workers there are 300 steps. At 1 %, an element is then sent
-about three times, whatever selects it; hence the control.
+{SEEDS} seeds of both systems, and uses the interval of [the choices](#what-to-choose). A claim of equality is
+*reproduced* if the whole interval is below +{LEAST:.0%}, and *not reproduced* if the system is *worse* by the
+rule there. A claim of more or less is decided by that rule as it is. Everything else is *undecided*.
+Accuracies are compared by their distance from 100 %; the number of seeds is in brackets. AdaComp's 1 % is
+subtracted before, and its interval has to end below 0. With 8 and 16 workers there are 300 steps. At 1 %, an
+element is then sent about three times, whatever selects it; hence the control.
 """

@@ -17,7 +17,7 @@ from benchmarks.training import plot, report
 from benchmarks.training.choices import format_choices
 from benchmarks.training.claims import Claim
 from benchmarks.training.plan import Plan, pick_best
-from benchmarks.training.rows import LEAST, Row, collect_rows, count_steps, measure_slack
+from benchmarks.training.rows import Difference, Row, collect_rows, count_steps, measure_difference
 from benchmarks.training.runs import Result, Run, find_result, load_results, save_result
 from benchmarks.training.systems.system import Exchange, System
 from benchmarks.training.targets import format_targets
@@ -142,21 +142,46 @@ def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
     assert plot.draw(tmp_path, Plan(tmp_path / "none"), [TASK], [DENSE]) == []
 
 
-def test_claims_count_seeds_deviations_and_directions() -> None:
+def test_a_folder_of_its_own_leaves_the_repositorys_page_alone(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the registry of tasks imports models")
+    from benchmarks.common.results import RESULTS
+    from benchmarks.training.__main__ import main
+    from benchmarks.training.systems.registry import SYSTEMS
+    from benchmarks.training.tasks.registry import TASKS
+
+    kept = [RESULTS / name for name in ("training.md", "training.png", "training/systems.csv")]
+    before = [path.read_bytes() for path in kept]
+    task = TASKS["images-16-workers"]
+    for run in Plan(tmp_path).tune(task, SYSTEMS["dense"]):
+        save_result(make_result(run, 90.0, 90.0), tmp_path)
+    main(["--report", "--folder", str(tmp_path)])
+    assert [path.read_bytes() for path in kept] == before
+    assert "| dense | 32 | 90 | +0.0% |" in (tmp_path / "training.md").read_text(encoding="utf-8")
+    assert (tmp_path / "systems.csv").exists()
+
+
+def test_a_claim_holds_if_the_whole_interval_agrees() -> None:
     equal = Claim("paper", "equal", "text-lstm", "a")
     worse = Claim("paper", "worse", "text-lstm", "a", better=False)
     better, within = dataclasses.replace(worse, better=True), dataclasses.replace(equal, margin=0.1)
-    assert judge(equal, 0.5, None) == "undecided, +50.0%: fewer than 3 seeds"
-    assert judge(equal, 0.019, 0.02) == "reproduced, +1.9%, within 2.0%"
-    assert judge(equal, 0.021, 0.02) == "not reproduced, +2.1%"
-    assert judge(equal, 0.1, 0.3) == "undecided, +10.0%: seeds explain 30.0%"
-    assert judge(worse, 0.021, 0.02) == "reproduced, +2.1%"
-    assert judge(worse, -0.009, 0.01) == "undecided, -0.9%: seeds explain 1.0%"
-    assert judge(better, 0.021, 0.02) == "not reproduced, +2.1%"
-    assert judge(better, -0.021, 0.02) == "reproduced, -2.1%"
-    assert judge(within, -0.01, 0.2) == "reproduced, -1.0%"
-    assert judge(within, 0.01, 0.2).startswith("undecided")
-    assert judge(within, 0.21, 0.2) == "not reproduced, +21.0%"
+    for claim, difference, half, verdict in (
+        (equal, 0.5, None, "undecided, +50.0%: fewer than 3 seeds"),
+        (equal, 0.004, 0.005, "reproduced, +0.4% ± 0.5%"),
+        (equal, 0.004, 0.007, "undecided, +0.4% ± 0.7%"),
+        (equal, 0.0, 0.3, "undecided, +0.0% ± 30.0%"),  # noise is no equality
+        (equal, -0.2, 0.1, "reproduced, -20.0% ± 10.0%"),
+        (equal, 0.021, 0.02, "not reproduced, +2.1% ± 2.0%"),
+        (equal, 0.009, 0.002, "undecided, +0.9% ± 0.2%"),
+        (worse, 0.021, 0.02, "reproduced, +2.1% ± 2.0%"),
+        (worse, 0.021, 0.03, "undecided, +2.1% ± 3.0%"),
+        (worse, 0.001, 0.005, "not reproduced, +0.1% ± 0.5%"),
+        (better, 0.021, 0.02, "not reproduced, +2.1% ± 2.0%"),
+        (better, -0.021, 0.02, "reproduced, -2.1% ± 2.0%"),
+        (within, -0.03, 0.02, "reproduced, -3.0% ± 2.0%"),
+        (within, -0.01, 0.02, "undecided, -1.0% ± 2.0%"),
+        (within, 0.21, 0.2, "not reproduced, +21.0% ± 20.0%"),
+    ):
+        assert judge(claim, Difference(difference, half)) == verdict
 
 
 def make_row(tests: tuple[float, ...], steps: tuple[int | None, ...] = ()) -> Row:
@@ -164,20 +189,27 @@ def make_row(tests: tuple[float, ...], steps: tuple[int | None, ...] = ()) -> Ro
     return Row(Named("a", "papers"), best, 1, 1, tests, False, steps or (10,) * len(tests))
 
 
-def test_a_verdict_needs_three_seeds_and_their_larger_deviation() -> None:
+def test_an_interval_is_that_of_two_means_of_unequal_variances() -> None:
+    """Compared with scipy's own test of Welch, and by hand."""
+    stats = pytest.importorskip("scipy.stats")
     dense = make_row((4.0, 4.1, 3.9))
-    assert measure_slack(TASK, make_row((4.0, 4.4)), dense) is None
-    assert measure_slack(TASK, make_row((4.0, 4.4, 3.6)), dense) == pytest.approx(2 * 0.4 / 4)
-    assert measure_slack(TASK, make_row((4.0, 4.0, 4.0)), dense) == pytest.approx(2 * 0.1 / 4)
+    assert measure_difference(TASK, make_row((4.0, 4.4)), dense).half is None
+    for one, other in (((4.0, 4.4, 3.6), (4.0, 4.1, 3.9)), ((5.0, 5.2, 5.1, 4.7), (4.0, 4.4, 3.6))):
+        low, high = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+        found = measure_difference(TASK, make_row(one), make_row(other))
+        mean = sum(other) / len(other)
+        assert found.half == pytest.approx((high - low) / 2 / mean)
+        assert found.worse == pytest.approx((high + low) / 2 / mean)
     accuracy = dataclasses.replace(TASK, higher_is_better=True)
-    assert measure_slack(accuracy, make_row((90.0, 91.0, 92.0)), make_row((90.0,) * 3)) == pytest.approx(0.2)
-    assert measure_slack(accuracy, make_row((90.0,) * 3), make_row((90.0,) * 3)) == LEAST
+    found = measure_difference(accuracy, make_row((90.0, 91.0, 92.0)), make_row((90.0,) * 3))
+    assert (found.worse, found.half) == pytest.approx((-0.1, 4.3027 / 3**0.5 / 10), rel=1e-4)
+    assert measure_difference(accuracy, make_row((90.0,) * 3), make_row((90.0,) * 3)) == Difference(0.0, 0.0)
 
 
 def test_claims_about_steps_need_every_seed() -> None:
     fewer = Claim("paper", "fewer steps", "text-lstm", "a", better=True, steps=True)
     tests, other = (4.0,) * 3, make_row((4.0,) * 3, (100, 101, 99))
-    assert judge_rows(fewer, TASK, make_row(tests, (80, 81, 79)), other) == "reproduced, -20.0%"
+    assert judge_rows(fewer, TASK, make_row(tests, (80, 81, 79)), other) == "reproduced, -20.0% ± 2.3%"
     assert judge_rows(fewer, TASK, make_row(tests, (80, None, 79)), other).startswith("undecided: not every")
     assert (
         judge_rows(fewer, TASK, make_row(tests[:1], (80,)), other) == "undecided, -20.0%: fewer than 3 seeds"
@@ -206,9 +238,10 @@ def test_choices_count_deviations_and_directions(tmp_path: Path) -> None:
     assert one == "budget 0.1: 3.1, 0.1 bits"
     assert other == "budget 0.1, per tensor: 3.2, 0.2 bits"
     assert (difference, verdict) == ("-3.1%", "undecided |")
-    assert format_row(3.2, 3.2, 3.2)[-2:] == ["-3.1%", "better |"]
-    assert format_row(3.0, 3.0, 3.0)[-2:] == ["+3.3%", "worse |"]
-    assert format_row(3.2, 3.1, 3.3)[-2:] == ["-3.1%", "no difference |"]
+    assert format_row(3.2, 3.2, 3.2)[-2:] == ["-3.1% ± 0.0%", "better |"]
+    assert format_row(3.0, 3.0, 3.0)[-2:] == ["+3.3% ± 0.0%", "worse |"]
+    assert format_row(3.2, 3.1, 3.3)[-2:] == ["-3.1% ± 7.8%", "undecided |"]
+    assert format_row(3.11, 3.1, 3.09)[-2:] == ["+0.0% ± 0.8%", "no difference |"]
     assert format_choices({TASK.name: collect_rows(plan, task, [whole])}, [task]) == ""
 
 

@@ -343,6 +343,13 @@ def test_the_guide_states_the_verdicts_on_local_updates() -> None:
         own, other, verdict = found[task]
         assert verdict == "worse"
         assert text.format(own, other) in guide
+    others = re.findall(
+        r"^\| several local steps per exchange\? \|.* updates every (?:4|16), .*\| ([\w ]+) \|$",
+        results,
+        re.M,
+    )
+    assert set(others) == {"undecided"}  # as "Measured" has it
+    assert f"exchanges every {co.local_recipe('budget')['every']} steps" in guide
 
 
 def _describe(one: co.LocalRecipe) -> str:
