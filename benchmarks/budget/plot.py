@@ -12,7 +12,8 @@ import numpy as np
 from benchmarks.budget.bounds import Bound
 from benchmarks.budget.measurement import Point
 from benchmarks.budget.schemes import ALL, GRID
-from benchmarks.common.pictures import BLUE, DARK, GREEN, ORANGE, PINK, RED, SKY, label_ends, open_picture
+from benchmarks.common.palette import GREEN, LIMIT, ORANGE, OTHERS, OURS, PINK, SKY
+from benchmarks.common.pictures import label_ends, open_picture
 
 __all__ = ["compare", "draw", "trace_front"]
 
@@ -25,11 +26,11 @@ GRADIENTS = {
 }
 """Panels; the other gradients are in the data."""
 FAMILIES = {
-    "raw": ("top-k, float32", GREEN, "s"),
-    "qsgd": ("top-k, QSGD", BLUE, "^"),
-    ALL: ("all, coarse step", SKY, "P"),
+    "raw": ("top-k, float32", OTHERS, "s"),
+    "qsgd": ("top-k, QSGD", ORANGE, "^"),
+    ALL: ("all, coarse step", GREEN, "P"),
     GRID: ("best of 132 schemes", PINK, ""),
-    "budget, context": ("budget, context", ORANGE, "o"),
+    "budget, context": ("budget, context", SKY, "o"),
 }
 """{curve: (name, colour, mark)}; the reference is the line at 1."""
 MIN_BITS, MAX_BITS = 0.03, 2.0
@@ -80,8 +81,8 @@ def compare(front: Sequence[tuple[float, float]], reference: Sequence[tuple[floa
 
 def _draw_panel(axis: Any, name: str, points: Sequence[Point], bounds: tuple[Bound, Bound] | None) -> None:
     reference = trace_front([point for point in points if point.family == REFERENCE])
-    ends = [(MAX_BITS, 1.0, "budget, rice", RED)]
-    axis.axhline(1, color=RED, lw=2)
+    ends = [(MAX_BITS, 1.0, "budget, rice", OURS)]
+    axis.axhline(1, color=OURS, lw=2)
     for family, (label, colour, mark) in FAMILIES.items():
         line = compare(trace_front([point for point in points if point.family == family]), reference)
         if line:
@@ -91,8 +92,8 @@ def _draw_panel(axis: Any, name: str, points: Sequence[Point], bounds: tuple[Bou
     if bounds is not None and name == "laplace":
         line = compare([(bits, bounds[0].at(bits)) for bits, _ in reference], reference)
         line = [(bits, ratio) for bits, ratio in line if not math.isnan(ratio)]
-        axis.plot(*zip(*line, strict=True), "--", color=DARK, lw=1.6)
-        ends.append((*line[-1], "bound", DARK))
+        axis.plot(*zip(*line, strict=True), "--", color=LIMIT, lw=1.6)
+        ends.append((*line[-1], "bound", LIMIT))
     axis.set_title(GRADIENTS[name], loc="left")
     axis.set(xscale="log", yscale="log", xlabel="bits per element of the gradient, whole container")
     axis.set_ylabel("squared error / budget's (less is better)")

@@ -9,11 +9,12 @@ from pathlib import Path
 from benchmarks.collectives.measurement import Measurement
 from benchmarks.collectives.report import compute_ratios
 from benchmarks.collectives.simulation import CASE, METHODS, Point
-from benchmarks.common.pictures import BLUE, DARK, GREY, RED, label_ends, open_picture
+from benchmarks.common.palette import DENSE, LIMIT, OTHERS, OURS, SKY
+from benchmarks.common.pictures import label_ends, open_picture
 
 __all__ = ["Ratio", "Time", "draw", "list_ratios", "list_times"]
 
-COLORS = dict(zip(METHODS, (BLUE, RED, GREY), strict=True))
+COLORS = dict(zip(METHODS, (OURS, SKY, DENSE), strict=True))
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,10 @@ def _draw_ratios(path: Path, ratios: Sequence[Ratio]) -> None:
     title = "How many times as long as its bytes on the link does an exchange take?"
     with open_picture(path, 1, title=title, height=4.0) as axes:
         axis = axes[0, 0]
-        colors = [RED if one.name.startswith("native") else BLUE for one in ratios]
+        colors = [OTHERS if one.name.startswith("native") else OURS for one in ratios]
         bars = axis.barh([one.name for one in ratios], [one.ratio for one in ratios], color=colors)
         axis.bar_label(bars, fmt="{:.2f}", padding=3)
-        axis.axvline(1, color=DARK, lw=1)
+        axis.axvline(1, color=LIMIT, lw=1)
         axis.margins(x=0.1)
         axis.invert_yaxis()
         axis.set_xlabel("time / byte limit")
@@ -108,5 +109,7 @@ def _draw_ranks(path: Path, points: Sequence[Point], measured: Sequence[Time]) -
         axes[0, 0].set_ylabel("mean MB sent per rank")
         axes[0, 0].set_title(f"{CASE.name}: bytes in the simulation", loc="left")
         axes[1, 0].set_ylabel("ms per exchange")
-        axes[1, 0].set_title("1 Gbit/s, 50 µs per message: lines of the model, crosses measured", loc="left")
+        lines = "lines: model of 1 Gbit/s and 50 µs per message, without computation"
+        crosses = "crosses: measured, on hosts that share one machine's cores"
+        axes[1, 0].set_title(f"{lines}\n{crosses}", loc="left")
         axes[1, 0].set_xlabel("ranks")

@@ -1,4 +1,4 @@
-"""Style of the pictures: the width of a page, colours that everybody can tell apart, names beside lines."""
+"""Style of the pictures: the width of a page, and names beside or on lines."""
 
 from __future__ import annotations
 
@@ -11,27 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-__all__ = [
-    "BLUE",
-    "COLOURS",
-    "DARK",
-    "GREEN",
-    "GREY",
-    "ORANGE",
-    "PALE",
-    "PINK",
-    "RED",
-    "SKY",
-    "WIDTH",
-    "label_ends",
-    "label_lines",
-    "open_picture",
-]
-
-RED, GREEN, BLUE, PINK, ORANGE, SKY = "#D55E00", "#009E73", "#0072B2", "#CC79A7", "#E69F00", "#56B4E9"
-COLOURS = (RED, GREEN, BLUE, PINK, ORANGE, SKY)
-"""Okabe and Ito's colours, which are distinct for colour-blind readers."""
-DARK, GREY, PALE = "#333333", "#888888", "#CCCCCC"
+__all__ = ["WIDTH", "label_ends", "label_lines", "open_picture"]
 
 WIDTH = 8.0
 """Inches; a page shows a picture about 800 pixels wide, so a point keeps its size."""

@@ -58,7 +58,7 @@ def pivot_rows(
 
 
 def write_result(
-    name: str, title: str, text: str, machine: str | None = None, folder: Path = RESULTS
+    name: str, title: str, text: str, machine: str | None = None, folder: Path | None = None
 ) -> Path:
     """Write ``results/NAME.md`` with a title, the machine and the text; return its path.
 
@@ -69,7 +69,7 @@ def write_result(
         machine: that measured; this one by default, and "" if the text names it.
         folder: of the page, ``results`` by default.
     """
-    path = folder / f"{name}.md"
+    path = (folder or RESULTS) / f"{name}.md"
     machine = describe_machine() if machine is None else machine
     path.write_text(f"# {title}\n\n{machine}\n\n{text}" if machine else f"# {title}\n\n{text}")
     return path

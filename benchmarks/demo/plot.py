@@ -20,13 +20,14 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, StrMethod
 from numpy.typing import NDArray
 from rich.filesize import decimal
 
+from benchmarks.common.palette import DENSE, OURS
 from benchmarks.demo.choices import DEFAULT, Choice
 from benchmarks.demo.report import compute_ratio, describe_comparison
 from benchmarks.demo.train import Run
 
 __all__ = ["draw", "smooth_losses", "write_headline"]
 
-_COLOURS = {"dense": "#D55E00", "compressed": "#0072B2"}
+_COLOURS = {"dense": DENSE, "compressed": OURS}
 _INK = "#333333"
 _GREY = "#666666"
 _WINDOW = 15  # steps in the moving average

@@ -155,50 +155,58 @@ def format_table(times: Sequence[SelectorTime]) -> str:
     return CAPTION.format(baseline=find_baseline(times)) + format_markdown(header, rows)
 
 
-COLORS = ["#0072B2", "#56B4E9", "#009E73", "#D55E00", "#E69F00", "#999999"]
-"""Colours that colour-blind readers tell apart (Okabe and Ito)."""
 UNDRAWN = ["sidco, gp"]
-"""Selectors whose bars would not differ from their neighbours'."""
+"""Selectors whose lines would not differ from their neighbours'."""
 
 
 def draw(path: Path, times: Sequence[SelectorTime], gpu: str) -> None:
-    """Draw one panel per size, as in the paper; needs Matplotlib.
+    """Draw one panel per density, with one line per selector; needs Matplotlib.
 
     Args:
         path: path of the PNG.
         times: all times.
         gpu: name of the device.
     """
-    import matplotlib as mpl
+    from benchmarks.common.palette import LIMIT
+    from benchmarks.common.pictures import label_ends, open_picture
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    sizes = list(dict.fromkeys(each.elements for each in times))
     densities = list(dict.fromkeys(each.density for each in times))
     baseline = find_baseline(times)
     names = [name for name in dict.fromkeys(each.name for each in times) if name not in (baseline, *UNDRAWN)]
-    size = 3.0 * len(sizes), 3.8
-    fig, axes = plt.subplots(1, len(sizes), figsize=size, layout="constrained", squeeze=False, sharey=True)
-    for axis, elements in zip(axes[0], sizes, strict=True):
-        for i, name in enumerate(names):
-            found = [each for each in times if (each.name, each.elements) == (name, elements)]
-            places = [
-                densities.index(each.density) + (i - len(names) / 2) / (len(names) + 1) for each in found
-            ]
-            heights = [compute_speed_up(times, each) for each in found]
-            axis.bar(places, heights, 1 / (len(names) + 2), label=name, color=COLORS[i % len(COLORS)])
-        axis.set_xticks(range(len(densities)), [f"δ = {density:g}" for density in densities])
-        axis.set_yscale("log")
-        axis.axhline(1, color="grey", linewidth=0.8)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.set_title(f"{elements:,} elements", fontsize=10)
-    ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
-    axes[0, 0].set_yticks(ticks, [f"{tick:g}×" for tick in ticks])
-    axes[0, 0].minorticks_off()
-    axes[0, 0].set_ylabel(f"speed-up over {baseline}")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=len(names), frameon=False, fontsize=9)
-    fig.suptitle(f"Selectors on a GPU: {gpu}")
-    fig.savefig(path, dpi=100)
-    plt.close(fig)
+    title = f"How many times as fast as {baseline.partition(' ')[0]} is each selector on an {gpu}?"
+    layout: dict[str, Any] = {"sharex": True, "sharey": True}
+    with open_picture(path, len(densities), title=title, height=2.7, **layout) as axes:
+        panels = list(zip(axes[:, 0], densities, strict=True))
+        ends = [_draw_density(axis, times, names, density) for axis, density in panels]
+        axes[0, 0].set(xscale="log", yscale="log")
+        low, high = axes[0, 0].get_ylim()
+        axes[0, 0].set_yticks([tick for tick in TICKS if low <= tick <= high])
+        axes[0, 0].yaxis.set_major_formatter("{x:g}")
+        axes[0, 0].yaxis.set_minor_formatter("")
+        axes[-1, 0].set_xlabel("elements")
+        for axis, found in zip(axes[:, 0], ends, strict=True):
+            axis.axhline(1, color=LIMIT, lw=0.8)
+            axis.set_ylabel("times as fast")
+            label_ends(axis, found)
+
+
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+
+
+def _draw_density(
+    axis: Any, times: Sequence[SelectorTime], names: Sequence[str], density: float
+) -> list[tuple[float, float, str, str]]:
+    """Draw the lines of a panel; return their ends with names and colours."""
+    from benchmarks.common.palette import COLOURS, OTHERS
+
+    own = iter([colour for colour in COLOURS if colour != OTHERS])
+    ends: list[tuple[float, float, str, str]] = []
+    for name in names:
+        colour = OTHERS if name in BASELINES else next(own)
+        found = [each for each in times if (each.name, each.density) == (name, density)]
+        points = [(each.elements, compute_speed_up(times, each)) for each in found]
+        if points:
+            axis.plot(*zip(*points, strict=True), "o-", color=colour, ms=5)
+            ends.append((*points[-1], name, colour))
+    axis.set_title(f"density {density:g}", loc="left")
+    return ends

@@ -280,17 +280,20 @@ def draw(path: Path, rows: Sequence[Row], gpu: str) -> None:
         rows: of all systems.
         gpu: name of the device.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from benchmarks.common.palette import DENSE, OTHERS, OURS
+    from benchmarks.common.pictures import open_picture
 
-    fig = Figure(figsize=(8, 0.6 + 0.4 * len(rows)), layout="constrained")
-    axis = fig.add_subplot()
-    colors = ["#1f4e9c" if row.sent is not None else "#9a9a9a" for row in rows]
-    bars = axis.barh([row.name for row in rows], [row.ms for row in rows], color=colors)
-    axis.bar_label(bars, [f"{row.ms:.1f}" for row in rows], padding=3, fontsize=8)
-    axis.invert_yaxis()
-    axis.set_xlabel("ms per step")
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.set_title(f"Training steps of a language model on {gpu}; blue: compressed", fontsize=10)
-    FigureCanvasAgg(fig)
-    fig.savefig(path, dpi=100)
+    title = f"How long does a training step of a language model take on an {gpu}?"
+    with open_picture(path, 1, title=title, height=0.8 + 0.35 * len(rows)) as axes:
+        axis = axes[0, 0]
+        plain = [OTHERS if "PowerSGD" in row.name else DENSE for row in rows]
+        kinds = [other if row.sent is None else OURS for row, other in zip(rows, plain, strict=True)]
+        bars = axis.barh([_name_bar(row.name) for row in rows], [row.ms for row in rows], color=kinds)
+        axis.bar_label(bars, [f"{row.ms:.0f}" for row in rows], padding=3)
+        axis.invert_yaxis()
+        axis.set_xlabel("milliseconds per step (grey: dense, red: PowerSGD, blue: this library)")
+
+
+def _name_bar(name: str) -> str:
+    """Return a system's name; of local updates, with the steps between two exchanges."""
+    return f"{name}, every {EVERY} steps" if name == "LocalUpdates" else name

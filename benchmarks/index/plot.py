@@ -9,7 +9,8 @@ from typing import Any
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
-from benchmarks.common.pictures import BLUE, RED, open_picture
+from benchmarks.common.palette import OTHERS, OURS
+from benchmarks.common.pictures import open_picture
 from benchmarks.index.measurement import Measurement
 
 __all__ = ["draw"]
@@ -52,7 +53,7 @@ def draw(path: Path, measurements: Sequence[Measurement]) -> None:
 
 def _draw_panel(axis: Any, points: Sequence[Measurement]) -> None:
     for m in points:
-        above, colour = max(m.bits - m.bound, FLOOR), RED if m.peer else BLUE
+        above, colour = max(m.bits - m.bound, FLOOR), OTHERS if m.peer else OURS
         name = "auto-index, smallest" if m.coder == SMALLEST else m.coder
         style = {"mec": colour, "mfc": "none" if m.peer else colour, "label": name, "gid": colour}
         axis.plot(m.decode, above, "o", ms=6, **style)

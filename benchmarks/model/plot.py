@@ -1,19 +1,24 @@
-"""Picture of whole models: time of each stage as a multiple of one flat vector."""
+"""Picture of whole models: time of each stage as a multiple of one flat vector, on a logarithmic axis."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.pictures import BLUE, DARK, GREEN, ORANGE, RED, open_picture
+from benchmarks.common.palette import GREEN, LIMIT, OURS
+from benchmarks.common.pictures import open_picture
 from benchmarks.model.stages import RATES, STAGES, VALUES, StageTime, format_scheme
 from benchmarks.model.targets import find_limit
 
 __all__ = ["Bar", "draw", "list_bars"]
 
-COLOURS = (BLUE, GREEN, ORANGE, RED)
+STYLES = dict(zip(product(RATES, VALUES), product("oD", (OURS, GREEN)), strict=True))
+"""{scheme: (mark by rate, colour by values)}."""
+NEAR = 1.35
+"""A number is above the target instead of on it if the target is at most so many times the point."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +61,26 @@ def draw(path: Path, bars: Sequence[Bar]) -> None:
 
 
 def _draw_model(axis: Any, model: str, bars: Sequence[Bar]) -> None:
-    schemes = [(rate, values) for rate in RATES for values in VALUES]
-    width = 1 / (len(schemes) + 0.6)
-    for i, ((rate, values), colour) in enumerate(zip(schemes, COLOURS, strict=True)):
+    width = 1 / (len(STYLES) + 0.6)
+    for i, ((rate, values), (mark, colour)) in enumerate(STYLES.items()):
         found = [bar for bar in bars if (bar.rate, bar.values) == (rate, values)]
-        places = [STAGES.index(bar.stage) + (i - (len(schemes) - 1) / 2) * width for bar in found]
-        label = format_scheme(rate, values)
-        axis.bar(places, [bar.ratio for bar in found], 0.94 * width, label=label, color=colour)
+        places = [STAGES.index(bar.stage) + (i - (len(STYLES) - 1) / 2) * width for bar in found]
+        style = {"ms": 7, "mec": colour, "mfc": colour if mark == "o" else "none"}
+        axis.plot(places, [bar.ratio for bar in found], mark, label=format_scheme(rate, values), **style)
         for place, bar in zip(places, found, strict=True):
             if bar.limit is not None:
-                axis.hlines(bar.limit, place - width / 2, place + width / 2, color=DARK, lw=2)
+                axis.hlines(bar.limit, place - width / 2, place + width / 2, color=LIMIT, lw=2)
             text = f"{bar.ratio:.1f}" if bar.ratio < 10 else f"{bar.ratio:.0f}"
-            top = max(bar.ratio, bar.limit or 0.0)
-            offset = {"xytext": (0, 2), "textcoords": "offset points"}
+            near = bar.limit is not None and bar.ratio < bar.limit < NEAR * bar.ratio
+            top = bar.limit if near and bar.limit else bar.ratio
+            offset = {"xytext": (0, 5), "textcoords": "offset points"}
             axis.annotate(text, (place, top), ha="center", va="bottom", **offset)
     axis.axhline(1, color="0.6", lw=0.8)
     axis.set_yscale("log")
-    axis.margins(y=0.12)
+    axis.margins(y=0.2)
     low, high = axis.get_ylim()
-    axis.set_yticks([tick for tick in (1, 2, 5, 10, 20, 50, 100) if low <= tick <= high])
+    ticks = (1, 1.5, 2, 3, 4) if high < 6 else (1, 2, 5, 10, 20, 50, 100)
+    axis.set_yticks([tick for tick in ticks if low <= tick <= high])
     axis.yaxis.set_major_formatter("{x:g}")
     axis.minorticks_off()
     axis.set_xticks(range(len(STAGES)), STAGES)

@@ -7,6 +7,9 @@ refer to the benchmark that has them.
 Each measurement is kept in the folder .parts beside the code. So an interrupted run goes on from there, and a
 run after ``--only`` measures the rest. If the library or the measurements change, a run starts from nothing.
 
+``--only`` takes names and figures, such as "DeepReduce: Figure 6b"; ``--list`` prints both. It prints each
+result, and the paper's result beside ours if all measurements of that paper are there.
+
     python -m benchmarks.papers [--quick] [--only "NAME; NAME"] [--jobs N] [--fresh] [--redraw]
                                 [--output FOLDER]
 """
@@ -28,6 +31,12 @@ from benchmarks.papers.pages import fft as fft_page
 from benchmarks.papers.pages import scalecom as scalecom_page
 from benchmarks.papers.pages import sidco as sidco_page
 from benchmarks.papers.pages.curves import list_curves, read_curves, write_curves
+from benchmarks.papers.pages.measured import (
+    choose_figures,
+    format_measurement,
+    list_complete,
+    list_figures,
+)
 from benchmarks.papers.pages.table import count_claims, format_answer, format_counts
 from benchmarks.papers.parts import FOLDER, Store, run_missing
 from benchmarks.papers.plan import QUICK, Results, Steps, collect, list_parts
@@ -70,9 +79,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = create_parser(__doc__, __package__)
     parser.add_argument("--quick", action="store_true", help="few steps; only prints the page")
     parser.add_argument(
-        "--only", default="", metavar="NAMES", help="only these; names, or parts of names, separated by ;"
+        "--only",
+        default="",
+        metavar="NAMES",
+        help="only these, and print their results; names, figures, or parts of these, separated by ;",
     )
-    parser.add_argument("--list", action="store_true", help="only print the names that --only selects from")
+    parser.add_argument("--list", action="store_true", help="only print the names and figures of --only")
     parser.add_argument("--jobs", type=int, default=JOBS, metavar="N", help="processes, default %(default)s")
     parser.add_argument("--fresh", action="store_true", help="delete all results that are kept")
     parser.add_argument(
@@ -90,20 +102,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     steps = QUICK if options.quick else Steps()
     parts = list_parts(steps)
     if options.list:
-        print(*(part.name for part in parts), sep="\n")
+        width = max(len(part.name) for part in parts)
+        for part in parts:
+            print(f"{part.name:{width}}  {'; '.join(list_figures(part.name))}".rstrip())
         return
-    names = choose_names(options.only, [part.name for part in parts])
+    names = [part.name for part in parts]
+    figures = [figure for name in names for figure in list_figures(name)]
+    names = choose_figures(names, choose_names(options.only, [*names, *figures]))
     wanted = [part for part in parts if part.name in names]
     if options.fresh:
         shutil.rmtree(FOLDER, ignore_errors=True)
     store = Store(repr(steps))
     with create_progress(72) as progress:
         run_missing(wanted, store, options.jobs, progress)
-    left = sum(part.name not in store for part in parts)
-    if left:
-        print(f"{left} of {len(parts)} measurements are missing; the page needs all of them.")
+    found = {part.name: store[part.name] for part in parts if part.name in store}
+    missing = [part.name for part in parts if part.name not in store]
+    if missing or options.only:
+        for name in names:
+            print(f"{name}: {format_measurement(found[name])}")
+        for row in list_complete(found, steps, names, missing):
+            print(f"\n{row.where}\n  theirs: {row.theirs}\n  ours: {row.ours}\n  {row.verdict or '–'}")
+    if missing:
+        print(f"{len(missing)} of {len(parts)} measurements are missing; the page needs all of them.")
         return
-    results = collect({part.name: store[part.name] for part in parts}, steps)
+    results = collect(found, steps)
     folder = options.output or (None if options.quick else RESULTS)
     text = format_page(results)
     print(text)

@@ -1,7 +1,8 @@
 """Parts of the page's measurements: each runs in a process of its own, and its result is kept on disk.
 
 A run that was interrupted goes on with the parts that are missing. Results belong to one state of the code:
-the folder's name is a digest of the library, of the measurements and of the numbers of steps.
+the folder's name is a digest of the library, of the measurements and of the numbers of steps. Modules
+that only print or draw are left out: a new picture needs no new measurement.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ SOURCES = (
     "collectives/**/*.py",
     "wirecodec/**/*.py",
 )
+PRESENTATION = ("__main__.py", "palette.py", "pictures.py", "results.py", "results_index.py", "tables.py")
+"""Files of these folders that change no result."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Store(ResultStore):
 
     def __init__(self, settings: str, folder: Path = FOLDER) -> None:
         sources = (path for pattern in SOURCES for path in sorted(ROOT.glob(pattern)))
-        super().__init__(settings, folder, (path for path in sources if path.name != "__main__.py"))
+        super().__init__(settings, folder, (path for path in sources if path.name not in PRESENTATION))
 
 
 def _measure(part: Part) -> tuple[Any, float]:

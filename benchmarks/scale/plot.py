@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.colors import LogNorm, to_rgb
 from matplotlib.patches import Patch
 
+from benchmarks.common.palette import GREEN, OTHERS, OURS, PALE, PINK, SKY
 from benchmarks.common.pictures import open_picture
 from benchmarks.scale.prediction import Cell, Site
 from benchmarks.scale.systems import LOCAL, SYSTEMS
@@ -18,15 +19,15 @@ from wirecodec.cli.units import format_bandwidth
 __all__ = ["draw", "format_factor"]
 
 COLOURS = {
-    "dense": "#BBBBBB",
+    "dense": PALE,
     "fp16": "#F0E442",
-    "PowerSGD": "#D55E00",
-    "allgather": "#56B4E9",
-    "split": "#CC79A7",
-    "CLT-k": "#009E73",
-    "Ok-Topk": "#0072B2",
+    "PowerSGD": OTHERS,
+    "allgather": SKY,
+    "split": PINK,
+    "CLT-k": GREEN,
+    "Ok-Topk": OURS,
 }
-"""Okabe and Ito's colours, which are distinct for colour-blind readers."""
+"""Of areas: dense is paler than in the pictures of lines."""
 HEIGHT = 3.6
 """Inches of a map."""
 
@@ -47,7 +48,7 @@ def draw(
     ranks = Site().ranks
     title = f"With sites of {ranks} ranks: which is the fastest, and how many times as fast as dense?"
     _draw_maps(folder / "scale_sites.png", title, sites)
-    title = f"How many times as fast as the fastest are local updates every {every}?"
+    title = f"Local updates every {every} steps: how many times as fast as the best other system?"
     with open_picture(folder / "scale_local.png", len(maps), title=title, height=HEIGHT) as axes:
         for axis, (model, cells) in zip(axes[:, 0], maps.items(), strict=True):
             _draw_local(axis, model, cells, every)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.inputs import DENSITIES
-from benchmarks.common.pictures import BLUE, COLOURS, DARK, GREY, label_ends, open_picture
+from benchmarks.common.palette import BLUE, COLOURS, DARK, GREY
+from benchmarks.common.pictures import label_ends, open_picture
 from benchmarks.select.count_accuracy import CountAccuracy
 from benchmarks.select.report import compute_speed_up, find_baseline
 from benchmarks.select.speeds import Speed
@@ -17,6 +18,9 @@ __all__ = ["Count", "Gain", "draw", "list_counts", "list_gains"]
 
 DRAWN = ("topk(δ)", "sidco(δ)", "sidco(δ, mode=faithful)", "dgc(δ)", "redsync(δ)", "gaussiank(δ)")
 MARKS = "os^vDP"
+TICKS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)
+FEW = 6
+"""Of wider ranges, every second tick is shown."""
 MIN_RATIO, MAX_RATIO = 0.03, 20.0
 """Range of k̂/k; ratios beyond it are drawn at its end."""
 
@@ -126,8 +130,10 @@ def _draw_sizes(axis: Any, gains: Sequence[Gain], baseline: str) -> None:
 def _finish(axis: Any, title: str, x: str, baseline: str, ends: Sequence[Any]) -> None:
     axis.set_title(title, loc="left")
     axis.set(xlabel=x, ylabel=f"times as fast as {baseline}", yscale="log")
+    axis.margins(y=0.1)
     low, high = axis.get_ylim()
-    axis.set_yticks([tick for tick in (1, 2, 5, 10, 20, 50, 100, 200) if low <= tick <= high])
+    ticks = [tick for tick in TICKS if low <= tick <= high]
+    axis.set_yticks(ticks[:: 1 + (len(ticks) > FEW)])
     axis.yaxis.set_major_formatter("{x:g}")
     axis.minorticks_off()
     axis.grid(axis="y", color="0.92")

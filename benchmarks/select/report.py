@@ -16,6 +16,9 @@ __all__ = ["compute_speed_up", "find_baseline", "format_answer", "format_page"]
 PICTURES = """![speed-up over top-k](select.png)
 
 ![selected elements relative to k](select_counts.png)
+
+Dots are means, lines reach from minimum to maximum. [papers.md](papers.md#sidco-abdelmoniem-et-al-2021)
+differs: there, each selector trains a network of its own, and its ranges are the central 90 % of 1,000 steps.
 """
 READS = """A read is one sum of magnitudes over the same array, compiled by Numba with fastmath. It is
 measured in turns with the selectors; all times are medians. δ is the density. `sidco(δ, mode=faithful)` has

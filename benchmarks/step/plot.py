@@ -9,7 +9,8 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.common.pictures import BLUE, DARK, PALE, RED, open_picture
+from benchmarks.common.palette import LIMIT, OTHERS, OURS, PALE
+from benchmarks.common.pictures import open_picture
 from benchmarks.step.rows import FAST, LOOPBACK, SLOW, Row
 from benchmarks.step.systems import COMPUTING, NATIVE, SYSTEMS
 
@@ -90,10 +91,10 @@ def _draw_panel(axis: Any, names: Sequence[str], found: dict[str, Bar]) -> None:
         milliseconds, computing = 1e3 * bar.seconds, 1e3 * bar.computing
         axis.barh(place, min(computing, milliseconds), 0.72, color=PALE)
         if name != COMPUTING:
-            colour = RED if name in NATIVE else BLUE
+            colour = OTHERS if name in NATIVE else OURS
             axis.barh(place, max(0.0, milliseconds - computing), 0.72, left=computing, color=colour)
         if bar.floor is not None:
-            axis.vlines(1e3 * bar.floor, place - 0.45, place + 0.45, color=DARK, lw=2)
+            axis.vlines(1e3 * bar.floor, place - 0.45, place + 0.45, color=LIMIT, lw=2)
         offset = {"xytext": (3, 0), "textcoords": "offset points", "va": "center"}
         axis.annotate(f"{milliseconds:,.0f}", (min(milliseconds, 1e3 * end), place), **offset)
     axis.set_xlim(0, 1e3 * end)

@@ -15,20 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.pictures import (
-    BLUE,
-    COLOURS,
-    DARK,
-    GREEN,
-    GREY,
-    PALE,
-    PINK,
-    RED,
-    SKY,
-    label_ends,
-    label_lines,
-    open_picture,
-)
+from benchmarks.common.palette import DARK, DENSE, GREEN, GREY, ORANGE, OTHERS, OURS, PALE, PINK, SKY
+from benchmarks.common.pictures import label_ends, label_lines, open_picture
 from benchmarks.training.plan import Plan
 from benchmarks.training.rows import Row, collect_rows
 from benchmarks.training.systems.system import System
@@ -37,7 +25,17 @@ from wirecodec.cli.compare_picture import find_free_offset
 
 __all__ = ["draw"]
 
-CURVES = ("dense", "budget 0.25", "budget 0.1", "budget 0.03", "top-k 1 % as published", "PowerSGD, rank 4")
+CURVES = {
+    "dense": DENSE,
+    "budget 0.25": OURS,
+    "budget 0.1": SKY,
+    "budget 0.03": GREEN,
+    "top-k 1 % as published": PINK,
+    "PowerSGD, rank 4": OTHERS,
+}
+"""{system: its colour in the picture of losses}."""
+LOSSES = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10)
+"""Numbers on the axes of losses."""
 OWN = "this library"
 SERIES = r"(4, 0\.25|8, 0\.1|16, 0\.03)"
 """Steps and bits of the local updates that every short task tries.
@@ -46,7 +44,7 @@ Variants that were added later have no line. So a line has about as many systems
 as that of ``budget``, and not the best of many.
 """
 FAMILIES = {
-    "budget, every step": (r"budget [\d.]+", RED, "s"),
+    "budget, every step": (r"budget [\d.]+", OURS, "s"),
     "local updates every 4, 8, 16": (rf"local updates every {SERIES} bits per step", GREEN, "o"),
     "local updates, inner momentum 0.5": (
         rf"local updates every {SERIES} bits per step, inner momentum 0\.5",
@@ -58,9 +56,9 @@ FAMILIES = {
         GREEN,
         "o",
     ),
-    "PowerSGD": (r"PowerSGD, rank \d+", BLUE, "^"),
+    "PowerSGD": (r"PowerSGD, rank \d+", OTHERS, "^"),
     "top-k as published": (r"top-k [\d.]+ % as published", PINK, "v"),
-    "fp16, bf16": (r"fp16|bf16", DARK, "P"),
+    "fp16, bf16": (r"fp16|bf16", ORANGE, "P"),
 }
 """{name: (pattern of its systems, colour, mark)}."""
 NUMBERS = 7.0
@@ -119,15 +117,15 @@ def _draw_metric(axis: Any, task: Task, rows: Sequence[Row]) -> None:
     axis.margins(x=0.3, y=0.2)
     dense = next((row for row in rows if row.system.name == "dense"), None)
     if dense is not None:
-        axis.axhline(dense.test, color=DARK, linewidth=1, linestyle=":")
+        axis.axhline(dense.test, color=DENSE, linewidth=1, linestyle=":")
         if len(dense.tests) > 1:
             ends = dense.test - dense.deviation, dense.test + dense.deviation
-            axis.axhspan(*ends, color=DARK, alpha=0.07, linewidth=0)
+            axis.axhspan(*ends, color=DENSE, alpha=0.12, linewidth=0)
         axis.autoscale_view()
         left, right = axis.get_xlim()
         places = np.geomspace(left, right, 9)
         axis.set_xlim(left, right)
-        lines.append(([(float(x), dense.test) for x in places], "dense, 32 bits", DARK))
+        lines.append(([(float(x), dense.test) for x in places], "dense, 32 bits", DENSE))
     points = [point for line, *_ in lines for point in line]
     numbers = _name_papers(axis, [row.system.name for row in of_papers], marks, points)
     label_lines(axis, lines, [*marks, *numbers])
@@ -189,8 +187,10 @@ def _find_worst_shown(task: Task, rows: Sequence[Row]) -> float:
 
 def _draw_losses(axis: Any, task: Task, rows: Sequence[Row]) -> None:
     ends = []
-    curves = [row for row in rows if row.system.name in CURVES]
-    for row, colour in zip(curves, COLOURS, strict=False):
+    for row in rows:
+        if row.system.name not in CURVES:
+            continue
+        colour = CURVES[row.system.name]
         losses = np.array(row.best.losses)
         window = max(1, len(losses) // 30)
         smooth = np.convolve(losses, np.ones(window) / window, "valid")
@@ -198,6 +198,10 @@ def _draw_losses(axis: Any, task: Task, rows: Sequence[Row]) -> None:
         axis.plot(steps, smooth, color=colour, linewidth=1.2)
         ends.append((steps[-1], smooth[-1], f"{row.system.name}, {row.best.bits:.3g} bits", colour))
     axis.set(xlabel="steps", yscale="log", ylabel="training loss")
+    low, high = axis.get_ylim()
+    axis.set_yticks([tick for tick in LOSSES if low <= tick <= high])
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.minorticks_off()
     axis.set_title(f"{task.name}: mean of the last {max(1, task.steps // 30)} steps", loc="left")
     axis.margins(x=0)
     label_ends(axis, ends, x=1.06)

@@ -18,7 +18,7 @@ from benchmarks.common.timing import measure_minimum_time
 from benchmarks.value.distributions import Floats
 from benchmarks.value.peers import compute_relative_error
 
-__all__ = ["PARTS", "TABLE_2", "DecodedGradient", "Reproductions", "reproduce"]
+__all__ = ["DENSE", "PARTS", "TABLE_2", "DecodedGradient", "Reproductions", "reproduce"]
 
 PARTS = ("DeepReduce, Table 2", "DeepReduce, Figure 10", "FFT, Figure 5", "FFT, Figure 15")
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common.pictures import BLUE, PALE, RED, open_picture
-from benchmarks.value.papers import DecodedGradient, Reproductions
+from benchmarks.common.palette import BLUE, PALE, SKY
+from benchmarks.common.pictures import open_picture
+from benchmarks.value.papers import DENSE, DecodedGradient, Reproductions
 
 __all__ = ["draw"]
 
@@ -19,9 +20,8 @@ SHOWN = 200
 def draw(folder: Path, found: Reproductions) -> None:
     """Draw the three pictures into a folder."""
     _draw_bytes_and_times(folder / "deepreduce_10.png", found.figure_10)
-    _draw_slices(
-        folder / "fft_5.png", *max(found.figure_5.items(), key=lambda item: item[0] == "resnet20_raw")
-    )
+    _, slices = max(found.figure_5.items(), key=lambda item: item[0] == DENSE)
+    _draw_slices(folder / "fft_5.png", slices)
     _draw_distributions(folder / "fft_15.png", found.figure_15)
 
 
@@ -35,11 +35,11 @@ def _draw_bytes_and_times(path: Path, sent: Sequence[DecodedGradient]) -> None:
     with open_picture(path, 1, 2, title=title, height=5.6, sharey=True) as axes:
         left, right = axes[0]
         left.barh(at, index, color=BLUE)
-        left.barh(at, value, left=index, color=RED)
-        left.set(title="blue: indices, red: values and maps", xlabel="bytes, % of the dense gradient")
+        left.barh(at, value, left=index, color=SKY)
+        left.set(title="dark: indices, light: values and maps", xlabel="bytes, % of the dense gradient")
         right.barh(at - 0.2, [1e3 * one.encode for one in sent], 0.4, color=BLUE)
-        right.barh(at + 0.2, [1e3 * one.decode for one in sent], 0.4, color=RED)
-        right.set(title="blue: encode, red: decode", xlabel="milliseconds")
+        right.barh(at + 0.2, [1e3 * one.decode for one in sent], 0.4, color=SKY)
+        right.set(title="dark: encode, light: decode", xlabel="milliseconds")
         left.set_yticks(at, names)
         left.invert_yaxis()
         for axis in axes[0]:
@@ -47,8 +47,8 @@ def _draw_bytes_and_times(path: Path, sent: Sequence[DecodedGradient]) -> None:
             axis.set_axisbelow(True)
 
 
-def _draw_slices(path: Path, name: str, sent: Sequence[DecodedGradient]) -> None:
-    title = f"What arrives of {name}, if 15 % of the elements or of the coefficients are sent?"
+def _draw_slices(path: Path, sent: Sequence[DecodedGradient]) -> None:
+    title = "What arrives of a ResNet-20's gradient if 15 % of elements or coefficients are sent?"
     with open_picture(path, len(sent), title=title, height=1.7, sharex=True, sharey=True) as axes:
         for axis, one in zip(axes[:, 0], sent, strict=True):
             start = one.gradient.size // 2
@@ -58,7 +58,7 @@ def _draw_slices(path: Path, name: str, sent: Sequence[DecodedGradient]) -> None
             text = f"{one.method}, relative error {100 * one.error:.1f} % (grey: gradient, blue: decoded)"
             axis.set_title(text, loc="left")
             axis.set_ylabel("value")
-        axes[-1, 0].set_xlabel(f"element, counted from the middle of {name}")
+        axes[-1, 0].set_xlabel("element, counted from the middle of the gradient")
         axes[-1, 0].set_xlim(0, SHOWN - 1)
 
 

@@ -6,18 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.pictures import (
-    BLUE,
-    DARK,
-    GREEN,
-    ORANGE,
-    PALE,
-    PINK,
-    RED,
-    SKY,
-    label_ends,
-    open_picture,
-)
+from benchmarks.common.palette import GREEN, LIMIT, ORANGE, OTHERS, OURS, PALE, PINK, SKY
+from benchmarks.common.pictures import label_ends, open_picture
 from benchmarks.value.kept import Curves
 from benchmarks.value.measurement import Measurement
 
@@ -31,12 +21,12 @@ GROUPS = {
 }
 """Panels; the other vectors are in the data."""
 FAMILIES = {
-    "error-bounded": ("error-bounded", RED, "o"),
-    "SZ3": ("SZ3", PINK, "D"),
+    "error-bounded": ("error-bounded", OURS, "o"),
+    "SZ3": ("SZ3", OTHERS, "D"),
     "pcodec, integers": ("pcodec", ORANGE, "v"),
-    "blosc2, rounded": ("blosc2", SKY, "P"),
+    "blosc2, rounded": ("blosc2", PINK, "P"),
     "offset-float": ("offset-float", GREEN, "s"),
-    "qsgd": ("qsgd", BLUE, "^"),
+    "qsgd": ("qsgd", SKY, "^"),
 }
 """{family: (name, colour, mark)} of the lines."""
 MAX_ERROR, MIN_ERROR = 0.3, 8e-4
@@ -61,8 +51,8 @@ def draw(path: Path, measurements: Sequence[Measurement], curves: Curves) -> Non
 
 def _draw_panel(axis: Any, group: str, shown: Sequence[Measurement]) -> None:
     shown = [m for m in shown if MIN_ERROR < m.error <= MAX_ERROR and m.bits - m.bound < HIGHEST]
-    ends = [(MIN_ERROR, 0.0, "bound", DARK)]
-    axis.axhline(0, color=DARK, lw=1.5)
+    ends = [(MIN_ERROR, 0.0, "bound", LIMIT)]
+    axis.axhline(0, color=LIMIT, lw=1.5)
     others = [m for m in shown if m.family not in FAMILIES and m.family != "auto-value"]
     axis.plot(
         [m.error for m in others],

@@ -8,22 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.pictures import (
-    BLUE,
-    COLOURS,
-    DARK,
-    GREEN,
-    PALE,
-    RED,
-    label_ends,
-    label_lines,
-    open_picture,
-)
+from benchmarks.common.palette import BLUE, COLOURS, GREEN, GREY, ORANGE, OTHERS, OURS, PALE
+from benchmarks.common.pictures import label_ends, label_lines, open_picture
 from benchmarks.papers.pages.curves import DENSE, MEASURED, Point
 
 __all__ = ["draw_curves"]
 
-METHODS = {"AdaComp": BLUE, "Local Selection": RED, "Dryden": GREEN}
+METHODS = {"AdaComp": OURS, "Local Selection": OTHERS, "Dryden": ORANGE}
 LEAST = 1e-3
 """Smallest number of the panels of sorted magnitudes."""
 
@@ -61,7 +52,7 @@ def _draw_fits(path: Path, panels: Mapping[str, Lines]) -> None:
             axis.fill_between(*measured.T, step="mid", color=PALE, lw=0)
             labels = []
             fitted = [one for one in lines.items() if one[0] != MEASURED]
-            for colour, (fit, points) in zip((RED, GREEN, BLUE), fitted, strict=True):
+            for colour, (fit, points) in zip((BLUE, GREEN, ORANGE), fitted, strict=True):
                 axis.plot(*zip(*points, strict=True), color=colour, lw=1.5)
                 labels.append((points, fit, colour))
             seen = measured[measured[:, 1] > 0, 1]
@@ -100,11 +91,11 @@ def _draw_errors(path: Path, panels: Mapping[str, Lines]) -> None:
         axis.set(xscale="log", xlabel="compression rate, as in the paper", ylabel="test error, %")
         axis.margins(x=0.1, y=0.15)
         ((_, dense),) = lines[DENSE]
-        axis.axhline(100 * dense, color=DARK, lw=1, ls=":")
+        axis.axhline(100 * dense, color=GREY, lw=1, ls=":")
         left, right = axis.get_xlim()
         axis.set(xlim=(left, right), ylim=axis.get_ylim())
         places = [(float(x), 100 * dense) for x in np.geomspace(left, right, 9)]
-        label_lines(axis, [*labels, (places, "dense training", DARK)])
+        label_lines(axis, [*labels, (places, "dense training", GREY)])
 
 
 def _draw_residuals(path: Path, panels: Mapping[str, Lines]) -> None:

@@ -38,11 +38,13 @@ positives per element; the numbers are computed without
 this bound. [codecs.md](codecs.md) shows that the bound costs nothing.
 
 {format_markdown(header, rows)}
-![fraction kept and volume over the rate; a fit with 8 pieces](papers_deepreduce.png)
+![fraction kept and volume over the rate](papers_deepreduce.png)
 
 ### Figures 5 and 8: curve fits
 
 {format_markdown(["codec", "error", "bytes per value, without the map"], fits)}
+![a gradient's sorted values, and a fit with 8 pieces](papers_deepreduce_fit.png)
+
 ### Table 2: an inherently sparse model
 
 Skip-gram embeddings in place of NCF: {format_zeros(found)}. NCF's gradients have about 40 % zeros.

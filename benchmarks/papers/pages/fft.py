@@ -33,10 +33,25 @@ def format_section(found: Result) -> str:
 ### Figure 6: cost of the status vector
 
 {format_markdown(["θ", "bitmap's part of the bytes", "ratio, bitmap", "ratio, Rice codes"], status)}
+![bitmap's part of the bytes over the ratio of coefficients](papers_fft_status.png)
+
 ### Figures 7 and 9: representable numbers of 8 bits
 
 {format_markdown(["format", "numbers", "below 1 % of the largest", "below 10 %", "below 50 %"], numbers)}
-![distributions, status vector, cost model, α](papers_fft.png)
+![how many numbers of each format are in each part of its range](papers_fft_numbers.png)
+
+### Figure 10: least ratio
+
+T_comm is the bandwidth of the link and T_s the throughput of the selection. The lines are equations 1-4 of
+the paper, with the constants of the table above.
+
+![least ratio that pays, over the bandwidth, by throughput of the selection](papers_fft_ratio.png)
+
+### Figure 12: α of Assumption 3.2
+
+v is the mean of the ranks' gradients, and v̂ that of the decoded ones.
+
+![α over the steps](papers_fft_alpha.png)
 
 ### The range of the floats
 

@@ -64,7 +64,9 @@ the mean, over those of the mean's, largest and last. d/k is rank 0's, as is the
 the true top k. `co.similarity` measures distances, d/k and contractions of a CLT-k in use.
 
 {format_markdown(["run", "distance", "area", "d/k", "contraction", "γ₀", "loss"], runs)}
-![cosine distance, Hamming distance, overlap, performance model](papers_scalecom.png)
+![cosine distance of the memories over the steps](papers_scalecom_memories.png)
+![Hamming distance d/k over the steps](papers_scalecom_selections.png)
+![histograms of all magnitudes, of rank 0's top 2 %, and of the true one](papers_scalecom_areas.png)
 
 ### Figure 1a: build-up
 
@@ -78,6 +80,8 @@ communication, and speed-up over dense. Computing is {EFFICIENCY:.0%} of the pea
 efficiency; this one gives its numbers.
 
 {format_markdown(["", *METHODS, *(f"speed-up, {m}" for m in METHODS[1:])], model_rows)}
+![communication per step over the workers, and parts of a step](papers_scalecom_model.png)
+
 {_format_comparison(found.comparisons, found.steps)}
 {_format_splits(found.splits)}"""
 

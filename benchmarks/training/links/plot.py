@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.pictures import BLUE, GREY, RED, open_picture
+from benchmarks.common import palette
+from benchmarks.common.pictures import open_picture
 from benchmarks.training.links.report import OURS
 from benchmarks.training.links.rows import Row
 
@@ -37,7 +38,7 @@ def _draw_link(axis: Any, methods: Sequence[str], rows: dict[str, Row]) -> None:
         row = rows.get(method)
         if row is None:
             continue
-        colour = RED if method in OURS else GREY if method == "dense" else BLUE
+        colour = palette.OURS if method in OURS else palette.DENSE if method == "dense" else palette.OTHERS
         axis.barh(place, row.seconds or 0, 0.7, color=colour)
         text = "ends above it" if row.seconds is None else f"{row.seconds:.0f}"
         axis.annotate(text, (row.seconds or 0, place), xytext=(4, 0), textcoords="offset points", va="center")

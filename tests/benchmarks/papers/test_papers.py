@@ -19,9 +19,17 @@ import collectives as co
 import wirecodec as wc
 from benchmarks.common.results import RESULTS
 from benchmarks.common.sketchsgd import CountSketch, SketchSGD
+from benchmarks.papers import __main__ as papers_main
 from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom
 from benchmarks.papers.__main__ import format_page
 from benchmarks.papers.networks import build_demo, flatten, unflatten
+from benchmarks.papers.pages.measured import (
+    choose_figures,
+    format_measurement,
+    list_complete,
+    list_figures,
+    read_figures,
+)
 from benchmarks.papers.pages.plot import draw_all
 from benchmarks.papers.pages.table import REPRODUCED, WRONG, Row, count_claims, format_counts, read_speedups
 from benchmarks.papers.parts import Part, Store, run_missing
@@ -81,6 +89,53 @@ def test_parts_are_measured_once(tmp_path: Path) -> None:
 def test_names_of_parts_are_unique() -> None:
     names = [part.name for part in list_parts(Steps())]
     assert len(set(names)) == len(names)
+
+
+def test_measurements_serve_figures_of_the_page() -> None:
+    """Each figure that a measurement serves is in the table of its paper on the page."""
+    served = {figure for part in list_parts(Steps()) for figure in list_figures(part.name)}
+    listed = set()
+    for section in (RESULTS / "papers.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        paper = section.split()[0].replace("FFT-based", "FFT")
+        cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| ")]
+        listed |= {f"{paper}: {f}" for cell in cells for f in read_figures(cell.partition(":")[0])}
+    assert len(served) > 30
+    assert served <= listed
+
+
+def test_measurements_are_chosen_by_figures() -> None:
+    names = [part.name for part in list_parts(Steps())]
+    chosen = choose_figures(names, ["DeepReduce: Figure 6b"])
+    assert len(chosen) == len(deepreduce.RATES)
+    assert all(name.startswith("DeepReduce: policies") for name in chosen)
+    assert read_figures("Figures 3-5, 10a, Table 1") == [
+        *map("Figure {}".format, (3, 4, 5, "10a")),
+        "Table 1",
+    ]
+
+
+def test_a_part_of_the_page_prints_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is asked for is printed, although the page needs more."""
+    pytest.importorskip("torch", reason="the command needs it")
+    monkeypatch.setattr(papers_main, "Store", lambda settings: Store(settings, tmp_path))
+    papers_main.main(["--quick", "--only", "ScaleCom: bytes of 2 ranks; FFT: Figure 7", "--jobs", "1"])
+    text = capsys.readouterr().out
+    assert "ScaleCom: bytes of 2 ranks: (100480, 100488)" in text
+    assert "FFT: representable numbers: uniform: 255 numbers, mean " in text
+    assert "208 of 210 measurements are missing" in text
+
+
+def test_complete_rows_have_both_results() -> None:
+    """The rows of a measurement are those of its figures, once its paper is complete."""
+    steps = Steps()
+    point = deepreduce.PolicyPoint("P0", 0.1, 1.0, 0.5, 0.25, False)
+    assert (
+        format_measurement([point]) == "(policy P0, rate 0.1, kept 1, volume 0.5, error 0.25, refused False)"
+    )
+    assert format_measurement(np.arange(9.0)) == "9 numbers, mean 4, 0 to 8"
+    assert list_complete({}, steps, ["FFT: status vector"], ["FFT: representable numbers"]) == []
 
 
 def test_sketch_is_linear_and_finds_what_is_large() -> None:
