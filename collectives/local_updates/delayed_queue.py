@@ -22,18 +22,14 @@ class DelayedQueue:
 
     Attributes:
         waiting: exchanges whose results were not applied yet.
+        is_idle: whether nothing was submitted to the channel's thread since it was idle.
     """
 
     def __init__(self, outer: OuterLoop, delay: int, find_channel: Callable[[], Any]) -> None:
         self._outer, self._delay, self._find_channel = outer, delay, find_channel
         self.waiting: list[Delayed] = []
-        self._is_idle = True  # whether nothing was submitted to the thread since it was idle
+        self.is_idle = True
         self._isolated: Channel | Sites | None = None  # whose exchanges may run beside the program
-
-    def count_step(self) -> None:
-        """Count an inner step."""
-        for one in self.waiting:
-            one.left -= 1
 
     def start(self, names: Sequence[str], weight: float) -> None:
         """Start an exchange of some parameters."""
@@ -41,7 +37,7 @@ class DelayedQueue:
         if self._isolated is not channel:
             self._isolated = channel
             isolate(channel)
-        one, self._is_idle = Delayed(names, self._delay), False
+        one, self.is_idle = Delayed(names, self._delay), False
         self.waiting = [*self.waiting, one]
         try:
             one.start(
@@ -55,7 +51,7 @@ class DelayedQueue:
 
     def skip(self) -> None:
         """Count an exchange as skipped, after those that still run in the channel's thread."""
-        self._is_idle = False
+        self.is_idle = False
         skip(self._find_channel())
 
     def apply_due(self) -> bool:
@@ -91,16 +87,14 @@ class DelayedQueue:
 
         The call of an exchange begins so; if this raises, that exchange is skipped.
         """
-        if not self.waiting and self._is_idle:
-            return
         try:
             finish()
-            if not self._is_idle:
+            if not self.is_idle:
                 drain(self._find_channel())
         except BaseException:
             self.skip()
             raise
-        self._is_idle = True
+        self.is_idle = True
 
     def _apply_first(self) -> None:
         """Wait for the oldest exchange, and apply its result or raise its error."""

@@ -189,7 +189,8 @@ class LocalUpdates:
         """
         outer, settings = self._outer, self._settings
         outer.inner_step += 1  # also if this raises, so that all workers exchange after the same step
-        self._delayed.count_step()
+        for one in self._delayed.waiting:  # no call: an exception on its way would skip no exchange
+            one.left -= 1
         due = self._schedule.get(outer.inner_step)
         if outer.inner_step >= settings.every:
             outer.inner_step = 0
@@ -278,7 +279,8 @@ class LocalUpdates:
         """
         if self._is_split and not commit:
             raise ValueError("commit=False over Sites needs fragments=1: fragments are exchanged one by one")
-        self._delayed.free_channel(self._delayed.apply_all)
+        if self._delayed.waiting or not self._delayed.is_idle:
+            self._delayed.free_channel(self._delayed.apply_all)
         if not self._is_split:
             return self._exchange_part(None, weight, commit=commit)
         for fragment in range(len(self._fragments)):  # residuals are of ranges, which these names decide
@@ -312,7 +314,8 @@ class LocalUpdates:
                 all ranks.
             Timeout: a rank does not take part.
         """
-        self._delayed.free_channel(self._delayed.settle)
+        if self._delayed.waiting or not self._delayed.is_idle:
+            self._delayed.free_channel(self._delayed.settle)
         return self._synchronize()
 
     @counted(lambda self: self._channel, exchanges=EXCHANGES)
