@@ -72,7 +72,13 @@ class Goal:
 
 @dataclass(frozen=True)
 class _Sample:
-    """A rate, what it has of the goal's quantity, and the other quantity."""
+    """Measurement at one rate.
+
+    Attributes:
+        scheme, rate: as measured.
+        value: the quantity of the goal, bits or error.
+        other: the other one of the two.
+    """
 
     scheme: Scheme
     rate: float

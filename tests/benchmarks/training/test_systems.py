@@ -113,7 +113,7 @@ def test_local_updates_without_momentum_average_parameters() -> None:
 
 
 def test_details_name_both_optimizers_of_local_updates() -> None:
-    """A point of the grid with beta1 0.8 stands for the second outer optimizer: the inner one has 0.9."""
+    """In text-long, beta1 0.8 of the grid selects the second outer optimizer. The inner beta1 stays 0.9."""
     point = Settings(0.001, 0.8, 0.99)
     diloco = LocalUpdates("", "", outers=((0.7, 0.9), (0.5, 0.6)))
     assert (
