@@ -15,7 +15,7 @@ PACKAGE = Path(wirecodec.kernels.__file__).parent
 def find_imports(file: Path) -> set[str]:
     """Return the kernel modules that a module imports, by Python's own parser."""
     found = set()
-    for node in ast.parse(file.read_text()).body:  # those in functions contribute nothing
+    for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             assert not any(name.name.startswith("wirecodec") for name in node.names), file
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("wirecodec.kernels"):
@@ -35,13 +35,14 @@ def test_a_change_of_a_helper_changes_the_stamps_that_need_it(tmp_path: Path) ->
     def stamp_all() -> dict[str, str]:
         for cached in (compute_stamp, list_imports, source_stamp._read, source_stamp._is_module):
             cached.cache_clear()
-        return {name: compute_stamp(str(tmp_path / f"{name}.py"), str(tmp_path)) for name in "abcd"}
+        return {name: compute_stamp(str(tmp_path / f"{name}.py"), str(tmp_path)) for name in texts}
 
     texts = {
         "a": "from wirecodec.kernels.b import (\n    f,\n    g,\n)\n",
         "b": "from wirecodec.kernels import c, other\n",
         "c": "from wirecodec.kernels.a import h\n",  # a cycle does no harm
         "d": "from wirecodec.arrays import Array\n",
+        "e": "if True:\n    from wirecodec.kernels.c import h\n",
     }
     for name, text in texts.items():
         (tmp_path / f"{name}.py").write_text(text)
@@ -49,4 +50,4 @@ def test_a_change_of_a_helper_changes_the_stamps_that_need_it(tmp_path: Path) ->
     assert stamp_all() == before
     (tmp_path / "c.py").write_text(texts["c"] + "#")
     after = stamp_all()
-    assert [name for name in texts if before[name] != after[name]] == ["a", "b", "c"]
+    assert [name for name in texts if before[name] != after[name]] == ["a", "b", "c", "e"]

@@ -146,12 +146,18 @@ def _release(cache: KernelCache | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Collect no cycles in the block: the compiler makes many objects, and traversing them takes time."""
+    """Collect no cycles in the block: the compiler makes many objects, and traversing them takes time.
+
+    Afterwards its objects count as old ones. As young ones they would be traversed at once.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if gc.get_freeze_count() == 0:  # otherwise the caller froze objects, and unfreezing would undo it
+            gc.freeze()
+            gc.unfreeze()
         if enabled:
             gc.enable()
 

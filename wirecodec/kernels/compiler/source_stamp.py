@@ -12,7 +12,7 @@ import os
 import re
 
 _PACKAGE = "wirecodec.kernels"
-_IMPORT = re.compile(rf"^from {_PACKAGE}([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
+_IMPORT = re.compile(rf"^ *from {_PACKAGE}([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 @functools.cache
@@ -39,7 +39,7 @@ def compute_stamp(file: str, package: str) -> str:
 
 @functools.cache
 def list_imports(file: str, package: str) -> frozenset[str]:
-    """Return the paths of the kernel modules that a module imports itself."""
+    """Return the paths of the kernel modules that a module imports itself, anywhere in its text."""
     found = set()
     for name, names in _IMPORT.findall(_read(file)[0]):
         place = package + name.replace(".", os.sep)
