@@ -6,11 +6,15 @@ match. The same types give the same signature in all kernels.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from numba import types
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NopythonTypeInference
+
+_REMEMBERED = types.Function, types.NumberClass, type(operator.getitem)
+"""Kinds of functions: Numba's types of them, and operators as such, as Numba asks for ``x[i]``."""
 
 _signatures: dict[Any, Any] = {}
 """{(function, types of its arguments): signature}; compilers run under Numba's lock."""
@@ -31,7 +35,7 @@ class _RememberingContext:
 
     def resolve_function_type(self, function: Any, args: Any, keywords: Any) -> Any:
         """Return the signature of a call; those of kernels and helpers are not remembered here."""
-        if type(function) not in (types.Function, types.NumberClass) or keywords:
+        if type(function) not in _REMEMBERED or keywords:
             return self._context.resolve_function_type(function, args, keywords)
         key = function, tuple(args)
         if key not in _signatures:

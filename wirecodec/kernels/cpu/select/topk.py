@@ -174,11 +174,13 @@ def find_top(words: Array, k: int, low: int, high: int) -> tuple[int, int]:
     ``words``, ``k``, ``low`` and ``high`` are as for ``keep_top_k``.
     """
     keys = np.empty(words.size + SLACK, words.dtype)
-    certain, n = collect(words, low, high, keys)
-    if certain >= k:
-        high = np.int64((U64(1) << U64(bit_width(words) - 1)) - U64(1))
+    certain = n = 0
+    for attempt in range(2):  # a loop, so that the sweep is compiled once
         certain, n = collect(words, low, high, keys)
-        if certain >= k:  # all of them are the same NaN
+        if certain < k:
+            break
+        high = np.int64((U64(1) << U64(bit_width(words) - 1)) - U64(1))
+        if attempt > 0:  # all of them are the same NaN
             return high, k
     width, rank = 64 - leading_zeros(U64(low) ^ U64(high)), k - certain
     if n > MAX_BISECTED or not 1 <= rank <= n:
