@@ -51,7 +51,7 @@ def write_batch(wire_id: int, values: Array, cuts: Array, error: float | Array) 
 
 
 def write_short(values: Array, error: float) -> Bytes | None:
-    """Write the section of (r,) finite values; return None for 16-bit types and above ``MAX_SHORT`` values."""
+    """Write the section of (r,) finite values; return None for 16-bit types or above ``MAX_SHORT`` values."""
     if values.dtype.itemsize == 2 or values.size > MAX_SHORT:
         return None
     out, _, lengths = _write(values, np.array([0, values.size]), np.array([values.size]), error)

@@ -24,7 +24,7 @@ from wirecodec.kernels.cpu.simd.vector import load, store
 from wirecodec.kernels.cpu.value.error_bounded_lanes import count_raw_bits, find_bases, find_symbols
 from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ROWS
 from wirecodec.limits import UNLIMITED
-from wirecodec.value import error_bounded_batch, error_bounded_cells, error_bounded_levels
+from wirecodec.value import error_bounded_cells, error_bounded_levels
 
 MOST = {"float32": 3.4028234e38, "float16": 65504.0, "bfloat16": 3.3895313e38, "float64": 1.797e308}
 
@@ -321,7 +321,6 @@ def test_many_blocks_equal_the_reference_writer(
     """Of more than four blocks, every fourth is counted. Short blocks save the reference's time."""
     monkeypatch.setattr(error_bounded_cells, "BOUNDED_BLOCK", 3000)
     monkeypatch.setattr(model, "BLOCK", 3000)
-    monkeypatch.setattr(error_bounded_batch, "MAX_LANES", 0)  # its kernels write a short section as one block
     values = rng.laplace(size=3000 * count - 7).astype(np.float32)
     values[3000:6000] *= 40  # not counted if there are five blocks
     section = encode_section(wc.ErrorBounded(0.02), values)

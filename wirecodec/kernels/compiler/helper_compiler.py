@@ -22,7 +22,7 @@ from wirecodec.kernels.compiler.type_inference import TypeInference
 
 
 class _KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """Library of a kernel; declarations of other functions are not optimised, nor instructions combined twice."""
+    """Library of a kernel; it skips declarations of other functions, and a first pass over instructions."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
