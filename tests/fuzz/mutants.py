@@ -63,7 +63,7 @@ REFERENCE_DECODING = re.compile(
 )
 """The same of the reference decoder, relative to ``REFERENCE``."""
 LATER = re.compile(
-    r"(container/(annotations|extension_reader|records|stream)\.py: .*"
+    r"(container/(annotations|extension_reader|members|records|stream)\.py: .*"
     r"|container/schema\.py: (TensorSpecs\.\w+|dtypes_of|plain_spec|require_floats|_check_digest)"
     r"|container/(inspect\.py: inspect|table\.py: check_table)"
     r"|cpu/(chunk\.py: (_types|decode_values)|decode\.py: (decode_chunks|invert_transform))"

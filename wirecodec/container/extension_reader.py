@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,6 @@ from wirecodec.container.content import (
 )
 from wirecodec.container.extension_writer import (
     FUSED,
-    HEAD,
     JOINED,
     LENGTH,
     MAX_PRODUCT,
@@ -48,36 +46,11 @@ from wirecodec.container.extension_writer import (
     TYPE,
     TYPES,
 )
-from wirecodec.container.records import find_record_bodies
+from wirecodec.container.members import Spans, check_members, find_vectors, read_groups, read_pairs
+from wirecodec.container.records import find_record_bodies, view_rows
 from wirecodec.element_types import RECORD_DTYPES
-from wirecodec.errors import Invalid, LimitExceeded, Malformed, Unsupported
+from wirecodec.errors import Invalid, Malformed, Unsupported
 from wirecodec.registry import transform
-
-
-@dataclass(frozen=True, eq=False)
-class Spans:
-    """The table's entries by key.
-
-    Attributes:
-        keys: (n,) u32, ascending.
-        starts: (n,) i64, number of each key's first entry.
-        chunks: (n,) i64, entries per key.
-        sizes: (n,) i64, elements per key; coefficients if the domain is not 0.
-        domains: (n,) u8.
-        typed: (n,) bool, whether the record of types has the element type; None if it has none.
-    """
-
-    keys: Array
-    starts: Array
-    chunks: Array
-    sizes: Array
-    domains: Array
-    typed: Array | None = None
-
-    def find(self, key: int) -> int | None:
-        """Return a key's position in ``keys``, or None."""
-        at = int(np.searchsorted(self.keys, np.uint32(key)))  # another type would convert all keys
-        return at if at < self.keys.size and self.keys[at] == key else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +114,7 @@ class ExtensionReader:
 
     def groups(self) -> Iterator[Array]:
         """Yield each fused entry as (n, 2) u32: (key, size) per member, the entry's key first."""
-        return _groups(_pairs(self.bodies[FUSED])) if self.is_fused else iter(())
+        return read_groups(read_pairs(self.bodies[FUSED])) if self.is_fused else iter(())
 
     def joined(self) -> Iterator[Array]:
         """Yield each joined vector as (n, 2) u64: (key, size) per member, the key of its entries first."""
@@ -149,7 +122,7 @@ class ExtensionReader:
             return
         rows = np.frombuffer(self.bodies[JOINED], MEMBER)
         members = np.column_stack([rows["key"], rows["size"]])
-        for a, b in pairwise(integers(np.append(_vector_starts(rows), rows.size))):
+        for a, b in pairwise(integers(np.append(find_vectors(rows), rows.size))):
             yield members[a:b]
 
     def lengths(self) -> Iterator[tuple[int, int]]:
@@ -216,7 +189,7 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
     extension = ExtensionReader(find_record_bodies(block, start) if block else {})
     keys = spans.keys
     if extension.is_fused or extension.is_joined:
-        keys = _check_members(extension, spans, max_entries)
+        keys = check_members(extension.bodies.get(FUSED), extension.bodies.get(JOINED), spans, max_entries)
     if keys.size and (keys != np.arange(keys.size, dtype=np.uint32)).any():
         raise Invalid("keys", "the tensors' keys are not 0, 1, 2, …")
     _check_lengths(extension, spans)
@@ -239,127 +212,11 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
     return extension
 
 
-def _pairs(body: memoryview) -> Array:
-    """View the fused record as (n, 2) u32."""
-    if len(body) < HEAD.size or len(body) % HEAD.size:
-        raise Malformed("fused-record", f"{len(body)} bytes are not a sequence of pairs")
-    return np.frombuffer(body, "<u4").reshape(-1, 2)
-
-
-def _group_starts(pairs: Array) -> Iterator[int]:
-    """Yield the positions of the pairs that begin a group; raise Malformed if one does not fit."""
-    words = pairs.reshape(-1).data  # reading single elements is twice as fast as from an array
-    at = 1
-    while at < len(pairs):
-        members = words[2 * at + 1]
-        if members < 2 or at + 1 + members > len(pairs):
-            raise Malformed("fused-record", f"a group of {members} members")
-        yield at
-        at += 1 + members
-
-
-def _groups(pairs: Array) -> Iterator[Array]:
-    """Yield the members of each group."""
-    return (pairs[at + 1 : at + 1 + int(pairs[at, 1])] for at in _group_starts(pairs))
-
-
-def _check_members(extension: ExtensionReader, spans: Spans, max_entries: int) -> Array:
-    """Check the fused record and the joined one: rows 31 to 33a; return all keys, (n,) u32 ascending."""
-    pairs, starts = np.empty((1, 2), np.uint32), np.empty(0, np.int64)
-    if extension.is_fused:
-        pairs, starts = _read_fused(extension.bodies[FUSED])
-    rows = _read_rows(extension, JOINED, MEMBER, "joined-record")
-    others = rows["key"][rows["key"] != rows["first"]]
-    n = int(spans.chunks.sum()) + len(pairs) - 1 - 2 * starts.size + others.size
-    if n > max_entries:
-        raise LimitExceeded("max-entries", f"{n} entries and further members; the limit is {max_entries}")
-    keys = _check_fused(pairs, starts, spans)
-    if rows.size:
-        _check_joined(rows, spans)
-        keys = _add_keys("joined", keys, others)
-    return keys
-
-
-def _read_fused(body: memoryview) -> tuple[Array, Array]:
-    """Check the body of the fused record; return its pairs (n, 2) u32, and the places of the groups."""
-    pairs = _pairs(body)
-    count, reserved = pairs[0].tolist()
-    if count == 0 or reserved:
-        raise Malformed("fused-record", f"{count} groups, reserved word {reserved}")
-    starts = np.fromiter(_group_starts(pairs), np.int64)
-    if starts.size != count:
-        raise Malformed("fused-record", f"{starts.size} groups; its count is {count}")
-    return pairs, starts
-
-
-def _check_fused(pairs: Array, starts: Array, spans: Spans) -> Array:
-    """Check the groups of the fused record; return the keys of table and groups, (n,) u32 ascending."""
-    before = -1
-    for key, group in zip(integers(pairs[starts, 0]), _groups(pairs), strict=True):
-        if key <= before or group[0, 0] != key or (group[1:, 0] <= group[:-1, 0]).any():
-            raise Invalid("fused", f"the group of entry {key} is out of order")
-        at = spans.find(key)
-        if (
-            at is None
-            or (spans.chunks[at], spans.domains[at]) != (1, 0)
-            or spans.sizes[at] != group[:, 1].sum(dtype=np.int64)
-        ):
-            raise Invalid("fused", f"entry {key} is not one plain chunk of its members' size")
-        before = key
-    others = np.ones(len(pairs), bool)
-    others[0] = others[starts] = others[starts + 1] = False
-    return _add_keys("fused", spans.keys, pairs[others, 0])
-
-
-def _add_keys(code: str, keys: Array, others: Array) -> Array:
-    """Return all keys in ascending order; raise Invalid with this code if one occurs twice."""
-    if not others.size:
-        return keys
-    joined: Array = np.concatenate([keys, others])
-    joined.sort()
-    if (joined[1:] == joined[:-1]).any():
-        raise Invalid(code, "a member is elsewhere, too")
-    return joined
-
-
-def _vector_starts(rows: Array) -> Array:
-    """Return the places of the first members of joined vectors, (n,) i64."""
-    return np.flatnonzero(np.append(True, rows["first"][1:] != rows["first"][:-1]))
-
-
-def _check_joined(rows: Array, spans: Spans) -> None:
-    """Check the order of the joined record, its vectors, and the entries of these."""
-    first, key = rows["first"].astype(np.int64), rows["key"].astype(np.int64)
-    ascends = (first[1:] > first[:-1]) | ((first[1:] == first[:-1]) & (key[1:] > key[:-1]))
-    starts = _vector_starts(rows)
-    counts = np.diff(np.append(starts, rows.size))
-    if not ascends.all() or (counts < 2).any() or (key[starts] != first[starts]).any():
-        raise Invalid("joined", "the rows do not ascend, or a vector has one member or another first key")
-    places = np.searchsorted(spans.keys, rows["first"][starts])
-    inside = places < spans.keys.size
-    places[~inside] = 0
-    if not inside.all() or (spans.keys[places] != first[starts]).any() or (spans.domains[places] == 0).any():
-        raise Invalid("joined", "a vector has no entries of coefficients")
-
-
-def _read_rows(extension: ExtensionReader, record: int, row: np.dtype[Any], code: str) -> Array:
-    """Return the rows of a record, or none if it is absent; reserved fields must be 0."""
-    if record not in extension.bodies:
-        return np.empty(0, row)
-    body = extension.bodies[record]
-    if not body or len(body) % row.itemsize:
-        raise Malformed(code, f"{len(body)} bytes are not rows of {row.itemsize}")
-    rows = np.frombuffer(body, row)
-    if "reserved" in (row.names or ()) and rows["reserved"].any():
-        raise Malformed(code, "a reserved field is not 0")
-    return rows
-
-
 def _check_lengths(extension: ExtensionReader, spans: Spans) -> None:
     """Check the transform record against the tensors stored as coefficients."""
     if not extension.is_transformed and not spans.domains.any():
         return
-    keys = _read_rows(extension, TRANSFORM, LENGTH, "transform-record")["key"]
+    keys = view_rows(extension.bodies.get(TRANSFORM), LENGTH, "transform-record")["key"]
     places = np.flatnonzero(spans.domains)
     if keys.size != places.size or (keys != spans.keys[places]).any():
         raise Invalid("transform", "the rows do not match the tensors stored as coefficients")
@@ -389,7 +246,7 @@ def _check_types(extension: ExtensionReader, spans: Spans) -> None:
     """Check the record of types against the tensors that need it: rows 36a to 36c."""
     if TYPES not in extension.bodies and spans.typed is None:
         return
-    rows = _read_rows(extension, TYPES, TYPE, "types-record")
+    rows = view_rows(extension.bodies.get(TYPES), TYPE, "types-record")
     typed = set() if spans.typed is None else set(spans.keys[spans.typed].tolist())
     groups = [group[:, 0] for group in extension.groups() if int(group[0, 0]) in typed]
     alone = np.array(sorted(typed), np.uint32)

@@ -17,7 +17,8 @@ import numpy as np
 
 from wirecodec.arrays import WORD, Array, Bytes, read_only
 from wirecodec.container.checksum import compute_checksum
-from wirecodec.container.extension_reader import ExtensionReader, Spans, read
+from wirecodec.container.extension_reader import ExtensionReader, read
+from wirecodec.container.members import Spans
 from wirecodec.container.table import check_limits, check_table, count_keys_of_sound
 from wirecodec.container.writer import (
     HAS_EXTENSION,

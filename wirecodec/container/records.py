@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from wirecodec.arrays import Array
 from wirecodec.container.extension_writer import FLAGS, HEAD, LATER, RECORD, pad8
 from wirecodec.errors import Invalid, Malformed, Unsupported
 
@@ -98,3 +100,21 @@ def _check_records(block: memoryview, start: int, count: int) -> None:
         at = 4 * first
     for _ in _walk(block, start, at, count):
         pass
+
+
+def view_rows(body: memoryview | None, row: np.dtype[Any], code: str) -> Array:
+    """Return the rows of a record, or none if it is absent; their reserved fields must be 0.
+
+    Args:
+        body: the record's, or None.
+        row: a structured type.
+        code: of the error.
+    """
+    if body is None:
+        return np.empty(0, row)
+    if not body or len(body) % row.itemsize:
+        raise Malformed(code, f"{len(body)} bytes are not rows of {row.itemsize}")
+    rows = np.frombuffer(body, row)
+    if "reserved" in (row.names or ()) and rows["reserved"].any():
+        raise Malformed(code, "a reserved field is not 0")
+    return rows
