@@ -84,7 +84,7 @@ _TABLE = {
     ),
     "sketchml": (
         "nonzero | delta | sketchml(buckets=64)",
-        f"Jiang et al., SketchML, 2018; {_DEEPREDUCE}, section 6.3: 64 buckets, no MinMaxSketch",
+        f"Jiang et al., SketchML, 2018; {_DEEPREDUCE}, section 6.3: 64 buckets; here without MinMaxSketch",
     ),
     "3lc": (
         "all | raw-index | 3lc(sparsity=1.0)",
