@@ -14,25 +14,35 @@ import numpy as np
 
 from collectives.local_updates.outer import Array, OuterState
 from collectives.local_updates.outer_step import Replacement
+from collectives.local_updates.parameters import round_to
 
 
 class Kept(Replacement):
     """Step after which a worker's parameters keep a share of what it has not sent.
 
+    What is carried is the share as the parameter holds it, after rounding to its type: a rounding error must
+    not count as a movement.
+
     Args:
         step: of the outer optimizer.
         unsent: {name: share of the residual}; it may lack names.
+        parameters: {name: parameter} of the worker.
     """
 
-    def __init__(self, step: Replacement, unsent: Mapping[str, Array]) -> None:
-        self._step, self._unsent = step, unsent
+    def __init__(self, step: Replacement, unsent: Mapping[str, Array], parameters: Mapping[str, Any]) -> None:
+        self._step, self._unsent, self._parameters = step, unsent, parameters
         self.after, self.names = step.after, step.names
-        self.carried = {name: -x for name, x in unsent.items()}
+        self.carried: dict[str, Array] = {}
 
     def values(self) -> Iterator[tuple[str, Array]]:
         """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
         for name, value in self._step.values():
-            yield name, np.asarray(value - self._unsent[name]) if name in self._unsent else value
+            if name not in self._unsent:
+                yield name, value
+                continue
+            own, parameter = np.asarray(value - self._unsent[name]), self._parameters[name]
+            self.carried[name] = np.asarray(round_to(parameter, own) - round_to(parameter, value))
+            yield name, own
 
     def abandon(self) -> OuterState:
         """Return the state of a rank that cannot write its parameters."""

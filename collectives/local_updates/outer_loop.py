@@ -175,7 +175,8 @@ class OuterLoop:
         step: Replacement = OuterStep(self.anchor.state, means, self._settings)
         if self._settings.keep:
             known = {name: self.anchor.state.parameters[name] for name in means}
-            step = Kept(step, read_unsent(self._compressor, known, self._settings.keep))
+            unsent = read_unsent(self._compressor, known, self._settings.keep)
+            step = Kept(step, unsent, self.anchor.parameters)
         if not self._settings.alpha:
             return step
         own = {name: read(self.anchor.parameters[name]) for name in means}

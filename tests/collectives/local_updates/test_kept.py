@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -99,6 +100,32 @@ def test_what_was_sent_and_what_is_left_is_what_workers_moved() -> None:
     assert any(one[1].any() for one in found)
     for _, _, common in found:
         np.testing.assert_array_equal(common * 4, moved + left)  # a residual is of start - end
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+def test_the_share_that_is_kept_is_no_movement_after_rounding(dtype: Any) -> None:
+    """A message that has every element is what the worker moved: nothing, without a step in between."""
+
+    def run(comm: Communicator) -> Array:
+        rng = np.random.default_rng(comm.rank)
+        w = (1 + np.random.default_rng(9).random(400)).astype(dtype)
+        sender = compressor()
+        local = co.LocalUpdates(None, {"w": w}, sender, comm=comm, every=1, keep=0.5)
+        w[:] = (w.astype(np.float32) + rng.normal(size=400) / 50).astype(dtype)
+        local.step()
+        left = sender.residual("w")
+        assert left is not None
+        left = left.copy()
+        for _ in range(4):
+            local.step()
+        after = sender.residual("w")
+        assert after is not None
+        sent: Array = left.astype(np.float64) - after
+        assert np.count_nonzero(sent) > 200
+        np.testing.assert_array_equal(sent[sent != 0], left[sent != 0].astype(np.float64))
+        return sent
+
+    co.simulate(2, run)
 
 
 def test_a_saved_state_resumes_between_two_exchanges() -> None:
