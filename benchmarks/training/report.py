@@ -71,8 +71,9 @@ GPU = "stacked on cuda"
 """What the versions of a run on a GPU end with."""
 
 NOTES = {
-    ("text-lstm", "SparseLoCo"): (
-        "no system of about as few bits was tried on this task, so nothing says whether local updates with a "
+    ("text-lstm", "SparseLoCo, but 2-bit QSGD"): (
+        "its values are QSGD's, which lose more than the paper's. "
+        "No system of about as few bits was tried on this task, so nothing says whether local updates with a "
         "budget would be better or worse there."
     ),
 }

@@ -58,7 +58,9 @@ _DECISIVE: tuple[System, ...] = (
     PlainTopK("top-k 0.1 % as published", TODAY, ratio=0.001),
     LocalUpdates("local updates, dense", OURS),
     LocalUpdates(
-        "SparseLoCo", PAPERS, scheme="chunk-topk(0.015625, chunk=4096) | rice | qsgd(bits=2, bucket=64)"
+        "SparseLoCo, but 2-bit QSGD",
+        PAPERS,
+        scheme="chunk-topk(0.015625, chunk=4096) | rice | qsgd(bits=2, bucket=64)",
     ),
     *(
         LocalUpdates(

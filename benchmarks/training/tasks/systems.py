@@ -50,7 +50,7 @@ TEXT = (
     # An eighth of the bits of PowerSGD.
     "local updates every 8, 0.15 bits per step",
     "local updates, dense",
-    "SparseLoCo",
+    "SparseLoCo, but 2-bit QSGD",
     # Claims: selectors at 0.1 %, CLT-k, AdaComp.
     *("CLT-k 1 %, beta 1", "CLT-k by FLOPs", "adacomp", "sidco", "SIDCo, our controller, warm-up", "dgc"),
     *("RedSync 0.1 %", "GaussianKSGD 0.1 %"),

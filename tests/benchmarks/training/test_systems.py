@@ -170,7 +170,10 @@ def test_the_outer_optimizer_is_that_of_the_library(system: LocalUpdates) -> Non
 
 
 def test_local_updates_have_the_settings_of_the_grid_unless_published() -> None:
-    ours, published = SYSTEMS["local updates every 8, 0.1 bits per step"], SYSTEMS["SparseLoCo"]
+    ours, published = (
+        SYSTEMS["local updates every 8, 0.1 bits per step"],
+        SYSTEMS["SparseLoCo, but 2-bit QSGD"],
+    )
     assert ours.optimizer_settings(SETTINGS) == SETTINGS
     assert published.optimizer_settings(Settings(0.1, 0.0, 0.99)) == Settings(0.1, 0.9, 0.999)
 
@@ -186,7 +189,7 @@ def test_local_updates_train_a_model_per_worker(task: str) -> None:
 
 
 def test_every_recipe_is_a_system() -> None:
-    assert {"SparseLoCo", "CLT-k 1 %, beta 1", *GRADIENT_RECIPES} <= SYSTEMS.keys()
+    assert {"SparseLoCo, but 2-bit QSGD", "CLT-k 1 %, beta 1", *GRADIENT_RECIPES} <= SYSTEMS.keys()
     assert set(wc.RECIPES) == {*GRADIENT_RECIPES, "sparseloco", "clt-k"}
     assert next(iter(SYSTEMS)) == "dense"
 
