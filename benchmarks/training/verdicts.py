@@ -44,7 +44,10 @@ QUOTED = {
         "local updates every 8, 0.1 bits per step",
         "local updates every 16, 0.03 bits per step",
     ),
-    "text-lstm": ("PowerSGD, rank 4",),
+    "text-lstm": (
+        "PowerSGD, rank 4",
+        "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5",
+    ),
     "text-transformer": (
         *("budget 0.25", "budget 0.1", "PowerSGD, rank 4"),
         "local updates every 4, 0.25 bits per step, inner momentum 0.5",
@@ -65,6 +68,9 @@ _BEFORE = {
     "top-k 0.1 % as published": ("sidco",),
     "FFT, 90 % left out": ("FFT, 85 % left out", "FFT, 90 % left out, then none"),
     "CLT-k 1 %, beta 1": ("CLT-k by FLOPs", "CLT-k 47x"),
+    "local updates every 24, 0.035 bits per step, inner momentum 0.5": (
+        "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5",
+    ),
     "dense": (
         *("qsgd-3-bits", "terngrad-noclip"),
         *("deepreduce-sparse", "skcompress", "deepreduce-qsgd-bf-p0"),

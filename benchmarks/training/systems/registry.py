@@ -103,6 +103,15 @@ _DECISIVE: tuple[System, ...] = (
         decay=1.0,
         inner=0.5,
     ),
+    LocalUpdates(
+        "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5",
+        OURS,
+        24,
+        f"budget(bits={24 * 0.035:g}) | {CODES}",
+        decay=1.0,
+        inner=0.5,
+        delay=5,
+    ),
     LocalUpdates("DiLoCo, every 30", PAPERS, 30, outers=DILOCO_OUTERS),
     LocalUpdates(
         "Streaming DiLoCo, every 30", PAPERS, 30, outers=DILOCO_OUTERS, fragments=4, delay=5, alpha=0.5
