@@ -219,8 +219,9 @@ def test_the_printed_p2_returns_as_many_and_keeps_fewer() -> None:
 
 
 def test_memories_are_those_of_the_library() -> None:
-    """The first measurement of Figure 3 is that of CLTk and similarity, for two ranks."""
+    """The second measurement of Figure 3 is that of CLTk and similarity, for two ranks."""
     run = memories.train("3: CLT-k 400×, rate 0.1, 2 ranks", memories.EVERY)
+    assert run.steps.tolist() == [memories.FIRST, memories.EVERY]
 
     def measure(comm: Any) -> co.Similarity:
         network, cltk = build_demo(memories.BATCH, comm.rank, 2), co.CLTk(1 / 400)
@@ -234,10 +235,10 @@ def test_memories_are_those_of_the_library() -> None:
 
     with np.errstate(all="ignore"):
         found = co.simulate(2, measure)[0]
-    assert run.distances[0] == pytest.approx(found.cosine_distance, rel=1e-3)
-    assert run.hamming[0] == pytest.approx(found.hamming[0], abs=0.01)
-    assert run.contraction[0] == pytest.approx(found.contraction[0], rel=1e-3)
-    assert run.top[0] == pytest.approx(found.top_contraction, rel=1e-3)
+    assert run.distances[-1] == pytest.approx(found.cosine_distance, rel=1e-3)
+    assert run.hamming[-1] == pytest.approx(found.hamming[0], abs=0.01)
+    assert run.contraction[-1] == pytest.approx(found.contraction[0], rel=1e-3)
+    assert run.top[-1] == pytest.approx(found.top_contraction, rel=1e-3)
 
 
 def test_verdicts_are_counted() -> None:
