@@ -177,7 +177,7 @@ def list_rows(found: Result) -> list[Row]:
             + f"; AdaComp with bins of {BINS[0]} {fixed}",
             f"For {', '.join(map(str, BATCHES))} images per step. AdaComp's rate "
             f"{'falls' if falls else 'does not fall'} with the batch; it is {_join(ratios)} times Dryden's, "
-            f"so {min(ratios, default=0):.2g} times at least. Means of {len(SEEDS)} seeds; few errors of 497 "
+            f"so at least {min(ratios, default=0):.2g} times. Means of {len(SEEDS)} seeds; few errors of 497 "
             "images decide whether a rate is acceptable.",
             REPRODUCED if falls and ahead else PARTLY if falls or ahead else WRONG,
         ),

@@ -42,10 +42,9 @@ The largest 1 % of residual + gradient of a ResNet-20. *Kept* is the fraction of
 the bytes of filter and float32 values relative to 8 bytes per element, *error* that of the decoded gradient
 relative to the norm of the 1 %. Values at false positives are the gradient's own, so they reduce the
 residual, too. *P2* is this library's: it skips every list that holds a selected element. *P2 as printed* is
-Algorithm 1 with hash functions drawn at random. It stops at r elements, at which the printed loop may go on.
-*Refused*: readers refuse p2 above 2.5
-positives per element; the numbers are computed without
-this bound. [codecs.md](codecs.md) shows that the bound costs nothing.
+Algorithm 1 with hash functions drawn at random. It stops at r elements; the printed loop may select more.
+*Refused*: readers refuse p2 above 2.5 positives per element; the numbers are computed without this bound.
+[codecs.md](codecs.md) shows that the bound costs nothing.
 
 {format_markdown(header, rows)}
 ![fraction kept and volume over the rate](papers_deepreduce.png)
@@ -150,9 +149,9 @@ def list_rows(found: Result) -> list[Row]:
             PARTLY,
         ),
         Row(
-            "Section 6.1: accuracy of P0 over the rate",
+            "Figure 6a: accuracy of P0 over the rate",
             "only marginally affected by the rate",
-            f"kept at {min(RATES):g} to {max(RATES):g}: {min(kept):.0%}-{max(kept):.0%}",
+            f"kept at every rate from {min(RATES):g} to {max(RATES):g}: {min(kept):.0%}",
             "The fraction that is kept in place of accuracy. Values at false positives are right, so nothing "
             "is lost.",
             PARTLY if min(kept) == 1 else WRONG,

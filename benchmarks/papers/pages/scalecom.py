@@ -96,7 +96,9 @@ def _describe_distances(runs: list[memories.Run]) -> str:
     falls = [run for run in runs if run.distances.min() < run.distances[0]]
     rises = [run for run in falls if run.distances[-1] > run.distances.min()]
     if len(rises) == len(runs):
-        return "The distance falls in the first iterations, then rises slowly."
+        ends = [run.distances[-1] for run in runs]
+        larger = " It ends larger with more ranks." if ends == sorted(ends) else ""
+        return f"The distance falls in the first iterations, then rises slowly.{larger}"
     return f"The distance falls in {len(falls)} of {len(runs)} runs, and rises again in {len(rises)}."
 
 
