@@ -16,6 +16,7 @@ from benchmarks.value.papers import Reproductions
 
 __all__ = [
     "BANDWIDTHS",
+    "EXPONENT",
     "FIXED",
     "FORMATS",
     "IEEE",
@@ -34,7 +35,7 @@ FORMATS = {
     "range ±5": ("offset-float(bits=8, min=-5.0, max=5.0)", 5.0),
 }
 """(codec, largest magnitude) of the distributions of Figures 7 and 9."""
-IEEE, EXPONENT, MANTISSA = "IEEE 754, 4 + 3 bits", 4, 3
+IEEE, EXPONENT, MANTISSA = "IEEE 754", 4, 3
 """Figure 7's other format: name, and bits of exponent and mantissa beside one of sign."""
 BANDWIDTHS = np.geomspace(1, 100, 60)
 """Gbit/s."""

@@ -8,7 +8,7 @@ import numpy as np
 
 import wirecodec as wc
 from benchmarks.common.results import format_markdown
-from benchmarks.papers.fft import FIXED, IEEE, RANKS, Result
+from benchmarks.papers.fft import EXPONENT, FIXED, IEEE, RANKS, Result
 from benchmarks.papers.min_ratio import published_min_ratio
 from benchmarks.papers.pages.table import (
     NOT_TRIED,
@@ -114,8 +114,8 @@ def list_rows(found: Result) -> list[Row]:
         Row(
             "Figures 7, 9: representable numbers",
             "dense near 0, within the given range; uniform and IEEE 754 are not",
-            f"table and picture; {IEEE}: range ±{ieee.max():g}, {np.mean(np.abs(ieee) <= 1):.0%} of the "
-            "numbers in ±1",
+            f"table and picture; {IEEE}, {EXPONENT} bits of exponent: range ±{ieee.max():g}, "
+            f"{np.mean(np.abs(ieee) <= 1):.0%} of the numbers in ±1",
             "The same, with codes for 0 and for negative numbers. The range of IEEE 754 does not fit "
             "gradients.",
             REPRODUCED,
