@@ -110,7 +110,7 @@ bench-model: $(TORCH)  ## time of models of many tensors, torch's top-k and Powe
 bench-cold: $(INSTALLED)  ## time to the first gradient of a process, cold and warm: results/cold.md; minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.cold $(ARGS)
 
-bench-papers: $(TORCH)  ## the papers' tables and figures beside ours: results/papers.md, *.png; 15 min, resumable; ARGS=--quick
+bench-papers: $(TORCH)  ## the papers' tables and figures beside ours: results/papers.md, *.png; 20 min, resumable; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(MPI_ENV) $(BIN)/python -m benchmarks.papers $(ARGS)
 
 bench-collectives: $(INSTALLED)  ## times of collectives between hosts: results/collectives.md, .png; root; ARGS=--quick

@@ -24,6 +24,7 @@ RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6)
 DENSITY = 0.01
 STREAM = 12345
 PRINTED = "P2 as printed"
+PIECES = "polyfit(pieces=8)"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class _Fits:
     """Results without a false-positive rate, as in Result."""
 
     fits: list[Fit]
+    convolution: Fit
     sorted_values: Array
     fitted: Array
     naive: tuple[float, float]
@@ -78,8 +80,9 @@ class Result:
 
     Attributes:
         points: Figure 6.
-        fits: Figures 5 and 8.
-        sorted_values, fitted: Figure 5, the values of one gradient and their fit with 8 pieces.
+        fits: Figure 8, the largest elements of a network.
+        convolution: Figure 5, all values of one convolution's gradient.
+        sorted_values, fitted: the same values, and their fit with 8 pieces.
         naive: fraction of the values that arrive at their own index, and the error.
         sparse: Table 2.
         reproductions: Figure 10.
@@ -87,6 +90,7 @@ class Result:
 
     points: list[PolicyPoint]
     fits: list[Fit]
+    convolution: Fit
     sorted_values: Array
     fitted: Array
     naive: tuple[float, float]
@@ -108,8 +112,8 @@ def collect(found: Mapping[str, Any], reproductions: Reproductions) -> Result:
     """Collect the results of all parts; ``reproductions``: of ``benchmarks.value.papers``."""
     points = [point for rate in RATES for point in found[_name_rate(rate)]]
     fits: _Fits = found[FITS]
-    sparse = embedding.collect(found)
-    return Result(points, fits.fits, fits.sorted_values, fits.fitted, fits.naive, sparse, reproductions)
+    figure_5 = fits.convolution, fits.sorted_values, fits.fitted
+    return Result(points, fits.fits, *figure_5, fits.naive, embedding.collect(found), reproductions)
 
 
 FITS = "DeepReduce: curve fits"
@@ -126,17 +130,27 @@ def _load() -> tuple[Array, Array]:
 
 
 def measure_fits() -> _Fits:
-    """Fit the sorted values, and decode with the naive policy."""
+    """Fit the sorted values of a network and of a convolution, and decode with the naive policy."""
     x, indices = _load()
     values = np.sort(x[indices])
-    codecs = ("polyfit(pieces=8)", "polyfit", "polyfit(degree=1)", "polyfit(degree=0)", "dexpfit")
-    fitted = wc.decode(wc.encode(values, "all | raw-index | polyfit(pieces=8)")).values
+    codecs = (PIECES, "polyfit", "polyfit(degree=1)", "polyfit(degree=0)", "dexpfit")
+    layer = np.sort(_load_convolution())
+    fitted = wc.decode(wc.encode(layer, f"all | raw-index | {PIECES}")).values
     naive = wc.decode(wc.encode(x, f"topk({DENSITY}) | bloom(policy=naive) | raw"))
     target, error = _sparse(x, indices), naive.to_dense() - _sparse(x, indices)
     own = naive.values == x[np.asarray(naive.indices)]
     relative = float(np.linalg.norm(error) / np.linalg.norm(target))
     fits = [_fit(values, codec) for codec in codecs]
-    return _Fits(fits, values, fitted, (float(np.mean(own)), relative))
+    return _Fits(fits, _fit(layer, PIECES), layer, fitted, (float(np.mean(own)), relative))
+
+
+def _load_convolution() -> Array:
+    """Load the raw gradient of ResNet-20's largest convolution."""
+    from benchmarks.training.models import build_residual_network
+
+    x = np.load(TEST_GRADIENTS / "resnet20_raw.npy").reshape(-1).astype(np.float32)
+    sizes = [p.numel() for p in build_residual_network().parameters.values()]
+    return max(np.split(x, np.cumsum(sizes)[:-1]), key=lambda part: part.size)
 
 
 def _sparse(x: Array, indices: Array) -> Array:
@@ -182,6 +196,9 @@ def measure_policies(rate: float) -> list[PolicyPoint]:
 
 def select_as_printed(inserted: Array, d: int, k: int, bits: int) -> Array:
     """Insert elements into a filter, and select by Algorithm 1 of the paper as it is printed.
+
+    The selection stops at the number of elements that were inserted. The printed loop over the sets ends only
+    after the last one, and may select more.
 
     Args:
         inserted: the elements.

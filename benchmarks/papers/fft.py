@@ -14,7 +14,18 @@ from benchmarks.papers.networks import NETWORKS, build_demo
 from benchmarks.papers.parts import Part
 from benchmarks.value.papers import Reproductions
 
-__all__ = ["BANDWIDTHS", "FIXED", "FORMATS", "RANKS", "THROUGHPUTS", "Result", "collect", "list_parts"]
+__all__ = [
+    "BANDWIDTHS",
+    "EXPONENT",
+    "FIXED",
+    "FORMATS",
+    "IEEE",
+    "RANKS",
+    "THROUGHPUTS",
+    "Result",
+    "collect",
+    "list_parts",
+]
 
 Array = Any
 THETAS = (0.5, 0.7, 0.85, 0.9, 0.95, 0.97, 0.99, 0.999)
@@ -24,6 +35,8 @@ FORMATS = {
     "range ±5": ("offset-float(bits=8, min=-5.0, max=5.0)", 5.0),
 }
 """(codec, largest magnitude) of the distributions of Figures 7 and 9."""
+IEEE, EXPONENT, MANTISSA = "IEEE 754", 4, 3
+"""Figure 7's other format: name, and bits of exponent and mantissa beside one of sign."""
 BANDWIDTHS = np.geomspace(1, 100, 60)
 """Gbit/s."""
 THROUGHPUTS = (5, 12, 34, 100, 300)
@@ -90,7 +103,21 @@ def measure_status() -> list[tuple[float, float, float, float]]:
 
 def measure_numbers() -> dict[str, Array]:
     """List the numbers of every format."""
-    return {name: _list_numbers(codec, largest) for name, (codec, largest) in FORMATS.items()}
+    found = {name: _list_numbers(codec, largest) for name, (codec, largest) in FORMATS.items()}
+    return found | {IEEE: list_ieee_numbers(EXPONENT, MANTISSA)}
+
+
+def list_ieee_numbers(exponent: int, mantissa: int) -> Array:
+    """List the finite numbers of a binary format of IEEE 754, ascending.
+
+    Args:
+        exponent, mantissa: bits of each; the largest exponent is that of Inf and NaN.
+    """
+    bias, steps = 2 ** (exponent - 1) - 1, 2**mantissa
+    exponents = np.arange(1, 2**exponent - 1)[:, None] - bias
+    normal = (2.0**exponents * (1 + np.arange(steps) / steps)).ravel()
+    positive = np.concatenate([2.0 ** (1 - bias) * np.arange(steps) / steps, normal])
+    return np.unique(np.concatenate([-positive, positive]))
 
 
 def measure_saturation() -> list[tuple[float, float, float]]:

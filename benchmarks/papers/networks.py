@@ -69,15 +69,16 @@ def unflatten(vector: Array) -> model.Params:
     return {name: part.reshape(like[name].shape) for name, part in zip(like, parts, strict=True)}
 
 
-def build_demo(batch: int = 32, rank: int = 0, ranks: int = 1) -> Network:
+def build_demo(batch: int = 32, rank: int = 0, ranks: int = 1, seed: int = 0) -> Network:
     """Build the demo's network for one rank's shard of the digits.
 
     Args:
         batch: images per step.
         rank, ranks: the shard.
+        seed: of the first parameters and of the order of the digits.
     """
     training, test = data.load()
-    batches = data.generate_batches(data.shard(training, rank, ranks), batch, seed=0, rank=rank)
+    batches = data.generate_batches(data.shard(training, rank, ranks), batch, seed=seed, rank=rank)
 
     def compute(vector: Array, step: int) -> tuple[float, Array]:
         drawn = next(batches)
@@ -88,7 +89,7 @@ def build_demo(batch: int = 32, rank: int = 0, ranks: int = 1) -> Network:
         with np.errstate(all="ignore"):
             return model.evaluate(unflatten(vector), test.images, test.labels)[1]
 
-    return Network(flatten(model.initialise(0)), compute, evaluate)
+    return Network(flatten(model.initialise(seed)), compute, evaluate)
 
 
 def _build_torch(

@@ -26,9 +26,9 @@ one stage, as the paper's selector has in its first step. The numbers in parenth
 fits and the reads that it counts itself. `threshold` uses the threshold that keeps a fraction δ of Laplace
 values. `adacomp(50)` reads two arrays. Third-party software is in italics.
 """
-SPEEDS = """This section corresponds to figures 1a, 1b and 16 of the SIDCo paper: the speed-up over a top-k
-that sorts or partitions. Each cell is the speed-up over *{baseline}*, then, in parentheses, over `topk`. All
-measurements use one CPU thread.
+SPEEDS = """This section corresponds to figures 1b and 16e-h of the SIDCo paper: the speed-up over a top-k
+that sorts or partitions, on a CPU. The paper has DGC slower than top-k there. Each cell is the speed-up over
+*{baseline}*, then, in parentheses, over `topk`. All measurements use one CPU thread.
 """
 ACCURACY = """This section corresponds to figures 1c and 9 of the SIDCo paper: k̂/k, its mean over the
 iterations and, in parentheses, its minimum and maximum. Every selector receives the same gradients, those of

@@ -54,7 +54,7 @@ def _draw_policies(path: Path, found: deepreduce.Result) -> None:
 
 
 def _draw_fit(path: Path, found: deepreduce.Result) -> None:
-    title = "How close are 8 fitted pieces to the sorted values of a gradient's largest 1 %?"
+    title = "How close are 8 fitted pieces to the sorted values of a convolution's gradient?"
     with open_picture(path, 1, title=title, height=3.2) as axes:
         axis = axes[0, 0]
         axis.plot(found.sorted_values, color=PALE, lw=5)
@@ -62,7 +62,7 @@ def _draw_fit(path: Path, found: deepreduce.Result) -> None:
         axis.set(xlabel="rank of the value", ylabel="value")
         axis.margins(x=0.02)
         places = np.linspace(0, len(found.fitted) - 1, 40).astype(int)
-        error = f"fit, relative error {100 * found.fits[0].error:.2f} %"
+        error = f"fit, relative error {100 * found.convolution.error:.2f} %"
         for name, colour, values in (("values", GREY, found.sorted_values), (error, BLUE, found.fitted)):
             points = [(float(place), float(values[place])) for place in places]
             label_lines(axis, [(points, name, colour)], [(t.get_position()) for t in axis.texts])

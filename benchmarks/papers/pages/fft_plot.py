@@ -35,11 +35,11 @@ def draw(folder: Path, found: fft.Result) -> list[Path]:
 
 
 def _draw_numbers(path: Path, found: fft.Result) -> None:
-    title = "Which numbers can a format of 8 bits represent?"
+    title = "Which numbers can a format of 8 bits represent, and how many?"
     with open_picture(path, 1, len(found.numbers), title=title, height=2.8) as axes:
         for axis, (name, numbers) in zip(axes[0], found.numbers.items(), strict=True):
             axis.hist(numbers, bins=51, color=BLUE)
-            axis.set_title(f"{name}: {numbers.size} numbers", loc="left")
+            axis.set_title(f"{name}: {numbers.size}", loc="left")
             axis.set_xlabel("value")
         axes[0, 0].set_ylabel("numbers per bin, of 51 bins")
 

@@ -23,7 +23,7 @@ __all__ = ["choose_figures", "format_measurement", "list_complete", "list_figure
 
 SERVED = (
     (r"SIDCo: fits", "SIDCo", "Figures 2, 7, 8"),
-    (r"SIDCo: ", "SIDCo", "Figures 1c, 3c, 3f, 5b, 6c, 9, 18"),
+    (r"SIDCo: ", "SIDCo", "Figures 1c, 3c, 3f, 4b, 4d, 5b, 6c, 6f, 9, 18"),
     (r"ScaleCom: 2a, 2b", "ScaleCom", "Figures 2a, 2b"),
     (r"ScaleCom: 2c:", "ScaleCom", "Figure 2c"),
     (r"ScaleCom: 2c, 2d", "ScaleCom", "Figures 2c, 2d"),

@@ -13,6 +13,7 @@ __all__ = [
     "NOT_TRIED",
     "PARTLY",
     "REPRODUCED",
+    "UNDECIDED",
     "VERDICTS",
     "WRONG",
     "Row",
@@ -20,11 +21,14 @@ __all__ = [
     "format_answer",
     "format_counts",
     "format_rows",
+    "read_machine",
+    "read_milliseconds",
     "read_speedups",
 ]
 
-REPRODUCED, PARTLY, WRONG, NOT_TRIED = "reproduced", "partly", "not reproduced", "not tried"
-VERDICTS = (REPRODUCED, PARTLY, WRONG, NOT_TRIED)
+REPRODUCED, PARTLY, WRONG = "reproduced", "partly", "not reproduced"
+UNDECIDED, NOT_TRIED = "undecided", "not tried"
+VERDICTS = (REPRODUCED, PARTLY, WRONG, UNDECIDED, NOT_TRIED)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def format_counts(sections: Mapping[str, Sequence[Row]]) -> str:
     table = [[paper, *(str(found[verdict]) for verdict in VERDICTS)] for paper, found in counts.items()]
     table.append(["all", *(str(sum(found[verdict] for found in counts.values())) for verdict in VERDICTS)])
     text = format_markdown(["paper", *VERDICTS], table)
-    for verdict in (PARTLY, WRONG, NOT_TRIED):
+    for verdict in VERDICTS[1:]:
         text += f"\n{verdict.capitalize()}:\n\n"
         for paper, rows in sections.items():
             if named := [row.where for row in rows if row.verdict == verdict]:
@@ -84,7 +88,7 @@ def format_answer(sections: Mapping[str, Sequence[Row]], claims: Mapping[str, in
     found = Counter(row.verdict for rows in sections.values() for row in rows if row.verdict)
     return (
         f"Of {found.total()} results in {len(sections)} papers' tables and figures, {found[REPRODUCED]} are "
-        f"reproduced, {found[PARTLY]} partly, and {found[WRONG]} not. "
+        f"reproduced, {found[PARTLY]} partly, and {found[WRONG]} not. {found[UNDECIDED]} are undecided. "
         f"The other {found[NOT_TRIED]} were not tried. Of {sum(claims.values())} claims about training: "
         f"{', '.join(f'{count} {kind}' for kind, count in claims.items())}.\n\n"
     )
@@ -96,6 +100,40 @@ def read_speedups(name: str) -> list[tuple[float, float]]:
     for line in (RESULTS / "select.md").read_text(encoding="utf-8").splitlines():
         if line.startswith(f"| `{name}`") and "× (" in line:
             found += [(float(a), float(b)) for a, b in re.findall(r"([\d.]+)× \(([\d.]+)×\)", line)]
+    return found
+
+
+def read_machine(page: str) -> str:
+    """Return the processor that a page names first, such as ``"AMD EPYC (znver3, AVX2)"``.
+
+    Args:
+        page: name of a result page.
+    """
+    text = (RESULTS / page).read_text(encoding="utf-8")
+    return text.split("\n\n")[1].partition(", 2 cores;")[0]
+
+
+def read_milliseconds(row: str, column: str, *, whole: bool = False) -> dict[tuple[str, int], float]:
+    """Return the times of an exchange from collectives.md, by link and number of hosts.
+
+    Args:
+        row: name of the exchange.
+        column: elements and density, such as ``"26M, 1 %"``; dense exchanges have one time per size.
+        whole: whether selection, encoding and decoding count, too.
+    """
+    alone, _, calls = (RESULTS / "collectives.md").read_text(encoding="utf-8").partition("\n## Whole calls")
+    found: dict[tuple[str, int], float] = {}
+    for section in (calls if whole else alone).split("\n### "):
+        named = re.match(r"Open MPI, ([\d.]+ [MG]bit), n = (\d+); goodput", section)
+        table = [
+            [cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if "|" in line
+        ]
+        if not named or column not in table[0]:
+            continue
+        cells = dict(zip(table[0], next(line for line in table if line[0] == row), strict=True))
+        size = column.partition(",")[0]
+        same = [cell for name, cell in cells.items() if name.startswith(size) and cell]
+        found[named[1], int(named[2])] = float((cells[column] or same[0]).split()[0])
     return found
 
 

@@ -23,6 +23,7 @@ from benchmarks.papers import __main__ as papers_main
 from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom
 from benchmarks.papers.__main__ import format_page
 from benchmarks.papers.networks import build_demo, flatten, unflatten
+from benchmarks.papers.pages.adacomp import read_rates
 from benchmarks.papers.pages.measured import (
     choose_figures,
     format_measurement,
@@ -31,10 +32,20 @@ from benchmarks.papers.pages.measured import (
     read_figures,
 )
 from benchmarks.papers.pages.plot import draw_all
-from benchmarks.papers.pages.table import REPRODUCED, WRONG, Row, count_claims, format_counts, read_speedups
+from benchmarks.papers.pages.sidco import fit_evenly
+from benchmarks.papers.pages.table import (
+    REPRODUCED,
+    WRONG,
+    Row,
+    count_claims,
+    format_counts,
+    read_milliseconds,
+    read_speedups,
+)
 from benchmarks.papers.parts import Part, Store, run_missing
 from benchmarks.papers.plan import Steps, collect, list_parts
 from benchmarks.papers.training import run_training
+from wirecodec.cli.gradient_stats import compute_stats
 from wirecodec.index.bloom import filter_bytes, windows
 
 
@@ -176,6 +187,19 @@ def test_representable_numbers_are_all_found() -> None:
     assert np.diff(uniform) == pytest.approx(2 / 254, rel=1e-4)
 
 
+def test_numbers_of_ieee_754_are_those_of_float16() -> None:
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float64)
+    assert np.array_equal(fft.list_ieee_numbers(5, 10), np.unique(every[np.isfinite(every)]))
+
+
+def test_fits_find_the_exponent_of_a_power_law() -> None:
+    """Every weighting of the ranks gives the exponent that was put in."""
+    stats = compute_stats(np.arange(1, 20_001) ** -0.6)
+    assert stats.decay == pytest.approx(0.6)
+    for last in (1000, 20_000, 10**6):
+        assert fit_evenly(stats, last) == pytest.approx(0.6, abs=1e-3)
+
+
 def test_dryden_and_seide_send_a_mean_per_sign() -> None:
     x = np.random.default_rng(0).laplace(size=1000)
     found: Any = adacomp.Dryden(0.1).select(x)
@@ -219,8 +243,9 @@ def test_the_printed_p2_returns_as_many_and_keeps_fewer() -> None:
 
 
 def test_memories_are_those_of_the_library() -> None:
-    """The first measurement of Figure 3 is that of CLTk and similarity, for two ranks."""
+    """The second measurement of Figure 3 is that of CLTk and similarity, for two ranks."""
     run = memories.train("3: CLT-k 400×, rate 0.1, 2 ranks", memories.EVERY)
+    assert run.steps.tolist() == [memories.FIRST, memories.EVERY]
 
     def measure(comm: Any) -> co.Similarity:
         network, cltk = build_demo(memories.BATCH, comm.rank, 2), co.CLTk(1 / 400)
@@ -234,17 +259,17 @@ def test_memories_are_those_of_the_library() -> None:
 
     with np.errstate(all="ignore"):
         found = co.simulate(2, measure)[0]
-    assert run.distances[0] == pytest.approx(found.cosine_distance, rel=1e-3)
-    assert run.hamming[0] == pytest.approx(found.hamming[0], abs=0.01)
-    assert run.contraction[0] == pytest.approx(found.contraction[0], rel=1e-3)
-    assert run.top[0] == pytest.approx(found.top_contraction, rel=1e-3)
+    assert run.distances[-1] == pytest.approx(found.cosine_distance, rel=1e-3)
+    assert run.hamming[-1] == pytest.approx(found.hamming[0], abs=0.01)
+    assert run.contraction[-1] == pytest.approx(found.contraction[0], rel=1e-3)
+    assert run.top[-1] == pytest.approx(found.top_contraction, rel=1e-3)
 
 
 def test_verdicts_are_counted() -> None:
     rows = [Row("a", "", "", "", REPRODUCED), Row("b", "", "", "", WRONG), Row("c", "", "", "")]
     text = format_counts({"One": rows, "Two": rows[:1]})
-    assert "| One | 1 | 0 | 1 | 0 |" in text
-    assert "| all | 2 | 0 | 1 | 0 |" in text
+    assert "| One | 1 | 0 | 1 | 0 | 0 |" in text
+    assert "| all | 2 | 0 | 1 | 0 | 0 |" in text
     assert "Not reproduced:\n\n- One: b.\n" in text
 
 
@@ -260,3 +285,18 @@ def test_pages_agree_on_the_claims_about_training() -> None:
 def test_speedups_are_read() -> None:
     assert len(read_speedups("topk(δ)")) == len(read_speedups("dgc(δ)")) == 18
     assert all(own == 1 for _, own in read_speedups("topk(δ)"))
+
+
+def test_times_of_exchanges_are_read() -> None:
+    """Of whole calls, dense exchanges take longer than those of 1 %."""
+    alone = read_milliseconds("allgather", "26M, 1 %")
+    assert {hosts for link, hosts in alone if link == "100 Mbit"} == {2, 4, 8}
+    dense, sparse = (read_milliseconds(row, "2.6M, 1 %", whole=True) for row in ("native dense", "allgather"))
+    assert dense.keys() == sparse.keys()
+    assert all(dense[case] > sparse[case] for case in sparse if case[1] == 4)
+
+
+def test_rates_are_read() -> None:
+    """The paper's bins: 50 elements for convolutions, 500 for the LSTM."""
+    (convolutions, _), (lstm, _) = read_rates()
+    assert 20 < float(convolutions) < float(lstm) < 1000

@@ -5,78 +5,21 @@ from __future__ import annotations
 import pytest
 
 import collectives as co
-
-Layers = dict[str, tuple[int, int]]
-"""{weight: (elements, positions at which each is used)}."""
-
-
-def resnet(blocks: tuple[int, ...], *, bottleneck: bool) -> Layers:
-    """ResNet on 224 x 224 pixels (He et al., 2016, Table 1)."""
-    layers: Layers = {"conv1": (3 * 64 * 49, 112**2)}
-    channels = 64
-    for stage, count in enumerate(blocks):
-        width, side = 64 * 2**stage, 56 // 2**stage
-        out = 4 * width if bottleneck else width
-        for block in range(count):
-            name, before = f"{stage}.{block}", 2 * side if stage and not block else side
-            if bottleneck:
-                layers[f"{name}.1"] = (channels * width, before**2)
-                layers[f"{name}.2"] = (9 * width * width, side**2)
-                layers[f"{name}.3"] = (width * out, side**2)
-            else:
-                layers[f"{name}.1"] = (9 * channels * width, side**2)
-                layers[f"{name}.2"] = (9 * width * width, side**2)
-            if channels != out:
-                layers[f"{name}.skip"] = (channels * out, side**2)
-            channels = out
-    return {**layers, "fc": (1000 * channels, 1)}
-
-
-def mobilenet() -> Layers:
-    """MobileNetV2 on 224 x 224 pixels (Sandler et al., 2018, Table 2)."""
-    layers: Layers = {"conv1": (3 * 32 * 9, 112**2)}
-    channels, side = 32, 112
-    rows = [
-        (1, 16, 1, 1),
-        (6, 24, 2, 2),
-        (6, 32, 3, 2),
-        (6, 64, 4, 2),
-        (6, 96, 3, 1),
-        (6, 160, 3, 2),
-        (6, 320, 1, 1),
-    ]
-    for row, (expansion, out, count, stride) in enumerate(rows):
-        for block in range(count):
-            wide, before = expansion * channels, side
-            side //= stride if block == 0 else 1
-            if expansion > 1:
-                layers[f"{row}.{block}.expand"] = (channels * wide, before**2)
-            layers[f"{row}.{block}.depthwise"] = (9 * wide, side**2)
-            layers[f"{row}.{block}.project"] = (wide * out, side**2)
-            channels = out
-    return {**layers, "head": (channels * 1280, side**2), "fc": (1280 * 1000, 1)}
-
-
-def rate(layers: Layers) -> float:
-    """Return how many times fewer elements are sent."""
-    ratios = co.ratios_by_flops({name: float(positions) for name, (_, positions) in layers.items()})
-    return sum(n for n, _ in layers.values()) / sum(n * ratios[name] for name, (n, _) in layers.items())
+from benchmarks.papers.layers import NETWORKS, compute_rate
 
 
 def test_table_2_comes_out() -> None:
-    networks = {
-        112: resnet((2, 2, 2, 2), bottleneck=False),
-        96: resnet((3, 4, 6, 3), bottleneck=True),
-        155: mobilenet(),
-    }
-    assert [sum(n for n, _ in layers.values()) for layers in networks.values()] == [
+    networks = [NETWORKS[name] for name in ("ResNet-18", "ResNet-50", "MobileNetV2", "ResNet-34")]
+    assert [sum(n for n, _ in layers.values()) for layers in networks] == [
         11_678_912,
         25_502_912,
         3_469_760,
+        21_779_648,
     ]
-    assert [round(rate(layers)) for layers in networks.values()] == [116, 97, 166]
-    for published, layers in networks.items():
-        assert abs(rate(layers) / published - 1) < 0.08
+    assert [round(compute_rate(layers)) for layers in networks] == [116, 97, 166, 93]
+    for published, layers in zip((112, 96, 155, 92), networks, strict=True):
+        assert abs(compute_rate(layers) / published - 1) < 0.08
+    assert round(compute_rate(NETWORKS["ResNet-34 on 32 × 32 pixels"])) == 203
 
 
 def test_the_bounds_of_the_rule() -> None:
