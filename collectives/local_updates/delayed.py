@@ -93,20 +93,19 @@ class Delayed:
         left: inner steps until its result is applied.
         means: valid after ``wait``, if there is no error.
         error: of the exchange, or None.
-        is_started: whether the result will come, or is there.
     """
 
     names: Sequence[str]
     left: int
     means: Mapping[str, Any] = field(default_factory=dict)
     error: BaseException | None = None
-    is_started: bool = False
+    _runs: dict[str, bool] = field(default_factory=dict)  # decided once, by whoever comes first
     _done: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def done(cls, names: Sequence[str], left: int, means: Mapping[str, Any]) -> Delayed:
         """Return one whose result is there."""
-        made = cls(names, left, means, is_started=True)
+        made = cls(names, left, means)
         made._done.set()
         return made
 
@@ -118,7 +117,13 @@ class Delayed:
         # The step is that after earlier exchanges in the thread.
         summary = partial(_complete_summary, state, terms.compressor)
         terms.channel.worker.submit(partial(self._run, terms, summary, movements))
-        self.is_started = True
+
+    def withdraw(self) -> bool:
+        """Keep the exchange from running; return False if the thread has begun with it, and it goes on.
+
+        After an interrupt of ``start``, nothing else tells whether it was submitted.
+        """
+        return not self._runs.setdefault("", False)
 
     def wait(self) -> None:
         """Wait for the result; an interrupt of the wait leaves the exchange as it is."""
@@ -127,6 +132,8 @@ class Delayed:
     def _run(
         self, terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs] | None
     ) -> None:
+        if not self._runs.setdefault("", True):
+            return
         try:
             self.means = _exchange_counted(terms, summarize, measure)
         except BaseException as error:

@@ -188,12 +188,12 @@ class LocalUpdates:
             CollectiveError, Timeout: as for ``exchange``; of a delayed exchange, when its result is due.
         """
         outer, settings = self._outer, self._settings
-        outer.inner_step += 1  # also if this raises, so that all workers exchange after the same step
-        for one in self._delayed.waiting:  # no call: an exception on its way would skip no exchange
-            one.left -= 1
-        due = self._schedule.get(outer.inner_step)
-        if outer.inner_step >= settings.every:
-            outer.inner_step = 0
+        due, one = self._schedule.get(outer.inner_step + 1), None
+        for other in self._delayed.waiting:
+            other.left -= 1
+        # The step counts from here, also if it raises, so that all workers exchange after the same step. No
+        # call and no loop come before the try: an interrupt there would skip no exchange.
+        outer.inner_step = outer.inner_step + 1 if outer.inner_step + 1 < settings.every else 0
         if due is not None and not settings.delay:
             self._end_period(closure, due)
             return True
@@ -203,9 +203,10 @@ class LocalUpdates:
         try:
             self._take_inner_step(closure)
             has_applied = self._delayed.apply_due()
-            self._delayed.start(self._names_of(due), self._weight)
+            one = self._delayed.make(self._names_of(due))
+            self._delayed.start(one, self._weight)
         except BaseException:
-            self._delayed.skip()
+            self._delayed.skip(one)
             raise
         return has_applied
 
