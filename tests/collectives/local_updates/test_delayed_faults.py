@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,43 @@ def test_an_interrupt_before_a_delayed_exchange_skips_it() -> None:
     first, second = co.simulate(2, run)
     assert first[0][0] == "CollectiveError"
     assert second == (["KeyboardInterrupt", "CollectiveError"], 1, 7.5)
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_an_interrupt_after_the_exchange_was_submitted(has_begun: bool) -> None:
+    """If the thread has begun with it, its result is applied; otherwise it does not run, and is skipped."""
+
+    def run(comm: Communicator) -> tuple[list[str], int, float]:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=1)
+        assert train(local, w, 5) == []
+        worker, may_begin = local._channel.worker, threading.Event()
+        submit = worker.submit
+
+        def interrupted(function: Callable[[], object]) -> None:
+            del worker.submit  # type: ignore[method-assign]
+            if has_begun:
+                submit(function)
+                local._delayed.waiting[0].wait()
+            else:
+                submit(may_begin.wait)
+                submit(function)
+            raise KeyboardInterrupt
+
+        if comm.rank == 1:
+            worker.submit = interrupted  # type: ignore[method-assign]
+        seen = train(local, w, 1)
+        may_begin.set()
+        seen += train(local, w, 4 if has_begun else 4 + 3 * comm.rank)
+        return seen, local.round, float(w[0])
+
+    first, second = co.simulate(2, run)
+    if has_begun:
+        assert first == ([], 3, 7.0)
+        assert second == (["KeyboardInterrupt"], 3, 7.0)
+    else:  # movements of 5 and 8 since the first result, which was 3
+        assert first == (["CollectiveError"], 2, 9.5)
+        assert second == (["KeyboardInterrupt", "CollectiveError"], 2, 9.5)
 
 
 @pytest.mark.parametrize("call", ["exchange", "synchronize"])
