@@ -33,12 +33,14 @@ class Terms:
         compressor: of this rank.
         weight: of this rank's movement.
         by_senders: whether an element's mean is over the ranks that sent it.
+        of_fragment: whether it is of one fragment of several.
     """
 
     channel: Channel | Sites
     compressor: wc.Compressor | CLTk
     weight: float
     by_senders: bool
+    of_fragment: bool
 
 
 def exchange(
@@ -62,7 +64,7 @@ def exchange(
     Returns the means, or without ``commit`` a Pending.
     """
     channel, compressor = terms.channel, terms.compressor
-    table = collect_states(channel, summarize, digest)
+    table = collect_states(channel, summarize, digest, of_fragment=terms.of_fragment)
     check_states(table)
     if measure is None:
         return {}

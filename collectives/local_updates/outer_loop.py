@@ -133,7 +133,7 @@ class OuterLoop:
     def make_terms(self, weight: float) -> Terms:
         """Return the terms of an exchange now."""
         by_senders = self._settings.divide == "senders"
-        return Terms(self._find_channel(), self._compressor, weight, by_senders)
+        return Terms(self._find_channel(), self._compressor, weight, by_senders, self._is_divided)
 
     def summarize(self, *, whole: bool = True) -> StateSummary:
         """Complete the last exchange, and summarize this rank's state."""

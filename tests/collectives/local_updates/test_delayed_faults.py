@@ -299,3 +299,52 @@ def test_an_interrupt_between_two_results(call: str) -> None:
 
     rounds = 4 if call == "exchange" else 3
     assert co.simulate(2, run) == [(rounds, [4, 4, 2, 2])] * 2
+
+
+@pytest.mark.parametrize(
+    ("delay", "skipped", "reasons", "expected"),
+    [
+        (1, [2, 4], ["sequence"], {"a": 14.5, "b": 13.0}),
+        (3, [2, 4], ["sequence"], {"a": 14.5, "b": 13.0}),  # the next exchange runs already
+        (1, [2], ["sequence"], {"a": 12.5, "b": 14.0}),
+        (3, [2], ["sequence"], {"a": 15.5, "b": 14.0}),  # it runs already, with another fragment, and fails
+        (1, [2], ["sequence", "shape", "shape"], {"a": 18.5, "b": 20.0}),
+    ],
+)
+def test_a_rank_that_is_exchanges_behind(
+    delay: int, skipped: list[int], reasons: list[str], expected: dict[str, float]
+) -> None:
+    """Rank 1 skips exchanges of "b", which is due after steps 2, 6, …, and of "a", due after 4, 8, ….
+
+    All ranks see the same errors, after which they synchronize. Rank 0 takes steps of 1, and rank 1 of 2. So
+    after steps 2 and 4 are skipped, "a" is exchanged with movements of 4 and 8 steps, 4 and 16, and becomes
+    10. Next are those of "b", 6 and 20, and of "a" again, 3 and 6 after a delay of 1 or the synchronization.
+    """
+
+    def run(comm: Communicator) -> tuple[list[str], dict[str, float]]:
+        named = {"a": np.zeros(2), "b": np.zeros(2)}
+        taken, seen = 0, list[str]()
+
+        class Inner:
+            def step(self) -> None:
+                for x in named.values():
+                    x += 1 + comm.rank
+                if comm.rank and taken in skipped:
+                    raise KeyboardInterrupt
+
+        local = co.LocalUpdates(Inner(), named, wc.Compressor(DENSE), comm, 4, fragments=2, delay=delay)
+        while local.round < 3:
+            taken += 1
+            try:
+                local.step()
+            except KeyboardInterrupt:
+                assert taken in skipped
+            except co.CollectiveError as error:
+                seen.append(str(error.reason))
+                if seen == reasons:
+                    assert not local.synchronize()
+                assert (seen[-1] == "shape") == ("call synchronize() on all ranks" in str(error))
+        state = local.state_dict()
+        return seen, {name: float(state[f"parameter/{name}"][0]) for name in named}
+
+    assert co.simulate(2, run) == [(reasons, expected)] * 2
