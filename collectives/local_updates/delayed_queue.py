@@ -54,7 +54,7 @@ class DelayedQueue:
         """Count an exchange as skipped, after those that still run in the channel's thread.
 
         Args:
-            one: the exchange, if it was made. If the thread has begun with it, it goes on, and is not skipped.
+            one: the exchange, if it was made. If the thread has begun with it, it goes on, and counts.
         """
         self.is_idle = False
         if one is not None:

@@ -339,14 +339,15 @@ def make_local(
 def test_local_updates_of_a_site_that_is_left(fragments: int) -> None:
     """It goes on alone with the residuals of its ranges, of which nothing is lost."""
     sites = make_sites()
+    site: Any = sites.local.comm
     alone = co.Sites(sites.local, world().Split(world().rank))
     names = ["v", "w"][-fragments:]
     local, compressor, named = make_local(
         "topk(0.25) | rice | raw", sites, {x: np.zeros(12, np.float32) for x in names}, fragments
     )
     for _ in range(fragments):
-        for x in named.values():
-            x += (np.arange(12) + 1) * (1 + sites.rank) / fragments
+        for name in names:
+            named[name] += (np.arange(12) + 1) * (1 + sites.rank) / fragments
         local.step()
     local.rebind(alone)
     assert not local.synchronize()
@@ -356,12 +357,12 @@ def test_local_updates_of_a_site_that_is_left(fragments: int) -> None:
         assert own is not None
         assert own.size == 6
         assert own.any()
-        residuals[name] = np.concatenate([x for x in sites.local.comm.allgather(own)])
+        residuals[name] = np.concatenate(site.allgather(own))
     moved = {name: x - before[f"parameter/{name}"] for name, x in named.items()}
     for _ in range(8 * fragments):
         local.step()
     for name, x in named.items():
-        means = np.mean(sites.local.comm.allgather(moved[name]), axis=0)
+        means = np.mean(site.allgather(moved[name]), axis=0)
         assert np.allclose(x, before[f"parameter/{name}"] + means - residuals[name], rtol=1e-5), name
 
 
