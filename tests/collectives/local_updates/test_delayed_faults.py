@@ -72,7 +72,7 @@ def test_an_interrupt_after_the_exchange_was_submitted(has_begun: bool) -> None:
         submit = worker.submit
 
         def interrupted(function: Callable[[], object]) -> None:
-            del worker.submit  # type: ignore[method-assign]
+            del worker.submit
             if has_begun:
                 submit(function)
                 local._delayed.waiting[0].wait()
@@ -82,7 +82,7 @@ def test_an_interrupt_after_the_exchange_was_submitted(has_begun: bool) -> None:
             raise KeyboardInterrupt
 
         if comm.rank == 1:
-            worker.submit = interrupted  # type: ignore[method-assign]
+            worker.submit = interrupted
         seen = train(local, w, 1)
         may_begin.set()
         seen += train(local, w, 4 if has_begun else 4 + 3 * comm.rank)

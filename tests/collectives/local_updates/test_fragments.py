@@ -236,7 +236,7 @@ def test_the_mean_of_the_senders() -> None:
 
 
 def test_one_fragment_without_delay_has_the_bits_of_the_time_before_fragments() -> None:
-    """Parameters and residuals after 5 exchanges; the hash is that of commit dc751a93, which had no fragments.
+    """Parameters and residuals after 5 exchanges; the hash is of commit dc751a93, which had no fragments.
 
     Movements are small integers, and selections, scales and random numbers are the same on all machines.
     """
