@@ -75,7 +75,11 @@ class StateSummary(NamedTuple):
 
 
 def collect_states(
-    channel: Channel | Sites, summarize: Callable[[], StateSummary], digest: Callable[[], int] | None = None
+    channel: Channel | Sites,
+    summarize: Callable[[], StateSummary],
+    digest: Callable[[], int] | None = None,
+    *,
+    of_fragment: bool = False,
 ) -> list[StateSummary]:
     """Gather a summary of every rank's state, in rank order.
 
@@ -85,6 +89,8 @@ def collect_states(
         digest: returns the digest of this rank's whole state; None over Sites. If it is given on all ranks,
             and digests of ranks differ that have taken part in the same exchanges, these digests take the
             place of all.
+        of_fragment: whether the summaries are of one fragment of several. The error then has the remedy for
+            ranks at which another one is due.
 
     Raises:
         CollectiveError: ``summarize`` raised on a rank, the ranks' settings or parameters differ, or a rank
@@ -114,11 +120,10 @@ def collect_states(
             rank for rank, other in enumerate(table) if getattr(other, field) != getattr(table[0], field)
         ]
         if different:
-            raise CollectiveError(
-                f"{name_ranks(different)}: {what} differ from those of rank 0",
-                ranks=different,
-                reason=reason,
-            )
+            text = f"{name_ranks(different)}: {what} differ from those of rank 0"
+            if of_fragment and reason == "shape":
+                text += ", or another fragment is due there; call synchronize() on all ranks"
+            raise CollectiveError(text, ranks=different, reason=reason)
     return table
 
 

@@ -10,6 +10,7 @@ from collectives.exchange.methods import SummingCompressor
 from collectives.local_updates.outer import OuterSettings
 from collectives.sites.sites import Sites, find_ends
 from collectives.store.communicator import StoreComm
+from collectives.torch.arguments import is_ready
 
 
 def check_keep(keep: float, compressor: Any) -> None:
@@ -36,3 +37,36 @@ def check_communicator(settings: OuterSettings, comm: Any, compressor: wc.Compre
         raise ValueError(f"divide='senders' has no meaning with {type(compressor).__name__}")
     if isinstance(find_ends(comm), Sites) and settings.divide == "senders":
         raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")
+
+
+def find_range(comm: Any) -> tuple[int, int] | None:
+    """Return what decides about a rank's range over Sites: its number in the site, and the site's size."""
+    return (comm.local.rank, comm.local.size) if isinstance(comm, Sites) else None
+
+
+def check_successor(
+    before: Any, after: Any, used: tuple[int, int] | None, compressor: wc.Compressor | CLTk
+) -> None:
+    """Raise ValueError unless the state of ``LocalUpdates`` fits another communicator.
+
+    Args:
+        before, after: the present communicator, and that which takes its place.
+        used: ``find_range`` at the last exchange.
+        compressor: of this rank.
+    """
+    if isinstance(before, Sites) != isinstance(after, Sites):
+        raise ValueError(
+            "Sites cannot take the place of another communicator, nor it theirs: over Sites, residuals are of"
+            " ranges, and frozen parameters are exchanged; make a new LocalUpdates with a new compressor"
+        )
+    if used is None or not isinstance(after, Sites):
+        return
+    if not is_ready(after):
+        raise ValueError("the groups of Sites must exist: residuals are of ranges, which depend on them")
+    keeps_ranges = any("/" in key for key in compressor.state_dict())  # residual/w, momentum/w, …
+    if find_range(after) != used and keeps_ranges:
+        raise ValueError(
+            f"this rank was number {used[0]} of {used[1]} in its site, and is now {after.local.rank} of"
+            f" {after.local.size}: its residuals are of another range; make a new LocalUpdates with a new"
+            " compressor"
+        )

@@ -33,12 +33,14 @@ class Terms:
         compressor: of this rank.
         weight: of this rank's movement.
         by_senders: whether an element's mean is over the ranks that sent it.
+        of_fragment: whether it is of one fragment of several.
     """
 
     channel: Channel | Sites
     compressor: wc.Compressor | CLTk
     weight: float
     by_senders: bool
+    of_fragment: bool
 
 
 def exchange(
@@ -62,7 +64,7 @@ def exchange(
     Returns the means, or without ``commit`` a Pending.
     """
     channel, compressor = terms.channel, terms.compressor
-    table = collect_states(channel, summarize, digest)
+    table = collect_states(channel, summarize, digest, of_fragment=terms.of_fragment)
     check_states(table)
     if measure is None:
         return {}
@@ -93,20 +95,19 @@ class Delayed:
         left: inner steps until its result is applied.
         means: valid after ``wait``, if there is no error.
         error: of the exchange, or None.
-        is_started: whether the result will come, or is there.
     """
 
     names: Sequence[str]
     left: int
     means: Mapping[str, Any] = field(default_factory=dict)
     error: BaseException | None = None
-    is_started: bool = False
+    _runs: dict[str, bool] = field(default_factory=dict)  # decided once, by whoever comes first
     _done: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def done(cls, names: Sequence[str], left: int, means: Mapping[str, Any]) -> Delayed:
         """Return one whose result is there."""
-        made = cls(names, left, means, is_started=True)
+        made = cls(names, left, means)
         made._done.set()
         return made
 
@@ -118,7 +119,13 @@ class Delayed:
         # The step is that after earlier exchanges in the thread.
         summary = partial(_complete_summary, state, terms.compressor)
         terms.channel.worker.submit(partial(self._run, terms, summary, movements))
-        self.is_started = True
+
+    def withdraw(self) -> bool:
+        """Keep the exchange from running; return False if the thread has begun with it, and it goes on.
+
+        After an interrupt of ``start``, nothing else tells whether it was submitted.
+        """
+        return not self._runs.setdefault("", False)
 
     def wait(self) -> None:
         """Wait for the result; an interrupt of the wait leaves the exchange as it is."""
@@ -127,6 +134,8 @@ class Delayed:
     def _run(
         self, terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs] | None
     ) -> None:
+        if not self._runs.setdefault("", True):
+            return
         try:
             self.means = _exchange_counted(terms, summarize, measure)
         except BaseException as error:

@@ -31,27 +31,36 @@ class DelayedQueue:
         self.is_idle = True
         self._isolated: Channel | Sites | None = None  # whose exchanges may run beside the program
 
-    def start(self, names: Sequence[str], weight: float) -> None:
-        """Start an exchange of some parameters."""
+    def make(self, names: Sequence[str]) -> Delayed:
+        """Return an exchange of some parameters, which is not started."""
+        return Delayed(names, self._delay)
+
+    def start(self, one: Delayed, weight: float) -> None:
+        """Start an exchange; if this raises, call ``skip``."""
         channel = self._find_channel()
         if self._isolated is not channel:
-            self._isolated = channel
+            drain(channel)  # a skipped exchange counts before this one
             isolate(channel)
-        one, self.is_idle = Delayed(names, self._delay), False
-        self.waiting = [*self.waiting, one]
-        try:
-            one.start(
-                self._outer.make_terms(weight),
-                self._outer.summarize_part(names),
-                self._outer.measuring(names),
-            )
-        finally:
-            if not one.is_started:  # its result would never come
-                self.waiting = [other for other in self.waiting if other is not one]
-
-    def skip(self) -> None:
-        """Count an exchange as skipped, after those that still run in the channel's thread."""
+            self._isolated = channel  # after an error, all ranks try again
         self.is_idle = False
+        self.waiting = [*self.waiting, one]
+        one.start(
+            self._outer.make_terms(weight),
+            self._outer.summarize_part(one.names),
+            self._outer.measuring(one.names),
+        )
+
+    def skip(self, one: Delayed | None = None) -> None:
+        """Count an exchange as skipped, after those that still run in the channel's thread.
+
+        Args:
+            one: the exchange, if it was made. If the thread has begun with it, it goes on, and counts.
+        """
+        self.is_idle = False
+        if one is not None:
+            if not one.withdraw():
+                return
+            self.waiting = [other for other in self.waiting if other is not one]  # its result never comes
         skip(self._find_channel())
 
     def apply_due(self) -> bool:

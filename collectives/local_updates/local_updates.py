@@ -21,7 +21,7 @@ from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.exchange.pending import Pending
 from collectives.local_updates.anchor import Anchor
-from collectives.local_updates.compatibility import check_communicator, check_keep
+from collectives.local_updates.compatibility import check_communicator, check_keep, check_successor
 from collectives.local_updates.delayed import EXCHANGES
 from collectives.local_updates.delayed_queue import DelayedQueue
 from collectives.local_updates.fragments import Fragments, divide_parameters, freeze_fragments, make_schedule
@@ -188,12 +188,12 @@ class LocalUpdates:
             CollectiveError, Timeout: as for ``exchange``; of a delayed exchange, when its result is due.
         """
         outer, settings = self._outer, self._settings
-        outer.inner_step += 1  # also if this raises, so that all workers exchange after the same step
-        for one in self._delayed.waiting:  # no call: an exception on its way would skip no exchange
-            one.left -= 1
-        due = self._schedule.get(outer.inner_step)
-        if outer.inner_step >= settings.every:
-            outer.inner_step = 0
+        due, one = self._schedule.get(outer.inner_step + 1), None
+        for other in self._delayed.waiting:
+            other.left -= 1
+        # The step counts from here, also if it raises, so that all workers exchange after the same step. No
+        # call and no loop come before the try: an interrupt there would skip no exchange.
+        outer.inner_step = outer.inner_step + 1 if outer.inner_step + 1 < settings.every else 0
         if due is not None and not settings.delay:
             self._end_period(closure, due)
             return True
@@ -203,9 +203,10 @@ class LocalUpdates:
         try:
             self._take_inner_step(closure)
             has_applied = self._delayed.apply_due()
-            self._delayed.start(self._names_of(due), self._weight)
+            one = self._delayed.make(self._names_of(due))
+            self._delayed.start(one, self._weight)
         except BaseException:
-            self._delayed.skip()
+            self._delayed.skip(one)
             raise
         return has_applied
 
@@ -331,15 +332,21 @@ class LocalUpdates:
         that has gone. Results of delayed exchanges that all ranks received are applied before; this waits for
         those that still run, at most for the timeout of their communicator.
 
+        Residuals over Sites are of ranges, which depend on the site. So Sites are followed by Sites in which
+        this rank has the same number in a site of as many ranks; the number of sites may change.
+
         Args:
-            comm: as for the class.
+            comm: as for the class; of the same kind as before, if one of them is Sites.
 
         Raises:
-            TypeError, ValueError: it is no communicator, or Sites with ``divide="senders"``.
+            TypeError: it is no communicator.
+            ValueError: it cannot be used with these settings, it is Sites and the present one is not, or the
+                reverse, or it has another range for this rank than the residuals. Nothing changes.
         """
         wrapped = wrap_group(comm)
         if is_ready(wrapped):
             check_communicator(self._settings, wrapped, self._compressor)
+        check_successor(self._comm, wrapped, self._outer.range, self._compressor)
         self._delayed.settle()
         if isinstance(self._comm, StoreComm):
             self._comm.abandon()

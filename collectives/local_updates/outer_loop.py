@@ -16,6 +16,7 @@ from collectives.exchange.inputs import Inputs
 from collectives.exchange.pending import Pending
 from collectives.local_updates.agreement import StateSummary, collect_states, fetch_state, find_leader
 from collectives.local_updates.anchor import Anchor, Blend
+from collectives.local_updates.compatibility import find_range
 from collectives.local_updates.delayed import Terms, exchange
 from collectives.local_updates.kept import Kept, read_unsent
 from collectives.local_updates.outer import OuterSettings
@@ -39,6 +40,7 @@ class OuterLoop:
         inner_step: steps of the present period.
         is_compared: whether the other ranks had this state, and have taken the same steps.
         is_loaded: whether the compressor's state is not compared with the names yet.
+        range: of this rank over Sites at the last exchange, as ``find_range`` returns it.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class OuterLoop:
         self._over_store: StoreLoop | None = None
         self.inner_step = 0
         self.is_compared = self.is_loaded = False
+        self.range: tuple[int, int] | None = None
 
     def exchange(self, names: Sequence[str], weight: float, *, commit: bool = True) -> Pending[Any] | None:
         """Exchange the movements of some parameters now."""
@@ -132,8 +135,9 @@ class OuterLoop:
 
     def make_terms(self, weight: float) -> Terms:
         """Return the terms of an exchange now."""
-        by_senders = self._settings.divide == "senders"
-        return Terms(self._find_channel(), self._compressor, weight, by_senders)
+        by_senders, channel = self._settings.divide == "senders", self._find_channel()
+        self.range = find_range(channel)
+        return Terms(channel, self._compressor, weight, by_senders, self._is_divided)
 
     def summarize(self, *, whole: bool = True) -> StateSummary:
         """Complete the last exchange, and summarize this rank's state."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import Future
+from functools import partial
 from uuid import uuid4
 
 from collectives.allgather import allgather_bytes
@@ -16,7 +18,8 @@ from collectives.sites.sites import Sites
 def isolate(ends: Channel | Sites) -> None:
     """Separate all-gathers of groups of torch.distributed from other collectives of these groups.
 
-    Other communicators need nothing. All ranks call this together, before a thread exchanges.
+    Other communicators need nothing. All ranks call this together, before a thread exchanges, and while the
+    channel's thread is idle. If it raises, they call it again before their next exchange in a thread.
 
     Raises:
         CollectiveError: a rank did not open its connections.
@@ -28,8 +31,21 @@ def isolate(ends: Channel | Sites) -> None:
         if not sys.modules["torch.distributed"].is_initialized():
             continue  # a group that is not of torch.distributed has no other collectives
         keys = allgather_bytes(channel, uuid4().bytes if channel.rank == 0 else b"")
+        connected: Future[None] = Future()
+        # In the thread, which no interrupt reaches: the other ranks' connections need this rank's.
+        channel.worker.submit(partial(_connect, comm, keys[0].tobytes().hex(), connected))
         try:
-            comm.isolate(keys[0].tobytes().hex())
+            connected.result()
         except TransportError as error:
             text = f"rank {channel.rank}: a rank did not open its connections for the thread: {error}"
             raise CollectiveError(text, reason="transport") from error
+
+
+def _connect(comm: GroupComm, key: str, connected: Future[None]) -> None:
+    """Open connections, and pass an error on."""
+    try:
+        comm.isolate(key)
+    except BaseException as error:
+        connected.set_exception(error)
+    else:
+        connected.set_result(None)

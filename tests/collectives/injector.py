@@ -1,4 +1,4 @@
-"""Exceptions that a trace function raises at the k-th Python call of a rank."""
+"""Exceptions that a trace function raises at the k-th Python call of a rank, or return from one."""
 
 from __future__ import annotations
 
@@ -26,21 +26,28 @@ class Injector:
         number: k.
         calls: calls so far.
         place: location of the call at which it raised.
+        returns: whether a return counts as another call; the caller then does not know that it returned.
     """
 
     files: tuple[str, ...]
     number: int = 0
+    returns: bool = False
     calls: int = 0
     place: str = ""
 
-    def __call__(self, frame: FrameType, event: str, arg: object) -> None:
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Injector | None:
         path = frame.f_code.co_filename
-        if event == "call" and path.startswith(self.files) and not path.startswith(SIMULATOR):
-            self.calls += 1
-            if self.calls == self.number:
-                sys.settrace(None)
-                self.place = f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
-                raise Injected(self.place) if self.number % 2 else MemoryError(self.place)
+        if not path.startswith(self.files) or path.startswith(SIMULATOR):
+            return None
+        frame.f_trace_lines = False
+        if event == "exception":  # which the local trace function sees, too
+            return self
+        self.calls += 1
+        if self.calls == self.number:
+            sys.settrace(None)
+            self.place = f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
+            raise Injected(self.place) if self.number % 2 else MemoryError(self.place)
+        return self if self.returns else None
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:

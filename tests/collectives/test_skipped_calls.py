@@ -26,7 +26,12 @@ class Program:
 
     Args:
         comm: of the rank.
+
+    Attributes:
+        returns: whether to raise also when a function returns.
     """
+
+    returns = False
 
     def __init__(self, comm: SimulatedComm) -> None:
         self.channel = co.Channel(comm, timeout=5)
@@ -167,6 +172,35 @@ class Stepping(Local):
         self.local.step()
 
 
+class Delaying(Local):
+    """Steps that start an exchange in the channel's thread; the step after each one applies its result."""
+
+    returns = True  # an exchange that was submitted runs, or it does not
+
+    def __init__(self, comm: SimulatedComm) -> None:
+        super().__init__(comm)
+        compressor = wc.Compressor(LOSSLESS)
+        self.local = co.LocalUpdates(None, self.w, compressor, self.channel, every=2, delay=1)
+        self.local.step()
+
+    def prepare(self, step: int) -> None:
+        if self.local.inner_step == 0:  # after an exception, whose exchange may have a result
+            self.local.step()
+        super().prepare(step)
+
+    def call(self, step: int) -> Any:
+        self.local.step()
+
+    def recover(self) -> None:
+        super().recover()
+        if self.local.inner_step == 0:  # the ranks differed
+            self.local.step()
+
+    def read(self, found: Any) -> float:
+        self.local.step()
+        return super().read(found)
+
+
 class Joined(Program):
     """State of the rank that has taken part in the most exchanges."""
 
@@ -196,6 +230,7 @@ PROGRAMS: dict[str, type[Program]] = {
     "average_gradients": Averaged,
     "LocalUpdates.exchange": Local,
     "LocalUpdates.step": Stepping,
+    "LocalUpdates.step with delay": Delaying,
     "LocalUpdates.synchronize": Joined,
 }
 
@@ -243,6 +278,7 @@ def judge(results: list[list[Any]], place: str) -> None:
     mine, other = results[FAULTY], results[1 - FAULTY]
     if mine[-1] == other[-1] == "sequence":
         assert mine[-2] in ("Injected", "MemoryError"), shown
+        assert other[BROKEN] == "sequence", f"the exchange was made, and its result dropped: {shown}"
     elif "timeout" in (mine[-1], other[-1]):
         assert "closed" in (mine[-1], other[-1]), shown
     elif mine[BROKEN] in ("Injected", "MemoryError"):  # after all payloads: the step is taken
@@ -264,11 +300,11 @@ def judge(results: list[list[Any]], place: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_rank_that_goes_on_is_never_matched_with_an_older_call(name: str, stride: int) -> None:
     for _ in range(2):  # the first run imports and compiles
-        whole = Injector(OWN)
+        whole = Injector(OWN, returns=PROGRAMS[name].returns)
         judge(run(PROGRAMS[name], whole), "no exception")
     wrong = []
     for number in range(2, whole.calls + 1, stride):  # the first is the program's own call
-        injector = Injector(OWN, number)
+        injector = Injector(OWN, number, PROGRAMS[name].returns)
         try:
             results = run(PROGRAMS[name], injector)
             if not (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,43 @@ def test_an_interrupt_before_a_delayed_exchange_skips_it() -> None:
     first, second = co.simulate(2, run)
     assert first[0][0] == "CollectiveError"
     assert second == (["KeyboardInterrupt", "CollectiveError"], 1, 7.5)
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_an_interrupt_after_the_exchange_was_submitted(has_begun: bool) -> None:
+    """If the thread has begun with it, its result is applied; otherwise it does not run, and is skipped."""
+
+    def run(comm: Communicator) -> tuple[list[str], int, float]:
+        w = np.zeros(2, np.float32)
+        local = make_local(comm, w, delay=1)
+        assert train(local, w, 5) == []
+        worker, may_begin = local._channel.worker, threading.Event()
+        submit = worker.submit
+
+        def interrupted(function: Callable[[], object]) -> None:
+            del worker.submit
+            if has_begun:
+                submit(function)
+                local._delayed.waiting[0].wait()
+            else:
+                submit(may_begin.wait)
+                submit(function)
+            raise KeyboardInterrupt
+
+        if comm.rank == 1:
+            worker.submit = interrupted
+        seen = train(local, w, 1)
+        may_begin.set()
+        seen += train(local, w, 4 if has_begun else 4 + 3 * comm.rank)
+        return seen, local.round, float(w[0])
+
+    first, second = co.simulate(2, run)
+    if has_begun:
+        assert first == ([], 3, 7.0)
+        assert second == (["KeyboardInterrupt"], 3, 7.0)
+    else:  # movements of 5 and 8 since the first result, which was 3
+        assert first == (["CollectiveError"], 2, 9.5)
+        assert second == (["KeyboardInterrupt", "CollectiveError"], 2, 9.5)
 
 
 @pytest.mark.parametrize("call", ["exchange", "synchronize"])
@@ -261,3 +299,53 @@ def test_an_interrupt_between_two_results(call: str) -> None:
 
     rounds = 4 if call == "exchange" else 3
     assert co.simulate(2, run) == [(rounds, [4, 4, 2, 2])] * 2
+
+
+@pytest.mark.parametrize(
+    ("delay", "skipped", "reasons", "expected"),
+    [
+        (1, [2, 4], ["sequence"], {"a": 14.5, "b": 13.0}),
+        (3, [2, 4], ["sequence"], {"a": 14.5, "b": 13.0}),  # the next exchange runs already
+        (1, [2], ["sequence"], {"a": 12.5, "b": 14.0}),
+        (3, [2], ["sequence"], {"a": 15.5, "b": 14.0}),  # it runs already, with another fragment, and fails
+        (1, [2], ["sequence", *["shape, with remedy"] * 2], {"a": 18.5, "b": 20.0}),
+    ],
+)
+def test_a_rank_that_is_exchanges_behind(
+    delay: int, skipped: list[int], reasons: list[str], expected: dict[str, float]
+) -> None:
+    """Rank 1 skips exchanges of "b", which is due after steps 2, 6, …, and of "a", due after 4, 8, ….
+
+    All ranks see the same errors, after which they synchronize. Rank 0 takes steps of 1, and rank 1 of 2. So
+    after steps 2 and 4 are skipped, "a" is exchanged with movements of 4 and 8 steps, 4 and 16, and becomes
+    10. Next are those of "b", 6 and 20, and of "a" again, 3 and 6 after a delay of 1 or the synchronization.
+    """
+
+    def run(comm: Communicator) -> tuple[list[str], dict[str, float]]:
+        named = {"a": np.zeros(2), "b": np.zeros(2)}
+        taken, seen, is_changed = 0, list[str](), False
+
+        class Inner:
+            def step(self) -> None:
+                for name in named:
+                    named[name] += 1 + comm.rank
+                if comm.rank and taken in skipped:
+                    raise KeyboardInterrupt
+
+        local = co.LocalUpdates(Inner(), named, wc.Compressor(DENSE), comm, 4, fragments=2, delay=delay)
+        while local.round < 3:
+            taken += 1
+            try:
+                local.step()
+            except KeyboardInterrupt:
+                assert taken in skipped
+            except co.CollectiveError as error:
+                has_remedy = "call synchronize() on all ranks" in str(error)
+                seen.append(f"{error.reason}, with remedy" if has_remedy else str(error.reason))
+                if len(seen) == len(reasons):
+                    is_changed = is_changed or local.synchronize()
+        assert not is_changed
+        state = local.state_dict()
+        return seen, {name: float(state[f"parameter/{name}"][0]) for name in named}
+
+    assert co.simulate(2, run) == [(reasons, expected)] * 2

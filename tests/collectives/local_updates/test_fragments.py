@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -232,3 +233,27 @@ def test_the_mean_of_the_senders() -> None:
     (first, left), (second, right) = co.simulate(2, run)
     assert first.tolist() == second.tolist() == [14, 4, 0, 6]
     assert [x.tolist() for x in (left, right) if x is not None] == [[0, 0, -1, 0], [0, 0, -2, 0]]
+
+
+def test_one_fragment_without_delay_has_the_bits_of_the_time_before_fragments() -> None:
+    """Parameters and residuals after 5 exchanges; the hash is of commit dc751a93, which had no fragments.
+
+    Movements are small integers, and selections, scales and random numbers are the same on all machines.
+    """
+
+    def train(comm: Communicator) -> bytes:
+        named = {"a": np.zeros((4, 50), np.float32), "b": np.zeros(333, np.float32)}
+        compressor = wc.Compressor("topk(0.25) | rice | qsgd(bits=4)", seed=7)
+        settings: dict[str, Any] = {"rate": 0.5, "momentum": 0.5, "nesterov": True}
+        local = co.LocalUpdates(None, named, compressor, comm, 2, **settings, fragments=1, delay=0)
+        for step in range(10):
+            for number, (name, x) in enumerate(named.items()):
+                counts = np.arange(x.size) * (7 + 2 * number) + 31 * step + 17 * comm.rank
+                named[name] += (counts % 23 - 11).reshape(x.shape).astype(x.dtype)
+            local.step()
+        residuals = [compressor.residual(name) for name in named]
+        assert all(x is not None and x.any() for x in residuals)
+        return b"".join(np.asarray(x).astype("<f4").tobytes() for x in [*named.values(), *residuals])
+
+    digest = hashlib.sha256(b"".join(co.simulate(2, train))).hexdigest()
+    assert digest == "6a2bd872481c87e96aa584d8a558ee90e276e7da43618a32c9d39c0b9e3b9708"

@@ -324,3 +324,74 @@ def test_a_parameter_that_is_unfrozen_keeps_the_ranges() -> None:
     for name, p in named.items():  # all residuals have been sent
         steps = 6 if name == "a" else 9
         assert np.allclose(p.detach().numpy(), steps * (1.5 + 1), atol=1e-4), name
+
+
+def make_local(
+    scheme: str, comm: Any, parameters: dict[str, Any] | None = None, fragments: int = 1
+) -> tuple[co.LocalUpdates, wc.Compressor, dict[str, Any]]:
+    """Return local updates of 12 elements, of which ranks of two per site have ranges of 6."""
+    compressor, named = wc.Compressor(scheme), parameters or {"w": np.zeros(12, np.float32)}
+    local = co.LocalUpdates(None, named, compressor, comm, every=fragments, fragments=fragments)
+    return local, compressor, named
+
+
+@pytest.mark.parametrize("fragments", [1, 2])
+def test_local_updates_of_a_site_that_is_left(fragments: int) -> None:
+    """It goes on alone with the residuals of its ranges, of which nothing is lost."""
+    sites = make_sites()
+    site: Any = sites.local.comm
+    alone = co.Sites(sites.local, world().Split(world().rank))
+    names = ["v", "w"][-fragments:]
+    local, compressor, named = make_local(
+        "topk(0.25) | rice | raw", sites, {x: np.zeros(12, np.float32) for x in names}, fragments
+    )
+    for _ in range(fragments):
+        for name in names:
+            named[name] += (np.arange(12) + 1) * (1 + sites.rank) / fragments
+        local.step()
+    local.rebind(alone)
+    assert not local.synchronize()
+    before, residuals = local.state_dict(), {}
+    for name in names:
+        own = compressor.residual(name)
+        assert own is not None
+        assert own.size == 6
+        assert own.any()
+        residuals[name] = np.concatenate(site.allgather(own))
+    moved = {name: x - before[f"parameter/{name}"] for name, x in named.items()}
+    for _ in range(8 * fragments):
+        local.step()
+    for name, x in named.items():
+        means = np.mean(site.allgather(moved[name]), axis=0)
+        assert np.allclose(x, before[f"parameter/{name}"] + means - residuals[name], rtol=1e-5), name
+
+
+def test_local_updates_go_on_over_no_sites_with_other_ranges() -> None:
+    """Residuals would be added to other elements; without residuals, a rank may change its place."""
+    sites, comm = make_sites(), world().Dup()
+    turned = co.Sites(comm.Split(comm.rank // 2, -comm.rank), comm.Split(comm.rank % 2, comm.rank))
+    one_site = co.Sites(comm, comm.Split(comm.rank))
+    local, _, named = make_local("topk(0.25) | rice | raw", sites)
+    plain, _, _ = make_local(DENSE, comm)
+    with pytest.raises(ValueError, match="Sites cannot take the place of another communicator"):
+        plain.rebind(sites)
+    named["w"] += 1 + sites.rank
+    local.step()
+    state = local.state_dict()
+    for other, message in (
+        (comm, "Sites cannot take the place of another communicator"),
+        (turned, f"number {comm.rank % 2} of 2 in its site, and is now {1 - comm.rank % 2} of 2"),
+        (one_site, f"number {comm.rank % 2} of 2 in its site, and is now {comm.rank} of 4"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            local.rebind(other)
+    assert all(np.array_equal(x, state[key]) for key, x in local.state_dict().items())
+    local.step()  # over the same Sites
+    dense, _, named = make_local(DENSE, sites)
+    total = 0.0
+    for other in (sites, turned, one_site):
+        dense.rebind(other)
+        named["w"] += np.arange(12) * (1 + comm.rank)
+        total += 2.5
+        dense.step()
+        assert named["w"].tolist() == (np.arange(12) * total).tolist()

@@ -348,3 +348,53 @@ def test_wrong_modules_and_distributed_tensors() -> None:
         assert results[3] == 6
         assert results[4] == [True, "DTensor", [2.0, 2.0]]
         assert results[5]
+
+
+REBOUND = (
+    COMMON
+    + """
+first = mesh.get_group(0)
+second = [dist.new_group([number, number + 2]) for number in range(2)][rank % 2]
+results = {}
+for keep in (0.0, 0.5):
+    model = shard(Net(), mesh["rank"])
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    compressor = wc.Compressor("topk(0.3) | rice | raw")
+    local = co.LocalUpdates(
+        None, model.named_parameters(), compressor, co.TorchComm(first), every=2, fragments=2, keep=keep
+    )
+    starts = {name: p.to_local().detach().clone() for name, p in named.items()}
+    moved = {name: torch.zeros_like(x) for name, x in starts.items()}
+    kept = 0
+    for step in range(48):
+        if step == 5:
+            kept = sum(bool(np.any(compressor.residual(name))) for name in named)
+            local.rebind(co.TorchComm(second))
+            assert not local.synchronize()
+        if step < 9:
+            for number, (name, p) in enumerate(named.items()):
+                generator = torch.Generator().manual_seed(1000 * step + 10 * number + rank)
+                movement = torch.randn(starts[name].shape, generator=generator)
+                with torch.no_grad():
+                    p.to_local().add_(movement)
+                moved[name] += movement
+        local.step()
+    local.revert()
+    apart = 0.0
+    for name, p in named.items():
+        total = moved[name].clone()
+        dist.all_reduce(total, group=second)
+        apart = max([apart, *(p.to_local() - starts[name] - total / 2).abs().flatten().tolist()])
+    results[str(keep)] = [kept, apart, local.round]
+print(json.dumps(results))
+"""
+)
+
+
+def test_local_updates_of_shards_go_on_over_another_group() -> None:
+    """The ranks with the same shards exchange these, in two fragments; nothing of a movement is lost."""
+    for results in run(4, REBOUND):
+        for keep, (kept, apart, rounds) in results.items():
+            assert kept > 3, keep
+            assert apart < 1e-4, keep
+            assert rounds == 48
