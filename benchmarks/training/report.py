@@ -63,8 +63,8 @@ class Details:
 
 COUNTS = """The papers' claims about training; [a table](#the-papers-claims-about-training) has each of them.
 Not tried here at all: other data sets and networks than those below, more than 16 workers, and times on GPUs.
-Undecided claims lack seeds, unless the table gives another reason. `python -m benchmarks.training --verdicts`
-runs what is missing.
+Of an undecided claim, the interval in the table includes both answers, or seeds are missing. `python -m
+benchmarks.training --verdicts` runs what is missing.
 """
 
 GPU = "stacked on cuda"

@@ -207,9 +207,9 @@ ABOUT = f"""Models and data differ from the papers', so only the direction can a
 *reproduced* if the whole interval is below +{LEAST:.0%}, and *not reproduced* if the system is *worse* by the
 rule there. A claim of more or less is decided by that rule as it is. Everything else is *undecided*.
 Accuracies are compared by their distance from 100 %; the number of seeds is in brackets. AdaComp's 1 % is
-subtracted before, and its interval has to end below 0. With 8 and 16 workers there are 300 steps. At 1 %, an
-element is then sent about three times, whatever selects it; hence the controls. They are no claims of a
-paper, and do not count.
+subtracted before, and its interval has to end below 0. With 8 and 16 workers there are 300 steps. CLT-k
+changes 1 % of the elements in a step, so each about three times; gathered top-k changes each worker's 1 %.
+Hence the controls. They are no claims of a paper, and do not count.
 
 Known differences: ScaleCom's large batches keep 32 examples per worker and add workers, from 8 to 64. Ours
 has 4 workers, and 64 examples each in place of 16. That beta 1 degrades large data sets (section 4) was not
