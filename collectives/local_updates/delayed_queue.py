@@ -43,7 +43,7 @@ class DelayedQueue:
             one.start(
                 self._outer.make_terms(weight),
                 self._outer.summarize_part(names),
-                self._outer.measuring(names),
+                self._outer.measuring(names, in_place=False),
             )
         finally:
             if not one.is_started:  # its result would never come
