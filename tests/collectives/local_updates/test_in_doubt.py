@@ -1,4 +1,4 @@
-"""An exchange that some ranks complete and others do not: ``synchronize`` loses no movement, and repeats none.
+"""An exchange that some ranks complete and others do not: no movement is lost, and none is sent twice.
 
 All movements are multiples of 6, so that the means over 3 and over 2 ranks, and all sums, are exact.
 """
