@@ -12,7 +12,7 @@ reproducible. MPI_Allreduce guarantees neither. The algorithms differ in what th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -42,7 +42,7 @@ from collectives.store.sums import reduce as reduce_over_store
 from collectives.transport.reduce import Dense
 from collectives.transport.weights import check_weight
 from collectives.tuning.choice import rehearse_sum, sum_tensors, will_gather
-from wirecodec.interop import TensorLike
+from wirecodec.interop import OpenStep, TensorLike
 
 _CODES = {code.name.lower().replace("_", "-"): code for code in Algorithm}
 _REDUCTIONS = {"sum": Reduction.SUM, "mean": Reduction.MEAN}
@@ -246,12 +246,14 @@ def reduce_made(
     sparse: bool = False,
     weight: float = 1.0,
     commit: bool = True,
+    doubt: Callable[[OpenStep], None] | None = None,
     has_out: bool = False,
 ) -> Any:
     """Average or sum inputs that are made inside the guard of the exchange; ``allreduce`` has the arguments.
 
     Args:
         make: makes the inputs; if it raises, all ranks raise CollectiveError.
+        doubt: as for ``open_exchange``; without Sites and a StoreComm.
         has_out: whether the inputs have memory for the results.
     """
     if isinstance(comm, StoreComm):
@@ -306,6 +308,7 @@ def reduce_made(
             hold_zeros=hold_zeros,
             finite=finite,
             commit=commit,
+            doubt=doubt,
             decodes_own=record is not None and record.decodes_own,
             get_detail=None if method is None else method.get_detail,
             rehearsal=partial(rehearse_sum, proposal)

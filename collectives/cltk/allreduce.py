@@ -20,7 +20,7 @@ values leave it, and only indices and means enter it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -39,6 +39,7 @@ from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
 from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.pending import Pending
+from collectives.exchange.session import is_in_doubt
 from collectives.exchange.specs import TensorSpec, failure_of_encoding
 from collectives.exchange.targets import fill_with_nan
 from collectives.exchange.weighing import weigh
@@ -200,10 +201,12 @@ class CLTk(CLTkState):
         hold_zeros: bool = False,
         weight: float = 1.0,
         commit: bool = True,
+        doubt: Callable[[OpenStep], None] | None = None,
     ) -> Any:
         """Take a step with inputs that are made inside the guard of the exchange.
 
         Arguments and results are those of ``allreduce``; if ``make`` raises, all ranks raise CollectiveError.
+        ``doubt`` is that of ``open_exchange``, without Sites.
         """
         inputs = Inputs({})
 
@@ -214,7 +217,14 @@ class CLTk(CLTkState):
 
         def exchange(comm: Communicator | Channel, make: MakeInputs, weight: float, *, commit: bool) -> Any:
             means, step = self._exchange(
-                Channel.of(comm), LocalStep(), make, nonfinite, weight, hold_zeros=hold_zeros, commit=commit
+                Channel.of(comm),
+                LocalStep(),
+                make,
+                nonfinite,
+                weight,
+                hold_zeros=hold_zeros,
+                commit=commit,
+                doubt=doubt,
             )
             return means if commit else Pending(means, step)
 
@@ -239,6 +249,7 @@ class CLTk(CLTkState):
         *,
         hold_zeros: bool,
         commit: bool,
+        doubt: Callable[[OpenStep], None] | None,
     ) -> tuple[Any, OpenStep]:
         """Take a step, as ``allreduce``, or hold it; raise CollectiveError in place of NaN."""
         with channel.collective() as call:
@@ -283,6 +294,8 @@ class CLTk(CLTkState):
             finally:
                 if call.is_delivered and commit:  # even if this rank raises: the others have taken the step
                     self._holder.state = after
+                elif doubt is not None and is_in_doubt(channel):
+                    doubt(step)
             if not commit:
                 step.hold()
         return local.deliver(selected, means), step

@@ -29,7 +29,7 @@ from collectives.exchange.specs import (
     failure_of_encoding,
 )
 from collectives.exchange.targets import Targets
-from wirecodec.interop import count_stored
+from wirecodec.interop import OpenStep, count_stored
 
 
 @contextmanager
@@ -45,6 +45,7 @@ def open_exchange(
     hold_zeros: bool = False,
     finite: bool = False,
     commit: bool = True,
+    doubt: Callable[[OpenStep], None] | None = None,
     decodes_own: bool = False,
     get_detail: Callable[[Encoding], int] | None = None,
     rehearsal: Callable[[Channel, Encoding], object] | None = None,
@@ -65,6 +66,8 @@ def open_exchange(
         hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
         commit: False to leave a Compressor's step open if the block succeeds; any error rolls it back.
+        doubt: takes a Compressor's step, open, if the channel was closed before the last payload came: other
+            ranks may have committed theirs. None to roll it back.
         decodes_own: whether the block needs this rank's tensors decoded, which is then tried here.
         get_detail: returns the number in this rank's header, for a block that sends no containers. None to
             announce the container and the number of its elements.
@@ -125,14 +128,25 @@ def open_exchange(
         finally:
             if local.prepared is not None and is_complete and not commit:
                 local.prepared.hold()
+            elif local.prepared is not None and doubt is not None and is_in_doubt(channel):
+                doubt(local.prepared)
             elif local.prepared is not None:
-                succeeded = call.is_delivered and commit
-                resolve = local.prepared.commit if succeeded else local.prepared.rollback
-                try:
-                    resolve()
-                except RuntimeError:  # it was resolved by another call
-                    raise
-                except BaseException:  # an interrupt must not leave the step open: other ranks have decided
-                    with suppress(RuntimeError):  # it was resolved before the interrupt
-                        resolve()
-                    raise
+                _close(local.prepared, succeeded=call.is_delivered and commit)
+
+
+def _close(step: OpenStep, *, succeeded: bool) -> None:
+    """Commit a step or roll it back."""
+    resolve = step.commit if succeeded else step.rollback
+    try:
+        resolve()
+    except RuntimeError:  # it was resolved by another call
+        raise
+    except BaseException:  # an interrupt must not leave the step open: other ranks have decided
+        with suppress(RuntimeError):  # it was resolved before the interrupt
+            resolve()
+        raise
+
+
+def is_in_doubt(channel: Channel) -> bool:
+    """Return whether an exchange broke off on this rank, so that other ranks may have completed it."""
+    return channel.closed is not None and not channel.call.is_delivered

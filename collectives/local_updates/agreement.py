@@ -1,7 +1,8 @@
 """Comparison of the ranks' outer states, and the transfer of one rank's state to all others.
 
-Before each exchange, every rank sends 36 bytes: its round, its compressor's step, a CRC-32 of the state, of
-the settings, and of the parameters' names, shapes and types, and its steps since the last exchange.
+Before each exchange, every rank sends 44 bytes: its round, its compressor's step, a CRC-32 of the state, of
+the settings, and of the parameters' names, shapes and types, its steps since the last exchange, and a random
+number.
 
 Once the ranks' states have been compared, later exchanges compare some blocks of them, others in each round.
 A rank digests its whole state after a start, a loaded state, new parameters or an error. Its digest then
@@ -12,6 +13,7 @@ found at once if it differs everywhere, and after ``CHECKED_STEPS`` steps at the
 
 from __future__ import annotations
 
+import secrets
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -28,16 +30,16 @@ from collectives.sites.sites import Sites
 
 T = TypeVar("T")
 
-_LAYOUT, _DIGEST = struct.Struct("<QqIIIQ"), struct.Struct("<I")
+_LAYOUT, _DIGEST = struct.Struct("<QqIIIQQ"), struct.Struct("<I")
 _LOSSLESS = "all | raw-index | raw"
 _COMPARED = (
-    ("settings", "parameters", "every, rate, momentum, nesterov, fragments, delay, alpha or divide"),
+    ("settings", "parameters", "every, rate, momentum, nesterov, fragments, delay, alpha, divide or keep"),
     ("specs", "shape", "names, shapes or types of the parameters"),
 )
 
 
 class StateSummary(NamedTuple):
-    """Summary of a rank's state, equal for equal states.
+    """Summary of a rank's state, equal for equal states but for the token.
 
     Attributes:
         round: exchanges so far.
@@ -46,6 +48,7 @@ class StateSummary(NamedTuple):
         settings: CRC-32 of the settings.
         specs: CRC-32 of names, shapes and types of the parameters.
         inner_step: steps since the last exchange.
+        token: of an exchange, a random number; of ``synchronize``, the identity of the latest exchange.
     """
 
     round: int
@@ -54,10 +57,18 @@ class StateSummary(NamedTuple):
     settings: int
     specs: int
     inner_step: int
+    token: int
 
     @classmethod
     def of(
-        cls, state: OuterState, settings: OuterSettings, step: int, inner_step: int, *, whole: bool = True
+        cls,
+        state: OuterState,
+        settings: OuterSettings,
+        step: int,
+        inner_step: int,
+        *,
+        token: int | None = None,
+        whole: bool = True,
     ) -> StateSummary:
         """Summarize a rank's state.
 
@@ -65,13 +76,15 @@ class StateSummary(NamedTuple):
             state, settings: of this rank.
             step: of this rank's compressor.
             inner_step: steps since the last exchange.
+            token: see the attribute; None to draw one.
             whole: whether the digest is of the whole state, not of some blocks that depend on the round.
         """
         settings_crc, specs_crc = (
             zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in (str(settings), state.describe())
         )
         digest = state.digest() if whole else state.next_digest(settings.every)
-        return cls(state.round, step, digest, settings_crc, specs_crc, inner_step)
+        token = secrets.randbits(64) if token is None else token
+        return cls(state.round, step, digest, settings_crc, specs_crc, inner_step, token)
 
 
 def collect_states(
@@ -141,6 +154,11 @@ def _has_unequal_digests(table: list[StateSummary]) -> bool:
 def find_leader(table: list[StateSummary]) -> int:
     """Return the lowest of the ranks that have taken part in the most exchanges."""
     return max(range(len(table)), key=lambda rank: (table[rank].round, -rank))
+
+
+def identify(table: list[StateSummary]) -> int:
+    """Return a number that no other exchange has, from the summaries before an exchange."""
+    return sum(row.token for row in table) % 2**64
 
 
 def check_states(table: list[StateSummary]) -> None:

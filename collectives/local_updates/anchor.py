@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from collectives.exchange.inputs import Inputs
 from collectives.local_updates.outer import Array, OuterState
 from collectives.local_updates.outer_step import Replacement, rehearse
 from collectives.local_updates.parameters import find_trained, measure_movements, read, write
@@ -57,11 +56,6 @@ class Anchor:
         others = {name: read(p) for name, p in self.parameters.items() if name not in loaded.parameters}
         self.state = loaded.admit(others)
         self._next, self._stale = None, ()
-
-    def measure(self, names: Sequence[str]) -> Inputs:
-        """Return the movements of parameters since the last exchange. Their means replace them."""
-        movements = self.measure_all(names)
-        return Inputs(movements, movements)
 
     def measure_all(self, names: Sequence[str]) -> dict[str, Array]:
         """Return the movements of parameters, with those that are carried."""

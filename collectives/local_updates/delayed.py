@@ -16,7 +16,8 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.errors import CollectiveError
 from collectives.exchange.inputs import Inputs
-from collectives.local_updates.agreement import StateSummary, check_states, collect_states
+from collectives.local_updates.agreement import StateSummary, check_states, collect_states, identify
+from collectives.local_updates.ledger import Ledger
 from collectives.local_updates.senders import reduce_by_senders
 from collectives.sites.sites import Sites
 
@@ -34,6 +35,7 @@ class Terms:
         weight: of this rank's movement.
         by_senders: whether an element's mean is over the ranks that sent it.
         of_fragment: whether it is of one fragment of several.
+        ledger: of this rank.
     """
 
     channel: Channel | Sites
@@ -41,6 +43,7 @@ class Terms:
     weight: float
     by_senders: bool
     of_fragment: bool
+    ledger: Ledger
 
 
 def exchange(
@@ -56,26 +59,32 @@ def exchange(
     Args:
         terms: of the exchange.
         summarize: returns a summary of this rank's state; if it raises, all ranks raise.
-        measure: returns its movements, likewise; None if no parameter is exchanged, such as of a fragment
-            that is not trained. The ranks then compare their states only.
+        measure: returns its movements, likewise, and the same ones after an error; None if no parameter is
+            exchanged, such as of a fragment that is not trained. The ranks then compare their states only.
         digest: as for ``collect_states``.
         commit: as for ``allreduce``.
 
     Returns the means, or without ``commit`` a Pending.
     """
-    channel, compressor = terms.channel, terms.compressor
+    channel, compressor, ledger = terms.channel, terms.compressor, terms.ledger
     table = collect_states(channel, summarize, digest, of_fragment=terms.of_fragment)
     check_states(table)
+    ledger.drop()  # no rank has completed it
+    identity = identify(table)
     if measure is None:
+        ledger.latest = identity
         return {}
+    settings: dict[str, Any] = {"weight": terms.weight, "commit": commit}
+    if isinstance(channel, Channel):
+        settings["doubt"] = partial(ledger.doubt, identity, measure)
     result: Any
     if isinstance(compressor, CLTk):  # whose ranks send the same elements
-        result = compressor.reduce_made(channel, measure, weight=terms.weight, commit=commit)
+        result = compressor.reduce_made(channel, measure, **settings)
     elif terms.by_senders:
         assert isinstance(channel, Channel)
-        result = reduce_by_senders(channel, measure, compressor, weight=terms.weight, commit=commit)
+        result = reduce_by_senders(channel, measure, compressor, **settings)
     else:
-        result = reduce_made(channel, measure, compressor, weight=terms.weight, commit=commit)
+        result = reduce_made(channel, measure, compressor, **settings)
     means = result if commit else result.means
     try:
         check_results(means, {name: x.dtype for name, x in means.items()})  # some schemes carry NaN
@@ -83,6 +92,7 @@ def exchange(
         if not commit:
             result.rollback()
         raise
+    ledger.latest = identity
     return result
 
 

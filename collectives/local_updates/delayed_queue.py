@@ -47,7 +47,7 @@ class DelayedQueue:
         one.start(
             self._outer.make_terms(weight),
             self._outer.summarize_part(one.names),
-            self._outer.measuring(one.names),
+            self._outer.measuring(one.names, in_place=False),
         )
 
     def skip(self, one: Delayed | None = None) -> None:

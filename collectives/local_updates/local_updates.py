@@ -355,8 +355,7 @@ class LocalUpdates:
 
     def revert(self) -> None:
         """Set this rank's parameters to those of the last exchange; no other rank takes part."""
-        self._outer.complete()
-        self._anchor.revert()
+        self._outer.revert()
 
     def state_dict(self) -> dict[str, Array]:
         """Return a copy of this rank's state as flat {str: ndarray}: rounds, outer optimizer and compressor.
@@ -391,6 +390,7 @@ class LocalUpdates:
         )
         carried = read_carried(state, shapes, strict=strict)
         delayed = read_delayed(state, shapes, self._settings.every, strict=strict)
+        self._outer.ledger.forget()
         self._compressor.load_state_dict(compressor, strict=strict)
         self._anchor.restore(loaded, carried)
         self._outer.inner_step, self._outer.is_compared, self._outer.is_loaded = steps, False, True

@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any
 from weakref import ReferenceType, ref
 
+import numpy as np
+
 import wirecodec as wc
 from collectives.cltk.allreduce import CLTk
 from collectives.exchange.inputs import Inputs
@@ -19,7 +21,8 @@ from collectives.local_updates.anchor import Anchor, Blend
 from collectives.local_updates.compatibility import find_range
 from collectives.local_updates.delayed import Terms, exchange
 from collectives.local_updates.kept import Kept, read_unsent
-from collectives.local_updates.outer import OuterSettings
+from collectives.local_updates.ledger import Ledger
+from collectives.local_updates.outer import Array, OuterSettings, OuterState
 from collectives.local_updates.outer_step import OuterStep, Replacement
 from collectives.local_updates.over_store import StoreLoop
 from collectives.local_updates.parameters import read
@@ -37,6 +40,7 @@ class OuterLoop:
         find_channel: returns the present channel.
 
     Attributes:
+        ledger: the latest exchange, and one in doubt.
         inner_step: steps of the present period.
         is_compared: whether the other ranks had this state, and have taken the same steps.
         is_loaded: whether the compressor's state is not compared with the names yet.
@@ -55,7 +59,7 @@ class OuterLoop:
         self._is_divided = settings.fragments != 1
         self._open: ReferenceType[_Step] | None = None  # an exchange that waits for the caller
         self._over_store: StoreLoop | None = None
-        self.inner_step = 0
+        self.ledger, self.inner_step = Ledger(), 0
         self.is_compared = self.is_loaded = False
         self.range: tuple[int, int] | None = None
 
@@ -101,50 +105,68 @@ class OuterLoop:
             has_changed = self._loop_over(comm).synchronize()
             self.inner_step = 0
             return has_changed
-        table = collect_states(comm, self.summarize)
-        if len(set(table)) == 1:
-            return False
-        self.inner_step = 0
+        table = collect_states(comm, partial(self.summarize, token=self.ledger.latest))
         leader = find_leader(table)
-        if len({summary[:3] for summary in table}) == 1:
-            return False
-        fetched = fetch_state(comm, self.anchor.state, self._settings, leader, table[leader].round)
-        if table[comm.rank][:3] == table[leader][:3]:
-            return False
-        self._compressor.set_step(table[leader].step)
+        own, first = table[comm.rank], table[leader]
+        if len({summary._replace(token=0) for summary in table}) > 1:
+            self.inner_step = 0
+        is_behind: bool = own[:3] != first[:3]
+        if len({summary[:3] for summary in table}) > 1:
+            fetched = fetch_state(comm, self.anchor.state, self._settings, leader, first.round)
+            if is_behind:
+                self._take_over(fetched, first)
+        self.ledger.drop()
+        self.ledger.latest = first.token
+        return is_behind
+
+    def _take_over(self, fetched: OuterState, leader: StateSummary) -> None:
+        """Take the leading rank's state; parameters that it has not changed keep their movements."""
+        state, doubt = self.anchor.state, self.ledger.in_doubt
+        changed = [n for n, x in state.parameters.items() if not np.array_equal(x, fetched.parameters[n])]
+        carried = dict[str, Array]()
+        if doubt is not None and doubt.is_last_of(leader, state.round):
+            carried = doubt.find_rest(self.anchor.measure_all(list(doubt.moved)))
+            changed = [*changed, *(name for name in doubt.moved if name not in changed)]
+            doubt.commit()
+        self._compressor.set_step(leader.step)
         self.is_compared = False
-        self.anchor.advance(Replacement(self.anchor.state, fetched, carried={}))
-        return True
+        self.anchor.advance(Replacement(state, fetched, changed, carried))
 
     def _loop_over(self, comm: StoreComm) -> StoreLoop:
+        self.ledger.drop()  # the peers of a store have another history
         if self._over_store is None or self._over_store.comm is not comm:
             assert isinstance(self._compressor, wc.Compressor)
             self._over_store = StoreLoop(self.anchor, self._settings, self._compressor, comm, self.make_step)
         return self._over_store
 
-    def measuring(self, names: Sequence[str]) -> Callable[[], Inputs] | None:
-        """Return a function that returns the movements of some parameters; None without any."""
-        return partial(self._measure, names) if names else None
+    def measuring(self, names: Sequence[str], *, in_place: bool = True) -> Callable[[], Inputs] | None:
+        """Return a function that returns the movements of some parameters; None without any.
 
-    def _measure(self, names: Sequence[str]) -> Inputs:
+        Args:
+            names: of the parameters.
+            in_place: whether their means replace them.
+        """
+        return partial(self._measure, names, in_place=in_place) if names else None
+
+    def _measure(self, names: Sequence[str], *, in_place: bool) -> Inputs:
         """Return the movements of some parameters."""
         if self.is_loaded and self._is_divided:  # the compressor sees some names at a time
             self._compressor.require_names(self.anchor.state.parameters)
         self.is_loaded = False
-        return self.anchor.measure(names)
+        movements = self.anchor.measure_all(names)
+        return Inputs(movements, movements if in_place else None)
 
     def make_terms(self, weight: float) -> Terms:
         """Return the terms of an exchange now."""
         by_senders, channel = self._settings.divide == "senders", self._find_channel()
         self.range = find_range(channel)
-        return Terms(channel, self._compressor, weight, by_senders, self._is_divided)
+        return Terms(channel, self._compressor, weight, by_senders, self._is_divided, self.ledger)
 
-    def summarize(self, *, whole: bool = True) -> StateSummary:
+    def summarize(self, *, token: int | None = None, whole: bool = True) -> StateSummary:
         """Complete the last exchange, and summarize this rank's state."""
         self.complete()
-        return StateSummary.of(
-            self.anchor.state, self._settings, self._compressor.step, self.inner_step, whole=whole
-        )
+        state, step = self.anchor.state, self._compressor.step
+        return StateSummary.of(state, self._settings, step, self.inner_step, token=token, whole=whole)
 
     def _summarize_for_exchange(self, *, whole: bool) -> StateSummary:
         """Summarize this rank's state; raise ValueError if a parameter would be left out."""
@@ -177,6 +199,7 @@ class OuterLoop:
     def make_step(self, means: Mapping[str, Any]) -> Replacement:
         """Return that step, which has changed nothing yet."""
         step: Replacement = OuterStep(self.anchor.state, means, self._settings)
+        step.carried = {}  # it was sent
         if self._settings.keep:
             known = {name: self.anchor.state.parameters[name] for name in means}
             unsent = read_unsent(self._compressor, known, self._settings.keep)
@@ -185,6 +208,12 @@ class OuterLoop:
             return step
         own = {name: read(self.anchor.parameters[name]) for name in means}
         return Blend(step, own, self._settings.alpha)
+
+    def revert(self) -> None:
+        """Set the parameters to the values of the state, and drop all movements."""
+        self.complete()
+        self.ledger.forget_movements()
+        self.anchor.revert()
 
     def complete(self) -> None:
         """Complete an interrupted step, or set the parameters to the state's values."""

@@ -52,7 +52,8 @@ class Replacement:
 
     def values(self) -> Iterator[tuple[str, Array]]:
         """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
-        yield from self.after.parameters.items()
+        for name in self.names:
+            yield name, self.after.parameters[name]
 
     def abandon(self) -> OuterState:
         """Return the state of a rank that cannot write its parameters."""

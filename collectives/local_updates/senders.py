@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,17 @@ from collectives.exchange.pending import Pending
 from collectives.exchange.session import open_exchange
 from collectives.exchange.weighing import weigh
 from collectives.transport.weights import check_weight
+from wirecodec.interop import OpenStep
 
 
 def reduce_by_senders(
-    channel: Channel, make: MakeInputs, compressor: wc.Compressor, *, weight: float, commit: bool
+    channel: Channel,
+    make: MakeInputs,
+    compressor: wc.Compressor,
+    *,
+    weight: float,
+    commit: bool,
+    doubt: Callable[[OpenStep], None] | None = None,
 ) -> Any:
     """Average named tensors on the host; an element's mean is over the ranks whose container stores it.
 
@@ -29,6 +37,7 @@ def reduce_by_senders(
         compressor: of this rank.
         weight: of this rank; that of an element is shared by the ranks that sent it.
         commit: as for ``allreduce``.
+        doubt: as for ``open_exchange``.
 
     Returns {name: mean}, 0 where no rank sent, or without ``commit`` a Pending.
     """
@@ -38,7 +47,15 @@ def reduce_by_senders(
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
     with open_exchange(
-        channel, make, compressor, 0, proposal, failure, commit=commit, rehearsal=rehearse_decoding
+        channel,
+        make,
+        compressor,
+        0,
+        proposal,
+        failure,
+        commit=commit,
+        doubt=doubt,
+        rehearsal=rehearse_decoding,
     ) as (opened, local):
         weights = weigh(local.table, mean=True)
         decoded = decode_all(local, local.gather(opened))

@@ -36,7 +36,7 @@ def train(local: co.LocalUpdates, w: Array, steps: int) -> list[str]:
 def fail_once(owner: Any, method: str, error: type[BaseException]) -> None:
     """Let a method of an object raise once."""
 
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         delattr(owner, method)
         raise error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,18 @@ from tests.collectives.torch.processes import run, run_program
 from tests.collectives.torch.server import HEAD
 from tests.oracles import Array
 
-DENSE = "all | raw-index | raw"
+DENSE, TOPK = "all | raw-index | raw", "topk(0.4) | raw-index | raw"
 
 PROGRAM = """
-import time
+import copy, threading, time
 from datetime import timedelta
-number, delay, scheme = int(os.environ["RANK"]), int(sys.argv[1]), sys.argv[2]
+from collectives.agreement.header import Algorithm
+from collectives.gloo.group import GroupComm
+from collectives.tuning import choice
+
+number, delay, scheme, dies = int(os.environ["RANK"]), int(sys.argv[1]), sys.argv[2], sys.argv[3]
+GroupComm.gathers_any_size = False  # payloads travel around a ring
+choice.choose_algorithm = lambda *_, **__: Algorithm.ALLGATHER
 store = dist.TCPStore(
     "127.0.0.1", int(os.environ["MASTER_PORT"]), None, is_master=number == 0, timeout=timedelta(seconds=60)
 )
@@ -32,32 +39,71 @@ def make_comm(name, members):
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
     return co.TorchComm(group)
 
-w = torch.nn.Parameter(torch.zeros(300))
+w = torch.nn.Parameter(torch.zeros(6000))
 compressor = wc.Compressor(scheme)
-moved = np.zeros(300)  # the sum of this worker's steps
+moved = np.zeros(6000)  # the sum of this worker's steps
 
 def train(local, steps):
     for _ in range(steps):
-        step = np.random.default_rng([number, train.count]).normal(size=300).astype(np.float32)
+        step = np.random.default_rng([number, train.count]).normal(size=6000).astype(np.float32)
+        step *= local.inner_step >= delay  # a result replaces what was moved during its delay
         train.count += 1
+        moved[:] += step
         with torch.no_grad():
             w.add_(torch.from_numpy(step))
         local.step()
 
+def measure(local, compressor):
+    residual = compressor.residual("w")
+    return local._anchor.measure_all(["w"])["w"] + (0 if residual is None else residual)
+
+def get_state(local):
+    return local._anchor.state.parameters["w"].tolist()
+
+def die_while_forwarding(comm):
+    "Send this worker's payload, and end before that of another worker is forwarded."
+    bound, twin = comm.bound(), copy.copy(compressor)
+    start, sent = bound.Isend, []
+
+    class Never:
+        def Test(self):
+            return False
+
+    def send(buffer, dest, tag=0):
+        if sum(sent) < die_while_forwarding.payload:
+            sent.append(buffer.nbytes)
+            return start(buffer, dest, tag)
+        if not die_while_forwarding.timer.is_alive():
+            twin.compress(local._anchor.measure_all(["w"]), rank=2, ranks=3)
+            residual = twin.residual("w")
+            print(json.dumps((moved + (0 if residual is None else residual)).tolist()), flush=True)
+            die_while_forwarding.timer.start()
+        return Never()
+
+    bound.Isend = send
+
+die_while_forwarding.timer = threading.Timer(1.5, os._exit, [0])  # the others have sent all by then
 train.count = 0
 made = lambda comm: co.LocalUpdates(None, {"w": w}, compressor, comm, 3, delay=delay)
-names = []
+names, states = [], []
 if number < 3:
-    local = made(make_comm("first", [0, 1, 2]))
+    comm = make_comm("first", [0, 1, 2])
+    local = made(comm)
     try:
-        train(local, 7)
-        if number == 2:
+        train(local, 3 + delay)
+        if number == 2 and dies == "forwarding":
+            die_while_forwarding.payload = len(copy.copy(compressor).prepare({"w": moved.astype("f4")}).blob)
+            die_while_forwarding(comm)
+        train(local, 3 + (delay == 0))
+        if number == 2 and dies == "between":
+            print(json.dumps((moved + measure(local, compressor)).tolist()), flush=True)
             os._exit(0)  # as a killed process: its sockets close
         train(local, 6)
     except co.CollectiveError as error:
         names.append(type(error).__name__)
     local.rebind(make_comm("second", [0, 1]))
-    local.synchronize()
+    names += [local.round, local.synchronize()]
+    states.append(get_state(local))
     before = local.round
     train(local, 6 + delay)
     names.append(local.round - before)
@@ -65,33 +111,54 @@ if number < 3:
 else:
     local = made(make_comm("third", [0, 1, 3]))
 joined = local.synchronize()
+states.append(get_state(local))
 train(local, 6)
 local.exchange()
+states.append(get_state(local))
 residual, bits = compressor.residual("w"), w.detach().numpy().tobytes().hex()
-print(json.dumps([names, joined, local.round, bits, residual is not None and bool(residual.any())]))
+has_residual = residual is not None and bool(residual.any())
+total = (moved + measure(local, compressor)).tolist()
+print(json.dumps([names, joined, local.round, bits, has_residual, total, states]))
 sys.stdout.flush()
 store.set(f"done {number}", "")
 store.wait([f"done {other}" for other in (0, 1, 3)])
 """
 
 
-@pytest.mark.parametrize("scheme", [DENSE, "topk(0.1) | rice | qsgd(bits=4)"])
-@pytest.mark.parametrize("delay", [0, 2])
-def test_a_worker_dies_and_another_joins(delay: int, scheme: str) -> None:
-    """Real processes over gloo; the others go on within one exchange, with equal parameters."""
-    pytest.importorskip("torch")
-    outputs = run_program(4, HEAD + PROGRAM, [str(delay), scheme])
-    import json
+@pytest.mark.parametrize(
+    ("delay", "scheme", "dies"),
+    [
+        (0, DENSE, "between"),
+        (2, TOPK, "between"),
+        (0, TOPK, "forwarding"),
+        (2, TOPK, "forwarding"),
+    ],
+)
+def test_a_worker_dies_and_another_joins(delay: int, scheme: str, dies: str) -> None:
+    """Real processes over gloo; the others go on within one exchange, with equal parameters.
 
+    A worker dies between two exchanges; or while it forwards another one's payload, so that its right
+    neighbour does not complete an exchange, and the other neighbour does.
+    """
+    pytest.importorskip("torch")
+    outputs = run_program(4, HEAD + PROGRAM, [str(delay), scheme, dies])
     rows = [json.loads(outputs[number].splitlines()[-1]) for number in (0, 1, 3)]
     (first, second, third), joined = [row[0] for row in rows], [row[1] for row in rows]
-    assert first == second
-    assert first[0] in ("CollectiveError", "Timeout", "TransportError")
-    assert first[1] == 2, "exchanges after the death"
+    for error, *_ in (first, second):
+        assert error in ("CollectiveError", "Timeout", "TransportError")
+    rounds = [2, 2] if dies == "between" else [1, 2]
+    assert [first[1], second[1]] == rounds, "exchanges before the death"
+    assert [first[2], second[2]] == [dies == "forwarding", False], "states that were taken over"
+    assert first[3] == second[3] == 2, "exchanges after the death"
     assert third == []
     assert joined == [False, False, True]
-    assert len({(rounds, w) for _, _, rounds, w, _ in rows}) == 1
-    assert all(has_residual == (scheme != DENSE) for *_, has_residual in rows)
+    assert len({(row[2], row[3]) for row in rows}) == 1
+    assert all(row[4] == (scheme != DENSE) for row in rows)
+    totals = [np.array(row[5]) for row in rows]  # of what each worker has moved, and the others have
+    dead = np.array(json.loads(outputs[2].splitlines()[-1]))
+    after_death, before_join, end = map(np.array, rows[0][6])
+    taken = 3 * after_death + 2 * (before_join - after_death) + 3 * (end - before_join)
+    np.testing.assert_allclose(taken, sum(totals) + dead, atol=1e-3)
 
 
 def make_local(comm: Communicator, w: Array, **settings: Any) -> co.LocalUpdates:

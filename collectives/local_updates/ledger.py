@@ -1,0 +1,97 @@
+"""Ledger of a worker: its latest exchange, and one of which it does not know whether it counts.
+
+A rank that dies may have sent its payload, or what it forwards, to some ranks and not to others. Some ranks
+then complete the exchange, and others do not. The latter keep their step of the compressor open. If the
+leading rank has completed that exchange, ``synchronize`` commits the step: nothing is lost or sent twice.
+
+All ranks draw a random number for each exchange. The sum identifies the exchange, because the numbers of the
+rounds do not: other ranks may have made one in the same round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from collectives.exchange.inputs import Inputs
+from collectives.local_updates.agreement import StateSummary
+from collectives.local_updates.outer import Array
+from wirecodec.interop import OpenStep
+
+
+@dataclass(eq=False)
+class InDoubt:
+    """Exchange that broke off on this rank, and that other ranks may have completed.
+
+    Attributes:
+        identity: of the exchange.
+        step: of the compressor, which is open.
+        moved: {name: movement} that is in this rank's message, or in the residual after it.
+    """
+
+    identity: int
+    step: OpenStep
+    moved: Mapping[str, Array]
+
+    def is_last_of(self, leader: StateSummary, number: int) -> bool:
+        """Return whether a leader is ahead of this rank by this exchange alone.
+
+        Args:
+            leader: its summary.
+            number: of this rank's exchanges so far.
+        """
+        return leader.token == self.identity and leader.round == number + 1
+
+    def find_rest(self, movements: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the part of this rank's movements that is not in its message."""
+        rest = {name: movements[name] - x for name, x in self.moved.items()}
+        return {name: x for name, x in rest.items() if x.any()}
+
+    def commit(self) -> None:
+        """Let the compressor's state advance; again without effect, after an interrupt."""
+        if self.step.is_open:
+            self.step.commit()
+
+
+class Ledger:
+    """The latest exchange of a worker, and one in doubt.
+
+    Attributes:
+        latest: identity of the latest exchange that is complete on this rank; 0 if there is none.
+        in_doubt: an exchange that may count, or None.
+    """
+
+    def __init__(self) -> None:
+        self.latest = 0
+        self.in_doubt: InDoubt | None = None
+
+    def doubt(self, identity: int, measure: Callable[[], Inputs], step: OpenStep) -> None:
+        """Keep the step of an exchange that has broken off.
+
+        Args:
+            identity: of the exchange.
+            measure: returns the movements of the message, also after the exchange.
+            step: of the compressor.
+        """
+        moved = measure().tensors
+        assert isinstance(moved, Mapping)
+        self.in_doubt = InDoubt(identity, step, moved)
+
+    def drop(self) -> None:
+        """Roll back an exchange in doubt: it does not count, or its step was committed."""
+        doubt = self.in_doubt
+        if doubt is not None and doubt.step.is_open:
+            doubt.step.rollback()
+        self.in_doubt = None
+
+    def forget(self) -> None:
+        """Begin anew: the worker has another state."""
+        self.drop()
+        self.latest = 0
+
+    def forget_movements(self) -> None:
+        """Note that the worker has dropped its movements; those that were sent still count."""
+        if self.in_doubt is not None:
+            self.in_doubt.moved = {name: np.zeros_like(x) for name, x in self.in_doubt.moved.items()}
