@@ -11,6 +11,9 @@ each exchange, from its first header to its last payload:
     headers with payloads           the exchange is completed first     complete the exchange
     during the transfer of payloads the transfer is completed first     complete the transfer
     after the last payload          channel usable, step committed      step committed
+
+If a rank dies during the transfer of payloads, some ranks may complete it and commit, and others close their
+channels. ``LocalUpdates`` keeps a step open in that case, until ``synchronize`` finds out whether it counts.
 """
 
 from __future__ import annotations

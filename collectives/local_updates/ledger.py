@@ -87,7 +87,7 @@ class Ledger:
         self.in_doubt = None
 
     def forget(self) -> None:
-        """Begin anew: the worker has another state."""
+        """Drop everything: the worker has loaded another state."""
         self.drop()
         self.latest = 0
 

@@ -5,8 +5,9 @@
     SparseLoCo         top 64 of each 4096, every 15 to 100 steps, error feedback with decay 0.95, rate 1
 
 A worker's movement is its parameters after the last exchange minus its parameters now. The mean of what all
-workers send is a gradient of the outer optimizer. A failed exchange changes nothing on any worker, so the
-next one carries the movement since the last successful one.
+workers send is a gradient of the outer optimizer. An exchange that fails on all workers changes nothing, so
+the next one carries the movement since the last successful one. If a worker dies, an exchange may fail on
+some workers only; ``synchronize`` then completes it on the others.
 """
 
 from __future__ import annotations
@@ -268,12 +269,14 @@ class LocalUpdates:
             None, or without ``commit`` a ``Pending`` whose means are {name: mean of start - end}.
 
         Raises:
-            CollectiveError: a rank failed or ranks differ; the same on all ranks. Parameters, residuals and
-                outer state are unchanged: a program that catches it goes on, and the next exchange after
-                ``every`` steps carries the whole movement. If a rank's parameters are not finite (reason
-                "value"), call ``revert()`` on that rank, or stop. If a parameter was unfrozen, call
-                ``admit()`` right after that, on all ranks.
-            Timeout: a rank does not take part. Continue on another communicator: call ``rebind``.
+            CollectiveError: a rank failed or ranks differ; the same on all ranks. The exchange that failed
+                has changed no parameter, residual or outer state: a program that catches it goes on, and the
+                next exchange carries the whole movement. What was applied before it stays: results of earlier
+                delayed exchanges, and over Sites those of earlier fragments. If a rank's parameters are not
+                finite (reason "value"), call ``revert()`` on that rank, or stop. If a parameter was unfrozen,
+                call ``admit()`` right after that, on all ranks. If a rank has gone (reason "transport"),
+                continue on another communicator: call ``rebind``.
+            Timeout: a rank does not take part. Call ``rebind``, too.
 
         Another exception on one rank after the exchange leaves its round as it was. The next exchange then
         raises CollectiveError on all ranks, which asks for ``synchronize()``.
@@ -302,10 +305,12 @@ class LocalUpdates:
 
         All ranks call this together, after a start, or after a restart on a new communicator. Of ranks with
         equally many exchanges, the lowest one decides. A rank with another state takes over the parameters,
-        the outer momentum and the compressor's step, and keeps its residuals. It has lost the steps that it
-        has taken since its last exchange. Other ranks keep theirs. If ranks differ, each starts to count
-        ``every`` steps from here. Results of delayed exchanges are applied before; their errors change
-        nothing.
+        the outer momentum and the compressor's step, and keeps its residuals. Of parameters that the other
+        rank's exchanges have changed, it has lost the steps that it has taken since its last exchange. It
+        loses none if it is behind by one exchange only, which broke off here after this rank had sent. That
+        exchange then counts on this rank, too, and the next one carries its later steps. Other ranks keep
+        theirs. If ranks differ, each starts to count ``every`` steps from here. Results of delayed exchanges
+        are applied before; their errors change nothing.
 
         Returns:
             Whether this rank has taken over another rank's state.
@@ -329,8 +334,11 @@ class LocalUpdates:
         After a Timeout, or a CollectiveError because a rank has gone, the ranks that are left make a
         communicator of their own and pass it here, without a restart. They and ranks that join then call
         ``synchronize()``. Movements and residuals stay as they are, so nothing is lost but those of the rank
-        that has gone. Results of delayed exchanges that all ranks received are applied before; this waits for
-        those that still run, at most for the timeout of their communicator.
+        that has gone. It may have gone in the middle of an exchange, which then is complete on some ranks and
+        not on others: ``synchronize`` lets it count on all. Over Sites, and on ranks that load a saved state
+        before ``synchronize``, the movements of that exchange are lost. Results of delayed exchanges
+        that this rank received are applied before; this waits for those that still run, at most for the
+        timeout of their communicator.
 
         Residuals over Sites are of ranges, which depend on the site. So Sites are followed by Sites in which
         this rank has the same number in a site of as many ranks; the number of sites may change.

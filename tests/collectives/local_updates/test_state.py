@@ -145,10 +145,12 @@ def test_a_rank_joins_after_a_restart() -> None:
     assert all(np.array_equal(w, results[0][1]) and rounds == 3 for _, w, rounds in results)
 
 
-def test_different_settings_are_an_error_on_all_ranks() -> None:
+@pytest.mark.parametrize("setting", ["rate", "keep"])
+def test_different_settings_are_an_error_on_all_ranks(setting: str) -> None:
     def train(comm: Communicator) -> str:
-        with pytest.raises(co.CollectiveError, match="rank 1: every, rate, momentum, nesterov, fr") as info:
-            Worker(comm, rate=1 + comm.rank).train(3)
+        named = "rank 1: every, rate, momentum, nesterov, fragments, delay, alpha, divide or keep differ"
+        with pytest.raises(co.CollectiveError, match=named) as info:
+            Worker(comm, **{setting: 0.5 + 0.5 * comm.rank}).train(3)
         return info.value.reason
 
     assert co.simulate(2, train) == ["parameters", "parameters"]
