@@ -39,7 +39,6 @@ from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
 from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.pending import Pending
-from collectives.exchange.session import is_in_doubt
 from collectives.exchange.specs import TensorSpec, failure_of_encoding
 from collectives.exchange.targets import fill_with_nan
 from collectives.exchange.weighing import weigh
@@ -294,7 +293,7 @@ class CLTk(CLTkState):
             finally:
                 if call.is_delivered and commit:  # even if this rank raises: the others have taken the step
                     self._holder.state = after
-                elif doubt is not None and is_in_doubt(channel):
+                elif doubt is not None and channel.closed and not call.is_delivered:
                     doubt(step)
             if not commit:
                 step.hold()

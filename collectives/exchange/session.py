@@ -128,25 +128,14 @@ def open_exchange(
         finally:
             if local.prepared is not None and is_complete and not commit:
                 local.prepared.hold()
-            elif local.prepared is not None and doubt is not None and is_in_doubt(channel):
-                doubt(local.prepared)
             elif local.prepared is not None:
-                _close(local.prepared, succeeded=call.is_delivered and commit)
-
-
-def _close(step: OpenStep, *, succeeded: bool) -> None:
-    """Commit a step or roll it back."""
-    resolve = step.commit if succeeded else step.rollback
-    try:
-        resolve()
-    except RuntimeError:  # it was resolved by another call
-        raise
-    except BaseException:  # an interrupt must not leave the step open: other ranks have decided
-        with suppress(RuntimeError):  # it was resolved before the interrupt
-            resolve()
-        raise
-
-
-def is_in_doubt(channel: Channel) -> bool:
-    """Return whether an exchange broke off on this rank, so that other ranks may have completed it."""
-    return channel.closed is not None and not channel.call.is_delivered
+                undo = partial(doubt, local.prepared) if doubt and channel.closed else local.prepared.rollback
+                resolve = local.prepared.commit if call.is_delivered and commit else undo
+                try:
+                    resolve()
+                except RuntimeError:  # it was resolved by another call
+                    raise
+                except BaseException:  # an interrupt must not leave the step open: other ranks have decided
+                    with suppress(RuntimeError):  # it was resolved before the interrupt
+                        resolve()
+                    raise
