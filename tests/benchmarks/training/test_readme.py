@@ -19,11 +19,11 @@ SYSTEMS: dict[str, str | tuple[str, ...]] = {
     "`budget(0.1)`": "budget 0.1",
     "top-k 1 % with `sign-scale`": "top-k 1 %, sign and scale",
     "top-k 1 % as published": "top-k 1 % as published",
-    "DeepReduce (`bf-p0`, `sparse`)": ("deepreduce-bf-p0", "deepreduce-sparse"),
+    "DeepReduce (`bf-p0`, `qsgd-bf-p0`)": ("deepreduce-bf-p0", "deepreduce-qsgd-bf-p0"),
     "PowerSGD, rank 4": "PowerSGD, rank 4",
 }
 VARIANTS = {
-    "DeepReduce (`bf-p0`, `sparse`)": r"deepreduce-[a-z\d-]+",
+    "DeepReduce (`bf-p0`, `qsgd-bf-p0`)": r"deepreduce-[a-z\d-]+",
     "PowerSGD, rank 4": r"PowerSGD, rank \d+",
     "top-k 1 % as published": r"top-k [\d.]+ % as published",
 }
