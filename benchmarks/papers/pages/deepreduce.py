@@ -255,7 +255,7 @@ def list_rows(found: Result) -> list[Row]:
             "Section 6.2: convergence of Fit-DExp",
             "a slight advantage over Fit-Poly",
             "–",
-            "A slight difference needs many seeds; [training.md](training.md) has one of each.",
+            "A slight difference needs many seeds; [training.md](training.md) has three of each.",
             NOT_TRIED,
         ),
         Row(

@@ -221,8 +221,8 @@ def list_rows(found: Result) -> list[Row]:
             "properties of each; ScaleCom converges like the true top-k (contribution 3)",
             f"CLT-k {clt.error:.1%} test error, top-k {top.error:.1%}; table below",
             "Ours compares with local top-k, not with the true one. One seed of one small training, and "
-            "bytes in place of properties. With 8 and 16 workers it ends far from dense in "
-            "[training.md](training.md), which has one seed, too, and calls it undecided. Times: "
+            "bytes in place of properties. With 8 and 16 workers CLT-k ends far from dense in "
+            "[training.md](training.md), with three seeds, and local top-k does not. Times: "
             "[model.md](model.md).",
             UNDECIDED,
         ),
