@@ -150,14 +150,14 @@ both = comm.allgather(mean.tobytes())
 longer = "longer" if seconds > channel.timeout else "shorter"
 headers = channel.sequence, len(set(both))
 os.write(1, f"rank {comm.rank}: {verdict}, {longer} than the timeout, {headers}\\n".encode())
-""".replace("SCHEME", repr("all | raw-index | raw"))
+""".replace("SCHEME", repr("topk(0.1) | rice | raw"))
 
 
 def test_the_others_wait_for_a_rank_with_a_cold_cache(tmp_path: Path) -> None:
     """A dtype that only one rank has is an error at once, although that rank would have to compile."""
     script = tmp_path / "cold.py"
     script.write_text(COLD)
-    co.simulate(1, lambda comm: co.allreduce(comm, np.ones(3000, np.float32), "all | raw-index | raw"))
+    co.simulate(1, lambda comm: co.allreduce(comm, np.ones(3000, np.float32), "topk(0.1) | rice | raw"))
     process = subprocess.Popen(
         [*require_mpirun(), "-n", "2", sys.executable, os.fspath(script), os.fspath(tmp_path / "cache")],
         env=rank_environment(tmp_path) | {"PYTHONPATH": os.fspath(ROOT)},
