@@ -30,6 +30,7 @@ SPEEDS = """This section corresponds to figures 1b and 16e-h of the SIDCo paper:
 that sorts or partitions, on a CPU. The paper has DGC slower than top-k there. Each cell is the speed-up over
 *{baseline}*, then, in parentheses, over `topk`. All measurements use one CPU thread.
 """
+COUNTS_HEADER = "## Accuracy of the count"
 ACCURACY = """This section corresponds to figures 1c and 9 of the SIDCo paper: k̂/k, its mean over the
 iterations and, in parentheses, its minimum and maximum. Every selector receives the same gradients, those of
 a training run with dense gradients, from its first step. With feedback, each selector has its own residual. A
@@ -57,11 +58,7 @@ def format_page(
         parts.append(_format_reads(array, [s for s in speeds if s.array == array]))
     parts += ["## Speed-up over top-k\n", SPEEDS.format(baseline=find_baseline(speeds))]
     parts += [_format_speed_ups([s for s in speeds if s.density == density]) for density in DENSITIES]
-    parts += ["## Accuracy of the count\n", ACCURACY]
-    for stream, feedback in dict.fromkeys((a.stream, a.feedback) for a in accuracies):
-        parts.append(
-            _format_accuracy([a for a in accuracies if (a.stream, a.feedback) == (stream, feedback)])
-        )
+    parts.append(format_counts(accuracies))
     densities = [f"{density:g}" for density in DENSITIES]
     suffixes = ("", "; first sample misled", "; both samples misled")
     rows = [[i.name + suffixes[i.misled_samples], *(f"{r:.2f}" for r in i.reads)] for i in inputs]
@@ -72,6 +69,23 @@ def format_page(
     ]
     table = format_markdown(["reads", "encode", "decode_add", "prepare"], rows)
     return "\n".join([*parts, "## Whole schemes\n", SCHEMES, table])
+
+
+def format_counts(accuracies: Sequence[CountAccuracy]) -> str:
+    """Format the section about the accuracy of the count."""
+    parts = [f"{COUNTS_HEADER}\n", ACCURACY]
+    for stream, feedback in dict.fromkeys((a.stream, a.feedback) for a in accuracies):
+        parts.append(
+            _format_accuracy([a for a in accuracies if (a.stream, a.feedback) == (stream, feedback)])
+        )
+    return "\n".join(parts)
+
+
+def replace_counts(page: str, accuracies: Sequence[CountAccuracy]) -> str:
+    """Return the page with another section about the accuracy of the count."""
+    before, _, rest = page.partition(f"{COUNTS_HEADER}\n")
+    _, mark, after = rest.partition("\n## ")
+    return f"{before}{format_counts(accuracies)}{mark}{after}"
 
 
 def format_answer(speeds: Sequence[Speed]) -> str:

@@ -172,3 +172,12 @@ def test_partial_run_is_only_printed(
     out = capsys.readouterr().out
     assert "10,000; one read" in out
     assert "20,000; one read" not in out
+
+
+def test_other_counts_keep_the_rest_of_the_page() -> None:
+    accuracy = count_accuracy.CountAccuracy("stream", True, False, DENSITIES[0], "sidco", (1.0, 1.5))
+    page = f"times\n\n{report.format_counts([])}\n## Slow inputs\n\nslow\n"
+    after = report.replace_counts(page, [accuracy])
+    assert after.startswith("times\n")
+    assert after.endswith("\n## Slow inputs\n\nslow\n")
+    assert "1.25 (1.00–1.50)" in after
