@@ -24,7 +24,7 @@ from benchmarks.common.inputs import TEST_GRADIENTS, TRAINED_GRADIENTS
 from benchmarks.common.results import RESULTS, write_result
 from benchmarks.common.tables import read_rows, write_rows
 from benchmarks.select import count_accuracy, plot, report, slow_inputs, speeds
-from benchmarks.select.targets import check_targets
+from benchmarks.select.targets import check_accuracy, check_targets
 
 __all__ = ["main", "measure"]
 
@@ -66,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             accuracies = measure_counts(sizes[0], saved, count_accuracy.MODELS, 40, step)
             page = RESULTS / "select.md"
             text = page.read_text(encoding="utf-8")
-            page.write_text(report.replace_counts(text, accuracies), encoding="utf-8")
+            page.write_text(
+                report.replace_counts(text, accuracies, check_accuracy(accuracies)), encoding="utf-8"
+            )
             counts = plot.list_counts(accuracies)
             write_rows(FIGURES / "counts.csv", counts)
             plot.draw(RESULTS, read_rows(FIGURES / "gains.csv", plot.Gain), counts)

@@ -81,8 +81,18 @@ def format_counts(accuracies: Sequence[CountAccuracy]) -> str:
     return "\n".join(parts)
 
 
-def replace_counts(page: str, accuracies: Sequence[CountAccuracy]) -> str:
-    """Return the page with another section about the accuracy of the count."""
+def replace_counts(
+    page: str, accuracies: Sequence[CountAccuracy], results: Sequence[TargetResult] = ()
+) -> str:
+    """Return the page with other counts.
+
+    Args:
+        page: as written before.
+        accuracies: of the section about the accuracy of the count.
+        results: of the targets for the counts, whose rows are replaced.
+    """
+    rows = {row.split(" | ")[0]: row for row in format_targets(results).splitlines()} if results else {}
+    page = "\n".join(rows.get(line.split(" | ")[0], line) for line in page.split("\n"))
     before, _, rest = page.partition(f"{COUNTS_HEADER}\n")
     _, mark, after = rest.partition("\n## ")
     return f"{before}{format_counts(accuracies)}{mark}{after}"

@@ -10,7 +10,7 @@ from benchmarks.select.count_accuracy import CountAccuracy
 from benchmarks.select.slow_inputs import SlowInput
 from benchmarks.select.speeds import FUSED, TOPK, SchemeSpeed, Speed
 
-__all__ = ["LARGE", "check_targets"]
+__all__ = ["LARGE", "check_accuracy", "check_targets"]
 
 LARGE = 26_000_000
 """Number of elements above which an array exceeds the caches."""
@@ -27,7 +27,7 @@ def check_targets(
     return [
         *_check_speeds(speeds),
         *_check_slow_inputs(inputs),
-        *_check_accuracy(accuracies),
+        *check_accuracy(accuracies),
         *_check_schemes(schemes),
     ]
 
@@ -63,7 +63,8 @@ def _check_slow_inputs(inputs: Sequence[SlowInput]) -> list[TargetResult]:
     return results
 
 
-def _check_accuracy(accuracies: Sequence[CountAccuracy]) -> list[TargetResult]:
+def check_accuracy(accuracies: Sequence[CountAccuracy]) -> list[TargetResult]:
+    """Check the targets for counts."""
     results = []
     for feedback in (False, True):
         chosen = [a for a in accuracies if a.real and a.name == "sidco" and a.feedback == feedback]

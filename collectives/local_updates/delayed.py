@@ -111,7 +111,7 @@ class Delayed:
     left: int
     means: Mapping[str, Any] = field(default_factory=dict)
     error: BaseException | None = None
-    _runs: dict[str, bool] = field(default_factory=dict)  # decided once, by whoever comes first
+    _runs: dict[str, bool] = field(default_factory=dict)  # one item; setdefault decides once, in any thread
     _done: threading.Event = field(default_factory=threading.Event)
 
     @classmethod

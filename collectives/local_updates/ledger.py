@@ -59,7 +59,7 @@ class Ledger:
     """The latest exchange of a worker, and one in doubt.
 
     Attributes:
-        latest: identity of the latest exchange that is complete on this rank; 0 if there is none.
+        latest: identity of this rank's latest complete exchange, or 0.
         in_doubt: an exchange that may count, or None.
     """
 

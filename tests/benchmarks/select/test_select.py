@@ -16,7 +16,7 @@ from benchmarks.common.inputs import DENSITIES
 from benchmarks.select import contenders, count_accuracy, plot, report, slow_inputs, speeds
 from benchmarks.select.__main__ import main, measure
 from benchmarks.select.reads import measure_reads, sum_magnitudes
-from benchmarks.select.targets import check_targets
+from benchmarks.select.targets import check_accuracy, check_targets
 from wirecodec import registry
 from wirecodec.arrays import aligned
 
@@ -176,8 +176,12 @@ def test_partial_run_is_only_printed(
 
 def test_other_counts_keep_the_rest_of_the_page() -> None:
     accuracy = count_accuracy.CountAccuracy("stream", True, False, DENSITIES[0], "sidco", (1.0, 1.5))
-    page = f"times\n\n{report.format_counts([])}\n## Slow inputs\n\nslow\n"
-    after = report.replace_counts(page, [accuracy])
+    results = check_accuracy([accuracy])
+    old = results[0].target
+    page = f"times\n| {old} | 1.0 % | old | yes |\n\n{report.format_counts([])}\n## Slow inputs\n\nslow\n"
+    after = report.replace_counts(page, [accuracy], results)
     assert after.startswith("times\n")
+    assert f"| {old} | 50.0 % |" in after
+    assert "1.0 % | old" not in after
     assert after.endswith("\n## Slow inputs\n\nslow\n")
     assert "1.25 (1.00–1.50)" in after
