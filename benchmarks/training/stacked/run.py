@@ -13,7 +13,7 @@ from benchmarks.common.processes import one_thread
 from benchmarks.training.plan import Plan
 from benchmarks.training.pool import describe_result, describe_run
 from benchmarks.training.runs import Run, save_result
-from benchmarks.training.stacked.pool import OuterPool
+from benchmarks.training.stacked.coders import Coders
 from benchmarks.training.stacked.train import is_together, train_stack
 from benchmarks.training.systems.local import LocalUpdates
 from benchmarks.training.systems.plain import Dense
@@ -42,7 +42,7 @@ def run_stacks(
         cells: tasks and systems that are wanted; others than these are left out.
         device: of the models.
         most: runs of a stack.
-        jobs: processes for the exchanges.
+        jobs: processes that code movements.
         minutes: a stack that is not complete by then is dropped.
         progress: shows the steps of each stack.
 
@@ -56,7 +56,7 @@ def run_stacks(
     if device == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32, for all systems alike
     with one_thread():
-        pool = OuterPool(jobs)
+        coders = Coders(jobs)
         try:
             while time.monotonic() < stop:
                 runs = _choose(plan.list_missing(cells, by_cell=by_cell), most)
@@ -64,14 +64,14 @@ def run_stacks(
                     break
                 shown = progress.add_task(f"{len(runs)} runs of {runs[0].task}", total=runs[0].steps)
                 on_step = partial(_show, progress, shown)
-                results = train_stack(runs, pool, device, on_step, stop)
+                results = train_stack(runs, coders, device, on_step, stop)
                 progress.remove_task(shown)
                 for result in results:
                     save_result(result, plan.folder)
                     line = f"{describe_run(result.run)}: {describe_result(result)}"
                     progress.console.print(line, highlight=False, soft_wrap=True)
         finally:
-            pool.close()
+            coders.close()
 
 
 def can_stack(task: Task, system: System) -> bool:

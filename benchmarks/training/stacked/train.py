@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from benchmarks.training.runs import Result, Run, average_losses
-from benchmarks.training.stacked.pool import OuterPool
+from benchmarks.training.stacked.coders import Coders
+from benchmarks.training.stacked.outer import Cost, StackedOuter
 from benchmarks.training.stacked.stack import Plan, Stack
 from benchmarks.training.systems.local import LocalUpdates
 from benchmarks.training.systems.registry import SYSTEMS
@@ -30,7 +31,7 @@ def is_together(run: Run) -> bool:
 
 def train_stack(
     runs: Sequence[Run],
-    pool: OuterPool,
+    coders: Coders,
     device: str,
     on_step: Callable[[int], None] = lambda _: None,
     stop: float = math.inf,
@@ -39,7 +40,7 @@ def train_stack(
 
     Args:
         runs: with equal numbers of steps and workers.
-        pool: of the exchanges.
+        coders: of the containers.
         device: of the models.
         on_step: called with the number of steps taken.
         stop: on the clock of ``time.monotonic``; runs that are not complete then have no result.
@@ -49,47 +50,32 @@ def train_stack(
     problems: dict[int, Any] = {seed: task.build(seed) for seed in dict.fromkeys(run.seed for run in runs)}
     modules = [problems[run.seed].model for run in runs for _ in range(workers)]
     stack, together = Stack(modules, _plan(runs, device)), is_together(first)
-    start, sent, seconds = time.monotonic(), [0] * len(runs), [0.0] * len(runs)
-    done = 0
-    if not together:
-        host = torch.empty(stack.values.shape).share_memory_()
-        if device == "cuda":  # pages that do not move are copied several times as fast
-            torch.cuda.cudart().cudaHostRegister(host.data_ptr(), 4 * host.numel(), 0)
-        host.copy_(stack.values)
-        pool.open(runs, workers, host)
-        systems: list[Any] = [SYSTEMS[run.system] for run in runs]
+    start, done = time.monotonic(), 0
+    outer = None if together else StackedOuter(runs, stack.values, stack.view, coders)
     for step in range(1, steps + 1):
-        due = [] if together else [i for i, one in enumerate(systems) if one.is_due(step, steps)]
-        if not due and step % 50 and step < steps:
+        is_due = outer is not None and outer.is_due(step)
+        if not is_due and step % 50 and step < steps:
             continue
         stack.run(step - done)
         done = step
-        if due:
-            parts = [slice(i * workers, (i + 1) * workers) for i in due]
-            for rows in parts:
-                host[rows].copy_(stack.values[rows])
-            for row, (nbytes, used) in pool.advance(step).items():
-                sent[row // workers] += nbytes
-                seconds[row // workers] += used
-            for rows in parts:
-                stack.values[rows].copy_(host[rows])
+        if outer and is_due:
+            outer.advance(step)
         elif device == "cuda":
             torch.cuda.synchronize()
         on_step(done)
         if time.monotonic() > stop:
             return []
-    if not together and device == "cuda":
-        torch.cuda.cudart().cudaHostUnregister(host.data_ptr())
+    if outer:
+        outer.close()
     losses = stack.losses.view(steps, len(runs), workers).mean(2).cpu().numpy()
     elements, total = stack.values.shape[1], time.monotonic() - start
-    if together:
-        sent = [4 * elements * workers * steps] * len(runs)
+    costs = outer.costs if outer else [Cost(4 * elements * workers * steps)] * len(runs)
     return [
         Result(
             run=run,
             **_evaluate(stack, number * workers, problems[run.seed], np.isfinite(losses[:, number]).all()),
-            bits=8 * sent[number] / (steps * workers * elements),
-            compression_seconds=seconds[number] / (steps * workers),
+            bits=8 * costs[number].nbytes / (steps * workers * elements),
+            compression_seconds=costs[number].seconds / (steps * workers),
             seconds=total / len(runs),
             losses=average_losses([float(x) for x in losses[:, number]], steps),
             parameters=elements,

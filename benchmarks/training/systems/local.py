@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -102,10 +103,14 @@ class LocalUpdates(System):
         earlier = step - self.delay
         return bool(self.list_due(step, steps)) or (earlier > 0 and bool(self.list_due(earlier, steps)))
 
+    def scheme_at(self, step: int, steps: int) -> str:
+        """Return the scheme of the exchange after a step of a run, counted from 1."""
+        return self.scheme
+
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return the exchange of movements; the caller gives it to an OuterOptimizer."""
         if self.published:
-            return SparseLoCoExchange(workers, self.decay, by_senders=self.by_senders)
+            return SparseLoCoExchange(self.decay, by_senders=self.by_senders)
         inner: System = Dense(self.name, self.group)
         if self.scheme:
             inner = Codec(
@@ -132,6 +137,7 @@ class OuterOptimizer:
         system: its schedule.
         settings: the point of the grid.
         workers, steps: of the run.
+        exchange: of the movements, if it is not the system's.
     """
 
     parameters: Tensors
@@ -139,6 +145,7 @@ class OuterOptimizer:
     settings: Settings
     workers: int
     steps: int
+    exchange: Any = None
     _late: list[_Due] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -147,7 +154,9 @@ class OuterOptimizer:
         self._unsent: list[Tensors] = [{} for _ in range(self.workers)]
         sizes = {name: p.numel() for name, p in self.anchor.items()}
         self._parts = divide_parameters(sizes, self.system.fragments)
-        self._exchanges = [self.system.open(self.workers, self.settings, self.steps) for _ in self._parts]
+        self._exchanges = [
+            self.exchange or self.system.open(self.workers, self.settings, self.steps) for _ in self._parts
+        ]
 
     def advance(self, step: int, workers: Sequence[Tensors]) -> int:
         """Exchange and apply what is due after a step, counted from 1; return the bytes of all workers."""
@@ -156,21 +165,23 @@ class OuterOptimizer:
             self._late.remove(late)
         sent = 0
         for part in self.system.list_due(step, self.steps):
-            result, nbytes = self._exchange(part, step, workers)
+            mean, nbytes = self._exchanges[part].mean(self.measure(part, workers))
+            self.update(part, step, mean, workers)
             sent += nbytes
-            if self.system.delay and step + self.system.delay < self.steps:
-                self._late.append(result)
-            else:
-                self._apply(result, workers)
         return sent
 
-    def _exchange(self, part: int, step: int, workers: Sequence[Tensors]) -> tuple[_Due, int]:
+    def measure(self, part: int, workers: Sequence[Tensors]) -> list[Tensors]:
+        """Return the movements of a fragment since its last exchange."""
         names, keep = self._parts[part], self.system.keep
         moved = []
         for one, unsent in zip(workers, self._unsent, strict=True):
             start = {name: self.anchor[name] - keep * unsent.get(name, 0.0) for name in names}
             moved.append({name: start[name] - one[name].detach() for name in names})
-        mean, sent = self._exchanges[part].mean(moved)
+        return moved
+
+    def update(self, part: int, step: int, mean: Tensors, workers: Sequence[Tensors]) -> None:
+        """Take an outer step with the mean movement of a fragment, and apply it now or after the delay."""
+        names, keep = self._parts[part], self.system.keep
         if keep:
             residuals: Callable[[int], Tensors] = self._exchanges[part].residuals  # type: ignore[attr-defined]
             for worker in range(len(workers)):
@@ -182,7 +193,11 @@ class OuterOptimizer:
         values = {name: self.anchor[name].clone() for name in names}
         keeps = keep and step < self.steps  # the last result is the common model
         kept = [{name: keep * unsent[name] for name in names} if keeps else {} for unsent in self._unsent]
-        return _Due(step + self.system.delay, values, kept), sent
+        result = _Due(step + self.system.delay, values, kept)
+        if self.system.delay and step + self.system.delay < self.steps:
+            self._late.append(result)
+        else:
+            self._apply(result, workers)
 
     def _apply(self, result: _Due, workers: Sequence[Tensors]) -> None:
         with torch.no_grad():

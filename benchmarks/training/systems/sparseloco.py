@@ -8,9 +8,11 @@ values.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch.func import vmap
 
 from benchmarks.training.systems.system import Tensors
 
@@ -28,34 +30,31 @@ class SparseLoCoExchange:
     """Exchange of the quantised largest elements of each block, with a residual per worker.
 
     Args:
-        workers: number of workers.
-        decay: of the residual.
+        decay: of the residuals.
         by_senders: whether an element's mean is over the workers that sent it, as in the public code; the
             paper's is over all.
     """
 
-    def __init__(self, workers: int, decay: float, *, by_senders: bool) -> None:
-        self._residuals: list[Tensors] = [{} for _ in range(workers)]
+    def __init__(self, decay: float, *, by_senders: bool) -> None:
+        self._residuals: Tensors = {}
         self._decay, self._by_senders = decay, by_senders
 
     def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
         """Return the mean of what was sent, and 14 bits per element."""
-        total = {name: torch.zeros_like(x) for name, x in gradients[0].items()}
-        senders = {name: torch.zeros_like(x) for name, x in gradients[0].items()}
-        count = 0
-        for one, residuals in zip(gradients, self._residuals, strict=True):
-            for name, x in one.items():
-                wanted = x + self._decay * residuals.get(name, torch.zeros(()))
-                blocks = to_blocks(wanted)
-                places = blocks.abs().topk(min(KEPT, blocks.shape[1]), dim=1, sorted=False).indices
-                sent = torch.zeros_like(blocks).scatter_(1, places, quantise(blocks.gather(1, places)))
-                received = from_blocks(sent, x.shape)
-                residuals[name] = wanted - received
-                total[name] += received
-                senders[name] += from_blocks(torch.zeros_like(blocks).scatter_(1, places, 1.0), x.shape)
-                count += places.numel()
-        for name, x in total.items():
-            x.div_(senders[name].clamp_(min=1) if self._by_senders else len(gradients))
+        total, count = {}, 0
+        for name, first in gradients[0].items():
+            wanted = torch.stack([one[name] for one in gradients])
+            if name in self._residuals:
+                wanted += self._decay * self._residuals[name]
+            blocks = vmap(to_blocks)(wanted)
+            places = blocks.abs().topk(min(KEPT, blocks.shape[-1]), sorted=False).indices
+            kept = vmap(quantise)(blocks.gather(-1, places))
+            to_tensors = vmap(partial(from_blocks, shape=first.shape))
+            received = to_tensors(torch.zeros_like(blocks).scatter_(-1, places, kept))
+            senders = to_tensors(torch.zeros_like(blocks).scatter_(-1, places, 1.0)).sum(0).clamp_(min=1)
+            self._residuals[name] = wanted - received
+            total[name] = received.sum(0) / (senders if self._by_senders else len(gradients))
+            count += places.numel()
         return total, BITS * count // 8
 
 
@@ -64,12 +63,13 @@ def quantise(values: Any) -> Any:
     mean = values.mean()
     centred = values - mean
     width = RANGE * centred.norm() / max(1, centred.numel() - 1) ** 0.5 / BINS
-    if not width:
-        return values.clone()
-    bins = (centred / width + BINS // 2).round().clamp(0, BINS - 1).long().flatten()
-    sums = torch.zeros(BINS).index_add_(0, bins, centred.flatten())
-    counts = torch.zeros(BINS).index_add_(0, bins, torch.ones(bins.numel()))
-    return (sums / counts.clamp(min=1) + mean)[bins].view_as(values)
+    width = torch.where(width > 0, width, 1.0)
+    bins = (centred / width + BINS // 2).round().clamp(0, BINS - 1)
+    found = torch.zeros_like(values)
+    for number in range(BINS):
+        members = bins == number
+        found += members * ((members * centred).sum() / members.sum().clamp(min=1) + mean)
+    return found
 
 
 def to_blocks(x: Any) -> Any:

@@ -12,7 +12,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 import torch
 
 from benchmarks.training.plan import Plan
-from benchmarks.training.stacked.pool import OuterPool
+from benchmarks.training.stacked.coders import Coders
 from benchmarks.training.stacked.run import can_stack
 from benchmarks.training.stacked.train import train_stack
 from benchmarks.training.systems.local import LocalUpdates, OuterOptimizer
@@ -44,7 +44,7 @@ def test_a_stack_trains_as_single_runs_do(tmp_path: Path, names: tuple[str, ...]
     task = TASKS["text-long"]
     plan = Plan(tmp_path, 1, 1, STEPS / task.steps)
     runs = [run for name in names for run in plan.tune(task, SYSTEMS[name])[:2]]
-    for stacked in train_stack(runs, OuterPool(0), "cpu"):
+    for stacked in train_stack(runs, Coders(0), "cpu"):
         alone = train(stacked.run)
         assert stacked.test == pytest.approx(alone.test, rel=1e-4), stacked.run.system
         assert stacked.bits == alone.bits
@@ -86,7 +86,7 @@ def test_bins_are_decoded_as_their_means() -> None:
 
 def test_sparseloco_sends_64_of_each_block_and_keeps_the_rest() -> None:
     x = torch.randn(128, 64, generator=torch.Generator().manual_seed(0))
-    exchange = SparseLoCoExchange(1, 0.95, by_senders=True)
+    exchange = SparseLoCoExchange(0.95, by_senders=True)
     mean, sent = exchange.mean([{"w": x}])
     assert sent == 2 * 64 * 14 // 8
     largest = x.abs().view(2, -1).topk(64, dim=1).indices
