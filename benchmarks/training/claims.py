@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CLAIMS", "Claim"]
+__all__ = ["CLAIMS", "FFT_LOSS", "TABLE_2", "TABLE_3", "Claim"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class Claim:
         task, system, against: names in this benchmark.
         better: True if the paper claims that ``system`` is better than ``against``, False if worse, None if
             equal.
-        margin: how much worse than ``against`` the paper allows, in points or as a fraction of a perplexity.
+        margin: how much worse than ``against`` the paper allows, in points or as a fraction of a perplexity:
+            what its text says, or the largest loss of its own table.
         steps: True to compare the steps to dense's loss in place of the metric.
         is_control: True if no paper claims it, but a claim needs it for comparison.
     """
@@ -35,6 +36,10 @@ class Claim:
 
 TOP_1, TOP_01 = "top-k 1 % as published", "top-k 0.1 % as published"
 FFT = "FFT, 85 % left out"
+FFT_LOSS = 0.12
+"""Points that FFT loses in the paper's Table 2, at most."""
+TABLE_2, TABLE_3 = 0.454, 0.578
+"""Points that ScaleCom's ResNet-50 loses in each table, the most of all its networks with an accuracy."""
 
 
 def _list_sidco() -> list[Claim]:
@@ -47,14 +52,19 @@ def _list_sidco() -> list[Claim]:
         *like,
         Claim(
             "SIDCo, Figure 4, PTB",
-            "GaussianKSGD does not converge",
+            "GaussianKSGD does not converge to the target; here: worse than top-k",
             "text-lstm",
             "GaussianKSGD 0.1 %",
             TOP_01,
             False,
         ),
         Claim(
-            "SIDCo, Figure 4, PTB", "RedSync does not converge", "text-lstm", "RedSync 0.1 %", TOP_01, False
+            "SIDCo, Figure 4, PTB",
+            "RedSync does not converge to the target; here: worse than top-k",
+            "text-lstm",
+            "RedSync 0.1 %",
+            TOP_01,
+            False,
         ),
     ]
 
@@ -95,7 +105,7 @@ def _list_deepreduce() -> list[Claim]:
 def _list_fft() -> list[Claim]:
     others = {"QSGD": "qsgd-3-bits", "TernGrad": "terngrad-noclip", "top-k": "top-k 15 %, no feedback"}
     return [
-        Claim("FFT, Table 2", "as accurate as SGD", "images", FFT),
+        Claim("FFT, Table 2", "as accurate as SGD", "images", FFT, margin=FFT_LOSS),
         Claim("FFT, Table 2", "control: per tensor, not one vector", "images", "fft", is_control=True),
         *(
             Claim("FFT, Table 2", f"more accurate than {key}", "images", FFT, x, True)
@@ -110,23 +120,27 @@ def _list_fft() -> list[Claim]:
 
 
 def _list_scalecom() -> list[Claim]:
-    rates = {"images": "CLT-k by FLOPs", "text-lstm": "CLT-k by FLOPs", "text-transformer": "CLT-k 47x"}
     beta_1, beta = "CLT-k 1 %, beta 1", "CLT-k 1 %, beta 0.1"
-    workers = [f"images-{count}-workers" for count in (2, 8, 16)]
-    more = "ScaleCom, contribution 4, section 3"
+    standard, large = "ScaleCom, Table 2, contribution 4", "ScaleCom, Table 3, contribution 4"
+    small_data = "ScaleCom, section 4, Figure 5"
+    equal, filtered = "as accurate as dense", "large batch: beta 0.1 as accurate as dense"
+    still = "large batch, few data: beta 1 still accurate"
+    few, most = ("images-2-workers", "images-8-workers"), "images-16-workers"
     return [
-        *(Claim("ScaleCom, Table 2", "as accurate as dense", task, x) for task, x in rates.items()),
-        Claim("ScaleCom, Table 3", "large batch: beta 0.1 as accurate as dense", "images-large", beta),
-        Claim("ScaleCom, section 4", "large batch, few data: beta 1 still accurate", "images-large", beta_1),
+        Claim("ScaleCom, Table 2", equal, "images", "CLT-k by FLOPs", margin=TABLE_2),
+        Claim("ScaleCom, Table 2", equal, "text-lstm", "CLT-k by FLOPs"),
+        Claim("ScaleCom, Table 2", equal, "text-transformer", "CLT-k 47x"),
+        Claim("ScaleCom, Table 3", filtered, "images-large", beta, margin=TABLE_3),
+        Claim(small_data, still, "images-large", beta_1, margin=TABLE_3),
         Claim(
             "ScaleCom, Figure 1c", "large batch: local top-k degrades", "images-large", TOP_1, "dense", False
         ),
-        *(
-            Claim(more, "more workers: as accurate as dense", task, x)
-            for task in workers
-            for x in (beta_1, beta)
-        ),
-        *(Claim(more, "control: top-k with feedback", task, TOP_1, is_control=True) for task in workers),
+        *(Claim(standard, f"beta 1 {equal}", task, beta_1, margin=TABLE_2) for task in few),
+        Claim(large, filtered, most, beta, margin=TABLE_3),
+        Claim(small_data, still, most, beta_1, margin=TABLE_3),
+        *(Claim(standard, "control: beta 0.1", task, beta, is_control=True) for task in few),
+        *(Claim(standard, "control: top-k with feedback", task, TOP_1, is_control=True) for task in few),
+        Claim(large, "control: top-k with feedback", most, TOP_1, is_control=True),
     ]
 
 
@@ -134,7 +148,13 @@ def _list_adacomp() -> list[Claim]:
     where = "AdaComp, Table 2, related work, caption of Figure 7"
     return [
         Claim(where, "less than 1 % degradation, in points", "images", "adacomp", margin=1.0),
-        Claim(where, "less than 1 % degradation; here with Adam", "text-lstm", "adacomp", margin=0.01),
+        Claim(
+            where,
+            "less than 1 % degradation; here of a perplexity, with Adam",
+            "text-lstm",
+            "adacomp",
+            margin=0.01,
+        ),
         Claim(
             "AdaComp, Figure 3", "with Adam, less than 1 %, in points", "images-adam", "adacomp", margin=1.0
         ),

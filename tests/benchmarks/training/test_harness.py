@@ -180,8 +180,12 @@ def test_a_claim_holds_if_the_whole_interval_agrees() -> None:
         (worse, 0.021, 0.02, "reproduced, +2.1% ± 2.0%"),
         (worse, 0.021, 0.03, "undecided, +2.1% ± 3.0%"),
         (worse, 0.001, 0.005, "not reproduced, +0.1% ± 0.5%"),
+        (worse, -0.02, 0.03, "not reproduced, -2.0% ± 3.0%"),  # at most 1 % worse
+        (worse, -0.02, 0.031, "undecided, -2.0% ± 3.1%"),
         (better, 0.021, 0.02, "not reproduced, +2.1% ± 2.0%"),
         (better, -0.021, 0.02, "reproduced, -2.1% ± 2.0%"),
+        (better, 0.02, 0.03, "not reproduced, +2.0% ± 3.0%"),
+        (better, 0.02, 0.031, "undecided, +2.0% ± 3.1%"),
         (within, -0.03, 0.02, "reproduced, -3.0% ± 2.0%"),
         (within, -0.01, 0.02, "undecided, -1.0% ± 2.0%"),
         (within, 0.21, 0.2, "not reproduced, +21.0% ± 20.0%"),
