@@ -48,8 +48,9 @@ cores of one machine.
 SIMULATED = f"""Mean bytes that a rank sends, for {CASE.name}, counted by `collectives.simulate`, and the time
 at {ALPHA * 1e6:g} µs per message and {8e-9 / BETA:g} Gbit/s, without computation. The picture also shows
 measurements on 2, 4 and 8 hosts. These share the cores of one machine, so 8 hosts take several times as long
-as the model, which has no computation. Figures 1(b) and 6(b) of ScaleCom show the same: gathered bytes grow
-with the number of ranks, and those of CLT-k do not.
+as the model, which has no computation. Figures 1(b) and 6(b) of ScaleCom have a parameter server: gathered
+bytes grow with the number of ranks, and those of CLT-k are constant. Here they stay below twice those of 2
+ranks.
 """
 
 

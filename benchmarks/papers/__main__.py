@@ -50,9 +50,10 @@ JOBS = 2
 
 INTRODUCTION = """Every table and figure of the five papers that this library implements. A row has the
 paper's result, ours, and why they differ. Theirs are from the papers' text; the models, machines and data
-differ throughout, so only the shape of a result can agree. *Partly*: in part, in a weaker form, or
-by a constant that the paper does not state and that is fitted to its numbers. *Undecided*: one seed, whose
-noise may reverse it. *Not tried*: it needs GPUs, data that must be downloaded, or many seeds.
+differ throughout, so only the shape of a result can agree. *Partly*: in part, in a weaker form, by a
+reading or a formula of ours where the paper is silent, or by a constant that is fitted to its numbers.
+*Undecided*: one seed, whose noise may reverse it. *Not tried*: it needs GPUs, data that must be downloaded,
+or many seeds.
 
 {counts}
 Not counted above: the papers' claims about training, which [training.md](training.md) judges by seeds.

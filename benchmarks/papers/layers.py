@@ -1,4 +1,4 @@
-"""Layers of three networks, whose rates ScaleCom's Table 2 has, by the rule of its section 4."""
+"""Layers of four networks, whose rates ScaleCom's Table 2 has, by the rule of its section 4."""
 
 from __future__ import annotations
 

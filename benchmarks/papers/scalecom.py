@@ -36,7 +36,7 @@ TERAFLOPS = (100, 300)
 PARAMETERS, FLOPS = 25.6e6, 3 * 2 * 4.1e9
 """ResNet-50: parameters, and operations of one image forward and backward."""
 EFFICIENCY = 0.32
-"""Fraction of the peak at which the model computes. The paper states none; its numbers follow from this."""
+"""Fraction of the peak at which the model computes. The paper states none; this comes near its numbers."""
 BANDWIDTH = 32e9
 """Bytes per second of the server and of a worker."""
 
@@ -107,11 +107,12 @@ def count_bytes(ranks: int, d: int = 2_000_000) -> tuple[int, int]:
 
 
 def compute_shares(workers: int, minibatch: int, teraflops: float, method: str) -> tuple[float, float]:
-    """Compute the seconds of computing and of communication of a step by the paper's model.
+    """Compute the seconds of computing and of communication of a step, by a formula in place of the paper's.
 
     A parameter server has the bandwidth of one worker's link. It receives each worker's gradient and sends
     the sum. Links work at once, so a gradient takes its bytes over the bandwidth, in either direction. The
-    sum of top-k gradients has as many elements as all of them, at most all; CLT-k's has k.
+    sum of top-k gradients has as many elements as all of them, at most all; CLT-k's has k. The leader's
+    indices take as many bytes as its values, as in section 5.
 
     Args:
         workers: number of workers.
@@ -127,5 +128,5 @@ def compute_shares(workers: int, minibatch: int, teraflops: float, method: str) 
         if method == "top-k":
             down = min(workers * up, 2 * nbytes)
         else:
-            up += nbytes / 112 / 2  # the leader's indices
+            up += nbytes / 112  # the leader's indices
     return computing, (up + down) / BANDWIDTH

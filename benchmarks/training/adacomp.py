@@ -17,7 +17,7 @@ from benchmarks.training.recipes import RECIPES
 __all__ = ["measure_page", "train"]
 
 RUNS = (("resnet20", 50, "40×"), ("resnet20", 500, ""), ("lstm", 500, "200×"))
-"""(model, bin, rate in table 2 of the paper)."""
+"""(model, bin, rate in the paper's abstract)."""
 MIN_DIMENSIONS = {"resnet20": 4, "lstm": 2}
 """Number of dimensions from which a parameter is compressed."""
 STOPS = (10, 50, 100, 200, 300)
@@ -172,7 +172,8 @@ def format_answer(rows: Sequence[Sequence[str]]) -> str:
     """Answer the page's question with each model's last row whose rate the paper has."""
     last = {row[0].partition(",")[0]: dict(zip(HEADER, row, strict=True)) for row in rows if row[9]}
     rates = [
-        f"{model} {_number(row['rate'])} times (paper: {_number(row['paper'])})"
+        f"{model} {_number(row['rate'])} times, by the paper's count {_number(row['rate as in the paper'])} "
+        f"(paper: {_number(row['paper'])})"
         for model, row in last.items()
     ]
     losses = [f"{row['loss']} ({row['uncompressed loss']})" for row in last.values()]
@@ -207,8 +208,8 @@ def measure_page(steps: int) -> str:
 {models}
 *Rate* is 4 bytes per element divided by the bytes of the sections. *Rate with the table* divides by the bytes
 of the whole container, whose table takes 48 bytes per layer. *Rate with Rice codes* divides by the bytes of
-`rice` and `sign-scale`. *Rate as in the paper* counts 8 bits per sent element and per empty bin, or 16 bits
-for bins of 64 and more.
+`rice` and `sign-scale`. *Rate as in the paper* counts 8 bits per sent element, or 16 bits for bins of 64 and
+more. The paper does not mention empty bins; here each counts like an element.
 
 """
     return text + format_markdown(HEADER, rows)

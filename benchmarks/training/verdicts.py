@@ -211,9 +211,9 @@ that were tried, so a better one may be outside.
 
 Some papers allow a loss. The verdict's difference is what is left after subtracting it, and its interval has
 to end below 0. AdaComp's text allows 1 %: points of an accuracy, and here a fraction of a perplexity. The
-others' own tables have losses. ScaleCom's ResNet-50 loses {TABLE_2:.2g} points in Table 2 and {TABLE_3:.2g} in
-Table 3, and FFT loses {FFT_LOSS:.2g}. The loss of BLEU of ScaleCom's Transformer has no equivalent in
-perplexity, so nothing is subtracted there.
+others' own tables have losses. ScaleCom's ResNet-50 loses {TABLE_2:.2g} points in Table 2 and {TABLE_3:.2g}
+in Table 3, and FFT loses {FFT_LOSS:.2g} at most. The loss of BLEU of ScaleCom's Transformer has no equivalent
+in perplexity, so nothing is subtracted there.
 
 With 8 and 16 workers there are 300 steps. CLT-k changes 1 % of the elements in a step, so each about three
 times after the warm-up; gathered top-k changes each worker's 1 %. Hence the controls. They are no claims of a
@@ -224,6 +224,6 @@ its own best ones. On ImageNet, ScaleCom's large batches keep 32 images per work
 to 64. images-large has 4 workers, and 64 examples each in place of 16. Local top-k degrades a Transformer in
 Figure 1c; ours is a ResNet. Neither other betas (footnote 8) nor the loss of large data sets with beta 1
 (section 4) were tried. FFT's TernGrad leaves the last layer as it is; ours quantises it, too. AdaComp's paper
-tried Adam on a CNN only. The gradients of recommendations are mostly zeros: `deepreduce-sparse` takes 1.7 bits
-per parameter, where the paper's, with 40 % zeros, take 18.8.
+tried Adam on a CNN only. The gradients of recommendations are mostly zeros: `deepreduce-sparse` takes 1.7
+bits per parameter, where the paper's, with 40 % zeros, take 18.8.
 """

@@ -1,4 +1,4 @@
-"""Similarity of the ranks' residuals and selections, on which CLT-k depends (ScaleCom, section 3, Figure 2).
+"""Similarity of the ranks' residuals and selections, on which CLT-k depends (ScaleCom, sections 2 and 3).
 
 A measurement costs two dense all-reduces per tensor. It changes no state.
 """
@@ -66,7 +66,7 @@ class Similarity:
         histogram: of the magnitudes of y, or None if the tensor is sent whole.
 
     Source:
-        Chen et al., 2020, ScaleCom, section 3, Lemma 1 and Figures 2 and 3.
+        Chen et al., 2020, ScaleCom, section 2, Figure 2, and section 3, Lemma 1 and Figure 3.
 
     Examples:
         >>> import collectives as co
@@ -106,7 +106,7 @@ def similarity(comm: Communicator | Channel, cltk: CLTk, grad: Any) -> Similarit
         Timeout: a rank does not take part.
 
     Source:
-        Chen et al., 2020, ScaleCom, section 3.
+        Chen et al., 2020, ScaleCom, sections 2 and 3.
 
     Examples:
         >>> import numpy as np, collectives as co

@@ -99,7 +99,7 @@ def _draw_errors(path: Path, panels: Mapping[str, Lines]) -> None:
 
 
 def _draw_residuals(path: Path, panels: Mapping[str, Lines]) -> None:
-    title = "How large do the residuals become?"
+    title = "How large do the residuals become, if all layers are compressed?"
     layout: dict[str, Any] = {"sharex": True, "sharey": True}
     with open_picture(path, 2, 2, title=title, height=2.8, **layout) as axes:
         for axis, (name, lines) in zip(axes.flat, panels.items(), strict=True):
@@ -118,7 +118,7 @@ def _draw_residuals(path: Path, panels: Mapping[str, Lines]) -> None:
 
 def _draw_histogram(path: Path, panels: Mapping[str, Lines]) -> None:
     (lines,) = panels.values()
-    title = "How large are the residuals after the last step, with 5,000 elements per bin?"
+    title = "How large are the residuals in the end, with all layers in bins of 5,000?"
     with open_picture(path, 1, title=title, height=3.4) as axes:
         axis, labels = axes[0, 0], []
         for method, points in lines.items():

@@ -85,7 +85,7 @@ def _trace_corners(counts: Any) -> list[tuple[float, float]]:
 
 
 def _draw_model(path: Path) -> None:
-    title = "How much of a step is communication, by ScaleCom's performance model?"
+    title = "How much of a step is communication, by our formula for ScaleCom's server?"
     with open_picture(path, 1, 2, title=title, height=3.4) as axes:
         over_workers, shares = axes[0]
         labels = []

@@ -297,6 +297,11 @@ def test_times_of_exchanges_are_read() -> None:
 
 
 def test_rates_are_read() -> None:
-    """The paper's bins: 50 elements for convolutions, 500 for the LSTM."""
-    (convolutions, _), (lstm, _) = read_rates()
-    assert 20 < float(convolutions) < float(lstm) < 1000
+    """The paper's bins: 50 elements for convolutions, 500 for the LSTM, as in the answer of adacomp.md."""
+    convolutions, lstm = read_rates()
+    answer = (RESULTS / "adacomp.md").read_text(encoding="utf-8").split("\n\n")[2]
+    for name, found, paper in (("resnet20", convolutions, 40), ("lstm", lstm, 200)):
+        rates = f"{found.ours} times, by the paper's count {found.counted} (paper: {paper})"
+        assert f"{name} {rates}" in answer
+    assert f"are {convolutions.loss} ({convolutions.dense}) and {lstm.loss} ({lstm.dense});" in answer
+    assert 32 / 8 * 50 / float(convolutions.per_bin) == pytest.approx(float(convolutions.counted), rel=0.03)

@@ -34,11 +34,12 @@ class AdaComp(Selector):
 
     With ``factor=1``, H is G, and the maximum of each bin is sent: the paper's baseline Local Selection.
 
-    Source: Chen et al., AdaComp, AAAI 2018, Algorithm 2. The paper takes a factor of 1.5 to 3, bins of 50 for
-    convolutions and of 500 for other layers; a Compressor takes one scheme per layer.
+    Source: Chen et al., AdaComp, AAAI 2018, Algorithm 2. The paper studied factors of 1.5 to 3 and chose 2.
+    Its bins have 50 elements of convolutions and 500 of FC and LSTM layers; a Compressor takes one scheme per
+    layer.
 
-    Two cases that the paper leaves open: a bin of zeros
-    sends nothing, and an element with G = 0 is not sent because it has no sign.
+    Two cases differ from the printed algorithm, which sends an element if |H| ≥ max |G|: a bin of zeros sends
+    nothing, and an element with G = 0 is not sent because it has no sign.
 
     Args:
         bin: elements per bin, 1 or more; the last bin may be shorter.
