@@ -239,12 +239,12 @@ def list_rows(found: Result) -> list[Row]:
         ),
         Row(
             "Theorem 1, Lemma 2: convergence, contraction over the workers",
-            "a linear speed-up with the workers (Remark 4); with enough correlation, the contraction falls "
-            "with them (Remark 5)",
+            "a linear speed-up with the workers (Remark 4); under its conditions, the contraction falls with "
+            "them (Remark 5)",
             "–",
             "Proofs. The contraction that we measure for Figure 3 does not fall: "
-            f"{', '.join(f'{one:.3f}' for one in contractions)} with 2, 4, 8 ranks, at iteration 90. The "
-            "correlation that Lemma 2 needs was not measured.",
+            f"{', '.join(f'{one:.3f}' for one in contractions)} with 2, 4, 8 ranks, at iteration 90. Those "
+            "conditions were not measured.",
         ),
         Row(
             "Figure 6a: part of the communication, 64 workers, 100 TFLOPs",
@@ -276,7 +276,7 @@ def list_rows(found: Result) -> list[Row]:
             "Ours compares with local top-k, not with the true one. One seed of one small training, and "
             "bytes of 4 ranks in place of properties; AdaComp and DGC are not in it. With 8 and 16 workers "
             "CLT-k ends far from dense in [training.md](training.md), with three seeds, and local top-k does "
-            "not. Times: [model.md](model.md).",
+            "not. Times: [collectives.md](collectives.md), [scale.md](scale.md).",
             UNDECIDED,
         ),
         Row(
