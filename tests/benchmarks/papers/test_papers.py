@@ -172,6 +172,7 @@ def test_model_of_scalecom_has_its_shape() -> None:
     """Top-k's communication grows with the workers, ScaleCom's does not; both are below dense."""
     times = {m: [scalecom.compute_shares(n, 8, 100, m)[1] for n in (8, 64, 128)] for m in scalecom.METHODS}
     assert len(set(times["dense"])) == len(set(times["ScaleCom"])) == 1
+    assert times["ScaleCom"][0] == pytest.approx(times["dense"][0] / 112 * 3 / 2)  # indices like the values
     assert (
         times["ScaleCom"][0] < times["top-k"][0] < times["top-k"][1] < times["top-k"][2] < times["dense"][0]
     )
