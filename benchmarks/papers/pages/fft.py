@@ -230,8 +230,8 @@ def list_rows(found: Result) -> list[Row]:
             "a lot of near-zero components; a normal distribution (section 5)",
             f"{_count_small(dense):.0%} of the elements below 1 % of the largest; KS distance from a normal "
             f"distribution {normal:.2f}, from Laplace's {laplace:.2f}",
-            "ResNet-20's raw gradient; the densities of SIDCo's Figures 2 and 8, above, have exponential "
-            "tails or heavier ones. `wirecodec stats --png` draws it for any gradient.",
+            "ResNet-20's raw gradient. Those of SIDCo's Figure 2, above, have tails heavier than the "
+            "exponential. `wirecodec stats --png` draws it for any gradient.",
             PARTLY if normal > laplace else REPRODUCED,
         ),
         Row(

@@ -179,7 +179,7 @@ def list_rows(found: Result) -> list[Row]:
             "the same, this library's modes",
             "–",
             f"adaptive {spans('adaptive')}; retargeted {spans('retargeted')}",
-            "Retargeted, the default, corrects the target of the last stage.",
+            "Retargeted, the default: each stage aims at k from the count that the stage before it kept.",
         ),
         Row(
             "the same: RedSync, GaussianKSGD, DGC",
