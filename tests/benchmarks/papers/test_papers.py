@@ -14,6 +14,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 pytest.importorskip("sklearn", reason="benchmarks need the extra [bench]")
 
 from rich.progress import Progress
+from scipy.stats import kstest
 
 import collectives as co
 import wirecodec as wc
@@ -23,6 +24,7 @@ from benchmarks.papers import __main__ as papers_main
 from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom
 from benchmarks.papers.__main__ import format_page
 from benchmarks.papers.networks import build_demo, flatten, unflatten
+from benchmarks.papers.pages import fft as fft_page
 from benchmarks.papers.pages.adacomp import read_rates
 from benchmarks.papers.pages.measured import (
     choose_figures,
@@ -200,6 +202,16 @@ def test_fits_find_the_exponent_of_a_power_law() -> None:
     assert stats.decay == pytest.approx(0.6)
     for last in (1000, 20_000, 10**6):
         assert fit_evenly(stats.ranks, stats.magnitudes, last) == pytest.approx(0.6, abs=1e-3)
+
+
+def test_distances_are_those_of_scipy() -> None:
+    x = np.random.default_rng(0).laplace(size=5000)
+    middle = np.median(x)
+    normal, laplace = fft_page.compute_distances(x)
+    assert normal == pytest.approx(kstest(x, "norm", args=(x.mean(), x.std())).statistic)
+    spread = np.mean(np.abs(x - middle))
+    assert laplace == pytest.approx(kstest(x, "laplace", args=(middle, spread)).statistic)
+    assert laplace < normal
 
 
 def test_dryden_and_seide_send_a_mean_per_sign() -> None:
