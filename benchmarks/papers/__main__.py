@@ -48,12 +48,12 @@ MISSING = """torch is missing. A CPU build is sufficient:
 `make bench-papers` installs it into the project's virtual environment."""
 JOBS = 2
 
-INTRODUCTION = """Every table and figure of the five papers that this library implements. A row has the
-paper's result, ours, and why they differ. Theirs are from the papers' text; the models, machines and data
-differ throughout, so only the shape of a result can agree. *Partly*: in part, in a weaker form, by a
-reading or a formula of ours where the paper is silent, or by a constant that is fitted to its numbers.
-*Undecided*: one seed, whose noise may reverse it. *Not tried*: it needs GPUs, data that must be downloaded,
-or many seeds.
+INTRODUCTION = """Every table and figure of the five papers that this library implements, and the main numbers
+of their texts. A row has the paper's result, ours, and why they differ. Theirs are from the papers' text; the
+models, machines and data differ throughout, so only the shape of a result can agree. *Partly*: in part, in a
+weaker form, by a reading or a formula of ours where the paper is silent, or by a constant that is fitted to
+its numbers. *Undecided*: one seed, whose noise may reverse it. *Not tried*: it needs GPUs, data that must be
+downloaded, or many seeds.
 
 {counts}
 Not counted above: the papers' claims about training, which [training.md](training.md) judges by seeds.

@@ -26,7 +26,7 @@ one stage, as the paper's selector has in its first step. The numbers in parenth
 fits and the reads that it counts itself. `threshold` uses the threshold that keeps a fraction δ of Laplace
 values. `adacomp(50)` reads two arrays. Third-party software is in italics.
 """
-SPEEDS = """This section corresponds to figures 1b and 16e-h of the SIDCo paper: the speed-up over a top-k
+SPEEDS = """This section corresponds to figures 1b and 16e-g of the SIDCo paper: the speed-up over a top-k
 that sorts or partitions, on a CPU. The paper has DGC slower than top-k there. Each cell is the speed-up over
 *{baseline}*, then, in parentheses, over `topk`. All measurements use one CPU thread.
 """

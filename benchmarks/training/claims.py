@@ -66,6 +66,7 @@ def _list_sidco() -> list[Claim]:
             TOP_01,
             False,
         ),
+        Claim("SIDCo, section 4.3", "ResNet-20 is degraded at 0.001", "images", "sidco", "dense", False),
     ]
 
 
@@ -97,6 +98,16 @@ def _list_deepreduce() -> list[Claim]:
         *(
             Claim("DeepReduce, Figure 8, section 6.2", f"{key} {fewer}", "images", x, TOP_1, True, steps=True)
             for key, x in fits.items()
+        ),
+        Claim("DeepReduce, section 4", "BF-P0 as good as Top-r or better", "images", names["P0"], TOP_1),
+        Claim(
+            "DeepReduce, section 6.2",
+            "Fit-DExp in slightly fewer steps than Fit-Poly",
+            "images",
+            fits["Fit-DExp"],
+            fits["Fit-Poly"],
+            True,
+            steps=True,
         ),
         *(Claim("DeepReduce, Table 2", "hit rate as dense", "recommendations", x) for x in table_2),
     ]

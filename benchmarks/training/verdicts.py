@@ -225,5 +225,7 @@ to 64. images-large has 4 workers, and 64 examples each in place of 16. Local to
 Figure 1c; ours is a ResNet. Neither other betas (footnote 8) nor the loss of large data sets with beta 1
 (section 4) were tried. FFT's TernGrad leaves the last layer as it is; ours quantises it, too. AdaComp's paper
 tried Adam on a CNN only. The gradients of recommendations are mostly zeros: `deepreduce-sparse` takes 1.7
-bits per parameter, where the paper's, with 40 % zeros, take 18.8.
+bits per parameter, where the paper's, with 40 % zeros, take 18.8. FFT's range is ±1; ours is that of
+each chunk. SIDCo's training has a warm-up of 5 epochs, and the paper does not state of what; here `sidco`
+warms up the rate alone.
 """

@@ -42,7 +42,8 @@ The paper trains NCF on ML-20m, whose gradients are 40 % zeros, and reports the 
 gradient, {_describe(found.table_2)}: a slice of an LSTM gradient, whose embedding rows are updated in part by
 each batch. The table therefore shows the gradient's error instead of a hit rate, and the two columns of
 volumes belong to different models. The scale of QSGD is the largest magnitude of 512 values. As in the paper,
-SKCompress has no grouped MinMaxSketch. Its buckets never hold both signs.
+SKCompress has no grouped MinMaxSketch. The paper omits the separation of signs, too; here, buckets never hold
+both.
 
 {format_markdown(["method", "scheme", "relative volume", "in the paper", "error", "cosine"], rows)}"""
 

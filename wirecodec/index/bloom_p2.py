@@ -3,8 +3,8 @@
 It is Algorithm 1 of DeepReduce (Xu et al. 2021), made deterministic (formats/spec/index/bloom.md) and
 improved. An element that shares a bit with no other positive is certain. The bits that no certain element
 explains have lists of the elements that map to them. In ascending order of length, each list without a
-selected element draws one. As printed, the algorithm draws from all lists, which keeps fewer of the inserted
-elements: 74 % in place of 83 % at a rate of 0.01 (``python -m benchmarks.papers``).
+selected element draws one. As printed, the algorithm draws from all lists. Cut to as many elements, it keeps
+fewer of the inserted ones: 74 % in place of 83 % at a rate of 0.01 (``python -m benchmarks.papers``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``huffman``: canonical Huffman codes of gap classes or of index bytes (formats/spec/index/huffman.md).
 
 Spans of 4096 indices decode independently. The form ``keys`` codes the bytes of indices, as DeepReduce does
-(Xu et al. 2021, section 2.2 and the appendix). The paper's code is fixed, built from 0 ... d-1, and has four
+(Xu et al. 2021, section 2 and the appendix). The paper's code is fixed, built from 0 ... d-1, and has four
 bytes per index. Here it is built from the indices that are sent, and leading bytes that are always 0 are left
 out.
 """
@@ -45,7 +45,7 @@ class Huffman(IndexCodec):
     8.1 bits per index at 1 % density. With ``keys`` an index takes the codes of its ⌈log2(d) / 8⌉ bytes. The
     header takes 3 bytes and 4 bits per symbol, each span of 4096 indices after the first 6 bytes more.
 
-    Source: formats/spec/index/huffman.md; after DeepReduce (Xu et al. 2021), section 2.2, for ``keys``.
+    Source: formats/spec/index/huffman.md; after DeepReduce (Xu et al. 2021), section 2, for ``keys``.
 
     Args:
         symbols: ``"gaps"`` to code classes of gaps, ``"keys"`` to code bytes of indices.

@@ -1,6 +1,6 @@
 """``rle``: the lengths of the bitmap's runs, absent and present alternating (formats/spec/index/rle.md).
 
-After the bit-level run lengths of DeepReduce (Xu et al. 2021, section 2.2).
+After the bit-level run lengths of DeepReduce (Xu et al. 2021, section 2).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RLE(IndexCodec):
     It has no parameters. A run of present elements takes at least 16 bits: two numbers of one byte below 128,
     two below 16,384, three below 2^21, or four. Use it for supports of long runs.
 
-    Source: formats/spec/index/rle.md; DeepReduce (Xu et al. 2021), section 2.2.
+    Source: formats/spec/index/rle.md; DeepReduce (Xu et al. 2021), section 2.
 
     Raises:
         Malformed: in decoding, the numbers are not pairs, or one is not in its shortest form.

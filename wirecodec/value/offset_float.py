@@ -32,8 +32,8 @@ class OffsetFloat(ValueCodec):
     ``bits`` bits per value and 12 bytes per chunk. Rounding to nearest is contractive. Stochastic rounding is
     unbiased within the range.
 
-    The paper estimates the range from the first iterations, because its GPU kernel needs it in advance. Here
-    it costs one pass over the selected values (0.15 ns each), is exact at every step, and needs no state.
+    The paper estimates the range from the first iterations. Here it costs one pass over the selected values
+    (0.15 ns each), is exact at every step, and needs no state.
 
     Source: Wang et al., *FFT-based Gradient Sparsification*, 2020, Algorithm 1 and Figure 8, with rounding
     and with codes for zero and negative values; formats/spec/value/offset-float.md.

@@ -48,7 +48,7 @@ class PolyFit(OrderedValueCodec):
 
     Args:
         degree: degree of the polynomials, 0 to 8. 1 and 0 are the paper's piecewise linear and constant fits
-            (Lemmas 9 and 10). Pieces are split by chords at every degree, which suits 1 and more.
+            (Lemmas 10 and 9). Pieces are split by chords at every degree, which suits 1 and more.
         pieces: maximum number of pieces, or None to derive it from ``error`` and the curvature.
         error: target error relative to the root mean square of the values, 1e-9 to 1. It is not a bound.
 

@@ -23,7 +23,7 @@ __all__ = ["choose_figures", "format_measurement", "list_complete", "list_figure
 
 SERVED = (
     (r"SIDCo: fits", "SIDCo", "Figures 2, 7, 8"),
-    (r"SIDCo: ", "SIDCo", "Figures 1c, 3c, 3f, 4b, 4d, 5b, 6c, 6f, 9, 18"),
+    (r"SIDCo: ", "SIDCo", "Figures 1c, 3c, 3f, 4b, 4d, 5b, 6c, 6f, 9, 9o, 11a, 13c, 13f, 18"),
     (r"ScaleCom: 2a, 2b", "ScaleCom", "Figures 2a, 2b"),
     (r"ScaleCom: 2c:", "ScaleCom", "Figure 2c"),
     (r"ScaleCom: 2c, 2d", "ScaleCom", "Figures 2c, 2d"),
@@ -45,7 +45,7 @@ SERVED = (
     (r"DeepReduce and FFT", "DeepReduce", "Sections 6.1, 6.2, Figures 10a, 10b"),
 )
 """(Pattern of names, paper, its figures and tables): the first pattern that matches counts."""
-ALSO_FFT = "Figures 5, 15"
+ALSO_FFT = "Figures 4, 5, 15, Section 4.2"
 """Figures of the second paper that the measurement of two papers serves."""
 
 SHOWN = 8

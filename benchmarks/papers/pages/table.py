@@ -21,6 +21,8 @@ __all__ = [
     "format_answer",
     "format_counts",
     "format_rows",
+    "read_gpu_kernel",
+    "read_gpu_speedups",
     "read_machine",
     "read_milliseconds",
     "read_speedups",
@@ -88,7 +90,8 @@ def format_answer(sections: Mapping[str, Sequence[Row]], claims: Mapping[str, in
     found = Counter(row.verdict for rows in sections.values() for row in rows if row.verdict)
     return (
         f"Of {found.total()} results in {len(sections)} papers' tables and figures, {found[REPRODUCED]} are "
-        f"reproduced, {found[PARTLY]} partly, and {found[WRONG]} not. {found[UNDECIDED]} are undecided. "
+        f"reproduced, {found[PARTLY]} partly, and {found[WRONG]} not. {found[UNDECIDED]} "
+        f"{'is' if found[UNDECIDED] == 1 else 'are'} undecided. "
         f"The other {found[NOT_TRIED]} were not tried. Of {sum(claims.values())} claims about training: "
         f"{', '.join(f'{count} {kind}' for kind, count in claims.items())}.\n\n"
     )
@@ -101,6 +104,22 @@ def read_speedups(name: str) -> list[tuple[float, float]]:
         if line.startswith(f"| `{name}`") and "× (" in line:
             found += [(float(a), float(b)) for a, b in re.findall(r"([\d.]+)× \(([\d.]+)×\)", line)]
     return found
+
+
+def read_gpu_speedups(name: str) -> list[float]:
+    """Return a selector's speed-up over torch's top-k, in each cell of Figure 16's table in gpu.md."""
+    found: list[float] = []
+    for line in (RESULTS / "gpu.md").read_text(encoding="utf-8").splitlines():
+        if re.match(rf"\| {re.escape(name)}, [\d,]+ \|", line):
+            found += [float(times) for times in re.findall(r"([\d.]+)× \(", line)]
+    return found
+
+
+def read_gpu_kernel(name: str) -> dict[int, float]:
+    """Return a kernel's milliseconds from gpu.md, by the number of elements."""
+    text = (RESULTS / "gpu.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"^\| {re.escape(name)} \| ([\d,]+) \| ([\d.]+) \|", text, re.MULTILINE)
+    return {int(elements.replace(",", "")): float(milliseconds) for elements, milliseconds in rows}
 
 
 def read_machine(page: str) -> str:

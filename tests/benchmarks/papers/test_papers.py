@@ -14,6 +14,7 @@ pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
 pytest.importorskip("sklearn", reason="benchmarks need the extra [bench]")
 
 from rich.progress import Progress
+from scipy.stats import kstest
 
 import collectives as co
 import wirecodec as wc
@@ -23,6 +24,7 @@ from benchmarks.papers import __main__ as papers_main
 from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom
 from benchmarks.papers.__main__ import format_page
 from benchmarks.papers.networks import build_demo, flatten, unflatten
+from benchmarks.papers.pages import fft as fft_page
 from benchmarks.papers.pages.adacomp import read_rates
 from benchmarks.papers.pages.measured import (
     choose_figures,
@@ -39,6 +41,8 @@ from benchmarks.papers.pages.table import (
     Row,
     count_claims,
     format_counts,
+    read_gpu_kernel,
+    read_gpu_speedups,
     read_milliseconds,
     read_speedups,
 )
@@ -198,7 +202,17 @@ def test_fits_find_the_exponent_of_a_power_law() -> None:
     stats = compute_stats(np.arange(1, 20_001) ** -0.6)
     assert stats.decay == pytest.approx(0.6)
     for last in (1000, 20_000, 10**6):
-        assert fit_evenly(stats, last) == pytest.approx(0.6, abs=1e-3)
+        assert fit_evenly(stats.ranks, stats.magnitudes, last) == pytest.approx(0.6, abs=1e-3)
+
+
+def test_distances_are_those_of_scipy() -> None:
+    x = np.random.default_rng(0).laplace(size=5000)
+    middle = np.median(x)
+    normal, laplace = fft_page.compute_distances(x)
+    assert normal == pytest.approx(kstest(x, "norm", args=(x.mean(), x.std())).statistic)
+    spread = np.mean(np.abs(x - middle))
+    assert laplace == pytest.approx(kstest(x, "laplace", args=(middle, spread)).statistic)
+    assert laplace < normal
 
 
 def test_dryden_and_seide_send_a_mean_per_sign() -> None:
@@ -286,6 +300,14 @@ def test_pages_agree_on_the_claims_about_training() -> None:
 def test_speedups_are_read() -> None:
     assert len(read_speedups("topk(δ)")) == len(read_speedups("dgc(δ)")) == 18
     assert all(own == 1 for _, own in read_speedups("topk(δ)"))
+
+
+def test_cells_of_the_gpu_are_read() -> None:
+    """Figure 16 has four sizes and three densities; names are those of whole cells."""
+    counts = {len(read_gpu_speedups(name)) for name in ("sidco", "sidco, one stage", "dgc")}
+    assert counts == {12}
+    assert set(read_gpu_speedups("torch.topk + gather")) == {1.0}
+    assert set(read_gpu_kernel("select + bitmap + compact")) == {26_000_000, 260_000_000}
 
 
 def test_times_of_exchanges_are_read() -> None:

@@ -24,9 +24,9 @@ class DGC(Selector):
 
     Cost: the sample, and one read of the array.
 
-    Source: Lin et al., Deep Gradient Compression, ICLR 2018, as SIDCo (MLSys 2021), section 2, describes it.
-    The papers leave the sampling open. Here one element is drawn by counter hash from each of n·sample equal
-    strata.
+    Source: Lin et al., Deep Gradient Compression, ICLR 2018, as SIDCo (MLSys 2021), section 1.2, describes
+    it. The papers leave the sampling open. Here one element is drawn by counter hash from each of n·sample
+    equal strata.
 
     Args:
         ratio: k/n, above 0 and at most 1.

@@ -36,7 +36,7 @@ class GaussianK(Selector):
     Cost: at most five reads of the array.
 
     Source: Shi et al., Understanding Top-k Sparsification in Distributed Deep Learning, 2019 (GaussianK-SGD),
-    as SIDCo (MLSys 2021), section 2, describes it. SIDCo gives no numbers; factors and band are those
+    as SIDCo (MLSys 2021), section 1.2, describes it. SIDCo gives no numbers; factors and band are those
     commonly stated.
 
     Args:

@@ -32,7 +32,7 @@ class RedSync(Selector):
     Cost: at most seven reads of the array; two steps share a read, which counts the three possible
     thresholds.
 
-    Source: Fang et al., RedSync, JPDC 2019, as SIDCo (MLSys 2021), section 2, describes it. The number of
+    Source: Fang et al., RedSync, JPDC 2019, as SIDCo (MLSys 2021), section 1.2, describes it. The number of
     steps is left open there.
 
     Args:
