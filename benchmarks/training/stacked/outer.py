@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,13 @@ from benchmarks.training.stacked.coders import NAME, Coded, Coders, Order, Share
 from benchmarks.training.systems.local import LocalUpdates, OuterOptimizer
 from benchmarks.training.systems.registry import SYSTEMS
 from benchmarks.training.systems.system import Tensors
+from wirecodec.select.budget.selector import Budget
 from wirecodec.settings.scheme import Scheme
 
 __all__ = ["Cost", "StackedOuter"]
 
-BITS = 3
-"""Fewest bits of an element: the candidates of a budget are its bits, divided by them."""
+BITS, LEAST = 3, 8 * 128
+"""Fewest bits of an element, and bits that every budget may take: both bound the elements of a container."""
 
 
 @dataclass(eq=False)
@@ -49,8 +51,7 @@ class StackedOuter:
         self._coders, self._on_gpu = coders, values.is_cuda
         systems: list[Any] = [SYSTEMS[run.system] for run in runs]
         elements = values.shape[1]
-        ends = {(system.scheme_at(step, runs[0].steps)) for system in systems for step in (1, runs[0].steps)}
-        most = max(count_candidates(scheme, elements) for scheme in ends)
+        most = max(_count_candidates(system, elements) for system in systems)
         self._shared = Shared(
             self._allocate(len(values), most, torch.int32),
             self._allocate(len(values), most, torch.float32),
@@ -61,7 +62,7 @@ class StackedOuter:
         for number, (run, system) in enumerate(zip(runs, systems, strict=True)):
             first = number * run.workers
             rows = [values[first + worker] for worker in range(run.workers)]
-            coding = _Coding(system, run.steps, first, run.workers, self._shared) if system.scheme else None
+            coding = _Coding(system, first, run.workers, self._shared) if system.scheme else None
             workers = [{NAME: row} if coding else view(row) for row in rows]
             outer = OuterOptimizer(workers[0], system, run.settings, run.workers, run.steps, coding)
             self._members.append(_Member(number, run.steps, system, outer, workers, coding))
@@ -76,7 +77,7 @@ class StackedOuter:
         coding = [one for one in due if one.coding]
         for one in due:
             if one.coding:
-                one.coding.begin(step, one.outer.measure(0, one.workers))
+                one.coding.begin(one.outer.measure(0, one.workers))
             else:
                 self.costs[one.number].nbytes += one.outer.advance(step, one.workers)
         if self._on_gpu:
@@ -104,12 +105,14 @@ class StackedOuter:
         return memory
 
 
-def count_candidates(scheme: str, elements: int) -> int:
-    """Count the elements of a movement among which the host chooses: more than a scheme's budget can take."""
-    if not scheme:
+def _count_candidates(system: LocalUpdates, elements: int) -> int:
+    """Count the elements of a movement among which the host chooses: more than the budget can take."""
+    if not system.scheme:
         return 0
-    bits = Scheme.parse(scheme).select.bits
-    return min(elements, int(bits * elements / BITS) + 64)
+    selector = Scheme.parse(system.scheme).select
+    if not isinstance(selector, Budget) or selector.bits is None:
+        raise ValueError(f"a stack codes movements within a budget in bits, not {system.scheme}")
+    return min(elements, math.ceil((selector.bits * elements + LEAST) / BITS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,32 +137,29 @@ class _Coding:
 
     Args:
         system: with the scheme of a budget, and without fragments.
-        steps: of the run.
         first: row of the first worker.
         workers: of the run.
         shared: memory for the largest elements.
     """
 
-    def __init__(self, system: LocalUpdates, steps: int, first: int, workers: int, shared: Shared) -> None:
+    def __init__(self, system: LocalUpdates, first: int, workers: int, shared: Shared) -> None:
         if system.fragments > 1 or system.delay:
             raise ValueError("a stack codes no fragments and no delayed movements")
-        self._system, self._steps, self._shared = system, steps, shared
+        self._system, self._shared = system, shared
         self._rows = range(first, first + workers)
+        self._count = _count_candidates(system, shared.elements)
         self._unsent: Any = None
-        self.orders: list[Order] = []
+        self.orders = [Order(row, self._count, system.scheme) for row in self._rows]
 
-    def begin(self, step: int, moved: Sequence[Tensors]) -> None:
+    def begin(self, moved: Sequence[Tensors]) -> None:
         """Add what was not sent to movements, and copy the largest elements to the host, perhaps later."""
         wanted = torch.stack([one[NAME] for one in moved])
         if self._unsent is not None:
             wanted += self._system.decay * self._unsent
-        scheme = self._system.scheme_at(step, self._steps)
-        count = count_candidates(scheme, self._shared.elements)
-        largest = wanted.abs().topk(count, dim=1, sorted=False).indices.sort(dim=1).values
+        largest = wanted.abs().topk(self._count, dim=1, sorted=False).indices.sort(dim=1).values
         rows = slice(self._rows.start, self._rows.stop)
-        self._shared.places[rows, :count].copy_(largest.int(), non_blocking=True)
-        self._shared.values[rows, :count].copy_(wanted.gather(1, largest), non_blocking=True)
-        self.orders = [Order(row, count, scheme) for row in self._rows]
+        self._shared.places[rows, : self._count].copy_(largest.int(), non_blocking=True)
+        self._shared.values[rows, : self._count].copy_(wanted.gather(1, largest), non_blocking=True)
         self._unsent = wanted
 
     def finish(self, coded: Sequence[Coded]) -> Tensors:

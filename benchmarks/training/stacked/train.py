@@ -64,9 +64,11 @@ def train_stack(
             torch.cuda.synchronize()
         on_step(done)
         if time.monotonic() > stop:
-            return []
+            break
     if outer:
         outer.close()
+    if done < steps:
+        return []
     losses = stack.losses.view(steps, len(runs), workers).mean(2).cpu().numpy()
     elements, total = stack.values.shape[1], time.monotonic() - start
     costs = outer.costs if outer else [Cost(4 * elements * workers * steps)] * len(runs)

@@ -103,10 +103,6 @@ class LocalUpdates(System):
         earlier = step - self.delay
         return bool(self.list_due(step, steps)) or (earlier > 0 and bool(self.list_due(earlier, steps)))
 
-    def scheme_at(self, step: int, steps: int) -> str:
-        """Return the scheme of the exchange after a step of a run, counted from 1."""
-        return self.scheme
-
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return the exchange of movements; the caller gives it to an OuterOptimizer."""
         if self.published:
@@ -154,7 +150,7 @@ class OuterOptimizer:
         self._unsent: list[Tensors] = [{} for _ in range(self.workers)]
         sizes = {name: p.numel() for name, p in self.anchor.items()}
         self._parts = divide_parameters(sizes, self.system.fragments)
-        self._exchanges = [
+        self._exchanges: list[Any] = [
             self.exchange or self.system.open(self.workers, self.settings, self.steps) for _ in self._parts
         ]
 
@@ -183,7 +179,7 @@ class OuterOptimizer:
         """Take an outer step with the mean movement of a fragment, and apply it now or after the delay."""
         names, keep = self._parts[part], self.system.keep
         if keep:
-            residuals: Callable[[int], Tensors] = self._exchanges[part].residuals  # type: ignore[attr-defined]
+            residuals: Callable[[int], Tensors] = self._exchanges[part].residuals
             for worker in range(len(workers)):
                 self._unsent[worker] |= residuals(worker)
         rate, momentum = self.system.outer_settings(self.settings)

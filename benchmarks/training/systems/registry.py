@@ -126,21 +126,16 @@ _DECISIVE: tuple[System, ...] = (
     ),
     *(
         LocalUpdates(
-            f"local updates every {every}, {bits:g} bits per step, half of the rest kept"
-            + (", mean of senders" if by_senders else ""),
+            f"local updates every {every}, {bits:g} bits per step, half of the rest kept, mean of senders",
             OURS,
             every,
             f"budget(bits={every * bits:g}) | {CODES}",
             decay=1.0,
             outers=((1.0, 0.0), (1.0, 0.3)),
             keep=0.5,
-            by_senders=by_senders,
+            by_senders=True,
         )
-        for every, bits, by_senders in (
-            *((10, 0.0073, False), (10, 0.0037, False), (10, 0.0018, False), (30, 0.0073, False)),
-            *((10, 0.0073, True), (10, 0.0037, True), (10, 0.0018, True)),
-            *((30, 0.0073, True), (30, 0.0018, True)),
-        )
+        for every, bits in ((5, 0.0073), (10, 0.0073), (10, 0.0037), (10, 0.0018))
     ),
     *(
         LocalUpdates(

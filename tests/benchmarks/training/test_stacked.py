@@ -27,7 +27,7 @@ LOCAL = (
     "DiLoCo, every 30",
     "Streaming DiLoCo, every 30",
     "SparseLoCo, 14 bits per element",
-    "local updates every 10, 0.0073 bits per step, half of the rest kept",
+    "local updates every 5, 0.0073 bits per step, half of the rest kept, mean of senders",
     "local updates every 10, 0.0073 bits per step, half of the rest kept, mean of senders",
 )
 
