@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,15 +28,17 @@ LOCAL = (
     "DiLoCo, every 30",
     "Streaming DiLoCo, every 30",
     "SparseLoCo, 14 bits per element",
-    "local updates every 5, 0.0073 bits per step, half of the rest kept, mean of senders",
     "local updates every 10, 0.0073 bits per step, half of the rest kept, mean of senders",
 )
+OF_RANKS = "the last, with the mean of ranks"
 
 
 @pytest.fixture(autouse=True)
 def small_model(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"LAYERS": 1, "WIDTH": 32, "INNER": 64}.items():
         monkeypatch.setattr(text_long, name, value)
+    name = LOCAL[-1]
+    monkeypatch.setitem(SYSTEMS, OF_RANKS, replace(SYSTEMS[name], name=OF_RANKS, by_senders=False))
     monkeypatch.setattr(language, "TEST_ROWS", 32)
 
 
@@ -44,6 +47,9 @@ def test_a_stack_trains_as_single_runs_do(tmp_path: Path, names: tuple[str, ...]
     task = TASKS["text-long"]
     plan = Plan(tmp_path, 1, 1, STEPS / task.steps)
     runs = [run for name in names for run in plan.tune(task, SYSTEMS[name])[:2]]
+    if names == LOCAL:
+        text = SYSTEMS[OF_RANKS].describe_fields()
+        runs += [replace(run, system=OF_RANKS, system_text=text) for run in runs[-2:]]
     for stacked in train_stack(runs, Coders(0), "cpu"):
         alone = train(stacked.run)
         assert stacked.test == pytest.approx(alone.test, rel=1e-4), stacked.run.system
