@@ -20,6 +20,8 @@ RUNS = (("resnet20", 50, "40×"), ("resnet20", 500, ""), ("lstm", 500, "200×"))
 """(model, bin, rate in the paper's abstract)."""
 MIN_DIMENSIONS = {"resnet20": 4, "lstm": 2}
 """Number of dimensions from which a parameter is compressed."""
+COUNTED = {"resnet20": "the convolutions of resnet20", "lstm": "the matrices of lstm"}
+"""The parameters that are compressed."""
 STOPS = (10, 50, 100, 200, 300)
 """Steps of feedback after which the rate is reported."""
 WINDOW = 10
@@ -172,8 +174,8 @@ def format_answer(rows: Sequence[Sequence[str]]) -> str:
     """Answer the page's question with each model's last row whose rate the paper has."""
     last = {row[0].partition(",")[0]: dict(zip(HEADER, row, strict=True)) for row in rows if row[9]}
     rates = [
-        f"{model} {_number(row['rate'])} times, by the paper's count {_number(row['rate as in the paper'])} "
-        f"(paper: {_number(row['paper'])})"
+        f"{COUNTED[model]} {_number(row['rate'])} times, "
+        f"by the paper's count {_number(row['rate as in the paper'])} (paper: {_number(row['paper'])})"
         for model, row in last.items()
     ]
     losses = [f"{row['loss']} ({row['uncompressed loss']})" for row in last.values()]
@@ -210,6 +212,9 @@ def measure_page(steps: int) -> str:
 of the whole container, whose table takes 48 bytes per layer. *Rate with Rice codes* divides by the bytes of
 `rice` and `sign-scale`. *Rate as in the paper* counts 8 bits per sent element, or 16 bits for bins of 64 and
 more. The paper does not mention empty bins; here each counts like an element.
+
+Other parameters are sent dense and do not count. The paper's LSTM reads 67 characters. This one has an
+embedding of 4,000 tokens, of which a step has at most 560, so most of its rows have no gradient.
 
 """
     return text + format_markdown(HEADER, rows)

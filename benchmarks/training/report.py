@@ -128,7 +128,7 @@ parameter, worker and step.
 - `fft` transforms each tensor by itself. *FFT, … % left out* transform all tensors as one vector, as
   `recipe("fft")` does.
 - Systems with a warm-up (`dgc`, CLT-k, and those named so) send more at first. Their bits are the mean over
-  all steps, and most of them are the warm-up's: so short a run takes more bits than the paper's.
+  all steps, and most of them are the warm-up's. The rates of ScaleCom's tables leave its warm-up out.
 - Bits count what a worker sends. Of a gathered system, it receives the messages of all other workers as well.
   Of Ok-Topk, it receives about as much as it sends.
 - *±*: standard deviation of the test metric over seeds, and the number of seeds; the metric is their mean.

@@ -218,6 +218,8 @@ in perplexity, so nothing is subtracted there.
 With 8 and 16 workers there are 300 steps. CLT-k changes 1 % of the elements in a step, so each about three
 times after the warm-up; gathered top-k changes each worker's 1 %. Hence the controls. They are no claims of a
 paper, and do not count. ScaleCom has beta 1 for up to 8 workers, and beta 0.1 for large batches.
+`CLT-k by FLOPs` has the rates for 32 samples per worker; images has 16, and text-lstm 8. The paper would
+adjust the rates, by a rule that it does not state.
 
 Known differences: ScaleCom and AdaComp train with dense training's rate and momentum. Here every system has
 its own best ones. On ImageNet, ScaleCom's large batches keep 32 images per worker and add workers, from 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from benchmarks.papers import adacomp, deepreduce, fft, memories, scalecom
 from benchmarks.papers.__main__ import format_page
 from benchmarks.papers.networks import build_demo, flatten, unflatten
 from benchmarks.papers.pages import fft as fft_page
-from benchmarks.papers.pages.adacomp import read_rates
+from benchmarks.papers.pages.adacomp import read_rates, read_trained_rate
 from benchmarks.papers.pages.measured import (
     choose_figures,
     format_measurement,
@@ -327,4 +328,15 @@ def test_rates_are_read() -> None:
         rates = f"{found.ours} times, by the paper's count {found.counted} (paper: {paper})"
         assert f"{name} {rates}" in answer
     assert f"are {convolutions.loss} ({convolutions.dense}) and {lstm.loss} ({lstm.dense});" in answer
+    assert lstm.filled * (1 - float(lstm.empty.strip("%")) / 100) == pytest.approx(float(lstm.per_bin))
+    assert lstm.filled > float(lstm.per_bin)
     assert 32 / 8 * 50 / float(convolutions.per_bin) == pytest.approx(float(convolutions.counted), rel=0.03)
+
+
+def test_rates_of_trainings_are_read() -> None:
+    """They are near those of seed 0, which systems.csv has; those of SGD depend on the momentum."""
+    with (RESULTS / "training" / "systems.csv").open(encoding="utf-8", newline="") as file:
+        bits = {(row["task"], row["system"]): float(row["bits"]) for row in csv.DictReader(file)}
+    for task in ("images", "images-adam"):
+        assert read_trained_rate(task) == pytest.approx(32 / bits[task, "adacomp"], rel=0.02)
+    assert read_trained_rate("images", momentum=0.9) != read_trained_rate("images")
