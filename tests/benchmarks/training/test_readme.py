@@ -104,3 +104,36 @@ def test_the_readme_has_the_figures_of_the_page(label: str) -> None:
     bits = [figures.bits for figures in found if figures is not None]
     assert is_rounded(least, min(bits)), (label, bits)
     assert is_rounded((most or [least])[-1], max(bits)), (label, bits)
+
+
+def test_sentences_about_the_long_task_have_its_losses() -> None:
+    """README and guide quote bits per step and percent worse than dense; the page has both in one row."""
+    text = (ROOT / "benchmarks/results/training.md").read_text(encoding="utf-8")
+    section = text.partition("\n## text-long\n")[2].partition("\n## ")[0]
+    rows = {
+        name: (float(bits), worse.strip("+%"))
+        for name, bits, _, worse, _ in read_table(iter(section.splitlines()))
+        if name not in ("system", "dense")
+    }
+    ours = [rows[name] for name in rows if name.startswith("local updates every 10,")]
+    sparseloco, diloco = rows["SparseLoCo, 14 bits per element"], rows["DiLoCo, every 30"]
+
+    def find(path: str, pattern: str) -> list[str]:
+        found = re.search(pattern, " ".join((ROOT / path).read_text(encoding="utf-8").split()))
+        assert found, (path, pattern)
+        return [*found.groups()]
+
+    readme = r"still: ([\d.]+) per step ended ([\d.]+) % worse .*? SparseLoCo's ([\d.]+) ([\d.]+) %"
+    quoted = find("README.md", readme)
+    for bits, worse, row in zip(quoted[::2], quoted[1::2], (ours[0], sparseloco), strict=True):
+        assert worse == row[1]
+        assert float(bits) == pytest.approx(row[0], rel=0.02)
+    guide = "docs/guides/local-updates.md"
+    bits = find(guide, r"every 10 steps, ([\d.]+), ([\d.]+) and ([\d.]+) bits per step ended")
+    losses = find(guide, r"bits per step ended ([\d.]+), ([\d.]+) and ([\d.]+) % worse")
+    bits += find(guide, r"DiLoCo with ([\d.]+) bits ended") + find(guide, r"SparseLoCo with ([\d.]+) bits")
+    losses += find(guide, r"DiLoCo with .*? ended ([\d.]+) %") + find(
+        guide, r"SparseLoCo with .*? bits ([\d.]+) %"
+    )
+    assert losses == [row[1] for row in (*ours, diloco, sparseloco)]
+    assert [round(float(x), 3) for x in bits] == [round(row[0], 3) for row in (*ours, diloco, sparseloco)]

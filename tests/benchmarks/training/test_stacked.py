@@ -37,8 +37,9 @@ OF_RANKS = "the last, with the mean of ranks"
 def small_model(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"LAYERS": 1, "WIDTH": 32, "INNER": 64}.items():
         monkeypatch.setattr(text_long, name, value)
-    name = LOCAL[-1]
-    monkeypatch.setitem(SYSTEMS, OF_RANKS, replace(SYSTEMS[name], name=OF_RANKS, by_senders=False))
+    system = SYSTEMS[LOCAL[-1]]
+    assert isinstance(system, LocalUpdates)
+    monkeypatch.setitem(SYSTEMS, OF_RANKS, replace(system, name=OF_RANKS, by_senders=False))
     monkeypatch.setattr(language, "TEST_ROWS", 32)
 
 
