@@ -251,7 +251,8 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
             "optimizers: [systems.csv](training/systems.csv) names the best.\n"
         )
     if on_gpu := [row.system.name for row in rows if row.best.versions.endswith(GPU)]:
-        text.append(f"Trained on a GPU (NVIDIA H100 or H200): {'; '.join(on_gpu)}. All other rows: on CPUs.\n")
+        names = "; ".join(on_gpu)
+        text.append(f"Trained on a GPU (NVIDIA H100 or H200): {names}. All other rows: on CPUs.\n")
     for group in dict.fromkeys(system.group for system in systems):
         chosen = [_format_row(task, row, dense) for row in rows if row.system.group == group]
         if chosen:
