@@ -178,6 +178,7 @@ def _semantics() -> Iterator[Case]:
     for id, about, keys in (
         ("key", "The key of no tensor.", [1]),
         ("key-most", "Key 2^32 - 1, which is not the container here.", [MAX32]),
+        ("key-last", "The key of no tensor after that of one.", [0, 1]),
         ("order", "Keys that do not ascend.", [1, 0]),
         ("twice", "A key twice.", [0, 0]),
     ):

@@ -86,6 +86,7 @@ def _rows() -> Iterator[Case]:
             two,
         ),
         ("twice", "A member twice.", [(0, 0, 7), (0, 1, 4), (0, 1, 5)], ()),
+        ("twice-first", "The first member twice.", [(0, 0, 7), (0, 0, 4), (0, 1, 5)], ()),
         ("first", "The first member has another key than the vector.", [(0, 1, 7), (0, 2, 9)], ()),
         ("first-less", "The first member has a key below the vector's.", [(1, 0, 7), (1, 2, 9)], two),
         ("key-none", "The vector's key has no entry.", [(1, 1, 7), (1, 2, 9)], ()),

@@ -15,7 +15,7 @@ from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequ
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.reference.writing.value.error_bounded import Op, push
-from formats.vector_cases.case import Case, bad, sparse, spread, valid, values_of
+from formats.vector_cases.case import UNKNOWN_RECORD, Case, bad, sparse, spread, valid, values_of
 from formats.vector_cases.parts import of_index, of_values, ones
 
 ROWS = (
@@ -130,6 +130,18 @@ def _records() -> Iterator[Case]:
     about = "The second of three groups ends after seven bytes, before its members."
     data = assemble([Row(0, 0, 3, 0, 1, 1, 1)], block)
     yield bad("fused-record-cut-7", about, "Malformed", "fused-record", data)
+    yield from _frame()
+
+
+def _frame() -> Iterator[Case]:
+    kind, code = "Malformed", "extension-record"
+    tag = struct.pack("<IIHHI8s", 24, 1, 5, 0, 1, b"t" + bytes(6) + b"\1")
+    about = "Padding after a record of one byte."
+    yield bad("extension-record-padding-1", about, kind, code, assemble([], tag))
+    records = [*[Record(UNKNOWN_RECORD, 0, b"")] * 600, Record(5, 1, b"t")]
+    data = assemble([Row(0, 0, 1, 0, 1, 1, 1)], write_extension_block(records))
+    about = "600 records of one type: the flags of the tag after them are checked before their order."
+    yield bad("extension-record-600-flags", about, kind, code, data)
 
 
 def _section(form: int, levels: bytes, escape: int, values: Sequence[tuple[int, bool]]) -> bytes:

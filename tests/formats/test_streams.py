@@ -176,6 +176,19 @@ def test_units_that_no_stream_can_hold(arguments: tuple[int, bytes]) -> None:
         wc.Unit(*arguments)
 
 
+def test_a_body_has_fewer_bytes_than_its_length_can_say() -> None:
+    class Long(bytes):
+        length = 2**32 - 1
+
+        def __len__(self) -> int:
+            return self.length
+
+    assert wc.Unit(1, Long()).nbytes == 2**32 + 24
+    Long.length += 1
+    with pytest.raises(ValueError, match="4294967296 bytes"):
+        wc.Unit(1, Long())
+
+
 def test_verify_counts_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from wirecodec.cli.main import main
 

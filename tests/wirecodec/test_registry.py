@@ -154,6 +154,20 @@ def test_nothing_but_wire_errors_escapes_a_registered_codec(first: int, code: st
 
 
 @pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("wire_id", [0x80, 0xFF])
+@pytest.mark.parametrize(("surplus", "dtype"), [(0, "f8"), (1, "f4"), (-1, "f4")])
+def test_values_of_a_registered_codec_are_checked(wire_id: int, surplus: int, dtype: str) -> None:
+    def decode(section: Any, r: int, _: Any, limits: Any) -> Any:
+        return np.ones(r + surplus, dtype)
+
+    changes = {"name": "wrong", "wire_id": wire_id, "decode": staticmethod(decode)}
+    wc.register(type("Wrong", (Halved,), changes))
+    with pytest.raises(wc.Invalid) as caught:
+        wc.decode(wc.encode(np.ones(9, np.float32), "all | raw-index | wrong"))
+    assert caught.value.code == "codec-failed"
+
+
+@pytest.mark.usefixtures("own")
 def test_a_wrong_selector_is_refused_before_any_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in ([3, 2], [2, 2], [-1, 2], [0, 100], [0.5], [[1, 2]], list(range(99, -1, -1))):
         monkeypatch.setattr(EveryThird, "select", lambda *a, w=wrong, **k: wc.Selection(np.array(w)))

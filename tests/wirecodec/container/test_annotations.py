@@ -140,6 +140,18 @@ def test_private_records() -> None:
             wc.encode_many({"w": X}, records=records)
 
 
+@pytest.mark.parametrize("read", [wc.decode, decode])
+def test_a_record_of_type_0_is_unknown(read: Any) -> None:
+    """No list has it. A later version may, so no vector does."""
+    rows = [Row(0, 0, 4, 0, 1, 1, 1)]
+    data = assemble(rows, write_extension_block([Record(0, 0, b"x"), Record(5, 0, b"tag")]))
+    read(data)
+    assert [(r.type, r.body) for r in wc.inspect(data).records] == [(0, b"x")]
+    with pytest.raises(Exception, match="extension") as raised:
+        read(assemble(rows, write_extension_block([Record(0, 1, b"x")])))
+    assert type(raised.value).__name__ == "Unsupported"
+
+
 def test_arguments_that_no_record_can_hold() -> None:
     with pytest.raises(wc.EncodeError, match="empty"):
         wc.encode(X, meta={"": "x"})

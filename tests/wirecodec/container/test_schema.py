@@ -46,5 +46,11 @@ def test_decode_wants_exactly_one() -> None:
         with pytest.raises(wc.SchemaMismatch, match="schema-count"):
             wc.decode(blob)
     assert wc.decode(wc.encode_many({"a": X}), schema=(8, np.float32)).nnz == 3
+
+
+def test_the_message_has_the_name_of_the_only_tensor() -> None:
+    for blob, name in ((wc.encode_many({"a": X}), "a"), (wc.encode(X), "0")):
+        with pytest.raises(wc.SchemaMismatch, match=f"tensor '{name}' has shape"):
+            wc.decode(blob, schema=(7, np.float32))
     with pytest.raises(wc.SchemaMismatch, match="schema-dtype"):
         wc.decode(wc.encode(X), schema=((8,), "bfloat16"))
