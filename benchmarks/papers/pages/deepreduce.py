@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -49,9 +50,10 @@ Algorithm 1 with hash functions drawn at random. It stops at r elements; the pri
 {format_markdown(header, rows)}
 ![fraction kept and volume over the rate](papers_deepreduce.png)
 
-### Figures 5 and 8: curve fits
+### Figure 5, section 6.2: curve fits
 
-The picture has all values of ResNet-20's largest convolution. The table has the largest 1 % of the network.
+The picture has all values of the raw gradient of ResNet-20's largest convolution. The table has the largest
+1 % of residual + gradient of the whole network.
 
 {format_markdown(["codec", "error", "bytes per value, without the map"], fits)}
 ![a gradient's sorted values, and a fit with 8 pieces](papers_deepreduce_fit.png)
@@ -81,6 +83,14 @@ def _list_better(found: Result) -> str:
     return f"{len(rates)} of {len(RATES)} rates, {min(rates):g} to {max(rates):g}" if rates else "no rate"
 
 
+def _find_density(rate: float) -> float:
+    """Return the density at which P0 with a filter of Remark 2 sends 64 bits per element, as Top-r does."""
+    bits = -math.log(rate) / math.log(2) ** 2
+    return 1 / (1 + (32 - bits) / (32 * rate))
+
+
+CROSSING = 0.004
+"""The paper's rate above which P0 sends more than Top-r."""
 CLOSE = 0.01
 """Relative error of a fit that follows the values."""
 GATHERED, HOSTS = "2.6M, 1 %", 4
@@ -140,19 +150,20 @@ def list_rows(found: Result) -> list[Row]:
         Row(
             "Figure 5: fit with 8 pieces",
             "close to the sorted values of a convolution",
-            f"error {found.convolution.error:.2%}; of the largest 1 % of a whole network "
-            f"{found.fits[0].error:.2%}",
+            f"error {found.convolution.error:.2%}; of the largest 1 % of a whole network's residual + "
+            f"gradient {found.fits[0].error:.2%}",
             f"All {found.sorted_values.size:,} values of a convolution, as in the figure, of a raw gradient. "
             "The paper states no error.",
             REPRODUCED if found.convolution.error < CLOSE else PARTLY,
         ),
         Row(
             "Figure 6a: P0 over the rate",
-            "more data than the sparse gradient if the rate is above 0.004",
+            f"more data than the sparse gradient if the rate is above {CROSSING:g}",
             f"more if the rate is above {crossing:.1g}" if crossing else "never",
             "At 1 %, interpolated between two rates. Filters have the sizes of Remark 2, and P0 sends one "
-            "value per positive, from which 0.004 does not follow. The paper states 1 % for Figure 15, but "
-            "no density for this figure.",
+            f"value per positive. From this, {CROSSING:g} follows at a density of "
+            f"{_find_density(CROSSING):.2%}. The paper states 1 % for Figure 15, but no density for this "
+            "figure.",
             PARTLY if crossing else WRONG,
         ),
         Row(
