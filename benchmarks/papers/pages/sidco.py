@@ -70,7 +70,7 @@ Q.
 ![mean and 90 % interval of k̂/k](papers_sidco_quality.png)
 
 [select.md](select.md#accuracy-of-the-count) differs: all its selectors receive the gradients of one dense
-training of 60 steps, and its ranges are minimum and maximum.
+training, of 60 steps (ResNet-20) or 20 (LSTM), and its ranges are minimum and maximum.
 
 ### Figures 2, 7 and 8: fits and compressibility
 
