@@ -116,10 +116,11 @@ def _schema() -> Iterator[Case]:
         "All element types; no, one and two dimensions, one above 2^32; an empty name; the order of UTF-8."
     )
     yield valid("schema-record-mixed", about, data, schema=mixed)
-    long: Schema = {"36 bytes, so that 55 will be hashed.": ((4,), "float32")}
+    name = "36 bytes, so that 55 will be hashed."
+    long: Schema = {name: ((4,), "float32")}
     data = write(w, names=False, extra=[digest(long)], minor=MINOR)
     about = "The hashed bytes leave room for the length in one block, exactly."
-    yield valid("schema-record-block", about, data, [sparse(*long, 4, [1])], schema=long)
+    yield valid("schema-record-block", about, data, [sparse(name, 4, [1])], schema=long)
     data = assemble([], write_extension_block([digest({})]), minor=MINOR)
     yield valid("schema-record-empty", "The digest of no tensors.", data, [], schema={})
 
