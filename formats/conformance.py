@@ -3,10 +3,11 @@
     python formats/conformance.py [--core]                       the reference decoder
     python formats/conformance.py [--core] module:function       a callable decode(data, limits, expected)
     python formats/conformance.py [--core] --program "COMMAND"   a program in any language
+    python formats/conformance.py [--core] --text "COMMAND"      one that prints the text form (texts.py)
 
 ``--core`` leaves out the vectors that use an extended codec or transform (SPEC section 1.3). With
 ``--streams units`` or ``--streams containers``, a splitter of streams runs over the stream vectors instead
-(streams.py).
+(streams.py). With ``--pieces N``, the standard input of a program arrives in pieces of N bytes.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ TRANSFORM = 4
 TensorTuple = tuple[str, str, Sequence[int], Sequence[int], bytes]
 """Name, element type, shape, indices and values; ``absent`` follows if it is not "zero"."""
 Schema = dict[str, tuple[tuple[int, ...], str]]
+MOST_PIECE = 4096
+"""Largest piece of a program's standard input: a pipe always has room for it."""
 ZERO = "zero"
 """Meaning of the elements that are not present, unless a vector gives another."""
 
@@ -227,12 +230,12 @@ def _find_difference(got: TensorTuple, want: TensorTuple, within: float) -> str 
         "element type": got[1] == want[1],
         "shape": tuple(got[2]) == tuple(want[2]),
         "indices": len(got[3]) == len(want[3]) and list(got[3]) == list(want[3]),
-        "values": bytes(got[4]) == want[4] or (within > 0 and _is_near(bytes(got[4]), want, within)),
+        "values": bytes(got[4]) == want[4] or (within > 0 and is_near(bytes(got[4]), want, within)),
     }
     return next((part for part, equal in same.items() if not equal), None)
 
 
-def _is_near(values: bytes, want: TensorTuple, within: float) -> bool:
+def is_near(values: bytes, want: TensorTuple, within: float) -> bool:
     """Return whether every value is a number within ``within`` of the wanted one."""
     if len(values) != len(want[4]):
         return False
@@ -324,7 +327,7 @@ def _run_containers(options: argparse.Namespace) -> tuple[int, list[Failure]]:
     if options.program is not None:
         from formats.program import run_program
 
-        decode = run_program(shlex.split(options.program))
+        decode = run_program(shlex.split(options.program), options.pieces)
     elif options.decoder is not None:
         decode = _import_function(options.decoder)
     total = sum(1 for _ in load_all(options.vectors, core=options.core))
@@ -339,11 +342,24 @@ def _run_streams(options: argparse.Namespace) -> tuple[int, list[Failure]]:
     if options.program is not None:
         from formats.program import run_splitter
 
-        split = run_splitter(shlex.split(options.program), options.streams)
+        split = run_splitter(shlex.split(options.program), options.streams, options.pieces)
     elif options.decoder is not None:
         split = _import_function(options.decoder)
     total = sum(1 for _ in streams.load_streams(options.vectors))
     return total, streams.run_streams(split, options.vectors, options.streams)
+
+
+def _run_texts(options: argparse.Namespace) -> tuple[int, list[Failure]]:
+    """Return the number of vectors, and the failures of the program that prints their text forms."""
+    from formats import texts
+    from formats.program import run_text
+    from formats.zstd import find_decompressor
+
+    if find_decompressor() is None and not options.core:
+        raise SystemExit("the reference's texts need Python 3.14 or the package zstandard")
+    show = run_text(shlex.split(options.text), options.pieces)
+    total = sum(1 for _ in texts.load_samples(options.vectors, core=options.core))
+    return total, texts.run_texts(show, options.vectors, core=options.core)
 
 
 def _import_function(name: str) -> Any:
@@ -357,9 +373,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="conformance.py", description="Run a decoder over the golden vectors."
     )
-    parser.add_argument("decoder", nargs="?", help="module:function; default: the reference decoder")
+    tested = parser.add_mutually_exclusive_group()
+    tested.add_argument("decoder", nargs="?", help="module:function; default: the reference decoder")
+    tested.add_argument("--program", metavar="COMMAND", help="a program, started once for each vector")
+    tested.add_argument("--text", metavar="COMMAND", help="a program that prints text forms, also of streams")
+    parser.add_argument("--pieces", type=int, metavar="N", help="write N bytes at a time to a program")
     parser.add_argument("--vectors", type=Path, default=DEFAULT_DIR, help="another folder of vectors")
-    parser.add_argument("--program", metavar="COMMAND", help="a program, started once for each vector")
     parser.add_argument("--core", action="store_true", help="only vectors of the core profile")
     parser.add_argument(
         "--streams",
@@ -367,10 +386,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="the stream vectors, for a splitter that returns units or that skips them",
     )
     options = parser.parse_args(arguments)
-    total, failures = _run_streams(options) if options.streams else _run_containers(options)
+    if options.text and options.streams:
+        parser.error("--text takes the streams, too: --streams is for splitters")
+    started = options.program or options.text
+    if options.pieces is not None and not (started and 1 <= options.pieces <= MOST_PIECE):
+        parser.error(f"--pieces takes 1 to {MOST_PIECE} bytes, for a program")
+    runs = _run_texts if options.text else _run_streams if options.streams else _run_containers
+    total, failures = runs(options)
     for failure in failures:
         print(f"{failure.id}: {failure.message}")
-    name = options.program or options.decoder or "reference"
+    name = started or options.decoder or "reference"
     print(f"{name}: {total - len(failures)} of {total} vectors pass")
     return 1 if failures or total == 0 else 0
 

@@ -2,21 +2,29 @@
 
 The program is started once for each vector. Its argument is a JSON object of the caller's limits and
 expectations, its standard input is the container or the stream, and it prints a JSON object.
-``formats/reference/__main__.py`` is such a program.
+``formats/reference/__main__.py`` is such a program. A program that prints the text form gets options instead.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import struct
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
+from io import FileIO
+from tempfile import TemporaryFile
 from typing import Any
 
 from formats.conformance import Decode, Expected, One, TensorTuple, parse_decoded, refusal_of
 from formats.streams import Part, Split, parse_outcome, split_all, write_parts
+from formats.texts import Show
 
 SECONDS = 60
 """Time that a program may take for one vector."""
+PAUSE = 2e-5
+"""Seconds between two looks at whether a program has read a piece of its standard input."""
 
 
 class Refused(Exception):
@@ -28,15 +36,16 @@ class Refused(Exception):
         self.code = code
 
 
-def run_program(command: Sequence[str]) -> Decode:
+def run_program(command: Sequence[str], pieces: int | None = None) -> Decode:
     """Return a decoder that starts the program for each container.
 
     Args:
         command: the program and its first arguments.
+        pieces: number of bytes that the program gets at a time; None for all.
     """
 
     def decode(data: bytes, limits: dict[str, int], expected: Expected) -> tuple[bytes, list[TensorTuple]]:
-        answer = ask(command, data, write_argument(limits, expected))
+        answer = ask(command, data, write_argument(limits, expected), pieces)
         if answer["result"] != "ok":
             raise Refused(answer["result"], answer["code"])
         return parse_decoded(answer["decoded"])
@@ -44,16 +53,17 @@ def run_program(command: Sequence[str]) -> Decode:
     return decode
 
 
-def run_splitter(command: Sequence[str], kind: str) -> Split:
+def run_splitter(command: Sequence[str], kind: str, pieces: int | None = None) -> Split:
     """Return a splitter that starts the program for each stream.
 
     Args:
         command: the program and its first arguments.
         kind: whether the program returns units or skips them; a constant of streams.py.
+        pieces: number of bytes that the program gets at a time; None for all.
     """
 
     def split(data: bytes, limits: dict[str, int]) -> Iterator[Part]:
-        outcome = parse_outcome(ask(command, data, {"stream": kind} | write_argument(limits, None)))
+        outcome = parse_outcome(ask(command, data, {"stream": kind} | write_argument(limits, None), pieces))
         yield from outcome.parts
         if outcome.result != "ok":
             raise Refused(outcome.result, str(outcome.code))
@@ -61,14 +71,76 @@ def run_splitter(command: Sequence[str], kind: str) -> Split:
     return split
 
 
-def ask(command: Sequence[str], data: bytes, argument: dict[str, Any]) -> Any:
+def run_text(command: Sequence[str], pieces: int | None = None) -> Show:
+    """Return a function that starts the program for each stream, and returns its text form.
+
+    Args:
+        command: the program and its first arguments.
+        pieces: number of bytes that the program gets at a time; None for all.
+    """
+
+    def show(data: bytes, options: Sequence[str]) -> tuple[int, str]:
+        done = _start([*command, *options], data, pieces)
+        if done.returncode not in (0, 1):
+            raise _describe_end(done)
+        return done.returncode, done.stdout.decode("ascii")
+
+    return show
+
+
+def ask(command: Sequence[str], data: bytes, argument: dict[str, Any], pieces: int | None = None) -> Any:
     """Start a program with an argument; return the object that it prints."""
-    done = subprocess.run(
-        [*command, json.dumps(argument)], input=data, capture_output=True, timeout=SECONDS, check=False
-    )
+    done = _start([*command, json.dumps(argument)], data, pieces)
     if done.returncode:
-        raise RuntimeError(f"exit status {done.returncode}: {done.stderr.decode(errors='replace')[-500:]}")
+        raise _describe_end(done)
     return json.loads(done.stdout)
+
+
+def _describe_end(done: subprocess.CompletedProcess[bytes]) -> RuntimeError:
+    return RuntimeError(f"exit status {done.returncode}: {done.stderr.decode(errors='replace')[-500:]}")
+
+
+def _start(command: list[str], data: bytes, pieces: int | None) -> subprocess.CompletedProcess[bytes]:
+    if pieces is not None:
+        return _start_in_pieces(command, data, pieces)
+    return subprocess.run(command, input=data, capture_output=True, timeout=SECONDS, check=False)
+
+
+def _start_in_pieces(command: list[str], data: bytes, size: int) -> subprocess.CompletedProcess[bytes]:
+    """Run a program; each piece is written after the program has read the one before, or it has ended."""
+    reader, writer = os.pipe()
+    with (
+        open(reader, "rb", 0) as source,
+        open(writer, "wb", 0) as sink,
+        TemporaryFile() as output,
+        TemporaryFile() as errors,
+        subprocess.Popen(command, stdin=source, stdout=output, stderr=errors) as process,
+    ):
+        end = time.monotonic() + SECONDS
+        try:
+            at = 0
+            while at < len(data) and process.poll() is None and time.monotonic() < end:
+                if _count_unread(source):
+                    time.sleep(PAUSE)
+                else:
+                    sink.write(data[at : at + size])
+                    at += size
+            sink.close()
+            process.wait(max(end - time.monotonic(), 0))
+        finally:
+            process.kill()  # does nothing if it has ended
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, process.returncode, output.read(), errors.read())
+
+
+def _count_unread(pipe: FileIO) -> int:
+    """Return the number of bytes that were written to a pipe and not read."""
+    import fcntl  # not on Windows
+    import termios
+
+    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return int(count)
 
 
 def write_argument(limits: dict[str, int], expected: Expected) -> dict[str, Any]:

@@ -64,7 +64,8 @@ writes this page from one state of the code, here wirecodec {version}; `ARGS=--q
 - SIDCo: Abdelmoniem et al., An Efficient Statistical-based Gradient Compression Technique for Distributed
   Training Systems, MLSys 2021, arXiv 2101.10761.
 - DeepReduce: Xu et al., DeepReduce: A Sparse-tensor Communication Framework for Distributed Deep Learning,
-  NeurIPS 2021, arXiv 2102.03112.
+  arXiv 2102.03112, 2021. Figures, tables and sections are those of this text. The paper of NeurIPS 2021 is a
+  later one, with another title (Federated in place of Distributed).
 - FFT: Wang et al., FFT-based Gradient Sparsification for the Distributed Training of Deep Neural Networks,
   HPDC 2020.
 - ScaleCom: Chen et al., ScaleCom: Scalable Sparsified Gradient Compression for Communication-Efficient

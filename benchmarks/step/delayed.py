@@ -2,7 +2,7 @@
 
 Each of two emulated hosts trains the transformer on one core, and exchanges every 30 steps at 100 Mbit/s.
 
-    python -m benchmarks.step.delayed        needs root, ip and tc; results/local_delay.md; 4 minutes
+    python -m benchmarks.step.delayed        needs root, ip and tc; results/local_delay.md; 11 minutes
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
@@ -26,7 +27,7 @@ from benchmarks.step.models import MODELS, build
 __all__ = ["SYSTEMS", "Row", "format_page", "main"]
 
 ROOT, MODULE = Path(__file__).parents[2], "benchmarks.step.delayed"
-LINK, EVERY, PERIODS, WARM_UP = "100 Mbit", 30, 3, 2
+LINK, EVERY, PERIODS, WARM_UP, ROUNDS = "100 Mbit", 30, 2, 1, 5
 ALONE, AT_ONCE = "no exchange", "at once"
 SYSTEMS: dict[str, dict[str, Any] | None] = {
     ALONE: None,
@@ -114,42 +115,67 @@ def measure(system: str, model: str = MODELS[1], every: int = EVERY, periods: in
     return Row(**json.loads(output.splitlines()[-1]))
 
 
-def format_page(rows: Sequence[Row]) -> str:
-    """Format the table and the target."""
-    alone = next(row for row in rows if row.system == ALONE)
+def format_page(rounds: Sequence[Sequence[Row]]) -> str:
+    """Format the table and the target.
+
+    Args:
+        rounds: the rows of all systems, in the order of ``SYSTEMS``; a round's systems ran one after another.
+    """
+    cases = [_Case.of(rows, rounds) for rows in zip(*rounds, strict=True)]
     columns = "exchange", "step, ms", "of no exchange", "median, ms", "longest, ms", "kB per period"
     table = [
         [
-            row.system,
-            f"{row.step:.0f}",
-            f"{row.step / alone.step:.2f}x",
-            f"{row.median:.0f}",
-            f"{row.longest:.0f}",
-            f"{row.sent:.0f}",
+            case.system,
+            f"{case.find_median('step'):.0f}",
+            f"{median(case.ratios):.2f}x ({min(case.ratios):.2f} to {max(case.ratios):.2f})",
+            f"{case.find_median('median'):.0f}",
+            f"{case.find_median('longest'):.0f}",
+            f"{case.find_median('sent'):.0f}",
         ]
-        for row in rows
+        for case in cases
     ]
-    text = f"""{format_answer(table)}A transformer of 11.7M parameters, AdamW, on two hosts of one core each,
+    text = f"""{_format_answer(cases)}A transformer of 11.7M parameters, AdamW, on two hosts of one core each,
 linked at {LINK}.
 An exchange every {EVERY} steps sends `{SCHEME}` over the whole model. `step` is the mean over
-{PERIODS} periods.
+{PERIODS} periods. The systems ran in turns, in {len(rounds)} rounds. All figures are medians over the rounds;
+the ratio, with its range, is that of each round.
 
 """
-    delayed = [(row.system, row.step / alone.step) for row in rows if "delay" in row.system]
+    delayed = [(case.system, median(case.ratios)) for case in cases if "delay" in case.system]
     targets = [check_at_most(f"a step with delay: at most {MOST}x one without", MOST, delayed, "{:.2f}x")]
     return text + format_markdown(columns, table) + "\n" + format_targets(targets)
 
 
-def format_answer(table: Sequence[Sequence[str]]) -> str:
+@dataclass(frozen=True)
+class _Case:
+    """One system's rows of all rounds, and the ratios of its steps to those without an exchange."""
+
+    rows: Sequence[Row]
+    ratios: Sequence[float]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], rounds: Sequence[Sequence[Row]]) -> _Case:
+        alone = [next(row for row in one if row.system == ALONE) for one in rounds]
+        return cls(rows, [row.step / other.step for row, other in zip(rows, alone, strict=True)])
+
+    @property
+    def system(self) -> str:
+        return self.rows[0].system
+
+    def find_median(self, column: str) -> float:
+        return float(median(getattr(row, column) for row in self.rows))
+
+
+def _format_answer(cases: Sequence[_Case]) -> str:
     """Answer the benchmark's question with the rows of the delayed exchanges."""
-    now = next((row for row in table if row[0] == "at once"), None)
-    delayed = [row for row in table if "delay" in row[0]]
-    if now is None or not delayed:
-        return ""
-    last = delayed[-1]
+    at_once = next(case for case in cases if case.system == AT_ONCE)
+    delayed = [case for case in cases if "delay" in case.system]
+    ratios = " and ".join(f"{median(case.ratios):.2f}" for case in delayed)
+    longest = " and ".join(f"{case.find_median('longest'):.0f}" for case in delayed)
+    names = " and ".join(f"a {case.system}" for case in delayed)
     return (
-        f"With a {last[0]}, a step takes {last[2].removesuffix('x')} times as long as without any exchange. "
-        f"Its longest step takes {last[4]} ms, and {now[4]} ms without a delay.\n\n"
+        f"With {names}, a step takes {ratios} times as long as without any exchange. The longest step takes "
+        f"{longest} ms, and {at_once.find_median('longest'):.0f} ms without a delay.\n\n"
     )
 
 
@@ -163,14 +189,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if missing := find_missing_tools():
         sys.exit(f"nothing was measured: {missing}")
-    rows = []
+    rounds: list[list[Row]] = []
     with create_progress() as progress:
-        bar = progress.add_task("local updates", total=len(SYSTEMS))
-        for system in SYSTEMS:
-            progress.update(bar, description=system)
-            rows.append(measure(system))
-            progress.advance(bar)
-    text = format_page(rows)
+        bar = progress.add_task("local updates", total=ROUNDS * len(SYSTEMS))
+        for _ in range(ROUNDS):
+            rounds.append([])
+            for system in SYSTEMS:
+                progress.update(bar, description=system)
+                rounds[-1].append(measure(system))
+                progress.advance(bar)
+    text = format_page(rounds)
     print(text)
     print(write_result("local_delay", "Local updates with a delay", text))
 

@@ -230,4 +230,9 @@ tried Adam on a CNN only. The gradients of recommendations are mostly zeros: `de
 bits per parameter, where the paper's, with 40 % zeros, take 18.8. FFT's range is ±1; ours is that of
 each chunk. SIDCo's training has a warm-up of 5 epochs, and the paper does not state of what; here `sidco`
 warms up the rate alone.
+
+In SIDCo and FFT, too, all systems have dense training's rate and momentum. SIDCo's LSTM has Nesterov momentum
+and DeepReduce's NCF Adam; text-lstm has Adam, and recommendations SGD. RedSync keeps k to 2k elements here,
+and about a hundredth of k on SIDCo's PTB. DeepReduce counts steps until an accuracy is reached; the steps
+here end at dense's training loss. FFT with θ = 0 is here the gradient itself, in float32.
 """

@@ -125,7 +125,7 @@ def _format_figure_15(found: Reproductions) -> str:
     ]
     return f"""## The FFT paper's Figure 15: distribution of decoded gradients
 
-The paper samples gradients of ResNet-32 every tenth epoch and aggregates those of eight nodes. We use one
+The paper samples gradients of ResNet-32 every tenth epoch and aggregates those of all nodes. We use one
 gradient of one node, {_describe(found.figure_15)}. FFT has θ = 85 % and 10 bits, and top-k has the same θ.
 QSGD has 3 bits (seven of the paper's eight levels) and buckets of 512. TernGrad has one scale. "KS distance"
 is the Kolmogorov-Smirnov statistic: the largest difference between the distribution functions of the gradient

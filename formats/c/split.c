@@ -40,6 +40,7 @@ static wc_status read_part(wc_splitter *splitter, const wc_part *part, size_t pi
         status = wc_read_part(splitter, extend(body, piece), piece, &count);
         if (part->kind == WC_UNIT) body->size += count;
     } while (status.kind == WC_OK && count);
+    if (count) abort(); /* an error gives no bytes */
     return status;
 }
 
@@ -70,6 +71,7 @@ static void split(wc_splitter *splitter, int units, size_t piece) {
         before = ", ";
     }
     free(body.at);
+    if (status.kind != WC_OK) status = wc_next_part(splitter, &part); /* the same error: it is final */
     if (status.kind == WC_OK) {
         puts("], \"result\": \"ok\"}");
     } else {

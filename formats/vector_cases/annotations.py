@@ -116,6 +116,11 @@ def _schema() -> Iterator[Case]:
         "All element types; no, one and two dimensions, one above 2^32; an empty name; the order of UTF-8."
     )
     yield valid("schema-record-mixed", about, data, schema=mixed)
+    name = "36 bytes, so that 55 will be hashed."
+    long: Schema = {name: ((4,), "float32")}
+    data = write(w, names=False, extra=[digest(long)], minor=MINOR)
+    about = "The hashed bytes leave room for the length in one block, exactly."
+    yield valid("schema-record-block", about, data, [sparse(name, 4, [1])], schema=long)
     data = assemble([], write_extension_block([digest({})]), minor=MINOR)
     yield valid("schema-record-empty", "The digest of no tensors.", data, [], schema={})
 
@@ -134,6 +139,10 @@ def _semantics() -> Iterator[Case]:
     patched = [patch_of("a", 4, [0]), three[1], patch_of("c", 4, [2])]
     data = write(three, extra=[patches(0, 2)], minor=MINOR)
     yield valid("semantics-some", "Patches, and a tensor with zeros.", data, patched)
+    patched = [three[0], *(patch_of(name, 4, [n]) for n, name in ((1, "b"), (2, "c")))]
+    data = write(three, extra=[patches(1, 2)], minor=MINOR)
+    yield valid("semantics-last", "Patches after a tensor with zeros.", data, patched)
+    patched = [patch_of("a", 4, [0]), three[1], patch_of("c", 4, [2])]
     data = write(three, groups=["abc"], extra=[patches(0, 2)], minor=MINOR)
     yield valid("semantics-fused", "Patches and another tensor in one entry.", data, patched)
     body = write_semantics([(0, 1)])

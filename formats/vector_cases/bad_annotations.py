@@ -45,6 +45,13 @@ def _meta_record() -> Iterator[Case]:
     for id, about, body in (
         ("empty", "No bytes.", b""),
         ("short", "Three bytes.", bytes(3)),
+        ("short-count", "Three bytes; with their padding, they are 65,536 rows.", b"\0\0\1"),
+        (
+            "rows-cut",
+            "The only row is cut in the middle, where the container ends.",
+            struct.pack("<II", 1, 0),
+        ),
+        ("rows-end", "Eight rows of eleven bytes each.", struct.pack("<I", 8) + bytes(88)),
         ("count-0", "No rows.", bytes(4)),
         ("count-0-row", "No rows are announced, and one is there.", patch(good, 0, "I", 0)),
         ("count-more", "A row too many is announced.", patch(good, 0, "I", 3)),

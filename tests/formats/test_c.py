@@ -24,8 +24,8 @@ import wirecodec as wc
 from formats import conformance, reference
 from formats.conformance import Expected, One, Schema, TensorTuple, Vector
 from formats.reference import Limits, WireError
-from formats.reference.element_types import RECORD_TYPES
-from formats.reference.extension import META
+from formats.reference.element_types import IN_RECORD, RECORD_TYPES, write_types
+from formats.reference.extension import CRITICAL, META, TYPES
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_meta
 from tests.formats.test_reference import structured_chunks
@@ -221,6 +221,14 @@ def test_most_rows_of_metadata(check: Check) -> None:
         data = reference.assemble([reference.Row(0, 0, 4, 0, 1, 1, 1)], block)
         found.append(outcome(check.decode, data, {}, None))
     assert found == [(b"", [("0", "float32", (4,), [], b"")]), ("Malformed", "meta-record")]
+
+
+def test_types_that_are_not_assigned_yet(check: Check) -> None:
+    """No vector has their numbers, because a later version may assign them."""
+    for number in (29, 255, 256):
+        block = write_extension_block([reference.Record(TYPES, CRITICAL, write_types([(0, number)]))])
+        data = reference.assemble([reference.Row(0, 0, 2, 0, IN_RECORD, 1, 1)], block, minor=1)
+        assert outcome(check.decode, data, {}, None) == ("Unsupported", "dtype")
 
 
 def agree(check: Check, data: bytes, limits: dict[str, int]) -> None:

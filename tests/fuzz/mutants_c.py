@@ -60,7 +60,10 @@ LATER = re.compile(
     r"|wirecodec_stream\.h: \w+"
 )
 """The functions that read version 1.1."""
-SPLITS = [(["4096"], UNITS), (["7"], UNITS), (["1"], CONTAINERS), (["-m", "5"], CONTAINERS)]
+SPLITS = [
+    *((["4096"], UNITS), (["7"], UNITS), (["-s", "7"], UNITS)),
+    *((["1"], CONTAINERS), (["-m", "5"], CONTAINERS)),
+]
 """How the stream vectors are split: options of the program, and kind."""
 SPLIT_SECONDS = 2
 """CPU seconds for one stream."""

@@ -430,6 +430,12 @@ def test_budgets_together_are_budgets_one_by_one(scheme: str, limit: int | None)
                 prepared.blob.tobytes(),
                 *(np.array(x.values).tobytes() for x in prepared.sent.values()),
             ]
+        for step in range(2 if limit is None else 0):
+            model = make_sparse_model(step) | {
+                "empty": np.zeros(0, np.float32),
+                "half": np.ones(99, np.float16),
+            }
+            found += [wc.encode_many(model, scheme, seed=3, fuse=fuse).tobytes() for fuse in (0, 500)]
         return [*found, *(np.array(x).tobytes() for x in compressor.state_dict().values())]
 
     together = run()
@@ -452,9 +458,11 @@ def test_a_search_takes_nearly_all_tensors() -> None:
     with mock.patch.object(BudgetSearch, "run", run):
         for _ in range(3):
             compressor.compress(make_sparse_model(0))
-    ((every, some), _) = taken  # the first step has no residuals
-    assert every >= 24
-    assert some >= every - 5  # not of zeros, nor of the smallest
+        wc.encode_many(make_sparse_model(0), "budget(0.5) | rice | error-bounded")
+    assert len(taken) == 3  # the first step has no residuals
+    for every, some in taken:
+        assert every >= 24
+        assert some >= every - 5  # not of zeros, nor of the smallest
 
 
 @pytest.mark.parametrize("hold_zeros", [False, True])

@@ -17,6 +17,7 @@ from wirecodec.cpu import fast
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.costs import share_header
 from wirecodec.cpu.fast import encode as fast_encode
+from wirecodec.cpu.fast.budget import select_within_budgets
 from wirecodec.cpu.fast.columns import describe_tensors
 from wirecodec.cpu.fast.selected import Selected
 from wirecodec.cpu.fuse import (
@@ -145,7 +146,7 @@ def encode_many(
 
     Raises EncodeError, which names the tensor.
     """
-    selected = select_many(tensors, schemes, seed=seed, tag=tag, names=names)
+    selected = select_many(tensors, schemes, seed=seed, tag=tag, names=names, shares=bool(fuse))
     return encode_selection(selected, seed=seed, tag=tag, names=names, fuse=fuse).blob
 
 
@@ -156,6 +157,7 @@ def select_many(
     seed: int,
     tag: bytes = b"",
     names: bool = True,
+    shares: bool = False,
 ) -> ModelSelection:
     """Select from each tensor by its scheme. Raises EncodeError, which names the tensor.
 
@@ -163,6 +165,7 @@ def select_many(
         tensors, schemes: by name, in the same order.
         seed: of the selections.
         tag, names: of the container; a selector may ask for the bytes of its header.
+        shares: whether small tensors may share entries.
     """
     header = share_header(tensors, schemes, tag, names=names)
     listed, given, chosen = list(tensors), list(tensors.values()), list(schemes.values())
@@ -171,6 +174,8 @@ def select_many(
     if fast.is_on() and len(given) >= fast.MIN_TENSORS:
         arrays, shapes, columns = describe_tensors(given)
         batches = fast_encode.select_many(columns, chosen)
+        if not shares:
+            batches += select_within_budgets(columns, arrays, chosen, header)
         del arrays  # the selection has read them
     supports: dict[int, Support] = {}
     for key in find_others(len(listed), batches):

@@ -93,7 +93,7 @@ def list_rows(found: Result) -> list[Row]:
     """List the paper's tables and figures."""
     figure_5 = found.reproductions.figure_5["resnet20_raw"]
     errors = {each.method: each.error for each in figure_5}
-    share = next(s for t, s, _, _ in found.status if t == 0.95)
+    share, bitmap, rice = next(rest for t, *rest in found.status if t == 0.95)
     ratio = published_min_ratio(10e9 / 8, **FIXED, packing=34e9, selection=12e9)
     free = published_min_ratio(56e9 / 8, **FIXED, packing=math.inf, selection=math.inf)
     transformed, direct = found.layers
@@ -121,7 +121,7 @@ def list_rows(found: Result) -> list[Row]:
             "non-negligible after the ratio exceeds 20",
             f"{share:.0%} of the bytes at θ = 0.95",
             "It has one bit per complex coefficient here, n/2 + 1 in all, and n bits in the paper. Rice "
-            "codes end the effect.",
+            f"codes lessen the effect: {rice:.1f}× in place of {bitmap:.1f}× at θ = 0.95.",
             REPRODUCED,
         ),
         Row(

@@ -16,9 +16,16 @@ from tests.collectives.torch.server import HEAD
 
 
 def test_the_page_names_the_worst_system() -> None:
-    rows = [Row(system, 100.0 + 4 * number, 100, 300, 5.0) for number, system in enumerate(SYSTEMS)]
-    text = format_page(rows)
-    assert "| delay of 5 | 108 | 1.08x | 100 | 300 | 5 |" in text
+    rounds = [
+        [
+            Row(system, slow * (100 + 4 * number * more), 100, 300 + slow, 5.0)
+            for number, system in enumerate(SYSTEMS)
+        ]
+        for slow, more in ((2.0, 0.5), (1.0, 1.0), (1.0, 2.0))
+    ]
+    text = format_page(rounds)
+    assert "| delay of 5 | 116 | 1.08x (1.04 to 1.16) | 100 | 301 | 5 |" in text
+    assert "With a delay of 5 and a delay of 5, 3 fragments, a step takes 1.08 and 1.12 times as long" in text
     assert "| 1.12x | delay of 5, 3 fragments; missed in 1 of 2 | **no** |" in text
 
 

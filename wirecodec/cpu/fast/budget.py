@@ -5,6 +5,7 @@ The plain twin is ``cpu.group.select_alone``, which searches for one tensor at a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +15,13 @@ from wirecodec.arrays import Array
 from wirecodec.container.writer import CHUNK, TABLE
 from wirecodec.cpu.fast import MIN_TENSORS
 from wirecodec.cpu.fast.budget_search import BudgetSearch
+from wirecodec.cpu.fast.columns import ArrayColumns
 from wirecodec.cpu.fast.encode import can_encode_together
 from wirecodec.cpu.fast.selected import Selected, can_select_together, group_tensors
 from wirecodec.cpu.fast.sums import mask_momenta
 from wirecodec.cpu.fast.terms import TermColumns
 from wirecodec.kernels import term_forms as forms
+from wirecodec.select.base import all_finite
 from wirecodec.select.budget.selector import SMALL_BYTES, Budget, HardBudget
 from wirecodec.settings.feedback import Feedback
 from wirecodec.settings.scheme import Scheme
@@ -44,15 +47,49 @@ def select_budgets(terms: TermColumns) -> list[Selected]:
         if dtype != np.float32:
             continue
         for rule, members in terms.split(candidates):
-            budgets = _list_budgets(schemes, members, columns.sizes, jobs.header)
-            keys, budgets = members[budgets > 0], budgets[budgets > 0]
-            rounds = np.cumsum(columns.sizes[keys]) // MAX_TOGETHER
-            for number in np.unique(rounds):
-                own = rounds == number
-                if np.count_nonzero(own) >= MIN_TENSORS:
-                    selected = _select(terms, scheme, rule, keys[own], budgets[own])
-                    batches += [] if selected is None else [selected]
+            for keys, budgets in _divide(schemes, members, columns.sizes, jobs.header):
+                selected = _select(terms, scheme, rule, keys, budgets)
+                batches += [] if selected is None else [selected]
     return batches
+
+
+def select_within_budgets(
+    columns: ArrayColumns, arrays: Sequence[Array], schemes: list[Scheme], header: int
+) -> list[Selected]:
+    """Select from each float32 tensor by itself, without feedback; the plain way takes what is left out.
+
+    Args:
+        columns: the arrays' addresses, sizes and types, by key.
+        arrays: by key.
+        schemes: by key.
+        header: bytes of the header that each tensor has to pay.
+    """
+    batches = []
+    kinds = np.where((columns.sizes > 0) & (columns.sizes <= CHUNK), columns.kinds, -1)
+    for scheme, dtype, keys in group_tensors(schemes, kinds, MIN_TENSORS, _takes_many):
+        if dtype != np.float32:
+            continue
+        finite = np.fromiter((all_finite(arrays[key].reshape(-1)) for key in keys.tolist()), np.bool_)
+        for own, budgets in _divide(schemes, keys[finite], columns.sizes, header):
+            sizes = columns.sizes[own]
+            found = BudgetSearch(columns.addresses[own], sizes, budgets, scheme).run()
+            if found is not None:
+                selected = Selected.each(scheme, own, sizes, found.selection)
+                batches.append(replace(selected, steps=found.steps, value_sections=found.sections))
+    return batches
+
+
+def _divide(
+    schemes: list[Scheme], members: Array, sizes: Array, header: int
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the keys and the budgets, in bytes, of tensors that are searched together."""
+    budgets = _list_budgets(schemes, members, sizes, header)
+    keys, budgets = members[budgets > 0], budgets[budgets > 0]
+    rounds = np.cumsum(sizes[keys]) // MAX_TOGETHER
+    for number in np.unique(rounds):
+        own = rounds == number
+        if np.count_nonzero(own) >= MIN_TENSORS:
+            yield keys[own], budgets[own]
 
 
 def _distinct(schemes: Any) -> list[Scheme]:
