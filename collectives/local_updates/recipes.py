@@ -94,6 +94,12 @@ LOCAL_RECIPES: Mapping[str, LocalRecipe] = MappingProxyType(
             inner="Adam with betas (0.5, 0.99), or SGD with momentum 0.5 or less",
             source="this library: text-lstm in benchmarks/results/training.md, 5 seeds",
         ),
+        "few-bits": LocalRecipe(
+            compressor=_fixed(scheme="budget(0.073) | rice | error-bounded", scope="group"),
+            settings=_fixed(every=10, rate=1.0, keep=0.5, divide="senders"),
+            inner="AdamW with betas (0.9, 0.99)",
+            source="this library: text-long in benchmarks/results/training.md, one seed",
+        ),
     }
 )
 """All recipes of local updates by name."""

@@ -107,8 +107,9 @@ class Compressor(Stateful):
         self._holder = StateHolder(State(seed=as_seed(seed)))
 
     def __repr__(self) -> str:
-        """Return the schemes and the step."""
-        return f"Compressor({self._settings.schemes_text}, step={self.step})"
+        """Return the schemes, the scope if it is a group, and the step."""
+        scope = "" if self.scope == "tensor" else f", scope={self.scope!r}"
+        return f"Compressor({self._settings.schemes_text}{scope}, step={self.step})"
 
     @property
     def schemes(self) -> Mapping[Key, Scheme]:

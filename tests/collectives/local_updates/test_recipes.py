@@ -19,7 +19,7 @@ from tests.oracles import Array
 
 ROOT = Path(__file__).parents[3]
 WORKERS = 2
-SIZES = {f"blocks.{number}": 300 + 61 * number for number in range(7)} | {"embedding": 9000}
+SIZES = {f"blocks.{number}": 300 + 61 * number for number in range(7)} | {"embedding": 60_000}
 Tensors = dict[str, Array]
 
 
@@ -59,7 +59,8 @@ def reference(
         before: factor of a movement that enters the residual.
     """
     every, rate, momentum = settings["every"], settings["rate"], settings.get("momentum", 0.0)
-    delay, alpha = settings.get("delay", 0), settings.get("alpha", 0.0)
+    delay, alpha, keep = settings.get("delay", 0), settings.get("alpha", 0.0), settings.get("keep", 0.0)
+    by_senders = settings.get("divide") == "senders"
     fragments = divide_parameters(SIZES, settings.get("fragments", 1))
     workers = [Descent(zeros(), worker) for worker in range(WORKERS)]
     residuals = [zeros() for _ in workers]
@@ -72,18 +73,27 @@ def reference(
             if t % every == number * every // len(fragments):
                 sent = []
                 for one, residual in zip(workers, residuals, strict=True):
-                    moved = {name: before * (last[name] - one.parameters[name]) for name in names}
+                    start = {name: last[name] - keep * residual[name] for name in names}
+                    moved = {name: before * (start[name] - one.parameters[name]) for name in names}
                     whole = {name: decay * residual[name] + moved[name] for name in names}
                     sent.append(quantise(whole))
                     residual.update({name: whole[name] - sent[-1][name] for name in names})
-                started[t + delay] = {name: np.mean([x[name] for x in sent], axis=0) for name in names}
+                started[t + delay] = {
+                    name: average([x[name] for x in sent], by_senders=by_senders) for name in names
+                }
         for name, mean in started.pop(t, {}).items():
             velocities[name] = momentum * velocities[name] + mean
             last[name] = last[name] - rate * (mean + momentum * velocities[name])  # Nesterov
-            for one in workers:
+            for one, residual in zip(workers, residuals, strict=True):
                 own = one.parameters[name]
-                own[:] = alpha * own + (1 - alpha) * last[name]
+                own[:] = alpha * own + (1 - alpha) * (last[name] - keep * residual[name])
     return [one.parameters for one in workers]
+
+
+def average(parts: list[Array], *, by_senders: bool) -> Array:
+    """Return the mean over all workers, or of each element over those that sent it."""
+    count = np.maximum(np.sum([x != 0 for x in parts], axis=0), 1) if by_senders else len(parts)
+    return np.asarray(np.sum(parts, axis=0) / count)
 
 
 def each(quantise: Callable[[Array], Array]) -> Callable[[Tensors], Tensors]:
@@ -127,11 +137,15 @@ def bins(x: Array) -> Array:
     return np.asarray(means[places])
 
 
-def of_the_whole(tensors: Tensors) -> Tensors:
-    """Encode all tensors as one vector, with the budget of the recipe and without a residual."""
-    one = wc.Compressor(**co.LOCAL_RECIPES["budget"].compressor, feedback=None)
-    found: Any = wc.decode_many(one.compress(tensors))
-    return {name: x.to_dense() for name, x in found.items()}
+def of_the_whole(recipe: str) -> Callable[[Tensors], Tensors]:
+    """Encode all tensors as one vector, with the budget of a recipe and without a residual."""
+
+    def quantise(tensors: Tensors) -> Tensors:
+        one = wc.Compressor(**co.LOCAL_RECIPES[recipe].compressor, feedback=None)
+        found: Any = wc.decode_many(one.compress(tensors))
+        return {name: x.to_dense() for name, x in found.items()}
+
+    return quantise
 
 
 QUANTISERS: dict[str, tuple[Callable[[Tensors], Tensors], float]] = {
@@ -139,7 +153,8 @@ QUANTISERS: dict[str, tuple[Callable[[Tensors], Tensors], float]] = {
     "streaming-diloco": (each(e3m0), 0.0),
     "sparseloco": (each(top_of_chunks), 0.95),
     "muloco": (each(lambda x: received(x, "error-bounded(0.3)")), 0.9),
-    "budget": (of_the_whole, 1.0),
+    "budget": (of_the_whole("budget"), 1.0),
+    "few-bits": (of_the_whole("few-bits"), 1.0),
 }
 """{recipe: (what is received of movements, decay of the residual)}."""
 
@@ -306,7 +321,7 @@ def test_the_guide_has_the_recipes_and_their_measured_bits() -> None:
     for name, one in co.LOCAL_RECIPES.items():
         every, _, bits, _ = rows[name].split(" | ")
         assert int(every) == one.settings["every"]
-        arguments = ", ".join(f"{key}={value}" for key, value in one.settings.items())
+        arguments = ", ".join(f"{key}={value!r}" for key, value in one.settings.items()).replace("'", '"')
         settings.append(f"| `{name}` | {_describe(one)} | `{arguments}` | {bits} | {one.inner} |")
         sources.append(f"| `{name}` | {one.source} | {one.differs or '-'} |")
     for lines in (settings, sources):
