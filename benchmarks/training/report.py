@@ -132,6 +132,7 @@ parameter, worker and step.
   added after test results of other systems were known, to reach targets.
 - images-long, too, was added after the results of images at 0.1 % were known. Its warm-up sends more at
   first; the bits are the mean over all steps.
+- *One worker alone* takes the steps of one of the workers, without the others' batches.
 - *0.1 % per step*: an exchange after H steps sends the largest H · 0.1 % of the elements.
 - Some systems were added for the papers' claims. They try at most three points: the best one of a similar
   system, and the next lower and higher rate at its momentum. For them, `*` marks an edge of these.

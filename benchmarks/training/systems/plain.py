@@ -11,7 +11,7 @@ import torch
 from benchmarks.training.systems.system import Exchange, System, Tensors
 from benchmarks.training.tasks.task import Settings
 
-__all__ = ["Cast", "Dense", "PlainTopK"]
+__all__ = ["Alone", "Cast", "Dense", "PlainTopK"]
 
 
 def _average(parts: Sequence[Tensors]) -> Tensors:
@@ -26,6 +26,21 @@ class Dense(System):
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return an Exchange without state."""
         return _CastExchange(torch.float32)
+
+
+@dataclass(frozen=True)
+class Alone(System):
+    """One worker without the others: every system that sends something should be better."""
+
+    def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
+        """Return an Exchange without state."""
+        return _AloneExchange()
+
+
+class _AloneExchange:
+    def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
+        """Return the first worker's gradients, and no bytes."""
+        return gradients[0], 0
 
 
 @dataclass(frozen=True)

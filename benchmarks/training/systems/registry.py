@@ -7,7 +7,7 @@ from benchmarks.training.systems.cltk import Leader
 from benchmarks.training.systems.codec import Codec
 from benchmarks.training.systems.local import LocalUpdates
 from benchmarks.training.systems.oktopk import Owners
-from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
+from benchmarks.training.systems.plain import Alone, Cast, Dense, PlainTopK
 from benchmarks.training.systems.powersgd import PowerSGD
 from benchmarks.training.systems.published import GRADIENT_RECIPES, build_published
 from benchmarks.training.systems.system import WARM_UP, System
@@ -184,6 +184,7 @@ _PAPERS: tuple[System, ...] = (
 )
 
 _ABLATIONS: tuple[System, ...] = (
+    Alone("one worker alone", ABLATION),
     Codec("top-k 10 %, error 0.1", ABLATION, "topk(0.1) | rice | error-bounded(0.1)", whole=True),
     Codec("top-k 10 %, error 0.1, per tensor", ABLATION, "topk(0.1) | rice | error-bounded(0.1)"),
     Codec("top-k 1 %, float32", ABLATION, "topk(0.01) | rice | raw", whole=True),

@@ -60,6 +60,7 @@ TEXT = (
     *("top-k 1 %, qsgd 4 bits", "top-k 1 %, sign and scale", "budget 0.1, per tensor"),
     *("budget 0.1, decay 0.95", "budget 0.1, no feedback"),
     *("budget 0.1, embeddings at 2 bits", "budget 0.1, output layer at 2 bits"),
+    "one worker alone",
 )
 IMAGES = (
     *IN_USE,
@@ -113,6 +114,7 @@ WORKERS = LARGE
 
 TEXT_LONG = (
     *("dense", "DiLoCo, every 30", "Streaming DiLoCo, every 30", "SparseLoCo, 14 bits per element"),
+    "one worker alone",
     *(
         f"local updates every {every}, {bits} bits per step, half of the rest kept, mean of senders"
         for every, bits in ((5, 0.0073), (10, 0.0073), (10, 0.0037), (10, 0.0018))
