@@ -74,7 +74,10 @@ def _list_choices() -> tuple[Choice, ...]:
         for every, bits in ((4, "0.25"), (8, "0.1"), (16, "0.03"))
     ]
     every_24 = "local updates every 24, 0.035 bits per step, inner momentum 0.5"
-    choices += [Choice("a delay of 5 steps?", text, f"{every_24}, delay 5", every_24)]
+    choices += [
+        Choice("a delay of 5 steps?", text, f"{every_24}, delay 5", every_24),
+        Choice("a delay of 5 steps, and alpha 0.5?", text, f"{every_24}, delay 5, alpha 0.5", every_24),
+    ]
     choices += [
         Choice(question, task, system, "top-k 1 %, float32")
         for question, system, tasks in (

@@ -52,7 +52,7 @@ FAMILIES = {
         "D",
     ),
     "local updates every 10": (
-        r"local updates every 10, [\d.]+ bits per step, half of the rest kept",
+        r"local updates every 10, [\d.]+ bits per step, half of the rest kept, mean of senders",
         GREEN,
         "o",
     ),

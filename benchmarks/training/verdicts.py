@@ -47,6 +47,7 @@ QUOTED = {
     "text-lstm": (
         "PowerSGD, rank 4",
         "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5",
+        "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5, alpha 0.5",
     ),
     "text-transformer": (
         *("budget 0.25", "budget 0.1", "PowerSGD, rank 4"),
@@ -70,9 +71,10 @@ _BEFORE = {
     "CLT-k 1 %, beta 1": ("CLT-k by FLOPs", "CLT-k 47x"),
     "local updates every 24, 0.035 bits per step, inner momentum 0.5": (
         "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5",
+        "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5, alpha 0.5",
     ),
     "dense": (
-        *("qsgd-3-bits", "terngrad-noclip"),
+        *("qsgd-3-bits", "terngrad-noclip", "one worker alone"),
         *("deepreduce-sparse", "skcompress", "deepreduce-qsgd-bf-p0"),
     ),
 }

@@ -103,14 +103,18 @@ _DECISIVE: tuple[System, ...] = (
         decay=1.0,
         inner=0.5,
     ),
-    LocalUpdates(
-        "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5",
-        OURS,
-        24,
-        f"budget(bits={24 * 0.035:g}) | {CODES}",
-        decay=1.0,
-        inner=0.5,
-        delay=5,
+    *(
+        LocalUpdates(
+            f"local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5{name}",
+            OURS,
+            24,
+            f"budget(bits={24 * 0.035:g}) | {CODES}",
+            decay=1.0,
+            inner=0.5,
+            delay=5,
+            alpha=alpha,
+        )
+        for name, alpha in (("", 0.0), (", alpha 0.5", 0.5))
     ),
     LocalUpdates("DiLoCo, every 30", PAPERS, 30, outers=DILOCO_OUTERS),
     LocalUpdates(

@@ -43,6 +43,7 @@ TEXT = (
     *LOCAL_MOMENTUM,
     "local updates every 24, 0.035 bits per step, inner momentum 0.5",
     "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5",
+    "local updates every 24, 0.035 bits per step, inner momentum 0.5, delay 5, alpha 0.5",
     "local updates every 32, 0.035 bits per step, inner momentum 0.5",
     "local updates every 24, 0.035 bits per step, context codec, inner momentum 0.5",
     "local updates every 6, 0.1 bits per step, inner momentum 0.5",

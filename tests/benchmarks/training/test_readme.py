@@ -141,3 +141,17 @@ def test_sentences_about_the_long_task_have_its_losses() -> None:
     )
     assert losses == [row[1] for row in (*ours, diloco, sparseloco)]
     assert [round(float(x), 3) for x in shown] == [round(row[0], 3) for row in (*ours, diloco, sparseloco)]
+
+
+def test_sentences_about_a_delay_have_its_losses() -> None:
+    page = (ROOT / "benchmarks/results/training.md").read_text(encoding="utf-8")
+    guide = " ".join((ROOT / "docs/guides/local-updates.md").read_text(encoding="utf-8").split())
+    for question, sentence in (
+        ("a delay of 5 steps?", "{} % worse with 0"),
+        ("a delay of 5 steps, and alpha 0.5?", "no difference ({} %) with 0.5"),
+    ):
+        row = next(row for row in read_table(iter(page.splitlines())) if row[0] == question)
+        assert sentence.format(row[4].replace("%", "").replace(" ± ", " ± ").strip().lstrip("+")) in guide
+        assert row[5] == ("worse" if "worse" in sentence else "no difference")
+    (alone,) = re.findall(r"^\| one worker alone \| 0 \| .*? \| \+([\d.]+)% \|", page, re.MULTILINE)
+    assert f"it ended {alone} % worse than dense training" in guide
