@@ -134,7 +134,8 @@ parameter, worker and step.
   first; the bits are the mean over all steps.
 - *One worker alone* takes the steps of one of the workers, without the others' batches.
 - *0.1 % per step*: an exchange after H steps sends the largest H · 0.1 % of the elements.
-- Some systems were added for the papers' claims. They try at most three points: the best one of a similar
+- Some systems were added for the papers' claims, and *one worker alone* and those with a delay as
+  comparisons. They try at most three points: the best one of a similar
   system, and the next lower and higher rate at its momentum. For them, `*` marks an edge of these.
 - `fft` transforms each tensor by itself. *FFT, … % left out* transform all tensors as one vector, as
   `recipe("fft")` does.

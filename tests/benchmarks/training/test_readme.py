@@ -151,7 +151,7 @@ def test_sentences_about_a_delay_have_its_losses() -> None:
         ("a delay of 5 steps, and alpha 0.5?", "no difference ({} %) with 0.5"),
     ):
         row = next(row for row in read_table(iter(page.splitlines())) if row[0] == question)
-        assert sentence.format(row[4].replace("%", "").replace(" ± ", " ± ").strip().lstrip("+")) in guide
+        assert sentence.format(row[4].replace("%", "").lstrip("+")) in guide
         assert row[5] == ("worse" if "worse" in sentence else "no difference")
     (alone,) = re.findall(r"^\| one worker alone \| 0 \| .*? \| \+([\d.]+)% \|", page, re.MULTILINE)
     assert f"it ended {alone} % worse than dense training" in guide

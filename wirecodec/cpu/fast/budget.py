@@ -37,9 +37,9 @@ def select_budgets(terms: TermColumns) -> list[Selected]:
     large selections.
     """
     jobs = terms.wanted.jobs
-    if terms.wanted.fuse or not any(isinstance(one.select, Budget) for one in _distinct(jobs.schemes)):
-        return []
     schemes, columns = list(jobs.schemes.values()), terms.gradients
+    if terms.wanted.fuse or not _have_budgets(schemes):
+        return []
     taken = (terms.rule_numbers >= 0) & ~terms.grouped & (columns.sizes <= CHUNK)
     kinds = np.where(taken, columns.kinds, -1)
     batches = []
@@ -64,6 +64,8 @@ def select_within_budgets(
         schemes: by key.
         header: bytes of the header that each tensor has to pay.
     """
+    if not _have_budgets(schemes):
+        return []
     batches = []
     kinds = np.where((columns.sizes > 0) & (columns.sizes <= CHUNK), columns.kinds, -1)
     for scheme, dtype, keys in group_tensors(schemes, kinds, MIN_TENSORS, _takes_many):
@@ -92,9 +94,10 @@ def _divide(
             yield keys[own], budgets[own]
 
 
-def _distinct(schemes: Any) -> list[Scheme]:
-    """Return the distinct objects among the schemes."""
-    return list(dict(zip(map(id, schemes.values()), schemes.values(), strict=True)).values())
+def _have_budgets(schemes: Sequence[Scheme]) -> bool:
+    """Tell whether one of the schemes, most of which are the same object, has a budget."""
+    distinct = dict(zip(map(id, schemes), schemes, strict=True)).values()
+    return any(isinstance(one.select, Budget) for one in distinct)
 
 
 def _takes_many(scheme: Scheme) -> bool:
