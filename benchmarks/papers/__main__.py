@@ -17,6 +17,7 @@ result, and the paper's result beside ours if all measurements of that paper are
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -162,7 +163,14 @@ def format_page(results: Results) -> str:
     answer = format_answer(rows, count_claims())
     head = f"# The papers' tables and figures\n\n{describe_machine()}\n\n{answer}"
     introduction = INTRODUCTION.format(counts=format_counts(rows), version=wc.__version__)
-    return head + introduction + "\n".join(sections)
+    return head + link_sections(sections) + introduction + "\n".join(sections)
+
+
+def link_sections(sections: Sequence[str]) -> str:
+    """Format links to sections, which begin with their headings."""
+    titles = [section.partition("\n")[0].removeprefix("## ") for section in sections]
+    anchors = [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
+    return " · ".join(f"[{title}](#{anchor})" for title, anchor in zip(titles, anchors, strict=True)) + "\n\n"
 
 
 if __name__ == "__main__":

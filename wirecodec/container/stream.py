@@ -28,7 +28,7 @@ class Unit:
     """Data of an application between the containers of a stream; readers without interest skip it.
 
     Args:
-        application: number that sender and receiver agree on, from 1 to 2^32 - 2.
+        application: number that sender and receiver agree on. Only tests use 0 and 2^32 - 1.
         body: its content, at most 2^32 - 1 bytes.
 
     Raises:
