@@ -89,8 +89,8 @@ fuzz-decode fuzz-round_trip: fuzz-%: $(FUZZ)
 	then $(BIN)/python -m tests.fuzz.atheris_target $* -seed=$(SEED) -max_total_time=$(SECONDS) -max_len=69632 -print_final_stats=1 $(ARGS); \
 	else $(BIN)/python -m tests.fuzz.loop $* $(SECONDS) --seed $(SEED) $(ARGS); fi
 
-mutants: $(INSTALLED)  ## change the decoder in 200 places, and see what no vector notices; ARGS="--sample 0 --write" for all
-	@$(BIN)/python -m tests.fuzz.mutants $(ARGS)
+mutants: $(INSTALLED)  ## change the decoder in 200 places, and see what no vector notices; ARGS=--write for all
+	@$(BIN)/python -m tests.fuzz.mutants $(or $(ARGS),--sample 200)
 
 bench: $(PEERS)  ## size and speed of index codecs and other compressors: results/index.md, index.png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.index $(ARGS)

@@ -5,22 +5,53 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
-LATER_PAGE = Path(__file__).parent / "MUTANTS_1_1.md"
-LATER_HEAD = """\
-# Mutants of the readers of version 1.1
 
-Each mutant changes one comparison, operator, constant, condition or refusal in a function that reads
-records, element types, joined tensors or streams of version 1.1. It is killed if a golden vector gives
-another result, crashes, or takes too long. No probe is run here. The metadata of a vector are compared,
-too, although a decoder need not return them.
+@dataclass(frozen=True)
+class Page:
+    """A page of mutants: its file, and what comes before the sections, one per decoder."""
 
+    file: Path
+    head: str
+
+
+_COMMON = """\
+Each mutant changes one comparison, operator, constant, condition or refusal in one function. It is killed
+if a golden vector gives another result, crashes, or takes too long. The library reads each vector through
+every public function (`ways.py`); the C decoder is compiled with sanitizers. The metadata of a vector are
+compared, too, although a decoder need not return them.
+"""
+_REASONS = """\
 If not all mutants of a section were tried, those that were are the first in a random order. Reasons were
 found by reading the code. A reason of the kind "Equivalent" means that no input shows the change. The share
-in the last column leaves these mutants out.
+in the last column leaves these mutants out. *Path* means that all results are right, but other functions of
+the decoder run.
 """
-"""Beginning of the page. Each tool replaces its own section after it."""
+WHOLE = Page(
+    Path(__file__).parent / "MUTANTS.md",
+    f"""\
+# Mutants of the decoders
+
+{_COMMON}
+The Python around the library's kernels is changed, not the kernels. Probes (`probes.py`) cover what vectors
+cannot: streams, and codecs of experimental ids. Only mutants of the library that no vector notices meet them.
+[MUTANTS_1_1.md](MUTANTS_1_1.md) has the readers of version 1.1, by vectors alone.
+
+{_REASONS}""",
+)
+LATER = Page(
+    Path(__file__).parent / "MUTANTS_1_1.md",
+    f"""\
+# Mutants of the readers of version 1.1
+
+{_COMMON}
+Only functions that read records, element types, joined tensors or streams of version 1.1 are changed. No
+probe is run here. [MUTANTS.md](MUTANTS.md) has the other readers.
+
+{_REASONS}""",
+)
 REASON = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$")
 PATH = "*path*: "
 """Mark of a survivor that changes which functions run."""
@@ -55,63 +86,78 @@ def shorten(line: str) -> str:
     return line.strip().replace("|", "\\|").replace("`", "'")[:70]
 
 
+class Verdict(str, Enum):
+    """What a mutant changes: a vector's result, only a probe's, only which functions run, or nothing."""
+
+    KILLED = "killed"
+    PROBE = "probe"
+    PATH = "path"
+    SURVIVES = "survives"
+
+    @property
+    def is_noticed(self) -> bool:
+        """Whether a result differs."""
+        return self in (Verdict.KILLED, Verdict.PROBE)
+
+
 @dataclass
 class Verdicts:
-    """Whether mutants were killed, by row. A file keeps them, so that a later run continues.
-
-    ``paths`` are the survivors for which other functions of the decoder run.
-    """
+    """Verdicts on mutants, by row. A file keeps them, so that a later run continues."""
 
     file: Path | None = None
-    killed: dict[Row, bool] = field(default_factory=dict)
-    paths: set[Row] = field(default_factory=set)
+    found: dict[Row, Verdict] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.file is not None and self.file.exists():
             for line in self.file.read_text(encoding="utf-8").splitlines():
                 verdict, *row = line.split("\t")
-                self._note((row[0], row[1]), verdict)
+                self.found[row[0], row[1]] = Verdict(verdict)
 
-    def _note(self, row: Row, verdict: str) -> None:
-        self.killed[row] = verdict == "killed"
-        (self.paths.add if verdict == "path" else self.paths.discard)(row)
+    def needs_trial(self, row: Row) -> bool:
+        """Return whether a mutant was not tried, or survived."""
+        return row not in self.found or not self.found[row].is_noticed
 
-    def add(self, row: Row, *, killed: bool, path: bool = False) -> None:
+    def add(self, row: Row, verdict: Verdict) -> None:
         """Note a verdict."""
-        verdict = "killed" if killed else "path" if path else "survives"
-        self._note(row, verdict)
+        self.found[row] = verdict
         if self.file is not None:
             with self.file.open("a", encoding="utf-8") as file:
                 file.write("\t".join((verdict, *row)) + "\n")
 
 
-def write_section(title: str, command: str, every: Iterable[Row], verdicts: Verdicts, seed: int) -> None:
-    """Replace a section of the page of version 1.1; keep the reasons for its survivors.
+def write_section(
+    page: Page, title: str, command: str, every: Iterable[Row], verdicts: Verdicts, seed: int
+) -> None:
+    """Replace a section of a page; keep the reasons for its survivors.
 
     Args:
+        page: the page.
         title: name of the decoder.
         command: the command that tried the mutants.
         every: the rows of all mutants.
         verdicts: those of the mutants that were tried.
         seed: of the order in which they were tried.
     """
-    known = read_reasons(LATER_PAGE)
-    text = LATER_PAGE.read_text(encoding="utf-8") if LATER_PAGE.exists() else ""
+    known = read_reasons(LATER.file) | read_reasons(WHOLE.file) | read_reasons(page.file)
+    text = page.file.read_text(encoding="utf-8") if page.file.exists() else ""
     sections = dict(re.findall(r"^(## .+)\n\n((?:(?!## ).*\n)*)", text, re.MULTILINE))
     sections[f"## {title}"] = _format_section(title, command, list(every), verdicts, seed, known)
     parts = [f"{name}\n\n{body.rstrip()}\n" for name, body in sections.items()]
-    LATER_PAGE.write_text("\n".join([LATER_HEAD, *parts]), encoding="utf-8")
+    page.file.write_text("\n".join([page.head, *parts]), encoding="utf-8")
 
 
 def _format_section(
     title: str, command: str, every: list[Row], verdicts: Verdicts, seed: int, known: Mapping[Row, str]
 ) -> str:
-    tried = [row for row in every if row in verdicts.killed]
-    survivors = sorted(row for row in tried if not verdicts.killed[row])
+    tried = [row for row in every if row in verdicts.found]
+    survivors = sorted(row for row in tried if not verdicts.found[row].is_noticed)
     counted = f"All {len(every)} mutants were tried."
     if len(tried) < len(every):
         counted = f"{len(tried)} of {len(every)} mutants were tried, in random order (seed {seed})"
-        counted += ", the splitter first." if title == "C" else "."
+
+    if probed := sum(verdicts.found[row] == Verdict.PROBE for row in tried):
+        counted += f" Of these, only a probe notices {probed}; vectors alone notice "
+        counted += f"{_share(len(tried) - len(survivors) - probed, len(tried))}."
     lines = [f"`{command}`", "", counted, ""]
     lines += ["| module | mutants | tried | survivors | killed | killed of those that are not equivalent |"]
     lines += ["|---|---|---|---|---|---|"]
@@ -126,7 +172,7 @@ def _format_section(
         lines.append(f"| {name} | {all_} | {some} | {left} | {shares[0]} | {shares[1]} |")
     lines += ["", "| survivor | change | why |", "|---|---|---|"] if survivors else []
     for row in survivors:
-        mark = PATH if row in verdicts.paths else ""
+        mark = PATH if verdicts.found[row] == Verdict.PATH else ""
         lines.append(f"| `{row[0]}` | `{row[1]}` | {mark}{known.get(row, UNKNOWN)} |")
     return "\n".join(lines)
 

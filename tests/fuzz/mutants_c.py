@@ -1,21 +1,18 @@
 """Mutation testing of the C decoder: finds changes to formats/c/wirecodec.h that no golden vector detects.
 
-    python -m tests.fuzz.mutants_c [--sample N] [--seed N]
-    python -m tests.fuzz.mutants_c --later [--minutes N] [--verdicts FILE] [--write] [--seed N]
+    python -m tests.fuzz.mutants_c [--later] [--sample N] [--seed N] [--minutes N] [--verdicts FILE] [--write]
 
 A mutant has one operator, constant, condition or refusal of one line changed. It is compiled with the
 sanitizers of tests/formats/test_c.py. It is killed if it answers a vector in another way, crashes or hangs.
 The vectors that take longest are asked last, and only of mutants that answer the others rightly.
 
-``--later`` changes the readers of version 1.1, which include the splitter of streams (wirecodec_stream.h).
-Its options are those of tests/fuzz/mutants.py, and so is the page.
+Its options are those of tests/fuzz/mutants.py, and so are the pages. ``--later`` changes the readers of
+version 1.1, which include the splitter of streams (wirecodec_stream.h).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 import random
 import re
 import resource
@@ -34,7 +31,8 @@ from formats.make_vectors import VECTORS
 from formats.streams import CONTAINERS, UNITS, load_streams
 from tests.formats.test_c import SANITIZERS, Check, outcome, request
 from tests.fuzz import mutant_pages
-from tests.fuzz.mutant_pages import Row, Verdicts
+from tests.fuzz.mutant_pages import Row, Verdict
+from tests.fuzz.mutants import parse_options, try_mutants
 from tests.golden import vectors
 
 SOURCES = Path(conformance.__file__).resolve().parent / "c"
@@ -217,9 +215,9 @@ def identify_mutants(header: str, lines: Sequence[str], every: Sequence[Mutant])
     )
 
 
-def try_later(options: argparse.Namespace) -> int:
-    """Try the readers of version 1.1 for some minutes; return 0 if 96 % of those tried are killed."""
-    verdicts, broken = Verdicts(options.verdicts), set()
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return 0 if at least nine of ten mutants are killed."""
+    options = parse_options("mutants_c", arguments)
     with tempfile.TemporaryDirectory() as name:
         judge = Judge(Path(name), tuple(PROGRAMS))
         every = {
@@ -228,59 +226,16 @@ def try_later(options: argparse.Namespace) -> int:
             for row, mutant in zip(
                 identify_mutants(header, judge.lines[header], mutants), mutants, strict=True
             )
-            if LATER.fullmatch(row[0])
+            if not options.later or LATER.fullmatch(row[0])
         }
-        end = time.monotonic() + 60 * options.minutes
-        shuffled = random.Random(options.seed).sample(list(every), len(every))
-        for row in sorted(shuffled, key=lambda row: every[row][0] != SPLITTER):  # it compiles faster
-            if time.monotonic() > end:
-                break
+
+        def judge_row(row: Row) -> Verdict | None:
             header, mutant = every[row]
-            if not verdicts.killed.get(row):
-                killed = judge.is_killed(mutant, header)
-                if killed is None:
-                    broken.add(row)
-                else:
-                    verdicts.add(row, killed=killed)
-                if killed is False:
-                    print(f"{row[0]}, line {mutant.line + 1}: {mutant.change}", flush=True)
-    if options.write:
-        command = "python -m tests.fuzz.mutants_c --later --write"
-        compiled = [row for row in every if row not in broken]
-        mutant_pages.write_section("C", command, compiled, verdicts, options.seed)
-    tried = [verdicts.killed[row] for row in every if row in verdicts.killed]
-    print(f"{len(tried)} of {len(every)} mutants compiled and were tried; {sum(tried)} were killed.")
-    return int(100 * sum(tried) < 96 * len(tried))
+            killed = judge.is_killed(mutant, header)
+            return None if killed is None else Verdict.KILLED if killed else Verdict.SURVIVES
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0 if at least nine of ten mutants are killed."""
-    parser = argparse.ArgumentParser(prog="mutants_c", description="Mutation testing of the C decoder.")
-    parser.add_argument("--sample", type=int, default=200, help="number of mutants; 0 for all")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--later", action="store_true", help="only the readers of version 1.1")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="end after this time")
-    parser.add_argument("--verdicts", type=Path, help="file of verdicts from which a run continues")
-    parser.add_argument("--write", action="store_true", help="write the section of tests/fuzz/MUTANTS_1_1.md")
-    options = parser.parse_args(arguments)
-    if options.later:
-        return try_later(options)
-    survivors = compiled = 0
-    with tempfile.TemporaryDirectory() as name:
-        judge = Judge(Path(name))
-        every = judge.mutants[DECODER]
-        for mutant in random.Random(options.seed).sample(
-            every, min(options.sample or len(every), len(every))
-        ):
-            killed = judge.is_killed(mutant)
-            compiled += killed is not None
-            if killed is False:
-                survivors += 1
-                print(f"{mutant.line + 1}: {mutant.change} in {mutant.text.strip()}", flush=True)
-    killed_count = compiled - survivors
-    print(f"{compiled} of {len(every)} mutants compiled and were tried (seed {options.seed}); ", end="")
-    print(f"{killed_count} were killed, {100 * killed_count / max(compiled, 1):.1f} %.")
-    return int(10 * survivors > compiled)
+        rows = random.Random(options.seed).sample(list(every), len(every))
+        return try_mutants("mutants_c", "C", rows, judge_row, options)
 
 
 if __name__ == "__main__":

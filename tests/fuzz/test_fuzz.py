@@ -13,10 +13,11 @@ from typing import Any, cast
 
 import pytest
 
-from tests.fuzz import loop, mutant_pages, mutants, mutants_c
+from tests.fuzz import loop, mutant_pages, mutants_c, mutation, trials
 from tests.fuzz.anatomy import assemble_parts, split_container
 from tests.fuzz.judge import Finding, agree, judge
 from tests.fuzz.legal import draw_container
+from tests.fuzz.mutant_pages import Verdict
 from tests.fuzz.mutate import mutate_container
 from tests.fuzz.probes import PROBES
 from tests.fuzz.round_trip import round_trip
@@ -147,54 +148,41 @@ def test_a_probe_is_deterministic_and_covers_success_and_errors(probe: str) -> N
 def test_mutants_are_killed_by_the_vectors_that_detect_them() -> None:
     source = Path(reader.__file__).read_text(encoding="utf-8")
     tree = ast.parse(source)
-    every = list(mutants.mutate_function(cast(FunctionType, reader._prefix), "container/reader.py", tree))
+    every = list(mutation.mutate_function(cast(FunctionType, reader._prefix), "container/reader.py", tree))
     line = 1 + source.splitlines().index("    if magic != MAGIC:")
     magic = [m for m in every if m.line == line]
     assert {m.change for m in magic} == {"NotEq -> Eq #0", "if True", "if False"}
     selected = {v.id: v for v in vectors() if v.id in ("magic", "names")}
-    bad, good = (partial(mutants.conforms, selected[id]) for id in ("magic", "names"))
+    bad, good = (partial(trials.conforms, selected[id]) for id in ("magic", "names"))
     for mutant in magic:
-        assert mutants.is_killed(mutant, [bad, good])
+        assert trials.is_killed(mutant, [bad, good])
     unseen = next(m for m in magic if m.change == "if False")
-    assert not mutants.is_killed(unseen, [good])
+    assert not trials.is_killed(unseen, [good])
 
 
-def test_reasons_belong_to_mutants_that_exist() -> None:
-    rows = set(mutants.identify_mutants(list(mutants.list_mutants())).values())
-    assert set(mutants.read_reasons()) - rows == set()
-
-
-def test_nine_of_ten_mutants_are_killed_and_the_others_have_a_reason() -> None:
-    text = mutants.PAGE.read_text(encoding="utf-8")
-    counts = re.search(r"^(\d+) of (\d+) mutants were tried .*; (\d+) were killed", text, re.MULTILINE)
-    assert counts is not None
-    tried, _, dead = map(int, counts.groups())
-    assert tried >= 200
-    assert 10 * dead >= 9 * tried
-    assert len(mutants.read_reasons()) == tried - dead
-    assert mutant_pages.UNKNOWN not in text
-
-
-def later_rows(title: str) -> set[tuple[str, str]]:
-    """Return the rows of all mutants of the readers of version 1.1 in a decoder."""
+def rows_of(title: str, page: mutant_pages.Page) -> set[tuple[str, str]]:
+    """Return the rows of all mutants of a decoder that a page may name."""
     if title == "C":
         lines = {name: (mutants_c.SOURCES / name).read_text().splitlines() for name in mutants_c.PROGRAMS}
-        every = [
+        every = {
             row
             for name in lines
             for row in mutants_c.identify_mutants(
                 name, lines[name], list(mutants_c.list_mutants(lines[name]))
             )
-        ]
-        return {row for row in every if mutants_c.LATER.fullmatch(row[0])}
-    target = mutants.REFERENCE_TARGET if title == "Reference" else mutants.LIBRARY_TARGET
-    rows = mutants.identify_mutants(list(mutants.list_mutants(target=target)))
-    return {row for row in rows.values() if target.later.fullmatch(row[0])}
+        }
+        later = mutants_c.LATER
+    else:
+        target = mutation.REFERENCE if title == "Reference" else mutation.LIBRARY
+        every = set(mutation.identify_mutants(list(mutation.list_mutants(target=target))).values())
+        later = target.later
+    return {row for row in every if page is mutant_pages.WHOLE or later.fullmatch(row[0])}
 
 
 @pytest.mark.parametrize("title", ["Reference", "Library", "C"])
-def test_counts_of_mutants_of_version_1_1(title: str) -> None:
-    text = mutant_pages.LATER_PAGE.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
+@pytest.mark.parametrize("page", [mutant_pages.WHOLE, mutant_pages.LATER])
+def test_survivors_exist_are_counted_and_have_reasons(page: mutant_pages.Page, title: str) -> None:
+    text = page.file.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
     counts = re.search(r"^\| all \| (\d+) \| (\d+) \| (\d+) \|", text, re.MULTILINE)
     assert counts is not None
     _, tried, survivors = map(int, counts.groups())
@@ -207,25 +195,28 @@ def test_counts_of_mutants_of_version_1_1(title: str) -> None:
     equivalent = sum(reason.startswith(mutant_pages.EQUIVALENT) for reason in rows.values())
     assert 100 * (tried - survivors) >= 96 * (tried - equivalent)
     assert mutant_pages.UNKNOWN not in text
-    assert rows.keys() <= later_rows(title)
+    assert rows.keys() <= rows_of(title, page)
 
 
-def test_a_section_keeps_reasons_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutant_pages, "LATER_PAGE", tmp_path / "page.md")
+def test_a_section_keeps_reasons_and_counts(tmp_path: Path) -> None:
+    page = mutant_pages.Page(tmp_path / "page.md", "# Mutants\n")
     every = mutant_pages.number_rows([("a.py: f", "x in y")] * 2 + [("b.py: g", "z")])
     verdicts = mutant_pages.Verdicts(tmp_path / "verdicts")
-    for n, row in enumerate(every):
-        verdicts.add(row, killed=n == 1)
-    mutant_pages.write_section("C", "run", every, verdicts, 3)
-    text = mutant_pages.LATER_PAGE.read_text()
+    for row, verdict in zip(every, (Verdict.PATH, Verdict.PROBE, Verdict.SURVIVES), strict=True):
+        verdicts.add(row, verdict)
+    mutant_pages.write_section(page, "C", "run", every, verdicts, 3)
+    text = page.file.read_text()
     assert text.count(mutant_pages.UNKNOWN) == 2
-    mutant_pages.LATER_PAGE.write_text(text.replace(mutant_pages.UNKNOWN, "Equivalent: so.", 1))
+    page.file.write_text(text.replace(mutant_pages.UNKNOWN, "Equivalent: so.", 1))
     again = mutant_pages.Verdicts(tmp_path / "verdicts")
-    again.add(every[2], killed=True)
-    mutant_pages.write_section("Library", "run", every[:1], mutant_pages.Verdicts(), 3)
-    mutant_pages.write_section("C", "run", every, again, 3)
-    text = mutant_pages.LATER_PAGE.read_text()
+    assert [again.needs_trial(row) for row in every] == [True, False, True]
+    again.add(every[2], Verdict.KILLED)
+    mutant_pages.write_section(page, "Library", "run", every[:1], mutant_pages.Verdicts(), 3)
+    mutant_pages.write_section(page, "C", "run", every, again, 3)
+    text = page.file.read_text()
     assert "| `a.py` | 2 | 2 | 1 | 50.0 % | 100.0 % |" in text
     assert "| all | 3 | 3 | 1 | 66.7 % | 100.0 % |" in text
     assert "0 of 1 mutants were tried" in text
+    assert "only a probe notices 1; vectors alone notice 33.3 %." in text
+    assert text.count(mutant_pages.PATH) == 1
     assert mutant_pages.UNKNOWN not in text

@@ -147,7 +147,6 @@ def _check_joined(rows: Array, spans: Spans) -> None:
     if not ascends.all() or (counts < 2).any() or (key[starts] != first[starts]).any():
         raise Invalid("joined", "the rows do not ascend, or a vector has one member or another first key")
     places = np.searchsorted(spans.keys, rows["first"][starts])
-    inside = places < spans.keys.size
-    places[~inside] = 0
-    if not inside.all() or (spans.keys[places] != first[starts]).any() or (spans.domains[places] == 0).any():
+    outside = (places == spans.keys.size).any()
+    if outside or (spans.keys[places] != first[starts]).any() or (spans.domains[places] == 0).any():
         raise Invalid("joined", "a vector has no entries of coefficients")
