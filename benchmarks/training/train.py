@@ -132,11 +132,10 @@ def _train_together(
     settings = system.optimizer_settings(run.settings)
     optimizer = build_optimizer(task, parameters.values(), settings)
     exchange = system.open(run.workers, run.settings, run.steps)
+    workers = range(system.count_working(run.workers))
     for step in range(run.steps):
-        found = [
-            compute_gradients(problem, parameters, step, worker, task.clip) for worker in range(run.workers)
-        ]
-        loss = sum(loss for _, loss in found) / run.workers
+        found = [compute_gradients(problem, parameters, step, worker, task.clip) for worker in workers]
+        loss = sum(loss for _, loss in found) / len(workers)
         if not math.isfinite(loss) or not all(_are_finite(gradients) for gradients, _ in found):
             break
         mean = progress.exchange(partial(exchange.mean, [gradients for gradients, _ in found]))

@@ -32,6 +32,10 @@ class Dense(System):
 class Alone(System):
     """One worker without the others: every system that sends something should be better."""
 
+    def count_working(self, workers: int) -> int:
+        """Return 1."""
+        return 1
+
     def open(self, workers: int, settings: Settings, steps: int) -> Exchange:
         """Return an Exchange without state."""
         return _AloneExchange()

@@ -42,6 +42,10 @@ class System(ABC):
         """Return the optimizer's settings after the exchange, without momentum if the system has its own."""
         return settings
 
+    def count_working(self, workers: int) -> int:
+        """Return how many of the workers compute gradients."""
+        return workers
+
     def describe_settings(self, settings: Settings) -> str:
         """Return a point of the grid as a table shows it, with the optimizers that it selects."""
         return str(settings)

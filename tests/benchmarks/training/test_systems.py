@@ -20,7 +20,7 @@ from benchmarks.training.claims import CLAIMS
 from benchmarks.training.runs import Run
 from benchmarks.training.systems.codec import Codec
 from benchmarks.training.systems.local import LocalUpdates, OuterOptimizer
-from benchmarks.training.systems.plain import Cast, Dense, PlainTopK
+from benchmarks.training.systems.plain import Alone, Cast, Dense, PlainTopK
 from benchmarks.training.systems.powersgd import PowerSGD
 from benchmarks.training.systems.published import GRADIENT_RECIPES
 from benchmarks.training.systems.registry import SYSTEMS
@@ -186,6 +186,17 @@ def test_local_updates_train_a_model_per_worker(task: str) -> None:
         run = Run(task, system.name, settings, seed=0, steps=2, system_text="", data="")
         found.append(train(run, system=system).losses)
     assert found[1] == pytest.approx(found[0], rel=1e-4)
+
+
+def test_one_worker_alone_is_dense_with_one_worker() -> None:
+    cases = ((Dense("dense", ""), 1), (Alone("alone", ""), 4))
+    found = [
+        train(Run("images", system.name, SETTINGS, 0, 2, "", "", workers), system=system)
+        for system, workers in cases
+    ]
+    assert found[0].losses == found[1].losses
+    assert found[0].validation == found[1].validation
+    assert found[1].bits == 0
 
 
 def test_every_recipe_is_a_system() -> None:
