@@ -175,15 +175,15 @@ def totals() -> list[str]:
             out = {name: np.full(x.size, 0.3, np.float32) for name, x in model.items()}
             found.append(_outcome(wc.decode_add, given, out, scale=0.7) + _crc(out))
             found.append(_outcome(decode_sum, given, out, divisor=divisor) + _crc(out))
-    three = wc.encode_many({name: np.arange(1, 5, dtype="f4") for name in "abc"}, "all | rice | raw")
-    for starts in ((0, 1, 2), (2, 1, 0), (0, 4, 8)):
-        memory = np.zeros(12, np.float32)
-        out = {name: memory[at : at + 4] for name, at in zip("abc", starts, strict=True)}
+    three = wc.encode_many({name: draws[n : n + 400] for n, name in enumerate("abc")}, "all | rice | raw")
+    for starts in ((0, 100, 200), (400, 200, 0), (0, 400, 800)):
+        memory = np.zeros(1200, np.float32)
+        out = {name: memory[at : at + 400] for name, at in zip("abc", starts, strict=True)}
         found.append(_outcome(wc.decode_add, [three, three], out, scale=0.3) + _crc({"": memory}))
     damaged = three.tobytes()[:-1] + b"\xff"
-    huge = wc.encode_many({name: np.full(4, 3e38, "f4") for name in "abc"}, "all | rice | raw")
+    huge = wc.encode_many({name: np.full(400, 3e38, "f4") for name in "abc"}, "all | rice | raw")
     for kinds in (("f4", "f8", "f4"), ("f8", "f4", "f4"), ("f4", "f4", "f4")):
-        out = {name: np.ones(4, kind) for name, kind in zip("abc", kinds, strict=True)}
+        out = {name: np.ones(400, kind) for name, kind in zip("abc", kinds, strict=True)}
         found.append(_outcome(wc.decode_add, [three, three], out) + _crc(out))
         found.append(_outcome(wc.decode_add, three, out, max_norm=1) + _crc(out))
         found += [_outcome(wc.decode_add, given, out) for given in ([damaged], [three, damaged])]
