@@ -188,6 +188,11 @@ def totals() -> list[str]:
         found.append(_outcome(wc.decode_add, three, out, max_norm=1) + _crc(out))
         found += [_outcome(wc.decode_add, given, out) for given in ([damaged], [three, damaged])]
         found.append(_outcome(decode_sum, [huge, huge], out) + _crc(out))
+    half = wc.encode_many(
+        {name: draws[n : n + 400] for n, name in enumerate("abc")}, "topk(0.5) | rice | raw"
+    )
+    out = {name: np.full(400, 0x7F800001, np.uint32).view(np.float32) for name in "abc"}  # signaling NaN
+    found.append(_outcome(wc.decode_add, half, out) + _crc(out))
     return found + _chunked()
 
 
