@@ -21,21 +21,27 @@ import numpy as np
 import wirecodec as wc
 from formats import reference
 from formats.reference.writing.assembly import write_extension_block
+from formats.vector_cases.curves import POLY, curve_row, raw_section
+from formats.vector_cases.parts import forge
 from tests.fuzz.seeds import valid_seeds
 from tests.golden import vectors
 from wirecodec import registry
+from wirecodec.cpu.fast.add import RANGE
+from wirecodec.cpu.fast.decode import MAX_ENTRIES
+from wirecodec.interop import decode_sum
 from wirecodec.kernels.layout import BOUNDED_BLOCK
+from wirecodec.limits import UNLIMITED
 
 PROBED = ("names", "names-absent-11", "records-all", "dct-2", "no-entries", "bitmap-d9", "padding-index")
 VECTORS = {v.id: v for v in vectors() if v.id in PROBED}
 
 
 def _outcome(read: Callable[..., Any], *given: Any, **options: Any) -> str:
-    """Describe the result of a call, or its error with entry and offset."""
+    """Describe the result of a call, or its error with container, entry and offset."""
     try:
         found = read(*given, **options)
     except wc.WireError as error:
-        return f"{type(error).__name__} {error.code} {error.entry} {error.offset}"
+        return f"{type(error).__name__} {error.code} {error.container} {error.entry} {error.offset}"
     except Exception as error:
         return repr(error)
     return " ".join(map(_describe, found.values() if isinstance(found, dict) else [found]))
@@ -60,11 +66,16 @@ def heads() -> list[str]:
 
 def large() -> list[str]:
     """Decode containers with more elements than vectors have."""
-    return [_outcome(_sum, data) for data in _large()]
+    return [_outcome(_sum, data) for data in (*_large(), _whole())]
 
 
 def _sum(data: bytes) -> int:
-    return zlib.crc32(wc.decode(data).to_dense().tobytes())
+    return zlib.crc32(wc.decode(data, limits=UNLIMITED).to_dense().tobytes())
+
+
+def _whole() -> bytes:
+    """Return a tensor of two chunks with all elements."""
+    return wc.encode(np.ones(2**24 + 3, np.float16), "all | rice | mean").tobytes()
 
 
 @cache
@@ -151,6 +162,69 @@ def sums() -> list[str]:
     return found
 
 
+def totals() -> list[str]:
+    """Add lists of containers to arrays that are long, overlap, or have two types."""
+    found = []
+    size = 2 * RANGE + 777
+    draws = np.random.default_rng(0).standard_normal(size).astype(np.float32)
+    model: dict[str, Any] = {"a": draws[:1000], "b": draws, "c": draws[:7], "d": draws[:RANGE]}
+    blobs = [wc.encode_many(model, scheme) for scheme in ("topk(0.01) | rice | raw", "all | rice | raw")]
+    spectrum = wc.encode_many(model, {"a": "dct | topk(0.1) | rice | raw", "*": "topk(0.01) | rice | raw"})
+    for given in ([blobs[0]], blobs, [blobs[0], spectrum]):
+        for divisor in (1, 3):
+            out = {name: np.full(x.size, 0.3, np.float32) for name, x in model.items()}
+            found.append(_outcome(wc.decode_add, given, out, scale=0.7) + _crc(out))
+            found.append(_outcome(decode_sum, given, out, divisor=divisor) + _crc(out))
+    three = wc.encode_many({name: draws[n : n + 400] for n, name in enumerate("abc")}, "all | rice | raw")
+    for starts in ((0, 100, 200), (400, 200, 0), (0, 400, 800)):
+        memory = np.zeros(1200, np.float32)
+        out = {name: memory[at : at + 400] for name, at in zip("abc", starts, strict=True)}
+        found.append(_outcome(wc.decode_add, [three, three], out, scale=0.3) + _crc({"": memory}))
+    damaged = three.tobytes()[:-1] + b"\xff"
+    huge = wc.encode_many({name: np.full(400, 3e38, "f4") for name in "abc"}, "all | rice | raw")
+    for kinds in (("f4", "f8", "f4"), ("f8", "f4", "f4"), ("f4", "f4", "f4")):
+        out = {name: np.ones(400, kind) for name, kind in zip("abc", kinds, strict=True)}
+        found.append(_outcome(wc.decode_add, [three, three], out) + _crc(out))
+        found.append(_outcome(wc.decode_add, three, out, max_norm=1) + _crc(out))
+        found += [_outcome(wc.decode_add, given, out) for given in ([damaged], [three, damaged])]
+        found.append(_outcome(decode_sum, [huge, huge], out) + _crc(out))
+    half = wc.encode_many(
+        {name: draws[n : n + 400] for n, name in enumerate("abc")}, "topk(0.5) | rice | raw"
+    )
+    out = {name: np.full(400, 0x7F800001, np.uint32).view(np.float32) for name in "abc"}  # signaling NaN
+    found.append(_outcome(wc.decode_add, half, out) + _crc(out))
+    return found + _chunked()
+
+
+def _chunked() -> list[str]:
+    """Add two tensors of three chunks each; the mean of two containers is divided once."""
+    where = np.array([5, 2**24 + 5, 2**25 + 7])
+    tensor = wc.SparseTensor(where, np.array([1, 2, 3], np.float32), (2**25 + 99,))
+    blob = wc.encode_many({"a": tensor, "b": np.ones(1, np.float32)}, "nonzero | rice | raw")
+    out = {"a": np.empty(tensor.shape, np.float32), "b": np.empty(1, np.float32)}
+    return [_outcome(decode_sum, [blob, blob], out, divisor=2) + repr(out["a"][where])]
+
+
+def _crc(out: dict[str, Any]) -> str:
+    return f" {zlib.crc32(b''.join(x.tobytes() for x in out.values()))}"
+
+
+def blocks() -> list[str]:
+    """Decode entries of more than one block; some have the checksums of bytes in the block before."""
+    rows = [
+        reference.Row(key, 0, 2, 2, 1, 1, 1, b"", struct.pack("<2I", key, key + 1))
+        for key in range(MAX_ENTRIES + 2)
+    ]
+    mapped = curve_row(POLY, 5, raw_section(5), positions=[4, 2, 0, 1, 3])
+    rows[-3] = replace(mapped, key=MAX_ENTRIES - 1)
+    start = 8 * (MAX_ENTRIES - 1)
+    found = [_outcome(wc.decode_many, reference.assemble(part)) for part in (rows[:-1], rows)]
+    for at in (start, 8, start + len(mapped.value_section)):
+        ranges = {MAX_ENTRIES: (at, at + 8), MAX_ENTRIES + 1: (at + 8, at + 16)}
+        found.append(_outcome(wc.decode_many, forge(rows, ranges)))
+    return found
+
+
 def places() -> list[str]:
     """Flip bits of every byte, and record the positions that errors report."""
     found = []
@@ -190,7 +264,12 @@ def experimental() -> list[str]:
             good = struct.pack("<2f", 1, 2)
             one = reference.Row(0, 0, 6, 2, 1, wire_id, 1, bytes([what]), good)
             other = reference.Row(1, 0, 6, 2, 1, 2, wire_id, b"\6", bytes([what]))
-            for rows in ([one], [replace(other, key=0)], [one, replace(one, key=1)], [one, other]):
+            full = replace(one, d=2, index_section=b"")
+            coded = replace(other, d=2, index_section=b"")
+            for rows in (
+                *([one], [replace(other, key=0)], [one, replace(one, key=1)], [one, other]),
+                *([full, replace(full, key=1)], [replace(coded, key=0), coded]),
+            ):
                 found.append(_outcome(wc.decode_many, reference.assemble(rows), limits=limits))
     finally:
         for table, old in zip(tables, kept, strict=True):
@@ -248,5 +327,5 @@ class _Value:
 
 PROBES: dict[str, Callable[[], list[str]]] = {
     probe.__name__: probe
-    for probe in (heads, infos, large, streams, schemas, sums, places, ids, experimental)
+    for probe in (heads, infos, large, streams, schemas, sums, totals, blocks, places, ids, experimental)
 }

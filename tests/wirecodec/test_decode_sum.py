@@ -110,3 +110,12 @@ def test_containers_of_other_tensors_are_found_beside_the_own_one() -> None:
                 decode_sum(blobs, out, sent={own: prepared.sent}, schema=schema)
             assert caught.value.container == 1 - own
             assert all((x == 9).all() for x in out.values())
+
+
+def test_what_was_sent_of_a_larger_tensor_is_refused() -> None:
+    """The caller has mixed up what was sent: values beyond the array would be written elsewhere."""
+    small, large = ({"a": np.eye(1, size, dtype=np.float32)[0], "b": np.ones(1, "f4")} for size in (5, 10))
+    blob, prepared = wc.encode_many(small), wc.Compressor("nonzero | rice | raw").prepare(large)
+    out = {name: np.zeros_like(x) for name, x in small.items()}
+    with pytest.raises(ValueError, match="longer than its array"):
+        decode_sum([blob], out, sent={0: prepared.sent})
