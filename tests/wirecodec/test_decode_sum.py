@@ -110,3 +110,10 @@ def test_containers_of_other_tensors_are_found_beside_the_own_one() -> None:
                 decode_sum(blobs, out, sent={own: prepared.sent}, schema=schema)
             assert caught.value.container == 1 - own
             assert all((x == 9).all() for x in out.values())
+
+
+def test_each_container_has_its_factor() -> None:
+    blobs = [wc.encode(np.array(values, np.float32)) for values in ([1, 0, 3], [0, 5, 7])]
+    out = np.empty(3, np.float32)
+    assert decode_sum(blobs, out, divisor=2, scales=[3, 0.5])
+    assert out.tolist() == [1.5, 1.25, 6.25]

@@ -93,6 +93,20 @@ def fused(size: int) -> ManyTensors:
     )
 
 
+def fused_described(*, shaped: bool) -> ManyTensors:
+    """Assemble one entry of fused members that have names, or shapes, and a schema that lists them."""
+    n = 3600 if shaped else 4650
+    row = Row(0, 0, 4 * n, 0, FLOAT32, 1, 1)
+    last = Row(n, 0, 9, 9, FLOAT32, 1, 1, b"", b"short")
+    own = Record(2, 0, write_names([b"%04d" % key for key in range(n + 1)]))
+    if shaped:
+        own = Record(3, 0, b"".join(write_shape(key, (2, 2)) for key in range(n)))
+    records = [Record(1, 1, write_fused([[(key, 4) for key in range(n)]])), own]
+    shape = (2, 2) if shaped else (4,)
+    schema: dict[str, Any] = {f"{key:04}": (shape if key < n else (9,), "float32") for key in range(n + 1)}
+    return ManyTensors(assemble([row, last], write_extension_block(records)), 9, schema)
+
+
 def pairs() -> ManyTensors:
     """Assemble entries of two fused members each."""
     n = 1015
@@ -131,6 +145,8 @@ CASES: dict[str, Callable[[], ManyTensors]] = {
     "coefficients": coefficients,
     "fused": lambda: fused(3),
     "fused, empty": lambda: fused(0),
+    "fused, named": lambda: fused_described(shaped=False),
+    "fused, shaped": lambda: fused_described(shaped=True),
     "pairs": pairs,
     "joined": lambda: joined(3, 4075),
     "joined, empty": lambda: joined(0, 4075),
