@@ -130,10 +130,10 @@ def _records() -> Iterator[Case]:
     about = "The second of three groups ends after seven bytes, before its members."
     data = assemble([Row(0, 0, 3, 0, 1, 1, 1)], block)
     yield bad("fused-record-cut-7", about, "Malformed", "fused-record", data)
-    about = "The only row of shapes is for the key after the last, in a record that is short enough to be kept."
-    block = write_extension_block([Record(3, 0, write_shape(1, (2, 2)))])
-    data = assemble([Row(0, 0, 4, 0, 1, 1, 1)], block)
-    yield bad("shapes-key-alone", about, "Invalid", "shapes", data)
+    block = write_extension_block([Record(3, 0, write_shape(0, (2, 2)) + write_shape(2, (2, 2)))])
+    data = assemble([Row(key, 0, 4, 0, 1, 1, 1) for key in (0, 1)], block)
+    about = "The second row of shapes is for the key after the last, in a record of at most 16 bytes per tensor."
+    yield bad("shapes-key-after", about, "Invalid", "shapes", data)
     yield from _frame()
 
 
