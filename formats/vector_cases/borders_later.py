@@ -132,7 +132,7 @@ def _records() -> Iterator[Case]:
     yield bad("fused-record-cut-7", about, "Malformed", "fused-record", data)
     block = write_extension_block([Record(3, 0, write_shape(0, (2, 2)) + write_shape(2, (2, 2)))])
     data = assemble([Row(key, 0, 4, 0, 1, 1, 1) for key in (0, 1)], block)
-    about = "The second row of shapes is for the key after the last, in a record of at most 16 bytes per tensor."
+    about = "The second row of shapes is for the key after the last, in 16 bytes per tensor at most."
     yield bad("shapes-key-after", about, "Invalid", "shapes", data)
     yield from _frame()
 
