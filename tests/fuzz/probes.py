@@ -1,7 +1,7 @@
 """Probes of decoder behaviour that golden vectors do not cover; each returns a list of outcomes to compare.
 
-They cover streams, truncated headers, wrong numbers of tensors, ``decode_add``, the positions that errors
-report, and codecs with experimental ids.
+They cover streams, truncated headers, wrong numbers of tensors, ``decode_add``, lists of containers, the
+positions that errors report, and codecs with experimental ids.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from formats.reference.writing.assembly import write_extension_block
 from tests.fuzz.seeds import valid_seeds
 from tests.golden import vectors
 from wirecodec import registry
+from wirecodec.interop import decode_sum
 from wirecodec.kernels.layout import BOUNDED_BLOCK
 
 PROBED = ("names", "names-absent-11", "records-all", "dct-2", "no-entries", "bitmap-d9", "padding-index")
@@ -31,11 +32,11 @@ VECTORS = {v.id: v for v in vectors() if v.id in PROBED}
 
 
 def _outcome(read: Callable[..., Any], *given: Any, **options: Any) -> str:
-    """Describe the result of a call, or its error with entry and offset."""
+    """Describe the result of a call, or its error with container, entry and offset."""
     try:
         found = read(*given, **options)
     except wc.WireError as error:
-        return f"{type(error).__name__} {error.code} {error.entry} {error.offset}"
+        return f"{type(error).__name__} {error.code} {error.container} {error.entry} {error.offset}"
     except Exception as error:
         return repr(error)
     return " ".join(map(_describe, found.values() if isinstance(found, dict) else [found]))
@@ -72,7 +73,7 @@ def _sum(data: bytes) -> int:
 
 @cache
 def _large() -> list[bytes]:
-    """Build bitmaps of two blocks, and value counts at which a codec begins to use more lanes."""
+    """Build bitmaps of two blocks, numbers of values at which codecs use more lanes, and a MiB of values."""
     draws = np.random.default_rng(0)
     found = []
     for d, index, value in (
@@ -87,6 +88,7 @@ def _large() -> list[bytes]:
         )
     data = bytearray(found[4])
     data[-100] ^= 1
+    found.append(wc.encode(draws.random(2**18 + 2, np.float32), "all | raw-index | raw").tobytes())
     return [*found, reference.reseal(bytes(data))]
 
 
@@ -154,6 +156,35 @@ def sums() -> list[str]:
     return found
 
 
+def lists() -> list[str]:
+    """Add lists of containers with the same tensors and with others, of which some were encoded here."""
+    found = []
+    for names in ("abc", [f"{n:02}" for n in range(40)]):
+        like = {name: np.arange(9, dtype=np.float32) + n for n, name in enumerate(names)}
+        sent = wc.Compressor("topk(0.3) | rice | raw").prepare(like)
+        changed = (
+            {name: x + 1 for name, x in like.items()},
+            {name: x[:8] for name, x in like.items()},
+            {name: x.reshape(3, 3) for name, x in like.items()},
+            {name: x.astype(np.float64) for name, x in like.items()},
+            {f"{name}'": x for name, x in like.items()},
+        )
+        others = [wc.encode_many(tensors) for tensors in changed]
+        schema = {name: (x.shape, x.dtype) for name, x in like.items()}
+        own = sent.blob
+        for blobs in ([], [own[:-8]], [own, own[:-8]], *itertools.product((own, *others), repeat=2)):
+            for given in (None, schema):
+                out = {name: np.ones(9, np.float32) for name in names}
+                found += [_outcome(wc.decode_add, list(blobs), out, schema=given), repr(out)]
+        for other, at in itertools.product(others, (0, 1)):
+            for scales in (None, (2, 0.5)):
+                out = {name: np.ones(9, np.float32) for name in names}
+                blobs = [other, own] if at else [own, other]
+                options: Any = {"sent": {at: sent.sent}, "scales": scales, "schema": schema}
+                found += [_outcome(decode_sum, blobs, out, **options), repr(out)]
+    return found
+
+
 def places() -> list[str]:
     """Flip bits of every byte, and record the positions that errors report."""
     found = []
@@ -172,7 +203,8 @@ def ids() -> list[str]:
     found = []
     row = reference.Row(0, 0, 9, 2, 1, 2, 1, b"\6\0", struct.pack("<2f", 1, 2))
     for field, n in itertools.product(("dtype", "index", "value", "map"), range(256)):
-        found.append(_outcome(wc.decode_many, reference.assemble([replace(row, **{field: n})])))  # type: ignore[arg-type]
+        data = reference.assemble([replace(row, **{field: n})])  # type: ignore[arg-type]
+        found += [_outcome(wc.decode_many, data), _outcome(wc.inspect, data, private=True)]
     for kind, flags in itertools.product((0, 1, 2, 3, 4, 5, 6, 7, 0xFFFF), (0, 1, 2)):
         block = write_extension_block([reference.Record(kind, flags, b"\1\0\0\0\1\0\0\0")])
         found.append(_outcome(wc.decode_many, reference.assemble([row], block)))
@@ -251,5 +283,5 @@ class _Value:
 
 PROBES: dict[str, Callable[[], list[str]]] = {
     probe.__name__: probe
-    for probe in (heads, infos, large, streams, schemas, sums, places, ids, experimental)
+    for probe in (heads, infos, large, streams, schemas, sums, lists, places, ids, experimental)
 }
