@@ -8,14 +8,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.reference import Context, ErrorBounded, Mean, Record, Row, assemble, write
+from formats.reference import Context, ErrorBounded, Mean, Record, Row, assemble, reseal, write
 from formats.reference.floats import BY_NAME
 from formats.reference.index.bloom import element_bits
 from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.reference.writing.value.error_bounded import Op, push
-from formats.vector_cases.case import UNKNOWN_RECORD, Case, bad, sparse, spread, valid, values_of
+from formats.vector_cases.case import UNKNOWN_RECORD, Case, bad, patch, sparse, spread, valid, values_of
 from formats.vector_cases.parts import of_index, of_values, ones
 
 ROWS = (
@@ -130,6 +130,10 @@ def _records() -> Iterator[Case]:
     about = "The second of three groups ends after seven bytes, before its members."
     data = assemble([Row(0, 0, 3, 0, 1, 1, 1)], block)
     yield bad("fused-record-cut-7", about, "Malformed", "fused-record", data)
+    block = write_extension_block([Record(3, 0, write_shape(0, (2, 2)) + write_shape(2, (2, 2)))])
+    data = assemble([Row(key, 0, 4, 0, 1, 1, 1) for key in (0, 1)], block)
+    about = "The second row of shapes is for the key after the last, in 16 bytes per tensor at most."
+    yield bad("shapes-key-after", about, "Invalid", "shapes", data)
     yield from _frame()
 
 
@@ -142,6 +146,10 @@ def _frame() -> Iterator[Case]:
     data = assemble([Row(0, 0, 1, 0, 1, 1, 1)], write_extension_block(records))
     about = "600 records of one type: the flags of the tag after them are checked before their order."
     yield bad("extension-record-600-flags", about, kind, code, data)
+    whole = assemble([Row(0, 0, 34, 34, 1, 1, 1, value_section=values_of([1.0] * 34, "float32"))])
+    data = reseal(patch(whole, 16, "Q", 72)[:72])
+    about = "The section has the length of the container and the header together, 72 + 64 bytes."
+    yield bad("layout-header-twice", about, "Malformed", "layout", data)
 
 
 def _section(form: int, levels: bytes, escape: int, values: Sequence[tuple[int, bool]]) -> bytes:

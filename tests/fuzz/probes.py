@@ -1,7 +1,7 @@
 """Probes of decoder behaviour that golden vectors do not cover; each returns a list of outcomes to compare.
 
-They cover streams, truncated headers, wrong numbers of tensors, ``decode_add``, the positions that errors
-report, and codecs with experimental ids.
+They cover streams, truncated headers, wrong numbers of tensors, ``decode_add``, lists of containers, the
+positions that errors report, and codecs with experimental ids.
 """
 
 from __future__ import annotations
@@ -54,10 +54,13 @@ def _describe(thing: Any) -> str:
 
 
 def heads() -> list[str]:
-    """Call ``inspect`` and ``blob_size`` with a container truncated at every byte."""
+    """Call ``inspect`` and ``blob_size`` with a container truncated at every byte.
+
+    The fourth byte alone gives the length of the last one's block.
+    """
     found = []
-    for id in ("names", "records-all", "no-entries"):
-        data = VECTORS[id].data
+    long = struct.pack("<4sBBHIIQI", b"\xf7WC\x1a", 1, 0, 1, 0, 0, 2**25, 2**24)
+    for data in (*(VECTORS[id].data for id in ("names", "records-all", "no-entries")), long):
         for n in range(len(data) + 2):
             cut = (data + b"\0\0")[:n]
             found += [_outcome(wc.inspect, cut), _outcome(wc.blob_size, cut)]
@@ -80,7 +83,7 @@ def _whole() -> bytes:
 
 @cache
 def _large() -> list[bytes]:
-    """Build bitmaps of two blocks, and value counts at which a codec begins to use more lanes."""
+    """Build bitmaps of two blocks, numbers of values at which codecs use more lanes, and a MiB of values."""
     draws = np.random.default_rng(0)
     found = []
     for d, index, value in (
@@ -95,6 +98,7 @@ def _large() -> list[bytes]:
         )
     data = bytearray(found[4])
     data[-100] ^= 1
+    found.append(wc.encode(draws.random(2**18 + 2, np.float32), "all | raw-index | raw").tobytes())
     return [*found, reference.reseal(bytes(data))]
 
 
@@ -225,6 +229,35 @@ def blocks() -> list[str]:
     return found
 
 
+def lists() -> list[str]:
+    """Add lists of containers with the same tensors and with others, of which some were encoded here."""
+    found = []
+    for names in ("abc", [f"{n:02}" for n in range(40)]):
+        like = {name: np.arange(9, dtype=np.float32) + n for n, name in enumerate(names)}
+        sent = wc.Compressor("topk(0.3) | rice | raw").prepare(like)
+        changed = (
+            {name: x + 1 for name, x in like.items()},
+            {name: x[:8] for name, x in like.items()},
+            {name: x.reshape(3, 3) for name, x in like.items()},
+            {name: x.astype(np.float64) for name, x in like.items()},
+            {f"{name}'": x for name, x in like.items()},
+        )
+        others = [wc.encode_many(tensors) for tensors in changed]
+        schema = {name: (x.shape, x.dtype) for name, x in like.items()}
+        own = sent.blob
+        for blobs in ([], [own[:-8]], [own, own[:-8]], *itertools.product((own, *others), repeat=2)):
+            for given in (None, schema):
+                out = {name: np.ones(9, np.float32) for name in names}
+                found += [_outcome(wc.decode_add, list(blobs), out, schema=given), repr(out)]
+        for other, at in itertools.product(others, (0, 1)):
+            for scales in (None, (2, 0.5)):
+                out = {name: np.ones(9, np.float32) for name in names}
+                blobs = [other, own] if at else [own, other]
+                options: Any = {"sent": {at: sent.sent}, "scales": scales, "schema": schema}
+                found += [_outcome(decode_sum, blobs, out, **options), repr(out)]
+    return found
+
+
 def places() -> list[str]:
     """Flip bits of every byte, and record the positions that errors report."""
     found = []
@@ -243,7 +276,8 @@ def ids() -> list[str]:
     found = []
     row = reference.Row(0, 0, 9, 2, 1, 2, 1, b"\6\0", struct.pack("<2f", 1, 2))
     for field, n in itertools.product(("dtype", "index", "value", "map"), range(256)):
-        found.append(_outcome(wc.decode_many, reference.assemble([replace(row, **{field: n})])))  # type: ignore[arg-type]
+        data = reference.assemble([replace(row, **{field: n})])  # type: ignore[arg-type]
+        found += [_outcome(wc.decode_many, data), _outcome(wc.inspect, data, private=True)]
     for kind, flags in itertools.product((0, 1, 2, 3, 4, 5, 6, 7, 0xFFFF), (0, 1, 2)):
         block = write_extension_block([reference.Record(kind, flags, b"\1\0\0\0\1\0\0\0")])
         found.append(_outcome(wc.decode_many, reference.assemble([row], block)))
@@ -327,5 +361,18 @@ class _Value:
 
 PROBES: dict[str, Callable[[], list[str]]] = {
     probe.__name__: probe
-    for probe in (heads, infos, large, streams, schemas, sums, totals, blocks, places, ids, experimental)
+    for probe in (
+        heads,
+        infos,
+        large,
+        streams,
+        schemas,
+        sums,
+        totals,
+        blocks,
+        lists,
+        places,
+        ids,
+        experimental,
+    )
 }

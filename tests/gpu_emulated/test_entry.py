@@ -202,6 +202,13 @@ def test_bfloat16_needs_another_type(standin: StandInDevice) -> None:
         wc.decode(standin.put(blob))
 
 
+def test_a_gpu_receives_floats_alone(standin: StandInDevice) -> None:
+    blob = standin.put(wc.encode_many({"a": np.ones(3, np.int16)}, "all | raw-index | raw"))
+    for decode in (wc.decode, wc.decode_many):
+        with pytest.raises(wc.Unsupported, match=r"a GPU receives floats .*tensor 0 is int16"):
+            decode(blob)
+
+
 def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     for call in (wc.encode, wc.decode, lambda x: wc.encode_many({"a": x})):

@@ -119,3 +119,10 @@ def test_what_was_sent_of_a_larger_tensor_is_refused() -> None:
     out = {name: np.zeros_like(x) for name, x in small.items()}
     with pytest.raises(ValueError, match="longer than its array"):
         decode_sum([blob], out, sent={0: prepared.sent})
+
+
+def test_each_container_has_its_factor() -> None:
+    blobs = [wc.encode(np.array(values, np.float32)) for values in ([1, 0, 3], [0, 5, 7])]
+    out = np.empty(3, np.float32)
+    assert decode_sum(blobs, out, divisor=2, scales=[3, 0.5])
+    assert out.tolist() == [1.5, 1.25, 6.25]

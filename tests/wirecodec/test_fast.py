@@ -325,6 +325,12 @@ def test_a_list_with_a_bad_container_changes_nothing() -> None:
         assert not any(x.any() for x in out.values())
 
 
+def test_an_empty_list_changes_nothing() -> None:
+    out = np.ones(3)
+    wc.decode_add([], out)
+    assert (out == 1).all()
+
+
 def test_no_tensors_are_added_to_no_arrays() -> None:
     wc.decode_add(wc.encode_many({}), {})
     wc.decode_add([wc.encode_many({})] * 2, {})

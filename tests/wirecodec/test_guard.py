@@ -128,3 +128,12 @@ def test_the_first_container_at_fault_is_reported() -> None:
             wc.decode_add(blobs, out, max_norm=1.0)
         assert (info.value.code, info.value.container) == (code, 0)
     assert not out.any()
+
+
+def test_the_error_of_an_only_container_has_no_number() -> None:
+    blob, out = wc.encode(np.ones(4, "f4")), np.zeros(4, "f4")
+    for one in (blob[:20], blob):
+        for blobs in (one, [one]):
+            with pytest.raises(wc.WireError) as info:
+                wc.decode_add(blobs, out, max_norm=1.0)
+            assert info.value.container is None

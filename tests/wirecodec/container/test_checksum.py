@@ -18,3 +18,8 @@ def test_the_kernel_computes_what_zlib_computes(monkeypatch: pytest.MonkeyPatch)
     found = checksum.compute_checksums(data, starts, starts + lengths)
     expected = [zlib.crc32(data[a : a + n]) for a, n in zip(starts, lengths, strict=True)]
     assert found.tolist() == expected
+
+
+def test_many_slices_without_bytes() -> None:
+    places = np.zeros(checksum.MIN_KERNEL_SLICES, np.int64)
+    assert not checksum.compute_checksums(np.zeros(8, np.uint8), places, places).any()

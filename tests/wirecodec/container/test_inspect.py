@@ -27,6 +27,14 @@ def test_inspect_needs_the_head_alone() -> None:
     assert (info.entries[1].index_bytes, info.entries[1].value_bytes) == (8, 12)
 
 
+def test_the_message_of_a_cut_prefix_tells_whether_it_is_that_of_a_container() -> None:
+    blob = wc.encode(X)
+    for data, is_foreign in ((blob[:0], False), (blob[:3], False), (blob[:23], False), (b"\xf7WX", True)):
+        with pytest.raises(wc.Truncated) as caught:
+            wc.inspect(data)
+        assert ("no wirecodec container" in str(caught.value)) == is_foreign
+
+
 def test_inspect_of_fused_and_unnamed() -> None:
     blob = wc.encode_many({"a": X, "b": X[:3]}, "nonzero | rice | raw", fuse=100, names=False)
     (entry,) = wc.inspect(blob).entries
