@@ -1,0 +1,195 @@
+"""Several entries of the same codecs, with faults in the first or in all of them, and codecs that differ.
+
+Mutants of decoders that read such entries together led to these cases (tests/fuzz/MUTANTS.md).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from formats.reference import ErrorBounded, Row, assemble
+from formats.reference.floats import BY_NAME
+from formats.reference.value.zstd import REPEATED
+from formats.reference.writing.value.qsgd import write_qsgd
+from formats.reference.writing.value.zstd import write_block_header, write_frame_header
+from formats.vector_cases.case import Case, bad, valid, values_for, values_of
+from formats.vector_cases.parts import index_row, of_index, of_values
+
+RAW, FLOAT16, BFLOAT16, QSGD, BOUNDED, MEAN = 1, 2, 3, 4, 14, 15
+
+
+def cases() -> Iterator[Case]:
+    """Yield all cases of this module."""
+    yield from _first()
+    yield from _raw()
+    yield from _qsgd()
+    yield from _error_bounded()
+    yield from _sections()
+    yield from _zstd()
+    yield from _spans()
+
+
+def _full(codec: int, sections: Sequence[bytes], dtype: str = "float32", r: int = 3) -> bytes:
+    """Return a container of full tensors of r elements, with these value sections."""
+    form = BY_NAME[dtype]
+    rows = [Row(key, 0, r, r, form.id, 1, codec, b"", section) for key, section in enumerate(sections)]
+    return assemble(rows)
+
+
+def _first() -> Iterator[Case]:
+    good = struct.pack("<f", 1)
+    about = "The value section of the first of two entries has a byte more."
+    data = _full(MEAN, [good + b"\0", good])
+    yield bad("several-mean-length-first", about, "Malformed", "mean-length", data)
+    about = "The index section of the first of two entries has a byte more."
+    data = assemble([index_row(2, 2, 9, bytes([3, 0, 0]), 0), index_row(2, 2, 9, bytes([3, 0]), 1)])
+    yield bad("several-bitmap-length-first", about, "Malformed", "bitmap-length", data)
+
+
+def _raw() -> Iterator[Case]:
+    kind, code = "Malformed", "raw-length"
+    about = "Each of two entries has 6 bytes for 2 values of 4 bytes."
+    yield bad("several-raw-length-all", about, kind, code, _full(RAW, [bytes(6)] * 2, r=2))
+    for codec, name in ((FLOAT16, "float16"), (BFLOAT16, "bfloat16")):
+        values = values_for(6, name)
+        for dtype in ("float32", "float64"):
+            about = f"Two entries of {dtype} that are stored as {name}; the second has a signalling NaN."
+            odd = values[6:10] + struct.pack("<H", 0x7F81)
+            data = _full(codec, [values[:6], odd], dtype)
+            yield valid(f"several-raw-{name}-of-{dtype}", about, data)
+        for size in (3, 5, 9):
+            about = f"Each of two entries has {size} bytes for 3 values of 2 bytes."
+            data = _full(codec, [bytes(size)] * 2)
+            yield bad(f"several-raw-{name}-length-{size}", about, kind, code, data)
+        about = "The second of two entries has a value more."
+        data = _full(codec, [values[:6], values[:8]])
+        yield bad(f"several-raw-{name}-length", about, kind, code, data)
+        about = f"Two entries of float16 that are stored as {name}."
+        data = _full(codec, [values[:6], values[6:]], "float16")
+        yield bad(f"several-raw-{name}-dtype", about, "Invalid", "raw-dtype", data)
+
+
+def _qsgd() -> Iterator[Case]:
+    form = BY_NAME["float32"]
+    good = write_qsgd(values_for(3, "float32"), form, bits=4, bucket=16, norm=0, stream=0)
+    kind, code = "Malformed", "qsgd-length"
+    about = "Each of two entries ends after its parameters."
+    yield bad("several-qsgd-length-all", about, kind, code, _full(QSGD, [good[:8]] * 2))
+    about = "15 bytes: the section does not consist of words."
+    yield bad("qsgd-length-15", about, kind, code, of_values(QSGD, 1, 3, good[:15]))
+
+
+def _error_bounded() -> Iterator[Case]:
+    kind, code = "Malformed", "error-bounded-length"
+    zero = bytes(5)
+    about = "Two entries of one unchanged element each."
+    one = b"\0" + struct.pack("<f", 1)
+    yield valid("several-error-bounded-unchanged", about, _full(BOUNDED, [one, one], r=1))
+    for id, size in (("less", 6), ("more", 9)):
+        about = f"The second of two entries has {size} bytes of elements for 2 of 4 bytes."
+        data = _full(BOUNDED, [b"\0" + bytes(8), b"\0" + bytes(size)], r=2)
+        yield bad(f"several-error-bounded-length-{id}", about, kind, code, data)
+    rows = [
+        *(Row(key, 0, 1, 1, 1, 1, BOUNDED, b"", one) for key in range(2)),
+        Row(2, 0, 20, 20, 1, 1, RAW, b"", bytes(80)),
+        *(Row(key, 0, 9, 0, 1, 1, RAW) for key in range(3, 6)),
+    ]
+    about = "The same, and zero bytes at three quarters, and at five quarters, of their places."
+    yield valid("several-error-bounded-places", about, assemble(rows))
+    infinite = b"\0" + struct.pack("<I", 0x7F800000)
+    for id, sections in (("first", [infinite, zero]), ("last", [zero, infinite])):
+        about = f"An element is infinite: the {id} of two entries."
+        data = _full(BOUNDED, sections, r=1)
+        yield bad(f"several-error-bounded-value-{id}", about, "Invalid", "error-bounded-value", data)
+    form, r = BY_NAME["float16"], 16_384
+    long = ErrorBounded(step=0.75).write_section(
+        values_of([1.0 + n % 2 for n in range(r)], "float16"), form, 0
+    )
+    plain = b"\0" + bytes(6)
+    short = ErrorBounded(step=0.75).write_section(values_of([1.0] * 40, "float16"), form, 0)
+    sizes = (r, 3, r, 40)
+    for id, second in (("valid", long), ("code", long[:-1] + bytes([long[-1] ^ 1]))):
+        sections = (long, plain, second, short)
+        rows = [
+            Row(key, 0, n, n, form.id, 1, BOUNDED, b"", section)
+            for key, (n, section) in enumerate(zip(sizes, sections, strict=True))
+        ]
+        data = assemble(rows)
+        if id == "valid":
+            about = "Two entries of 16,384 values in cells, one of unchanged elements, and one of 40 values."
+            yield valid("several-error-bounded-lanes", about, data)
+        else:
+            about = "The same, where the last word of the third entry is another."
+            yield bad("several-error-bounded-code", about, "Invalid", "error-bounded-code", data)
+
+
+def _sections() -> Iterator[Case]:
+    head = struct.pack("<BI2fI", 1, 0x7F7FFFFF, 2.0**-126, 1.0, 0)
+    section = head + struct.pack("<BII", 57, 0, 0)
+    about = "First, step, place and start are the most, or least, that are allowed. The state is not."
+    yield bad(
+        "error-bounded-state-after-borders",
+        about,
+        "Invalid",
+        "error-bounded-state",
+        of_values(BOUNDED, 1, 1, section),
+    )
+    about = "One value, of which neither a word nor the state tells: the state is that of the end."
+    section = struct.pack("<B3fIBII", 1, 1.0, 1.0, 0.5, 0, 0, 0, 2**16)
+    yield bad(
+        "error-bounded-code-at-end", about, "Invalid", "error-bounded-code", of_values(BOUNDED, 1, 1, section)
+    )
+    r = 4097
+    numbers = [1000.0 if n % 64 == 63 else 1.0 + n % 2 for n in range(r)]
+    section = ErrorBounded(step=0.75, refitted=tuple(range(26))).write_section(
+        values_of(numbers, "float16"), BY_NAME["float16"], 0
+    )
+    about = "4097 values, and levels of all rows, with those of the escape."
+    yield valid("error-bounded-rows-long", about, of_values(BOUNDED, BY_NAME["float16"].id, r, section))
+
+
+def _zstd() -> Iterator[Case]:
+    size, window = 4096, 1024
+    frame = write_frame_header(size, window=0)
+    for last, repeats in (*[(False, window)] * (size // window), (False, 1), (True, 0)):
+        frame += write_block_header(last, REPEATED, repeats) + b"\1"
+    about = "A block of one byte after the content of 4096 bytes, and an empty one."
+    data = of_values(7, 1, size // 4, b"\0" + frame)
+    yield bad("zstd-content-block-more", about, "Malformed", "zstd-content", data)
+
+
+def _spans() -> Iterator[Case]:
+    d, long = 8194, b"\0"  # the symbol has no bits, so a span of a byte does not end in its last byte
+    for id, about, code, r, bases, sizes, more in (
+        (
+            "range-before-span",
+            "The second span exceeds the chunk, and the third has a byte more.",
+            "index-range",
+            8193,
+            (d - 1, d),
+            (0, 0),
+            long,
+        ),
+        (
+            "span-before-range",
+            "The first span has a byte more, and the second exceeds the chunk.",
+            "huffman-span",
+            4097,
+            (d,),
+            (1,),
+            long,
+        ),
+        (
+            "span-at-range",
+            "The second span has a byte more, and its index is d.",
+            "huffman-span",
+            4097,
+            (d,),
+            (0,),
+            long,
+        ),
+    ):
+        section = bytes(3) + struct.pack(f"<{len(bases)}I{len(sizes)}H", *bases, *sizes) + more
+        kind = "Invalid" if code == "index-range" else "Malformed"
+        yield bad(f"huffman-{id}", about, kind, code, of_index(6, r, d, section))
