@@ -13,6 +13,7 @@ from formats.reference.floats import BY_NAME
 from formats.reference.value.zstd import REPEATED
 from formats.reference.writing.value.qsgd import write_qsgd
 from formats.reference.writing.value.zstd import write_block_header, write_frame_header
+from formats.vector_cases.borders_later import one_lane
 from formats.vector_cases.case import Case, bad, valid, values_for, values_of
 from formats.vector_cases.parts import index_row, of_index, of_values
 
@@ -102,6 +103,10 @@ def _error_bounded() -> Iterator[Case]:
         about = f"An element is infinite: the {id} of two entries."
         data = _full(BOUNDED, sections, r=1)
         yield bad(f"several-error-bounded-value-{id}", about, "Invalid", "error-bounded-value", data)
+    for r, lanes in ((1024, 4), (16_384, 32)):
+        section = one_lane(2, b"\0", 255, [(0, False)] * r)
+        about = f"Two entries of {r} values, in one lane. They must have {lanes}."
+        yield bad(f"several-error-bounded-length-{r}", about, kind, code, _full(BOUNDED, [section] * 2, r=r))
     form, r = BY_NAME["float16"], 16_384
     long = ErrorBounded(step=0.75).write_section(
         values_of([1.0 + n % 2 for n in range(r)], "float16"), form, 0

@@ -50,13 +50,13 @@ def _error_bounded() -> Iterator[Case]:
     entries = []
     for key, row in enumerate(ROWS):
         text, symbol = row.split()
-        section = _section(1, bytes.fromhex(text), 255, [(int(symbol), True)])
+        section = one_lane(1, bytes.fromhex(text), 255, [(int(symbol), True)])
         entries.append(Row(key, 0, 1, 1, 1, 1, 14, value_section=section))
     about = "Rows whose frequencies change if one of 16 weights is one unit more, or one less."
     yield valid("error-bounded-weights", about, assemble(entries))
 
     weak = bytes([254, *[0] * 7])
-    section = _section(2, weak, 0, [(0, False), (5, True)])
+    section = one_lane(2, weak, 0, [(0, False), (5, True)])
     assert struct.unpack_from("<I", section, 17 + 2 + 8 + 5) == (STATE,)
     about = "The state at the start of the block is 2^16, its least value."
     yield valid("error-bounded-state-least", about, of_values(14, 1, 2, section))
@@ -144,7 +144,7 @@ def _frame() -> Iterator[Case]:
     yield bad("extension-record-600-flags", about, kind, code, data)
 
 
-def _section(form: int, levels: bytes, escape: int, values: Sequence[tuple[int, bool]]) -> bytes:
+def one_lane(form: int, levels: bytes, escape: int, values: Sequence[tuple[int, bool]]) -> bytes:
     """Return a section of one lane that always uses row 0.
 
     Args:
