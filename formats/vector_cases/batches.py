@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from formats.reference import ErrorBounded, Row, assemble
 from formats.reference.floats import BY_NAME
+from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
 from formats.reference.value.zstd import REPEATED
+from formats.reference.writing.value.error_bounded import push
 from formats.reference.writing.value.qsgd import write_qsgd
 from formats.reference.writing.value.zstd import write_block_header, write_frame_header
 from formats.vector_cases.borders_later import one_lane
@@ -107,7 +109,15 @@ def _error_bounded() -> Iterator[Case]:
         section = one_lane(2, b"\0", 255, [(0, False)] * r)
         about = f"Two entries of {r} values, in one lane. They must have {lanes}."
         yield bad(f"several-error-bounded-length-{r}", about, kind, code, _full(BOUNDED, [section] * 2, r=r))
-    form, r = BY_NAME["float16"], 16_384
+    r = 16_384
+    kind, code = "Invalid", "error-bounded-code"
+    about = "Two entries of 16,384 zeros: 8 of 32 lanes have the right state, and the others that of the end."
+    data = _full(BOUNDED, [_zeros(r // 32, 8)] * 2, r=r)
+    yield bad("several-error-bounded-code-lanes", about, kind, code, data)
+    about = "Two entries of 16,384 zeros; the section of the second has 49,152."
+    data = _full(BOUNDED, [_zeros(r // 32), _zeros(3 * r // 32)], r=r)
+    yield bad("several-error-bounded-code-count", about, kind, code, data)
+    form = BY_NAME["float16"]
     long = ErrorBounded(step=0.75).write_section(
         values_of([1.0 + n % 2 for n in range(r)], "float16"), form, 0
     )
@@ -129,6 +139,17 @@ def _error_bounded() -> Iterator[Case]:
             yield bad("several-error-bounded-code", about, "Invalid", "error-bounded-code", data)
 
 
+def _zeros(steps: int, lanes: int = 32) -> bytes:
+    """Return a section of 32 lanes without words, of which the first ``lanes`` hold so many zeros each."""
+    f = frequencies([0, *[NONE] * BINS])
+    states, words = [STATE], list[int]()
+    for _ in range(steps):
+        push(states, [(f[0], 0)], words)
+    assert not words
+    head = struct.pack("<B3fI", 2, 1.0, 1.0, 0.5, 1) + bytes([1, NONE, 0])
+    return head + struct.pack("<BI32I", 0, 0, *states * lanes, *[STATE] * (32 - lanes))
+
+
 def _sections() -> Iterator[Case]:
     head = struct.pack("<BI2fI", 1, 0x7F7FFFFF, 2.0**-126, 1.0, 0)
     section = head + struct.pack("<BII", 57, 0, 0)
@@ -145,6 +166,8 @@ def _sections() -> Iterator[Case]:
     yield bad(
         "error-bounded-code-at-end", about, "Invalid", "error-bounded-code", of_values(BOUNDED, 1, 1, section)
     )
+    about = "5 bytes: the section does not consist of words."
+    yield bad("rice-length-5", about, "Malformed", "rice-length", of_index(3, 2, 9, bytes(5)))
     r = 4097
     numbers = [1000.0 if n % 64 == 63 else 1.0 + n % 2 for n in range(r)]
     section = ErrorBounded(step=0.75, refitted=tuple(range(26))).write_section(
