@@ -79,6 +79,8 @@ def _qsgd() -> Iterator[Case]:
     kind, code = "Malformed", "qsgd-length"
     about = "Each of two entries ends after its parameters."
     yield bad("several-qsgd-length-all", about, kind, code, _full(QSGD, [good[:8]] * 2))
+    about = "The second of two entries ends after its parameters."
+    yield bad("several-qsgd-length-last", about, kind, code, _full(QSGD, [good, good[:8]]))
     about = "15 bytes: the section does not consist of words."
     yield bad("qsgd-length-15", about, kind, code, of_values(QSGD, 1, 3, good[:15]))
 
@@ -89,7 +91,7 @@ def _error_bounded() -> Iterator[Case]:
     about = "Two entries of one unchanged element each."
     one = b"\0" + struct.pack("<f", 1)
     yield valid("several-error-bounded-unchanged", about, _full(BOUNDED, [one, one], r=1))
-    for id, size in (("less", 6), ("more", 9)):
+    for id, size in (("less", 6), ("byte", 7), ("more", 9)):
         about = f"The second of two entries has {size} bytes of elements for 2 of 4 bytes."
         data = _full(BOUNDED, [b"\0" + bytes(8), b"\0" + bytes(size)], r=2)
         yield bad(f"several-error-bounded-length-{id}", about, kind, code, data)
@@ -100,6 +102,13 @@ def _error_bounded() -> Iterator[Case]:
     ]
     about = "The same, and zero bytes at three quarters, and at five quarters, of their places."
     yield valid("several-error-bounded-places", about, assemble(rows))
+    rows = [
+        Row(0, 0, 9, 0, 1, 1, RAW),
+        *(Row(key, 0, 1, 1, 1, 1, BOUNDED, b"", one) for key in (1, 2)),
+        Row(3, 0, 9, 0, 1, 1, RAW),
+    ]
+    about = "The same, and zero bytes at a quarter of their places plus 4."
+    yield valid("several-error-bounded-places-quarter", about, assemble(rows))
     infinite = b"\0" + struct.pack("<I", 0x7F800000)
     for id, sections in (("first", [infinite, zero]), ("last", [zero, infinite])):
         about = f"An element is infinite: the {id} of two entries."
@@ -110,6 +119,9 @@ def _error_bounded() -> Iterator[Case]:
         about = f"Two entries of {r} values, in one lane. They must have {lanes}."
         yield bad(f"several-error-bounded-length-{r}", about, kind, code, _full(BOUNDED, [section] * 2, r=r))
     r = 16_384
+    about = "Two entries of 16,384 values whose sections end after the mask."
+    head = struct.pack("<B3fI", 1, 1.0, 1.0, 0.5, 0)
+    yield bad("several-error-bounded-length-head", about, kind, code, _full(BOUNDED, [head] * 2, r=r))
     kind, code = "Invalid", "error-bounded-code"
     about = "Two entries of 16,384 zeros: 8 of 32 lanes have the right state, and the others that of the end."
     data = _full(BOUNDED, [_zeros(r // 32, 8)] * 2, r=r)
