@@ -8,15 +8,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.reference import ErrorBounded, Row, assemble
+from formats.reference import ErrorBounded, Record, Row, Structured, assemble
 from formats.reference.floats import BY_NAME
 from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
 from formats.reference.value.zstd import REPEATED
+from formats.reference.writing.assembly import pad, write_extension_block
+from formats.reference.writing.index.huffman import write_huffman
+from formats.reference.writing.index.rle import write_rle
 from formats.reference.writing.value.error_bounded import push
 from formats.reference.writing.value.qsgd import write_qsgd
 from formats.reference.writing.value.zstd import write_block_header, write_frame_header
 from formats.vector_cases.borders_later import one_lane
-from formats.vector_cases.case import Case, bad, valid, values_for, values_of
+from formats.vector_cases.case import Case, bad, spread, valid, values_for, values_of
 from formats.vector_cases.parts import index_row, of_index, of_values
 
 RAW, FLOAT16, BFLOAT16, QSGD, BOUNDED, MEAN = 1, 2, 3, 4, 14, 15
@@ -30,6 +33,8 @@ def cases() -> Iterator[Case]:
     yield from _error_bounded()
     yield from _sections()
     yield from _zstd()
+    yield from _indices()
+    yield from _places()
     yield from _spans()
 
 
@@ -133,7 +138,7 @@ def _error_bounded() -> Iterator[Case]:
     long = ErrorBounded(step=0.75).write_section(
         values_of([1.0 + n % 2 for n in range(r)], "float16"), form, 0
     )
-    plain = b"\0" + bytes(6)
+    plain = b"\0" + values_for(3, "float16")
     short = ErrorBounded(step=0.75).write_section(values_of([1.0] * 40, "float16"), form, 0)
     sizes = (r, 3, r, 40)
     for id, second in (("valid", long), ("code", long[:-1] + bytes([long[-1] ^ 1]))):
@@ -187,6 +192,67 @@ def _sections() -> Iterator[Case]:
     )
     about = "4097 values, and levels of all rows, with those of the escape."
     yield valid("error-bounded-rows-long", about, of_values(BOUNDED, BY_NAME["float16"].id, r, section))
+
+
+def _indices() -> Iterator[Case]:
+    """Yield entries of three forms: two that kernels for many tensors read, and one that they leave out."""
+    few, runs = spread(7, 90, 1), [*range(3, 30), *range(50, 61)]
+    every, dense = range(1, 400, 2), [*range(4099)]
+    sections = {
+        "structured": (
+            Structured(0, False).write_section(few, 90),
+            Structured(2, False).write_section(few, 90),
+            Structured(0, False).write_section(runs, 90),
+        ),
+        "rle": (write_rle(few), write_rle(every), write_rle(runs)),
+        "huffman": (write_huffman(few, 90), write_huffman(dense, 5000), write_huffman(runs, 90)),
+        "huffman-keys": (write_huffman(few, 90), write_huffman(few, 90, keys=True), write_huffman(runs, 90)),
+    }
+    others = {"rle": (every, 400), "huffman": (dense, 5000)}
+    for name, (plain, other, last) in sections.items():
+        codec = {"structured": 10, "rle": 4}.get(name, 6)
+        r, d = len(others[name][0]) if name in others else 7, others[name][1] if name in others else 90
+        parts = ((7, 90, plain), (r, d, other), (7, 90, plain), (38, 90, last), (r, d, other))
+        about = f"Entries of {name} in three forms, of which two are often read together."
+        yield valid(f"several-{name}", about, _indexed(codec, parts))
+        about = f"Two entries of {name} that are often not read together."
+        yield valid(f"several-{name}-others", about, _indexed(codec, parts[1:2] * 2))
+        code = "huffman-span" if codec == 6 else f"{name}-length"
+        for at in range(5):
+            bad_parts = [(*part[:2], part[2] + b"\0" * (n == at)) for n, part in enumerate(parts)]
+            about = f"The same, where entry {at} has a byte more."
+            data = _indexed(codec, bad_parts)
+            yield bad(f"several-{name}-length-{at}", about, "Malformed", code, data)
+
+
+def _places() -> Iterator[Case]:
+    """Yield a container with other valid sections where a reader might look that takes words for bytes."""
+    plain = index_row(10, 7, 90, Structured(0, False).write_section(spread(7, 90, 1), 90))
+    bitmap, other = (Structured(2, False).write_section(spread(7, 90, salt), 90) for salt in (2, 3))
+    rows = [plain, index_row(10, 7, 90, bitmap, 1)]
+    tag, last = bytearray(512), bytearray(512)
+    at_tag = 24 + 3 * 40 + 16
+    at = at_tag + len(tag) + len(pad(plain.index_section)) + len(pad(plain.value_section))
+    at_last = at + len(pad(bitmap)) + len(pad(plain.value_section))
+    for part, place in (
+        (tag, at // 4 * 3 - at_tag),
+        (tag, at // 4 + 4 - at_tag),
+        (last, at // 4 * 5 - at_last),
+    ):
+        assert place >= 0
+        part[place : place + len(other)] = other
+    rows.append(Row(2, 0, 128, 128, 1, 1, RAW, value_section=bytes(last)))
+    data = assemble(rows, write_extension_block([Record(5, 0, bytes(tag))]))
+    assert data[at : at + len(bitmap)] == bitmap
+    about = (
+        "A bitmap, and others at three quarters and at five quarters of its place, and at a quarter plus 4."
+    )
+    yield valid("several-structured-places", about, data, tag=bytes(tag))
+
+
+def _indexed(codec: int, parts: Sequence[tuple[int, int, bytes]]) -> bytes:
+    """Return a container of entries, each with r, d and an index section."""
+    return assemble([index_row(codec, r, d, section, key) for key, (r, d, section) in enumerate(parts)])
 
 
 def _zstd() -> Iterator[Case]:
