@@ -8,21 +8,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from formats.reference import ErrorBounded, Record, Row, Structured, assemble
+from formats.reference import Record, Row, Structured, assemble
 from formats.reference.floats import BY_NAME
-from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
-from formats.reference.value.zstd import REPEATED
 from formats.reference.writing.assembly import pad, write_extension_block
 from formats.reference.writing.index.huffman import write_huffman
 from formats.reference.writing.index.rle import write_rle
-from formats.reference.writing.value.error_bounded import push
 from formats.reference.writing.value.qsgd import write_qsgd
-from formats.reference.writing.value.zstd import write_block_header, write_frame_header
-from formats.vector_cases.borders_later import one_lane
-from formats.vector_cases.case import Case, bad, spread, valid, values_for, values_of
-from formats.vector_cases.parts import index_row, of_index, of_values
+from formats.vector_cases.case import Case, bad, spread, valid, values_for
+from formats.vector_cases.parts import index_row
 
-RAW, FLOAT16, BFLOAT16, QSGD, BOUNDED, MEAN = 1, 2, 3, 4, 14, 15
+RAW, FLOAT16, BFLOAT16, QSGD, MEAN = 1, 2, 3, 4, 15
 
 
 def cases() -> Iterator[Case]:
@@ -30,15 +25,11 @@ def cases() -> Iterator[Case]:
     yield from _first()
     yield from _raw()
     yield from _qsgd()
-    yield from _error_bounded()
-    yield from _sections()
-    yield from _zstd()
     yield from _indices()
     yield from _places()
-    yield from _spans()
 
 
-def _full(codec: int, sections: Sequence[bytes], dtype: str = "float32", r: int = 3) -> bytes:
+def full_tensors(codec: int, sections: Sequence[bytes], dtype: str = "float32", r: int = 3) -> bytes:
     """Return a container of full tensors of r elements, with these value sections."""
     form = BY_NAME[dtype]
     rows = [Row(key, 0, r, r, form.id, 1, codec, b"", section) for key, section in enumerate(sections)]
@@ -48,7 +39,7 @@ def _full(codec: int, sections: Sequence[bytes], dtype: str = "float32", r: int 
 def _first() -> Iterator[Case]:
     good = struct.pack("<f", 1)
     about = "The value section of the first of two entries has a byte more."
-    data = _full(MEAN, [good + b"\0", good])
+    data = full_tensors(MEAN, [good + b"\0", good])
     yield bad("several-mean-length-first", about, "Malformed", "mean-length", data)
     about = "The index section of the first of two entries has a byte more."
     data = assemble([index_row(2, 2, 9, bytes([3, 0, 0]), 0), index_row(2, 2, 9, bytes([3, 0]), 1)])
@@ -58,23 +49,23 @@ def _first() -> Iterator[Case]:
 def _raw() -> Iterator[Case]:
     kind, code = "Malformed", "raw-length"
     about = "Each of two entries has 6 bytes for 2 values of 4 bytes."
-    yield bad("several-raw-length-all", about, kind, code, _full(RAW, [bytes(6)] * 2, r=2))
+    yield bad("several-raw-length-all", about, kind, code, full_tensors(RAW, [bytes(6)] * 2, r=2))
     for codec, name in ((FLOAT16, "float16"), (BFLOAT16, "bfloat16")):
         values = values_for(6, name)
         for dtype in ("float32", "float64"):
             about = f"Two entries of {dtype} that are stored as {name}; the second has a signalling NaN."
             odd = values[6:10] + struct.pack("<H", 0x7F81)
-            data = _full(codec, [values[:6], odd], dtype)
+            data = full_tensors(codec, [values[:6], odd], dtype)
             yield valid(f"several-raw-{name}-of-{dtype}", about, data)
         for size in (3, 5, 9):
             about = f"Each of two entries has {size} bytes for 3 values of 2 bytes."
-            data = _full(codec, [bytes(size)] * 2)
+            data = full_tensors(codec, [bytes(size)] * 2)
             yield bad(f"several-raw-{name}-length-{size}", about, kind, code, data)
         about = "The second of two entries has a value more."
-        data = _full(codec, [values[:6], values[:8]])
+        data = full_tensors(codec, [values[:6], values[:8]])
         yield bad(f"several-raw-{name}-length", about, kind, code, data)
         about = f"Two entries of float16 that are stored as {name}."
-        data = _full(codec, [values[:6], values[6:]], "float16")
+        data = full_tensors(codec, [values[:6], values[6:]], "float16")
         yield bad(f"several-raw-{name}-dtype", about, "Invalid", "raw-dtype", data)
 
 
@@ -83,116 +74,9 @@ def _qsgd() -> Iterator[Case]:
     good = write_qsgd(values_for(3, "float32"), form, bits=4, bucket=16, norm=0, stream=0)
     kind, code = "Malformed", "qsgd-length"
     about = "Each of two entries ends after its parameters."
-    yield bad("several-qsgd-length-all", about, kind, code, _full(QSGD, [good[:8]] * 2))
+    yield bad("several-qsgd-length-all", about, kind, code, full_tensors(QSGD, [good[:8]] * 2))
     about = "The second of two entries ends after its parameters."
-    yield bad("several-qsgd-length-last", about, kind, code, _full(QSGD, [good, good[:8]]))
-    about = "15 bytes: the section does not consist of words."
-    yield bad("qsgd-length-15", about, kind, code, of_values(QSGD, 1, 3, good[:15]))
-
-
-def _error_bounded() -> Iterator[Case]:
-    kind, code = "Malformed", "error-bounded-length"
-    zero = bytes(5)
-    about = "Two entries of one unchanged element each."
-    one = b"\0" + struct.pack("<f", 1)
-    yield valid("several-error-bounded-unchanged", about, _full(BOUNDED, [one, one], r=1))
-    for id, size in (("less", 6), ("byte", 7), ("more", 9)):
-        about = f"The second of two entries has {size} bytes of elements for 2 of 4 bytes."
-        data = _full(BOUNDED, [b"\0" + bytes(8), b"\0" + bytes(size)], r=2)
-        yield bad(f"several-error-bounded-length-{id}", about, kind, code, data)
-    rows = [
-        *(Row(key, 0, 1, 1, 1, 1, BOUNDED, b"", one) for key in range(2)),
-        Row(2, 0, 20, 20, 1, 1, RAW, b"", bytes(80)),
-        *(Row(key, 0, 9, 0, 1, 1, RAW) for key in range(3, 6)),
-    ]
-    about = "The same, and zero bytes at three quarters, and at five quarters, of their places."
-    yield valid("several-error-bounded-places", about, assemble(rows))
-    rows = [
-        Row(0, 0, 9, 0, 1, 1, RAW),
-        *(Row(key, 0, 1, 1, 1, 1, BOUNDED, b"", one) for key in (1, 2)),
-        Row(3, 0, 9, 0, 1, 1, RAW),
-    ]
-    about = "The same, and zero bytes at a quarter of their places plus 4."
-    yield valid("several-error-bounded-places-quarter", about, assemble(rows))
-    infinite = b"\0" + struct.pack("<I", 0x7F800000)
-    for id, sections in (("first", [infinite, zero]), ("last", [zero, infinite])):
-        about = f"An element is infinite: the {id} of two entries."
-        data = _full(BOUNDED, sections, r=1)
-        yield bad(f"several-error-bounded-value-{id}", about, "Invalid", "error-bounded-value", data)
-    for r, lanes in ((1024, 4), (16_384, 32)):
-        section = one_lane(2, b"\0", 255, [(0, False)] * r)
-        about = f"Two entries of {r} values, in one lane. They must have {lanes}."
-        yield bad(f"several-error-bounded-length-{r}", about, kind, code, _full(BOUNDED, [section] * 2, r=r))
-    r = 16_384
-    about = "Two entries of 16,384 values whose sections end after the mask."
-    head = struct.pack("<B3fI", 1, 1.0, 1.0, 0.5, 0)
-    yield bad("several-error-bounded-length-head", about, kind, code, _full(BOUNDED, [head] * 2, r=r))
-    kind, code = "Invalid", "error-bounded-code"
-    about = "Two entries of 16,384 zeros: 8 of 32 lanes have the right state, and the others that of the end."
-    data = _full(BOUNDED, [_zeros(r // 32, 8)] * 2, r=r)
-    yield bad("several-error-bounded-code-lanes", about, kind, code, data)
-    about = "Two entries of 16,384 zeros; the section of the second has 49,152."
-    data = _full(BOUNDED, [_zeros(r // 32), _zeros(3 * r // 32)], r=r)
-    yield bad("several-error-bounded-code-count", about, kind, code, data)
-    form = BY_NAME["float16"]
-    long = ErrorBounded(step=0.75).write_section(
-        values_of([1.0 + n % 2 for n in range(r)], "float16"), form, 0
-    )
-    plain = b"\0" + values_for(3, "float16")
-    short = ErrorBounded(step=0.75).write_section(values_of([1.0] * 40, "float16"), form, 0)
-    sizes = (r, 3, r, 40)
-    for id, second in (("valid", long), ("code", long[:-1] + bytes([long[-1] ^ 1]))):
-        sections = (long, plain, second, short)
-        rows = [
-            Row(key, 0, n, n, form.id, 1, BOUNDED, b"", section)
-            for key, (n, section) in enumerate(zip(sizes, sections, strict=True))
-        ]
-        data = assemble(rows)
-        if id == "valid":
-            about = "Two entries of 16,384 values in cells, one of unchanged elements, and one of 40 values."
-            yield valid("several-error-bounded-lanes", about, data)
-        else:
-            about = "The same, where the last word of the third entry is another."
-            yield bad("several-error-bounded-code", about, "Invalid", "error-bounded-code", data)
-
-
-def _zeros(steps: int, lanes: int = 32) -> bytes:
-    """Return a section of 32 lanes without words, of which the first ``lanes`` hold so many zeros each."""
-    f = frequencies([0, *[NONE] * BINS])
-    states, words = [STATE], list[int]()
-    for _ in range(steps):
-        push(states, [(f[0], 0)], words)
-    assert not words
-    head = struct.pack("<B3fI", 2, 1.0, 1.0, 0.5, 1) + bytes([1, NONE, 0])
-    return head + struct.pack("<BI32I", 0, 0, *states * lanes, *[STATE] * (32 - lanes))
-
-
-def _sections() -> Iterator[Case]:
-    head = struct.pack("<BI2fI", 1, 0x7F7FFFFF, 2.0**-126, 1.0, 0)
-    section = head + struct.pack("<BII", 57, 0, 0)
-    about = "First, step, place and start are the most, or least, that are allowed. The state is not."
-    yield bad(
-        "error-bounded-state-after-borders",
-        about,
-        "Invalid",
-        "error-bounded-state",
-        of_values(BOUNDED, 1, 1, section),
-    )
-    about = "One value, of which neither a word nor the state tells: the state is that of the end."
-    section = struct.pack("<B3fIBII", 1, 1.0, 1.0, 0.5, 0, 0, 0, 2**16)
-    yield bad(
-        "error-bounded-code-at-end", about, "Invalid", "error-bounded-code", of_values(BOUNDED, 1, 1, section)
-    )
-    about = "5 bytes: the section does not consist of words."
-    yield bad("rice-length-5", about, "Malformed", "rice-length", of_index(3, 2, 9, bytes(5)))
-    f = frequencies([0, *[NONE] * (BINS - 1), 16])
-    states, words = [STATE] * 4, list[int]()
-    for lanes in (1, *[4] * 1024):
-        push(states, [(f[0], 0)] * lanes, words)
-    section = struct.pack("<B3fI", 2, 1.0, 1.0, 0.5, 1) + bytes([1, 16, 0])
-    section += struct.pack(f"<BI4I{len(words)}H", 0, len(words), *states, *words)
-    about = "4097 zeros, and a row that has the level of the escape."
-    yield valid("error-bounded-row-long", about, of_values(BOUNDED, 1, 4097, section))
+    yield bad("several-qsgd-length-last", about, kind, code, full_tensors(QSGD, [good, good[:8]]))
 
 
 def _indices() -> Iterator[Case]:
@@ -256,49 +140,3 @@ def _indexed(codec: int, parts: Sequence[tuple[int, int, bytes]]) -> bytes:
     ones = struct.pack("<f", 1)
     rows = [Row(key, 0, d, r, 1, codec, MEAN, section, ones) for key, (r, d, section) in enumerate(parts)]
     return assemble(rows)
-
-
-def _zstd() -> Iterator[Case]:
-    size, window = 4096, 1024
-    frame = write_frame_header(size, window=0)
-    for last, repeats in (*[(False, window)] * (size // window), (False, 1), (True, 0)):
-        frame += write_block_header(last, REPEATED, repeats) + b"\1"
-    about = "A block of one byte after the content of 4096 bytes, and an empty one."
-    data = of_values(7, 1, size // 4, b"\0" + frame)
-    yield bad("zstd-content-block-more", about, "Malformed", "zstd-content", data)
-
-
-def _spans() -> Iterator[Case]:
-    d, long = 8194, b"\0"  # the symbol has no bits, so a span of a byte does not end in its last byte
-    for id, about, code, r, bases, sizes, more in (
-        (
-            "range-before-span",
-            "The second span exceeds the chunk, and the third has a byte more.",
-            "index-range",
-            8193,
-            (d - 1, d),
-            (0, 0),
-            long,
-        ),
-        (
-            "span-before-range",
-            "The first span has a byte more, and the second exceeds the chunk.",
-            "huffman-span",
-            4097,
-            (d,),
-            (1,),
-            long,
-        ),
-        (
-            "span-at-range",
-            "The second span has a byte more, and its index is d.",
-            "huffman-span",
-            4097,
-            (d,),
-            (0,),
-            long,
-        ),
-    ):
-        section = bytes(3) + struct.pack(f"<{len(bases)}I{len(sizes)}H", *bases, *sizes) + more
-        kind = "Invalid" if code == "index-range" else "Malformed"
-        yield bad(f"huffman-{id}", about, kind, code, _indexed(6, [(r, d, section)]))
