@@ -216,7 +216,7 @@ def _zstd() -> Iterator[Case]:
 
 
 def _spans() -> Iterator[Case]:
-    """The only symbol has no bits, so the byte after the head is more than its span takes."""
+    """Yield spans of a symbol without bits: the byte after the head is more than its span takes."""
     d, span, range_ = 8194, "huffman-span", "index-range"
     for id, about, code, bases, sizes in (
         ("range-before-span", "The second span exceeds the chunk, the third", range_, (d - 1, d), (0, 0)),
