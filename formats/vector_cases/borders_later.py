@@ -12,7 +12,7 @@ from formats.reference import Context, ErrorBounded, Mean, Record, Row, assemble
 from formats.reference.floats import BY_NAME
 from formats.reference.index.bloom import element_bits
 from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
-from formats.reference.value.zstd import REPEATED
+from formats.reference.value.zstd import REPEATED, STORED
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.reference.writing.value.error_bounded import Op, push
@@ -208,8 +208,9 @@ def _words() -> Iterator[Case]:
 def _zstd() -> Iterator[Case]:
     size, window = 4096, 1024
     frame = write_frame_header(size, window=0)
-    for last, repeats in (*[(False, window)] * (size // window), (False, 1), (True, 0)):
-        frame += write_block_header(last, REPEATED, repeats) + b"\1"
+    for repeats in (*[window] * (size // window), 1):
+        frame += write_block_header(False, REPEATED, repeats) + b"\1"
+    frame += write_block_header(True, STORED, 0)
     about = "A block of one byte after the content of 4096 bytes, and an empty one."
     data = of_values(7, 1, size // 4, b"\0" + frame)
     yield bad("zstd-content-block-more", about, "Malformed", "zstd-content", data)
