@@ -116,7 +116,7 @@ def _decompress_in_pieces(frame: bytes, size: int) -> memoryview:
     count = reader.readinto(out.data[:-1])
     if count == size - 1:
         count += reader.readinto(out.data[-1:])
-    if reader.read(1):  # libzstd refuses a block after the last byte only if no other follows
+    if reader.read(1):  # libzstd does not refuse every block after the last byte
         raise Malformed("zstd-content", f"the content has more than {size} bytes")
     out.flags.writeable = False
     return out[:count].data
