@@ -12,10 +12,23 @@ from formats.reference import Context, ErrorBounded, Mean, Record, Row, assemble
 from formats.reference.floats import BY_NAME
 from formats.reference.index.bloom import element_bits
 from formats.reference.value.error_bounded_model import BINS, NONE, STATE, frequencies
+from formats.reference.value.zstd import REPEATED, STORED
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_fused, write_names, write_shape
 from formats.reference.writing.value.error_bounded import Op, push
-from formats.vector_cases.case import UNKNOWN_RECORD, Case, bad, patch, sparse, spread, valid, values_of
+from formats.reference.writing.value.qsgd import write_qsgd
+from formats.reference.writing.value.zstd import write_block_header, write_frame_header
+from formats.vector_cases.case import (
+    UNKNOWN_RECORD,
+    Case,
+    bad,
+    patch,
+    sparse,
+    spread,
+    valid,
+    values_for,
+    values_of,
+)
 from formats.vector_cases.parts import of_index, of_values, ones
 
 ROWS = (
@@ -44,19 +57,23 @@ def cases() -> Iterator[Case]:
     yield from _error_bounded()
     yield from _index()
     yield from _records()
+    yield from _error_bounded_checks()
+    yield from _words()
+    yield from _zstd()
+    yield from _spans()
 
 
 def _error_bounded() -> Iterator[Case]:
     entries = []
     for key, row in enumerate(ROWS):
         text, symbol = row.split()
-        section = _section(1, bytes.fromhex(text), 255, [(int(symbol), True)])
+        section = one_lane(1, bytes.fromhex(text), 255, [(int(symbol), True)])
         entries.append(Row(key, 0, 1, 1, 1, 1, 14, value_section=section))
     about = "Rows whose frequencies change if one of 16 weights is one unit more, or one less."
     yield valid("error-bounded-weights", about, assemble(entries))
 
     weak = bytes([254, *[0] * 7])
-    section = _section(2, weak, 0, [(0, False), (5, True)])
+    section = one_lane(2, weak, 0, [(0, False), (5, True)])
     assert struct.unpack_from("<I", section, 17 + 2 + 8 + 5) == (STATE,)
     about = "The state at the start of the block is 2^16, its least value."
     yield valid("error-bounded-state-least", about, of_values(14, 1, 2, section))
@@ -152,7 +169,7 @@ def _frame() -> Iterator[Case]:
     yield bad("layout-header-twice", about, "Malformed", "layout", data)
 
 
-def _section(form: int, levels: bytes, escape: int, values: Sequence[tuple[int, bool]]) -> bytes:
+def one_lane(form: int, levels: bytes, escape: int, values: Sequence[tuple[int, bool]]) -> bytes:
     """Return a section of one lane that always uses row 0.
 
     Args:
@@ -170,3 +187,62 @@ def _section(form: int, levels: bytes, escape: int, values: Sequence[tuple[int, 
         push(states, [op], words)
     head = struct.pack("<B3fI", form, 1.0, 1.0, 0.5, 1) + bytes([len(levels), escape]) + levels
     return head + struct.pack(f"<BII{len(words)}H", 0, len(words), *states, *words)
+
+
+def _error_bounded_checks() -> Iterator[Case]:
+    head = struct.pack("<BI2fI", 1, 0x7F7FFFFF, 2.0**-126, 1.0, 0)
+    section = head + struct.pack("<BII", 57, 0, 0)
+    about = "First, step, place and start are the most, or least, that are allowed. The state is not."
+    yield bad(
+        "error-bounded-state-after-borders",
+        about,
+        "Invalid",
+        "error-bounded-state",
+        of_values(14, 1, 1, section),
+    )
+    about = "One value, of which neither a word nor the state tells: the state is that of the end."
+    section = struct.pack("<B3fIBII", 1, 1.0, 1.0, 0.5, 0, 0, 0, 2**16)
+    yield bad(
+        "error-bounded-code-at-end", about, "Invalid", "error-bounded-code", of_values(14, 1, 1, section)
+    )
+    f = frequencies([0, *[NONE] * (BINS - 1), 16])
+    states, words = [STATE] * 4, list[int]()
+    for lanes in (1, *[4] * 1024):
+        push(states, [(f[0], 0)] * lanes, words)
+    section = struct.pack("<B3fI", 2, 1.0, 1.0, 0.5, 1) + bytes([1, 16, 0])
+    section += struct.pack(f"<BI4I{len(words)}H", 0, len(words), *states, *words)
+    about = "4097 zeros, and a row that has the level of the escape."
+    yield valid("error-bounded-row-long", about, of_values(14, 1, 4097, section))
+
+
+def _words() -> Iterator[Case]:
+    about = "5 bytes: the section does not consist of words."
+    yield bad("rice-length-5", about, "Malformed", "rice-length", of_index(3, 2, 9, bytes(5)))
+    good = write_qsgd(values_for(3, "float32"), BY_NAME["float32"], bits=4, bucket=16, norm=0, stream=0)
+    about = "15 bytes: the section does not consist of words."
+    yield bad("qsgd-length-15", about, "Malformed", "qsgd-length", of_values(4, 1, 3, good[:15]))
+
+
+def _zstd() -> Iterator[Case]:
+    size, window = 4096, 1024
+    frame = write_frame_header(size, window=0)
+    for repeats in (*[window] * (size // window), 1):
+        frame += write_block_header(False, REPEATED, repeats) + b"\1"
+    frame += write_block_header(True, STORED, 0)
+    about = "A block of one byte after the content of 4096 bytes, and an empty one."
+    data = of_values(7, 1, size // 4, b"\0" + frame)
+    yield bad("zstd-content-block-more", about, "Malformed", "zstd-content", data)
+
+
+def _spans() -> Iterator[Case]:
+    """Yield spans of a symbol without bits: the byte after the head is more than its span takes."""
+    d, span, range_ = 8194, "huffman-span", "index-range"
+    for id, about, code, bases, sizes in (
+        ("range-before-span", "The second span exceeds the chunk, the third", range_, (d - 1, d), (0, 0)),
+        ("span-before-range", "The second span exceeds the chunk, the first", span, (d,), (1,)),
+        ("span-at-range", "The last index is d, and its span", span, (d,), (0,)),
+    ):
+        section = bytes(3) + struct.pack(f"<{len(bases)}I{len(sizes)}H", *bases, *sizes) + b"\0"
+        row = Row(0, 0, d, 4096 * len(bases) + 1, 1, 6, 15, section, struct.pack("<f", 1))
+        kind = "Invalid" if code == range_ else "Malformed"
+        yield bad(f"huffman-{id}", f"{about} has a byte more.", kind, code, assemble([row]))

@@ -85,6 +85,9 @@ def _codecs() -> Iterator[Case]:
             yield valid(id.format("deflate"), f"Values of {t.name} in deflate, {how}.", data, x)
             data = write(x, "bitmap", Zstd(shuffle=planes), names=False)
             yield valid(id.format("zstd"), f"Values of {t.name} in zstd, {how}.", data, x)
+    one = [_tensor("0", "int8", 1, [0])]
+    data = write(one, "raw-index", Zstd(), names=False)
+    yield valid("types-int8-zstd-one", "One byte in zstd.", data, one)
     for n, index in enumerate(INDEX):
         x = [_tensor("0", "int16", 400, spread(60, 400, 100 + n), n)]
         name = index if isinstance(index, str) else type(index).__name__.lower()

@@ -116,7 +116,8 @@ def _decompress_in_pieces(frame: bytes, size: int) -> memoryview:
     count = reader.readinto(out.data[:-1])
     if count == size - 1:
         count += reader.readinto(out.data[-1:])
-    reader.read(1)  # blocks after the last byte: libzstd refuses them if they have content
+    if reader.read(1):  # libzstd does not refuse every block after the last byte
+        raise Malformed("zstd-content", f"the content has more than {size} bytes")
     out.flags.writeable = False
     return out[:count].data
 

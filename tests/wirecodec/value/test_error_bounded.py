@@ -336,3 +336,14 @@ def test_many_blocks_equal_the_reference_writer(
 def test_blocks_whose_squares_overflow_together_stay_as_they_are() -> None:
     x = np.full(2**17 + 1, 4.8e151)
     assert np.array_equal(wc.decode(wc.encode(x, "all | raw-index | error-bounded(0.1)")).to_dense(), x)
+
+
+@pytest.mark.parametrize(("form", "code"), [(1, "error-bounded-number"), (3, "error-bounded-form")])
+def test_a_section_as_long_as_unchanged_elements_is_read_by_its_form(form: int, code: str) -> None:
+    """The kernel for many tensors leaves it to the codec, because it is long."""
+    section = bytes([form]) + bytes(2 * 2**14)
+    half = BY_NAME["float16"].id
+    rows = [reference.Row(key, 0, 2**14, 2**14, half, 1, 14, b"", section) for key in range(2)]
+    with pytest.raises(wc.WireError) as caught:
+        wc.decode_many(reference.assemble(rows))
+    assert caught.value.code == code
