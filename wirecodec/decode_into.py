@@ -80,6 +80,7 @@ def decode_add(
     if containers:
         to_gpu = targets.columns is None and any_on_gpu(targets.arrays)
         choose_implementation(to_gpu).add(containers, targets, scale, limits, guard)
+        _keep(containers)
 
 
 def decode_sum(
@@ -114,7 +115,15 @@ def decode_sum(
     limits = limits or DEFAULT_LIMITS
     containers, targets = _open_all(blobs, out, limits, schema, own=min(sent, default=None) if sent else None)
     factors = [1.0] * len(blobs) if scales is None else scales
-    return host.average(containers, targets, divisor, limits, sent or {}, factors)
+    is_finite = host.average(containers, targets, divisor, limits, sent or {}, factors)
+    _keep(containers)
+    return is_finite
+
+
+def _keep(containers: Sequence[tuple[Bytes, ContainerHeader]]) -> None:
+    """Keep the names and shapes of the first container, since all others mostly have the same."""
+    for _, header in containers[:1]:
+        header.extension.keep()
 
 
 def _open_all(

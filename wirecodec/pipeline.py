@@ -200,6 +200,7 @@ def decode_to(
         specs = TensorSpecs(header, None)
         check_only(specs, schema)
         (decoded,) = choose_implementation(to_gpu).tensors_of(data, header, specs, limits)
+    header.extension.keep()
     return decoded._with_absent(UNCHANGED) if header.extension.patches() else decoded
 
 
@@ -243,6 +244,7 @@ def decode_many_to(
     specs = TensorSpecs(header, schema)
     check_all(specs, schema)
     tensors = choose_implementation(to_gpu).tensors_of(data, header, specs, limits)
+    header.extension.keep()
     for key in header.extension.patches():
         tensors[key] = tensors[key]._with_absent(UNCHANGED)
     return dict(zip(specs.names(), tensors, strict=True))

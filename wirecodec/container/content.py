@@ -1,7 +1,7 @@
 """Names and shapes records: their checks and content (formats/SPEC.md, 2.3 and 7).
 
-A block may describe very many tensors, and the payload is checked after it. Long records are therefore
-read one row at a time. The content of short ones is kept, because all steps of a training have the same.
+A block may describe very many tensors, and the payload is checked after it. Records are therefore read one
+row at a time. The content of short ones is kept when their container is valid (``kept_records``).
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
-from operator import ge
 
 import numpy as np
 
 from wirecodec.arrays import Array, integers
-from wirecodec.container.extension_writer import MAX_NDIM, MAX_PRODUCT, ROW, dimension_bytes
+from wirecodec.container.extension_writer import MAX_NDIM, ROW, dimension_bytes
+from wirecodec.container.kept_records import KeptRecords
 from wirecodec.errors import Invalid, Malformed
 
 _UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
-KEPT, MAX_KEPT = 32, 2**16
-"""Number and bytes of the records whose names and shapes are kept: all steps of a training have the same."""
+MAX_KEPT = 2**16
+"""Bytes up to which a record is kept."""
 
 MAX_ROW_BYTES = 16
 """Bytes of the shapes record per tensor up to which it is kept."""
@@ -39,17 +38,28 @@ def is_short(names: memoryview | None, shapes: memoryview | None, n: int) -> boo
 
 def read_names(body: memoryview, *, kept: bool) -> Iterator[str]:
     """Yield the names of a checked record; ``kept`` is the result of ``is_short``."""
-    return iter(_sound_names(bytes(body))) if kept else map(bytes.decode, _texts(body))
+    found = _NAMES.find(body) if kept else None
+    return map(bytes.decode, _texts(body)) if found is None else iter(found)
 
 
 def read_rows(body: memoryview, *, kept: bool) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield (key, shape) of each row of a checked shapes record; ``kept`` is the result of ``is_short``."""
-    return iter(_sound_rows(bytes(body)).rows) if kept else walk_rows(body)
+    found = _ROWS.find(body) if kept else None
+    return walk_rows(body) if found is None else iter(found.rows)
 
 
 def fit_sizes(body: memoryview, sizes: Array) -> bool:
-    """Tell whether a short shapes record is sound, and matches the sizes (n,) of all tensors."""
-    return _sound_rows(bytes(body)).fit(sizes)
+    """Tell whether a shapes record is kept, and matches the sizes (n,) of all tensors."""
+    found = _ROWS.find(body)
+    return found is not None and found.fit(sizes)
+
+
+def keep(names: memoryview | None, shapes: memoryview | None) -> None:
+    """Keep the content of a valid container's records."""
+    if names is not None:
+        _NAMES.keep(names)
+    if shapes is not None:
+        _ROWS.keep(shapes)
 
 
 def check_names(body: memoryview, n: int, *, kept: bool) -> None:
@@ -63,26 +73,13 @@ def check_names(body: memoryview, n: int, *, kept: bool) -> None:
         raise Malformed("names-record", f"the names end at byte {end} of {len(body)}")
     if count != n:
         raise Invalid("names", f"{count} names for {n} tensors")
-    if kept:
-        _sound_names(bytes(body))
+    if kept and _NAMES.find(body) is not None:
         return
     if any(a >= b for a, b in pairwise(_texts(body))):
         raise Invalid("names", "the names do not ascend")
     try:
         for text in _texts(body):
             text.decode()
-    except UnicodeDecodeError:
-        raise Invalid("names", "a name is not UTF-8") from None
-
-
-@lru_cache(maxsize=KEPT)
-def _sound_names(body: bytes) -> tuple[str, ...]:
-    """Check that the names of a record ascend and are UTF-8; return them. Raises Invalid."""
-    texts = list(_texts(memoryview(body)))
-    if any(map(ge, texts, texts[1:])):
-        raise Invalid("names", "the names do not ascend")
-    try:
-        return tuple(map(bytes.decode, texts))
     except UnicodeDecodeError:
         raise Invalid("names", "a name is not UTF-8") from None
 
@@ -117,42 +114,6 @@ def walk_rows(body: memoryview, at: int = 0) -> Iterator[tuple[int, tuple[int, .
         at += ndim * width
 
 
-@dataclass(frozen=True, eq=False)
-class _SoundRows:
-    """Rows of a shapes record whose structure is sound.
-
-    Attributes:
-        rows: (key, shape) of each; none if the structure is not sound.
-        keys: (n,) i64; empty if they do not ascend, or if a product of dimensions is too large.
-        sizes: (n,) i64, products of the dimensions.
-    """
-
-    rows: tuple[tuple[int, tuple[int, ...]], ...]
-    keys: Array
-    sizes: Array
-
-    def fit(self, sizes: Array) -> bool:
-        """Return whether there are rows, and all of them match the sizes of all tensors."""
-        keys = self.keys
-        return bool(keys.size and keys[-1] < sizes.size and (sizes[keys] == self.sizes).all())
-
-
-@lru_cache(maxsize=KEPT)
-def _sound_rows(body: bytes) -> _SoundRows:
-    """Return the rows of a shapes record; their structure and products are checked, their sizes are not."""
-    nothing = np.empty(0, np.int64)
-    try:
-        rows = tuple(walk_rows(memoryview(body)))
-    except Malformed:
-        return _SoundRows((), nothing, nothing)
-    keys = np.array([key for key, _ in rows], np.int64)
-    if (keys[1:] <= keys[:-1]).any() or any(
-        math.prod(n for n in dims if n) > MAX_PRODUCT for _, dims in rows
-    ):
-        return _SoundRows(rows, nothing, nothing)
-    return _SoundRows(rows, keys, np.array([math.prod(dims) for _, dims in rows], np.int64))
-
-
 def check_rows(body: memoryview) -> None:
     """Check the structure of all rows (row 39 of section 7); there may be very many."""
     at = 0
@@ -162,3 +123,38 @@ def check_rows(body: memoryview) -> None:
         at = int(extension.skip_rows(np.frombuffer(body, np.uint8), MAX_NDIM))
     for _ in walk_rows(body, at):
         pass
+
+
+def _list_names(body: bytes) -> tuple[str, ...]:
+    return tuple(map(bytes.decode, _texts(memoryview(body))))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a sound shapes record.
+
+    Attributes:
+        rows: (key, shape) of each.
+        keys: (n,) i64, ascending.
+        sizes: (n,) i64, products of the dimensions.
+    """
+
+    rows: tuple[tuple[int, tuple[int, ...]], ...]
+    keys: Array
+    sizes: Array
+
+    @classmethod
+    def of(cls, body: bytes) -> _Rows:
+        """Read a sound record."""
+        rows = tuple(walk_rows(memoryview(body)))
+        keys = np.array([key for key, _ in rows], np.int64)
+        return cls(rows, keys, np.array([math.prod(dims) for _, dims in rows], np.int64))
+
+    def fit(self, sizes: Array) -> bool:
+        """Return whether all rows match the sizes of all tensors."""
+        keys = self.keys
+        return bool(keys[-1] < sizes.size and (sizes[keys] == self.sizes).all())
+
+
+_NAMES = KeptRecords(_list_names)
+_ROWS = KeptRecords(_Rows.of)

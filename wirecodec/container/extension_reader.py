@@ -26,6 +26,7 @@ from wirecodec.container.content import (
     check_rows,
     fit_sizes,
     is_short,
+    keep,
     read_names,
     read_rows,
     walk_rows,
@@ -64,6 +65,11 @@ class ExtensionReader:
 
     bodies: Mapping[int, memoryview]
     is_kept: bool = False
+
+    def keep(self) -> None:
+        """Keep names and shapes, which the next container may have, too. Call it for a valid container."""
+        if self.is_kept:
+            keep(self.bodies.get(NAMES), self.bodies.get(SHAPES))
 
     @property
     def tag(self) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 import wirecodec as wc
@@ -21,6 +22,7 @@ from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_fused, write_joined, write_names, write_shape
 from formats.reference.writing.transform.coefficients import write_lengths
 from wirecodec.container import content
+from wirecodec.container.kept_records import KEPT, MAX_TOTAL
 
 MAX_BYTES = 1 << 16
 FLOAT32, FFT, DCT = 1, 1 << 4 | 1, 2 << 4 | 1
@@ -69,6 +71,14 @@ def with_schema() -> ManyTensors:
     """Assemble tensors that a schema lists."""
     found = plain(0)
     return ManyTensors(found.blob, found.stored, {f"{key:04}": ((9,), "float32") for key in range(1636)})
+
+
+def described() -> ManyTensors:
+    """Assemble tensors with names and shapes of eight dimensions."""
+    n = 3000
+    names = write_names([b"%04d" % key for key in range(n + 1)])
+    rows = b"".join(write_shape(key, (1,) * 7 + (9,)) for key in range(n))
+    return assemble_tensors(n, 9, 0, records=[Record(2, 0, names), Record(3, 0, rows)])
 
 
 def long_shapes() -> ManyTensors:
@@ -190,17 +200,53 @@ def test_many_tensors_are_rejected_within_the_budget(made: Callable[[], ManyTens
     assert time.process_time() - start < 0.2  # 50 ms and 50 µs per entry, with a margin
 
 
-NOT_KEPT: dict[str, Callable[[], ManyTensors]] = {
+DESCRIBED: dict[str, Callable[[], ManyTensors]] = {
+    "named": named,
+    "shaped": shaped,
+    "both": described,
     "long rows": long_shapes,
     "names of fused tensors": lambda: fused_described(shaped=False),
     "shapes of fused tensors": lambda: fused_described(shaped=True),
 }
 
 
-@pytest.mark.parametrize("made", NOT_KEPT.values(), ids=NOT_KEPT)
-def test_names_and_shapes_that_take_much_memory_are_not_kept(made: Callable[[], ManyTensors]) -> None:
+@pytest.mark.parametrize("made", DESCRIBED.values(), ids=DESCRIBED)
+def test_names_and_shapes_are_not_kept_before_all_is_valid(made: Callable[[], ManyTensors]) -> None:
     case = made()
+    for kept in (content._NAMES, content._ROWS):
+        kept.clear()
     check_rejected(case)  # compiles the kernels
-    content._sound_names.cache_clear()
-    content._sound_rows.cache_clear()
     assert measure_peak(case) <= budget_of(case)
+    assert not content._NAMES._found
+    assert not content._ROWS._found
+
+
+def test_names_and_shapes_of_valid_containers_are_kept_within_a_bound() -> None:
+    models = [{f"{n}.{key}": np.ones((2, 3), np.float32) for key in range(9)} for n in range(KEPT + 2)]
+    for model in models:
+        blob = wc.encode_many(model)
+        for _ in range(2):
+            out = {name: np.zeros((2, 3), np.float32) for name in model}
+            wc.decode_add(blob, out)
+            assert wc.decode_many(blob).keys() == model.keys()
+            assert all((x == 1).all() for x in out.values())
+    assert len(content._NAMES._found) == KEPT
+    large = [wc.encode_many({f"{n}{key:05}": np.ones(1, "f4") for key in range(6000)}) for n in range(9)]
+    for blob in large:
+        wc.decode_many(blob)
+    assert sum(map(len, content._NAMES._found)) <= MAX_TOTAL
+    assert len(content._NAMES._found) >= 5
+
+
+def test_a_kept_record_is_checked_against_other_tensors() -> None:
+    """A valid container is read first. Then its names and shapes describe more tensors, and larger ones."""
+    names, row = write_names([b"a", b"b"]), write_shape(1, (2, 3))
+    for count, size in ((2, 6), (3, 6), (2, 7)):
+        rows = [Row(key, 0, size, 0, FLOAT32, 1, 1) for key in range(count)]
+        blob = assemble(rows, write_extension_block([Record(2, 0, names), Record(3, 0, row)]))
+        if (count, size) == (2, 6):
+            assert [x.shape for x in wc.decode_many(blob).values()] == [(6,), (2, 3)]
+            continue
+        with pytest.raises(wc.Invalid) as caught:
+            wc.decode_many(blob)
+        assert caught.value.code == ("names" if count == 3 else "shapes")
