@@ -170,11 +170,16 @@ def _find_code(code: CodeType, like: CodeType) -> CodeType | None:
 
 
 def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
-    """Yield (position in the walk, line, change) of each change; messages and annotations are excluded."""
+    """Yield (position in the walk, line, change) of each change.
+
+    Messages, annotations and defaults are excluded; defaults are no part of a function's code.
+    """
     excluded: set[int] = set()
     for node in ast.walk(function):
         untouched = [*getattr(node, "decorator_list", ()), getattr(node, "annotation", None)]
         untouched += [getattr(node, "returns", None), node.exc if isinstance(node, ast.Raise) else None]
+        if isinstance(node, ast.arguments):
+            untouched += [*node.defaults, *node.kw_defaults]
         if isinstance(node, ast.JoinedStr):
             untouched.append(node)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("_refuse", "cast"):
