@@ -71,7 +71,7 @@ def run_program(
         outputs = []
         for rank, status in enumerate(statuses):
             out, error = (Path(folder, f"{rank}.{stream}").read_text() for stream in ("out", "err"))
-            assert status == 0, error
+            assert status == 0, f"rank {rank} ended with {status}: {error}"
             outputs.append(out)
     return outputs
 
