@@ -229,6 +229,9 @@ def test_types_that_are_not_assigned_yet(check: Check) -> None:
         block = write_extension_block([reference.Record(TYPES, CRITICAL, write_types([(0, number)]))])
         data = reference.assemble([reference.Row(0, 0, 2, 0, IN_RECORD, 1, 1)], block, minor=1)
         assert outcome(check.decode, data, {}, None) == ("Unsupported", "dtype")
+    for number in range(5, IN_RECORD):
+        data = reference.assemble([reference.Row(0, 0, 2, 0, number, 1, 1)])
+        assert outcome(check.decode, data, {}, None) == ("Unsupported", "dtype")
 
 
 def agree(check: Check, data: bytes, limits: dict[str, int]) -> None:

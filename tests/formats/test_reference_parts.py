@@ -85,6 +85,12 @@ def test_widening_is_exact_and_comes_back(bits: int, narrow: floats.Format) -> N
         assert back == bits
 
 
+def test_narrowing_makes_nans_quiet() -> None:
+    """Decoders never narrow a NaN, but writers do."""
+    for target, quiet in ((floats.FLOAT16, 0x7E00), (floats.BFLOAT16, 0x7FC0), (floats.FLOAT32, 0x7F800001)):
+        assert floats.convert(0x7F800001, floats.FLOAT32, target) == quiet
+
+
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=150, deadline=None)
 def test_bfloat16_rounding_is_the_known_trick(bits: int) -> None:
