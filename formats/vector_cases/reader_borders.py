@@ -1,6 +1,6 @@
 """Borders that a change of one comparison or constant of the reference decoder or the C decoder moves.
 
-Mutants that no other vector noticed led to these cases (tests/fuzz/MUTANTS_FORMATS.md).
+Mutants that no other vector noticed led to these cases (tests/fuzz/MUTANTS.md).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from formats.reference.index.bloom import HEADER, P1, P2, RIGHTMOST
 from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.index.bloom import write_filter
 from formats.reference.writing.index.context import write_context
+from formats.reference.writing.index.elias_fano import EliasFano
+from formats.reference.writing.index.rice import write_rice
 from formats.vector_cases.case import Case, bad, valid, values_of
 from formats.vector_cases.parts import of_index, of_values
 
@@ -91,6 +93,15 @@ def _spans() -> Iterator[Case]:
     section = bytes(6) + pack_stream([28, *[0] * 16], 5, 1)
     data = of_index(3, 4097, 5000, section + bytes(-len(section) % 4))
     yield bad("rice-parameter-spans", about, "Malformed", "rice-parameter", data)
+    about = "Two words of high bits: bytes 2 to 5 are zero, and the last word is not."
+    yield valid(
+        "elias-fano-two-words", about, of_index(7, 11, 44, EliasFano().write_section(range(33, 44), 44))
+    )
+    about = "The first span is dense. The low bits of the second take more words than all codes of the first."
+    section = write_rice(range(4352), [0] * 16 + [24])
+    yield valid("rice-foreign-wide-second", about, of_index(3, 4352, 5000, section))
+    about = "Six blocks: their parameters take 30 bits, and those of a seventh would take another word."
+    yield valid("rice-six-blocks", about, of_index(3, 1536, 1600, write_rice(range(1536))))
     head = struct.pack("<BBH2f", 1, 1, 0, 1.0, 2.0) + b"\x11"
     about = "The first span takes a byte more than there are."
     section = head + struct.pack("<H", 3) + bytes(2)

@@ -161,7 +161,7 @@ def _format_section(
     lines = [f"`{command}`", "", counted, ""]
     lines += ["| module | mutants | tried | survivors | killed | killed of those that are not equivalent |"]
     lines += ["|---|---|---|---|---|---|"]
-    modules = dict.fromkeys(row[0].partition(":")[0] for row in every)
+    modules = sorted({row[0].partition(":")[0] for row in every})
     for module in [*modules, ""]:
         own = [[row for row in rows if row[0].startswith(f"{module}:" if module else "")]
                for rows in (every, tried, survivors)]  # fmt: skip

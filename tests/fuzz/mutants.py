@@ -3,10 +3,11 @@
     python -m tests.fuzz.mutants [--reference] [--later] [--sample N] [--seed N] [--minutes N]
                                  [--verdicts FILE] [--write]
 
-A mutant is one function with one comparison, operator, constant or check changed (``mutation``). A forked
-child replaces the function's code. It runs the golden vectors that execute the function until one result
-differs; if all are right, the probes. If they are right, too, another child tells whether other functions
-of the decoder run: a change of a shortcut is visible only there (``trials``).
+A mutant is one function with one comparison, operator, constant or check changed (``mutation``). Only
+functions that a vector runs are changed. A forked child replaces the function's code. It runs the golden
+vectors that execute the function until one result differs; if all are right, the probes. If they are right,
+too, another child tells whether other functions of the decoder run: a change of a shortcut is visible only
+there (``trials``).
 
 ``--reference`` changes the reference decoder instead of the library, ``--later`` only the readers of version
 1.1, by vectors alone. tests/fuzz/mutants_c.py does the same with the C decoder. The order is random;
@@ -95,7 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_options("mutants", arguments)
     np.seterr(all="ignore")
     target = REFERENCE if options.reference else LIBRARY
-    known = find_trials(target, probes=not options.later and target is LIBRARY)
+    found = find_trials(target, probes=not options.later and target is LIBRARY)
+    known = {
+        place: noticing for place, noticing in found.items() if not all(one.is_probe for one in noticing)
+    }
     every = {row: mutant for mutant, row in identify_mutants(list(list_mutants(known, target))).items()}
     if options.later:
         every = {row: mutant for row, mutant in every.items() if target.later.fullmatch(mutant.where)}

@@ -222,15 +222,21 @@ def test_names_and_shapes_are_not_kept_before_all_is_valid(made: Callable[[], Ma
 
 
 def test_names_and_shapes_of_valid_containers_are_kept_within_a_bound() -> None:
-    models = [{f"{n}.{key}": np.ones((2, 3), np.float32) for key in range(9)} for n in range(KEPT + 2)]
-    for model in models:
+    for kept in (content._NAMES, content._ROWS):
+        kept.clear()
+    wc.decode(wc.encode(np.ones((1,) * 31 + (9,), np.float32)))  # its row is long
+    assert not content._ROWS._found
+    models = [{f"{n}.{key}": np.ones((2, n + 1), np.float32) for key in range(9)} for n in range(KEPT + 2)]
+    for n, model in enumerate(models):
         blob = wc.encode_many(model)
         for _ in range(2):
-            out = {name: np.zeros((2, 3), np.float32) for name in model}
+            out = {name: np.zeros_like(x) for name, x in model.items()}
             wc.decode_add(blob, out)
-            assert wc.decode_many(blob).keys() == model.keys()
+            assert len(content._NAMES._found) == len(content._ROWS._found) == min(n + 1, KEPT)
+            assert {name: x.shape for name, x in wc.decode_many(blob).items()} == {
+                name: x.shape for name, x in model.items()
+            }
             assert all((x == 1).all() for x in out.values())
-    assert len(content._NAMES._found) == KEPT
     large = [wc.encode_many({f"{n}{key:05}": np.ones(1, "f4") for key in range(6000)}) for n in range(9)]
     for blob in large:
         wc.decode_many(blob)
@@ -240,13 +246,22 @@ def test_names_and_shapes_of_valid_containers_are_kept_within_a_bound() -> None:
 
 def test_a_kept_record_is_checked_against_other_tensors() -> None:
     """A valid container is read first. Then its names and shapes describe more tensors, and larger ones."""
-    names, row = write_names([b"a", b"b"]), write_shape(1, (2, 3))
-    for count, size in ((2, 6), (3, 6), (2, 7)):
+    names = Record(2, 0, write_names([b"a", b"b"]))
+    shapes = Record(3, 0, write_shape(0, (2, 3)) + write_shape(1, (3, 2)))
+    later = Record(3, 0, write_shape(1, (2, 3)) + write_shape(2, (3, 2)))
+
+    def read(count: int, size: int, *records: Record) -> list[tuple[int, ...]]:
         rows = [Row(key, 0, size, 0, FLOAT32, 1, 1) for key in range(count)]
-        blob = assemble(rows, write_extension_block([Record(2, 0, names), Record(3, 0, row)]))
-        if (count, size) == (2, 6):
-            assert [x.shape for x in wc.decode_many(blob).values()] == [(6,), (2, 3)]
-            continue
+        found = wc.decode_many(assemble(rows, write_extension_block(list(records))))
+        return [x.shape for x in found.values()]
+
+    assert read(2, 6, names, shapes) == [(2, 3), (3, 2)]
+    assert read(3, 6, later) == [(6,), (2, 3), (3, 2)]
+    for count, size, records, code in (
+        (3, 6, (names, shapes), "names"),
+        (2, 7, (names, shapes), "shapes"),
+        (2, 6, (later,), "shapes"),
+    ):
         with pytest.raises(wc.Invalid) as caught:
-            wc.decode_many(blob)
-        assert caught.value.code == ("names" if count == 3 else "shapes")
+            read(count, size, *records)
+        assert caught.value.code == code
