@@ -15,9 +15,9 @@ from itertools import pairwise
 import numpy as np
 
 from wirecodec.arrays import Array, integers
-from wirecodec.container.extension_writer import MAX_NDIM, ROW, dimension_bytes
+from wirecodec.container.extension_writer import MAX_NDIM, MAX_PRODUCT, ROW, dimension_bytes
 from wirecodec.container.kept_records import KeptRecords
-from wirecodec.errors import Invalid, Malformed
+from wirecodec.errors import Invalid, Malformed, WireError
 
 _UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
@@ -125,8 +125,14 @@ def check_rows(body: memoryview) -> None:
         pass
 
 
-def _list_names(body: bytes) -> tuple[str, ...]:
-    return tuple(map(bytes.decode, _texts(memoryview(body))))
+def _list_names(body: bytes) -> tuple[str, ...] | None:
+    """Return the names of a record, or None if it is not sound."""
+    view = memoryview(body)
+    try:
+        check_names(view, int.from_bytes(body[:4], "little"), kept=False)
+    except WireError:
+        return None
+    return tuple(map(bytes.decode, _texts(view)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +150,17 @@ class _Rows:
     sizes: Array
 
     @classmethod
-    def of(cls, body: bytes) -> _Rows:
-        """Read a sound record."""
-        rows = tuple(walk_rows(memoryview(body)))
+    def of(cls, body: bytes) -> _Rows | None:
+        """Read a record; return None if it is not sound."""
+        try:
+            rows = tuple(walk_rows(memoryview(body)))
+        except WireError:
+            return None
         keys = np.array([key for key, _ in rows], np.int64)
+        if (keys[1:] <= keys[:-1]).any() or any(
+            math.prod(n for n in dims if n) > MAX_PRODUCT for _, dims in rows
+        ):
+            return None
         return cls(rows, keys, np.array([math.prod(dims) for _, dims in rows], np.int64))
 
     def fit(self, sizes: Array) -> bool:

@@ -265,3 +265,21 @@ def test_a_kept_record_is_checked_against_other_tensors() -> None:
         with pytest.raises(wc.Invalid) as caught:
             read(count, size, *records)
         assert caught.value.code == code
+
+
+def test_a_record_that_has_changed_since_it_was_checked_is_not_kept() -> None:
+    names = write_names([b"a", b"b"])
+    shapes = write_shape(1, (2, 3)) + write_shape(2, (3, 2))
+    for kept, sound in ((content._NAMES, names), (content._ROWS, shapes)):
+        kept.clear()
+        for at in range(len(sound)):
+            for byte in (0, 1, 0x61, 0xFF):
+                kept.keep(memoryview(sound[:at] + bytes([byte]) + sound[at + 1 :]))
+            kept.keep(memoryview(sound[:at]))
+        for body in kept._found:
+            if kept is content._NAMES:
+                content.check_names(memoryview(body), 2, kept=False)
+            else:
+                content.check_rows(memoryview(body))
+                assert (np.diff(kept._found[body].keys) > 0).all()
+        kept.clear()
