@@ -141,13 +141,13 @@ def write_section(
     known = read_reasons(LATER.file) | read_reasons(WHOLE.file) | read_reasons(page.file)
     text = page.file.read_text(encoding="utf-8") if page.file.exists() else ""
     sections = dict(re.findall(r"^(## .+)\n\n((?:(?!## ).*\n)*)", text, re.MULTILINE))
-    sections[f"## {title}"] = _format_section(title, command, list(every), verdicts, seed, known)
+    sections[f"## {title}"] = _format_section(command, list(every), verdicts, seed, known)
     parts = [f"{name}\n\n{body.rstrip()}\n" for name, body in sections.items()]
     page.file.write_text("\n".join([page.head, *parts]), encoding="utf-8")
 
 
 def _format_section(
-    title: str, command: str, every: list[Row], verdicts: Verdicts, seed: int, known: Mapping[Row, str]
+    command: str, every: list[Row], verdicts: Verdicts, seed: int, known: Mapping[Row, str]
 ) -> str:
     tried = [row for row in every if row in verdicts.found]
     survivors = sorted(row for row in tried if not verdicts.found[row].is_noticed)

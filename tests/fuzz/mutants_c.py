@@ -216,7 +216,7 @@ def identify_mutants(header: str, lines: Sequence[str], every: Sequence[Mutant])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0 if at least nine of ten mutants are killed."""
+    """Run the command line; return what ``try_mutants`` does."""
     options = parse_options("mutants_c", arguments)
     with tempfile.TemporaryDirectory() as name:
         judge = Judge(Path(name), tuple(PROGRAMS))
