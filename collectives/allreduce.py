@@ -253,7 +253,7 @@ def reduce_made(
 
     Args:
         make: makes the inputs; if it raises, all ranks raise CollectiveError.
-        doubt: as for ``open_exchange``; without Sites and a StoreComm.
+        doubt: as for ``open_exchange`` and ``reduce_over_sites``; without a StoreComm.
         has_out: whether the inputs have memory for the results.
     """
     if isinstance(comm, StoreComm):
@@ -338,6 +338,7 @@ def reduce_made(
             weight=proposal.weight,
             commit=commit,
             failure=failure,
+            doubt=doubt,
         )
     except CollectiveError as error:
         if not is_propagated(error, nonfinite):

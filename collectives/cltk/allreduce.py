@@ -205,7 +205,7 @@ class CLTk(CLTkState):
         """Take a step with inputs that are made inside the guard of the exchange.
 
         Arguments and results are those of ``allreduce``; if ``make`` raises, all ranks raise CollectiveError.
-        ``doubt`` is that of ``open_exchange``, without Sites.
+        ``doubt`` is that of ``open_exchange`` and of ``reduce_over_sites``.
         """
         inputs = Inputs({})
 
@@ -231,7 +231,9 @@ class CLTk(CLTkState):
             if not isinstance(comm, Sites):
                 return exchange(comm, keep, weight, commit=commit)
             one = partial(exchange, commit=False)
-            return reduce_over_sites(comm, keep, one, lambda: self.signature, weight=weight, commit=commit)
+            return reduce_over_sites(
+                comm, keep, one, lambda: self.signature, weight=weight, commit=commit, doubt=doubt
+            )
         except CollectiveError as error:
             if not is_propagated(error, nonfinite):
                 raise
@@ -287,14 +289,16 @@ class CLTk(CLTkState):
                 if nonfinite == "propagate" or local.inputs.limits:
                     dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
                     check_results(means, dtypes, local.inputs.limits)
-            except CollectiveError:
-                call.is_delivered = False
+            except BaseException as error:
+                if isinstance(error, CollectiveError):
+                    call.is_delivered = False
+                is_in_doubt = not commit if call.is_delivered else channel.closed is not None
+                if doubt is not None and is_in_doubt:
+                    doubt(step)
                 raise
             finally:
                 if call.is_delivered and commit:  # even if this rank raises: the others have taken the step
                     self._holder.state = after
-                elif doubt is not None and channel.closed and not call.is_delivered:
-                    doubt(step)
             if not commit:
                 step.hold()
         return local.deliver(selected, means), step

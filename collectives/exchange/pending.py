@@ -76,6 +76,11 @@ class Pending(Generic[T]):
         """
         self._close("rollback")
 
+    def detach(self) -> Step | None:
+        """Return the step, still open; this object can no longer commit it or roll it back."""
+        self._is_open = False
+        return self._step
+
     def _close(self, name: str) -> None:
         if not self._is_open:
             raise RuntimeError("this exchange was committed or rolled back before")

@@ -66,8 +66,9 @@ def open_exchange(
         hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
         commit: False to leave a Compressor's step open if the block succeeds; any error rolls it back.
-        doubt: takes a Compressor's step, open, if the channel was closed before the last payload came: other
-            ranks may have committed theirs. None to roll it back.
+        doubt: takes a Compressor's step, open, if this rank raises and other ranks may commit theirs: the
+            channel was closed before the last payload came, or this rank raises after it, with ``commit``
+            False. A step that cannot be committed without the results is rolled back. None to roll back all.
         decodes_own: whether the block needs this rank's tensors decoded, which is then tried here.
         get_detail: returns the number in this rank's header, for a block that sends no containers. None to
             announce the container and the number of its elements.
@@ -129,13 +130,25 @@ def open_exchange(
             if local.prepared is not None and is_complete and not commit:
                 local.prepared.hold()
             elif local.prepared is not None:
-                undo = partial(doubt, local.prepared) if doubt and channel.closed else local.prepared.rollback
-                resolve = local.prepared.commit if call.is_delivered and commit else undo
-                try:
-                    resolve()
-                except RuntimeError:  # it was resolved by another call
-                    raise
-                except BaseException:  # an interrupt must not leave the step open: other ranks have decided
-                    with suppress(RuntimeError):  # it was resolved before the interrupt
-                        resolve()
-                    raise
+                _close(local.prepared, channel, doubt, commit=commit)
+
+
+def _close(
+    step: wc.Prepared, channel: Channel, doubt: Callable[[OpenStep], None] | None, *, commit: bool
+) -> None:
+    """Commit a step, roll it back, or leave it in doubt, as ``open_exchange`` says."""
+    is_delivered = channel.call.is_delivered
+    may_count = is_delivered or (channel.closed is not None and not step.needs_results)
+    resolve = step.rollback
+    if is_delivered and commit:
+        resolve = step.commit
+    elif may_count and doubt is not None:
+        resolve = partial(doubt, step)
+    try:
+        resolve()
+    except RuntimeError:  # it was resolved by another call
+        raise
+    except BaseException:  # an interrupt must not leave the step open: other ranks have decided
+        with suppress(RuntimeError):  # it was resolved before the interrupt
+            resolve()
+        raise

@@ -74,9 +74,8 @@ def exchange(
     if measure is None:
         ledger.latest = identity
         return {}
-    settings: dict[str, Any] = {"weight": terms.weight, "commit": commit}
-    if isinstance(channel, Channel):
-        settings["doubt"] = partial(ledger.doubt, identity, measure)
+    doubt = partial(ledger.doubt, identity, measure)
+    settings: dict[str, Any] = {"weight": terms.weight, "commit": commit, "doubt": doubt}
     result: Any
     if isinstance(compressor, CLTk):  # whose ranks send the same elements
         result = compressor.reduce_made(channel, measure, **settings)

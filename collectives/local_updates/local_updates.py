@@ -308,9 +308,10 @@ class LocalUpdates:
         the outer momentum and the compressor's step, and keeps its residuals. Of parameters that the other
         rank's exchanges have changed, it has lost the steps that it has taken since its last exchange. It
         loses none if it is behind by one exchange only, which broke off here after this rank had sent. That
-        exchange then counts on this rank, too, and the next one carries its later steps. Other ranks keep
-        theirs. If ranks differ, each starts to count ``every`` steps from here. Results of delayed exchanges
-        are applied before; their errors change nothing.
+        exchange then counts on this rank, too, and the next one carries its later steps; not with an OkTopK,
+        which does not know what arrived. Other ranks keep theirs. If ranks differ, each starts to count
+        ``every`` steps from here. Results of delayed exchanges are applied before; their errors change
+        nothing.
 
         Returns:
             Whether this rank has taken over another rank's state.
@@ -335,8 +336,8 @@ class LocalUpdates:
         communicator of their own and pass it here, without a restart. They and ranks that join then call
         ``synchronize()``. Movements and residuals stay as they are, so nothing is lost but those of the rank
         that has gone. It may have gone in the middle of an exchange, which then is complete on some ranks and
-        not on others: ``synchronize`` lets it count on all. Over Sites, and on ranks that load a saved state
-        before ``synchronize``, the movements of that exchange are lost. Results of delayed exchanges
+        not on others: ``synchronize`` lets it count on all. With an OkTopK, and on ranks that load a saved
+        state before ``synchronize``, the movements of that exchange are lost. Results of delayed exchanges
         that this rank received are applied before; this waits for those that still run, at most for the
         timeout of their communicator.
 

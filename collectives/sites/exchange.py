@@ -6,7 +6,8 @@
 A rank's range is a part of all elements in the order of their names, so a tensor may lie in two ranges.
 Residuals belong to ranges. The step of an exchange across is committed if all ranks of a site have had one,
 so all ranks of all sites commit or none: every group across has a rank in each site. A rank that has failed
-takes part in the other exchanges, by which all ranks learn of its error.
+takes part in the other exchanges, by which all ranks learn of its error. If a rank dies, some sites may have
+committed and others not. A step of the latter is in doubt if its rank has sent its range.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged
 from collectives.transport.reduce import Dense, accumulator_dtype, add_weighted, divide_and_round
 from collectives.transport.weights import Weights, check_weight
+from wirecodec.interop import OpenStep
 
 Exchange = Callable[[Channel, MakeInputs, float], "Pending[dict[str, Any]]"]
 """Exchange of {name: range of a tensor} across, with the weight of this rank's site, without a commit."""
@@ -114,6 +116,7 @@ def reduce_over_sites(
     weight: float = 1.0,
     commit: bool = True,
     failure: Failure | None = None,
+    doubt: Callable[[OpenStep], None] | None = None,
 ) -> Any:
     """Sum or average tensors over the ranks of all sites; all ranks call this together.
 
@@ -126,6 +129,8 @@ def reduce_over_sites(
         weight: of this rank.
         commit: False to return a Pending.
         failure: the reason why this rank cannot contribute, if it is known already.
+        doubt: takes the step of an exchange across that is complete on this rank, open, if the exchange of
+            its site is not: other sites may have committed theirs. None to roll it back.
 
     Returns:
         The results, in the caller's memory if there is any; or a Pending with them.
@@ -159,7 +164,7 @@ def reduce_over_sites(
     except BaseException as raised:
         if pending is not None:
             with suppress(RuntimeError):
-                (pending.commit if share.is_delivered and commit else pending.rollback)()
+                _resolve(pending, doubt, is_delivered=share.is_delivered, commit=commit)
         if isinstance(raised, CollectiveError):
             place = f"rank {local.rank} of site {across.rank}"
             raise _place(error or raised, place) from raised
@@ -170,6 +175,25 @@ def reduce_over_sites(
         return Pending(results, step)
     step.commit()
     return results
+
+
+def _resolve(
+    pending: Pending[dict[str, Any]],
+    doubt: Callable[[OpenStep], None] | None,
+    *,
+    is_delivered: bool,
+    commit: bool,
+) -> None:
+    """Commit or roll back the step of a rank that raises, or leave it in doubt."""
+    if is_delivered and commit:
+        pending.commit()
+    elif is_delivered or doubt is None:
+        pending.rollback()
+    else:
+        step = pending.detach()
+        assert isinstance(step, OpenStep)
+        step.release()
+        doubt(step)
 
 
 def _sum_in_site(

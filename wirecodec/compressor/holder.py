@@ -63,9 +63,9 @@ class StateHolder:
             )
         return self.state
 
-    def wait_for(self, step: OpenStep) -> None:
+    def wait_for(self, step: OpenStep | None) -> None:
         """Let no other step begin before this one is committed or rolled back, as long as it exists."""
-        self._waiting = ref(step)
+        self._waiting = None if step is None else ref(step)
 
     def load(self, state: State) -> None:
         """Replace the state by a loaded one."""
@@ -104,6 +104,10 @@ class OpenStep:
     def hold(self) -> None:
         """Let the holder begin no other step before this one is closed."""
         self._holder.wait_for(self)
+
+    def release(self) -> None:
+        """Undo ``hold``. If another step is committed first, this one can no longer be."""
+        self._holder.wait_for(None)
 
     def commit(self) -> None:
         """Replace the state by the one after this step. Call it if the exchange succeeded.

@@ -83,6 +83,11 @@ class Prepared(OpenStep):
         self._after = replace(self._after, residuals={**self._after.residuals, name: own})
         return own
 
+    @property
+    def needs_results(self) -> bool:
+        """Whether ``commit`` needs what the exchange delivers."""
+        return self._amend is not None
+
     def amend(self, change: Callable[[], None]) -> None:
         """Let ``commit`` call a function first, which may write into ``own_residual`` and be called again."""
         self._amend = change

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,30 @@ def test_the_rank_that_is_behind_has_sent_its_message(
         np.testing.assert_array_equal(late.compressor.residual(name), residual)
     if "divide" not in more:
         check(workers, dead, results[0][1])
+
+
+def test_a_step_of_ok_topk_that_is_behind_is_rolled_back() -> None:
+    """Which elements were delivered is not known there: it takes over the state, and keeps its residuals."""
+    make = partial(co.OkTopK, 0.25)
+    last = train(None, None, make)[0].requests
+    workers = train(0, last, make)[:2]
+    late = workers[0]
+    assert (late.error, late.local.round, workers[1].local.round) == ("transport", 1, 2)
+    start = {name: x.copy() for name, x in late.local._anchor.state.parameters.items()}
+    before = {name: (late.compressor.residual(name), late.left(name)) for name in NAMES}
+
+    def go_on(comm: Any) -> tuple[bool, dict[str, Array]]:
+        worker = workers[comm.rank]
+        worker.local.rebind(comm)
+        return worker.local.synchronize(), worker.local._anchor.state.parameters
+
+    (took_over, state), (_, expected) = co.simulate(2, go_on)
+    assert took_over
+    changed = [name for name in NAMES if not np.array_equal(state[name], start[name])]
+    assert changed == ["b"]
+    for name, (residual, left) in before.items():
+        np.testing.assert_array_equal(state[name], expected[name])
+        np.testing.assert_array_equal(late.left(name), residual if name in changed else left)
 
 
 @pytest.mark.parametrize("delay", [0, 1])
