@@ -75,6 +75,7 @@ class Ledger:
             measure: returns the movements of the message, also after the exchange.
             step: of the compressor.
         """
+        step.hold()  # another one could overwrite its residuals
         moved = measure().tensors
         assert isinstance(moved, Mapping)
         self.in_doubt = InDoubt(identity, step, moved)

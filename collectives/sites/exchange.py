@@ -192,7 +192,6 @@ def _resolve(
     else:
         step = pending.detach()
         assert isinstance(step, OpenStep)
-        step.release()
         doubt(step)
 
 

@@ -59,13 +59,14 @@ class StateHolder:
         waiting = None if self._waiting is None else self._waiting()
         if waiting is not None and waiting.is_open:
             raise EncodeError(
-                "the last exchange with commit=False is open: call its commit() or rollback() first"
+                "the last exchange is open: call commit() or rollback() of what commit=False returned, or"
+                " synchronize() of LocalUpdates if it broke off"
             )
         return self.state
 
-    def wait_for(self, step: OpenStep | None) -> None:
+    def wait_for(self, step: OpenStep) -> None:
         """Let no other step begin before this one is committed or rolled back, as long as it exists."""
-        self._waiting = None if step is None else ref(step)
+        self._waiting = ref(step)
 
     def load(self, state: State) -> None:
         """Replace the state by a loaded one."""
@@ -104,10 +105,6 @@ class OpenStep:
     def hold(self) -> None:
         """Let the holder begin no other step before this one is closed."""
         self._holder.wait_for(self)
-
-    def release(self) -> None:
-        """Undo ``hold``. If another step is committed first, this one can no longer be."""
-        self._holder.wait_for(None)
 
     def commit(self) -> None:
         """Replace the state by the one after this step. Call it if the exchange succeeded.

@@ -87,6 +87,11 @@ class Part:
         self._comm, self._ranks, self._requests = comm, ranks, requests
         self.rank, self.size = ranks.index(comm.rank), len(ranks)
 
+    @property
+    def clock(self) -> float:
+        """The simulated time, by which algorithms are chosen: always the same ones."""
+        return float(self._comm.clock)
+
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         return self._requests.begin([self._comm.Isend(buf, self._ranks[dest], tag)])
 
