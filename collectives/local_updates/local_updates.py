@@ -363,7 +363,11 @@ class LocalUpdates:
         self._is_split = self._has_parts()
 
     def revert(self) -> None:
-        """Set this rank's parameters to those of the last exchange; no other rank takes part."""
+        """Set this rank's parameters to the common ones of the last exchange; no other rank takes part.
+
+        Its steps since then are dropped. ``state_dict`` has the common parameters without that effect, as
+        ``parameter/NAME``.
+        """
         self._outer.revert()
 
     def state_dict(self) -> dict[str, Array]:

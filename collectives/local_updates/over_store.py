@@ -24,7 +24,7 @@ from collectives.exchange.specs import describe
 from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
 from collectives.local_updates.outer_step import OuterStep, Replacement
-from collectives.local_updates.shared_state import hash_state, pack_state, unpack_state
+from collectives.local_updates.shared_state import check_size, hash_state, pack_state, unpack_state
 from collectives.store.communicator import StoreComm
 from collectives.store.contribution import Check, Terms
 from collectives.store.rounds import Outcome
@@ -70,6 +70,7 @@ class StoreLoop:
         """
         comm, anchor = self.comm, self._anchor
         self._complete()
+        self._check_size()
         comm.settle()
         self._catch_up()
         moved = self._measure()
@@ -113,6 +114,7 @@ class StoreLoop:
         """Take the state of the run, or begin it with this peer's; return whether the state has changed."""
         comm = self.comm
         self._complete()
+        self._check_size()
         comm.settle()
         self._anchor.complete()
         before = self._hash()
@@ -125,6 +127,10 @@ class StoreLoop:
         self._adopt()
         self._catch_up()
         return self._hash() != before
+
+    def _check_size(self) -> None:
+        limit, has_momenta = self.comm.rules.max_bytes, self._settings.momentum > 0
+        check_size(self._anchor.state, limit, has_momenta=has_momenta)
 
     def _catch_up(self) -> None:
         """Take the steps of rounds that are decided without this peer."""

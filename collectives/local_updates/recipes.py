@@ -106,7 +106,7 @@ LOCAL_RECIPES: Mapping[str, LocalRecipe] = MappingProxyType(
 
 
 def local_recipe(name: str, **overrides: Any) -> dict[str, Any]:
-    """Return the settings of a published system, for ``LocalUpdates(…, comm=comm, **local_recipe(name))``.
+    """Return the settings of a system, for ``LocalUpdates(…, comm=comm, **local_recipe(name))``.
 
     Each worker calls this for itself: the Compressor in the result has the state of one worker. The inner
     optimizer is the program's own; ``LOCAL_RECIPES[name].inner`` describes the published one. Settings for

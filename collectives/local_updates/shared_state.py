@@ -19,6 +19,8 @@ from collectives.local_updates.outer import OuterState
 from wirecodec.interop import find_nonfinite
 
 _HEAD = struct.Struct("<QB")
+_MAX_HEAD, _MAX_ENTRY = 1024, 128
+"""Bytes that a container adds, at most: once, and per tensor beside its dimensions."""
 
 
 def hash_state(state: OuterState) -> bytes:
@@ -33,6 +35,23 @@ def hash_state(state: OuterState) -> bytes:
         for name in names if kind else ():
             total.update(np.ascontiguousarray(kind[name]).reshape(-1).view(np.uint8).data)
     return total.digest()
+
+
+def check_size(state: OuterState, limit: int, *, has_momenta: bool) -> None:
+    """Raise ValueError if a state can have more bytes than the run allows.
+
+    Args:
+        state: of this peer.
+        limit: ``max_bytes`` of the run.
+        has_momenta: whether states have momenta, now or later.
+    """
+    one = sum(x.nbytes + _MAX_ENTRY + 9 * x.ndim for x in state.parameters.values())
+    size = one * (2 if has_momenta else 1) + _MAX_HEAD
+    if size > limit:
+        raise ValueError(
+            f"the state of local updates has up to {size} bytes, and the run allows {limit}: begin another"
+            f" run, with max_bytes={size} or more for StoreComm on all peers"
+        )
 
 
 def pack_state(state: OuterState) -> bytes:

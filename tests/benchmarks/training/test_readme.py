@@ -112,7 +112,7 @@ def test_sentences_about_the_long_task_have_its_losses() -> None:
     section = text.partition("\n## text-long\n")[2].partition("\n## ")[0]
     rows = {
         name: (float(bits), worse.strip("+%"))
-        for name, bits, _, worse, _ in read_table(iter(section.splitlines()))
+        for name, bits, _, worse, _ in read_table(iter(section.partition("\n### further")[0].splitlines()))
         if name not in ("system", "dense")
     }
     ours = [rows[name] for name in rows if name.startswith("local updates every 10,")]
@@ -125,22 +125,20 @@ def test_sentences_about_the_long_task_have_its_losses() -> None:
 
     number = r"([\d.]+)"
     readme = (
-        rf"transformer, {number} per step ended {number} % worse .*?"
+        rf"thousandths-of-a-bit\), {number} bits per step ended {number} % worse .*?"
         rf" DiLoCo's {number} {number} %, SparseLoCo's {number} {number} %"
     )
     quoted = find("README.md", readme)
     for bits, worse, row in zip(quoted[::2], quoted[1::2], (ours[0], diloco, sparseloco), strict=True):
         assert worse == row[1]
         assert float(bits) == pytest.approx(row[0], rel=0.02)
-    guide = "docs/guides/local-updates.md"
-    shown = find(guide, r"every 10 steps, ([\d.]+), ([\d.]+) and ([\d.]+) bits per step ended")
-    losses = find(guide, r"bits per step ended ([\d.]+), ([\d.]+) and ([\d.]+) % worse")
-    shown += find(guide, r"DiLoCo with ([\d.]+) bits ended") + find(guide, r"SparseLoCo with ([\d.]+) bits")
-    losses += find(guide, r"DiLoCo with .*? ended ([\d.]+) %") + find(
-        guide, r"SparseLoCo with .*? bits ([\d.]+) %"
-    )
-    assert losses == [row[1] for row in (*ours, diloco, sparseloco)]
-    assert [round(float(x), 3) for x in shown] == [round(row[0], 3) for row in (*ours, diloco, sparseloco)]
+    guide = (ROOT / "docs/guides/local-updates.md").read_text(encoding="utf-8")
+    alone = rows["one worker alone"]
+    table = guide.partition("\n## Thousandths of a bit\n")[2].partition("\n## ")[0].splitlines()
+    shown = [row[2:] for row in read_table(iter(table)) if row[0] != "system"]
+    for (bits, worse), row in zip(shown, (*ours, diloco, sparseloco, alone), strict=True):
+        assert worse == f"{row[1]} %"
+        assert is_rounded(bits, row[0])
 
 
 def test_sentences_about_a_delay_have_its_losses() -> None:
@@ -153,5 +151,5 @@ def test_sentences_about_a_delay_have_its_losses() -> None:
         row = next(row for row in read_table(iter(page.splitlines())) if row[0] == question)
         assert sentence.format(row[4].replace("%", "").lstrip("+")) in guide
         assert row[5] == ("worse" if "worse" in sentence else "no difference")
-    lstm, long = re.findall(r"^\| one worker alone \| 0 \| .*? \| \+([\d.]+)% \|", page, re.MULTILINE)
-    assert f"it ended {long} % worse than dense training (one seed), and on our LSTM {lstm} %" in guide
+    lstm, _ = re.findall(r"^\| one worker alone \| 0 \| .*? \| \+([\d.]+)% \|", page, re.MULTILINE)
+    assert f"One worker alone ended {lstm} % above" in guide

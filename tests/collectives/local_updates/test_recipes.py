@@ -340,6 +340,28 @@ def test_the_guide_has_the_recipes_and_their_measured_bits() -> None:
             assert f"in {bits} bits" in found[0] or bits == "2.000"
 
 
+def test_the_guide_has_the_memory_of_recipes() -> None:
+    """Bytes per parameter between two exchanges: the state, and a second array for the next residual."""
+    guide = (ROOT / "docs/guides/local-updates.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \| (\d+) \|$", guide, re.MULTILINE)
+    shown = {name: int(size) for names, size in rows for name in re.findall(r"`([\w-]+)`", names)}
+    assert shown.keys() == co.LOCAL_RECIPES.keys()
+    n = 32768
+    for name, size in shown.items():
+
+        def measure(comm: Any, name: str = name) -> int:
+            w, rng = np.zeros(n, np.float32), np.random.default_rng(comm.rank)
+            settings = co.local_recipe(name, every=1, fragments=1, delay=0)
+            local = co.LocalUpdates(None, {"w": w}, comm=comm, **settings)
+            for _ in range(2):
+                w += rng.normal(size=n).astype(np.float32)
+                local.step()
+            arrays = {key: x for key, x in local.state_dict().items() if x.size == n}
+            return sum(x.nbytes * (2 if "residual" in key else 1) for key, x in arrays.items())
+
+        assert co.simulate(2, measure) == [size * n] * 2, name
+
+
 def test_the_guide_states_the_verdicts_on_local_updates() -> None:
     """The sentence beside its recommendation has the figures of the benchmark, and no better verdict."""
     guide = (ROOT / "docs/guides/local-updates.md").read_text(encoding="utf-8")

@@ -55,6 +55,28 @@ def test_all_begin_with_the_state_of_one(tmp_path: Path) -> None:
     assert len(set(run_each(begin, range(3)))) == 1
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_a_state_that_a_run_does_not_allow(tmp_path: Path, momentum: float) -> None:
+    """An error before anything is written, with the limit that is enough."""
+    w = np.zeros(1000, np.float32)
+    needed = (4000 + 137) * (2 if momentum else 1) + 1024
+    few = make_local(
+        make_comm(tmp_path / "few", "alice", quorum=1, max_bytes=needed - 1), w, momentum=momentum
+    )
+    for call in (few.synchronize, few.step):
+        with pytest.raises(ValueError, match=f"max_bytes={needed} or more"):
+            call()
+    comm = make_comm(tmp_path, "alice", quorum=1, deadline=0.01, max_bytes=needed, publish_every=1)
+    local = make_local(comm, w, momentum=momentum)
+    local.synchronize()
+    for _ in range(2):
+        w += 1
+        local.step()
+    other = make_local(make_comm(tmp_path, "bob", quorum=1, max_bytes=needed), w.copy(), momentum=momentum)
+    assert other.synchronize()
+    assert other.round == 2
+
+
 class Peer:
     """Peer that trains alone, whose rounds are decided at once with a quorum of 1."""
 
