@@ -13,7 +13,8 @@ each exchange, from its first header to its last payload:
     after the last payload          channel usable, step committed      step committed
 
 If a rank dies during the transfer of payloads, some ranks may complete it and commit, and others close their
-channels. ``LocalUpdates`` keeps a step open in that case, until ``synchronize`` finds out whether it counts.
+channels. On a rank that raises then or later, ``LocalUpdates`` keeps the step open, until ``synchronize``
+finds out whether it counts.
 """
 
 from __future__ import annotations

@@ -289,19 +289,19 @@ class CLTk(CLTkState):
                 if nonfinite == "propagate" or local.inputs.limits:
                     dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
                     check_results(means, dtypes, local.inputs.limits)
-            except BaseException as error:
-                if isinstance(error, CollectiveError):
-                    call.is_delivered = False
-                is_in_doubt = not commit if call.is_delivered else channel.closed is not None
-                if doubt is not None and is_in_doubt:
-                    doubt(step)
+                results = local.deliver(selected, means)
+                doubt = None  # nothing has failed
+            except CollectiveError:
+                call.is_delivered = False
                 raise
             finally:
-                if call.is_delivered and commit:  # even if this rank raises: the others have taken the step
+                if doubt is not None and (call.is_delivered or channel.closed is not None):
+                    doubt(step)
+                elif call.is_delivered and commit:  # even if this rank raises: the others have taken the step
                     self._holder.state = after
             if not commit:
                 step.hold()
-        return local.deliver(selected, means), step
+        return results, step
 
     def _prepare(
         self, local: LocalStep, make: MakeInputs, nonfinite: str, rank: int, *, leads: bool, holds: bool

@@ -78,8 +78,8 @@ class Pending(Generic[T]):
 
     def detach(self) -> Step | None:
         """Return the step, still open; this object can no longer commit it or roll it back."""
-        self._is_open = False
-        return self._step
+        self._is_open, step, self._step = False, self._step, None
+        return step
 
     def _close(self, name: str) -> None:
         if not self._is_open:

@@ -65,10 +65,11 @@ def open_exchange(
         sparse: whether the results are SparseTensors, on which all ranks agree.
         hold_zeros: as for ``Compressor.prepare``; without a Compressor it has no effect.
         finite: whether NaN or Inf is an error even if the scheme carries or drops it.
-        commit: False to leave a Compressor's step open if the block succeeds; any error rolls it back.
+        commit: False to leave a Compressor's step open if the block succeeds.
         doubt: takes a Compressor's step, open, if this rank raises and other ranks may commit theirs: the
-            channel was closed before the last payload came, or this rank raises after it, with ``commit``
-            False. A step that cannot be committed without the results is rolled back. None to roll back all.
+            channel was closed before the last payload came, or this rank raises after it. A step that cannot
+            be committed without results that did not come is rolled back. None to commit the step after the
+            last payload if ``commit``, and to roll it back otherwise.
         decodes_own: whether the block needs this rank's tensors decoded, which is then tried here.
         get_detail: returns the number in this rank's header, for a block that sends no containers. None to
             announce the container and the number of its elements.
@@ -130,7 +131,7 @@ def open_exchange(
             if local.prepared is not None and is_complete and not commit:
                 local.prepared.hold()
             elif local.prepared is not None:
-                _close(local.prepared, channel, doubt, commit=commit)
+                _close(local.prepared, channel, None if is_complete else doubt, commit=commit)
 
 
 def _close(
@@ -140,10 +141,10 @@ def _close(
     is_delivered = channel.call.is_delivered
     may_count = is_delivered or (channel.closed is not None and not step.needs_results)
     resolve = step.rollback
-    if is_delivered and commit:
-        resolve = step.commit
-    elif may_count and doubt is not None:
+    if doubt is not None and may_count:
         resolve = partial(doubt, step)
+    elif is_delivered and commit:
+        resolve = step.commit
     try:
         resolve()
     except RuntimeError:  # it was resolved by another call

@@ -121,7 +121,7 @@ def collect_states(
 
     more: Sequence[ByteArray] | None = None
     if isinstance(channel, Sites):
-        table = [StateSummary(*_LAYOUT.unpack(blob)) for blob in gather_all(channel, pack)]
+        table = _read(gather_all(channel, pack))
     else:
         blobs, more = gather_made(channel, pack, compare)
         table = _read(blobs)
@@ -140,9 +140,12 @@ def collect_states(
     return table
 
 
-def _read(blobs: Sequence[ByteArray]) -> list[StateSummary]:
-    """Return the summaries that were gathered."""
-    return [StateSummary(*_LAYOUT.unpack(blob.tobytes())) for blob in blobs]
+def _read(blobs: Sequence[ByteArray | bytes]) -> list[StateSummary]:
+    """Return the summaries that were gathered; raise CollectiveError if a rank has sent something else."""
+    if wrong := [rank for rank, blob in enumerate(blobs) if len(blob) != _LAYOUT.size]:
+        text = f"{name_ranks(wrong)}: another call was made there; call synchronize() on all ranks"
+        raise CollectiveError(text, ranks=wrong, reason="protocol")
+    return [StateSummary(*_LAYOUT.unpack(bytes(blob))) for blob in blobs]
 
 
 def _has_unequal_digests(table: list[StateSummary]) -> bool:

@@ -1,7 +1,8 @@
-"""Settings, compressors and communicators of ``LocalUpdates`` that cannot be used together."""
+"""Communicator of ``LocalUpdates``, and what cannot be used together with it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import wirecodec as wc
@@ -11,6 +12,17 @@ from collectives.local_updates.outer import OuterSettings
 from collectives.sites.sites import Sites, find_ends
 from collectives.store.communicator import StoreComm
 from collectives.torch.arguments import is_ready
+
+
+@dataclass(eq=False)
+class Link:
+    """The communicator of LocalUpdates, which ``rebind`` replaces."""
+
+    comm: Any
+
+    def find_channel(self) -> Any:
+        """Return the present channel, Sites or StoreComm."""
+        return find_ends(self.comm)
 
 
 def check_keep(keep: float, compressor: Any) -> None:

@@ -1,8 +1,9 @@
 """Ledger of a worker: its latest exchange, and one of which it does not know whether it counts.
 
 A rank that dies may have sent its payload, or what it forwards, to some ranks and not to others. Some ranks
-then complete the exchange, and others do not. The latter keep their step of the compressor open. If the
-leading rank has completed that exchange, ``synchronize`` commits the step: nothing is lost or sent twice.
+then complete the exchange, and others do not. A rank that is interrupted may have sent its payload, too.
+Ranks that raise keep their step of the compressor open. If the leading rank has completed that exchange,
+``synchronize`` commits the step: nothing is lost or sent twice.
 
 All ranks draw a random number for each exchange. The sum identifies the exchange, because the numbers of the
 rounds do not: other ranks may have made one in the same round.
@@ -36,13 +37,14 @@ class InDoubt:
     moved: Mapping[str, Array]
 
     def is_last_of(self, leader: StateSummary, number: int) -> bool:
-        """Return whether a leader is ahead of this rank by this exchange alone.
+        """Return whether a leader is ahead of this rank by this exchange alone, which can be committed.
 
         Args:
             leader: its summary.
             number: of this rank's exchanges so far.
         """
-        return leader.token == self.identity and leader.round == number + 1
+        is_last = leader.token == self.identity and leader.round == number + 1
+        return is_last and self.step.is_latest
 
     def find_rest(self, movements: Mapping[str, Array]) -> dict[str, Array]:
         """Return the part of this rank's movements that is not in its message."""
@@ -75,7 +77,7 @@ class Ledger:
             measure: returns the movements of the message, also after the exchange.
             step: of the compressor.
         """
-        step.hold()  # another one could overwrite its residuals
+        step.release()  # a program may give up this exchange, and go on with the compressor
         moved = measure().tensors
         assert isinstance(moved, Mapping)
         self.in_doubt = InDoubt(identity, step, moved)
@@ -94,5 +96,6 @@ class Ledger:
 
     def forget_movements(self) -> None:
         """Note that the worker has dropped its movements; those that were sent still count."""
-        if self.in_doubt is not None:
-            self.in_doubt.moved = {name: np.zeros_like(x) for name, x in self.in_doubt.moved.items()}
+        doubt = self.in_doubt  # the channel's thread may drop it
+        if doubt is not None:
+            doubt.moved = {name: np.zeros_like(x) for name, x in doubt.moved.items()}

@@ -22,7 +22,7 @@ from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.exchange.pending import Pending
 from collectives.local_updates.anchor import Anchor
-from collectives.local_updates.compatibility import check_communicator, check_keep, check_successor
+from collectives.local_updates.compatibility import Link, check_communicator, check_keep, check_successor
 from collectives.local_updates.delayed import EXCHANGES
 from collectives.local_updates.delayed_queue import DelayedQueue
 from collectives.local_updates.fragments import Fragments, divide_parameters, freeze_fragments, make_schedule
@@ -37,7 +37,7 @@ from collectives.local_updates.saved_state import (
     write_delayed,
     write_state,
 )
-from collectives.sites.sites import Sites, find_ends
+from collectives.sites.sites import Sites
 from collectives.store.communicator import StoreComm
 from collectives.torch.arguments import check_compressor, is_ready, wrap_group
 from collectives.torch.optimizer import warn_of_momentum
@@ -132,8 +132,8 @@ class LocalUpdates:
                 f"optimizer is {type(optimizer).__name__}, which has no step(); pass one, or None"
             )
         named = name_arrays(named_parameters)
-        self._comm = wrap_group(comm)
-        self._anchor = Anchor(named, frozen=isinstance(self._comm, Sites))
+        self._link = Link(wrap_group(comm))
+        self._anchor = Anchor(named, frozen=isinstance(self._link.comm, Sites))
         if not self._anchor.parameters:
             raise ValueError(
                 "named_parameters has no parameter that needs a gradient; pass model.named_parameters(),"
@@ -146,21 +146,21 @@ class LocalUpdates:
         self._compressor = check_compressor(compressor)
         check_keep(self._settings.keep, self._compressor)
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
-        if is_ready(self._comm):
-            check_communicator(self._settings, self._comm, self._compressor)  # an error is best raised here
+        if is_ready(self._link.comm):  # an error is best raised here
+            check_communicator(self._settings, self._link.comm, self._compressor)
         self._optimizer, self._weight = optimizer, check_weight(weight)
-        self._outer = OuterLoop(self._anchor, self._settings, self._compressor, lambda: self._channel)
-        self._delayed = DelayedQueue(self._outer, delay, lambda: self._channel)
+        self._outer = OuterLoop(self._anchor, self._settings, self._compressor, self._link.find_channel)
+        self._delayed = DelayedQueue(self._outer, delay, self._link.find_channel)
         self._is_split = self._has_parts()
         self._schedule = make_schedule(every, len(self._fragments))
 
     def _has_parts(self) -> bool:
         """Return whether an exchange of all parameters is one of each fragment."""
-        return isinstance(self._comm, Sites) and len(self._fragments) > 1
+        return isinstance(self._link.comm, Sites) and len(self._fragments) > 1
 
     @property
     def _channel(self) -> Any:
-        return find_ends(self._comm)
+        return self._link.find_channel()
 
     @property
     def round(self) -> int:
@@ -308,10 +308,10 @@ class LocalUpdates:
         the outer momentum and the compressor's step, and keeps its residuals. Of parameters that the other
         rank's exchanges have changed, it has lost the steps that it has taken since its last exchange. It
         loses none if it is behind by one exchange only, which broke off here after this rank had sent. That
-        exchange then counts on this rank, too, and the next one carries its later steps; not with an OkTopK,
-        which does not know what arrived. Other ranks keep theirs. If ranks differ, each starts to count
-        ``every`` steps from here. Results of delayed exchanges are applied before; their errors change
-        nothing.
+        exchange then counts on this rank, too, and the next one carries its later steps. With an OkTopK, this
+        is not possible: it does not know what arrived. Other ranks keep theirs. If ranks differ, each starts
+        to count ``every`` steps from here. Results of delayed exchanges are applied before; their errors
+        change nothing.
 
         Returns:
             Whether this rank has taken over another rank's state.
@@ -337,9 +337,9 @@ class LocalUpdates:
         ``synchronize()``. Movements and residuals stay as they are, so nothing is lost but those of the rank
         that has gone. It may have gone in the middle of an exchange, which then is complete on some ranks and
         not on others: ``synchronize`` lets it count on all. With an OkTopK, and on ranks that load a saved
-        state before ``synchronize``, the movements of that exchange are lost. Results of delayed exchanges
-        that this rank received are applied before; this waits for those that still run, at most for the
-        timeout of their communicator.
+        state before ``synchronize``, the movements of that exchange are lost, and what arrived of residuals
+        is sent again. Results of delayed exchanges that this rank received are applied before; this waits for
+        those that still run, at most for the timeout of their communicator.
 
         Residuals over Sites are of ranges, which depend on the site. So Sites are followed by Sites in which
         this rank has the same number in a site of as many ranks; the number of sites may change.
@@ -355,11 +355,11 @@ class LocalUpdates:
         wrapped = wrap_group(comm)
         if is_ready(wrapped):
             check_communicator(self._settings, wrapped, self._compressor)
-        check_successor(self._comm, wrapped, self._outer.range, self._compressor)
+        check_successor(self._link.comm, wrapped, self._outer.range, self._compressor)
         self._delayed.settle()
-        if isinstance(self._comm, StoreComm):
-            self._comm.abandon()
-        self._comm, self._outer.is_compared = wrapped, False
+        if isinstance(self._link.comm, StoreComm):
+            self._link.comm.abandon()
+        self._link.comm, self._outer.is_compared = wrapped, False
         self._is_split = self._has_parts()
 
     def revert(self) -> None:
@@ -403,8 +403,8 @@ class LocalUpdates:
         )
         carried = read_carried(state, shapes, strict=strict)
         delayed = read_delayed(state, shapes, self._settings.every, strict=strict)
-        self._outer.ledger.forget()
         self._compressor.load_state_dict(compressor, strict=strict)
+        self._outer.ledger.forget()
         self._anchor.restore(loaded, carried)
         self._outer.inner_step, self._outer.is_compared, self._outer.is_loaded = steps, False, True
         self._delayed.restore(delayed)

@@ -6,8 +6,10 @@
 A rank's range is a part of all elements in the order of their names, so a tensor may lie in two ranges.
 Residuals belong to ranges. The step of an exchange across is committed if all ranks of a site have had one,
 so all ranks of all sites commit or none: every group across has a rank in each site. A rank that has failed
-takes part in the other exchanges, by which all ranks learn of its error. If a rank dies, some sites may have
-committed and others not. A step of the latter is in doubt if its rank has sent its range.
+takes part in the other exchanges, by which all ranks learn of its error.
+
+If a rank dies or is interrupted, some ranks may commit and others not, even within a site. The step of the
+others is in doubt once their ranges were exchanged.
 """
 
 from __future__ import annotations
@@ -129,14 +131,16 @@ def reduce_over_sites(
         weight: of this rank.
         commit: False to return a Pending.
         failure: the reason why this rank cannot contribute, if it is known already.
-        doubt: takes the step of an exchange across that is complete on this rank, open, if the exchange of
-            its site is not: other sites may have committed theirs. None to roll it back.
+        doubt: takes the step of an exchange across that is complete on this rank, open, if this rank raises:
+            other ranks may commit theirs. ``exchange`` has it, too, for a step that breaks off in there. None
+            to commit the step if all ranks of the site have all results, and to roll it back otherwise.
 
     Returns:
         The results, in the caller's memory if there is any; or a Pending with them.
 
     Raises:
-        CollectiveError: a rank failed or ranks differ; on all ranks of all sites. No state has changed.
+        CollectiveError: a rank failed or ranks differ; on all ranks of all sites. No state has changed, but
+            see ``doubt``.
         Timeout: a rank does not take part.
     """
     sites.compare_sizes()
@@ -161,34 +165,26 @@ def reduce_over_sites(
         if local.closed is not None and error is not None:
             raise error
         results = _gather_in_site(local, share, pending, reduction, error)
+        assert pending is not None  # without one, the ranks of the site have raised
+        if commit:
+            pending.commit()
     except BaseException as raised:
         if pending is not None:
             with suppress(RuntimeError):
-                _resolve(pending, doubt, is_delivered=share.is_delivered, commit=commit)
+                _resolve(pending, doubt, counts=share.is_delivered and commit)
         if isinstance(raised, CollectiveError):
             place = f"rank {local.rank} of site {across.rank}"
             raise _place(error or raised, place) from raised
         raise
-    step = pending
-    assert step is not None  # without one, the ranks of the site have raised
-    if not commit:
-        return Pending(results, step)
-    step.commit()
-    return results
+    return results if commit else Pending(results, pending)
 
 
 def _resolve(
-    pending: Pending[dict[str, Any]],
-    doubt: Callable[[OpenStep], None] | None,
-    *,
-    is_delivered: bool,
-    commit: bool,
+    pending: Pending[dict[str, Any]], doubt: Callable[[OpenStep], None] | None, *, counts: bool
 ) -> None:
-    """Commit or roll back the step of a rank that raises, or leave it in doubt."""
-    if is_delivered and commit:
-        pending.commit()
-    elif is_delivered or doubt is None:
-        pending.rollback()
+    """Leave the step of a rank that raises in doubt, or commit it if it counts, or roll it back."""
+    if doubt is None:
+        (pending.commit if counts else pending.rollback)()
     else:
         step = pending.detach()
         assert isinstance(step, OpenStep)

@@ -37,13 +37,19 @@ def gather_all(comm: Channel | Sites, make: Make) -> list[bytes]:
             raise error
         return b"".join(_LENGTH.pack(len(blob)) + blob for blob in site)
 
-    blobs = []
-    for joined in gather_made(comm.across, join)[0]:
-        data, at = joined.tobytes(), 0
-        while at < len(data):
-            (length,) = _LENGTH.unpack_from(data, at)
-            blobs.append(data[at + _LENGTH.size : at + _LENGTH.size + length])
-            at += _LENGTH.size + length
+    return [blob for joined in gather_made(comm.across, join)[0] for blob in _split(joined.tobytes())]
+
+
+def _split(data: bytes) -> list[bytes]:
+    """Return the blobs of a site; raise CollectiveError if these are the bytes of another call."""
+    blobs, at = [], 0
+    while at < len(data):
+        start = at + _LENGTH.size
+        length = _LENGTH.unpack_from(data, at)[0] if start <= len(data) else 0
+        at = start + length
+        if at > len(data):
+            raise CollectiveError("a rank made another call; call synchronize() on all", reason="protocol")
+        blobs.append(data[start:at])
     return blobs
 
 

@@ -46,12 +46,14 @@ class StateHolder:
             before the step or the one after it.
         memory: of the steps from this state.
         ahead: results of later parts of the step, by the names of their tensors.
+        begun: number of steps that have begun, and of states that were loaded.
     """
 
     def __init__(self, state: State | None = None, memory: Memory | None = None) -> None:
         self.state = state or State()
         self.memory = memory or Memory()
         self.ahead: dict[tuple[str, ...], EncodedAhead] = {}
+        self.begun = 0
         self._waiting: ReferenceType[OpenStep] | None = None
 
     def begin(self) -> State:
@@ -59,18 +61,19 @@ class StateHolder:
         waiting = None if self._waiting is None else self._waiting()
         if waiting is not None and waiting.is_open:
             raise EncodeError(
-                "the last exchange is open: call commit() or rollback() of what commit=False returned, or"
-                " synchronize() of LocalUpdates if it broke off"
+                "the last exchange with commit=False is open: call its commit() or rollback() first"
             )
+        self.begun += 1
         return self.state
 
-    def wait_for(self, step: OpenStep) -> None:
+    def wait_for(self, step: OpenStep | None) -> None:
         """Let no other step begin before this one is committed or rolled back, as long as it exists."""
-        self._waiting = ref(step)
+        self._waiting = None if step is None else ref(step)
 
     def load(self, state: State) -> None:
         """Replace the state by a loaded one."""
         self.state = state
+        self.begun += 1  # of a step that was open, nothing can be committed
         self._keep_arrays()
 
     def share(self) -> StateHolder:
@@ -96,6 +99,7 @@ class OpenStep:
         self._holder = holder
         self._before = before
         self._after: State | None = after
+        self._number = holder.begun
 
     @property
     def is_open(self) -> bool:
@@ -105,6 +109,15 @@ class OpenStep:
     def hold(self) -> None:
         """Let the holder begin no other step before this one is closed."""
         self._holder.wait_for(self)
+
+    def release(self) -> None:
+        """Undo ``hold``: another step may begin, after which this one must not be committed."""
+        self._holder.wait_for(None)
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether no other step has begun since this one, and no state was loaded."""
+        return self._number == self._holder.begun
 
     def commit(self) -> None:
         """Replace the state by the one after this step. Call it if the exchange succeeded.

@@ -141,20 +141,24 @@ class Worker:
     def __post_init__(self) -> None:
         self.w, self.moved = ({name: np.zeros(self.size) for name in NAMES} for _ in range(2))
 
-    def step(self, rank: int, *, moves: bool) -> None:
+    def move(self, unit: float) -> None:
         for name in NAMES:
-            step = moves * np.arange(1, self.size + 1) * (12.0 + 12 * rank + 48 * (name == "b"))
+            step = np.arange(1, self.size + 1) * (unit + 48 * (name == "b"))
             self.w[name] += step
             self.moved[name] += step
+
+    def step(self, rank: int, *, moves: bool) -> None:
+        if moves:
+            self.move(12.0 + 12 * rank)
         self.local.step()
 
 
-def train(case: Case, faulty: int, requests: Requests) -> list[Worker]:
-    """Train until a request of a faulty rank fails."""
+def train(case: Case, faulty: Mapping[int, Requests]) -> list[Worker]:
+    """Train until requests of faulty ranks fail."""
     delay = case.settings.get("delay", 0)
 
     def run(comm: Any) -> Worker:
-        worker = Worker(case.make(), case.size, requests if comm.rank == faulty else Requests())
+        worker = Worker(case.make(), case.size, faulty.get(comm.rank, Requests()))
         ends = connect(comm, worker.requests, sites=case.sites)
         worker.local = co.LocalUpdates(None, worker.w, worker.compressor, ends, EVERY, **case.settings)
         for t in range(1, 2 * EVERY + delay + 1):
@@ -183,6 +187,7 @@ def find_left(workers: list[Worker], name: str, *, sites: bool) -> Array:
 
 CASES = {
     "feedback": Case(False),
+    "group": Case(False, 8, lambda: wc.Compressor("topk(0.125) | rice | raw", scope="group")),
     "clt-k": Case(False, make=lambda: co.CLTk(0.25)),
     "keep": Case(False, 8, settings={"keep": 0.5, "fragments": 2}),
     "sites": Case(True),
@@ -192,28 +197,48 @@ CASES = {
 }
 
 
+def go_on(case: Case, workers: list[Worker], method: str) -> None:
+    """Let the workers call a method over other connections, and compare what they have."""
+
+    def run(comm: Any) -> dict[str, Array]:
+        local = workers[comm.rank].local
+        local.rebind(connect(comm, Requests(), sites=case.sites))
+        getattr(local, method)()
+        state: dict[str, Array] = local._anchor.state.parameters
+        return state
+
+    states = co.simulate(4, run)
+    for name in NAMES:
+        moved = np.sum([one.moved[name] for one in workers], axis=0)
+        left = find_left(workers, name, sites=case.sites)
+        for state in states:
+            np.testing.assert_array_equal(4 * state[name], moved + left)
+
+
 @pytest.mark.parametrize("error", [TransportError, KeyboardInterrupt])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_any_request_fails(case: Case, error: type[BaseException]) -> None:
-    undisturbed, divided = train(case, 0, Requests()), 0
+    """The rank takes another step before it goes on; nothing is lost of that either."""
+    undisturbed, divided = train(case, {}), 0
     for faulty in (0, 3):
         before = undisturbed[faulty]
         for last in range(before.begun + 1, before.requests.count + 1):
-            workers = train(case, faulty, Requests(error, last))
+            workers = train(case, {faulty: Requests(error, last)})
             assert workers[faulty].error is not None
             divided += len({one.local.round for one in workers}) > 1
-
-            def go_on(comm: Any, workers: list[Worker] = workers) -> dict[str, Array]:
-                local = workers[comm.rank].local
-                local.rebind(connect(comm, Requests(), sites=case.sites))
-                local.synchronize()
-                state: dict[str, Array] = local._anchor.state.parameters
-                return state
-
-            states = co.simulate(4, go_on)
-            for name in NAMES:
-                moved = np.sum([one.moved[name] for one in workers], axis=0)
-                left = find_left(workers, name, sites=case.sites)
-                for state in states:
-                    np.testing.assert_array_equal(4 * state[name], moved + left)
+            if not case.settings.get("delay"):
+                workers[faulty].move(12.0)
+            go_on(case, workers, "synchronize")
     assert divided  # some requests divide the ranks
+
+
+@pytest.mark.parametrize("name", ["feedback", "clt-k", "sites", "sites-clt-k"])
+def test_all_ranks_are_interrupted_at_the_end(name: str) -> None:
+    """Nobody has completed the exchange, so it does not count."""
+    case = CASES[name]
+    lasts = [one.requests.count for one in train(case, {})]
+    workers = train(case, {rank: Requests(KeyboardInterrupt, last) for rank, last in enumerate(lasts)})
+    assert [type(one.error) for one in workers] == [KeyboardInterrupt] * 4
+    assert {one.local.round for one in workers} == {1}
+    go_on(case, workers, "synchronize")
+    go_on(case, workers, "exchange")
