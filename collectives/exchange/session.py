@@ -131,25 +131,28 @@ def open_exchange(
             if local.prepared is not None and is_complete and not commit:
                 local.prepared.hold()
             elif local.prepared is not None:
-                _close(local.prepared, channel, None if is_complete else doubt, commit=commit)
+                settle = partial(
+                    _settle, local.prepared, channel, None if is_complete else doubt, commit=commit
+                )
+                try:
+                    settle()
+                except RuntimeError:  # it was settled by another call
+                    raise
+                except BaseException:  # an interrupt must not leave the step open: other ranks have decided
+                    with suppress(RuntimeError):  # it was settled before the interrupt
+                        settle()
+                    raise
 
 
-def _close(
+def _settle(
     step: wc.Prepared, channel: Channel, doubt: Callable[[OpenStep], None] | None, *, commit: bool
 ) -> None:
     """Commit a step, roll it back, or leave it in doubt, as ``open_exchange`` says."""
     is_delivered = channel.call.is_delivered
     may_count = is_delivered or (channel.closed is not None and not step.needs_results)
-    resolve = step.rollback
     if doubt is not None and may_count:
-        resolve = partial(doubt, step)
+        doubt(step)
     elif is_delivered and commit:
-        resolve = step.commit
-    try:
-        resolve()
-    except RuntimeError:  # it was resolved by another call
-        raise
-    except BaseException:  # an interrupt must not leave the step open: other ranks have decided
-        with suppress(RuntimeError):  # it was resolved before the interrupt
-            resolve()
-        raise
+        step.commit()
+    else:
+        step.rollback()
