@@ -126,7 +126,7 @@ def test_sentences_about_the_long_task_have_its_losses() -> None:
     number = r"([\d.]+)"
     readme = (
         rf"thousandths-of-a-bit\), {number} bits per step ended {number} % worse .*?"
-        rf" DiLoCo's {number} {number} %, SparseLoCo's {number} {number} %"
+        rf" DiLoCo with {number} bits {number} %, SparseLoCo with {number} bits {number} %"
     )
     quoted = find("README.md", readme)
     for bits, worse, row in zip(quoted[::2], quoted[1::2], (ours[0], diloco, sparseloco), strict=True):
