@@ -319,7 +319,7 @@ def reduce_made(
             weights = weigh(local.table, mean=op == "mean")
             add = sum_tensors if method is None else method.sum_step
             sums, limits = add(channel, local, weights, proposal), local.inputs.limits
-            if (finite and not local.is_finite) or limits:
+            if ((finite or local.inputs.finite) and not local.is_finite) or limits:
                 values = {name: tensor.values for name, tensor in sums.items()} if sparse else sums
                 dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
                 check_results(values, dtypes, limits)

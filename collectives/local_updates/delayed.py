@@ -9,12 +9,10 @@ from functools import partial
 from typing import Any
 
 import wirecodec as wc
-from collectives.agreement.nonfinite import check_results
 from collectives.allreduce import reduce_made
 from collectives.call import counted, skip_exchange
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
-from collectives.errors import CollectiveError
 from collectives.exchange.inputs import Inputs
 from collectives.local_updates.agreement import StateSummary, check_states, collect_states, identify
 from collectives.local_updates.ledger import Ledger
@@ -59,8 +57,9 @@ def exchange(
     Args:
         terms: of the exchange.
         summarize: returns a summary of this rank's state; if it raises, all ranks raise.
-        measure: returns its movements, likewise, and the same ones after an error; None if no parameter is
-            exchanged, such as of a fragment that is not trained. The ranks then compare their states only.
+        measure: returns its movements, likewise, and the same ones after an error; their means must be
+            finite. None if no parameter is exchanged, such as of a fragment that is not trained: the ranks
+            then compare their states only.
         digest: as for ``collect_states``.
         commit: as for ``allreduce``.
 
@@ -84,13 +83,6 @@ def exchange(
         result = reduce_by_senders(channel, measure, compressor, **settings)
     else:
         result = reduce_made(channel, measure, compressor, **settings)
-    means = result if commit else result.means
-    try:
-        check_results(means, {name: x.dtype for name, x in means.items()})  # some schemes carry NaN
-    except CollectiveError:
-        if not commit:
-            result.rollback()
-        raise
     ledger.latest = identity
     return result
 

@@ -154,7 +154,7 @@ class OuterLoop:
             self._compressor.require_names(self.anchor.state.parameters)
         self.is_loaded = False
         movements = self.anchor.measure_all(names)
-        return Inputs(movements, movements if in_place else None)
+        return Inputs(movements, movements if in_place else None, finite=True)  # some schemes carry NaN
 
     def make_terms(self, weight: float) -> Terms:
         """Return the terms of an exchange now."""

@@ -99,6 +99,43 @@ def test_after_a_failed_exchange_the_next_one_carries_the_whole_movement() -> No
     np.testing.assert_array_equal(2 * results[0][0] - kept, came_in)
 
 
+@pytest.mark.parametrize("commit", [True, False], ids=["committed", "open"])
+@pytest.mark.parametrize(
+    ("make", "divide", "over_sites"),
+    [
+        (lambda: wc.Compressor("topk(0.25) | rice | raw"), "ranks", False),
+        (lambda: wc.Compressor("topk(0.25) | rice | raw"), "ranks", True),
+        (lambda: wc.Compressor("topk(0.25) | rice | raw"), "senders", False),
+        (lambda: co.CLTk(0.25), "ranks", False),
+        (lambda: co.CLTk(0.25), "ranks", True),
+        (lambda: co.OkTopK(0.25), "ranks", False),
+    ],
+    ids=["ranks", "sites", "senders", "clt-k", "clt-k-sites", "ok-topk"],
+)
+def test_a_mean_that_overflows_leaves_everything_as_it_was(
+    make: Any, divide: Any, over_sites: bool, commit: bool
+) -> None:
+    """Each rank's movement is finite, and all ranks send the element."""
+
+    def train(comm: Communicator) -> str:
+        w = np.arange(32.0)
+        alone = co.simulate(1, lambda other: other)[0]
+        ends: Any = co.Sites(alone, comm) if over_sites else comm
+        local = co.LocalUpdates(None, {"w": w}, make(), ends, every=1, divide=divide)
+        for _ in range(2):
+            w *= 1 + comm.rank
+            local.step()
+        before = local.state_dict()
+        w[7] = -1.5e308
+        with pytest.raises(co.CollectiveError, match=r"not finite|cannot carry inf") as info:
+            local.step() if commit else local.exchange(commit=False)
+        after = local.state_dict()
+        assert {key for key in before if not np.array_equal(before[key], after[key])} <= {"inner_step"}
+        return info.value.reason
+
+    assert co.simulate(2, train) == ["value"] * 2
+
+
 def test_a_rank_that_diverged_reverts() -> None:
     def train(comm: Communicator) -> Array:
         worker = Worker(comm).train(5)
