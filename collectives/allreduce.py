@@ -319,11 +319,13 @@ def reduce_made(
             weights = weigh(local.table, mean=op == "mean")
             add = sum_tensors if method is None else method.sum_step
             sums, limits = add(channel, local, weights, proposal), local.inputs.limits
-            if ((finite or local.inputs.finite) and not local.is_finite) or limits:
+            if (finite and not local.is_finite) or limits:
                 values = {name: tensor.values for name, tensor in sums.items()} if sparse else sums
                 dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
                 check_results(values, dtypes, limits)
             results = move_sums(local, sums) if sparse else local.deliver(sums)
+            if local.inputs.accept is not None:
+                local.inputs.accept(results)
             return results if commit else Pending(results, local.prepared)
 
     try:

@@ -7,7 +7,7 @@ CuPy when they are called.
     bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_writable, describe_arrays,
                             dtype_named, BFLOAT16, DTYPES; local_shard, local_shards of DTensors
     arguments               as_integer, as_ratio, as_scheme, SchemeLike
-    elements                is_zero, find_zeros, find_nonfinite, gpu_are_finite
+    elements                is_zero, find_zeros, find_nonfinite, has_huge, gpu_are_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
                             restore_schedule, explain_unknown_recipe
     states                  State, copy_of; StateHolder, OpenStep, Stateful, Memory
@@ -116,6 +116,7 @@ __all__ = [
     "gpu_count_nonzero",
     "gpu_means",
     "gpu_zeros",
+    "has_huge",
     "index_dtype",
     "is_warm",
     "is_zero",
@@ -329,6 +330,14 @@ def find_nonfinite(tensor: Any) -> int:
     from wirecodec.gpu import entry
 
     return entry.find_nonfinite(tensor)
+
+
+def has_huge(array: Any) -> bool:
+    """Return whether an array on the host has NaN, Inf, or a magnitude from 2^-15 of its type's range on.
+
+    It is float32 or float64. A sum of fewer than 2^15 elements of arrays without such ones is finite.
+    """
+    return elements.has_huge(dense(array).data)
 
 
 def gpu_are_finite(bits: Sequence[Any], dtype: np.dtype[Any]) -> Array:

@@ -286,10 +286,12 @@ class CLTk(CLTkState):
             whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
                 means = sum_named(channel, values, weights, whole)
-                if nonfinite == "propagate" or local.inputs.finite or local.inputs.limits:
+                if nonfinite == "propagate" or local.inputs.limits:
                     dtypes = {name: dtype for name, (_, dtype) in local.specs.items()}
                     check_results(means, dtypes, local.inputs.limits)
                 results = local.deliver(selected, means)
+                if local.inputs.accept is not None:
+                    local.inputs.accept(results)
                 doubt = None  # nothing has failed
             except CollectiveError:
                 call.is_delivered = False

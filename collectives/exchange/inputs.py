@@ -24,14 +24,15 @@ class Inputs:
         unit: text on which all ranks must agree; "" for gradients in their true unit.
         limits: {name: largest magnitude of a result}. A larger one is an error on all ranks, with reason
             "value". It must be the same on all ranks that have the same ``unit``.
-        finite: whether a result that is not finite is such an error; the same on all ranks.
+        accept: checks the dense results of named tensors before the step of a Compressor counts. It raises
+            CollectiveError to refuse them, on all ranks or none. None to accept all.
     """
 
     tensors: Tensors
     out: Any = None
     unit: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
-    finite: bool = False
+    accept: Callable[[Mapping[str, Any]], None] | None = None
 
     def localize(self) -> Inputs:
         """Return the inputs with this rank's part of each DTensor. Raises EncodeError for a partial one."""

@@ -23,7 +23,7 @@ from collectives.local_updates.delayed import Terms, exchange
 from collectives.local_updates.kept import Kept, read_unsent
 from collectives.local_updates.ledger import Ledger
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
-from collectives.local_updates.outer_step import OuterStep, Replacement
+from collectives.local_updates.outer_step import OuterStep, Replacement, check_step
 from collectives.local_updates.over_store import StoreLoop
 from collectives.local_updates.parameters import read
 from collectives.sites.sites import Sites
@@ -154,7 +154,8 @@ class OuterLoop:
             self._compressor.require_names(self.anchor.state.parameters)
         self.is_loaded = False
         movements = self.anchor.measure_all(names)
-        return Inputs(movements, movements if in_place else None, finite=True)  # some schemes carry NaN
+        accept = partial(check_step, self.anchor.state, settings=self._settings)
+        return Inputs(movements, movements if in_place else None, accept=accept)
 
     def make_terms(self, weight: float) -> Terms:
         """Return the terms of an exchange now."""

@@ -19,8 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from collectives.errors import CollectiveError
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
-from wirecodec.interop import read_only, take_outer_step
+from wirecodec.interop import find_nonfinite, has_huge, read_only, take_outer_step
+
+MAX_RATE = 1000.0
+"""Up to it, a step of arrays without a huge element is finite: it adds less than 1 + 3 · rate of them."""
+CHECKED_AT_ONCE = 2**14
+"""Elements of a tensor whose step is checked in the caches."""
 
 
 class Replacement:
@@ -110,12 +116,50 @@ class OuterStep(Replacement):
         take_outer_step(x, momentum, mean, factors, settings.nesterov, is_first, self._done)
 
 
+def check_step(state: OuterState, means: Mapping[str, Array], settings: OuterSettings) -> None:
+    """Raise CollectiveError, on all ranks, if a step by these means would not be finite.
+
+    Args:
+        state, means, settings: as for ``OuterStep``; nothing changes.
+    """
+    for name, mean in means.items():
+        x, momentum = state.parameters[name], state.momenta.get(name)
+        given = [mean, x] if momentum is None else [mean, x, momentum]
+        if settings.rate <= MAX_RATE and not any(map(has_huge, given)):
+            continue
+        if find_nonfinite(mean) >= 0:  # some schemes carry NaN
+            raise CollectiveError(f"tensor {name!r}: the result is not finite", reason="value")
+        flat = None if momentum is None else momentum.reshape(-1)
+        if not _is_finite(x.reshape(-1), flat, mean.reshape(-1), settings):
+            raise CollectiveError(
+                f"tensor {name!r}: the step of the outer optimizer is beyond {x.dtype.name}", reason="value"
+            )
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _is_finite(x: Array, momentum: Array | None, mean: Array, settings: OuterSettings) -> bool:
+    """Return whether a tensor's step is finite, by the same operations as the kernel's."""
+    keep, rate = (x.dtype.type(factor) for factor in (settings.momentum, settings.rate))
+    for start in range(0, x.size, CHECKED_AT_ONCE):
+        block = slice(start, start + CHECKED_AT_ONCE)
+        d = update = mean[block]
+        if settings.momentum:
+            update = d if momentum is None else keep * momentum[block] + d
+            if settings.nesterov:
+                update = keep * update + d  # not finite if the momentum is not
+        if find_nonfinite(x[block] - rate * update) >= 0:
+            return False
+    return True
+
+
 def rehearse(dtypes: Iterable[np.dtype[Any]]) -> None:
     """Compile the kernel of a step for some types, inside the guard of the exchange that comes before it."""
     settings = OuterSettings(every=1, rate=1.0, momentum=0.0, nesterov=False)
     for dtype in set(dtypes):
         empty = np.empty(0, dtype)
-        OuterStep(OuterState(0, {"": empty}), {"": empty}, settings).abandon()
+        state = OuterState(0, {"": empty})
+        check_step(state, {"": empty}, settings)
+        OuterStep(state, {"": empty}, settings).abandon()
 
 
 def _own(x: Array) -> Array:

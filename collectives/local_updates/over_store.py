@@ -16,14 +16,13 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.header import Algorithm, Header, Operation, Reduction
-from collectives.agreement.nonfinite import check_results
 from collectives.errors import CollectiveError, Refused
 from collectives.exchange.encoding import Encoding, get_text
 from collectives.exchange.inputs import Inputs
 from collectives.exchange.specs import describe
 from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
-from collectives.local_updates.outer_step import OuterStep, Replacement
+from collectives.local_updates.outer_step import OuterStep, Replacement, check_step
 from collectives.local_updates.shared_state import check_size, hash_state, pack_state, unpack_state
 from collectives.store.communicator import StoreComm
 from collectives.store.contribution import Check, Terms
@@ -270,10 +269,15 @@ class StoreLoop:
         return Header(operation=Operation.ALLREDUCE, reduction=Reduction.MEAN, weight=weight)
 
     def _average(self, local: Encoding, outcome: Outcome, rank: int | None) -> dict[str, Array]:
-        """Return {name: mean} of a round, in the shapes of the parameters."""
+        """Return {name: mean} of a round, in the shapes of the parameters.
+
+        Raises CollectiveError for all peers if no member counts, or the step would not be finite.
+        """
         by_senders = self._settings.divide == "senders"
-        means = average_by_senders(local, outcome) if by_senders else average(local, outcome, rank)
-        return {name: means[name].reshape(shape) for name, (shape, _) in local.specs.items()}
+        flat = average_by_senders(local, outcome) if by_senders else average(local, outcome, rank)
+        means = {name: flat[name].reshape(shape) for name, (shape, _) in local.specs.items()}
+        check_step(self._anchor.state, means, self._settings)
+        return means
 
     def _publish(self, taken: Taken) -> None:
         """Publish the state for peers that join, if it is this peer's turn."""
@@ -287,7 +291,7 @@ class StoreLoop:
 def average_by_senders(local: Encoding, outcome: Outcome) -> dict[str, Array]:
     """Return {name: (size,)} means, each element over the members that sent it; 0 if none did.
 
-    Raises CollectiveError for all peers if all weights are 0, or a result is not finite.
+    Raises CollectiveError for all peers if all weights are 0.
     """
     weights = Weights.of([one.weight for one in outcome.contributions], mean=True)
     if weights is None:
@@ -308,5 +312,4 @@ def average_by_senders(local: Encoding, outcome: Outcome) -> dict[str, Array]:
     for name, total in sums.items():
         divisors[name][divisors[name] == 0] = 1
         means[name] = total.reshape(-1) / divisors[name]
-    check_results(means, {name: x.dtype for name, x in means.items()})
     return means

@@ -9,9 +9,11 @@ parameters of bfloat16. Small steps of such parameters are thus not lost.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import wirecodec as wc
@@ -83,7 +85,16 @@ def read(parameter: Any) -> Array:
 
 
 def write(parameter: Any, value: Array) -> None:
-    """Set a parameter in place, rounded to its type."""
+    """Set a parameter in place, rounded to its type; to the type's largest value if that is too small."""
+    fitting = _fit(parameter, value)
+    if fitting is not value:
+        warnings.warn(
+            f"a parameter of {parameter.dtype} cannot hold the common state, with magnitudes up to"
+            f" {np.abs(value).max():.6g}; it gets the largest value of its type instead",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        value = fitting
     if not _is_torch(parameter):
         parameter[...] = value
         return
@@ -107,11 +118,23 @@ def measure_movements(parameters: Mapping[str, Any], starts: Mapping[str, Array]
 
 def round_to(parameter: Any, value: Array) -> Array:
     """Return a value as the parameter holds it after ``write``, as float32 or float64."""
+    value = _fit(parameter, value)
     if not _is_torch(parameter):
         return np.asarray(value).astype(parameter.dtype, copy=False).astype(value.dtype, copy=False)
     torch = sys.modules["torch"]
     rounded: Array = torch.from_numpy(value).to(parameter.dtype).to(torch.from_numpy(value).dtype).numpy()
     return rounded
+
+
+def _fit(parameter: Any, value: Array) -> Array:
+    """Return a value within the range of a parameter's type; the same array if it is."""
+    dtype = dtype_named(parameter.dtype)
+    if dtype.itemsize >= value.itemsize or not value.size:
+        return value
+    limit = value.dtype.type(ml_dtypes.finfo(dtype).max)
+    if -limit <= value.min() and value.max() <= limit:
+        return value
+    return np.clip(value, -limit, limit)
 
 
 def _view(parameter: Any) -> Array:

@@ -61,6 +61,7 @@ class _Share:
         sums: {name: array}, the site's sum or mean of this rank's range.
         weight: of the site.
         is_delivered: whether all ranks of the site have all results.
+        is_refused: whether the caller refused them, on all ranks.
     """
 
     inputs: Inputs = field(default_factory=lambda: Inputs({}))
@@ -70,6 +71,7 @@ class _Share:
     sums: dict[str, Dense] = field(default_factory=dict)
     weight: float = 1.0
     is_delivered: bool = False
+    is_refused: bool = False
 
     @property
     def bare(self) -> bool:
@@ -105,7 +107,16 @@ class _Share:
             for name, x in self.sums.items()
         }
         limits = {name: limit for name, limit in self.inputs.limits.items() if name in tensors}
-        return replace(self.inputs, tensors=tensors, out=None, limits=limits)
+        return replace(self.inputs, tensors=tensors, out=None, limits=limits, accept=None)
+
+    def check(self, results: Any) -> None:
+        """Raise CollectiveError if the caller refuses the results."""
+        try:
+            if self.inputs.accept is not None:
+                self.inputs.accept(results)
+        except CollectiveError:
+            self.is_refused = True
+            raise
 
 
 def reduce_over_sites(
@@ -166,13 +177,17 @@ def reduce_over_sites(
             raise error
         results = _gather_in_site(local, share, pending, reduction, error)
         assert pending is not None  # without one, the ranks of the site have raised
+        share.check(results)
         if commit:
             pending.commit()
     except BaseException as raised:
         if pending is not None:
             with suppress(RuntimeError):
-                _resolve(pending, doubt, counts=share.is_delivered and commit)
-        if isinstance(raised, CollectiveError):
+                if share.is_refused:
+                    pending.rollback()
+                else:
+                    _resolve(pending, doubt, counts=share.is_delivered and commit)
+        if isinstance(raised, CollectiveError) and not share.is_refused:
             place = f"rank {local.rank} of site {across.rank}"
             raise _place(error or raised, place) from raised
         raise

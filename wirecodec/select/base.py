@@ -179,6 +179,12 @@ INFINITY_BITS: dict[np.dtype[Any], Any] = {
 }
 """The bits of Inf, which are the mask of the exponent."""
 
+HUGE_BITS = {
+    np.dtype(np.float32): np.uint32(0x78000000),
+    np.dtype(np.float64): np.uint64(0x7F0 << 52),
+}
+"""Bits of the exponent that are all set from 2^-15 of the type's range on."""
+
 
 def find_nonfinite(x: Array) -> int:
     """Return the position of the first NaN or Inf of flat ``x``, or -1."""
@@ -188,6 +194,16 @@ def find_nonfinite(x: Array) -> int:
     from wirecodec.kernels.cpu.support import find_nonfinite as find
 
     return int(find(read_only(bits_of(x)), INFINITY_BITS[x.dtype]))
+
+
+def has_huge(x: Array) -> bool:
+    """Return whether flat ``x``, float32 or float64, has NaN, Inf, or a magnitude from 2^-15 of its range on.
+
+    A sum of fewer than 2^15 elements of arrays without such ones is finite.
+    """
+    from wirecodec.kernels.cpu.support import find_nonfinite as find
+
+    return bool(find(read_only(bits_of(x)), HUGE_BITS[x.dtype]) >= 0)
 
 
 def all_finite(x: Array) -> bool:

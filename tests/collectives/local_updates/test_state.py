@@ -12,6 +12,7 @@ import wirecodec as wc
 from collectives.communicator import Communicator
 from tests.oracles import Array
 
+DENSE = "all | raw-index | raw"
 SCHEME = "topk(0.25) | rice | qsgd(bits=2)"
 
 
@@ -134,6 +135,57 @@ def test_a_mean_that_overflows_leaves_everything_as_it_was(
         return info.value.reason
 
     assert co.simulate(2, train) == ["value"] * 2
+
+
+@pytest.mark.parametrize(("nesterov", "movement"), [(False, 1.5e38), (True, 1e38)])
+def test_a_step_that_overflows_leaves_everything_as_it_was(nesterov: bool, movement: float) -> None:
+    """The movements and their mean are finite, and the momentum adds to them."""
+
+    def train(comm: Communicator) -> list[float]:
+        w = np.full(3, -1e38, np.float32)
+        local = co.LocalUpdates(
+            None, {"w": w}, wc.Compressor(DENSE), comm, every=1, rate=1.0, momentum=0.9, nesterov=nesterov
+        )
+        w -= np.float32(0.6e38)
+        local.step()
+        before = local.state_dict()
+        w -= np.float32(movement)
+        with pytest.raises(co.CollectiveError, match="the outer optimizer is beyond float32") as info:
+            local.step()
+        assert info.value.reason == "value"
+        after = local.state_dict()
+        assert {key for key in before if not np.array_equal(before[key], after[key])} <= {"inner_step"}
+        local.revert()
+        w += np.float32(1e38)
+        local.step()
+        return [float(x) for x in w]
+
+    first, second = co.simulate(2, train)
+    assert first == second
+    assert np.isfinite(first).all()
+
+
+def test_a_parameter_that_cannot_hold_the_state_gets_its_type_s_largest_value() -> None:
+    """The state goes on, and a rank whose own step overflows can revert."""
+
+    def train(comm: Communicator) -> list[float]:
+        w = np.full(2, 65000, np.float16)
+        local = co.LocalUpdates(None, {"w": w}, wc.Compressor(DENSE), comm, every=1, rate=4.0)
+        w += np.float16(256)
+        with pytest.warns(RuntimeWarning, match=r"float16 cannot hold the common state, .* 66016"):
+            local.step()
+        assert local.state_dict()["parameter/w"][0] == 66016
+        held = float(w[0])
+        w[:] = np.inf
+        with pytest.raises(co.CollectiveError, match="not finite"):
+            local.exchange()
+        with pytest.warns(RuntimeWarning, match="float16 cannot hold"):
+            local.revert()
+        w -= np.float16(512)
+        local.exchange()
+        return [held, float(local.state_dict()["parameter/w"][0])]
+
+    assert co.simulate(1, train) == [[65504.0, 66016.0 - 4 * 512]]
 
 
 def test_a_rank_that_diverged_reverts() -> None:
