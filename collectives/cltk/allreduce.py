@@ -54,6 +54,9 @@ from wirecodec.interop import OpenStep
 class CLTk(CLTkState):
     """CLT-k all-reduce of one rank over the steps of a training, with its residuals.
 
+    Each call is a step, after which the next rank leads. Tensors that are exchanged in calls of their own,
+    such as layers in turn, need a CLTk each: with a common one, a tensor may always have the same leader.
+
     Args:
         ratio: fraction of each tensor's elements that is sent, or {key: ratio}; a key is a glob or a Rule,
             and the first match applies. A tensor with ratio 1 is sent whole.
@@ -254,7 +257,6 @@ class CLTk(CLTkState):
     ) -> tuple[Any, OpenStep]:
         """Take a step, as ``allreduce``, or hold it; raise CollectiveError in place of NaN."""
         with channel.collective() as call:
-            leader = self.step % channel.size
             proposal = Header(operation=Operation.CLTK, reduction=Reduction.MEAN)
 
             def prepare() -> Failure | None:
@@ -264,9 +266,7 @@ class CLTk(CLTkState):
                 except (TypeError, ValueError) as error:
                     return Failure(Status.ARGUMENT, error)
                 local.listens = proposal.weight == 0
-                failure = self._prepare(
-                    local, make, nonfinite, channel.rank, leads=channel.rank == leader, holds=hold_zeros
-                )
+                failure = self._prepare(local, make, nonfinite, channel, holds=hold_zeros)
                 if failure is None and not local.on_gpu:
                     key = Operation.CLTK, self.step < self._selectors.warmup, local.dtypes
                     rehearse(channel, key, lambda: self._rehearse(local.inputs.tensors, local.specs))
@@ -275,7 +275,7 @@ class CLTk(CLTkState):
             failure = run_announced(channel, prepare, lambda: (proposal, local.operand))
             proposal = proposal._replace(payload_len=len(local.blob), detail=local.stored)
             table = agree(channel, proposal, local.operand, failure)
-            weights = weigh(table, mean=True)
+            weights, leader = weigh(table, mean=True), self._find_leader(local, channel)
             blob = broadcast(channel, local.blob, table[leader].payload_len, leader)
             supports = local.decode_supports(blob, leader)
             selected = {name: total.select(supports[name]) for name, total in local.totals.items()}
@@ -306,14 +306,15 @@ class CLTk(CLTkState):
         return results, step
 
     def _prepare(
-        self, local: LocalStep, make: MakeInputs, nonfinite: str, rank: int, *, leads: bool, holds: bool
+        self, local: LocalStep, make: MakeInputs, nonfinite: str, channel: Channel, *, holds: bool
     ) -> Failure | None:
         """Describe and accumulate, and as the leader select; return an exception as a Failure."""
         try:
             check_setting(nonfinite)
             local.inputs = make().localize()
+            leads = channel.rank == self._find_leader(local, channel)
             local.current = self._holder.begin()
-            local.before = local.current.settle(rank, local.grads)
+            local.before = local.current.settle(channel.rank, local.grads)
             if failure := local.describe(self.signature):
                 return failure
             local.choose(self._selectors, leads=leads, holds=holds)
@@ -328,6 +329,10 @@ class CLTk(CLTkState):
         except Exception as error:
             return failure_of_encoding(error)
         return None
+
+    def _find_leader(self, local: LocalStep, channel: Channel) -> int:
+        """Return the rank that selects in this step."""
+        return self.step // local.inputs.cycle % channel.size
 
     def _rehearse(self, grad: Any, specs: Mapping[str, TensorSpec]) -> None:
         """Take steps alone with new objects, which call the kernels that follow the headers."""

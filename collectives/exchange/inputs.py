@@ -26,6 +26,8 @@ class Inputs:
             "value". It must be the same on all ranks that have the same ``unit``.
         accept: checks the dense results of named tensors before the step of a Compressor counts. It raises
             CollectiveError to refuse them, on all ranks or none. None to accept all.
+        cycle: calls in which groups of tensors take turns. Ranks that take turns, such as leaders, change
+            after as many calls, so that each group has every rank. It must be the same on all ranks.
     """
 
     tensors: Tensors
@@ -33,6 +35,7 @@ class Inputs:
     unit: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
     accept: Callable[[Mapping[str, Any]], None] | None = None
+    cycle: int = 1
 
     def localize(self) -> Inputs:
         """Return the inputs with this rank's part of each DTensor. Raises EncodeError for a partial one."""

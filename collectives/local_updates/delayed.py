@@ -34,6 +34,7 @@ class Terms:
         by_senders: whether an element's mean is over the ranks that sent it.
         of_fragment: whether it is of one fragment of several.
         ledger: of this rank.
+        dropped: how often the ledger's worker has dropped its movements.
     """
 
     channel: Channel | Sites
@@ -42,6 +43,7 @@ class Terms:
     by_senders: bool
     of_fragment: bool
     ledger: Ledger
+    dropped: int
 
 
 def exchange(
@@ -73,7 +75,7 @@ def exchange(
     if measure is None:
         ledger.latest = identity
         return {}
-    doubt = partial(ledger.doubt, identity, measure)
+    doubt = partial(ledger.doubt, identity, measure, terms.dropped)
     settings: dict[str, Any] = {"weight": terms.weight, "commit": commit, "doubt": doubt}
     result: Any
     if isinstance(compressor, CLTk):  # whose ranks send the same elements
@@ -94,21 +96,23 @@ class Delayed:
     Attributes:
         names: of the parameters.
         left: inner steps until its result is applied.
+        replaces: whether the result replaces the worker's own parameters, also with ``alpha``.
         means: valid after ``wait``, if there is no error.
         error: of the exchange, or None.
     """
 
     names: Sequence[str]
     left: int
+    replaces: bool = False
     means: Mapping[str, Any] = field(default_factory=dict)
     error: BaseException | None = None
     _runs: dict[str, bool] = field(default_factory=dict)  # one item; setdefault decides once, in any thread
     _done: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def done(cls, names: Sequence[str], left: int, means: Mapping[str, Any]) -> Delayed:
+    def done(cls, names: Sequence[str], left: int, replaces: bool, means: Mapping[str, Any]) -> Delayed:
         """Return one whose result is there."""
-        made = cls(names, left, means)
+        made = cls(names, left, replaces, means)
         made._done.set()
         return made
 
@@ -116,6 +120,7 @@ class Delayed:
         self, terms: Terms, summarize: Callable[[], StateSummary], measure: Callable[[], Inputs] | None
     ) -> None:
         """Start with what both functions return now; the thread reports their errors."""
+        self.replaces = terms.weight == 0
         state, movements = capture(summarize), None if measure is None else capture(measure)
         # The step is that after earlier exchanges in the thread.
         summary = partial(_complete_summary, state, terms.compressor)

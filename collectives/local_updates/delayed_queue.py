@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from collectives.channel import Channel
@@ -63,13 +63,26 @@ class DelayedQueue:
             self.waiting = [other for other in self.waiting if other is not one]  # its result never comes
         skip(self._find_channel())
 
-    def apply_due(self) -> bool:
-        """Apply the results that are due; return whether there were any."""
+    def apply_due(self, names: Collection[str] = ()) -> bool:
+        """Apply the results that are due; return whether there were any.
+
+        Args:
+            names: of the parameters that are exchanged next. Results for them are due, too: a state that was
+                saved with other settings may have some.
+        """
         has_applied = False
-        while self.waiting and self.waiting[0].left <= 0:
+        while self.waiting and (self.waiting[0].left <= 0 or self._has_any(names)):
             self._apply_first()
             has_applied = True
         return has_applied
+
+    def _has_any(self, names: Collection[str]) -> bool:
+        return any(name in one.names for one in self.waiting for name in names)
+
+    def replace_own(self) -> None:
+        """Let no result leave a share of the worker's own parameters, whose movement it has dropped."""
+        for one in self.waiting:
+            one.replaces = True
 
     def apply_all(self) -> None:
         """Apply all results, or raise the first error."""
@@ -111,7 +124,7 @@ class DelayedQueue:
         one = self.waiting[0]
         one.wait()
         step = (
-            None if one.error is not None else self._outer.make_step(one.means)
+            None if one.error is not None else self._outer.make_step(one.means, replaces=one.replaces)
         )  # if it raises, nothing is lost
         self.waiting = self.waiting[1:]
         if step is None:

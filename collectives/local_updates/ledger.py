@@ -63,24 +63,28 @@ class Ledger:
     Attributes:
         latest: identity of this rank's latest complete exchange, or 0.
         in_doubt: an exchange that may count, or None.
+        dropped: how often the worker has dropped its movements.
     """
 
     def __init__(self) -> None:
-        self.latest = 0
+        self.latest = self.dropped = 0
         self.in_doubt: InDoubt | None = None
 
-    def doubt(self, identity: int, measure: Callable[[], Inputs], step: OpenStep) -> None:
+    def doubt(self, identity: int, measure: Callable[[], Inputs], dropped: int, step: OpenStep) -> None:
         """Keep the step of an exchange that has broken off.
 
         Args:
             identity: of the exchange.
             measure: returns the movements of the message, also after the exchange.
+            dropped: how often the worker had dropped its movements before the exchange.
             step: of the compressor.
         """
         step.release()  # a program may give up this exchange, and go on with the compressor
         moved = measure().tensors
         assert isinstance(moved, Mapping)
         self.in_doubt = InDoubt(identity, step, moved)
+        if self.dropped != dropped:  # during a delayed exchange
+            self._clear_moved()
 
     def drop(self) -> None:
         """Roll back an exchange in doubt: it does not count, or its step was committed."""
@@ -96,6 +100,10 @@ class Ledger:
 
     def forget_movements(self) -> None:
         """Note that the worker has dropped its movements; those that were sent still count."""
+        self.dropped += 1
+        self._clear_moved()
+
+    def _clear_moved(self) -> None:
         doubt = self.in_doubt  # the channel's thread may drop it
         if doubt is not None:
             doubt.moved = {name: np.zeros_like(x) for name, x in doubt.moved.items()}

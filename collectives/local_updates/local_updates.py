@@ -28,8 +28,9 @@ from collectives.local_updates.delayed_queue import DelayedQueue
 from collectives.local_updates.fragments import Fragments, divide_parameters, freeze_fragments, make_schedule
 from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop
-from collectives.local_updates.parameters import count_elements, name_arrays
+from collectives.local_updates.parameters import count_elements, name_arrays, read
 from collectives.local_updates.saved_state import (
+    list_parameters,
     read_carried,
     read_delayed,
     read_state,
@@ -203,8 +204,9 @@ class LocalUpdates:
             return self._delayed.apply_due()
         try:
             self._take_inner_step(closure)
-            has_applied = self._delayed.apply_due()
-            one = self._delayed.make(self._names_of(due))
+            names = self._names_of(due)
+            has_applied = self._delayed.apply_due(names)
+            one = self._delayed.make(names)
             self._delayed.start(one, self._weight)
         except BaseException:
             self._delayed.skip(one)
@@ -221,7 +223,9 @@ class LocalUpdates:
     def _end_period(self, closure: Callable[[], Any] | None, fragment: int) -> None:
         """Take the last step before an exchange, and exchange. If it raises, the exchange is skipped."""
         self._take_inner_step(closure)
-        self._outer.exchange(self._names_of(fragment), self._weight)
+        names = self._names_of(fragment)
+        self._delayed.apply_due(names)
+        self._outer.exchange(names, self._weight, is_whole=len(self._fragments) == 1)
 
     def _names_of(self, fragment: int | None = None) -> list[str]:
         """Return the names of a fragment, or of all parameters, that are exchanged."""
@@ -297,8 +301,9 @@ class LocalUpdates:
     ) -> Pending[Any] | None:
         """Exchange a fragment, or all parameters."""
         self.inner_step = 0
-        names = self._names_of(fragment)
-        return self._outer.exchange(names, self._weight if weight is None else weight, commit=commit)
+        names, own = self._names_of(fragment), self._weight if weight is None else weight
+        is_whole = fragment is None or len(self._fragments) == 1
+        return self._outer.exchange(names, own, is_whole=is_whole, commit=commit)
 
     def synchronize(self) -> bool:
         """Give all ranks the state of the rank that has taken part in the most exchanges.
@@ -365,9 +370,11 @@ class LocalUpdates:
     def revert(self) -> None:
         """Set this rank's parameters to the common ones of the last exchange; no other rank takes part.
 
-        Its steps since then are dropped. ``state_dict`` has the common parameters without that effect, as
-        ``parameter/NAME``.
+        Its steps since then are dropped. If a delayed exchange has sent some of them, they count, and its
+        result replaces the parameters, also with ``alpha``. ``state_dict`` has the common parameters without
+        that effect, as ``parameter/NAME``.
         """
+        self._delayed.replace_own()
         self._outer.revert()
 
     def state_dict(self) -> dict[str, Array]:
@@ -387,7 +394,9 @@ class LocalUpdates:
         """Restore a state of ``state_dict``. Load the model and the inner optimizer, too.
 
         Args:
-            state: arrays or tensors, as saved by this rank. ``wc.rename_state`` renames its parameters.
+            state: arrays or tensors, as saved by this rank. ``wc.rename_state`` renames its parameters. The
+                settings may be others: results of delayed exchanges are then applied when they are due by
+                these settings. Parameters that were unfrozen are taken over.
             strict: False to ignore parameters of the state that are not here, and to start others with their
                 present values; and to drop what does not fit in the compressor's state, as its
                 ``load_state_dict`` does.
@@ -397,14 +406,17 @@ class LocalUpdates:
         """
         self._outer.require_closed()
         self._delayed.wait()
-        shapes = self._anchor.state.parameters
+        saved = list_parameters(state)
+        new = {name: p for name, p in self._anchor.find_new().items() if name in saved}
+        shapes = {**self._anchor.state.parameters, **{name: read(p) for name, p in new.items()}}
         loaded, steps, compressor = read_state(
             state, shapes, has_momentum=self._settings.momentum > 0, strict=strict
         )
         carried = read_carried(state, shapes, strict=strict)
-        delayed = read_delayed(state, shapes, self._settings.every, strict=strict)
+        delayed = read_delayed(state, shapes, self._settings.delay, strict=strict)
         self._compressor.load_state_dict(compressor, strict=strict)
         self._outer.ledger.forget()
+        self._anchor.admit(new)
         self._anchor.restore(loaded, carried)
         self._outer.inner_step, self._outer.is_compared, self._outer.is_loaded = steps, False, True
         self._delayed.restore(delayed)

@@ -50,9 +50,10 @@ class OuterSettings:
             raise ValueError(f"momentum is {self.momentum!r}; it must be at least 0 and below 1")
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov is True without momentum; pass momentum=0.9, for example")
-        count = self.fragments if isinstance(self.fragments, int) else len(self.fragments)
-        if count > self.every:
-            raise ValueError(f"{count} fragments and every={self.every}: a step exchanges one at most")
+        if self.fragment_count > self.every:
+            raise ValueError(
+                f"{self.fragment_count} fragments and every={self.every}: a step exchanges one at most"
+            )
         is_integer = isinstance(self.delay, int) and not isinstance(self.delay, bool)
         if not (is_integer and 0 <= self.delay < self.every):
             raise ValueError(f"delay is {self.delay!r}; it must be a number of steps, 0 to every - 1")
@@ -62,6 +63,11 @@ class OuterSettings:
             raise ValueError(f"keep is {self.keep!r}; it must be 0 to 1")
         if self.divide not in DIVISORS:
             raise ValueError(f"divide is {self.divide!r}; it must be {' or '.join(map(repr, DIVISORS))}")
+
+    @property
+    def fragment_count(self) -> int:
+        """Number of fragments."""
+        return self.fragments if isinstance(self.fragments, int) else len(self.fragments)
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,26 +63,35 @@ class OuterLoop:
         self.is_compared = self.is_loaded = False
         self.range: tuple[int, int] | None = None
 
-    def exchange(self, names: Sequence[str], weight: float, *, commit: bool = True) -> Pending[Any] | None:
-        """Exchange the movements of some parameters now."""
+    def exchange(
+        self, names: Sequence[str], weight: float, *, is_whole: bool, commit: bool = True
+    ) -> Pending[Any] | None:
+        """Exchange the movements of some parameters now.
+
+        Args:
+            names: of the parameters.
+            weight: of this rank.
+            is_whole: whether they are all that train, not a fragment; the same on all ranks.
+            commit: as for ``LocalUpdates.exchange``.
+        """
         comm = self._find_channel()
         if isinstance(comm, StoreComm):
             self._exchange_over_store(comm, weight, commit=commit)
             return None
         is_compared, self.is_compared = self.is_compared, False  # also after an error
-        is_whole = len(names) == len(self.anchor.parameters)
         over_sites = isinstance(self._find_channel(), Sites)
         summarize, digest = self.summarize_part(names), None
         if is_whole:
             summarize = partial(self._summarize_for_exchange, whole=over_sites or not is_compared)
-            digest = None if over_sites else self.anchor.state.digest
+            digest = None if over_sites else self._digest
         measure = self.measuring(names)
         means = exchange(self.make_terms(weight), summarize, measure, digest, commit=commit)
+        replaces = weight == 0
         if commit:
-            self.take(means)
+            self.take(means, replaces=replaces)
             self.is_compared = is_whole
             return None
-        step = _Step(self, means)
+        step = _Step(self, means, replaces=replaces)
         self._open = ref(step)
         return Pending(means.means, step)
 
@@ -155,13 +164,15 @@ class OuterLoop:
         self.is_loaded = False
         movements = self.anchor.measure_all(names)
         accept = partial(check_step, self.anchor.state, settings=self._settings)
-        return Inputs(movements, movements if in_place else None, accept=accept)
+        out = movements if in_place else None
+        return Inputs(movements, out, accept=accept, cycle=self._settings.fragment_count)
 
     def make_terms(self, weight: float) -> Terms:
         """Return the terms of an exchange now."""
         by_senders, channel = self._settings.divide == "senders", self._find_channel()
         self.range = find_range(channel)
-        return Terms(channel, self._compressor, weight, by_senders, self._is_divided, self.ledger)
+        ledger = self.ledger
+        return Terms(channel, self._compressor, weight, by_senders, self._is_divided, ledger, ledger.dropped)
 
     def summarize(self, *, token: int | None = None, whole: bool = True) -> StateSummary:
         """Complete the last exchange, and summarize this rank's state."""
@@ -174,6 +185,10 @@ class OuterLoop:
         summary = self.summarize(whole=whole)
         self._require_no_new()
         return summary
+
+    def _digest(self) -> int:
+        """Return the digest of the whole state, after an interrupted step was completed."""
+        return self.anchor.state.digest()
 
     def summarize_part(self, names: Sequence[str]) -> Callable[[], StateSummary]:
         """Return a function that summarizes the state of some parameters, or raises as above."""
@@ -193,19 +208,25 @@ class OuterLoop:
                 " admit() on all ranks right after unfreezing it, before it is changed"
             )
 
-    def take(self, means: Mapping[str, Any]) -> None:
+    def take(self, means: Mapping[str, Any], *, replaces: bool = False) -> None:
         """Take the step of the outer optimizer for the parameters that were exchanged."""
-        self.anchor.advance(self.make_step(means))
+        self.anchor.advance(self.make_step(means, replaces=replaces))
 
-    def make_step(self, means: Mapping[str, Any]) -> Replacement:
-        """Return that step, which has changed nothing yet."""
+    def make_step(self, means: Mapping[str, Any], *, replaces: bool = False) -> Replacement:
+        """Return that step, which has changed nothing yet.
+
+        Args:
+            means: {name: mean}.
+            replaces: whether nothing of this worker's own parameters stays, also with ``alpha``: its movement
+                is not in the means, so its share would pull the others back.
+        """
         step: Replacement = OuterStep(self.anchor.state, means, self._settings)
         step.carried = {}  # it was sent
         if self._settings.keep:
             known = {name: self.anchor.state.parameters[name] for name in means}
             unsent = read_unsent(self._compressor, known, self._settings.keep)
             step = Kept(step, unsent, self.anchor.parameters)
-        if not self._settings.alpha:
+        if replaces or not self._settings.alpha:
             return step
         own = {name: read(self.anchor.parameters[name]) for name in means}
         return Blend(step, own, self._settings.alpha)
@@ -231,15 +252,15 @@ class OuterLoop:
 class _Step:
     """Step of the outer optimizer and of the compressor, which waits for ``commit`` or ``rollback``."""
 
-    def __init__(self, owner: OuterLoop, exchange: Pending[Any]) -> None:
-        self._owner, self._exchange = owner, exchange
+    def __init__(self, owner: OuterLoop, exchange: Pending[Any], *, replaces: bool) -> None:
+        self._owner, self._exchange, self._replaces = owner, exchange, replaces
         self.is_open = True
 
     def commit(self) -> None:
         """Let the compressor's state advance, and set the parameters to the result."""
         self._exchange.commit()
         self.is_open = False
-        self._owner.take(self._exchange.means)
+        self._owner.take(self._exchange.means, replaces=self._replaces)
         self._owner.is_compared = True
 
     def rollback(self) -> None:

@@ -12,11 +12,12 @@ from collectives.local_updates.outer import Array, OuterState
 from wirecodec.interop import as_integer, check_keys, unmasked
 
 _COUNTS = ("inner_step", "round")
-_KINDS = _PARAMETER, _MOMENTUM, _COMPRESSOR, _LEFT, _MEAN, _CARRIED = (
+_KINDS = _PARAMETER, _MOMENTUM, _COMPRESSOR, _LEFT, _REPLACES, _MEAN, _CARRIED = (
     "parameter/",
     "momentum/",
     "compressor/",
     "delayed_left/",
+    "delayed_replaces/",
     "delayed_mean/",
     "carried/",
 )
@@ -28,6 +29,11 @@ def write_state(state: OuterState, inner_step: int, compressor: Mapping[str, Arr
     saved |= {_PARAMETER + name: x.copy() for name, x in state.parameters.items()}
     saved |= {_MOMENTUM + name: x.copy() for name, x in state.momenta.items()}
     return saved | {_COMPRESSOR + key: x for key, x in compressor.items()}
+
+
+def list_parameters(saved: Mapping[str, Any]) -> Collection[str]:
+    """Return the names of the parameters of a saved state."""
+    return _cut(saved, _PARAMETER).keys()
 
 
 def read_state(
@@ -68,6 +74,8 @@ def write_delayed(delayed: Sequence[Delayed]) -> dict[str, Array]:
     saved: dict[str, Array] = {}
     for number, one in enumerate(delayed):
         saved[f"{_LEFT}{number}"] = np.array(max(one.left, 0), np.int64)
+        if one.replaces:
+            saved[f"{_REPLACES}{number}"] = np.array(1, np.int64)
         saved |= {f"{_MEAN}{number}/{name}": np.array(mean) for name, mean in one.means.items()}
     return saved
 
@@ -92,27 +100,29 @@ def read_carried(
 
 
 def read_delayed(
-    saved: Mapping[str, Any], parameters: Mapping[str, Array], every: int, *, strict: bool
+    saved: Mapping[str, Any], parameters: Mapping[str, Array], delay: int, *, strict: bool
 ) -> list[Delayed]:
     """Return the delayed exchanges of a state, whose results are there.
 
     Args:
         saved: from ``write_delayed``.
         parameters: {name: array} of the shapes and types that are expected.
-        every: steps of a period.
+        delay: the most steps until a result is applied.
         strict: whether other names are an error; they are dropped otherwise.
 
     Raises ValueError if a key or its array is not valid.
     """
     delayed = []
     numbers = [str(number) for number in range(len(_cut(saved, _LEFT)))]
-    for number in (*_cut(saved, _LEFT), *(key.split("/")[0] for key in _cut(saved, _MEAN))):
+    flags = _cut(saved, _REPLACES)
+    for number in (*_cut(saved, _LEFT), *flags, *(key.split("/")[0] for key in _cut(saved, _MEAN))):
         if number not in numbers:
             raise ValueError(f"{_LEFT}{number}: delayed exchanges must be numbered from 0, each with its key")
     for number, left in ((number, saved[_LEFT + number]) for number in numbers):
         key, steps = f"{_LEFT}{number}", as_integer(left, f"{_LEFT}{number}")
-        if not 0 <= steps <= every:
-            raise ValueError(f"{key} is {steps}; it must be 0 to {every}")
+        if not 0 <= steps < 2**62:
+            raise ValueError(f"{key} is {steps}; it must be 0 to 2^62")
+        replaces = as_integer(flags.get(number, 0), f"{_REPLACES}{number}") != 0
         kind = f"{_MEAN}{number}/"
         for name in _cut(saved, kind).keys() - parameters.keys() if strict else ():
             raise ValueError(f"{kind}{name}: no parameter is called {name!r}")
@@ -121,7 +131,7 @@ def read_delayed(
             for name, x in _cut(saved, kind).items()
             if name in parameters
         }
-        delayed.append(Delayed.done(list(means), steps, means))
+        delayed.append(Delayed.done(list(means), min(steps, delay), replaces, means))
     return delayed
 
 

@@ -58,7 +58,8 @@ class OkTopK(SummingCompressor):
     ranks: the bytes per rank do not grow with their number. The sum is sparser than that of ``allreduce``:
     about as many elements arrive as one rank has selected. So training needs more steps or a larger ratio.
 
-    Arrays on a GPU are copied to the host, where the residuals stay.
+    Arrays on a GPU are copied to the host, where the residuals stay. Each call is a step; tensors that are
+    exchanged in calls of their own, such as layers in turn, need an OkTopK each.
 
     Args:
         scheme: a ratio, a scheme as for a Compressor, or a Compressor, whose settings and state are taken
@@ -197,7 +198,8 @@ class OkTopK(SummingCompressor):
                 self._layouts = {}
             self._layouts[signature] = layout
         seed = local.prepared.seed if local.prepared is not None else 0
-        return Step(channel, local, weights, proposal, layout, seed, self.step, None)
+        turn = self.step // local.inputs.cycle
+        return Step(channel, local, weights, proposal, layout, seed, turn, None)
 
     def _lay_out(self, local: Encoding) -> Layout:
         """Group the tensors, which is the same in each step without a schedule."""

@@ -44,7 +44,7 @@ class Step:
         proposal: the requested operation.
         layout: of the tensors.
         seed: of value codecs that draw random numbers; it differs between ranks and steps.
-        number: of the step.
+        turn: of the ranks that take turns in the choice.
         bounds: of the ranges, or None for equal ones.
     """
 
@@ -54,7 +54,7 @@ class Step:
     proposal: Header
     layout: Layout
     seed: int
-    number: int
+    turn: int
     bounds: Bounds | None
 
     @property
@@ -113,14 +113,14 @@ def sum_by_owners(
     chosen = Chosen(_NOTHING, 0, {})
     if channel.rank in owners:
         try:
-            turn = owners.index(channel.rank)
+            place = owners.index(channel.rank)
             chosen = choose(
                 {rank: pieces[rank] for rank in owners},
                 specs,
-                ranges[turn],
+                ranges[place],
                 step.weights,
                 channel.rank,
-                (turn + step.number) % len(owners),
+                (place + step.turn) % len(owners),
                 schemes,
                 step.make_seed(1),
             )

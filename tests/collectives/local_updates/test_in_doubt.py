@@ -328,3 +328,39 @@ def test_a_rank_that_has_reverted_has_still_sent_its_message() -> None:
         return state
 
     check(workers, dead, co.simulate(2, go_on)[0])
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_rank_that_reverts_while_its_message_is_under_way_has_sent_it(waits: bool) -> None:
+    """The exchange breaks off there after the revert, and counts on the other rank."""
+
+    def run(comm: Any, last: int | None) -> tuple[Breaking, Any, list[str]]:
+        seen: list[str] = []
+        broken = Breaking(comm, last if comm.rank == 0 else None)
+        w = np.zeros(4)
+        local = co.LocalUpdates(None, {"w": w}, wc.Compressor(DENSE), broken, every=EVERY, delay=2)
+        w += [48, 24, 12, 6]
+        for _ in range(EVERY):
+            local.step()
+        if waits:
+            local._delayed.wait()
+        local.revert()
+        for _ in range(2):
+            try:
+                local.step()
+            except co.CollectiveError as error:
+                seen.append(error.reason)
+        return broken, local, seen
+
+    last = co.simulate(2, lambda comm: run(comm, None))[0][0].requests
+    workers, errors = zip(*((x, y) for _, x, y in co.simulate(2, lambda comm: run(comm, last))), strict=True)
+    assert errors == (["transport"], [])
+
+    def go_on(comm: Any) -> tuple[bool, list[float]]:
+        local = workers[comm.rank]
+        local.rebind(comm)
+        was_behind = local.synchronize()
+        local.exchange()
+        return was_behind, local.state_dict()["parameter/w"].tolist()
+
+    assert co.simulate(2, go_on) == [(True, [48, 24, 12, 6]), (False, [48, 24, 12, 6])]
