@@ -1,8 +1,9 @@
 """Training steps with local updates on a slow link: without an exchange, at once, and delayed.
 
-Each of two emulated hosts trains the transformer on one core, and exchanges every 30 steps at 100 Mbit/s.
+Each of two emulated hosts trains the transformer on one core, and exchanges every 30 steps at 100 Mbit/s: few
+bits, which the link hardly notices, and all parameters, which take about as long as 23 steps.
 
-    python -m benchmarks.step.delayed        needs root, ip and tc; results/local_delay.md; 11 minutes
+    python -m benchmarks.step.delayed        needs root, ip and tc; results/local_delay.md; 12 minutes
 """
 
 from __future__ import annotations
@@ -27,15 +28,23 @@ from benchmarks.step.models import MODELS, build
 __all__ = ["SYSTEMS", "Row", "format_page", "main"]
 
 ROOT, MODULE = Path(__file__).parents[2], "benchmarks.step.delayed"
-LINK, EVERY, PERIODS, WARM_UP, ROUNDS = "100 Mbit", 30, 2, 1, 5
-ALONE, AT_ONCE = "no exchange", "at once"
-SYSTEMS: dict[str, dict[str, Any] | None] = {
+LINK, EVERY, PERIODS, WARM_UP, ROUNDS = "100 Mbit", 30, 2, 1, 3
+SCHEME, DENSE = "budget(bits=0.219) | rice | error-bounded", "all | raw-index | raw"
+ALONE, AT_ONCE, DENSE_AT_ONCE, DENSE_DELAYED = (
+    "no exchange",
+    "at once",
+    "dense, at once",
+    "dense, delay of 28",
+)
+SYSTEMS: dict[str, tuple[str, dict[str, Any]] | None] = {
     ALONE: None,
-    AT_ONCE: {},
-    "delay of 5": {"delay": 5, "alpha": 0.5},
-    "delay of 5, 3 fragments": {"delay": 5, "alpha": 0.5, "fragments": 3},
+    AT_ONCE: (SCHEME, {}),
+    "delay of 5": (SCHEME, {"delay": 5, "alpha": 0.5}),
+    "delay of 5, 3 fragments": (SCHEME, {"delay": 5, "alpha": 0.5, "fragments": 3}),
+    DENSE_AT_ONCE: (DENSE, {}),
+    DENSE_DELAYED: (DENSE, {"delay": 28, "alpha": 0.5}),
 }
-SCHEME = "budget(bits=0.219) | rice | error-bounded"
+"""{system: scheme of an exchange, and settings of LocalUpdates}."""
 MOST = 1.1
 """Largest ratio of a step with delay to one without an exchange."""
 
@@ -71,11 +80,12 @@ def run_rank(system: str, rank: int, store: str, model: str, every: int, periods
     problem = build(model, rank)
     optimizer = torch.optim.AdamW(problem.model.parameters(), lr=1e-4)
     comm = co.TorchComm(dist.new_group(backend="gloo"))  # of its own: exchanges run beside the barriers
-    channel, local, settings = co.Channel(comm), None, SYSTEMS[system]
-    if settings is not None:
+    channel, local, given = co.Channel(comm), None, SYSTEMS[system]
+    if given is not None:
+        scheme, settings = given
         named = problem.model.named_parameters()
         local = co.LocalUpdates(
-            optimizer, named, wc.Compressor(SCHEME, scope="group"), channel, every, **settings
+            optimizer, named, wc.Compressor(scheme, scope="group"), channel, every, **settings
         )
     times: list[float] = []
     for number in range((WARM_UP + periods) * every):
@@ -136,9 +146,9 @@ def format_page(rounds: Sequence[Sequence[Row]]) -> str:
     ]
     text = f"""{_format_answer(cases)}A transformer of 11.7M parameters, AdamW, on two hosts of one core each,
 linked at {LINK}.
-An exchange every {EVERY} steps sends `{SCHEME}` over the whole model. `step` is the mean over
-{PERIODS} periods. The systems ran in turns, in {len(rounds)} rounds. All figures are medians over the rounds;
-the ratio, with its range, is that of each round.
+An exchange every {EVERY} steps sends `{SCHEME}` over the whole model, or all parameters in float32 (dense).
+`step` is the mean over {PERIODS} periods. The systems ran in turns, in {len(rounds)} rounds. All figures are
+medians over the rounds; the ratio, with its range, is that of each round.
 
 """
     delayed = [(case.system, median(case.ratios)) for case in cases if "delay" in case.system]
@@ -168,14 +178,18 @@ class _Case:
 
 def _format_answer(cases: Sequence[_Case]) -> str:
     """Answer the benchmark's question with the rows of the delayed exchanges."""
-    at_once = next(case for case in cases if case.system == AT_ONCE)
-    delayed = [case for case in cases if "delay" in case.system]
+    by_name = {case.system: case for case in cases}
+    at_once, delayed = by_name[AT_ONCE], [case for case in cases if case.system.startswith("delay")]
+    dense = [median(by_name[name].ratios) for name in (DENSE_AT_ONCE, DENSE_DELAYED)]
+    size = by_name[DENSE_AT_ONCE].find_median("sent") / 1000
     ratios = " and ".join(f"{median(case.ratios):.2f}" for case in delayed)
     longest = " and ".join(f"{case.find_median('longest'):.0f}" for case in delayed)
     names = " and ".join(f"a {case.system}" for case in delayed)
     return (
         f"With {names}, a step takes {ratios} times as long as without any exchange. The longest step takes "
-        f"{longest} ms, and {at_once.find_median('longest'):.0f} ms without a delay.\n\n"
+        f"{longest} ms, and {at_once.find_median('longest'):.0f} ms without a delay. If all parameters are"
+        f" sent, {size:.0f} MB, a step takes {dense[0]:.2f} times as long without a delay, and {dense[1]:.2f}"
+        " times with a delay of 28.\n\n"
     )
 
 

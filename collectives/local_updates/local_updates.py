@@ -71,7 +71,8 @@ class LocalUpdates:
         nesterov: whether that momentum is Nesterov's.
         fragments: number of groups of parameters, which are exchanged in turn: group f of P after the steps t
             with t mod ``every`` = floor(f · every / P). Or for each group a glob, or a list of globs or
-            names: ``[["blocks.0.*", "blocks.2.*"], "*"]``. A parameter belongs to the first that matches.
+            names: ``[["blocks.0.*", "blocks.2.*"], "*"]``. A parameter belongs to the first that matches. The
+            exchange of a group is a step of the compressor, which its schedule counts.
         delay: steps, below ``every``, during which an exchange runs in a thread while training goes on; its
             result is applied after the last of them. Other exchanges of this library may not use ``comm``
             then; collectives of torch may.

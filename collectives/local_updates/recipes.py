@@ -73,7 +73,7 @@ LOCAL_RECIPES: Mapping[str, LocalRecipe] = MappingProxyType(
             settings=_fixed(every=30, rate=1.0),
             inner="AdamW",
             source="Sarfi et al., SparseLoCo, 2025, Algorithm 1; steps, rate and decay of the authors' "
-            "public run (tplr-ai/templar, hparams.json)",
+            "public run (tplr-ai/templar, hparams/hparams.json of commit c2397ac5)",
             differs="chunks of 4096 neighbours in place of blocks of 64 × 64; values with an error of 15 % "
             "in place of 2 bits",
         ),

@@ -18,15 +18,18 @@ from tests.collectives.torch.server import HEAD
 def test_the_page_names_the_worst_system() -> None:
     rounds = [
         [
-            Row(system, slow * (100 + 4 * number * more), 100, 300 + slow, 5.0)
+            Row(system, slow * (100 + 4 * number * more), 100, 300 + slow, 10_000.0)
             for number, system in enumerate(SYSTEMS)
         ]
         for slow, more in ((2.0, 0.5), (1.0, 1.0), (1.0, 2.0))
     ]
     text = format_page(rounds)
-    assert "| delay of 5 | 116 | 1.08x (1.04 to 1.16) | 100 | 301 | 5 |" in text
+    assert "| delay of 5 | 116 | 1.08x (1.04 to 1.16) | 100 | 301 | 10000 |" in text
     assert "With a delay of 5 and a delay of 5, 3 fragments, a step takes 1.08 and 1.12 times as long" in text
-    assert "| 1.12x | delay of 5, 3 fragments; missed in 1 of 2 | **no** |" in text
+    assert (
+        "10 MB, a step takes 1.16 times as long without a delay, and 1.20 times with a delay of 28." in text
+    )
+    assert "| 1.20x | dense, delay of 28; missed in 2 of 3 | **no** |" in text
 
 
 def test_every_system_trains(tmp_path: Path) -> None:
@@ -35,7 +38,7 @@ def test_every_system_trains(tmp_path: Path) -> None:
 from benchmarks.step.delayed import SYSTEMS, run_rank
 for number, system in enumerate(SYSTEMS):
     store = f"file://{tmp_path}/" + str(number)
-    row = run_rank(system, int(os.environ["RANK"]), store, {TINY!r}, 6, 1)
+    row = run_rank(system, int(os.environ["RANK"]), store, {TINY!r}, 30, 1)
     assert (row.sent > 0) == bool(number), row
     dist.destroy_process_group()
 """

@@ -128,8 +128,11 @@ def test_details_name_both_optimizers_of_local_updates() -> None:
     [
         LocalUpdates("", "", 1, outer=(0.9, 0.5)),
         LocalUpdates("", "", 4, outer=(0.9, 0.5), fragments=3, delay=2, alpha=0.25),
+        LocalUpdates(
+            "", "", 2, "topk(0.1) | rice | raw", decay=1.0, outer=(0.9, 0.5), keep=0.5, by_senders=True
+        ),
     ],
-    ids=["whole", "fragments"],
+    ids=["whole", "fragments", "few bits"],
 )
 def test_the_outer_optimizer_is_that_of_the_library(system: LocalUpdates) -> None:
     """Steps with random movements end with the parameters of collectives.LocalUpdates."""
@@ -137,11 +140,11 @@ def test_the_outer_optimizer_is_that_of_the_library(system: LocalUpdates) -> Non
 
     def run(comm: Any) -> dict[str, Any]:
         mine = {name: x.numpy().copy() for name, x in draw_gradients(1, seed=9)[0].items()}
-        dense = wc.Compressor("all | raw-index | raw")
+        compressor = wc.Compressor(system.scheme or "all | raw-index | raw", scope="group")
         local = co.LocalUpdates(
             None,
             mine,
-            dense,
+            compressor,
             comm,
             system.every_steps,
             0.9,
@@ -150,6 +153,8 @@ def test_the_outer_optimizer_is_that_of_the_library(system: LocalUpdates) -> Non
             fragments=system.fragments,
             delay=system.delay,
             alpha=system.alpha,
+            keep=system.keep,
+            divide="senders" if system.by_senders else "ranks",
         )
         for move in moves:
             for name, x in mine.items():
@@ -157,7 +162,7 @@ def test_the_outer_optimizer_is_that_of_the_library(system: LocalUpdates) -> Non
             local.step()
         return mine
 
-    found = co.simulate(2, run)[0]
+    found = co.simulate(2, run)
     workers = [draw_gradients(1, seed=9)[0] for _ in range(2)]
     outer = OuterOptimizer(workers[0], system, SETTINGS, 2, 1000)
     for step, move in enumerate(moves, 1):
@@ -165,8 +170,9 @@ def test_the_outer_optimizer_is_that_of_the_library(system: LocalUpdates) -> Non
             for name, x in parameters.items():
                 x.sub_(moved[name])
         outer.advance(step, workers)
-    for name, x in workers[0].items():
-        torch.testing.assert_close(torch.from_numpy(found[name]), x)
+    for parameters, other in zip(workers, found, strict=True):
+        for name, x in parameters.items():
+            torch.testing.assert_close(torch.from_numpy(other[name]), x)
 
 
 def test_local_updates_have_the_settings_of_the_grid_unless_published() -> None:

@@ -349,3 +349,33 @@ def test_a_rank_that_is_exchanges_behind(
         return seen, {name: float(state[f"parameter/{name}"][0]) for name in named}
 
     assert co.simulate(2, run) == [(reasons, expected)] * 2
+
+
+def test_a_rank_that_hangs_during_a_delay_is_a_timeout_when_the_result_is_due() -> None:
+    """The others go on without it, with all that they have moved."""
+
+    def train(comm: Communicator) -> tuple[co.LocalUpdates, list[int]]:
+        w, late = np.zeros(2, np.float32), []
+        local = make_local(comm, w, delay=2)
+        for step in range(1, 6):
+            if comm.rank == 2 and step == 3:
+                break
+            w += 1 + comm.rank
+            try:
+                local.step()
+            except co.Timeout:
+                late.append(step)
+        return local, late
+
+    found = co.simulate(3, train)
+    assert [late for _, late in found] == [[5], [5], []]
+
+    def go_on(comm: Communicator) -> list[float]:
+        local = found[comm.rank][0]
+        local.rebind(comm)
+        local.synchronize()
+        local.exchange()
+        state: list[float] = local.state_dict()["parameter/w"].tolist()
+        return state
+
+    assert co.simulate(2, go_on) == [[7.5, 7.5]] * 2
