@@ -333,9 +333,10 @@ def find_nonfinite(tensor: Any) -> int:
 
 
 def has_huge(array: Any) -> bool:
-    """Return whether an array on the host has NaN, Inf, or a magnitude from 2^-15 of its type's range on.
+    """Return whether an array on the host has NaN, Inf, or a huge magnitude.
 
-    It is float32 or float64. A sum of fewer than 2^15 elements of arrays without such ones is finite.
+    That is 2^113 or more in float32, and 2^1009 or more in float64. Sums of fewer than 2^15 other elements
+    are finite.
     """
     return elements.has_huge(dense(array).data)
 

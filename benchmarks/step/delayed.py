@@ -1,7 +1,7 @@
 """Training steps with local updates on a slow link: without an exchange, at once, and delayed.
 
 Each of two emulated hosts trains the transformer on one core, and exchanges every 30 steps at 100 Mbit/s: few
-bits, which the link hardly notices, and all parameters, which take about as long as 23 steps.
+bits, which the link hardly notices, and all parameters, which take longer than most of the steps.
 
     python -m benchmarks.step.delayed        needs root, ip and tc; results/local_delay.md; 12 minutes
 """

@@ -54,8 +54,9 @@ from wirecodec.interop import OpenStep
 class CLTk(CLTkState):
     """CLT-k all-reduce of one rank over the steps of a training, with its residuals.
 
-    Each call is a step, after which the next rank leads. Tensors that are exchanged in calls of their own,
-    such as layers in turn, need a CLTk each: with a common one, a tensor may always have the same leader.
+    Each call is a step, after which the next rank leads; with ``LocalUpdates``, after an exchange of each
+    fragment. Tensors that a program exchanges in calls of their own, such as layers in turn, need a CLTk
+    each: with a common one, a tensor may always have the same leader.
 
     Args:
         ratio: fraction of each tensor's elements that is sent, or {key: ratio}; a key is a glob or a Rule,

@@ -26,8 +26,9 @@ class Inputs:
             "value". It must be the same on all ranks that have the same ``unit``.
         accept: checks the dense results of named tensors before the step of a Compressor counts. It raises
             CollectiveError to refuse them, on all ranks or none. None to accept all.
-        cycle: calls in which groups of tensors take turns. Ranks that take turns, such as leaders, change
-            after as many calls, so that each group has every rank. It must be the same on all ranks.
+        cycle: number of groups of tensors that are exchanged in turn, each in a call of its own. The leader
+            of CLT-k, and the rounding of Ok-Topk, stay the same for as many calls, so that each group meets
+            every rank. It must be the same on all ranks.
     """
 
     tensors: Tensors

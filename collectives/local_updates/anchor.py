@@ -6,6 +6,7 @@ call sets the parameters to the values of the state.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class Anchor:
         self.carried: dict[str, Array] = {}
         self._next: Replacement | None = None  # a change that is not complete
         self._stale: Collection[str] = ()  # parameters that must be set to the values of the state
+        self._has_warned = False
 
     def find_new(self) -> dict[str, Any]:
         """Return the parameters that need a gradient and are not exchanged yet."""
@@ -80,22 +82,38 @@ class Anchor:
 
     def complete(self) -> None:
         """Complete an interrupted change."""
+        too_large = ""
         if self._next is None:
             for name in self._stale:
-                write(self.parameters[name], self.state.parameters[name])
+                if write(self.parameters[name], self.state.parameters[name]):
+                    too_large = name
             self._stale = ()
+            self._warn(too_large)
             return
         step = self._next
         self._stale = step.names  # others keep their movements
         try:
             for name, value in step.values():
-                write(self.parameters[name], value)
+                if write(self.parameters[name], value):
+                    too_large = name
         except Exception:
             self.state, self._next = step.abandon(), None
             self._carry(step, {})
             raise
         self._carry(step, step.carried)
         self.state, self._next, self._stale = step.after, None, ()
+        self._warn(too_large)
+
+    def _warn(self, name: str) -> None:
+        """Warn once of a parameter that got the largest value of its type; all else is complete."""
+        if name and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"parameter {name!r} got the largest value of its type, {self.parameters[name].dtype}, in"
+                " place of larger ones: training has diverged, or the type is too small",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _carry(self, step: Replacement, carried: Mapping[str, Array] | None) -> None:
         """Replace what is carried of a step's parameters, if the step decides about it."""

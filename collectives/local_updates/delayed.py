@@ -59,9 +59,8 @@ def exchange(
     Args:
         terms: of the exchange.
         summarize: returns a summary of this rank's state; if it raises, all ranks raise.
-        measure: returns its movements, likewise, and the same ones after an error; their means must be
-            finite. None if no parameter is exchanged, such as of a fragment that is not trained: the ranks
-            then compare their states only.
+        measure: returns its movements, likewise, and the same ones after an error. None if no parameter is
+            exchanged, such as of a fragment that is not trained: the ranks then compare their states only.
         digest: as for ``collect_states``.
         commit: as for ``allreduce``.
 

@@ -70,17 +70,16 @@ class DelayedQueue:
             names: of the parameters that are exchanged next. Results for them are due, too: a state that was
                 saved with other settings may have some.
         """
-        has_applied = False
-        while self.waiting and (self.waiting[0].left <= 0 or self._has_any(names)):
+        has_applied, wanted = False, set(names)
+        while self.waiting and (
+            self.waiting[0].left <= 0 or not all(wanted.isdisjoint(one.names) for one in self.waiting)
+        ):
             self._apply_first()
             has_applied = True
         return has_applied
 
-    def _has_any(self, names: Collection[str]) -> bool:
-        return any(name in one.names for one in self.waiting for name in names)
-
     def replace_own(self) -> None:
-        """Let no result leave a share of the worker's own parameters, whose movement it has dropped."""
+        """Let results replace the worker's own parameters whole, because it has dropped its movement."""
         for one in self.waiting:
             one.replaces = True
 

@@ -28,6 +28,7 @@ from collectives.local_updates.delayed_queue import DelayedQueue
 from collectives.local_updates.fragments import Fragments, divide_parameters, freeze_fragments, make_schedule
 from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop
+from collectives.local_updates.outer_step import require_finite_step
 from collectives.local_updates.parameters import count_elements, name_arrays, read
 from collectives.local_updates.saved_state import (
     list_parameters,
@@ -266,7 +267,7 @@ class LocalUpdates:
 
         Args:
             weight: of this rank's movement, as for ``co.allreduce``; None for that of this object. A rank
-                with weight 0 takes over the others' result, and its movement is dropped.
+                with weight 0 takes over the others' result, also with ``alpha``, and its movement is dropped.
             commit: False to leave everything as it is until ``commit()`` of the result is called, the same on
                 all ranks. No step can be taken meanwhile.
 
@@ -278,7 +279,8 @@ class LocalUpdates:
                 has changed no parameter, residual or outer state: a program that catches it goes on, and the
                 next exchange carries the whole movement. What was applied before it stays: results of earlier
                 delayed exchanges, and over Sites those of earlier fragments. If a rank's parameters are not
-                finite (reason "value"), call ``revert()`` on that rank, or stop. If a parameter was unfrozen,
+                finite (reason "value"), call ``revert()`` on that rank, or stop; on all ranks if theirs are
+                finite, and the step of the outer optimizer is not. If a parameter was unfrozen,
                 call ``admit()`` right after that, on all ranks. If a rank has gone (reason "transport"),
                 continue on another communicator: call ``rebind``.
             Timeout: a rank does not take part. Call ``rebind``, too.
@@ -415,6 +417,8 @@ class LocalUpdates:
         )
         carried = read_carried(state, shapes, strict=strict)
         delayed = read_delayed(state, shapes, self._settings.delay, strict=strict)
+        for one in delayed:  # the settings may be others than those by which they were accepted
+            require_finite_step(loaded, one.means, self._settings)
         self._compressor.load_state_dict(compressor, strict=strict)
         self._outer.ledger.forget()
         self._anchor.admit(new)

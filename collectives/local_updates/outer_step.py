@@ -24,7 +24,7 @@ from collectives.local_updates.outer import Array, OuterSettings, OuterState
 from wirecodec.interop import find_nonfinite, has_huge, read_only, take_outer_step
 
 MAX_RATE = 1000.0
-"""Up to it, a step of arrays without a huge element is finite: it adds less than 1 + 3 · rate of them."""
+"""Largest rate at which a step is known to be finite if its arrays have no huge element."""
 CHECKED_AT_ONCE = 2**14
 """Elements of a tensor whose step is checked in the caches."""
 
@@ -134,6 +134,14 @@ def check_step(state: OuterState, means: Mapping[str, Array], settings: OuterSet
             raise CollectiveError(
                 f"tensor {name!r}: the step of the outer optimizer is beyond {x.dtype.name}", reason="value"
             )
+
+
+def require_finite_step(state: OuterState, means: Mapping[str, Array], settings: OuterSettings) -> None:
+    """Raise ValueError if a step by means of a saved state would not be finite."""
+    try:
+        check_step(state, {name: x for name, x in means.items() if name in state.parameters}, settings)
+    except CollectiveError as error:
+        raise ValueError(f"delayed_mean: {error}") from None
 
 
 @np.errstate(over="ignore", invalid="ignore")

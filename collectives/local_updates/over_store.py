@@ -42,7 +42,8 @@ class StoreLoop:
         settings: of the outer optimizer.
         compressor: of the movements.
         comm: of the run.
-        make_step: returns the step of the outer optimizer for {name: mean}, with this peer's own share.
+        make_step: returns the step of the outer optimizer for {name: mean}, with this peer's own share unless
+            ``replaces`` is True.
 
     Attributes:
         comm: of the run.
@@ -54,7 +55,7 @@ class StoreLoop:
         settings: OuterSettings,
         compressor: wc.Compressor,
         comm: StoreComm,
-        make_step: Callable[[Mapping[str, Any]], Replacement],
+        make_step: Callable[..., Replacement],
     ) -> None:
         self._anchor, self._settings, self._compressor = anchor, settings, compressor
         self.comm, self._make_step = comm, make_step
@@ -65,7 +66,7 @@ class StoreLoop:
         """Take part in the next round with this peer's movements, and take the step of its members.
 
         Raises CollectiveError if this peer was refused, after it has taken that step; if the round is void or
-        its result is not finite, on all peers; or if the store fails or the members differ, before any step.
+        its step is not finite, on all peers; or if the store fails or the members differ, before any step.
         """
         comm, anchor = self.comm, self._anchor
         self._complete()
@@ -90,7 +91,8 @@ class StoreLoop:
         except CollectiveError:  # all peers raise it
             taken.conclude(counts=False)
             raise
-        step = self._make_step(means) if counts else self._take_over(means)
+        replaces = weight == 0
+        step = self._make_step(means, replaces=replaces) if counts else self._take_over(means)
         self._rest = [
             partial(taken.close, counts=counts),
             partial(setattr, anchor, "carried", {} if counts else moved),
@@ -149,7 +151,7 @@ class StoreLoop:
     def _apply_missed(self, local: Encoding, outcome: Outcome) -> None:
         """Take the step of a round in which this peer does not count; its movement is carried."""
         step = None
-        with suppress(CollectiveError):  # a result that is not finite counts for nobody
+        with suppress(CollectiveError):  # a step that is not finite counts for nobody
             if outcome.contributions:
                 step = self._take_over(self._average(local, outcome, None))
         if step is not None:

@@ -9,7 +9,6 @@ parameters of bfloat16. Small steps of such parameters are thus not lost.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -84,21 +83,17 @@ def read(parameter: Any) -> Array:
     return copied
 
 
-def write(parameter: Any, value: Array) -> None:
-    """Set a parameter in place, rounded to its type; to the type's largest value if that is too small."""
+def write(parameter: Any, value: Array) -> bool:
+    """Set a parameter in place, rounded to its type.
+
+    Finite elements that are too large for the type get its largest value. Returns whether there are any.
+    """
     fitting = _fit(parameter, value)
-    if fitting is not value:
-        warnings.warn(
-            f"a parameter of {parameter.dtype} cannot hold the common state, with magnitudes up to"
-            f" {np.abs(value).max():.6g}; it gets the largest value of its type instead",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        value = fitting
     if not _is_torch(parameter):
-        parameter[...] = value
-        return
-    local_shard(parameter.detach()).copy_(sys.modules["torch"].from_numpy(value))
+        parameter[...] = fitting
+    else:
+        local_shard(parameter.detach()).copy_(sys.modules["torch"].from_numpy(fitting))
+    return fitting is not value
 
 
 def measure_movements(parameters: Mapping[str, Any], starts: Mapping[str, Array]) -> dict[str, Array]:
@@ -127,14 +122,15 @@ def round_to(parameter: Any, value: Array) -> Array:
 
 
 def _fit(parameter: Any, value: Array) -> Array:
-    """Return a value within the range of a parameter's type; the same array if it is."""
+    """Return a value whose finite elements are in the range of a parameter's type; the same array if so."""
     dtype = dtype_named(parameter.dtype)
     if dtype.itemsize >= value.itemsize or not value.size:
         return value
     limit = value.dtype.type(ml_dtypes.finfo(dtype).max)
     if -limit <= value.min() and value.max() <= limit:
         return value
-    return np.clip(value, -limit, limit)
+    is_large = np.isfinite(value) & (np.abs(value) > limit)
+    return np.asarray(np.where(is_large, np.copysign(limit, value), value)) if is_large.any() else value
 
 
 def _view(parameter: Any) -> Array:

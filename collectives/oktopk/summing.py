@@ -44,7 +44,7 @@ class Step:
         proposal: the requested operation.
         layout: of the tensors.
         seed: of value codecs that draw random numbers; it differs between ranks and steps.
-        turn: of the ranks that take turns in the choice.
+        turn: number that changes with the steps; it moves the rounding of the sums' number from rank to rank.
         bounds: of the ranges, or None for equal ones.
     """
 

@@ -183,7 +183,7 @@ HUGE_BITS = {
     np.dtype(np.float32): np.uint32(0x78000000),
     np.dtype(np.float64): np.uint64(0x7F0 << 52),
 }
-"""Bits of the exponent that are all set from 2^-15 of the type's range on."""
+"""Bits that all magnitudes from 2^113 (float32) or 2^1009 (float64) on have in common."""
 
 
 def find_nonfinite(x: Array) -> int:
@@ -197,9 +197,9 @@ def find_nonfinite(x: Array) -> int:
 
 
 def has_huge(x: Array) -> bool:
-    """Return whether flat ``x``, float32 or float64, has NaN, Inf, or a magnitude from 2^-15 of its range on.
+    """Return whether flat ``x`` has NaN, Inf, or a magnitude from 2^113 (float32) or 2^1009 (float64) on.
 
-    A sum of fewer than 2^15 elements of arrays without such ones is finite.
+    Sums of fewer than 2^15 other elements are finite.
     """
     from wirecodec.kernels.cpu.support import find_nonfinite as find
 

@@ -11,7 +11,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
 from collectives.local_updates.outer import BLOCK_BYTES, CHECKED_STEPS, OuterSettings, OuterState
-from collectives.local_updates.outer_step import OuterStep
+from collectives.local_updates.outer_step import OuterStep, check_step
 from tests.oracles import Array
 
 SHAPES = {"a": (3, 341), "b": (1024,), "c": (5, 5, 41), "empty": (0, 2), "scalar": ()}
@@ -154,3 +154,38 @@ def test_a_state_that_changes_by_itself_is_found_in_some_steps() -> None:
 
     rounds = co.simulate(2, train)
     assert rounds[0] == rounds[1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rate", [0.5, 1000.0, 2000.0])
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+def test_a_step_is_refused_exactly_if_it_is_not_finite(
+    momentum: float, nesterov: bool, rate: float, dtype: Any
+) -> None:
+    """One element of the parameters, the momentum or the mean is near the end of the type's range."""
+    settings = OuterSettings(1, rate, momentum, nesterov)
+    largest = np.finfo(dtype).max
+    values = [largest / 2**k for k in (0, 1, 2, 5, 9, 12, 14, 15, 16, 18, 20)]
+    values += [values[0] * 0.99, np.inf, np.nan]
+    seen = set()
+    for value in values:
+        for place, at in ((0, 0), (1, 20_000), (2, 16_384), (0, 16_383)):
+            arrays = [np.full(20_001, 1e-3, dtype) for _ in range(3)]
+            arrays[place][at] = -value if place == 2 else value
+            x, mean, m = arrays
+            state = OuterState(1, {"w": x}, {"w": m} if momentum else {})
+            with np.errstate(all="ignore"):
+                expected = reference(x.copy(), m.copy() if momentum else None, mean, settings)[0]
+            before = [array.tobytes() for array in arrays]
+            try:
+                check_step(state, {"w": mean}, settings)
+                accepted = True
+            except co.CollectiveError as error:
+                accepted = False
+                seen.add(error.reason)
+            assert before == [array.tobytes() for array in arrays]
+            if np.isfinite(mean).all():
+                assert accepted == np.isfinite(expected).all(), (value, place)
+            else:
+                assert not accepted
+    assert seen == {"value"}

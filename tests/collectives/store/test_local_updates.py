@@ -77,6 +77,52 @@ def test_a_state_that_a_run_does_not_allow(tmp_path: Path, momentum: float) -> N
     assert other.round == 2
 
 
+def test_a_round_whose_step_overflows_counts_for_nobody(tmp_path: Path) -> None:
+    """Its members raise alike, and a peer that was away passes over it."""
+    comms = [make_comm(tmp_path, name, quorum=2, deadline=0.05) for name in NAMES]
+    arrays = [np.zeros(8) for _ in NAMES]
+    locals_ = [make_local(comm, w, rate=1e30) for comm, w in zip(comms, arrays, strict=True)]
+    run_each(lambda n: locals_[n].synchronize(), range(3))
+
+    def overflow(n: int) -> str:
+        arrays[n] += 1e290
+        with pytest.raises(co.CollectiveError, match="the step of the outer optimizer") as info:
+            locals_[n].step()
+        return info.value.reason
+
+    assert run_each(overflow, range(2)) == ["value"] * 2
+
+    def go_on(n: int) -> tuple[int, bytes]:
+        locals_[n].revert()
+        arrays[n] += 1 + n
+        locals_[n].step()
+        return locals_[n].round, locals_[n].state_dict()["parameter/w"].tobytes()
+
+    assert len(set(run_each(go_on, range(2)))) == 1
+    arrays[2] += 1
+    assert locals_[2].synchronize()
+    assert np.array_equal(locals_[2].state_dict()["parameter/w"], locals_[0].state_dict()["parameter/w"])
+    assert np.isfinite(arrays[0]).all()
+
+
+def test_a_peer_that_listens_takes_the_result_whole(tmp_path: Path) -> None:
+    """With alpha, a share of its own parameters would pull the others back later."""
+    comms = [make_comm(tmp_path, name, quorum=2, deadline=0.05) for name in NAMES[:2]]
+
+    def train(n: int) -> list[float]:
+        w = np.zeros(1)
+        local = make_local(comms[n], w, alpha=0.5)
+        local.synchronize()
+        w += 4 - 2 * n
+        local.exchange(weight=1.0 - n)
+        for _ in range(3):
+            local.exchange()
+        state: list[float] = local.state_dict()["parameter/w"].tolist()
+        return state
+
+    assert run_each(train, range(2)) == [[4.0]] * 2
+
+
 class Peer:
     """Peer that trains alone, whose rounds are decided at once with a quorum of 1."""
 
