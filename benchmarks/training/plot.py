@@ -56,6 +56,11 @@ FAMILIES = {
         GREEN,
         "o",
     ),
+    "every 5": (
+        r"local updates every 5, [\d.]+ bits per step, half of the rest kept, mean of senders",
+        SKY,
+        "D",
+    ),
     "PowerSGD": (r"PowerSGD, rank \d+", OTHERS, "^"),
     "top-k as published": (r"top-k [\d.]+ % as published", PINK, "v"),
     "fp16, bf16": (r"fp16|bf16", ORANGE, "P"),
