@@ -20,7 +20,7 @@ UNKNOWN_RANK = -1
 """Rank of a state that was saved before the first step, or by an older version."""
 
 MAX_LISTED = 3
-_KIND = re.compile(r"(residual|momentum|selector|parameter|delayed_mean/\d+)/")
+_KIND = re.compile(r"(residual|momentum|selector|parameter|carried|delayed_mean/\d+)/")
 _NESTED = "compressor/"
 
 

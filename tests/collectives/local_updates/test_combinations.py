@@ -218,3 +218,31 @@ def test_a_state_with_a_parameter_that_was_just_unfrozen() -> None:
         return again["b"].tolist(), resumed.admit()
 
     assert co.simulate(2, train) == [([6.0, 6.0], [])] * 2
+
+
+def test_a_renamed_state_has_all_that_it_keeps() -> None:
+    """Of each kind of array by name: also what the parameters keep, and results in flight."""
+
+    def train(comm: Communicator) -> set[str]:
+        def make(name: str) -> tuple[Array, co.LocalUpdates]:
+            w = np.zeros(4)
+            top = wc.Compressor("topk(0.25) | rice | raw", feedback=wc.ErrorFeedback())
+            settings: dict[str, Any] = {"every": 2, "delay": 1, "momentum": 0.5, "keep": 0.5}
+            return w, co.LocalUpdates(None, {name: w}, top, comm, **settings)
+
+        w, local = make("w")
+        for _ in range(4):
+            w += [4, 3, 2, 1]
+            local.step()
+        state = local.state_dict()
+        renamed = wc.rename_state(state, add="x.")
+        _, other = make("x.w")
+        other.load_state_dict(renamed)
+        again = wc.rename_state(other.state_dict(), prefix="x.")
+        assert {key: x.tobytes() for key, x in again.items()} == {
+            key: x.tobytes() for key, x in state.items()
+        }
+        return {key.removesuffix("/w") for key in state if key.endswith("/w")}
+
+    kinds = {"parameter", "momentum", "carried", "delayed_mean/0", "compressor/residual"}
+    assert co.simulate(2, train) == [kinds] * 2
