@@ -273,7 +273,8 @@ site = mesh.get_local_rank("site")
 group = mesh["site"].get_group()
 start = dict(Net().named_parameters())
 before, results = start, []
-for settings in ({}, {"divide": "senders"}, {"divide": "senders", "weight": 1. + site}, {"weight": 1. + site}):
+own, senders = {"weight": 1. + site}, {"divide": "senders"}
+for settings in ({}, senders, {**senders, **own}, own):
     found = train_locally(
         shard(Net(), mesh["rank"]), co.TorchComm(group), lambda step: [draw(step, rank)], **settings
     )
@@ -288,7 +289,7 @@ print(json.dumps(results))
 
 
 def test_local_updates_of_shards_are_those_of_whole_models() -> None:
-    """Sites of two ranks hold shards of a model; fragments, delays, divisors and weights are those without."""
+    """Sites of two ranks that hold shards of a model do what whole models do, with all settings."""
     for results in run(4, ISLANDS):
         for apart, moved in results:  # moved from the start, then from the settings before
             assert apart < 1e-5
