@@ -24,6 +24,12 @@ class Link:
         """Return the present channel, Sites or StoreComm."""
         return find_ends(self.comm)
 
+    def number(self, compressor: wc.Compressor | CLTk) -> None:
+        """Tell a compressor its rank, by which it compares a loaded state; no step of it may be open."""
+        if is_ready(self.comm):
+            channel = self.find_channel()
+            compressor.take_rank(channel.across.rank if isinstance(channel, Sites) else channel.rank)
+
 
 def check_keep(keep: float, compressor: Any) -> None:
     """Raise TypeError or ValueError unless a compressor has the residuals that ``keep`` needs."""

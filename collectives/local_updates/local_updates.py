@@ -335,7 +335,9 @@ class LocalUpdates:
 
     @counted(lambda self: self._channel, exchanges=EXCHANGES)
     def _synchronize(self) -> bool:
-        return self._outer.synchronize()
+        has_changed = self._outer.synchronize()
+        self._link.number(self._compressor)  # another one, if a rank has gone or joined
+        return has_changed
 
     def rebind(self, comm: Communicator | Channel | Sites | StoreComm) -> None:
         """Go on with another communicator; no other rank takes part.
@@ -425,6 +427,7 @@ class LocalUpdates:
         self._anchor.restore(loaded, carried)
         self._outer.inner_step, self._outer.is_compared, self._outer.is_loaded = steps, False, True
         self._delayed.restore(delayed)
+        self._link.number(self._compressor)  # a rank may go before the first exchange
 
     def __repr__(self) -> str:
         """Return the settings, the round and the step."""

@@ -174,6 +174,13 @@ class Stateful:
         """Set the number of steps taken, and keep all arrays, to take over another rank's step."""
         self._holder.state = replace(self._holder.state, step=step)
 
+    def take_rank(self, rank: int) -> None:
+        """Belong to the rank with this number, also before its first step; ranks may be renumbered later.
+
+        No step may be open. A loaded state of another rank raises EncodeError at the first step.
+        """
+        self._holder.state = self._holder.state.take_rank(rank)
+
     def require_names(self, names: Collection[str]) -> None:
         """Compare a loaded state with the names of all tensors of the training.
 

@@ -85,6 +85,17 @@ class State:
         kept = self._without(self.loaded.find_unnamed(self._names(), names))
         return replace(kept, loaded=self.loaded.with_names())
 
+    def take_rank(self, rank: int) -> State:
+        """Return the state of a rank that has this number from now on.
+
+        A loaded state of another rank stays as it is, so that the first step reports it.
+        """
+        if self.loaded is None:
+            return self if self.rank in (UNKNOWN_RANK, rank) else replace(self, rank=rank)
+        if self.loaded.rank not in (UNKNOWN_RANK, rank):
+            return self
+        return replace(self, rank=rank, loaded=replace(self.loaded, rank=UNKNOWN_RANK))
+
     def _names(self) -> set[str]:
         return {*self.residuals, *self.selectors, *self.momenta}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ class Worker:
 
     def __init__(self, comm: Communicator, scheme: Any = SCHEME, start: float = 0, **settings: Any) -> None:
         self.w, self.rank, self.steps = np.full(32, start, np.float64), comm.rank, 0
-        self.compressor = scheme if isinstance(scheme, co.CLTk) else wc.Compressor(scheme)
+        self.compressor = scheme if isinstance(scheme, co.CLTk | wc.Compressor) else wc.Compressor(scheme)
         settings = {"every": 3, "rate": 0.5, "momentum": 0.5} | settings
         self.local = co.LocalUpdates(self, {"w": self.w}, self.compressor, comm, **settings)
 
@@ -396,3 +397,50 @@ def test_the_workers_that_are_left_go_on_under_new_ranks() -> None:
     (one, rounds), (other, _) = co.simulate(2, go_on)
     assert rounds == 2
     np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [lambda: wc.Compressor("topk(0.25) | rice | raw"), lambda: co.CLTk(0.25), lambda: co.OkTopK(0.25)],
+)
+def test_a_worker_that_dies_before_the_first_exchange_after_a_restart(method: Callable[[], Any]) -> None:
+    """Those that are left go on with the states that they loaded, and save them under their new ranks."""
+
+    def make(comm: Communicator) -> Worker:
+        return Worker(comm, method(), momentum=0.0, rate=1.0)
+
+    states = co.simulate(3, lambda comm: make(comm).train(7).local.state_dict())
+
+    def resume(comm: Communicator) -> Worker:
+        worker = make(comm)
+        worker.local.load_state_dict(states[comm.rank])
+        worker.local.revert()
+        return worker.train(1)
+
+    left = co.simulate(3, resume)[1:]
+    start = states[0]["parameter/w"]
+
+    def go_on(comm: Communicator) -> tuple[Array, Array, dict[str, Array]]:
+        worker = left[comm.rank]
+        worker.local.rebind(comm)
+        before = worker.compressor.residual("w")
+        assert before is not None
+        assert not worker.local.synchronize()
+        saved = worker.local.state_dict()
+        worker.train(1)
+        after = worker.compressor.residual("w")
+        assert after is not None
+        assert worker.local.round == 3
+        return worker.w, after - before + sum(worker.move(step) for step in range(2)), saved
+
+    (one, first, _), (other, second, _) = results = co.simulate(2, go_on)
+    np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(2 * (one - start), first + second)  # nothing of theirs is lost
+
+    def restart(comm: Communicator) -> int:
+        worker = make(comm)
+        worker.local.load_state_dict(results[comm.rank][2])
+        worker.local.revert()
+        return worker.train(3).local.round
+
+    assert co.simulate(2, restart) == [3, 3]
