@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class Anchor:
         self.carried: dict[str, Array] = {}
         self._next: Replacement | None = None  # a change that is not complete
         self._stale: Collection[str] = ()  # parameters that must be set to the values of the state
+        self._latest: ReferenceType[Replacement] | None = None  # the latest change, complete or not
         self._has_warned = False
 
     def find_new(self) -> dict[str, Any]:
@@ -71,8 +73,16 @@ class Anchor:
 
     def advance(self, step: Replacement) -> None:
         """Set the state and the parameters to a step's values."""
-        self._next = step
+        self.begin(step)
         self.complete()
+
+    def begin(self, step: Replacement) -> None:
+        """Take a step whose values ``complete`` sets."""
+        self._next = step
+
+    def has_taken(self, step: Replacement) -> bool:
+        """Return whether a step is the latest one that was begun."""
+        return self._next is step or (self._latest is not None and self._latest() is step)
 
     def revert(self) -> None:
         """Set the parameters to the values of the state, and drop all movements."""
@@ -91,6 +101,7 @@ class Anchor:
             self._warn(too_large)
             return
         step = self._next
+        self._latest = ref(step)
         self._stale = step.names  # others keep their movements
         try:
             for name, value in step.values():

@@ -31,8 +31,13 @@ class Link:
             compressor.take_rank(channel.across.rank if isinstance(channel, Sites) else channel.rank)
 
 
-def check_keep(keep: float, compressor: Any) -> None:
-    """Raise TypeError or ValueError unless a compressor has the residuals that ``keep`` needs."""
+def check_method(settings: OuterSettings, compressor: Any) -> None:
+    """Raise TypeError or ValueError unless a compressor can be used with these settings."""
+    keep, schemes = settings.keep, getattr(compressor, "schemes", {})
+    if settings.divide == "senders" and isinstance(compressor, SummingCompressor):
+        raise ValueError(f"divide='senders' has no meaning with {type(compressor).__name__}")
+    if settings.divide == "senders" and any(one.transform is not None for one in schemes.values()):
+        raise ValueError("divide='senders' has no meaning with a transform: all ranks send every element")
     if keep and not isinstance(compressor, wc.Compressor):
         raise TypeError(f"keep needs a wirecodec.Compressor, not {type(compressor).__name__}")
     if keep and compressor.feedback is None:
@@ -51,8 +56,6 @@ def check_communicator(settings: OuterSettings, comm: Any, compressor: wc.Compre
         raise ValueError(
             "keep must be 0 over Sites, whose ranks have parts of residuals, and over a StoreComm"
         )
-    if isinstance(compressor, SummingCompressor) and settings.divide == "senders":
-        raise ValueError(f"divide='senders' has no meaning with {type(compressor).__name__}")
     if isinstance(find_ends(comm), Sites) and settings.divide == "senders":
         raise ValueError("divide='senders' has no meaning over Sites, where sums within a site are dense")
 

@@ -16,6 +16,7 @@ from collectives.cltk.allreduce import CLTk
 from collectives.exchange.inputs import Inputs
 from collectives.local_updates.agreement import StateSummary, check_states, collect_states, identify
 from collectives.local_updates.ledger import Ledger
+from collectives.local_updates.outer_step import Replacement
 from collectives.local_updates.senders import reduce_by_senders
 from collectives.sites.sites import Sites
 
@@ -72,7 +73,7 @@ def exchange(
     ledger.drop()  # no rank has completed it
     identity = identify(table)
     if measure is None:
-        ledger.latest = identity
+        ledger.made = ledger.latest = identity
         return {}
     doubt = partial(ledger.doubt, identity, measure, terms.dropped)
     settings: dict[str, Any] = {"weight": terms.weight, "commit": commit, "doubt": doubt}
@@ -84,7 +85,9 @@ def exchange(
         result = reduce_by_senders(channel, measure, compressor, **settings)
     else:
         result = reduce_made(channel, measure, compressor, **settings)
-    ledger.latest = identity
+    ledger.made = identity
+    if commit:
+        ledger.latest = identity
     return result
 
 
@@ -98,6 +101,7 @@ class Delayed:
         replaces: whether the result replaces the worker's own parameters, also with ``alpha``.
         means: valid after ``wait``, if there is no error.
         error: of the exchange, or None.
+        step: of the outer optimizer, since it was begun.
     """
 
     names: Sequence[str]
@@ -105,6 +109,7 @@ class Delayed:
     replaces: bool = False
     means: Mapping[str, Any] = field(default_factory=dict)
     error: BaseException | None = None
+    step: Replacement | None = None
     _runs: dict[str, bool] = field(default_factory=dict)  # one item; setdefault decides once, in any thread
     _done: threading.Event = field(default_factory=threading.Event)
 

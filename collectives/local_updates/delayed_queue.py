@@ -97,7 +97,7 @@ class DelayedQueue:
         """Wait for all results; return the exchanges without error."""
         for one in self.waiting:
             one.wait()
-        return [one for one in self.waiting if one.error is None]
+        return [one for one in self.waiting if one.error is None and not self._is_begun(one)]
 
     def restore(self, waiting: Iterable[Delayed]) -> None:
         """Take a loaded state, after ``wait``."""
@@ -122,11 +122,16 @@ class DelayedQueue:
         self._outer.complete()  # an earlier result, if an interrupt came while it was written
         one = self.waiting[0]
         one.wait()
-        step = (
-            None if one.error is not None else self._outer.make_step(one.means, replaces=one.replaces)
-        )  # if it raises, nothing is lost
-        self.waiting = self.waiting[1:]
-        if step is None:
-            assert one.error is not None
+        if one.error is None and not self._is_begun(one):
+            one.step = self._outer.make_step(
+                one.means, replaces=one.replaces
+            )  # if it raises, nothing is lost
+            self._outer.anchor.begin(one.step)
+        self.waiting = self.waiting[1:]  # an interrupt before it leaves one whose step is begun
+        if one.error is not None:
             raise one.error
-        self._outer.anchor.advance(step)
+        self._outer.complete()
+
+    def _is_begun(self, one: Delayed) -> bool:
+        """Return whether the result of an exchange is applied, or will be by ``complete``."""
+        return one.step is not None and self._outer.anchor.has_taken(one.step)

@@ -7,7 +7,7 @@ start from the common ones less a share of its residual; that share is no new mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,22 +25,25 @@ class Kept(Replacement):
 
     Args:
         step: of the outer optimizer.
-        unsent: {name: share of the residual}; it may lack names.
+        read_unsent: returns the share of a parameter's residual, or None if it has none.
         parameters: {name: parameter} of the worker.
     """
 
-    def __init__(self, step: Replacement, unsent: Mapping[str, Array], parameters: Mapping[str, Any]) -> None:
-        self._step, self._unsent, self._parameters = step, unsent, parameters
+    def __init__(
+        self, step: Replacement, read_unsent: Callable[[str], Array | None], parameters: Mapping[str, Any]
+    ) -> None:
+        self._step, self._read_unsent, self._parameters = step, read_unsent, parameters
         self.after, self.names = step.after, step.names
         self.carried: dict[str, Array] = {}
 
     def values(self) -> Iterator[tuple[str, Array]]:
         """Take the step, and yield (name, next parameters). Another call continues, and yields all again."""
         for name, value in self._step.values():
-            if name not in self._unsent:
+            unsent = self._read_unsent(name)
+            if unsent is None:
                 yield name, value
                 continue
-            own, parameter = np.asarray(value - self._unsent[name]), self._parameters[name]
+            own, parameter = np.asarray(value - unsent), self._parameters[name]
             self.carried[name] = np.asarray(round_to(parameter, own) - round_to(parameter, value))
             yield name, own
 
@@ -49,11 +52,11 @@ class Kept(Replacement):
         return self._step.abandon()
 
 
-def read_unsent(compressor: Any, parameters: Mapping[str, Array], share: float) -> dict[str, Array]:
-    """Return a share of the residuals of some parameters, in their shapes and types."""
-    found = {}
-    for name, x in parameters.items():
-        residual = compressor.residual(name)
-        if residual is not None:
-            found[name] = (residual * residual.dtype.type(share)).astype(x.dtype, copy=False).reshape(x.shape)
-    return found
+def read_share(compressor: Any, parameters: Mapping[str, Array], share: float, name: str) -> Array | None:
+    """Return a share of a parameter's residual, in its shape and type; None if it has none."""
+    residual, like = compressor.residual(name), parameters[name]
+    if residual is None:
+        return None
+    residual *= residual.dtype.type(share)  # it is a copy
+    shares: Array = residual.astype(like.dtype, copy=False).reshape(like.shape)
+    return shares

@@ -48,7 +48,7 @@ class InDoubt:
 
     def find_rest(self, movements: Mapping[str, Array]) -> dict[str, Array]:
         """Return the part of this rank's movements that is not in its message."""
-        rest = {name: movements[name] - x for name, x in self.moved.items()}
+        rest = {name: np.asarray(movements[name] - x) for name, x in self.moved.items()}
         return {name: x for name, x in rest.items() if x.any()}
 
     def commit(self) -> None:
@@ -61,13 +61,14 @@ class Ledger:
     """The latest exchange of a worker, and one in doubt.
 
     Attributes:
-        latest: identity of this rank's latest complete exchange, or 0.
+        made: identity of this rank's latest complete exchange, which may wait for ``commit``, or 0.
+        latest: of the latest one that counts, or 0.
         in_doubt: an exchange that may count, or None.
         dropped: how often the worker has dropped its movements.
     """
 
     def __init__(self) -> None:
-        self.latest = self.dropped = 0
+        self.made = self.latest = self.dropped = 0
         self.in_doubt: InDoubt | None = None
 
     def doubt(self, identity: int, measure: Callable[[], Inputs], dropped: int, step: OpenStep) -> None:

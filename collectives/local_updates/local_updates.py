@@ -22,7 +22,7 @@ from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.exchange.pending import Pending
 from collectives.local_updates.anchor import Anchor
-from collectives.local_updates.compatibility import Link, check_communicator, check_keep, check_successor
+from collectives.local_updates.compatibility import Link, check_communicator, check_method, check_successor
 from collectives.local_updates.delayed import EXCHANGES
 from collectives.local_updates.delayed_queue import DelayedQueue
 from collectives.local_updates.fragments import Fragments, divide_parameters, freeze_fragments, make_schedule
@@ -147,7 +147,7 @@ class LocalUpdates:
         outer = every, float(rate), float(momentum), bool(nesterov), groups, delay, float(alpha), divide
         self._settings = OuterSettings(*outer, float(keep))
         self._compressor = check_compressor(compressor)
-        check_keep(self._settings.keep, self._compressor)
+        check_method(self._settings, self._compressor)
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         if is_ready(self._link.comm):  # an error is best raised here
             check_communicator(self._settings, self._link.comm, self._compressor)
@@ -425,7 +425,8 @@ class LocalUpdates:
         self._outer.ledger.forget()
         self._anchor.admit(new)
         self._anchor.restore(loaded, carried)
-        self._outer.inner_step, self._outer.is_compared, self._outer.is_loaded = steps, False, True
+        self._outer.inner_step = steps % self._settings.every  # which may have been larger
+        self._outer.is_compared, self._outer.is_loaded = False, True
         self._delayed.restore(delayed)
         self._link.number(self._compressor)  # a rank may go before the first exchange
 

@@ -20,7 +20,7 @@ from collectives.local_updates.agreement import StateSummary, collect_states, fe
 from collectives.local_updates.anchor import Anchor, Blend
 from collectives.local_updates.compatibility import find_range
 from collectives.local_updates.delayed import Terms, exchange
-from collectives.local_updates.kept import Kept, read_unsent
+from collectives.local_updates.kept import Kept, read_share
 from collectives.local_updates.ledger import Ledger
 from collectives.local_updates.outer import Array, OuterSettings, OuterState
 from collectives.local_updates.outer_step import OuterStep, Replacement, check_step
@@ -91,7 +91,7 @@ class OuterLoop:
             self.take(means, replaces=replaces)
             self.is_compared = is_whole
             return None
-        step = _Step(self, means, replaces=replaces)
+        step = _Step(self, means, self.ledger.made, replaces=replaces)
         self._open = ref(step)
         return Pending(means.means, step)
 
@@ -223,9 +223,9 @@ class OuterLoop:
         step: Replacement = OuterStep(self.anchor.state, means, self._settings)
         step.carried = {}  # it was sent
         if self._settings.keep:
-            known = {name: self.anchor.state.parameters[name] for name in means}
-            unsent = read_unsent(self._compressor, known, self._settings.keep)
-            step = Kept(step, unsent, self.anchor.parameters)
+            known = self.anchor.state.parameters
+            read_unsent = partial(read_share, self._compressor, known, self._settings.keep)
+            step = Kept(step, read_unsent, self.anchor.parameters)
         if replaces or not self._settings.alpha:
             return step
         own = {name: read(self.anchor.parameters[name]) for name in means}
@@ -252,13 +252,14 @@ class OuterLoop:
 class _Step:
     """Step of the outer optimizer and of the compressor, which waits for ``commit`` or ``rollback``."""
 
-    def __init__(self, owner: OuterLoop, exchange: Pending[Any], *, replaces: bool) -> None:
-        self._owner, self._exchange, self._replaces = owner, exchange, replaces
+    def __init__(self, owner: OuterLoop, exchange: Pending[Any], identity: int, *, replaces: bool) -> None:
+        self._owner, self._exchange, self._identity, self._replaces = owner, exchange, identity, replaces
         self.is_open = True
 
     def commit(self) -> None:
         """Let the compressor's state advance, and set the parameters to the result."""
         self._exchange.commit()
+        self._owner.ledger.latest = self._identity
         self.is_open = False
         self._owner.take(self._exchange.means, replaces=self._replaces)
         self._owner.is_compared = True

@@ -190,7 +190,7 @@ class StoreLoop:
         def note(counts: bool) -> None:
             if counts and self._anchor.carried is carried:
                 self._anchor.carried = {
-                    name: carried.get(name, np.zeros_like(x)) - x for name, x in moved.items()
+                    name: np.asarray(carried.get(name, np.zeros_like(x)) - x) for name, x in moved.items()
                 }
 
         return note

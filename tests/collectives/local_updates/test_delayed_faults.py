@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
+from tests.collectives.injector import OWN, Injected, Injector
 from tests.oracles import Array
 
 DENSE = "all | raw-index | raw"
@@ -283,14 +286,14 @@ def test_an_interrupt_between_two_results(call: str) -> None:
                 named[name] += 1
             local.step()
         assert len(local._delayed.waiting) == 2
-        advance = local._anchor.advance
+        begin = local._anchor.begin
 
         def interrupted(step: Any) -> None:
-            local._anchor.advance = advance  # type: ignore[method-assign]
-            local._anchor._next = step
+            local._anchor.begin = begin  # type: ignore[method-assign]
+            begin(step)
             raise KeyboardInterrupt
 
-        local._anchor.advance = interrupted  # type: ignore[method-assign]
+        local._anchor.begin = interrupted  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             getattr(local, call)()
         getattr(local, call)()
@@ -299,6 +302,37 @@ def test_an_interrupt_between_two_results(call: str) -> None:
 
     rounds = 4 if call == "exchange" else 3
     assert co.simulate(2, run) == [(rounds, [4, 4, 2, 2])] * 2
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_interrupt_anywhere_while_a_result_is_applied(ranks: int) -> None:
+    """It is applied once: also by a worker that is alone, to which no other gives its state."""
+
+    def run(comm: Communicator, number: int) -> tuple[int, Array, Array]:
+        w, moved = np.zeros(4), np.array([8.0, 4, 2, 1]) * (1 + comm.rank)
+        compressor = wc.Compressor("topk(0.25) | rice | raw", feedback=wc.ErrorFeedback())
+        local = co.LocalUpdates(None, {"w": w}, compressor, comm, 2, delay=1)
+        w += moved
+        for _ in range(2):
+            local.step()
+        local._delayed.wait()
+        injector = Injector(OWN, number if comm.rank == 0 else 0, returns=True)
+        with contextlib.suppress(Injected, MemoryError), injector.active():
+            local.step()
+        state = local.state_dict()
+        local.load_state_dict(state)
+        local.synchronize()
+        residual = compressor.residual("w")
+        assert residual is not None
+        left = residual + local._anchor.measure_all(["w"])["w"]
+        return injector.calls, moved + left, local._anchor.state.parameters["w"]
+
+    calls = co.simulate(ranks, partial(run, number=0))[0][0]
+    assert calls > 20
+    for number in range(1, calls + 1):
+        results = co.simulate(ranks, partial(run, number=number))
+        for _, _, state in results:
+            np.testing.assert_array_equal(ranks * state, sum(sent for _, sent, _ in results))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
 from collectives.local_updates.fragments import divide_parameters, make_schedule
+from tests.collectives.local_updates.test_any_request_fails import Requests, connect
 from tests.oracles import Array
 
 WORKERS, EVERY, STEPS = 3, 6, 29
@@ -45,9 +46,10 @@ def reference(
     rate: float,
     momentum: float,
     nesterov: bool,
+    weights: tuple[float, ...] = (1,) * WORKERS,
 ) -> list[dict[str, Array]]:
     """Train without the library; return each worker's parameters."""
-    workers = [Descent(zeros(), worker) for worker in range(WORKERS)]
+    workers = [Descent(zeros(), worker) for worker in range(len(weights))]
     last, velocities = zeros(), zeros()
     started: list[tuple[int, list[str], dict[str, Array]]] = []
     for t in range(1, STEPS + 1):
@@ -56,7 +58,9 @@ def reference(
         for number, names in enumerate(fragments):
             if t % EVERY == number * EVERY // len(fragments):
                 moved = {
-                    name: np.mean([last[name] - worker.parameters[name] for worker in workers], axis=0)
+                    name: np.average(
+                        [last[name] - worker.parameters[name] for worker in workers], axis=0, weights=weights
+                    )
                     for name in names
                 }
                 started.append((t + delay, names, moved))
@@ -67,9 +71,9 @@ def reference(
                 velocities[name] = momentum * velocities[name] + moved[name]
                 step = moved[name] + momentum * velocities[name] if nesterov else velocities[name]
                 last[name] = last[name] - rate * step
-                for worker in workers:
-                    own = worker.parameters[name]
-                    own[:] = alpha * own + (1 - alpha) * last[name]
+                for worker, weight in zip(workers, weights, strict=True):
+                    own, stays = worker.parameters[name], alpha if weight else 0  # see co.LocalUpdates
+                    own[:] = stays * own + (1 - stays) * last[name]
     return [worker.parameters for worker in workers]
 
 
@@ -100,6 +104,23 @@ def test_dense_reference(fragments: int, delay: int, alpha: float, outer: dict[s
     for own, theirs in zip(results, expected, strict=True):
         for name in SIZES:
             np.testing.assert_allclose(own[name], theirs[name], rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("sites", [False, True], ids=["ranks", "sites"])
+@pytest.mark.parametrize("delay", [0, 1])
+def test_weights(delay: int, sites: bool) -> None:
+    """Also over Sites, with a rank that only listens."""
+    weights = 1.0, 0.0, 3.0, 0.5
+    settings = {"fragments": 3, "delay": delay, "alpha": 0.5, "rate": 0.7, "momentum": 0.9, "nesterov": True}
+
+    def run(comm: Communicator) -> dict[str, Array]:
+        whole = connect(comm, Requests(), sites=sites)
+        return train(whole, weight=weights[comm.rank], **settings)[0]
+
+    expected = reference(divide_parameters(SIZES, 3), delay, 0.5, 0.7, 0.9, True, weights)
+    for own, theirs in zip(co.simulate(4, run), expected, strict=True):
+        for name in SIZES:
+            np.testing.assert_allclose(own[name], theirs[name], rtol=1e-11, atol=1e-12)
 
 
 def test_globs() -> None:

@@ -280,6 +280,25 @@ def test_another_exchange_in_the_same_round_does_not_count() -> None:
         np.testing.assert_array_equal(late.compressor.residual(name), before[name])
 
 
+def test_the_others_have_rolled_back_an_exchange_since() -> None:
+    """The exchange in doubt is still their latest one that counts."""
+    late, *others = train(0, train(None, None, topk)[0].requests, topk)
+
+    def alone(comm: Any) -> None:
+        others[comm.rank].local.rebind(comm)
+        others[comm.rank].local.exchange(commit=False).rollback()
+
+    co.simulate(2, alone)
+
+    def join(comm: Any) -> bool:
+        worker = [late, *others][comm.rank]
+        worker.local.rebind(comm)
+        return bool(worker.local.synchronize())
+
+    assert co.simulate(3, join) == [True, False, False]
+    check(others, late, late.local._anchor.state.parameters)
+
+
 @pytest.mark.parametrize("fragments", [1, 2])
 def test_a_rank_without_an_exchange_in_doubt_keeps_fragments_that_did_not_change(fragments: int) -> None:
     def make(comm: Any) -> tuple[dict[str, Array], co.LocalUpdates]:

@@ -324,6 +324,11 @@ def test_different_settings_are_an_error_on_all_ranks(setting: str) -> None:
         ),
         ({"named_parameters": {}}, ValueError, "iterated only once"),
         ({"compressor": "topk(0.1) | rice | raw"}, TypeError, r"pass wc.Compressor\(scheme\)"),
+        (
+            {"compressor": wc.Compressor("dct | topk(0.1) | rice | raw"), "divide": "senders"},
+            ValueError,
+            "no meaning with a transform",
+        ),
     ],
 )
 def test_wrong_arguments_say_what_to_write(
@@ -444,3 +449,13 @@ def test_a_worker_that_dies_before_the_first_exchange_after_a_restart(method: Ca
         return worker.train(3).local.round
 
     assert co.simulate(2, restart) == [3, 3]
+
+
+def test_a_shorter_period_than_that_of_the_saved_state() -> None:
+    def train(comm: Communicator) -> list[int]:
+        state = Worker(comm, every=30).train(20).local.state_dict()
+        worker = Worker(comm, every=8)
+        worker.local.load_state_dict(state)
+        return [step for step in range(1, 17) if worker.local.step()]
+
+    assert co.simulate(2, train) == [[4, 12]] * 2
