@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 from collectives.errors import CollectiveError
+from collectives.waiting.worker import in_worker
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,13 +75,17 @@ def counted(find_channel: Callable[..., Any], *, exchanges: int = 1) -> Callable
         def call(*args: Any, **kwargs: Any) -> Any:
             ends = None
             try:
-                ends = _find_ends(find_channel(*args, **kwargs), exchanges)
+                found = find_channel(*args, **kwargs)
+                _drain(found)  # on all ranks, the exchanges of their threads come first
+                ends = _find_ends(found, exchanges)
                 return function(*args, **kwargs)
             except CollectiveError:  # all ranks share it, or the channel is closed
                 raise
             except BaseException:
                 with suppress(Exception):  # there may be no channel
-                    for channel, end in ends or _find_ends(find_channel(*args, **kwargs), exchanges):
+                    if ends is None:
+                        _skip_in_order(find_channel(*args, **kwargs), exchanges)
+                    for channel, end in ends or ():
                         channel.skip_to(end)
                 raise
 
@@ -89,10 +94,24 @@ def counted(find_channel: Callable[..., Any], *, exchanges: int = 1) -> Callable
     return decorate
 
 
-def skip_exchange(found: Any) -> None:
-    """Count the next exchange of a Channel, or of an object with ``channels``, as skipped."""
-    for channel, end in _find_ends(found, 1):
+def skip_exchange(found: Any, exchanges: int = 1) -> None:
+    """Count the next exchanges of a Channel, or of an object with ``channels``, as skipped."""
+    for channel, end in _find_ends(found, exchanges):
         channel.skip_to(end)
+
+
+def _drain(found: Any) -> None:
+    """Wait until the thread of a Channel or Sites has run what was submitted, unless this is one."""
+    if hasattr(found, "worker") and not in_worker():
+        found.worker.drain()
+
+
+def _skip_in_order(found: Any, exchanges: int) -> None:
+    """Count exchanges as skipped, after those that still run in the thread of a Channel or Sites."""
+    if hasattr(found, "worker") and found.worker.has_started and not in_worker():
+        found.worker.submit(partial(skip_exchange, found, exchanges))
+    else:
+        skip_exchange(found, exchanges)
 
 
 def _find_ends(found: Any, exchanges: int) -> list[tuple[Any, int]]:

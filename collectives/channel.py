@@ -81,6 +81,7 @@ class Channel:
         foresight: the size of the next exchange's payloads.
         roll_call: finds the ranks that a Timeout names.
         worker: thread that makes calls for a program, in the order in which they are submitted.
+            A call in another thread waits for those that were submitted before it.
 
     Raises:
         TypeError: comm is an intercommunicator or not a communicator.

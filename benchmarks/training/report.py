@@ -170,9 +170,12 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
             " best rate is at an edge (`*`). Dense tries two momenta of its optimizer where local updates"
             " try two outer optimizers: [systems.csv](training/systems.csv) names the best.\n"
         )
-    if on_gpu := [row.system.name for row in rows if row.best.versions.endswith(GPU)]:
-        names = "; ".join(on_gpu)
-        text.append(f"Trained on a GPU (NVIDIA H100 or H200): {names}. All other rows: on CPUs.\n")
+    counts = {row.system.name: _count_on_gpu(plan, task, row.system) for row in rows}
+    if on_gpu := "; ".join(f"{name}: {some} of {all_}" for name, (some, all_) in counts.items() if some):
+        text.append(
+            f"Runs on a GPU (NVIDIA H100 or H200), of all settings and seeds: {on_gpu}."
+            " All other runs: on CPUs.\n"
+        )
     for group in dict.fromkeys(system.group for system in systems):
         chosen = [_format_row(task, row, dense) for row in rows if row.system.group == group]
         if chosen:
@@ -190,6 +193,13 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
     if absent:
         text.append(f"Not run yet: {'; '.join(absent)}.\n")
     return "\n".join(text)
+
+
+def _count_on_gpu(plan: Plan, task: Task, system: System) -> tuple[int, int]:
+    """Return how many of a system's runs were on a GPU, and how many there are."""
+    runs = dict.fromkeys([*plan.tune(task, system), *plan.repeat(task, system)])
+    found = [result.versions.endswith(GPU) for result in plan.find(list(runs)) if result is not None]
+    return sum(found), len(found)
 
 
 def _format_row(task: Task, row: Row, dense: Row | None) -> list[str]:

@@ -167,15 +167,7 @@ def _complete_summary(state: Callable[[], StateSummary], compressor: wc.Compress
 
 def skip(channel: Channel | Sites) -> None:
     """Count an exchange as skipped, after those that were started before."""
-    for _ in range(EXCHANGES):
-        channel.worker.submit(partial(skip_exchange, channel))
-
-
-def drain(channel: Channel | Sites) -> None:
-    """Wait until the channel's thread has run all that was submitted to it."""
-    done = threading.Event()
-    channel.worker.submit(done.set)
-    done.wait()
+    channel.worker.submit(partial(skip_exchange, channel, EXCHANGES))
 
 
 def capture(function: Callable[[], Any]) -> Callable[[], Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from collectives.channel import Channel
-from collectives.local_updates.delayed import Delayed, drain, skip
+from collectives.local_updates.delayed import Delayed, skip
 from collectives.local_updates.outer_loop import OuterLoop
 from collectives.sites.sites import Sites
 from collectives.torch.isolation import isolate
@@ -39,7 +39,7 @@ class DelayedQueue:
         """Start an exchange; if this raises, call ``skip``."""
         channel = self._find_channel()
         if self._isolated is not channel:
-            drain(channel)  # a skipped exchange counts before this one
+            channel.worker.drain()  # a skipped exchange counts before this one
             isolate(channel)
             self._isolated = channel  # after an error, all ranks try again
         self.is_idle = False
@@ -111,7 +111,7 @@ class DelayedQueue:
         try:
             finish()
             if not self.is_idle:
-                drain(self._find_channel())
+                self._find_channel().worker.drain()
         except BaseException:
             self.skip()
             raise

@@ -58,7 +58,8 @@ class LocalUpdates:
             these steps itself, for example by ``GradScaler``; ``step()`` then only counts them.
         named_parameters: ``model.named_parameters()``, or {name: NumPy array}, which is changed in place. The
             names must be the same on all ranks. Parameters of torch that need no gradient are left out until
-            they need one: ``step`` takes them over then, or ``admit`` if the optimizer is None.
+            they need one: ``step`` takes them over then, or ``admit`` if the optimizer is None. They stay if
+            they are frozen later: the outer momentum and the residual may then still move them.
         compressor: a Compressor, or a CLTk; this rank's own, with the same settings on all ranks. It encodes
             movements, not gradients. ``wc.Compressor("all | raw-index | raw")`` sends them dense.
         comm: a communicator, its Channel, Sites, a StoreComm, or a gloo ProcessGroup. Its timeout must exceed
@@ -75,8 +76,8 @@ class LocalUpdates:
             names: ``[["blocks.0.*", "blocks.2.*"], "*"]``. A parameter belongs to the first that matches. The
             exchange of a group is a step of the compressor, which its schedule counts.
         delay: steps, below ``every``, during which an exchange runs in a thread while training goes on; its
-            result is applied after the last of them. Other exchanges of this library may not use ``comm``
-            then; collectives of torch may.
+            result is applied after the last of them. Other exchanges of this library over ``comm`` wait for
+            it; collectives of torch do not.
         alpha: share of the worker's own parameters that stays when a result is applied; 0 replaces them.
             After the last exchange, ``revert`` sets all workers to the common values.
         divide: "ranks", or "senders": the mean of an element is over the ranks that sent it.

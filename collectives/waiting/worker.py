@@ -37,11 +37,23 @@ class Worker:
         self._unblock = unblock
         self._queues: dict[int, _Functions] = {}  # by process
 
+    @property
+    def has_started(self) -> bool:
+        """Whether a function was submitted in this process."""
+        return os.getpid() in self._queues
+
     def submit(self, function: Callable[[], object]) -> None:
         """Run a function after those that were submitted before."""
         process = os.getpid()
         functions = self._queues.get(process) or self._start(process)
         functions.put(function)
+
+    def drain(self) -> None:
+        """Wait until all that was submitted has run."""
+        if self.has_started:
+            done = threading.Event()
+            self.submit(done.set)
+            done.wait()
 
     def _start(self, process: int) -> _Functions:
         """Start the thread of this process, unless another thread does; return its queue."""
@@ -73,6 +85,11 @@ class _Thread(threading.Thread):
             except BaseException:  # reported; later functions run
                 traceback.print_exc()
             del function  # else it would live until the next one
+
+
+def in_worker() -> bool:
+    """Return whether this is the thread of a Worker."""
+    return isinstance(threading.current_thread(), _Thread)
 
 
 @atexit.register

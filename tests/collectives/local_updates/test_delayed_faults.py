@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -15,12 +16,13 @@ import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
 from tests.collectives.injector import OWN, Injected, Injector
+from tests.collectives.local_updates.test_any_request_fails import Requests, connect
 from tests.oracles import Array
 
 DENSE = "all | raw-index | raw"
 
 
-def make_local(comm: Communicator, w: Array, **settings: Any) -> co.LocalUpdates:
+def make_local(comm: Communicator | co.Channel, w: Array, **settings: Any) -> co.LocalUpdates:
     return co.LocalUpdates(None, {"w": w}, wc.Compressor(DENSE), comm, 3, **settings)
 
 
@@ -302,6 +304,69 @@ def test_an_interrupt_between_two_results(call: str) -> None:
 
     rounds = 4 if call == "exchange" else 3
     assert co.simulate(2, run) == [(rounds, [4, 4, 2, 2])] * 2
+
+
+def call_others(channel: Any) -> list[float]:
+    """Make other calls of a channel; return their results."""
+    w, dense = np.ones(2), wc.Compressor(DENSE)
+    other = co.LocalUpdates(None, {"w": w}, dense, channel, 3)
+    other.synchronize()
+    other.exchange()
+    with co.allreduce(channel, {"w": w}, dense, commit=False) as pending:
+        ones = pending.means["w"]
+    if not isinstance(channel, co.Sites):
+        co.allgather_bytes(channel, b"x")
+    results = w, ones, co.allreduce(channel, w, DENSE), co.CLTk(1.0).allreduce(channel, {"w": w})["w"]
+    return [float(x) for result in results for x in result]
+
+
+@pytest.mark.parametrize("sites", [False, True])
+@pytest.mark.parametrize("first", range(4))
+def test_other_calls_of_the_channel_come_after_a_delayed_exchange(first: int, sites: bool) -> None:
+    """On all ranks, however long it takes on one of them, and if its LocalUpdates was deleted."""
+
+    def run(comm: Any) -> list[float]:
+        channel = connect(comm, Requests(), sites=sites)
+        w = np.zeros(2)
+        local = make_local(channel, w, delay=1)
+        for _ in range(2):
+            train(local, w, 3)
+            if comm.rank == first:
+                local._delayed.wait()
+            assert call_others(channel) == [1] * 8
+            assert train(local, w, 1) == []
+            local.exchange()
+        result = [float(x) for x in w]
+        train(local, w, 3)
+        del local
+        gc.collect()
+        assert call_others(channel) == [1] * 8
+        return result
+
+    assert co.simulate(4, run) == [[6, 6]] * 4
+
+
+def test_an_interrupt_of_a_call_that_waits_for_a_delayed_exchange() -> None:
+    """The call counts after the delayed exchange, whose result is right."""
+
+    def run(comm: Communicator) -> tuple[list[str], list[float]]:
+        channel, w, seen = co.Channel(comm), np.zeros(2), []
+        local = make_local(channel, w, delay=1)
+        train(local, w, 3)
+        if comm.rank == 0:
+            fail_once(channel.worker, "drain", KeyboardInterrupt)
+        for _ in range(2 - comm.rank):
+            try:
+                co.allreduce(channel, w, DENSE)
+            except BaseException as error:
+                seen.append(getattr(error, "reason", type(error).__name__))
+        local.exchange()
+        return seen, w.tolist()
+
+    assert co.simulate(2, run) == [
+        (["KeyboardInterrupt", "sequence"], [3, 3]),
+        (["sequence"], [3, 3]),
+    ]
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

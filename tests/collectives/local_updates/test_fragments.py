@@ -111,11 +111,11 @@ def test_dense_reference(fragments: int, delay: int, alpha: float, outer: dict[s
 def test_weights(delay: int, sites: bool) -> None:
     """Also over Sites, with a rank that only listens."""
     weights = 1.0, 0.0, 3.0, 0.5
-    settings = {"fragments": 3, "delay": delay, "alpha": 0.5, "rate": 0.7, "momentum": 0.9, "nesterov": True}
+    outer: Any = {"alpha": 0.5, "rate": 0.7, "momentum": 0.9, "nesterov": True}
 
     def run(comm: Communicator) -> dict[str, Array]:
         whole = connect(comm, Requests(), sites=sites)
-        return train(whole, weight=weights[comm.rank], **settings)[0]
+        return train(whole, fragments=3, delay=delay, weight=weights[comm.rank], **outer)[0]
 
     expected = reference(divide_parameters(SIZES, 3), delay, 0.5, 0.7, 0.9, True, weights)
     for own, theirs in zip(co.simulate(4, run), expected, strict=True):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -343,7 +345,7 @@ def test_the_guide_has_the_recipes_and_their_measured_bits() -> None:
 def test_the_guide_has_the_memory_of_recipes() -> None:
     """Bytes per parameter between two exchanges: the state, and a second array for the next residual."""
     guide = (ROOT / "docs/guides/local-updates.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`[^|]*`) \| (\d+) \|$", guide, re.MULTILINE)
+    rows = re.findall(r"^\| (`[^|]*`) \| (\d+) \| \d+ \|$", guide, re.MULTILINE)
     shown = {name: int(size) for names, size in rows for name in re.findall(r"`([\w-]+)`", names)}
     assert shown.keys() == co.LOCAL_RECIPES.keys()
     n = 32768
@@ -360,6 +362,35 @@ def test_the_guide_has_the_memory_of_recipes() -> None:
             return sum(x.nbytes * (2 if "residual" in key else 1) for key, x in arrays.items())
 
         assert co.simulate(2, measure) == [size * n] * 2, name
+
+
+def test_the_guide_has_the_most_memory_of_an_exchange() -> None:
+    guide = (ROOT / "docs/guides/local-updates.md").read_text(encoding="utf-8")
+    shown = {
+        name: int(most)
+        for name, most in re.findall(r"^\| `([\w-]+)` \| \d+ \| (\d+) \|$", guide, re.MULTILINE)
+    }
+    assert shown.keys() == co.LOCAL_RECIPES.keys()
+    n = 2**21
+
+    def measure(comm: Any, name: str) -> float:
+        movement = np.random.default_rng(0).normal(size=n // 16).astype(np.float32)
+        w = {str(number): np.zeros(n // 16, np.float32) for number in range(16)}
+        local = co.LocalUpdates(None, w, comm=comm, **co.local_recipe(name, every=1, fragments=1, delay=0))
+        for _ in range(3):  # the last one has a residual, and its memory to reuse
+            for x in w.values():
+                np.add(x, movement, out=x)
+            tracemalloc.reset_peak()
+            local.step()
+        return tracemalloc.get_traced_memory()[1] / n - 4  # those of the model
+
+    for name, most in shown.items():
+        co.simulate(1, partial(measure, name=name))  # compiles
+        tracemalloc.start()
+        try:
+            assert co.simulate(1, partial(measure, name=name))[0] == pytest.approx(most, abs=2.5), name
+        finally:
+            tracemalloc.stop()
 
 
 def test_the_guide_states_the_verdicts_on_local_updates() -> None:
