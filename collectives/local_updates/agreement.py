@@ -33,7 +33,7 @@ T = TypeVar("T")
 _LAYOUT, _DIGEST = struct.Struct("<QqIIIQQ"), struct.Struct("<I")
 _LOSSLESS = "all | raw-index | raw"
 _COMPARED = (
-    ("settings", "parameters", "every, rate, momentum, nesterov, fragments, delay, alpha, divide or keep"),
+    ("settings", "parameters", "settings"),
     ("specs", "shape", "names, shapes or types of the parameters"),
 )
 
@@ -80,7 +80,8 @@ class StateSummary(NamedTuple):
             whole: whether the digest is of the whole state, not of some blocks that depend on the round.
         """
         settings_crc, specs_crc = (
-            zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in (str(settings), state.describe())
+            zlib.crc32(text.encode("utf-8", "surrogatepass"))
+            for text in (settings.describe(), state.describe())
         )
         digest = state.digest() if whole else state.next_digest(settings.every)
         token = secrets.randbits(64) if token is None else token
@@ -90,6 +91,7 @@ class StateSummary(NamedTuple):
 def collect_states(
     channel: Channel | Sites,
     summarize: Callable[[], StateSummary],
+    settings: OuterSettings,
     digest: Callable[[], int] | None = None,
     *,
     of_fragment: bool = False,
@@ -99,6 +101,7 @@ def collect_states(
     Args:
         channel: open, or Sites; all ranks call this together.
         summarize: returns this rank's summary.
+        settings: of this rank.
         digest: returns the digest of this rank's whole state; None over Sites. If it is given on all ranks,
             and digests of ranks differ that have taken part in the same exchanges, these digests take the
             place of all.
@@ -134,10 +137,28 @@ def collect_states(
         ]
         if different:
             text = f"{name_ranks(different)}: {what} differ from those of rank 0"
+            if field == "settings":
+                text += _compare_settings(channel, settings, different[0])
             if of_fragment and reason == "shape":
                 text += ", or another fragment is due there; call synchronize() on all ranks"
             raise CollectiveError(text, ranks=different, reason=reason)
     return table
+
+
+def _compare_settings(channel: Channel | Sites, settings: OuterSettings, rank: int) -> str:
+    """Return which settings of a rank differ from those of rank 0; all ranks call this together."""
+    lines = [
+        blob.decode(errors="replace").split("\n")
+        for blob in gather_all(channel, lambda: settings.describe().encode("utf-8", "surrogatepass"))
+    ]
+    both = [(own, first) for own, first in zip(lines[rank], lines[0], strict=False) if own != first]
+    if len(both) == 1 and both[0][0].startswith("division="):
+        return "; each fragment must have the same parameters, which depends on their order"
+    return "".join(
+        f"; {own} on rank {rank}, and {first} on rank 0"
+        for own, first in both
+        if not own.startswith("division=")
+    )
 
 
 def _read(blobs: Sequence[ByteArray | bytes]) -> list[StateSummary]:

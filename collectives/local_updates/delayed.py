@@ -16,6 +16,7 @@ from collectives.cltk.allreduce import CLTk
 from collectives.exchange.inputs import Inputs
 from collectives.local_updates.agreement import StateSummary, check_states, collect_states, identify
 from collectives.local_updates.ledger import Ledger
+from collectives.local_updates.outer import OuterSettings
 from collectives.local_updates.outer_step import Replacement
 from collectives.local_updates.senders import reduce_by_senders
 from collectives.sites.sites import Sites
@@ -30,7 +31,7 @@ class Terms:
 
     Attributes:
         channel: of all ranks.
-        compressor: of this rank.
+        compressor, settings: of this rank.
         weight: of this rank's movement.
         by_senders: whether an element's mean is over the ranks that sent it.
         of_fragment: whether it is of one fragment of several.
@@ -40,6 +41,7 @@ class Terms:
 
     channel: Channel | Sites
     compressor: wc.Compressor | CLTk
+    settings: OuterSettings
     weight: float
     by_senders: bool
     of_fragment: bool
@@ -68,7 +70,7 @@ def exchange(
     Returns the means, or without ``commit`` a Pending.
     """
     channel, compressor, ledger = terms.channel, terms.compressor, terms.ledger
-    table = collect_states(channel, summarize, digest, of_fragment=terms.of_fragment)
+    table = collect_states(channel, summarize, terms.settings, digest, of_fragment=terms.of_fragment)
     check_states(table)
     ledger.drop()  # no rank has completed it
     identity = identify(table)

@@ -9,6 +9,7 @@ Source:
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import accumulate
@@ -65,6 +66,13 @@ def divide_parameters(sizes: Mapping[str, int], fragments: Fragments) -> list[li
         wanted = ends[-1] * number / groups
         cuts.append(min(range(least, most + 1), key=lambda cut: abs(ends[cut] - wanted)))
     return [names[start:stop] for start, stop in zip(cuts, [*cuts[1:], len(names)], strict=True)]
+
+
+def summarize_fragments(fragments: Sequence[Sequence[str]]) -> int:
+    """Return a CRC-32 of the names of each fragment, in any order within it; 0 for one fragment."""
+    if len(fragments) == 1:
+        return 0
+    return zlib.crc32(repr([sorted(names) for names in fragments]).encode())
 
 
 def _match(names: Mapping[str, int], groups: Sequence[str | tuple[str, ...]]) -> list[list[str]]:

@@ -25,7 +25,13 @@ from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.compatibility import Link, check_communicator, check_method, check_successor
 from collectives.local_updates.delayed import EXCHANGES
 from collectives.local_updates.delayed_queue import DelayedQueue
-from collectives.local_updates.fragments import Fragments, divide_parameters, freeze_fragments, make_schedule
+from collectives.local_updates.fragments import (
+    Fragments,
+    divide_parameters,
+    freeze_fragments,
+    make_schedule,
+    summarize_fragments,
+)
 from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import require_finite_step
@@ -145,8 +151,8 @@ class LocalUpdates:
             )
         self._fragments = divide_parameters({name: count_elements(p) for name, p in named.items()}, fragments)
         groups = freeze_fragments(fragments)
-        outer = every, float(rate), float(momentum), bool(nesterov), groups, delay, float(alpha), divide
-        self._settings = OuterSettings(*outer, float(keep))
+        outer = every, rate, momentum, bool(nesterov), groups, delay, alpha, divide, keep
+        self._settings = OuterSettings(*outer, summarize_fragments(self._fragments))
         self._compressor = check_compressor(compressor)
         check_method(self._settings, self._compressor)
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)

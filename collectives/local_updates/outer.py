@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,7 +28,11 @@ CHECKED_STEPS = 16
 class OuterSettings:
     """Settings of the outer optimizer; ``LocalUpdates`` describes them.
 
+    Attributes:
+        division: of the parameters into fragments, as ``summarize_fragments`` returns it.
+
     Raises:
+        TypeError: a setting that must be a number is none.
         ValueError: a setting is out of range.
     """
 
@@ -40,8 +45,14 @@ class OuterSettings:
     alpha: float = 0.0
     divide: str = "ranks"
     keep: float = 0.0
+    division: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
+        for name in ("rate", "momentum", "alpha", "keep"):
+            number: Any = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, Real):
+                raise TypeError(f"{name} is {number!r}; pass a number")
+            object.__setattr__(self, name, float(number))
         if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
             raise ValueError(f"every is {self.every!r}; it must be a number of steps, 1 or more")
         if not 0 < self.rate < np.inf:
@@ -63,6 +74,10 @@ class OuterSettings:
             raise ValueError(f"keep is {self.keep!r}; it must be 0 to 1")
         if self.divide not in DIVISORS:
             raise ValueError(f"divide is {self.divide!r}; it must be {' or '.join(map(repr, DIVISORS))}")
+
+    def describe(self) -> str:
+        """Return what ranks must agree on, a line per setting."""
+        return "\n".join(f"{one.name}={getattr(self, one.name)!r}" for one in fields(self))
 
     @property
     def fragment_count(self) -> int:

@@ -114,7 +114,7 @@ class OuterLoop:
             has_changed = self._loop_over(comm).synchronize()
             self.inner_step = 0
             return has_changed
-        table = collect_states(comm, partial(self.summarize, token=self.ledger.latest))
+        table = collect_states(comm, partial(self.summarize, token=self.ledger.latest), self._settings)
         leader = find_leader(table)
         own, first = table[comm.rank], table[leader]
         if len({summary._replace(token=0) for summary in table}) > 1:
@@ -172,7 +172,10 @@ class OuterLoop:
         by_senders, channel = self._settings.divide == "senders", self._find_channel()
         self.range = find_range(channel)
         ledger = self.ledger
-        return Terms(channel, self._compressor, weight, by_senders, self._is_divided, ledger, ledger.dropped)
+        is_divided, settings = self._is_divided, self._settings
+        return Terms(
+            channel, self._compressor, settings, weight, by_senders, is_divided, ledger, ledger.dropped
+        )
 
     def summarize(self, *, token: int | None = None, whole: bool = True) -> StateSummary:
         """Complete the last exchange, and summarize this rank's state."""

@@ -168,8 +168,36 @@ def test_ranks_need_equal_lists() -> None:
 
     assert co.simulate(2, lambda comm: attempt(comm, (("a", "b"), "*"))) == ["", ""]
     errors = co.simulate(2, lambda comm: attempt(comm, [["a", "c"], "*"]))
-    assert errors[0].startswith("parameters: rank 1: every, rate, momentum, nesterov, fragments")
     assert errors[0] == errors[1]
+    assert errors[0] == (
+        "parameters: rank 1: settings differ from those of rank 0; fragments=(('a', 'b'), '*') on rank 1, and"
+        " fragments=(('a', 'c'), '*') on rank 0"
+    )
+
+
+@pytest.mark.parametrize("call", ["synchronize", "exchange"])
+def test_ranks_need_parameters_in_the_same_order(call: str) -> None:
+    """Otherwise, a number of fragments would divide them in other ways."""
+
+    def attempt(comm: Communicator, count: int) -> str:
+        named = dict(sorted(zeros().items(), reverse=comm.rank > 0))
+        local = co.LocalUpdates(None, named, wc.Compressor(DENSE), comm, every=4, fragments=count)
+        try:
+            getattr(local, call)()
+        except co.CollectiveError as error:
+            return str(error)
+        return ""
+
+    assert co.simulate(2, lambda comm: attempt(comm, 1)) == ["", ""]
+    errors = co.simulate(2, lambda comm: attempt(comm, 2))
+    assert (
+        errors
+        == [
+            "rank 1: settings differ from those of rank 0; each fragment must have the same parameters, which"
+            " depends on their order"
+        ]
+        * 2
+    )
 
 
 def test_fragments_have_about_equally_many_elements() -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -374,6 +375,7 @@ def test_the_guide_has_the_most_memory_of_an_exchange() -> None:
     n = 2**21
 
     def measure(comm: Any, name: str) -> float:
+        numba.set_num_threads(1)  # each has space of its own
         movement = np.random.default_rng(0).normal(size=n // 16).astype(np.float32)
         w = {str(number): np.zeros(n // 16, np.float32) for number in range(16)}
         local = co.LocalUpdates(None, w, comm=comm, **co.local_recipe(name, every=1, fragments=1, delay=0))
@@ -388,7 +390,7 @@ def test_the_guide_has_the_most_memory_of_an_exchange() -> None:
         co.simulate(1, partial(measure, name=name))  # compiles
         tracemalloc.start()
         try:
-            assert co.simulate(1, partial(measure, name=name))[0] == pytest.approx(most, abs=2.5), name
+            assert co.simulate(1, partial(measure, name=name))[0] == pytest.approx(most, rel=0.15), name
         finally:
             tracemalloc.stop()
 

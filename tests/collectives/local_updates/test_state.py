@@ -299,7 +299,7 @@ def test_a_rank_joins_after_a_restart() -> None:
 @pytest.mark.parametrize("setting", ["rate", "keep"])
 def test_different_settings_are_an_error_on_all_ranks(setting: str) -> None:
     def train(comm: Communicator) -> str:
-        named = "rank 1: every, rate, momentum, nesterov, fragments, delay, alpha, divide or keep differ"
+        named = f"rank 1: settings differ from those of rank 0; {setting}=1.0 on rank 1, and {setting}=0.5 on"
         with pytest.raises(co.CollectiveError, match=named) as info:
             Worker(comm, **{setting: 0.5 + 0.5 * comm.rank}).train(3)
         return info.value.reason
@@ -313,6 +313,7 @@ def test_different_settings_are_an_error_on_all_ranks(setting: str) -> None:
         ({"every": 0}, ValueError, "every is 0; it must be a number of steps"),
         ({"rate": 0}, ValueError, "rate is 0.0"),
         ({"momentum": 1}, ValueError, "momentum is 1.0"),
+        ({"keep": "0.5"}, TypeError, "keep is '0.5'; pass a number"),
         ({"nesterov": True}, ValueError, "pass momentum=0.9"),
         ({"optimizer": 3}, TypeError, "has no step"),
         ({"named_parameters": [np.ones(3)]}, TypeError, "pass model.named_parameters"),
