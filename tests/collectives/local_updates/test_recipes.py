@@ -428,4 +428,6 @@ def _describe(one: co.LocalRecipe) -> str:
     feedback = one.compressor.get("feedback", wc.ErrorFeedback())
     if feedback is None:
         return f"`{scheme}`, no residual"
+    if one.compressor.get("scope", "tensor") != "tensor":
+        return f'`{scheme}`, `scope="{one.compressor["scope"]}"`'
     return f"`{scheme}`" + ("" if feedback.decay == 1 else f", residual × {feedback.decay:g}")
