@@ -7,7 +7,7 @@ call sets the parameters to the values of the state.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from collectives.local_updates.outer import Array, OuterState
 from collectives.local_updates.outer_step import Replacement, rehearse
-from collectives.local_updates.parameters import find_trained, measure_movements, read, write
+from collectives.local_updates.parameters import digest, find_trained, measure_movements, read, write
 
 
 class Anchor:
@@ -60,6 +60,10 @@ class Anchor:
         others = {name: read(p) for name, p in self.parameters.items() if name not in loaded.parameters}
         self.state = loaded.admit(others)
         self._next, self._stale = None, ()
+
+    def digest_own(self, names: Iterable[str]) -> int:
+        """Return the sum of the CRC-32 of some of the worker's own parameters, whatever their names."""
+        return sum(digest(self.parameters[name]) for name in names) % 2**32
 
     def measure_all(self, names: Sequence[str]) -> dict[str, Array]:
         """Return the movements of parameters, with those that are carried."""

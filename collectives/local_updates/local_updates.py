@@ -12,6 +12,7 @@ some workers only; ``synchronize`` then completes it on the others.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, overload
 
@@ -32,6 +33,7 @@ from collectives.local_updates.fragments import (
     make_schedule,
     summarize_fragments,
 )
+from collectives.local_updates.inner import InnerOptimizer
 from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import require_finite_step
@@ -40,6 +42,7 @@ from collectives.local_updates.saved_state import (
     list_parameters,
     read_carried,
     read_delayed,
+    read_own_digest,
     read_state,
     write_carried,
     write_delayed,
@@ -158,7 +161,9 @@ class LocalUpdates:
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         if is_ready(self._link.comm):  # an error is best raised here
             check_communicator(self._settings, self._link.comm, self._compressor)
-        self._optimizer, self._weight = optimizer, check_weight(weight)
+        self._optimizer = None if optimizer is None else InnerOptimizer(optimizer)
+        self._weight = check_weight(weight)
+        self._saved_own: tuple[int, list[str]] | None = None  # digest and names of a loaded state, to compare
         self._outer = OuterLoop(self._anchor, self._settings, self._compressor, self._link.find_channel)
         self._delayed = DelayedQueue(self._outer, delay, self._link.find_channel)
         self._is_split = self._has_parts()
@@ -225,8 +230,27 @@ class LocalUpdates:
     def _take_inner_step(self, closure: Callable[[], Any] | None) -> None:
         self._outer.complete()
         if self._optimizer is not None:
+            self._compare_model()
             self.admit()  # parameters that were unfrozen have not moved yet
-            self._optimizer.step(*([] if closure is None else [closure]))
+            self._optimizer.step(closure)
+        self._saved_own = None
+
+    def _compare_model(self) -> None:
+        """Warn if the parameters are not those that a loaded state was saved with, before they move.
+
+        Without an optimizer, the program may have moved them.
+        """
+        saved, self._saved_own = self._saved_own, None
+        if (
+            self._optimizer is not None
+            and saved is not None
+            and self._anchor.digest_own(saved[1]) != saved[0]
+        ):
+            warnings.warn(
+                "the parameters are not those with which the loaded state was saved, so the difference counts"
+                " as a movement: load the model, too, or call revert() to start from the common parameters",
+                stacklevel=3,
+            )
 
     @counted(lambda self, *_: self._channel, exchanges=EXCHANGES)
     def _end_period(self, closure: Callable[[], Any] | None, fragment: int) -> None:
@@ -297,6 +321,7 @@ class LocalUpdates:
         """
         if self._is_split and not commit:
             raise ValueError("commit=False over Sites needs fragments=1: fragments are exchanged one by one")
+        self._compare_model()
         if self._delayed.waiting or not self._delayed.is_idle:
             self._delayed.free_channel(self._delayed.apply_all)
         if not self._is_split:
@@ -336,6 +361,7 @@ class LocalUpdates:
                 all ranks.
             Timeout: a rank does not take part.
         """
+        self._compare_model()
         if self._delayed.waiting or not self._delayed.is_idle:
             self._delayed.free_channel(self._delayed.settle)
         return self._synchronize()
@@ -386,6 +412,7 @@ class LocalUpdates:
         result replaces the parameters, also with ``alpha``. ``state_dict`` has the common parameters without
         that effect, as ``parameter/NAME``.
         """
+        self._saved_own = None
         self._delayed.replace_own()
         self._outer.revert()
 
@@ -398,7 +425,8 @@ class LocalUpdates:
         """
         self._outer.complete()
         delayed = self._delayed.wait()
-        state = write_state(self._anchor.state, self.inner_step, self._compressor.state_dict())
+        own = self._anchor.digest_own(self._anchor.parameters)
+        state = write_state(self._anchor.state, self.inner_step, own, self._compressor.state_dict())
         state |= write_carried(self._anchor.carried)
         return state | write_delayed(delayed)
 
@@ -435,6 +463,9 @@ class LocalUpdates:
         self._outer.inner_step = steps % self._settings.every  # which may have been larger
         self._outer.is_compared, self._outer.is_loaded = False, True
         self._delayed.restore(delayed)
+        own = read_own_digest(state)
+        is_complete = self._anchor.parameters.keys() >= set(saved)
+        self._saved_own = (own, list(saved)) if own is not None and is_complete else None
         self._link.number(self._compressor)  # a rank may go before the first exchange
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ parameters of bfloat16. Small steps of such parameters are thus not lost.
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -94,6 +95,11 @@ def write(parameter: Any, value: Array) -> bool:
     else:
         local_shard(parameter.detach()).copy_(sys.modules["torch"].from_numpy(fitting))
     return fitting is not value
+
+
+def digest(parameter: Any) -> int:
+    """Return the CRC-32 of a parameter as float32 or float64."""
+    return zlib.crc32(np.ascontiguousarray(_view(parameter)).reshape(-1).view(np.uint8).data)
 
 
 def measure_movements(parameters: Mapping[str, Any], starts: Mapping[str, Array]) -> dict[str, Array]:

@@ -12,6 +12,8 @@ from collectives.local_updates.outer import Array, OuterState
 from wirecodec.interop import as_integer, check_keys, unmasked
 
 _COUNTS = ("inner_step", "round")
+_OWN = "own_digest"
+"""Key of the digest of the worker's own parameters, which are saved with the model."""
 _KINDS = _PARAMETER, _MOMENTUM, _COMPRESSOR, _LEFT, _REPLACES, _MEAN, _CARRIED = (
     "parameter/",
     "momentum/",
@@ -23,9 +25,12 @@ _KINDS = _PARAMETER, _MOMENTUM, _COMPRESSOR, _LEFT, _REPLACES, _MEAN, _CARRIED =
 )
 
 
-def write_state(state: OuterState, inner_step: int, compressor: Mapping[str, Array]) -> dict[str, Array]:
-    """Return counts and copies of the arrays by key, with the saved state of the compressor."""
-    saved = {"round": np.array(state.round, np.int64), "inner_step": np.array(inner_step, np.int64)}
+def write_state(
+    state: OuterState, inner_step: int, own_digest: int, compressor: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return numbers and copies of the arrays by key, with the saved state of the compressor."""
+    numbers = {"round": state.round, "inner_step": inner_step, _OWN: own_digest}
+    saved = {key: np.array(number, np.int64) for key, number in numbers.items()}
     saved |= {_PARAMETER + name: x.copy() for name, x in state.parameters.items()}
     saved |= {_MOMENTUM + name: x.copy() for name, x in state.momenta.items()}
     return saved | {_COMPRESSOR + key: x for key, x in compressor.items()}
@@ -49,7 +54,7 @@ def read_state(
 
     Raises ValueError if a key or its array is not valid; the message names the key.
     """
-    check_keys(saved, "LocalUpdates", _COUNTS, (), _KINDS)
+    check_keys(saved, "LocalUpdates", _COUNTS, (_OWN,), _KINDS)
     if strict:
         _check_names(_cut(saved, _PARAMETER).keys(), parameters.keys())
     steps, rounds = (as_integer(saved[key], key) for key in _COUNTS)
@@ -67,6 +72,11 @@ def read_state(
     if has_momentum and rounds:  # the state has no outer momentum, or not all of it
         momenta = {name: np.zeros_like(x) for name, x in arrays.items()} | momenta
     return OuterState(rounds, arrays, momenta), steps, _cut(saved, _COMPRESSOR)
+
+
+def read_own_digest(saved: Mapping[str, Any]) -> int | None:
+    """Return the digest of the worker's own parameters; None in a state of an older version."""
+    return as_integer(saved[_OWN], _OWN) if _OWN in saved else None
 
 
 def write_delayed(delayed: Sequence[Delayed]) -> dict[str, Array]:

@@ -236,7 +236,8 @@ def test_a_renamed_state_has_all_that_it_keeps() -> None:
             local.step()
         state = local.state_dict()
         renamed = wc.rename_state(state, add="x.")
-        _, other = make("x.w")
+        own, other = make("x.w")
+        own[:] = w
         other.load_state_dict(renamed)
         again = wc.rename_state(other.state_dict(), prefix="x.")
         assert {key: x.tobytes() for key, x in again.items()} == {

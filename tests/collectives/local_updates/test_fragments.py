@@ -252,7 +252,9 @@ def test_a_checkpoint_resumes_bit_for_bit(stop: int, delay: int) -> None:
 
     def halves(comm: Communicator) -> dict[str, Array]:
         parameters, local = train(comm, stop, compressor=wc.Compressor(SPARSE, seed=1), **settings)
-        state, velocities = local.state_dict(), local._optimizer.velocities
+        state, first = local.state_dict(), local._optimizer
+        assert first is not None
+        velocities = first._optimizer.velocities
         inner = Descent({name: x.copy() for name, x in parameters.items()}, comm.rank)
         inner.velocities = velocities
         other = co.LocalUpdates(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from tests.oracles import Array
 
 DENSE = "all | raw-index | raw"
 SCHEME = "topk(0.25) | rice | qsgd(bits=2)"
+OWN = {"inner_step", "own_digest"}
+"""Keys of the worker's own steps, which change without an exchange."""
 
 
 class Worker:
@@ -88,7 +91,7 @@ def test_after_a_failed_exchange_the_next_one_carries_the_whole_movement() -> No
                 with pytest.raises(co.CollectiveError, match="rank 1"):
                     worker.local.step()
                 after = worker.local.state_dict()
-                assert all(np.array_equal(before[key], after[key]) for key in before if key != "inner_step")
+                assert all(np.array_equal(before[key], after[key]) for key in before if key not in OWN)
             else:
                 assert worker.local.step() == (step % 3 == 0)
         residual = worker.compressor.residual("w")
@@ -133,7 +136,7 @@ def test_a_mean_that_overflows_leaves_everything_as_it_was(
         with pytest.raises(co.CollectiveError, match=r"not finite|cannot carry inf") as info:
             local.step() if commit else local.exchange(commit=False)
         after = local.state_dict()
-        assert {key for key in before if not np.array_equal(before[key], after[key])} <= {"inner_step"}
+        assert {key for key in before if not np.array_equal(before[key], after[key])} <= OWN
         return info.value.reason
 
     assert co.simulate(2, train) == ["value"] * 2
@@ -176,7 +179,7 @@ def test_a_step_that_overflows_leaves_everything_as_it_was(
             except co.CollectiveError as error:
                 errors.append(error)
         after = local.state_dict()
-        assert {key for key in before if not np.array_equal(before[key], after[key])} <= {"inner_step"}
+        assert {key for key in before if not np.array_equal(before[key], after[key])} <= OWN
         assert [error.reason for error in errors] == ["value"]
         assert "the step of the outer optimizer is beyond float64" in str(errors[0])
         local.revert()
@@ -281,8 +284,9 @@ def test_a_rank_joins_after_a_restart() -> None:
     def after(comm: Communicator) -> tuple[bool, Array, int]:
         worker = Worker(comm, start=comm.rank)
         if comm.rank != 1:
-            worker.local.load_state_dict(newest[comm.rank] if comm.rank == 0 else older[comm.rank])
-            worker.w[:] = newest[0]["parameter/w"]
+            state = newest[comm.rank] if comm.rank == 0 else older[comm.rank]
+            worker.local.load_state_dict(state)
+            worker.w[:] = state["parameter/w"]
         with pytest.raises(co.CollectiveError, match=r"ranks 1, 2: .*synchronize\(\) on all ranks") as info:
             worker.local.exchange()
         assert (info.value.reason, info.value.ranks) == ("parameters", (1, 2))
@@ -454,9 +458,62 @@ def test_a_worker_that_dies_before_the_first_exchange_after_a_restart(method: Ca
 
 def test_a_shorter_period_than_that_of_the_saved_state() -> None:
     def train(comm: Communicator) -> list[int]:
-        state = Worker(comm, every=30).train(20).local.state_dict()
-        worker = Worker(comm, every=8)
-        worker.local.load_state_dict(state)
+        old, worker = Worker(comm, every=30).train(20), Worker(comm, every=8)
+        worker.local.load_state_dict(old.local.state_dict())
+        worker.w[:] = old.w
         return [step for step in range(1, 17) if worker.local.step()]
 
     assert co.simulate(2, train) == [[4, 12]] * 2
+
+
+CALLS: dict[str, Callable[[Worker], Any]] = {
+    "step": lambda worker: worker.local.step(),
+    "exchange": lambda worker: worker.local.exchange(),
+    "synchronize": lambda worker: worker.local.synchronize(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("delay", [0, 1])
+def test_a_state_without_its_model_is_told_once(delay: int, call: str) -> None:
+    """The difference would be a movement, larger than all others."""
+
+    def resume(comm: Communicator, model: str) -> list[float]:
+        old = Worker(comm, every=2, delay=delay).train(5)
+        state, worker = old.local.state_dict(), Worker(comm, every=2, delay=delay)
+        worker.local.load_state_dict(state)
+        if model == "loaded":
+            worker.w[:] = old.w
+        if model == "reverted":
+            worker.local.revert()
+        for _ in range(2):
+            CALLS[call](worker)
+        return [float(x) for x in worker.w]
+
+    for model in ("loaded", "reverted"):
+        assert len(co.simulate(1, partial(resume, model=model))[0]) == 32  # warnings are errors here
+    with pytest.warns(UserWarning, match="load the model, too") as seen:
+        co.simulate(1, partial(resume, model="forgotten"))
+    assert len(seen) == 1
+
+
+def test_a_program_that_takes_the_steps_too_is_told_once() -> None:
+    torch = pytest.importorskip("torch")
+
+    def train(comm: Communicator, takes: bool) -> float:
+        w = torch.nn.Parameter(torch.zeros(1))
+        optimizer = torch.optim.SGD([w], lr=1.0)
+        optimizer.step()  # before LocalUpdates
+        local = co.LocalUpdates(optimizer, {"w": w}, wc.Compressor(DENSE), comm, every=2)
+        optimizer.step()
+        for _ in range(4):
+            w.grad = torch.ones(1)
+            if takes:
+                optimizer.step()
+            local.step()
+        return float(w.item())
+
+    assert co.simulate(1, partial(train, takes=False)) == [-4]
+    with pytest.warns(UserWarning, match="remove optimizer.step") as seen:
+        assert co.simulate(1, partial(train, takes=True)) == [-8]
+    assert len(seen) == 1
