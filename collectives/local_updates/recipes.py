@@ -98,7 +98,7 @@ LOCAL_RECIPES: Mapping[str, LocalRecipe] = MappingProxyType(
             compressor=_fixed(scheme="budget(0.073) | rice | error-bounded", scope="group"),
             settings=_fixed(every=10, rate=1.0, keep=0.5, divide="senders"),
             inner="AdamW with betas (0.9, 0.99)",
-            source="this library: text-long in benchmarks/results/training.md, one seed",
+            source="this library: text-long in benchmarks/results/training.md, 2 seeds",
         ),
     }
 )
