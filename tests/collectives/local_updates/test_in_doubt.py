@@ -120,6 +120,17 @@ def check(workers: list[Worker], dead: Worker, state: dict[str, Array]) -> None:
         np.testing.assert_array_equal(len(everyone) * state[name], moved + left)
 
 
+def join(workers: list[Worker]) -> list[bool]:
+    """Let workers go on together; return which have taken over another one's state."""
+
+    def run(comm: Any) -> bool:
+        worker = workers[comm.rank]
+        worker.local.rebind(comm)
+        return bool(worker.local.synchronize())
+
+    return co.simulate(len(workers), run)
+
+
 def topk() -> Any:
     return wc.Compressor("topk(0.25) | rice | raw", feedback=wc.ErrorFeedback())
 
@@ -246,13 +257,7 @@ def test_an_exchange_that_nobody_has_completed_is_rolled_back() -> None:
     last = train(None, None, topk)[0].requests
     workers = [train(0, last, topk)[0], train(1, last, topk)[1]]
     before = [{name: worker.left(name) for name in NAMES} for worker in workers]
-
-    def go_on(comm: Any) -> bool:
-        worker = workers[comm.rank]
-        worker.local.rebind(comm)
-        return bool(worker.local.synchronize())
-
-    assert co.simulate(2, go_on) == [False, False]
+    assert join(workers) == [False, False]
     for worker, left in zip(workers, before, strict=True):
         for name in NAMES:
             np.testing.assert_array_equal(worker.left(name), left[name])
@@ -269,13 +274,7 @@ def test_another_exchange_in_the_same_round_does_not_count() -> None:
         others[comm.rank].local.exchange()
 
     co.simulate(2, alone)
-
-    def join(comm: Any) -> bool:
-        worker = [late, *others][comm.rank]
-        worker.local.rebind(comm)
-        return bool(worker.local.synchronize())
-
-    assert co.simulate(3, join) == [True, False, False]
+    assert join([late, *others]) == [True, False, False]
     for name in NAMES:
         np.testing.assert_array_equal(late.compressor.residual(name), before[name])
 
@@ -289,13 +288,7 @@ def test_the_others_have_rolled_back_an_exchange_since() -> None:
         others[comm.rank].local.exchange(commit=False).rollback()
 
     co.simulate(2, alone)
-
-    def join(comm: Any) -> bool:
-        worker = [late, *others][comm.rank]
-        worker.local.rebind(comm)
-        return bool(worker.local.synchronize())
-
-    assert co.simulate(3, join) == [True, False, False]
+    assert join([late, *others]) == [True, False, False]
     check(others, late, late.local._anchor.state.parameters)
 
 
