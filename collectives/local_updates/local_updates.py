@@ -235,6 +235,14 @@ class LocalUpdates:
             self._optimizer.step(closure)
         self._saved_own = None
 
+    def _apply_all(self) -> None:
+        self._compare_model()
+        self._delayed.apply_all()
+
+    def _settle(self) -> None:
+        self._compare_model()
+        self._delayed.settle()
+
     def _compare_model(self) -> None:
         """Warn if the parameters are not those that a loaded state was saved with, before they move.
 
@@ -321,9 +329,8 @@ class LocalUpdates:
         """
         if self._is_split and not commit:
             raise ValueError("commit=False over Sites needs fragments=1: fragments are exchanged one by one")
-        self._compare_model()
         if self._delayed.waiting or not self._delayed.is_idle:
-            self._delayed.free_channel(self._delayed.apply_all)
+            self._delayed.free_channel(self._apply_all)
         if not self._is_split:
             return self._exchange_part(None, weight, commit=commit)
         for fragment in range(len(self._fragments)):  # residuals are of ranges, which these names decide
@@ -335,6 +342,7 @@ class LocalUpdates:
         self, fragment: int | None, weight: float | None, *, commit: bool = True
     ) -> Pending[Any] | None:
         """Exchange a fragment, or all parameters."""
+        self._compare_model()
         self.inner_step = 0
         names, own = self._names_of(fragment), self._weight if weight is None else weight
         is_whole = fragment is None or len(self._fragments) == 1
@@ -361,13 +369,13 @@ class LocalUpdates:
                 all ranks.
             Timeout: a rank does not take part.
         """
-        self._compare_model()
         if self._delayed.waiting or not self._delayed.is_idle:
-            self._delayed.free_channel(self._delayed.settle)
+            self._delayed.free_channel(self._settle)
         return self._synchronize()
 
     @counted(lambda self: self._channel, exchanges=EXCHANGES)
     def _synchronize(self) -> bool:
+        self._compare_model()
         has_changed = self._outer.synchronize()
         self._link.number(self._compressor)  # another one, if a rank has gone or joined
         return has_changed

@@ -38,9 +38,9 @@ LAYERS = {
     ],
     "collectives": [
         {"attributes", "cost_model", "device", "errors", "foresight"},
-        {"call"},
         {"communicator"},
         {"waiting"},
+        {"call"},
         {"channel"},
         {"gloo", "transport", "simulation"},
         {"agreement"},
