@@ -123,9 +123,8 @@ class DelayedQueue:
         one = self.waiting[0]
         one.wait()
         if one.error is None and not self._is_begun(one):
-            one.step = self._outer.make_step(
-                one.means, replaces=one.replaces
-            )  # if it raises, nothing is lost
+            # If this raises, nothing is lost.
+            one.step = self._outer.make_step(one.means, replaces=one.replaces)
             self._outer.anchor.begin(one.step)
         self.waiting = self.waiting[1:]  # an interrupt before it leaves one whose step is begun
         if one.error is not None:

@@ -1,4 +1,4 @@
-"""The worker's own optimizer."""
+"""The worker's own (inner) optimizer, whose steps are LocalUpdates' to take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class InnerOptimizer:
-    """A worker's own optimizer, whose steps LocalUpdates takes. It warns if the program takes some, too.
+    """The worker's own optimizer: takes its steps, and warns if the program takes some, too.
 
     Args:
         optimizer: an object with ``step()``; one of torch tells of its steps.

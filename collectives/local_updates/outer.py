@@ -32,7 +32,7 @@ class OuterSettings:
         division: of the parameters into fragments, as ``summarize_fragments`` returns it.
 
     Raises:
-        TypeError: a setting that must be a number is none.
+        TypeError: rate, momentum, alpha or keep is not a number.
         ValueError: a setting is out of range.
     """
 

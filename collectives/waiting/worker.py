@@ -39,7 +39,7 @@ class Worker:
 
     @property
     def has_started(self) -> bool:
-        """Whether a function was submitted in this process."""
+        """Return whether a function was submitted in this process."""
         return os.getpid() in self._queues
 
     def submit(self, function: Callable[[], object]) -> None:
