@@ -102,11 +102,16 @@ class Acceptance:
         plain = {name: _fit(name, x, model) for name, x in sent.plain.items()}
         check_finite(plain)
         check_finite(sent.beside)
-        decoded = {} if sent.container is None else self._decode(sent.container, plain, model)
+        decoded, types = ({}, {}) if sent.container is None else self._decode(sent.container, plain, model)
         if plain or sent.beside:  # the decoder has judged a container that is alone
             counted = {name: _movement(name, x, sent, model) for name, x in plain.items()}
             self._check_norm([*decoded.values(), *counted.values(), *sent.beside.values()])
-        moved = decoded if model is None else {n: _apply(x, n, sent, model) for n, x in decoded.items()}
+        bases = model.arrays if model is not None and sent.values == "model" else {}
+        with np.errstate(all="ignore"):  # a value that the type does not hold becomes Inf, which is refused
+            moved = {
+                name: np.asarray(bases[name] + x if name in bases else x).astype(types[name], copy=False)
+                for name, x in decoded.items()
+            }
         check_finite(moved)
         arrays = {**plain, **moved}
         if model is None:
@@ -114,13 +119,15 @@ class Acceptance:
         self._check_complete(arrays, model)
         return {name: arrays[name] for name in model.arrays if name in arrays}
 
-    def _decode(self, blob: Any, plain: Mapping[str, Array], model: Model | None) -> dict[str, Array]:
-        """Decode movements to float32, or to float64 if the container has float64."""
+    def _decode(
+        self, blob: Any, plain: Mapping[str, Array], model: Model | None
+    ) -> tuple[dict[str, Array], dict[str, np.dtype[Any]]]:
+        """Decode movements to float32, or to float64 if the container has it; return their types, too."""
         try:
             if model is None:
                 limits = self.limits or UNKNOWN_MODEL
-                found = wc.decode_many(blob, limits=limits)
-                schema = {name: (x.shape, x.dtype) for name, x in found.items() if name not in plain}
+                layers: Mapping[str, Any] = wc.decode_many(blob, limits=limits)
+                schema = {name: (x.shape, x.dtype) for name, x in layers.items() if name not in plain}
             else:
                 layers = {name: x for name, x in model.arrays.items() if is_float(x.dtype)}
                 limits = self.limits or limits_of({name: (x.shape, x.dtype) for name, x in layers.items()})
@@ -133,7 +140,7 @@ class Acceptance:
             wc.decode_add(blob, wide, **options)
         except wc.WireError as error:
             raise Refused(error.code, error.message) from error
-        return wide
+        return wide, {name: layers[name].dtype for name in schema}
 
     def _schema_of(self, blob: Any, layers: Mapping[str, Array]) -> Schema:
         """Return the only names, shapes and types that the decoder accepts."""
@@ -329,9 +336,9 @@ def _as_numbers(name: str, x: Array) -> Array:
 
 
 def _fit(name: str, x: Array, model: Model | None) -> Array:
-    """Return a plain array in the type in which it is used: a layer's own, or for counters one that holds both.
+    """Return a plain array in the type in which it is used; raise Refused if it is no array of the model.
 
-    Raises Refused if it is no array of the model.
+    The type is that of the layer. For a counter, it is one that holds the values of both.
     """
     if not isinstance(name, str):
         raise Refused("schema-names", f"the name of an array is {type(name).__name__}; it must be text")
@@ -350,7 +357,7 @@ def _fit(name: str, x: Array, model: Model | None) -> Array:
         else:
             own = x.dtype if x.dtype.kind in "biuf" else np.dtype(np.float32)
             dtype = np.result_type(layer.dtype, own)
-    with np.errstate(all="ignore"):  # a value that the type does not hold becomes Inf, which is refused
+    with np.errstate(all="ignore"):  # as above
         return np.ascontiguousarray(x.astype(dtype, copy=False)).reshape(x.shape)
 
 
@@ -364,14 +371,6 @@ def _movement(name: str, x: Array, sent: Sent, model: Model | None) -> Array:
         return x
     with np.errstate(all="ignore"):
         return np.asarray(x.astype(np.float64) - model.arrays[name].astype(np.float64))
-
-
-def _apply(moved: Array, name: str, sent: Sent, model: Model) -> Array:
-    """Return a decoded movement in the type of its layer, or the layer after it."""
-    layer = model.arrays[name]
-    with np.errstate(all="ignore"):
-        wanted = moved if sent.values == "movements" else np.asarray(layer + moved)
-        return wanted.astype(layer.dtype, copy=False)
 
 
 def _first_nonfinite(x: Array) -> int:

@@ -240,8 +240,8 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
         sent = Sent(*_split(dxo.data, has_container), _VALUES[kind], beside)
         arrays = self._acceptance.accept(sent, self._model_of(weights))
         source = dxo.data if weights is None else weights
-        if dxo.get_meta_prop(_IS_TORCH) is True and weights is None or any(map(is_tensor, source.values())):
-            return DXO(kind, {name: _as_torch(x) for name, x in arrays.items()}, meta)
+        if any(map(is_tensor, source.values())) or (weights is None and dxo.get_meta_prop(_IS_TORCH) is True):
+            arrays = {name: _as_torch(x) for name, x in arrays.items()}
         return DXO(kind, arrays, meta)
 
     def _model_of(self, weights: Mapping[str, Any] | None) -> Model | None:
@@ -254,7 +254,7 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
 
 
 def _check_meta(dxo: Any) -> bool:
-    """Return whether the data have a container; raise Refused if FedAvg could not use the meta information."""
+    """Return whether the data have a container; raise Refused if FedAvg could not use the meta data."""
     algorithm = dxo.get_meta_prop(MetaKey.PROCESSED_ALGORITHM)
     if algorithm is not None and not (isinstance(algorithm, str) and algorithm == _ALGORITHM):
         raise Refused("record", "another filter has processed the result; place WirecodecDecode first")
