@@ -20,7 +20,7 @@ import numpy.typing as npt
 import wirecodec as wc
 from collectives.errors import Refused
 from collectives.exchange.specs import get_limits
-from wirecodec.interop import DTYPES, as_flat, dtype_named, find_nonfinite, read_only
+from wirecodec.interop import BFLOAT16, DTYPES, as_flat, dtype_named, find_nonfinite, read_only
 
 Array: TypeAlias = "npt.NDArray[Any]"
 Schema: TypeAlias = "dict[str, tuple[tuple[int, ...], np.dtype[Any]]]"
@@ -343,8 +343,9 @@ def _fit(name: str, x: Array, model: Model | None) -> Array:
     if not isinstance(name, str):
         raise Refused("schema-names", f"the name of an array is {type(name).__name__}; it must be text")
     x = _as_numbers(name, x)
+    dtype = x.dtype if is_float(x.dtype) or x.dtype.kind in "biu" else np.dtype(np.float64)  # no long double
     if model is None:
-        dtype = x.dtype if is_float(x.dtype) or x.dtype.kind in "biu" else np.dtype(np.float64)
+        pass
     elif name not in model.arrays:
         raise Refused("schema-names", f"the model has no array {quote(name)}")
     else:
@@ -354,9 +355,8 @@ def _fit(name: str, x: Array, model: Model | None) -> Array:
             raise Refused("schema-shape", text)
         if is_float(layer.dtype):
             dtype = layer.dtype
-        else:
-            own = x.dtype if x.dtype.kind in "biuf" else np.dtype(np.float32)
-            dtype = np.result_type(layer.dtype, own)
+        else:  # NumPy itself promotes no bfloat16
+            dtype = np.result_type(layer.dtype, np.float32 if dtype == BFLOAT16 else dtype)
     with np.errstate(all="ignore"):  # as above
         return np.ascontiguousarray(x.astype(dtype, copy=False)).reshape(x.shape)
 

@@ -26,6 +26,7 @@ from collectives.integrations.acceptance import (
     Model,
     Sent,
     arrays_in,
+    check_finite,
     check_max_norm,
     check_metrics,
     check_weight,
@@ -200,6 +201,9 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
             dxo = from_shareable(shareable)
         except Exception:  # as in NVFlare's own filters, and in its aggregators
             return shareable
+        history = dxo.get_filter_history()
+        if not (isinstance(history, list) and all(isinstance(one, str) for one in history)):
+            dxo.remove_meta_props([MetaKey.FILTER_HISTORY])  # NVFlare's method would take its truth value
         # NVFlare's method does not filter a DXO without data, whose weight may be no number.
         apply = self._apply_filter if dxo.data else self.process_dxo
         return apply(dxo, shareable, fl_ctx).update_shareable(shareable)
@@ -238,7 +242,8 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
             text = "max_norm needs the global model, which the workflow has not stored in its context"
             raise Refused("model", text)
         sent = Sent(*_split(dxo.data, has_container), _VALUES[kind], beside)
-        arrays = self._acceptance.accept(sent, self._model_of(weights))
+        arrays: dict[str, Any] = self._acceptance.accept(sent, self._model_of(weights))
+        _check_products(arrays, dxo.get_meta_prop(_STEPS, 1))
         source = dxo.data if weights is None else weights
         if any(map(is_tensor, source.values())) or (weights is None and dxo.get_meta_prop(_IS_TORCH) is True):
             arrays = {name: _as_torch(x) for name, x in arrays.items()}
@@ -262,6 +267,13 @@ def _check_meta(dxo: Any) -> bool:
         check_weight(_STEPS, dxo.get_meta_prop(_STEPS))
     check_metrics(MetaKey.INITIAL_METRICS, dxo.get_meta_prop(MetaKey.INITIAL_METRICS))
     return algorithm is not None
+
+
+def _check_products(arrays: Mapping[str, Array], weight: Any) -> None:
+    """Raise Refused if weight times value is Inf: aggregators multiply in the type of the layer."""
+    factor = 1.0 if weight is None else float(weight)
+    with np.errstate(all="ignore"):
+        check_finite({f"{name}, times its weight": np.asarray(x * factor) for name, x in arrays.items()})
 
 
 def _split(data: Mapping[str, Any], has_container: bool) -> tuple[Any, dict[str, Array]]:

@@ -35,7 +35,6 @@ class Update:
         plain: arrays beside it, or all arrays of a client without a container.
         weight: that the client claims.
         metrics: beside the weight.
-        has_arrays: whether NumPy's files can hold the plain arrays.
     """
 
     code: str
@@ -98,6 +97,7 @@ UPDATES: dict[str, Update] = {
     "Inf after a cast from long double": Update(
         "nonfinite", None, plain(w=np.full(W, np.longdouble("1e4000")))
     ),
+    "long double in a counter": Update("nonfinite", None, plain(batches=np.array(np.longdouble("1e4000")))),
     "NaN in a counter": Update("nonfinite", None, plain(batches=np.array(np.nan))),
     # types
     "complex numbers": Update("schema-dtype", None, plain(w=np.full(W, 1j, "c8"))),
@@ -163,15 +163,17 @@ _TYPES = (
     "M8[s]",
     "V2",
 )
-_WEIGHTS = (17, 17, 17, 17, 17.5, 1, 0, -1, 2**53, 2**53 + 1, 1e300, math.nan, math.inf, -16.99)
+_WEIGHTS = (17.5, 1, 0, -1, 2**53, 2**53 + 1, 1e300, math.nan, math.inf, -16.99)
 
 
-def random_array(rng: np.random.Generator, shape: tuple[int, ...], likely: np.dtype[Any]) -> Any:
-    """Return an array of a type and of values that are often wrong."""
-    if rng.random() < 0.1:
+def random_array(
+    rng: np.random.Generator, shape: tuple[int, ...], likely: np.dtype[Any], wrong: float
+) -> Any:
+    """Return an array whose type and values are wrong with a probability."""
+    if rng.random() < wrong / 4:
         shape = [(), (1,), shape[::-1], (0,), (40,), (2, 3)][rng.integers(6)]
-    dtype = likely if rng.random() < 0.6 else np.dtype(_TYPES[rng.integers(len(_TYPES))])
-    value = _VALUES[rng.integers(len(_VALUES))] if rng.random() < 0.5 else 0.5
+    dtype = likely if rng.random() >= wrong else np.dtype(_TYPES[rng.integers(len(_TYPES))])
+    value = _VALUES[rng.integers(len(_VALUES))] if rng.random() < wrong else 0.5
     with np.errstate(all="ignore"):
         x = np.zeros(shape, dtype)
         try:
@@ -184,28 +186,29 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], likely: np.dt
 
 def random_update(rng: np.random.Generator) -> Update:
     """Return an update that is acceptable, or wrong in some places."""
-    names = [*MODEL, "c"] if rng.random() < 0.1 else list(MODEL)
-    if rng.random() < 0.2:
+    wrong = (0.02, 0.1, 0.5)[rng.integers(3)]
+    names = [*MODEL, "c"] if rng.random() < wrong / 4 else list(MODEL)
+    if rng.random() < wrong / 4:
         names.pop(int(rng.integers(len(names))))
     arrays = {}
     for name in names:
         like = MODEL.get(name, MODEL["b"])
-        arrays[name] = random_array(rng, like.shape, like.dtype)
+        arrays[name] = random_array(rng, like.shape, like.dtype, wrong)
     carried = [
         n for n, x in arrays.items() if x.dtype.kind in "fiubc" and x.dtype.isnative and x.dtype.char != "g"
     ]
     inside = {name: arrays[name] for name in carried if name in FLOATS and rng.random() < 0.7}
     blob = None
     if rng.random() < 0.7:
-        blob = encode(inside, **({"absent": "unchanged"} if rng.random() < 0.05 else {}))
-        if rng.random() < 0.2:
+        blob = encode(inside, **({"absent": "unchanged"} if rng.random() < wrong / 8 else {}))
+        if rng.random() < wrong / 2:
             damaged = np.frombuffer(blob, np.uint8).copy()
             damaged[rng.integers(0, damaged.size, 2)] = rng.integers(0, 256, 2)
             blob = damaged.tobytes()
-    twice = rng.random() < 0.05
+    twice = rng.random() < wrong / 8
     others = {name: x for name, x in arrays.items() if blob is None or twice or name not in inside}
-    weight = _WEIGHTS[rng.integers(len(_WEIGHTS))]
-    metrics = {"loss": _VALUES[rng.integers(len(_VALUES))] if rng.random() < 0.2 else 0.5}
+    weight = _WEIGHTS[rng.integers(len(_WEIGHTS))] if rng.random() < wrong else 17
+    metrics = {"loss": _VALUES[rng.integers(len(_VALUES))] if rng.random() < wrong else 0.5}
     return Update("", blob, others, weight, metrics)
 
 

@@ -337,3 +337,13 @@ def test_a_job_holds_the_arguments(tmp_path: Path) -> None:
     arguments = found["WirecodecDecode"]["args"]
     assert arguments["max_norm"] == 3.0
     assert arguments["limits"]["args"] == {"max_bytes": 777}
+
+
+def test_a_weight_that_overflows_the_type_of_a_layer() -> None:
+    """Aggregators multiply by the weight first, in the type of the layer."""
+    decode = WirecodecDecode(max_norm=20.0)
+    half = {"half": np.full(4, 2, np.float16)}
+    for weight, code in ((20_000, []), (40_000, ["nonfinite"])):
+        with contextlib.suppress(UpdateBlocked):
+            decode.process(result(half, **{MetaKey.NUM_STEPS_CURRENT_ROUND: weight}), server(half))
+        assert [one.code for one in decode.dropped] == code
