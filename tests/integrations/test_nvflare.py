@@ -347,3 +347,63 @@ def test_a_weight_that_overflows_the_type_of_a_layer() -> None:
         with contextlib.suppress(UpdateBlocked):
             decode.process(result(half, **{MetaKey.NUM_STEPS_CURRENT_ROUND: weight}), server(half))
         assert [one.code for one in decode.dropped] == code
+
+
+@pytest.mark.parametrize("kind", ["WEIGHTS", "COLLECTION", "FL_MODEL", "anything", "", None, 5])
+def test_results_of_another_kind(kind: Any) -> None:
+    """FedAvg would add them up, and the first result of a round would set the kind of all."""
+    decode = WirecodecDecode(skip=True)
+    sent = result(dict(GOOD))
+    sent["DXO"]["kind"] = kind
+    got = from_shareable(decode.process(sent, server()))
+    assert (got.data, got.data_kind) == ({}, "WEIGHT_DIFF")
+    assert [one.code for one in decode.dropped] == ["kind"]
+
+
+@pytest.mark.parametrize("code", ["", None, 0])
+def test_a_return_code_that_a_workflow_takes_for_ok(code: Any) -> None:
+    decode = WirecodecDecode(max_norm=1.0)
+    sent = result(dict(GOOD))
+    sent.set_return_code(code)
+    with pytest.raises(UpdateBlocked, match="max-norm"):
+        decode.process(sent, server())
+
+
+@pytest.mark.parametrize(
+    ("meta", "code"),
+    [
+        ({"control": {"w": [np.full(9, 1e6)]}}, "max-norm"),
+        ({"control": {"w": np.full(9, np.nan)}}, "nonfinite"),
+        ({MetaKey.INITIAL_METRICS: {"loss": np.ones(3)}}, "record"),
+        ({MetaKey.PROCESSED_ALGORITHM: "HE"}, "record"),
+        ({MetaKey.NUM_STEPS_CURRENT_ROUND: "x"}, "weight"),
+        ({MetaKey.NUM_STEPS_CURRENT_ROUND: True}, "weight"),
+        ({MetaKey.FILTER_HISTORY: np.ones(3)}, None),
+    ],
+)
+@pytest.mark.parametrize("data", [GOOD, {}], ids=["arrays", "empty"])
+def test_hostile_meta_information(meta: Any, code: str | None, data: Any) -> None:
+    decode = WirecodecDecode(max_norm=20.0, skip=True)
+    decode.process(result(dict(data), **meta), server())
+    assert [one.code for one in decode.dropped] == ([] if code is None else [code])
+
+
+def test_metrics_are_finite_and_their_arrays_count() -> None:
+    decode = WirecodecDecode(max_norm=20.0, skip=True)
+    for data in ({"loss": 1e6, "name": "x"}, {"loss": np.nan}, {"matrix": np.full(9, 1e6)}):
+        decode.process(result(data, DataKind.METRICS), server())
+    assert [one.code for one in decode.dropped] == ["nonfinite", "max-norm"]
+
+
+def test_counters_that_the_mean_has_made_floats() -> None:
+    decode = WirecodecDecode(max_norm=20.0)
+    for model in (MODEL, {**MODEL, "batches": MODEL["batches"].astype(float)}):
+        got = decode.process(result({**GOOD, "batches": np.full(1, 1000)}), server(model))
+        assert from_shareable(got).data["batches"] == 1000
+
+
+def test_partial_updates() -> None:
+    decode = WirecodecDecode(max_norm=20.0)
+    encode = WirecodecEncode("all | raw-index | raw")
+    got = from_shareable(decode.process(encode.process(result({"w": GOOD["w"]}), context()), server()))
+    assert list(got.data) == ["w"]
