@@ -232,8 +232,8 @@ class WirecodecDecode(DXOFilter):  # type: ignore[misc]
         beside = arrays_in(meta, "meta")
         if kind == DataKind.METRICS and not has_container:
             check_metrics("metrics", dxo.data, arrays=True)
-            arrays = {**beside, **arrays_in(dxo.data, "metrics")}
-            self._acceptance.accept(Sent(None, {}, "movements", arrays), None)
+            numbers = {**beside, **arrays_in(dxo.data, "metrics")}
+            self._acceptance.accept(Sent(None, {}, "movements", numbers), None)
             return DXO(kind, dxo.data, meta)
         if kind != self.kind or (has_container and kind != DataKind.WEIGHT_DIFF):
             text = f"the result is of the kind {quote(kind)}; the workflow's kind is {self.kind!r}"

@@ -345,7 +345,7 @@ def test_a_weight_that_overflows_the_type_of_a_layer() -> None:
     half = {"half": np.full(4, 2, np.float16)}
     for weight, code in ((20_000, []), (40_000, ["nonfinite"])):
         with contextlib.suppress(UpdateBlocked):
-            decode.process(result(half, **{MetaKey.NUM_STEPS_CURRENT_ROUND: weight}), server(half))
+            decode.process(result(half, NUM_STEPS_CURRENT_ROUND=weight), server(half))
         assert [one.code for one in decode.dropped] == code
 
 
