@@ -298,3 +298,17 @@ def test_any_bytes_raise_rejected_only() -> None:
             except Refused as refused:
                 verdicts.add(refused.code)
     assert len(verdicts) > 5
+
+
+def test_the_loss_by_which_q_fedavg_weighs() -> None:
+    from flwr.serverapp.strategy import QFedAvg
+
+    judged = Compressed(QFedAvg(client_learning_rate=0.1, train_loss_key="train_loss"))._checks
+    for loss, is_good in ((0.5, True), (0.0, True), (-1.0, False), (float("nan"), False), (None, False)):
+        metrics = {"num-examples": 1} if loss is None else {"num-examples": 1, "train_loss": loss}
+        content = RecordDict({"arrays": plain(), "metrics": MetricRecord(metrics)})
+        if is_good:
+            judged.read(content, Model(MODEL, {"batches"}))
+        else:
+            with pytest.raises(Refused, match="weight"):
+                judged.read(content, Model(MODEL, {"batches"}))
