@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -118,7 +117,7 @@ def as_target(x: Any) -> Any:
         return x
     try:
         return _share_memory(x)
-    except (TypeError, RuntimeError):  # of a type that NumPy does not have, or without memory
+    except (TypeError, RuntimeError, ValueError):  # of a type that NumPy does not have, or without memory
         return x
 
 
@@ -226,9 +225,12 @@ def _as_numpy(tensor: Any) -> Array:
         raise EncodeError(
             f"{type(tensor).__name__} is on another device than the CPU; copy it to the host first"
         )
+    reason = "it offers neither DLPack nor the buffer protocol"
     if hasattr(tensor, "__dlpack__"):
-        with suppress(Exception):  # the method is another framework's; its other protocols may work
+        try:
             return np.from_dlpack(tensor)
+        except Exception as error:  # the method is another framework's; its other protocols may work
+            reason = f"its DLPack raises {_first_line(error)}"
     if isinstance(tensor, Mapping):
         raise EncodeError(
             f"{type(tensor).__name__} is nested in the tensors; pass one flat mapping, such as"
@@ -238,10 +240,8 @@ def _as_numpy(tensor: Any) -> Array:
         return read_array(tensor)
     try:
         return np.asarray(memoryview(tensor))
-    except (TypeError, ValueError, NotImplementedError):
-        raise EncodeError(
-            f"{type(tensor).__name__} is not an array: it offers neither DLPack nor the buffer protocol"
-        ) from None
+    except (TypeError, ValueError, BufferError, NotImplementedError):
+        raise EncodeError(f"{type(tensor).__name__} is not an array: {reason}") from None
 
 
 def read_array(tensor: Any) -> Array:
@@ -252,11 +252,15 @@ def read_array(tensor: Any) -> Array:
     try:
         return np.asarray(tensor)
     except Exception as error:  # of another framework, which may raise any
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise EncodeError(
-            f"{type(tensor).__name__} cannot be read as an array on the host; pass a NumPy array of its"
-            f" elements, such as this process's part of it: {reason}"
+            f"{type(tensor).__name__} cannot be read on the host ({_first_line(error)}); pass a NumPy array, such"
+            " as that of this process's part"
         ) from None
+
+
+def _first_line(error: Exception) -> str:
+    """Return an error's type and the first line of its text."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _dlpack_device(tensor: Any) -> int | None:
@@ -269,7 +273,8 @@ def _dlpack_device(tensor: Any) -> int | None:
 
 def _from_torch(tensor: Any) -> Array:
     if tensor.device.type != "cpu":
-        raise EncodeError(f"torch tensor is on {tensor.device}; copy it to the host first")
+        remedy = "create its elements" if tensor.is_meta else "copy it to the host"
+        raise EncodeError(f"torch tensor is on {tensor.device}; {remedy} first")
     if tensor.layout is not sys.modules["torch"].strided:
         raise EncodeError(
             f"torch tensor has layout {tensor.layout}; pass tensor.to_dense()."
@@ -279,21 +284,26 @@ def _from_torch(tensor: Any) -> Array:
         raise EncodeError("torch tensor is a DTensor; pass this rank's shard of it, tensor.to_local()")
     try:
         return _share_memory(tensor.detach().resolve_conj().resolve_neg())
-    except (TypeError, RuntimeError) as error:
-        reason = str(error).strip().partition("\n")[0]
+    except (TypeError, RuntimeError, ValueError) as error:
         raise EncodeError(
-            f"torch tensor of {tensor.dtype} cannot be read as a NumPy array: {reason}"
+            f"torch tensor cannot be read as a NumPy array ({_first_line(error)}); pass a dense tensor of a type"
+            " that is carried, with elements"
         ) from None
 
 
 def _share_memory(tensor: Any) -> Array:
-    """View a dense torch tensor on the CPU as an array of the same memory; raises TypeError or RuntimeError."""
+    """View a dense torch tensor on the CPU as an array of the same memory.
+
+    Raises TypeError, RuntimeError or ValueError, as torch does, if that is impossible.
+    """
     torch, own = sys.modules["torch"], OF_ML_DTYPES.get(str(tensor.dtype).removeprefix("torch."))
     plain = tensor.detach()
     if own is None:
         array: Array = plain.numpy()
     else:  # NumPy has no such type of its own to receive it
         array = plain.view(torch.int16 if own.itemsize == 2 else torch.uint8).numpy().view(own)
+    if array.size and not plain.data_ptr():  # NumPy then allocates memory of its own
+        raise RuntimeError("its storage has been freed, as FSDP does with parameters out of use")
     return array
 
 

@@ -51,12 +51,6 @@ def scipy_of(kind: str, **changed: list[int]) -> Any:
     return matrix
 
 
-def bcoo(where: list[list[int]]) -> Any:
-    sparse = pytest.importorskip("jax.experimental.sparse")
-    jnp = pytest.importorskip("jax.numpy")
-    return sparse.BCOO((jnp.ones(len(where)), jnp.array(where)), shape=(5, 7))
-
-
 class Outside(wc.Selector):
     """Selector of a user that is wrong."""
 
@@ -94,7 +88,6 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "scipy-bsr": (lambda: scipy_of("bsr", indices=[0, 9]), "index 9 in dimension 1"),
     "scipy-coo": (lambda: scipy_of("coo", row=[0, 9]), "index 9 in dimension 0, whose extent is 4"),
     "scipy-pointers": (lambda: scipy_of("csr", indptr=[0, 2, 1, 2, 2]), "must not descend"),
-    "bcoo-negative": (lambda: bcoo([[0, 1], [1, -1]]), "index -1 in dimension 1"),
 }
 
 USES: dict[str, Callable[[Any], Any]] = {
@@ -130,13 +123,6 @@ def test_scipy_formats_without_arrays_of_indices(name: str) -> None:
         matrix._dict[(9, 9)] = np.float32(1)
         with pytest.raises(wc.EncodeError, match="dok matrix of scipy is not valid"):
             wc.encode(matrix)
-
-
-def test_padding_of_jax_is_dropped() -> None:
-    padded = bcoo([[0, 1], [5, 7], [2, 7], [5, 0]])
-    found = wc.decode(wc.encode(padded))
-    np.testing.assert_array_equal(found.to_dense(), padded.todense())
-    assert found.indices.tolist() == [1]
 
 
 @pytest.mark.parametrize("indices", [[-1], [0, 35], [LOW], [HIGH], [1, 1], [2, 1]])
