@@ -42,7 +42,7 @@ FLOATS = frozenset(DTYPES)
 
 
 def holds(wide: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether a type is made for the values of another: a float for floats, or one that has them all."""
+    """Return whether a type takes the values of another: a float takes floats; others have all of them."""
     if is_float(wide) and is_float(dtype):
         return True
     return wide.kind in "biufc" and np.can_cast(dtype, wide, "safe")

@@ -163,7 +163,7 @@ def _check_positions(coordinates: Any, shape: tuple[int, ...]) -> None:
 
 
 def _check_dimension(positions: Array, dimension: int, extent: int, is_block: bool = False) -> None:
-    """Raise EncodeError unless all (n,) positions, of elements or of blocks, are from 0 to below an extent."""
+    """Raise EncodeError unless all (n,) positions of elements, or of blocks, are within an extent."""
     if positions.size == 0 or 0 <= int(positions.min()) <= int(positions.max()) < extent:
         return
     at = int(np.argmax((positions < 0) | (positions >= extent)))

@@ -203,10 +203,10 @@ class SparseTensor:
         """Expand to a dense array.
 
         Args:
-            out: array of the tensor's shape, on its device, writable: a NumPy array of any strides, a dense torch
-                tensor on the CPU, or a CuPy array. All its elements are set; those that a patch does not have
-                are unchanged. It may have any float dtype, and values are rounded to it. Integers, bool and
-                complex need a dtype that holds all their values. None for a new array of the tensor's dtype.
+            out: writable array of the tensor's shape, on its device: a NumPy array, a dense torch tensor on
+                the CPU, or a CuPy array. All its elements are set; those that a patch does not have are
+                unchanged. Values are rounded to its dtype, any float. Integers, bool and complex need a
+                dtype that holds all their values. None for a new array of the tensor's dtype.
 
         Returns:
             ``out``, or the new array on the tensor's device.
@@ -238,7 +238,7 @@ class SparseTensor:
         return dense if out is None else out
 
     def _view_target(self, out: Any) -> Array:
-        """Return the array that shares the memory of ``to_dense``'s ``out``; raise ValueError if it is none."""
+        """Return an array of the memory of ``out``; raise ValueError if ``to_dense`` does not take it."""
         target = as_target(out)
         self._require_array(target)
         if target.shape != self._shape:
@@ -255,8 +255,8 @@ class SparseTensor:
         """Raise ValueError unless a target is a plain array on the tensor's device."""
         if type(target) not in ((self._module.ndarray,) if on_gpu(self._values) else _HOST):
             raise ValueError(
-                f"out is {type(target).__name__}; it must be a plain array, or a dense torch tensor with elements,"
-                " on the tensor's device"
+                f"out is {type(target).__name__}; it must be a plain array or a dense torch tensor on the"
+                " tensor's device"
             )
 
     def add_to(self, out: Any, *, scale: float = 1.0) -> None:

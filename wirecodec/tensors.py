@@ -253,8 +253,8 @@ def read_array(tensor: Any) -> Array:
         return np.asarray(tensor)
     except Exception as error:  # of another framework, which may raise any
         raise EncodeError(
-            f"{type(tensor).__name__} cannot be read on the host ({_first_line(error)}); pass a NumPy array, such"
-            " as that of this process's part"
+            f"{type(tensor).__name__} cannot be read on the host ({_first_line(error)}); pass a NumPy array,"
+            " such as that of this process's part"
         ) from None
 
 
@@ -286,8 +286,8 @@ def _from_torch(tensor: Any) -> Array:
         return _share_memory(tensor.detach().resolve_conj().resolve_neg())
     except (TypeError, RuntimeError, ValueError) as error:
         raise EncodeError(
-            f"torch tensor cannot be read as a NumPy array ({_first_line(error)}); pass a dense tensor of a type"
-            " that is carried, with elements"
+            f"torch tensor cannot be read as a NumPy array ({_first_line(error)}); pass a dense tensor of a"
+            " type that is carried, with elements"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Arrays that results are written into: every kind that is allowed, and every kind that is refused unchanged."""
+"""Arrays that results are written into: kinds that are allowed, and kinds that are refused unchanged."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_numpy_arrays_of_every_float_type(tensor: wc.SparseTensor, dtype: str, layout: str) -> None:
-    kind = (
-        np.dtype(dtype) if dtype[:5] == "float" and "_" not in dtype else np.dtype(getattr(ml_dtypes, dtype))
-    )
+    kind = np.dtype(getattr(np, dtype, None) or getattr(ml_dtypes, dtype))
     if layout == "swapped" and kind.kind == "V":
         pytest.skip("types of ml_dtypes have one byte order")
     memory = np.ones((4, 6), kind)
@@ -52,7 +50,7 @@ def test_torch_tensors_of_every_float_type(tensor: wc.SparseTensor, dtype: str, 
     torch = pytest.importorskip("torch")
     memory = torch.ones(4, 6).to(getattr(torch, dtype))
     out = {
-        "contiguous": lambda: memory.clone()[:2, :3].contiguous(),
+        "contiguous": memory.clone()[:2, :3].contiguous,
         "strided": lambda: memory[::2, ::2],
         "columns": lambda: memory[:3, :2].T,
         "parameter": lambda: torch.nn.Parameter(memory[:2, :3].contiguous()),
@@ -107,7 +105,7 @@ def _torch(make: Callable[[Any], Any]) -> Callable[[], Any]:
 
 REFUSED: dict[str, Callable[[], Any]] = {
     "list": lambda: [[1.0] * 3] * 2,
-    "none-array": lambda: object(),
+    "none-array": object,
     "shape": lambda: np.ones((3, 2), np.float32),
     "read-only": _read_only,
     "broadcast": lambda: np.lib.stride_tricks.as_strided(np.ones(3, np.float32), SHAPE, (0, 4)),
@@ -124,9 +122,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "torch-sparse": _torch(lambda torch: torch.ones(SHAPE).to_sparse()),
     "torch-negative": _torch(lambda torch: torch._neg_view(torch.ones(SHAPE))),
     "torch-conjugate": _torch(lambda torch: torch.ones(SHAPE, dtype=torch.complex64).conj()),
-    "torch-quantized": _torch(
-        lambda torch: torch.quantize_per_tensor(torch.ones(SHAPE), 1.0, 0, torch.qint8)
-    ),
+    "torch-quantized": _torch(lambda torch: torch.quantize_per_tensor(torch.ones(SHAPE), 1, 0, torch.qint8)),
     "torch-shape": _torch(lambda torch: torch.ones(3, 2, dtype=torch.bfloat16)),
 }
 
@@ -139,7 +135,7 @@ def test_other_arrays_are_refused_unchanged(kind: str) -> None:
     for tensor in (ZEROS, PATCH, FULL):
         with pytest.raises(ValueError, match="out"):
             tensor.to_dense(out=out)
-    if kind == "shape" or kind == "torch-shape":
+    if kind in ("shape", "torch-shape"):
         out = np.ones(4, np.float32)
         before = repr(out)
     with pytest.raises(ValueError, match="out"):
