@@ -80,7 +80,7 @@ def _meaning_of(name: str, tensor: Any, absent: str | Mapping[Key, str] | None) 
 
 
 def _patch_scheme(tensor: Any, scheme: Scheme, lossy: bool) -> Scheme:
-    """Return the scheme of a patch: all stored elements of a sparse one, and those that are selected of others.
+    """Return the scheme of a patch: all stored elements of a sparse one, the selected ones of others.
 
     Raises EncodeError if other elements or values would be written.
     """
@@ -90,8 +90,8 @@ def _patch_scheme(tensor: Any, scheme: Scheme, lossy: bool) -> Scheme:
         raise EncodeError(f"{scheme.index.name} would change other elements than the patch; use auto-index")
     if not (lossy or scheme.value.keeps(_dtype_of(tensor))):
         raise EncodeError(
-            f"{scheme.value.name} rounds the values of the patch, so they are not those of the sender; use raw,"
-            " deflate or zstd, which are lossless, or pass lossy=True"
+            f"{scheme.value.name} rounds the values of the patch, which then differ from the sender's;"
+            " use raw, deflate or zstd, which are lossless, or pass lossy=True"
         )
     if not isinstance(tensor, SparseTensor):
         return scheme

@@ -216,7 +216,6 @@ class SparseTensor:
             SchemaMismatch: the tensor is a patch, and ``out`` is None.
             ValueError: ``out`` is not such an array; it is then unchanged.
         """
-        values, indices = self._values, self._indices
         if out is None:
             refuse_patch(self, "to_dense(out=…) applies it to an array")
             if self.size > self._max_dense:
@@ -224,11 +223,12 @@ class SparseTensor:
             dense: Array = self._module.zeros(self._shape, self.dtype)
         else:
             dense = self._view_target(out)
-            values, indices = _apart(values, dense), _apart(indices, dense)
+        values = _apart(self._values, dense)
         with np.errstate(all="ignore"):  # rounding to a narrower type follows IEEE 754
             if self.is_full:
                 dense[...] = values.reshape(self._shape)
                 return dense if out is None else out
+            indices = _apart(self.indices, dense)
             if out is not None and self._absent == ZERO:
                 dense[...] = 0
             if dense.flags.c_contiguous:

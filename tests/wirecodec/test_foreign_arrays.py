@@ -71,7 +71,12 @@ def _fake(torch: Any) -> Any:
 
 def _escaped(torch: Any) -> Any:
     kept: list[Any] = []
-    torch.vmap(lambda x: (kept.append(x), x)[1])(torch.ones(2, 3))
+
+    def keep(x: Any) -> Any:
+        kept.append(x)
+        return x
+
+    torch.vmap(keep)(torch.ones(2, 3))
     return kept[0]
 
 

@@ -47,7 +47,7 @@ def test_selectors_that_may_drop_elements_are_refused(name: str) -> None:
     scheme = wc.Scheme(select, wc.Rice(), wc.Raw())
     with pytest.raises(wc.EncodeError, match="use all"):
         wc.encode(PATCH, scheme)
-    with pytest.raises(wc.EncodeError, match="tensor 'w': .*use all"):
+    with pytest.raises(wc.EncodeError, match=r"tensor 'w': .*use all"):
         wc.encode_many({"w": PATCH}, scheme, lossy=True)
 
 
@@ -61,9 +61,10 @@ def test_presets_change_no_patch(preset: str) -> None:
 def test_lossy_values_need_a_word_of_the_caller(value: str) -> None:
     tensor = wc.SparseTensor([1, 3], np.array([1, 2], "f4"), 5, absent="unchanged")
     scheme = f"all | rice | {value}"
-    for refused in (lambda: wc.encode(tensor, scheme), lambda: wc.encode_many({"w": tensor}, scheme)):
-        with pytest.raises(wc.EncodeError, match=r"use raw, deflate or zstd.*lossy=True"):
-            refused()
+    with pytest.raises(wc.EncodeError, match=r"use raw, deflate or zstd.*lossy=True"):
+        wc.encode(tensor, scheme)
+    with pytest.raises(wc.EncodeError, match=r"tensor 'w': .*use raw, deflate or zstd.*lossy=True"):
+        wc.encode_many({"w": tensor}, scheme)
     with pytest.raises(wc.EncodeError, match="lossy=True"):
         wc.encode(np.ones(5, "f4"), scheme, absent="unchanged")
     assert wc.decode(wc.encode(tensor, scheme, lossy=True)).indices.tolist() == [1, 3]

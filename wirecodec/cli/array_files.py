@@ -51,8 +51,8 @@ _SAVE_AS_NPZ = (
 _SAVED_BY_SCIPY = {"format", "shape", "data"}
 """Names of arrays that each file of ``scipy.sparse.save_npz`` has."""
 _FLOAT8 = (
-    "the elements are one byte each without a type: NumPy does not name float8. Save the tensors as a .safetensors,"
-    " which names it, or as floats, as in array.astype(numpy.float32)"
+    "the elements are one byte each without a type: NumPy does not name float8. Save the tensors as a"
+    " .safetensors, which names it, or as floats, as in array.astype(numpy.float32)"
 )
 _DRIVE = re.compile(r"[A-Za-z]:/")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import warnings
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -105,13 +105,13 @@ def _refuse_patches(tensors: Mapping[str, SparseTensor]) -> None:
 
 
 def _warn_of_float32(tensors: Mapping[str, SparseTensor]) -> None:
-    """Warn if tensors are of types that .npy files cannot name."""
+    """Print a line on standard error if tensors are of types that .npy files cannot name."""
     wider = sorted({tensor.dtype.name for tensor in tensors.values() if tensor.dtype.name in OF_ML_DTYPES})
     if wider:
-        warnings.warn(
-            f"{' and '.join(wider)} become float32 with the same values, because .npy files do not name them;"
-            " -o FILE.safetensors keeps them",
-            stacklevel=2,
+        print(
+            f"wirecodec: {' and '.join(wider)} written as float32 with the same values, as .npy has no such"
+            " type; -o FILE.safetensors keeps it",
+            file=sys.stderr,
         )
 
 

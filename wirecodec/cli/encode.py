@@ -66,7 +66,8 @@ def add_to(commands: Any) -> None:
         metavar="FILE",
         type=_parse_output,
         required=True,
-        help="the container to write; any name that does not end in .npy, .npz or .safetensors; - is standard output",
+        help="the container to write; any name that does not end in .npy, .npz or .safetensors; - is "
+        "standard output",
     )
 
 

@@ -84,7 +84,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _first_byte(name: str, row: Any) -> tuple[int, int]:
     """Return the place of a tensor's elements; raise ValueError unless its row has all fields."""
     if isinstance(row, Mapping):
-        shape, offsets = row.get("shape"), row.get("data_offsets")
+        shape: Any = row.get("shape")
+        offsets: Any = row.get("data_offsets")
         if (
             isinstance(row.get("dtype"), str)
             and _are_sizes(shape)
@@ -104,15 +105,15 @@ def _view_tensor(name: str, row: Mapping[str, Any], data: bytes, start: int, end
     dtype = _TYPES.get(row["dtype"])
     if dtype is None:
         raise ValueError(
-            f"tensor '{format_name(name)}' has type {row['dtype']}, which containers cannot hold; convert it to"
-            f" one of {', '.join(_TYPES)}"
+            f"tensor '{format_name(name)}' has type {row['dtype']}, which containers cannot hold; convert it"
+            f" to one of {', '.join(_TYPES)}"
         )
     count = math.prod(row["shape"])
     first, stop = (start + offset for offset in row["data_offsets"])
     if first != end or stop - first != count * dtype.itemsize or stop > len(data):
         raise ValueError(
-            f"tensor '{format_name(name)}' of {count} {row['dtype']} is at bytes {first} to {stop} of {len(data)};"
-            " the .safetensors is damaged"
+            f"tensor '{format_name(name)}' of {count} {row['dtype']} is at bytes {first} to {stop} of"
+            f" {len(data)}; the .safetensors is damaged"
         )
     flat = np.frombuffer(data, dtype, count, first) if count else np.empty(0, dtype)
     return np.require(flat, None, ["A"]).reshape(row["shape"]), stop
