@@ -137,11 +137,12 @@ class StoreLoop:
         """Take the steps of rounds that are decided without this peer."""
         comm = self.comm
         while True:
-            local, terms, check = self._describe(comm.locate())
+            number = comm.locate()
+            local, terms, check = self._describe(number)
             try:
                 outcome = comm.read_round(terms, check)
             except CollectiveError as error:
-                if error.reason not in _GONE or not self._adopt(comm.locate() + 1):
+                if error.reason not in _GONE or not self._adopt(number + 1):
                     raise
                 continue
             if outcome is None:
@@ -230,7 +231,7 @@ class StoreLoop:
         provisional = None
         sizes = [x.nbytes for x in self._anchor.state.parameters.values()]
         limit = 4 * sum(sizes) + 1024 * len(sizes) + 4096  # parameters, momenta, and what a container adds
-        for number, body in self.comm.states.read_newest(limit):
+        for number, body in self.comm.states.read_newest(limit, newest + 1):
             if number < at_least:
                 continue
             try:
@@ -287,7 +288,8 @@ class StoreLoop:
         turn, rest = divmod(following, self.comm.publish_every)
         if not rest and taken.rank == turn % len(taken.outcome.contributions):
             with suppress(CollectiveError):  # of the store: the next publisher has its turn
-                self.comm.states.publish(following, pack_state(self._anchor.state))
+                state = pack_state(self._anchor.state)
+                self.comm.states.publish(following, state, self.comm.publish_every)
 
 
 def average_by_senders(local: Encoding, outcome: Outcome) -> dict[str, Array]:
