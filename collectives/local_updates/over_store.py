@@ -261,7 +261,7 @@ class StoreLoop:
         )
         local = Encoding(specs=specs, bare=False, named=True, operand=operand)
         digest = self._hash() if state is self._anchor.state else hash_state(state)
-        return local, Terms(header, digest), make_check(specs, self.comm.rules, named=True)
+        return local, Terms(header, digest), make_check(specs, self._compressor, self.comm.rules, named=True)
 
     @property
     def _unit(self) -> str:
@@ -295,6 +295,9 @@ class StoreLoop:
 def average_by_senders(local: Encoding, outcome: Outcome) -> dict[str, Array]:
     """Return {name: (size,)} means, each element over the members that sent it; 0 if none did.
 
+    The divisor is at least the largest weight of a member. So a member of small weight that alone sends an
+    element has a small effect.
+
     Raises CollectiveError for all peers if all weights are 0.
     """
     weights = Weights.of([one.weight for one in outcome.contributions], mean=True)
@@ -314,6 +317,6 @@ def average_by_senders(local: Encoding, outcome: Outcome) -> dict[str, Array]:
             divisors[name][tensors[name].indices] += total.dtype.type(share)
     means = {}
     for name, total in sums.items():
-        divisors[name][divisors[name] == 0] = 1
+        np.maximum(divisors[name], total.dtype.type(weights.largest), out=divisors[name])
         means[name] = total.reshape(-1) / divisors[name]
     return means

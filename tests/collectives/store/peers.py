@@ -22,9 +22,9 @@ def make_comm(folder: Path | str, name: str, **settings: Any) -> Any:
     return co.StoreComm(str(folder), "run", name, **(SETTINGS | settings))
 
 
-def run_of(folder: Path) -> bytes:
+def run_of(folder: Path, slot: int = 0) -> bytes:
     """Return the hash of the run in a folder, which a StoreComm has begun."""
-    found = Envelope.unpack((folder / "run" / "settings.00").read_bytes())
+    found = Envelope.unpack((folder / "run" / f"settings.{slot:02d}").read_bytes())
     return hash_run("run", found.body)
 
 

@@ -29,7 +29,7 @@ SCHEME = "topk(0.25) | rice | raw"
 def test_the_example() -> None:
     text = PAGE.read_text(encoding="utf-8").partition("## 8.")[2]
     shown = bytes.fromhex("".join(re.findall(r"^    ([0-9a-f ]+)$", text, re.MULTILINE)))
-    assert shown == Envelope(Kind.CONTRIBUTION, hash_run("demo"), 3, "a", b"").pack()
+    assert shown == Envelope(Kind.CONTRIBUTION, hash_run("demo", b"{}"), 3, "a", b"").pack()
 
 
 def test_the_codes() -> None:
@@ -98,6 +98,7 @@ class Foreign:
         temporary.write_bytes(data)
         with suppress(FileExistsError):
             os.link(temporary, path / f"members.{slot:02d}")
+        temporary.unlink()
 
     def average(self, number: int) -> Any:
         """Read the members, and average their contributions in their order."""
