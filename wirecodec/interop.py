@@ -6,7 +6,7 @@ CuPy when they are called.
 
     bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_writable, describe_arrays,
                             dtype_named, BFLOAT16, DTYPES; local_shard, local_shards of DTensors
-    arguments               as_integer, as_ratio, as_scheme, SchemeLike; index_codecs, value_codecs by their ids
+    arguments               as_integer, as_ratio, as_scheme, SchemeLike; index_codecs, value_codecs
     elements                is_zero, find_zeros, find_nonfinite, has_huge, gpu_are_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
                             restore_schedule, explain_unknown_recipe

@@ -9,7 +9,7 @@ from typing import Any
 
 from collectives.errors import CollectiveError
 from collectives.store.envelope import check_everyone, hash_run
-from collectives.store.files import Files, Listed
+from collectives.store.files import Files
 from collectives.store.layout import (
     ROUNDS,
     is_name,

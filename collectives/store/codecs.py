@@ -1,4 +1,4 @@
-"""Codecs that containers of a scheme may have: peers with the scheme can read these, and perhaps no others."""
+"""Codecs that containers of a scheme may have: peers with the scheme read these, and perhaps no others."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Envelope of an object: who wrote it for which round of which run, its body, its digest and its signature.
+"""Envelope of an object: who wrote it for which round of which run, its body, digest and signature.
 
-The page is formats/spec/rounds.md, section 2. The digest covers everything before it. An object whose name has
-its digest is what its digest says: bytes behind it, or other bytes of that name, change nothing. The signature
-is of the digest, the kind, the run and the round, so a list of names, digests and signatures proves who wrote
-the objects for this round, before they are read.
+The page is formats/spec/rounds.md, section 2. The digest covers everything before it. Of an object whose path
+has its digest, other bytes have not arrived. The signature is of the digest, the kind, the run and the round.
+So a list of names, digests and signatures proves who wrote the objects for this round, before they are read.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class Envelope:
 
     @classmethod
     def unpack(cls, data: bytes) -> Envelope:
-        """Parse an object whose name does not have its digest; raise Refused if the bytes are not a whole one."""
+        """Parse an object in a slot; raise Refused if the bytes are not a whole one."""
         found = cls.parse(data)
         if not has_digest(data, data[-_END:-SIGNATURE]):
             raise Refused("digest", "an object does not have the digest that it contains")

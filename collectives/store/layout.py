@@ -15,7 +15,7 @@ SLOTS = 32
 MAX_ROUND = 10**12 - 1
 
 NAME = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
-"""Regular expression of a name. Like all of this module, it has no class of digits that depends on Unicode."""
+"""Regular expression of a name. Like all others here, it has no class of digits of other scripts."""
 _NAME = re.compile(NAME)
 _OBJECT = re.compile(rf"({NAME})\.([0-9a-f]{{64}})")
 _STATE = re.compile(rf"([0-9]{{12}})\.({NAME})\.([0-9a-f]{{64}})")

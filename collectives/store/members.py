@@ -3,8 +3,8 @@
 It is JSON in an envelope: names, digests and signatures of the accepted objects, and names, digests and codes
 of the refused ones. Without an accepted object, the round is void: nothing of it counts for anybody.
 
-Equal bytes must get equal verdicts, on any machine. So there is one text for each proposal, and it is read by a
-regular expression: no number, no nesting and no blank depends on a library.
+Equal bytes must get equal verdicts, on any machine. So there is one text for each proposal, and it is read by
+a regular expression: no number, no nesting and no blank depends on a library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A round: contributions arrive, a peer proposes who counts, one record takes the proposal, and all read just these.
+"""A round: contributions arrive, a peer proposes who counts, and one record takes the proposal.
 
     put       this peer writes its object
     wait      until everybody who is expected has arrived, or the deadline has passed with a quorum
@@ -264,7 +264,7 @@ class Round:
         return None if None in found else [one for one in found if one is not None]
 
     def _find_terms(self, judged: Iterable[Judged]) -> Terms | None:
-        """Return the terms of a proposal, None below the quorum; raise CollectiveError if this peer differs."""
+        """Return the terms of a proposal, None below the quorum; raise CollectiveError if others."""
         found = [one.contribution for one in judged if one.contribution is not None]
         terms = choose_terms(found, self.place.rules.quorum)
         if terms is not None and terms.key != self.arrivals.terms.key:

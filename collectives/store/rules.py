@@ -1,8 +1,8 @@
 """Rules of a run, on which all peers agree: what a peer refuses must not depend on the peer.
 
-The first peer writes them into the store, with a number of this run that it draws. Any other compares its own
-rules with them. Both are a part of the run that all further objects name, so objects of an earlier training of
-the same name, or of peers with other rules, are those of another run.
+The first peer writes them into the store, with a random number of this run. Any other compares its own rules
+with them. Both are a part of the run that all further objects name, so objects of an earlier training of the
+same name, or of peers with other rules, are those of another run.
 """
 
 from __future__ import annotations

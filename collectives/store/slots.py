@@ -71,7 +71,7 @@ class Slots:
             time.sleep(min(0.1, self.grace / 4))
 
     def create(self, slot: int, data: bytes) -> bool:
-        """Create the object in a slot; if another one is there, wait until it can be read, and return False."""
+        """Create the object in a slot; if there is one, wait until it can be read, and return False."""
         if self.files.create(self.path(slot), data):
             return True
         # A store whose reads lag behind shows the object later.
