@@ -5,8 +5,8 @@
     dropped   tells that the proposal before it cannot be used, so that another one can follow
 
 The decision depends on the bytes of the log alone. Peers may differ in whether the contributions that a
-proposal names have arrived. So no peer uses a proposal, or passes over it, before the log says so. Each slot is
-created exclusively: what is taken cannot be dropped, also if peers look at different times.
+proposal names have arrived. So no peer uses a proposal, or passes over it, before the log says so. Each slot
+is created exclusively: what is taken cannot be dropped, also if peers look at different times.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from collectives.store.layout import ObjectName
 from collectives.store.members import Accepted, Members
 from collectives.store.rules import Rules, Settings
 from collectives.store.signing import Ring, make_ring
-from tests.collectives.store.peers import gradient, make_comm, make_local, move, run_each, run_of
+from tests.collectives.store.peers import gradient, make_comm, make_local, move, run_each, run_of, run_peers
 from tests.collectives.store.test_hostile import GOOD, make_contribution, make_keys
 
 NAMES = "alice", "bob"
@@ -125,11 +126,12 @@ def test_slots(tmp_path: Path, hostile: str, keyed: bool) -> None:
 def finish(comms: list[Any], rounds: int = 2) -> None:
     """Let the peers sum; all count, and all have the same bits."""
     for k in range(rounds):
-        found = run_each(
-            lambda n, k=k: co.allreduce(comms[n], gradient(n, k), SCHEME, op="sum"), range(len(comms))
-        )
-        expected = sum(gradient(n, k) for n in range(len(comms)))
-        assert [x.tobytes() for x in found] == [expected.tobytes()] * len(comms)
+        gradients = [gradient(n, k) for n in range(len(comms))]
+        calls = [
+            partial(co.allreduce, comm, x, SCHEME, op="sum") for comm, x in zip(comms, gradients, strict=True)
+        ]
+        found = run_peers(calls)
+        assert [x.tobytes() for x in found] == [np.sum(gradients, axis=0).tobytes()] * len(comms)
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["no keys", "keys"])
@@ -285,3 +287,14 @@ def test_states_of_strangers(tmp_path: Path) -> None:
     other = make_local(make_comm(tmp_path, "zoe"), weights[2])
     assert other.synchronize()
     assert other.round == 4
+
+
+def test_the_norm_at_its_limit_has_one_order() -> None:
+    """The limit that the sum in the order of the elements gives is kept, and the next smaller one is not."""
+    x = np.random.default_rng(0).normal(size=200_000).astype(np.float32)
+    squares = x.astype(np.float64) ** 2
+    limit = float(np.sqrt(np.add.accumulate(squares)[-1]))
+    blob, total = wc.encode(x, SCHEME), np.zeros_like(x)
+    wc.decode_add(blob, total, max_norm=limit)
+    with pytest.raises(wc.LimitExceeded):
+        wc.decode_add(blob, total, max_norm=float(np.nextafter(limit, 0)))
