@@ -14,8 +14,8 @@ from wirecodec.interop import as_scheme, index_codecs, value_codecs
 
 _PRIVATE = 0x80
 """First id of codecs that programs register."""
-_ALWAYS_INDEX, _ALWAYS_VALUE = "rice", "raw"
-"""Codecs of a container without values, of a peer with weight 0."""
+_ALWAYS_INDEX, _ALWAYS_VALUE = {"raw-index", "rice"}, {"raw"}
+"""Codecs of tensors without values, such as those of a peer with weight 0."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Codecs:
             schemes = list(scheme.schemes.values())
         else:
             schemes = [as_scheme(x) for x in (scheme.values() if isinstance(scheme, Mapping) else [scheme])]
-        index, value = {_ALWAYS_INDEX}, {_ALWAYS_VALUE}
+        index, value = set(_ALWAYS_INDEX), set(_ALWAYS_VALUE)
         for one in schemes:
             index |= _find_names(one.index, index_codecs())
             value |= _find_names(one.value, value_codecs())
