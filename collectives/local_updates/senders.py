@@ -35,8 +35,7 @@ def reduce_by_senders(
         channel: of all ranks.
         make: makes the inputs; if it raises, all ranks raise CollectiveError.
         compressor: of this rank.
-        weight: of this rank; that of an element is shared by the ranks that sent it. The divisor is at least
-            the largest weight of a rank.
+        weight: of this rank; that of an element is shared by the ranks that sent it.
         commit: as for ``allreduce``.
         doubt: as for ``open_exchange``.
 
@@ -68,7 +67,7 @@ def reduce_by_senders(
                 if share:
                     tensors[name].add_to(total, scale=share)
                     divisor[tensors[name].indices] += dtype.type(share)
-            np.maximum(divisor, dtype.type(weights.largest), out=divisor)
+            divisor[divisor == 0] = 1
             total /= divisor.reshape(shape)
             means[name] = total
         results = local.deliver({name: x.reshape(-1) for name, x in means.items()})
