@@ -6,7 +6,7 @@ CuPy when they are called.
 
     bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_writable, describe_arrays,
                             dtype_named, BFLOAT16, DTYPES; local_shard, local_shards of DTensors
-    arguments               as_integer, as_ratio, as_scheme, SchemeLike
+    arguments               as_integer, as_ratio, as_scheme, SchemeLike; index_codecs, value_codecs
     elements                is_zero, find_zeros, find_nonfinite, has_huge, gpu_are_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
                             restore_schedule, explain_unknown_recipe
@@ -52,6 +52,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.pipeline import decode_many_to, decode_to
+from wirecodec.registry import index_codecs, value_codecs
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
 from wirecodec.settings.feedback import ErrorFeedback
@@ -117,6 +118,7 @@ __all__ = [
     "gpu_means",
     "gpu_zeros",
     "has_huge",
+    "index_codecs",
     "index_dtype",
     "is_warm",
     "is_zero",
@@ -134,6 +136,7 @@ __all__ = [
     "take_outer_step",
     "top_of_group",
     "unmasked",
+    "value_codecs",
     "write_state",
 ]
 

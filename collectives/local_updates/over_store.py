@@ -137,11 +137,12 @@ class StoreLoop:
         """Take the steps of rounds that are decided without this peer."""
         comm = self.comm
         while True:
-            local, terms, check = self._describe(comm.locate())
+            number = comm.locate()
+            local, terms, check = self._describe(number)
             try:
                 outcome = comm.read_round(terms, check)
             except CollectiveError as error:
-                if error.reason not in _GONE or not self._adopt(comm.locate() + 1):
+                if error.reason not in _GONE or not self._adopt(number + 1):
                     raise
                 continue
             if outcome is None:
@@ -230,7 +231,7 @@ class StoreLoop:
         provisional = None
         sizes = [x.nbytes for x in self._anchor.state.parameters.values()]
         limit = 4 * sum(sizes) + 1024 * len(sizes) + 4096  # parameters, momenta, and what a container adds
-        for number, body in self.comm.states.read_newest(limit):
+        for number, body in self.comm.states.read_newest(limit, newest + 1):
             if number < at_least:
                 continue
             try:
@@ -260,7 +261,7 @@ class StoreLoop:
         )
         local = Encoding(specs=specs, bare=False, named=True, operand=operand)
         digest = self._hash() if state is self._anchor.state else hash_state(state)
-        return local, Terms(header, digest), make_check(specs, self.comm.rules, named=True)
+        return local, Terms(header, digest), make_check(specs, self._compressor, self.comm.rules, named=True)
 
     @property
     def _unit(self) -> str:
@@ -287,11 +288,15 @@ class StoreLoop:
         turn, rest = divmod(following, self.comm.publish_every)
         if not rest and taken.rank == turn % len(taken.outcome.contributions):
             with suppress(CollectiveError):  # of the store: the next publisher has its turn
-                self.comm.states.publish(following, pack_state(self._anchor.state))
+                state = pack_state(self._anchor.state)
+                self.comm.states.publish(following, state, self.comm.publish_every)
 
 
 def average_by_senders(local: Encoding, outcome: Outcome) -> dict[str, Array]:
     """Return {name: (size,)} means, each element over the members that sent it; 0 if none did.
+
+    The divisor is at least the largest weight of a member. So a member of small weight that alone sends an
+    element has a small effect.
 
     Raises CollectiveError for all peers if all weights are 0.
     """
@@ -312,6 +317,6 @@ def average_by_senders(local: Encoding, outcome: Outcome) -> dict[str, Array]:
             divisors[name][tensors[name].indices] += total.dtype.type(share)
     means = {}
     for name, total in sums.items():
-        divisors[name][divisors[name] == 0] = 1
+        np.maximum(divisors[name], total.dtype.type(weights.largest), out=divisors[name])
         means[name] = total.reshape(-1) / divisors[name]
     return means
