@@ -21,6 +21,7 @@ CuPy when they are called.
     sizes of supports       estimate_index_bytes, estimate_union
     error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
     steps                   StepInParts, which exchanges one step in parts
+    arithmetic              flushes_denormals
     memory                  aligned: an array whose sums bypass the caches
     sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_copy, gpu_count_nonzero, copy_to_host
 """
@@ -47,6 +48,7 @@ from wirecodec.cpu.fast.columns import describe as describe_arrays
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
 from wirecodec.decode_into import decode_sum
+from wirecodec.denormals import flushes_denormals
 from wirecodec.element_types import BFLOAT16, DTYPES, dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse, local_shard, local_shards
@@ -110,6 +112,7 @@ __all__ = [
     "find_members",
     "find_nonfinite",
     "find_zeros",
+    "flushes_denormals",
     "gpu_are_finite",
     "gpu_context",
     "gpu_copy",
