@@ -48,11 +48,11 @@ from wirecodec.cpu.fast.columns import describe as describe_arrays
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
 from wirecodec.decode_into import decode_sum
-from wirecodec.denormals import flushes_denormals
 from wirecodec.element_types import BFLOAT16, DTYPES, dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
+from wirecodec.kernels.denormals import flushes_denormals
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = {
     "wirecodec": [
         {"errors", "version"},
-        {"arrays", "denormals", "element_types", "limits", "prng", "validation"},
+        {"arrays", "element_types", "limits", "prng", "validation"},
         {"tensors"},
         {"kernels", "scratch"},
         {"sparse", "support"},

@@ -35,9 +35,9 @@ from numba import types
 from numba.np.ufunc import parallel
 
 from wirecodec.arrays import Array
-from wirecodec.denormals import flushes_denormals
 from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector_type import llvm_intrinsic
+from wirecodec.kernels.denormals import flushes_denormals
 
 T = TypeVar("T")
 
