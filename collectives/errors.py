@@ -38,13 +38,14 @@ class CollectiveError(RuntimeError):
     Attributes:
         ranks: the ranks at fault, ascending. Those of a Timeout are missing or have closed their channel.
         reason: one word for programs. A rank could not contribute: "encode", "value", "argument". Ranks
-            differ: "sequence", "operation", "dtype", "shape", "scheme", "parameters". A header is invalid:
-            "protocol". A rank's container cannot be decoded: "decode". The channel was closed earlier:
-            "closed". Nothing arrived: "timeout". The connection to a rank was lost, as after its process has
-            died: "transport"; each rank that notices it raises its own error, and its channel is closed.
-            Over a StoreComm, which no error closes: the round is void ("timeout"), this peer's contribution
-            was refused ("refused", or "value" for NaN), another process has its name ("name"), the store
-            fails or an object is gone ("transport"), or this peer was away for too long ("sequence").
+            differ: "sequence", "operation", "dtype", "shape", "scheme", "denormals", "parameters". A header
+            is invalid: "protocol". A rank's container cannot be decoded: "decode". The channel was closed
+            earlier: "closed". Nothing arrived: "timeout". The connection to a rank was lost, as after its
+            process has died: "transport"; each rank that notices it raises its own error, and its channel is
+            closed. Over a StoreComm, which no error closes: the round is void ("timeout"), this peer's
+            contribution was refused ("refused", or "value" for NaN), another process has its name ("name"),
+            the store fails or an object is gone ("transport"), this peer was away for too long ("sequence"),
+            or it flushes denormal numbers ("denormals").
     """
 
     def __init__(self, message: str, *, ranks: Iterable[int] = (), reason: str) -> None:

@@ -21,6 +21,7 @@ CuPy when they are called.
     sizes of supports       estimate_index_bytes, estimate_union
     error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
     steps                   StepInParts, which exchanges one step in parts
+    arithmetic              flushes_denormals
     memory                  aligned: an array whose sums bypass the caches
     sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_copy, gpu_count_nonzero, copy_to_host
 """
@@ -51,6 +52,7 @@ from wirecodec.element_types import BFLOAT16, DTYPES, dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
+from wirecodec.kernels.denormals import flushes_denormals
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.registry import index_codecs, value_codecs
 from wirecodec.select import base as elements
@@ -111,6 +113,7 @@ __all__ = [
     "find_members",
     "find_nonfinite",
     "find_zeros",
+    "flushes_denormals",
     "gpu_are_finite",
     "gpu_context",
     "gpu_copy",

@@ -66,8 +66,9 @@ class LocalUpdates:
         optimizer: this worker's own (inner) optimizer, any object with ``step()``. None if the program takes
             these steps itself, for example by ``GradScaler``; ``step()`` then only counts them.
         named_parameters: ``model.named_parameters()``, or {name: NumPy array}, which is changed in place. The
-            names must be the same on all ranks. Parameters of torch that need no gradient are left out until
-            they need one: ``step`` takes them over then, or ``admit`` if the optimizer is None. They stay if
+            names must be the same on all ranks. No two share memory. Tensors of torch that are no Parameter,
+            such as buffers, are exchanged, too. Parameters that need no gradient are left out until they need
+            one: ``step`` takes them over then, or ``admit`` if the optimizer is None. They stay if
             they are frozen later: the outer momentum and the residual may then still move them.
         compressor: a Compressor, or a CLTk; this rank's own, with the same settings on all ranks. It encodes
             movements, not gradients. ``wc.Compressor("all | raw-index | raw")`` sends them dense.
@@ -101,7 +102,8 @@ class LocalUpdates:
 
     Raises:
         TypeError: an argument is of another kind; the message names the right one.
-        ValueError: a setting is out of range, or there are no parameters.
+        ValueError: a setting is out of range, there are no parameters, or two share memory.
+        EncodeError: a parameter that needs a gradient, or a buffer, has no float type.
 
     Source:
         Douillard et al., 2023, DiLoCo (arXiv 2311.08105), Algorithm 1. Douillard et al., 2025, Streaming

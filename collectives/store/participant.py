@@ -37,6 +37,7 @@ from collectives.store.rounds import Lost, Outcome, Round, RoundReport, Timing
 from collectives.store.rules import Rules
 from collectives.store.signing import Ring
 from collectives.store.states import States
+from wirecodec.interop import flushes_denormals
 
 OLD_ROUNDS = 16
 """Folders of rounds are deleted after so many times the rounds whose objects are kept."""
@@ -196,7 +197,16 @@ class Participant:
             terms: of this peer.
             check: checks payloads.
             is_old: whether its objects were all written long ago.
+
+        Raises CollectiveError if this peer flushes denormal numbers to zero, as its sums would be others.
         """
+        if flushes_denormals():
+            raise CollectiveError(
+                f"peer {self.name!r} flushes denormal numbers to zero, so its sums would differ from those of"
+                " the others: call torch.set_flush_denormal(False) in this thread, after the import of the"
+                " library that has changed the mode",
+                reason="denormals",
+            )
         place = replace(self._place, number=number)
         timing = self._timing
         patience = min(timing.absence, REPLAY_POLLS * timing.poll) if is_old else timing.absence
