@@ -42,6 +42,8 @@ class CollectiveError(RuntimeError):
             "protocol". A rank's container cannot be decoded: "decode". The channel was closed earlier:
             "closed". Nothing arrived: "timeout". The connection to a rank was lost, as after its process has
             died: "transport"; each rank that notices it raises its own error, and its channel is closed.
+            A signal handler or a callback made a call inside another one: "nested"; it was refused, on this
+            rank alone, and nothing was sent.
             Over a StoreComm, which no error closes: the round is void ("timeout"), this peer's contribution
             was refused ("refused", or "value" for NaN), another process has its name ("name"), the store
             fails or an object is gone ("transport"), or this peer was away for too long ("sequence").
@@ -66,6 +68,19 @@ class Timeout(CollectiveError):
 
     Messages may still be in flight, so the channel is closed. Continue on another communicator.
     """
+
+
+class Nested(CollectiveError):
+    """Error of a call inside another one of the same thread, in a signal handler or a callback.
+
+    It is raised before the call has sent or changed anything. If it leaves the handler, it interrupts the
+    exchange under way, as any exception of a handler does.
+    """
+
+
+def is_shared(error: BaseException) -> bool:
+    """Return whether an exception of an exchange is that of all ranks, or has closed the channel."""
+    return isinstance(error, CollectiveError) and not isinstance(error, Nested)
 
 
 class Refused(ValueError):

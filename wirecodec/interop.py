@@ -15,6 +15,7 @@ CuPy when they are called.
     types                   TensorLike, of what encoders take
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
+    interrupts              run_uninterrupted: a function that no signal handler interrupts
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     sparse sums             sum_sparse, make_sparse, find_members, index_dtype
     containers              count_stored, the number of stored elements; encode_known, what receivers decode
@@ -63,6 +64,7 @@ from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, parse_stage
 from wirecodec.sparse import SparseTensor, index_dtype, sum_sparse
 from wirecodec.support import estimate_index_bytes, estimate_union
 from wirecodec.tensors import TensorLike, as_bytes, as_flat, as_target, as_writable, on_gpu
+from wirecodec.uninterrupted import run_uninterrupted
 from wirecodec.validation import as_integer, as_ratio
 
 __all__ = [
@@ -128,6 +130,7 @@ __all__ = [
     "read_only",
     "read_state",
     "restore_schedule",
+    "run_uninterrupted",
     "schedule_string",
     "schedule_text",
     "sum_sparse",

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "wirecodec": [
-        {"errors", "version"},
+        {"errors", "uninterrupted", "version"},
         {"arrays", "element_types", "limits", "prng", "validation"},
         {"tensors"},
         {"kernels", "scratch"},
