@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, wraps
+from operator import length_hint
 from types import FrameType
 from typing import Any, TypeVar, cast
 
@@ -35,6 +36,26 @@ from collectives.errors import Nested, is_shared
 from collectives.waiting.worker import in_worker
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """Beginning of an operation of the communicator.
+
+    Attributes:
+        given: iterator over its first argument, which is taken when the operation is called.
+        requests: of the transfer.
+        count: number of them before.
+    """
+
+    given: Iterator[Any]
+    requests: list[Any]
+    count: int
+
+    @property
+    def has_lost_request(self) -> bool:
+        """Whether the operation was called, and its request was lost with an exception."""
+        return not length_hint(self.given) and len(self.requests) == self.count
 
 
 @dataclass
@@ -49,7 +70,7 @@ class Call:
         first: sequence number of its first exchange.
         has_arrived: whether the last all-gather of headers is complete.
         payloads: those of all ranks, if they have arrived behind the headers; None otherwise.
-        is_beginning: whether an operation of the communicator begins, so that its request may be lost.
+        beginning: of the last operation of the communicator; None before the first one.
         update_pending: whether all ranks still have to update their channels alike after the last transfer.
     """
 
@@ -60,8 +81,13 @@ class Call:
     first: int = 0
     has_arrived: bool = False
     payloads: list[Any] | None = None
-    is_beginning: bool = False
+    beginning: Beginning | None = None
     update_pending: bool = False
+
+    @property
+    def has_lost_request(self) -> bool:
+        """Whether an operation may have begun whose request was lost with an exception."""
+        return self.beginning is not None and self.beginning.has_lost_request
 
     @property
     def is_complete(self) -> bool:

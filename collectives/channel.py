@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.attributes import attach, check_mpi, check_not_null, get_attached, is_mpi
-from collectives.call import Call
+from collectives.call import Beginning, Call
 from collectives.communicator import (
     Communicator,
     Request,
@@ -296,9 +296,7 @@ class Channel:
 
         self.drive(run, (requests, block, out), finish=finish)
 
-    def begin(
-        self, requests: list[Request], operation: Callable[..., Request], *arguments: Any
-    ) -> None:
+    def begin(self, requests: list[Request], operation: Callable[..., Request], *arguments: Any) -> None:
         """Begin an operation of the communicator, and append its request.
 
         An interrupt comes before both or after both, if the operation is not written in Python, or has a
@@ -310,13 +308,13 @@ class Channel:
             operation: a method of the communicator.
             arguments: of the method.
         """
-        call, append = self.call, partial(requests.extend, map(operation, *zip(arguments, strict=True)))
-        call.is_beginning = True
+        given = [iter([argument]) for argument in arguments]  # the call takes them before it begins
+        append = partial(requests.extend, map(operation, *given))
+        self.call.beginning = Beginning(given[0], requests, len(requests))
         if self._beginnings is None:
             append()  # without an instruction of Python between the call and the list
         else:
             run_uninterrupted(append, self._beginnings.submit)
-        call.is_beginning = False
 
     def drive(self, run: Callable[[], None], resources: object, *, finish: bool = True) -> None:
         """Run a transfer to its end.
@@ -343,7 +341,7 @@ class Channel:
             except BaseException as error:
                 # A RuntimeError is one of the transport: a Timeout, or an error of MPI or gloo.
                 is_interrupt = isinstance(error, Nested) or not isinstance(error, RuntimeError)
-                if finish and is_interrupt and not call.is_beginning:
+                if finish and is_interrupt and not call.has_lost_request:
                     with suppress(CollectiveError):
                         run()
                         call.is_delivered = call.is_final_transfer

@@ -177,7 +177,7 @@ class GTopK(Stateful):
 
 
 def _finish(channel: Channel, merging: Merge, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return the mean of a tensor as a dense vector of a type, and the residual of its sum with gradient x."""
+    """Return a tensor's mean as a dense vector of a type, and the residual; x is gradient plus residual."""
     own, merged, rests = merging.own, merging.read(), merging.dropped
     mean, residual = np.zeros(x.size, dtype), x.copy()
     with np.errstate(all="ignore"):

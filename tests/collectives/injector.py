@@ -1,4 +1,4 @@
-"""Exceptions that a trace function raises at the k-th Python call or line of a rank, or return from a call."""
+"""Exceptions that a trace function raises at the k-th call, return or line of Python code on a rank."""
 
 from __future__ import annotations
 

@@ -73,8 +73,7 @@ def test_a_callback_of_each_exchange_is_refused(outer: str) -> None:
     def rank(comm: Any) -> tuple[bytes, int, int]:
         results = []
         for callback in (None, CALLS["allgather_bytes"]):
-            one, two = (co.Channel(comm), co.Channel(comm)) if callback is None else channels
-            channels = one, two
+            one = co.Channel(comm)
             local = make_local(one)
 
             def meanwhile(callback: Any = callback, one: co.Channel = one, local: Any = local) -> bool:
@@ -86,7 +85,7 @@ def test_a_callback_of_each_exchange_is_refused(outer: str) -> None:
                     refused.append(outer)
                 return False
 
-            one.meanwhile = two.meanwhile = meanwhile
+            one.meanwhile = meanwhile
             if outer == "Sites":
                 alone = co.Channel(_Alone())
                 found: Any = co.allreduce(co.Sites(alone, one), GRADIENT + comm.rank, SCHEME)
@@ -112,14 +111,14 @@ class _Alone:
 
     rank, size = 0, 1
 
-    def Test(self) -> bool:  # noqa: N802
+    def Test(self) -> bool:
         return True
 
-    def Iallgather(self, block: Any, out: Any) -> Any:  # noqa: N802
+    def Iallgather(self, block: Any, out: Any) -> Any:
         out[:] = block
         return self
 
-    def Isend(self, *_: Any) -> Any:  # noqa: N802
+    def Isend(self, *_: Any) -> Any:
         raise NotImplementedError
 
     Irecv = Iallgatherv = Isend
@@ -189,15 +188,17 @@ def save(*_):
 signal.signal(signal.SIGUSR1, save)
 channel.meanwhile = lambda: bool(signal.raise_signal(signal.SIGUSR1))
 total = co.allreduce(channel, np.arange(4.0) + rank, local, op="sum").tolist()
-waited = bool(notes)
 channel.meanwhile = None
 notes.append(len(entry.state_dict()))
 """
 
 
 def check(results: list[Any]) -> None:
-    assert all(total == [0, 0, 5, 7] and {*notes} == {"nested", 2} for total, notes in results if len(notes) > 1)
-    assert all(notes[-1] == 2 for _, notes in results)
+    """A rank that waited has notes of its handler, all of which were refused; then all ranks gather."""
+    for total, notes in results:
+        assert total == [0, 0, 5, 7]
+        assert notes[-1] == 2
+        assert {*notes[:-1]} <= {"nested"}
     assert any(len(notes) > 1 for _, notes in results)
 
 
