@@ -8,6 +8,7 @@ A Refused concerns bytes that a stranger has sent; it does not reach the caller 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 
 def name_ranks(ranks: Iterable[int], max_listed: int = 8) -> str:
@@ -78,7 +79,7 @@ class Nested(CollectiveError):
     """
 
 
-def is_shared(error: BaseException) -> bool:
+def is_shared(error: BaseException) -> TypeGuard[CollectiveError]:
     """Return whether an exception of an exchange is that of all ranks, or has closed the channel."""
     return isinstance(error, CollectiveError) and not isinstance(error, Nested)
 

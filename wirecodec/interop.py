@@ -64,7 +64,7 @@ from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, parse_stage
 from wirecodec.sparse import SparseTensor, index_dtype, sum_sparse
 from wirecodec.support import estimate_index_bytes, estimate_union
 from wirecodec.tensors import TensorLike, as_bytes, as_flat, as_target, as_writable, on_gpu
-from wirecodec.uninterrupted import run_uninterrupted
+from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.validation import as_integer, as_ratio
 
 __all__ = [

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "wirecodec": [
-        {"errors", "uninterrupted", "version"},
+        {"errors", "version"},
         {"arrays", "element_types", "limits", "prng", "validation"},
         {"tensors"},
         {"kernels", "scratch"},

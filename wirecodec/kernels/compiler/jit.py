@@ -39,7 +39,7 @@ from wirecodec.kernels.compiler.compile_log import (
 )
 from wirecodec.kernels.compiler.literals import without_literals
 from wirecodec.kernels.compiler.notice import tell_of_compilation
-from wirecodec.uninterrupted import run_uninterrupted
+from wirecodec.kernels.uninterrupted import run_uninterrupted
 
 LAST_TESTED_NUMBA = (0, 68)
 """Last version of Numba on which ``helper_compiler`` was tested; the first is in pyproject.toml."""
