@@ -52,6 +52,7 @@ from wirecodec.element_types import BFLOAT16, DTYPES, dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
+from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
@@ -64,7 +65,6 @@ from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, parse_stage
 from wirecodec.sparse import SparseTensor, index_dtype, sum_sparse
 from wirecodec.support import estimate_index_bytes, estimate_union
 from wirecodec.tensors import TensorLike, as_bytes, as_flat, as_target, as_writable, on_gpu
-from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.validation import as_integer, as_ratio
 
 __all__ = [
