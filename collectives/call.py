@@ -96,7 +96,7 @@ class Call:
 
 
 class _Thread(threading.local):
-    """What a thread does.
+    """State of a thread.
 
     Attributes:
         frame: of the exclusive call under way. If an interrupt has left one here, it is on the stack no more.
@@ -105,12 +105,12 @@ class _Thread(threading.local):
     frame: FrameType | None = None
 
 
-_thread = _Thread()
+this_thread = _Thread()
 
 
 def refuse_nested() -> None:
     """Raise Nested if an exclusive call is under way in this thread."""
-    under_way = _thread.frame
+    under_way = this_thread.frame
     frame = None if under_way is None else sys._getframe(1)
     while frame is not None:
         if frame is under_way:
@@ -120,7 +120,7 @@ def refuse_nested() -> None:
                 reason="nested",
             )
         frame = frame.f_back
-    _thread.frame = None
+    this_thread.frame = None
 
 
 def exclusive(function: F) -> F:
@@ -140,13 +140,13 @@ def exclusive(function: F) -> F:
 def _enter(frame: FrameType) -> None:
     """Begin an exclusive call, unless another one is under way."""
     refuse_nested()
-    _thread.frame = frame
+    this_thread.frame = frame
 
 
 def _leave(frame: FrameType) -> None:
     """End an exclusive call; of one that was refused, this has no effect."""
-    if _thread.frame is frame:
-        _thread.frame = None
+    if this_thread.frame is frame:
+        this_thread.frame = None
 
 
 def counted(
@@ -173,7 +173,7 @@ def counted(
                 ends = _find_ends(found, exchanges)
                 return function(*args, **kwargs)
             except BaseException as error:
-                is_refused = isinstance(error, Nested) and _thread.frame is not sys._getframe()
+                is_refused = isinstance(error, Nested) and this_thread.frame is not sys._getframe()
                 if is_shared(error) or (is_refused and is_exclusive):
                     raise
                 with suppress(Exception):  # there may be no channel

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, overload
 
 import wirecodec as wc
-from collectives.call import counted, exclusive, refuse_nested
+from collectives.call import counted, exclusive, refuse_nested, this_thread
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
@@ -203,7 +203,8 @@ class LocalUpdates:
         Raises:
             CollectiveError, Timeout: as for ``exchange``; of a delayed exchange, when its result is due.
         """
-        refuse_nested()
+        if this_thread.frame is not None:  # no call before those that count an interrupt
+            refuse_nested()
         outer, settings = self._outer, self._settings
         due, one = self._schedule.get(outer.inner_step + 1), None
         for other in self._delayed.waiting:
@@ -332,7 +333,8 @@ class LocalUpdates:
         Another exception on one rank after the exchange leaves its round as it was. The next exchange then
         raises CollectiveError on all ranks, which asks for ``synchronize()``.
         """
-        refuse_nested()
+        if this_thread.frame is not None:  # no call before those that count an interrupt
+            refuse_nested()
         if self._is_split and not commit:
             raise ValueError("commit=False over Sites needs fragments=1: fragments are exchanged one by one")
         if self._delayed.waiting or not self._delayed.is_idle:
@@ -375,7 +377,8 @@ class LocalUpdates:
                 all ranks.
             Timeout: a rank does not take part.
         """
-        refuse_nested()
+        if this_thread.frame is not None:  # no call before those that count an interrupt
+            refuse_nested()
         if self._delayed.waiting or not self._delayed.is_idle:
             self._delayed.free_channel(self._settle)
         return self._synchronize()
