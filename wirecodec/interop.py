@@ -15,6 +15,7 @@ CuPy when they are called.
     types                   TensorLike, of what encoders take
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
+    interrupts              run_uninterrupted: a function that no signal handler interrupts
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     sparse sums             sum_sparse, make_sparse, find_members, index_dtype
     containers              count_stored, the number of stored elements; encode_known, what receivers decode
@@ -53,6 +54,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.kernels.denormals import flushes_denormals
+from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.registry import index_codecs, value_codecs
 from wirecodec.select import base as elements
@@ -133,6 +135,7 @@ __all__ = [
     "read_only",
     "read_state",
     "restore_schedule",
+    "run_uninterrupted",
     "schedule_string",
     "schedule_text",
     "sum_sparse",

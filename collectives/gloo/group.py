@@ -36,6 +36,7 @@ class GroupComm:
         size: number of ranks.
         timeout: seconds that a Channel waits by default: 0.9 times the timeout of the group, which is 30
             minutes by default.
+        beginnings: its thread begins operations for the main thread (``Communicator``).
         notices: board in the group's store, by which a Timeout names the missing ranks; None without a store.
 
     Raises:
@@ -64,6 +65,7 @@ class GroupComm:
         self._gathers: Any = None
         self._probes: list[object] = []  # kept alive
         unblock = partial(_break_connections, group, (self.rank + 1) % self.size)
+        self.beginnings = Worker("TorchComm: beginnings")
         self._sends = Worker("TorchComm: sends", unblock)
         self._receives = Worker("TorchComm: receives", unblock)
 

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import wirecodec as wc
 from collectives.allreduce import allreduce
+from collectives.call import refuse_nested
 from collectives.channel import Channel
 from collectives.exchange.overlap import describe_overlap
 from collectives.gloo.communicator import TorchComm
@@ -108,6 +109,7 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
             RuntimeError: ``attach`` was not called.
             ValueError: tensors share memory.
         """
+        refuse_nested()
         op = opts.reduceOp if isinstance(opts, AllreduceOptions) else opts
         is_mean = bool(op == ReduceOp.AVG)
         if not (is_mean or op == ReduceOp.SUM) or not all(x.is_floating_point() for x in tensors):
@@ -160,6 +162,7 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
         Args:
             commit: whether the step counts.
         """
+        refuse_nested()
         self._wait()
         step, self._step = self._step, _Step()
         if not commit and self._bases:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, overload
 
 import wirecodec as wc
-from collectives.call import counted
+from collectives.call import counted, exclusive, refuse_nested, this_thread
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
@@ -205,6 +205,8 @@ class LocalUpdates:
         Raises:
             CollectiveError, Timeout: as for ``exchange``; of a delayed exchange, when its result is due.
         """
+        if this_thread.frame is not None:  # no call before those that count an interrupt
+            refuse_nested()
         outer, settings = self._outer, self._settings
         due, one = self._schedule.get(outer.inner_step + 1), None
         for other in self._delayed.waiting:
@@ -262,11 +264,14 @@ class LocalUpdates:
                 stacklevel=3,
             )
 
-    @counted(lambda self, *_: self._channel, exchanges=EXCHANGES)
+    @counted(lambda self, *_: self._channel, exchanges=EXCHANGES, is_exclusive=False)
     def _end_period(self, closure: Callable[[], Any] | None, fragment: int) -> None:
         """Take the last step before an exchange, and exchange. If it raises, the exchange is skipped."""
-        self._take_inner_step(closure)
-        names = self._names_of(fragment)
+        self._take_inner_step(closure)  # which may exchange gradients
+        self._exchange_due(self._names_of(fragment))
+
+    @exclusive
+    def _exchange_due(self, names: list[str]) -> None:
         self._delayed.apply_due(names)
         self._outer.exchange(names, self._weight, is_whole=len(self._fragments) == 1)
 
@@ -287,6 +292,7 @@ class LocalUpdates:
         Raises:
             EncodeError: a new parameter has no float type.
         """
+        refuse_nested()
         self._outer.complete()
         new = self._anchor.find_new()
         if new:
@@ -329,6 +335,8 @@ class LocalUpdates:
         Another exception on one rank after the exchange leaves its round as it was. The next exchange then
         raises CollectiveError on all ranks, which asks for ``synchronize()``.
         """
+        if this_thread.frame is not None:  # no call before those that count an interrupt
+            refuse_nested()
         if self._is_split and not commit:
             raise ValueError("commit=False over Sites needs fragments=1: fragments are exchanged one by one")
         if self._delayed.waiting or not self._delayed.is_idle:
@@ -371,6 +379,8 @@ class LocalUpdates:
                 all ranks.
             Timeout: a rank does not take part.
         """
+        if this_thread.frame is not None:  # no call before those that count an interrupt
+            refuse_nested()
         if self._delayed.waiting or not self._delayed.is_idle:
             self._delayed.free_channel(self._settle)
         return self._synchronize()
@@ -405,6 +415,7 @@ class LocalUpdates:
             ValueError: it cannot be used with these settings, it is Sites and the present one is not, or the
                 reverse, or it has another range for this rank than the residuals. Nothing changes.
         """
+        refuse_nested()
         wrapped = wrap_group(comm)
         if is_ready(wrapped):
             check_communicator(self._settings, wrapped, self._compressor)
@@ -422,6 +433,7 @@ class LocalUpdates:
         result replaces the parameters, also with ``alpha``. ``state_dict`` has the common parameters without
         that effect, as ``parameter/NAME``.
         """
+        refuse_nested()
         self._saved_own = None
         self._delayed.replace_own()
         self._outer.revert()
@@ -454,6 +466,7 @@ class LocalUpdates:
         Raises:
             ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
+        refuse_nested()
         self._outer.require_closed()
         self._delayed.wait()
         saved = list_parameters(state)
