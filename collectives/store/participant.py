@@ -129,8 +129,8 @@ class Participant:
             if not one.round.has_decision(one.round.look()):
                 raise
             counts = one.round.is_named()
+        one.resolve(counts)  # again without effect, if an interrupt comes before the next line
         self._open = None
-        one.resolve(counts)
 
     def abandon(self) -> None:
         """Take a contribution whose result is not known for one that does not count."""
