@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 import wirecodec as wc
 from collectives.integrations.acceptance import is_float
+from wirecodec.interop import as_integer, unmasked
 
 Array: TypeAlias = "npt.NDArray[Any]"
 
@@ -182,11 +183,11 @@ class UpdateEncoder:
 
         Raises:
             UpdateError: another client has saved it.
-            ValueError: a key or its array is not valid.
+            ValueError: a key or its array is not valid; nothing changes.
         """
         own = dict(state)
-        layers = json.loads(own.pop(_LAYERS).tobytes())
-        saved_by = int(own["rank"])
+        layers = _read_layers(own.pop(_LAYERS, None))
+        saved_by = as_integer(unmasked("rank", own.get("rank")), "rank")
         if saved_by != client and self._strict:
             raise UpdateError(
                 f"the residuals were saved by client {saved_by}, and this is client {client}: those of"
@@ -194,4 +195,13 @@ class UpdateEncoder:
                 f" {self._owner}, which drops them"
             )
         self._compressor.load_state_dict(own, strict=self._strict)
-        self._layers = {name: tuple(shape) for name, shape in layers.items()} if layers else None
+        self._layers = layers or None
+
+
+def _read_layers(saved: Any) -> dict[str, tuple[int, ...]]:
+    """Return the layers of a saved state, with their shapes; raise ValueError if they are damaged."""
+    try:
+        layers = json.loads(bytes(np.asarray(unmasked(_LAYERS, saved), np.uint8)))
+        return {name: tuple(as_integer(size, "a size") for size in shape) for name, shape in layers.items()}
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{_LAYERS}: it is no table of layers with their shapes: {error}") from None

@@ -389,7 +389,8 @@ class LocalUpdates:
     def _synchronize(self) -> bool:
         self._compare_model()
         has_changed = self._outer.synchronize()
-        self._link.number(self._compressor)  # another one, if a rank has gone or joined
+        if (rank := self._link.find_rank()) is not None:
+            self._compressor.take_rank(rank)  # another one, if a rank has gone or joined
         return has_changed
 
     def rebind(self, comm: Communicator | Channel | Sites | StoreComm) -> None:
@@ -421,6 +422,7 @@ class LocalUpdates:
             check_communicator(self._settings, wrapped, self._compressor)
         check_successor(self._link.comm, wrapped, self._outer.range, self._compressor)
         self._delayed.settle()
+        self._outer.complete_round()
         if isinstance(self._link.comm, StoreComm):
             self._link.comm.abandon()
         self._link.comm, self._outer.is_compared = wrapped, False
@@ -442,10 +444,11 @@ class LocalUpdates:
         """Return a copy of this rank's state as flat {str: ndarray}: rounds, outer optimizer and compressor.
 
         The program saves its model and its inner optimizer beside it. With all three, training resumes bit
-        for bit, also between two exchanges, and during a delayed one, for whose result this waits.
+        for bit, also between two exchanges, and during a delayed one, for whose result this waits. Over a
+        StoreComm, it also waits for the result of a round from which an exception has broken off.
         ``co.torch_state_dict`` returns the same as tensors.
         """
-        self._outer.complete()
+        self._outer.settle()
         delayed = self._delayed.wait()
         own = self._anchor.digest_own(self._anchor.parameters)
         state = write_state(self._anchor.state, self.inner_step, own, self._compressor.state_dict())
@@ -479,17 +482,18 @@ class LocalUpdates:
         delayed = read_delayed(state, shapes, self._settings.delay, strict=strict)
         for one in delayed:  # the settings may be others than those by which they were accepted
             require_finite_step(loaded, one.means, self._settings)
-        self._compressor.load_state_dict(compressor, strict=strict)
-        self._outer.ledger.forget()
+        own, rank = read_own_digest(state), self._link.find_rank()
+        self._compressor.load_state_dict(compressor, strict=strict)  # nothing is refused after this line
+        self._outer.forget()
         self._anchor.admit(new)
         self._anchor.restore(loaded, carried)
         self._outer.inner_step = steps % self._settings.every  # which may have been larger
         self._outer.is_compared, self._outer.is_loaded = False, True
         self._delayed.restore(delayed)
-        own = read_own_digest(state)
         is_complete = self._anchor.parameters.keys() >= set(saved)
         self._saved_own = (own, list(saved)) if own is not None and is_complete else None
-        self._link.number(self._compressor)  # a rank may go before the first exchange
+        if rank is not None:
+            self._compressor.take_rank(rank)  # a rank may go before the first exchange
 
     def __repr__(self) -> str:
         """Return the settings, the round and the step."""

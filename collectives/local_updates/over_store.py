@@ -69,7 +69,7 @@ class StoreLoop:
         its step is not finite, on all peers; or if the store fails or the members differ, before any step.
         """
         comm, anchor = self.comm, self._anchor
-        self._complete()
+        self.complete()
         self._check_size()
         comm.settle()
         self._catch_up()
@@ -96,25 +96,39 @@ class StoreLoop:
         self._rest = [
             partial(taken.close, counts=counts),
             partial(setattr, anchor, "carried", {} if counts else moved),
-            partial(anchor.advance, step),
+            partial(self._take, step),
             partial(comm.conclude, taken.outcome, taken.rank),
         ]
-        self._complete()
+        self.complete()
         comm.clean(taken.outcome, taken.rank)
         self._publish(taken)
         if taken.error is not None:
             raise taken.error
 
-    def _complete(self) -> None:
-        """Do what is left to do after a round, from which an interrupt may have broken off."""
+    def complete(self) -> None:
+        """Do what is left to do after a round; an interrupt is raised when all of it is done."""
+        try:
+            self._do_rest()
+        except Exception:
+            raise
+        except BaseException:  # a program that catches it may move the parameters, or save the state
+            self._do_rest()
+            raise
+
+    def _do_rest(self) -> None:
         while self._rest:
             self._rest[0]()  # again without effect, if the interrupt comes before the next line
             self._rest = self._rest[1:]
 
+    def _take(self, step: Replacement) -> None:
+        """Set the state and the parameters to a step's values; a second call has no further effect."""
+        if self._anchor.state is not step.after:
+            self._anchor.advance(step)
+
     def synchronize(self) -> bool:
         """Take the state of the run, or begin it with this peer's; return whether the state has changed."""
         comm = self.comm
-        self._complete()
+        self.complete()
         self._check_size()
         comm.settle()
         self._anchor.complete()
@@ -158,10 +172,10 @@ class StoreLoop:
         if step is not None:
             self._rest = [
                 partial(setattr, self._anchor, "carried", self._measure()),
-                partial(self._anchor.advance, step),
+                partial(self._take, step),
                 partial(self.comm.conclude, outcome, None),
             ]
-            self._complete()
+            self.complete()
         else:
             self.comm.conclude(outcome, None)
 
@@ -217,13 +231,13 @@ class StoreLoop:
         if found is None:
             return False
         number, state = found
+        rest: list[Callable[[], None]] = []
         if at_least:
-            self._rest = [partial(setattr, self._anchor, "carried", self._measure())]
+            rest.append(partial(setattr, self._anchor, "carried", self._measure()))
         if hash_state(state) != self._hash():
-            step = Replacement(self._anchor.state, state)
-            self._rest = [*self._rest, partial(self._anchor.advance, step)]
-        self._rest = [*self._rest, partial(comm.move_to, number)]
-        self._complete()
+            rest.append(partial(self._take, Replacement(self._anchor.state, state)))
+        self._rest = [*rest, partial(comm.move_to, number)]  # all of it or nothing
+        self.complete()
         return True
 
     def _find_state(self, newest: int, at_least: int) -> tuple[int, OuterState] | None:

@@ -132,7 +132,7 @@ class Participant:
             counts = one.round.is_named()
             if isinstance(error, Lost):
                 self.round = one.round.place.number + 1
-        one.resolve(counts)
+        one.resolve(counts)  # again without effect, if an interrupt comes before the next line
         self._open = None
 
     def abandon(self) -> None:

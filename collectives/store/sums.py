@@ -68,11 +68,14 @@ class Taken:
 
 
 def close(local: Encoding, *, counts: bool) -> None:
-    """Commit or roll back the step of a Compressor, also if an interrupt comes between."""
+    """Commit or roll back the step of a Compressor, also if an interrupt comes between.
+
+    After another state was loaded, there is nothing to commit. A second call has no further effect.
+    """
     prepared = local.prepared
     if prepared is None or not prepared.is_open:
         return
-    resolve = prepared.commit if counts else prepared.rollback
+    resolve = prepared.commit if counts and prepared.is_latest else prepared.rollback
     try:
         resolve()
     except RuntimeError:
