@@ -76,7 +76,7 @@ class Layout(NamedTuple):
     def overlaps(self, other: Layout) -> bool:
         """Return whether two arrays have a byte in common, or NumPy cannot decide."""
         try:
-            return np.shares_memory(self._as_bytes(), other._as_bytes(), max_work=MAX_WORK)
+            return np.shares_memory(self._as_bytes(), other._as_bytes(), max_work=MAX_WORK)  # type: ignore[arg-type]
         except RuntimeError:  # too much work
             return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,12 @@ def take_steps(comm: Communicator, *, delay: int = 0, **settings: Any) -> None:
         local.step()
 
 
+def call_operation(call: Callable[..., object], comm: Communicator) -> object:
+    return call(co.Channel.of(comm), contribution(comm.rank, 64))
+
+
 CALLS: dict[str, Callable[[Any], object]] = {
-    **{
-        name: lambda comm, call=one.call: call(co.Channel.of(comm), contribution(comm.rank, 64))
-        for name, one in OPERATIONS.items()
-    },
+    **{name: partial(call_operation, one.call) for name, one in OPERATIONS.items()},
     "average_gradients": average_gradients,
     "Sites": reduce_over_sites,
     "GTopK": gtopk,
