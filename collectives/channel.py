@@ -81,6 +81,9 @@ class Channel:
         call: progress of the latest collective call.
         rehearsed: operations whose kernels are ready on this rank (``collectives.agreement.compilation``).
         foresight: the size of the next exchange's payloads.
+        has_new_sparse: whether a rank has a sparse gradient of which the others do not know
+            (``collectives.torch.layouts``).
+        sparse_layouts: {names: {name: sparse dimensions}}, of which all ranks know.
         roll_call: finds the ranks that a Timeout names.
         worker: thread that makes calls for a program, in the order in which they are submitted.
             A call in another thread waits for those that were submitted before it.
@@ -128,6 +131,8 @@ class Channel:
         self.call = Call()
         self.rehearsed: set[object] = set()
         self.foresight = Foresight(PIECE if gathers_any_size(comm) else MAX_SMALL)
+        self.has_new_sparse = False
+        self.sparse_layouts: dict[tuple[str, ...], dict[str, int]] = {}
         self.roll_call = RollCall(comm)
         self.worker = Worker("collectives.Channel")
         self._beginnings: Worker | None = getattr(comm, "beginnings", None)

@@ -139,7 +139,9 @@ def _make_header(channel: Channel, proposal: Header, operand: Operand, text: byt
     return proposal._replace(
         sequence=channel.sequence,
         dtype=operand.dtype,
-        flags=Flag.TAKES_DEVICE * channel.takes_device() | Flag.FLUSHES_DENORMALS * computes_flushed(),
+        flags=Flag.TAKES_DEVICE * channel.takes_device()
+        | Flag.FLUSHES_DENORMALS * computes_flushed()
+        | Flag.NEW_SPARSE * channel.has_new_sparse,
         text_len=len(text),
         elements=operand.elements,
         signature=operand.signature,
@@ -203,6 +205,7 @@ def _conclude(channel: Channel, own: Header, blocks: ByteArray, payload: Payload
     """
     call, size = channel.call, blocks.shape[1]
     table = [Header.unpack(row[:HEADER_SIZE].tobytes()) for row in blocks]
+    channel.has_new_sparse |= any(header.flags & Flag.NEW_SPARSE for header in table)
     if not headers_match(table):
         return table
     payloads, have = None, all(header.flags & Flag.HAS_PAYLOAD for header in table)

@@ -74,6 +74,7 @@ class Flag(IntFlag):
     TAKES_DEVICE = 1  # its transport receives GPU memory
     HAS_PAYLOAD = 2  # its payload is behind this header
     FLUSHES_DENORMALS = 4  # its arithmetic takes denormal numbers for zero
+    NEW_SPARSE = 8  # a rank has a sparse gradient of which the others do not know
 
 
 class Header(NamedTuple):

@@ -33,7 +33,7 @@ from collectives.local_updates.fragments import (
     make_schedule,
     summarize_fragments,
 )
-from collectives.local_updates.inner import InnerOptimizer
+from collectives.local_updates.inner import InnerOptimizer, warn_of_other_tensors
 from collectives.local_updates.outer import Array, OuterSettings
 from collectives.local_updates.outer_loop import OuterLoop
 from collectives.local_updates.outer_step import require_finite_step
@@ -64,7 +64,8 @@ class LocalUpdates:
 
     Args:
         optimizer: this worker's own (inner) optimizer, any object with ``step()``. None if the program takes
-            these steps itself, for example by ``GradScaler``; ``step()`` then only counts them.
+            these steps itself, for example by ``GradScaler``; ``step()`` then only counts them. There is a
+            warning if its ``param_groups`` lack a parameter.
         named_parameters: ``model.named_parameters()``, or {name: NumPy array}, which is changed in place. The
             names must be the same on all ranks. No two share memory. Tensors of torch that are no Parameter,
             such as buffers, are exchanged, too. Parameters that need no gradient are left out until they need
@@ -163,6 +164,7 @@ class LocalUpdates:
         warn_of_momentum("LocalUpdates", self._settings.momentum, self._compressor, stacklevel=2)
         if is_ready(self._link.comm):  # an error is best raised here
             check_communicator(self._settings, self._link.comm, self._compressor)
+        warn_of_other_tensors(optimizer, self._anchor.parameters, stacklevel=2)
         self._optimizer = None if optimizer is None else InnerOptimizer(optimizer)
         self._weight = check_weight(weight)
         self._saved_own: tuple[int, list[str]] | None = None  # digest and names of a loaded state, to compare

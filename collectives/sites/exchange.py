@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operation, Reduction, Status
 from collectives.channel import ByteArray, Channel
@@ -37,7 +38,7 @@ from collectives.transport.allgather import allgather_ragged
 from collectives.transport.alltoall import alltoall_ragged
 from collectives.transport.reduce import Dense, accumulator_dtype, add_weighted, divide_and_round
 from collectives.transport.weights import Weights, check_weight
-from wirecodec.interop import OpenStep
+from wirecodec.interop import OpenStep, as_sparse
 
 Exchange = Callable[[Channel, MakeInputs, float], "Pending[dict[str, Any]]"]
 """Exchange of {name: range of a tensor} across, with the weight of this rank's site, without a commit."""
@@ -90,7 +91,7 @@ class _Share:
         for name in sorted(given, key=str.encode):
             array = arrays[name]
             self.specs[name] = get_spec(array)
-            flat[name] = np.ascontiguousarray(array).reshape(-1)
+            flat[name] = np.ascontiguousarray(_make_dense(array)).reshape(-1)
         self.targets = Targets.of(self.inputs.out, given, self.specs, bare=self.bare)
         return flat
 
@@ -165,6 +166,8 @@ def reduce_over_sites(
     except CollectiveError as raised:
         error = _place(raised, f"within site {across.rank}")
 
+    across.has_new_sparse |= local.has_new_sparse
+
     def make_range() -> Inputs:
         if error is not None:
             raise error
@@ -179,6 +182,7 @@ def reduce_over_sites(
     try:
         if local.closed is not None and error is not None:
             raise error
+        local.has_new_sparse |= across.has_new_sparse
         results = _gather_in_site(local, share, pending, reduction, error)
         assert pending is not None  # without one, the ranks of the site have raised
         share.check(results)
@@ -291,6 +295,12 @@ def _gather_in_site(
         shaped = {name: results[name].reshape(share.specs[name][0]) for name in share.tensors}
         delivered = share.targets.deliver(share.tensors, shaped)
         return delivered[ONLY] if share.bare else delivered
+
+
+def _make_dense(tensor: Any) -> Any:
+    """Return an array for a sparse tensor, and any other object as it is."""
+    sparse = as_sparse(tensor)
+    return sparse.to_dense() if isinstance(sparse, wc.SparseTensor) else tensor
 
 
 def _join(flat: Mapping[str, Dense], ranges: Ranges) -> ByteArray:

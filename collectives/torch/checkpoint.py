@@ -197,7 +197,8 @@ def _as_bytes(content: Any) -> bytes:
     import torch
 
     if isinstance(content, torch.UntypedStorage | torch.TypedStorage):  # torch.load returns the latter
-        content = torch.empty(0, dtype=torch.uint8, device=content.device).set_(content)
+        storage = getattr(content, "_untyped_storage", content)
+        content = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
     if isinstance(content, torch.Tensor):
         content = content.cpu().numpy()
     return memoryview(content).tobytes()

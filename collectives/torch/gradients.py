@@ -16,6 +16,7 @@ from collectives.exchange.inputs import Inputs
 from collectives.exchange.overlap import describe_overlap
 from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import check_compressor, name_parameters
+from collectives.torch.layouts import SparseLayouts, is_dense
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
 from wirecodec.interop import find_zeros, local_shard
@@ -43,7 +44,8 @@ def average_gradients(
     is zero everywhere, the gradient becomes None on all ranks, so that their optimizers do the same.
 
     A sparse gradient, as of ``nn.Embedding(sparse=True)``, is replaced by a sparse mean with the rows that
-    any rank has sent. A rank without a gradient for this parameter gets a dense mean. The residual is dense.
+    any rank has sent. Other ranks get a sparse mean, too, from the first step on in which a rank has a sparse
+    gradient for this parameter, also if theirs is dense or missing. The residual is dense.
     A scheme with a transform is an error for a sparse gradient. Of a DTensor, this rank's shard is averaged:
     the ranks of ``comm`` are those with the same shard.
 
@@ -88,14 +90,19 @@ def average_gradients(
         compressor.require_names(named)
         gradients = {name: _get_gradient(p) for name, p in trained.items()}
         _require_separate(gradients)
+        layouts.announce(gradients)
         return Gradients(gradients, LossScale.of(scaler, optimizer))
 
-    means = average(find_ends(comm), collect, compressor, algorithm, nonfinite, weight)
+    ends = find_ends(comm)
+    layouts = SparseLayouts(ends, trained)
+    means = average(ends, collect, compressor, algorithm, nonfinite, weight)
+    layouts.learn()
     unused = find_zeros({name: means[name] for name in trained})
+    means = layouts.apply(means)
     for name, parameter in trained.items():
         if name in unused:
             parameter.grad = None
-        elif parameter.grad is None or not is_dense(parameter.grad):
+        elif parameter.grad is None or not (is_dense(parameter.grad) and is_dense(means[name])):
             parameter.grad = _like(parameter, means[name])
 
 
@@ -214,10 +221,3 @@ def average(
             has_out=True,
         )
     return gradients.take(means)
-
-
-def is_dense(tensor: Any) -> bool:
-    """Return whether a torch tensor is dense."""
-    import torch
-
-    return bool(tensor.layout is torch.strided)

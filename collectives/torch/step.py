@@ -29,7 +29,8 @@ from collectives.errors import CollectiveError
 from collectives.exchange.encoding import read_on_host
 from collectives.sites.sites import Sites
 from collectives.torch.ahead import EncoderAhead
-from collectives.torch.gradients import Gradients, average, is_dense
+from collectives.torch.gradients import Gradients, average
+from collectives.torch.layouts import is_dense
 from collectives.torch.scaling import LossScale, warn_of_changed_scale
 from collectives.torch.side_stream import SideStreams
 from wirecodec.interop import StepInParts

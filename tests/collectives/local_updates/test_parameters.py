@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
 from collectives.local_updates.anchor import Anchor
+from tests.collectives.store.peers import make_comm, run_each
 from tests.oracles import Array
 
 LOSSLESS = "all | raw-index | raw"
@@ -243,3 +245,77 @@ def test_a_shared_parameter_is_passed_once() -> None:
                 None, {"encoder.emb": w, "decoder.emb": w}, wc.Compressor(LOSSLESS), comm, every=1
             ),
         )
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "fragments": {"fragments": [["norm.weight", "frozen"], "*"]},
+    "delayed": {"delay": 1},
+    "sites": {},
+    "store": {},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_buffers_are_exchanged_if_they_are_passed_and_frozen_parameters_are_not(
+    way: str, tmp_path: Path
+) -> None:
+    """Also with a state that is saved, renamed and loaded between."""
+    torch = pytest.importorskip("torch")
+
+    def train(comm: Any) -> dict[str, list[float]]:
+        norm = torch.nn.BatchNorm1d(2)
+        frozen = torch.nn.Parameter(torch.zeros(2), requires_grad=False)
+        named = {"norm.weight": norm.weight, "norm.running_mean": norm.running_mean, "frozen": frozen}
+        alone = co.simulate(1, lambda alone: alone)[0]
+        ends: Any = co.Sites(alone, comm) if way == "sites" else comm
+        if way == "store":
+            ends = make_comm(tmp_path, f"peer-{comm.rank}")
+
+        def make(prefix: str) -> co.LocalUpdates:
+            given = {prefix + name: p for name, p in named.items()}
+            settings = dict(WAYS[way])
+            if prefix and "fragments" in settings:
+                settings["fragments"] = [[prefix + name for name in settings["fragments"][0]], "*"]
+            return co.LocalUpdates(None, given, wc.Compressor(LOSSLESS), ends, every=2, **settings)
+
+        local = make("")
+        for step in range(4):
+            if step == 2:
+                names = {name: f"new.{name}" for name in named}
+                state = wc.rename_state(local.state_dict(), names)
+                local = make("new.")
+                local.load_state_dict(state)
+            with torch.no_grad():
+                norm.weight += comm.rank + 1
+                norm.running_mean += 2 * comm.rank + 1
+                frozen += comm.rank  # which nobody exchanges, but over Sites
+            local.step()
+        if way != "store":
+            local.exchange()
+        return {name: p.tolist() for name, p in named.items()}
+
+    results = run_each(lambda r: train(Place(r)), range(2)) if way == "store" else co.simulate(2, train)
+    count = 3 if way == "delayed" else 4  # the result replaces the step during the delay
+    for rank, found in enumerate(results):
+        assert found["norm.weight"] == [1 + 1.5 * count] * 2
+        assert found["norm.running_mean"] == [2 * count] * 2
+        assert found["frozen"] == ([2, 2] if way == "sites" else [4 * rank] * 2)
+
+
+class Place:
+    """Rank without a communicator."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+
+@pytest.mark.parametrize("kind", ["int64", "bool", "complex64"])
+def test_buffers_of_other_types_are_refused(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    named = {"w": torch.zeros(2), "counts": torch.zeros(2, dtype=getattr(torch, kind))}
+    comm = co.simulate(1, lambda comm: comm)[0]
+    with pytest.raises(
+        wc.EncodeError, match=r"'counts': dtype .* parameters and buffers of these types only"
+    ):
+        co.LocalUpdates(None, named, wc.Compressor(LOSSLESS), comm, every=1)

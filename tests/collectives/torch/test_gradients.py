@@ -98,6 +98,70 @@ def test_sparse_gradients_stay_sparse_and_nothing_is_lost(method: str) -> None:
     )
 
 
+def rows(*numbers: int) -> Any:
+    """Return a sparse gradient of shape (6, 2), of ones in some rows."""
+    dense = torch.zeros(6, 2)
+    dense[list(numbers)] = 1
+    return dense.to_sparse(1)
+
+
+STEPS: dict[str, list[tuple[Any, Any]]] = {
+    "unused on a rank": [(rows(1, 3), None), (None, rows(2)), (rows(0), rows(4))],
+    "unused on all at first": [(None, None), (None, rows(2)), (rows(2), None)],
+    "dense on a rank": [(rows(1), torch.ones(6, 2)), (torch.ones(6, 2), None)],
+    "NaN at first": [(rows(1) * float("nan"), None), (None, rows(3))],
+    "of more dimensions on a rank": [(rows(1).to_dense().to_sparse(2), rows(1)), (rows(2), None)],
+}
+
+
+@pytest.mark.parametrize("ends", ["channel", "sites"])
+@pytest.mark.parametrize("method", ["topk(0.9) | rice | raw", "clt-k", "ok-topk"])
+@pytest.mark.parametrize("case", STEPS)
+def test_a_mean_is_sparse_on_all_ranks_if_a_gradient_is(case: str, method: str, ends: str) -> None:
+    """SparseAdam takes sparse gradients only; the bits are the same on all ranks."""
+
+    def train(comm: Communicator) -> tuple[list[Any], int]:
+        methods = {"clt-k": co.CLTk, "ok-topk": co.OkTopK}
+        compressor: Any = methods[method](1.0) if method in methods else wc.Compressor(method)
+        table, other = (torch.nn.Parameter(torch.zeros(6, 2)) for _ in range(2))
+        optimizer, found = torch.optim.SparseAdam([table], lr=0.1), list[Any]()
+        alone = co.simulate(1, lambda alone: alone)[0]
+        where: Any = co.Sites(alone, comm) if ends == "sites" else comm
+        for gradients in STEPS[case]:
+            table.grad = (
+                gradients[comm.rank] if gradients[comm.rank] is None else gradients[comm.rank].clone()
+            )
+            other.grad = torch.ones(6, 2)
+            co.average_gradients(where, {"table": table, "other": other}.items(), compressor)
+            assert not other.grad.is_sparse
+            if table.grad is not None:
+                assert table.grad.sparse_dim() == 1
+                mean = table.grad.coalesce()
+                found.append((mean.indices().tolist(), mean.values().numpy().tobytes()))
+            optimizer.step()
+        return [*found, table.detach().numpy().tobytes()], co.Channel.of(comm).sequence
+
+    results = co.simulate(2, train)
+    assert results[0] == results[1]
+    assert len(results[0][0]) > 1
+
+
+def test_names_of_sparse_gradients_are_exchanged_once() -> None:
+    def count(comm: Communicator) -> list[int]:
+        channel, bag = co.Channel.of(comm), torch.nn.EmbeddingBag(6, 2, sparse=True)
+        compressor, counts = wc.Compressor("topk(0.9) | rice | raw"), []
+        for step in range(4):
+            bag.weight.grad = None
+            if step and comm.rank == step % 2:
+                bag(torch.tensor([[1, 3]])).sum().backward()
+            before = channel.sequence
+            co.average_gradients(channel, bag.named_parameters(), compressor, algorithm="allgather")
+            counts.append(channel.sequence - before)
+        return counts
+
+    assert co.simulate(2, count) == [[1, 2, 1, 1]] * 2
+
+
 def test_a_sparse_gradient_under_a_transform_is_an_error_on_all_ranks() -> None:
     def train(comm: Communicator) -> str:
         named = parameters()
