@@ -296,7 +296,14 @@ def reduce_made(
         inputs = make().localize()
         return inputs
 
-    def exchange(comm: Communicator | Channel, make: MakeInputs, weight: float, *, commit: bool) -> Any:
+    def exchange(
+        comm: Communicator | Channel,
+        make: MakeInputs,
+        weight: float,
+        *,
+        commit: bool,
+        doubt: Callable[[OpenStep], None] | None,
+    ) -> Any:
         with open_exchange(
             comm,
             make,
@@ -330,7 +337,7 @@ def reduce_made(
 
     try:
         if not isinstance(comm, Sites):
-            return exchange(comm, keep, proposal.weight, commit=commit)
+            return exchange(comm, keep, proposal.weight, commit=commit, doubt=doubt)
         return reduce_over_sites(
             comm,
             keep,

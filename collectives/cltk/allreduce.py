@@ -218,7 +218,14 @@ class CLTk(CLTkState):
             inputs = make().localize()
             return inputs
 
-        def exchange(comm: Communicator | Channel, make: MakeInputs, weight: float, *, commit: bool) -> Any:
+        def exchange(
+            comm: Communicator | Channel,
+            make: MakeInputs,
+            weight: float,
+            *,
+            commit: bool,
+            doubt: Callable[[OpenStep], None] | None,
+        ) -> Any:
             means, step = self._exchange(
                 Channel.of(comm),
                 LocalStep(),
@@ -233,7 +240,7 @@ class CLTk(CLTkState):
 
         try:
             if not isinstance(comm, Sites):
-                return exchange(comm, keep, weight, commit=commit)
+                return exchange(comm, keep, weight, commit=commit, doubt=doubt)
             one = partial(exchange, commit=False)
             return reduce_over_sites(
                 comm, keep, one, lambda: self.signature, weight=weight, commit=commit, doubt=doubt

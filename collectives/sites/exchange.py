@@ -6,10 +6,15 @@
 A rank's range is a part of all elements in the order of their names, so a tensor may lie in two ranges.
 Residuals belong to ranges. The step of an exchange across is committed if all ranks of a site have had one,
 so all ranks of all sites commit or none: every group across has a rank in each site. A rank that has failed
-takes part in the other exchanges, by which all ranks learn of its error.
+takes part in the other exchanges, by which all ranks learn of its error. After an error of the sum in a site,
+which all of its ranks have, they make the exchange across only.
 
-If a rank dies or is interrupted, some ranks may commit and others not, even within a site. The step of the
-others is in doubt once their ranges were exchanged.
+A rank that raises between two exchanges makes the others first (``collectives.sites.course``): those before
+its range was exchanged with its error, and the last one as if nothing had happened. If it raises after its
+range was exchanged, and has lost the sum, the ranks of its site commit and raise CollectiveError.
+
+If a rank dies, or is interrupted twice, some ranks may commit and others not, even within a site. The step of
+the others is in doubt once their ranges were exchanged.
 """
 
 from __future__ import annotations
@@ -18,19 +23,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import fsum, prod
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operation, Reduction, Status
+from collectives.call import Call
 from collectives.channel import ByteArray, Channel
 from collectives.device import as_arrays, find_gpu, stage_on_host
-from collectives.errors import CollectiveError
+from collectives.errors import CollectiveError, name_ranks
 from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.pending import Pending
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
 from collectives.exchange.targets import Targets
+from collectives.sites.course import go_through
 from collectives.sites.sites import Sites
 from collectives.sums.pieces import Ranges, assign_ranges
 from collectives.transport.allgather import allgather_ragged
@@ -39,8 +46,19 @@ from collectives.transport.reduce import Dense, accumulator_dtype, add_weighted,
 from collectives.transport.weights import Weights, check_weight
 from wirecodec.interop import OpenStep
 
-Exchange = Callable[[Channel, MakeInputs, float], "Pending[dict[str, Any]]"]
-"""Exchange of {name: range of a tensor} across, with the weight of this rank's site, without a commit."""
+_LOST = 1
+"""Detail in the header of a rank whose range was exchanged, and which has lost its sum."""
+
+
+class Exchange(Protocol):
+    """Exchange of {name: range of a tensor} across, without a commit."""
+
+    def __call__(
+        self, comm: Channel, make: MakeInputs, weight: float, *, doubt: Callable[[OpenStep], None]
+    ) -> Pending[dict[str, Any]]:
+        """Exchange ranges, with the weight of this rank's site; ``doubt`` is that of ``open_exchange``."""
+        ...
+
 
 _STATUSES = {
     "value": Status.VALUE,
@@ -60,7 +78,8 @@ class _Share:
         ranges: of all ranks of the site.
         sums: {name: array}, the site's sum or mean of this rank's range.
         weight: of the site.
-        is_delivered: whether all ranks of the site have all results.
+        first: the exchange of the sum within the site.
+        is_delivered: whether all ranks of the site have all results, or know that a rank has lost a range.
         is_refused: whether the caller refused them, on all ranks.
     """
 
@@ -70,6 +89,7 @@ class _Share:
     ranges: list[Ranges] = field(default_factory=list)
     sums: dict[str, Dense] = field(default_factory=dict)
     weight: float = 1.0
+    first: Call | None = None
     is_delivered: bool = False
     is_refused: bool = False
 
@@ -93,6 +113,11 @@ class _Share:
             flat[name] = np.ascontiguousarray(array).reshape(-1)
         self.targets = Targets.of(self.inputs.out, given, self.specs, bare=self.bare)
         return flat
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether all ranks of the site have what the sums of their ranges need."""
+        return self.first is not None and self.first.is_delivered
 
     @property
     def tensors(self) -> Mapping[str, Any]:
@@ -155,38 +180,80 @@ def reduce_over_sites(
         Timeout: a rank does not take part.
     """
     sites.compare_sizes()
+    try:
+        return _reduce(sites, make, exchange, get_scheme, reduction, weight, failure, doubt, commit=commit)
+    except BaseException as raised:
+        if isinstance(raised, CollectiveError) or isinstance(raised.__cause__, CollectiveError):
+            sites.compared = None
+        raise
+
+
+def _reduce(
+    sites: Sites,
+    make: MakeInputs,
+    exchange: Exchange,
+    get_scheme: Callable[[], str],
+    reduction: Reduction,
+    weight: float,
+    failure: Failure | None,
+    doubt: Callable[[OpenStep], None] | None,
+    *,
+    commit: bool,
+) -> Any:
+    """Sum over sites whose sizes were compared; arguments and results are those of ``reduce_over_sites``."""
     local, across, share = sites.local, sites.across, _Share()
+    begun = local.sequence, across.sequence
     error: CollectiveError | None = None
     pending: Pending[dict[str, Any]] | None = None
-    try:
-        _sum_in_site(local, share, make, get_scheme, reduction, weight, failure)
-    except CollectiveError as raised:
-        error = _place(raised, f"within site {across.rank}")
+    lost: list[OpenStep] = []  # the step of an exchange across that was made, and whose sum was not
 
     def make_range() -> Inputs:
         if error is not None:
             raise error
         return share.make_inputs()
 
+    def go_on() -> Any:
+        nonlocal error, pending
+        if local.sequence == begun[0]:
+            try:
+                _sum_in_site(local, share, make, get_scheme, reduction, weight, failure)
+            except CollectiveError as raised:
+                error = _place(raised, f"within site {across.rank}")
+        if across.sequence == begun[1]:
+            try:
+                pending = exchange(across, make_range, share.weight, doubt=lost.append)
+            except CollectiveError as raised:
+                error = error or _place(raised, "between sites")
+        if error is not None and (local.closed is not None or not share.is_summed):
+            raise error  # as all ranks of the site do
+        return _gather_in_site(local, share, pending, reduction, error, is_lost=bool(lost))
+
+    def is_under_way() -> bool:
+        if local.sequence == begun[0]:
+            return False
+        return local.sequence == begun[0] + 1 if share.is_summed else across.sequence == begun[1]
+
+    def note(raised: CollectiveError) -> None:
+        nonlocal error
+        if pending is None and not lost:
+            error = error or _place(raised, f"rank {local.rank} of site {across.rank}")
+
     try:
-        pending = exchange(across, make_range, share.weight)
-    except CollectiveError as raised:
-        error = error or _place(raised, "between sites")
-    try:
-        if local.closed is not None and error is not None:
-            raise error
-        results = _gather_in_site(local, share, pending, reduction, error)
+        results, interrupt = go_through((local, across), go_on, is_under_way, note)
+        if interrupt is not None:
+            raise interrupt
         assert pending is not None  # without one, the ranks of the site have raised
         share.check(results)
         if commit:
             pending.commit()
     except BaseException as raised:
-        if pending is not None:
-            with suppress(RuntimeError):
-                if share.is_refused:
-                    pending.rollback()
-                else:
-                    _resolve(pending, doubt, counts=share.is_delivered and commit)
+        with suppress(RuntimeError):
+            if pending is not None and share.is_refused:
+                pending.rollback()
+            elif pending is not None:
+                lost.append(cast(OpenStep, pending.detach()))
+            for step in lost:
+                _resolve(step, doubt, counts=share.is_delivered and commit)
         if isinstance(raised, CollectiveError) and not share.is_refused:
             place = f"rank {local.rank} of site {across.rank}"
             raise _place(error or raised, place) from raised
@@ -194,16 +261,16 @@ def reduce_over_sites(
     return results if commit else Pending(results, pending)
 
 
-def _resolve(
-    pending: Pending[dict[str, Any]], doubt: Callable[[OpenStep], None] | None, *, counts: bool
-) -> None:
+def _resolve(step: OpenStep | None, doubt: Callable[[OpenStep], None] | None, *, counts: bool) -> None:
     """Leave the step of a rank that raises in doubt, or commit it if it counts, or roll it back."""
-    if doubt is None:
-        (pending.commit if counts else pending.rollback)()
-    else:
-        step = pending.detach()
-        assert isinstance(step, OpenStep)
+    if step is None or not step.is_open:
+        return
+    if doubt is not None:
         doubt(step)
+    elif counts:
+        step.commit()
+    else:
+        step.rollback()
 
 
 def _sum_in_site(
@@ -227,6 +294,7 @@ def _sum_in_site(
         failure = failure_of_encoding(error)
     operand = describe(share.specs, bare=share.bare, scheme=scheme + share.inputs.unit)
     with channel.collective() as call:
+        share.first = call
         table = agree(channel, proposal, operand, failure)
         given = [header.weight for header in table]
         is_mean = reduction == Reduction.MEAN
@@ -254,20 +322,25 @@ def _gather_in_site(
     pending: Pending[dict[str, Any]] | None,
     reduction: Reduction,
     error: CollectiveError | None,
+    *,
+    is_lost: bool,
 ) -> Any:
-    """Gather the results of all ranges of a site, if no rank has an error; return all results."""
+    """Gather the results of all ranges of a site, if no rank has an error; return all results.
+
+    All ranks of the site raise CollectiveError if one has lost its range, and ``share.is_delivered`` is True.
+    """
     proposal = Header(operation=Operation.SITE, reduction=reduction)
     operand = describe(share.specs, bare=share.bare, scheme="")
     failure, flat = None, dict[str, Dense]()
     if error is not None:
         failure = Failure(_STATUSES.get(error.reason, Status.ENCODE), error)
     elif pending is not None:
-        try:
-            flat = {name: stage_on_host(x).reshape(-1) for name, x in pending.means.items()}
-        except Exception as raised:
-            failure = failure_of_encoding(raised)
+        flat = {name: stage_on_host(x).reshape(-1) for name, x in pending.means.items()}
+    elif is_lost:
+        proposal = proposal._replace(detail=_LOST)
+        flat = {name: np.zeros_like(x) for name, x in share.sums.items()}
     with channel.collective() as call:
-        agree(channel, proposal, operand, failure)
+        table = agree(channel, proposal, operand, failure)
         whole = [_count_bytes(ranges, share.specs) for ranges in share.ranges]
         own = share.ranges[channel.rank]
         block = _join(flat, {name: (0, stop - start) for name, (start, stop) in own.items()})
@@ -277,6 +350,13 @@ def _gather_in_site(
             call.is_delivered = True
         finally:
             share.is_delivered = call.is_delivered
+        if without := [rank for rank, header in enumerate(table) if header.detail == _LOST]:
+            raise CollectiveError(
+                f"{name_ranks(without)}: an exception came after the exchange, and the sum is lost there; the"
+                " step counts",
+                ranks=without,
+                reason="encode",
+            )
         results = {
             name: share.targets.allocate(name, prod(shape), dtype)
             for name, (shape, dtype) in share.specs.items()

@@ -97,7 +97,17 @@ def damages(x: Array) -> Iterator[tuple[str, Any]]:
     yield "empty", np.zeros(0, x.dtype)
     yield "another shape", np.stack([x, x])
     yield "a flat longer array", np.append(x, x.reshape(-1)[:1])
-    for dtype in (np.float16, np.float32, np.float64, np.int8, np.int64, np.uint64, np.complex64, object, "U3"):
+    for dtype in (
+        np.float16,
+        np.float32,
+        np.float64,
+        np.int8,
+        np.int64,
+        np.uint64,
+        np.complex64,
+        object,
+        "U3",
+    ):
         with np.errstate(all="ignore"):
             yield f"as {np.dtype(dtype)}", x.astype(dtype)
     yield "negative", -x.astype(np.int64) - 1
