@@ -69,15 +69,19 @@ def relay(
     across: Channel,
     make: Callable[[], ByteArray | bytes],
     join: Callable[[list[ByteArray]], ByteArray | bytes],
+    what: str,
 ) -> list[ByteArray]:
     """Gather bytes between the sites, and then what each rank makes of them within each site.
 
     Each site has a rank of every group across, so all ranks of all sites learn of an error in one of them.
+    It counts as two exchanges within the site, as a sum over sites has them: so a rank that skips the rest of
+    a call has the number of those that have made it.
 
     Args:
         local, across: of this rank; all ranks of all sites call this together.
         make: makes this rank's bytes; if it raises, all ranks raise CollectiveError.
         join: makes those for this site from the bytes of all ranks across, likewise.
+        what: names the bytes, on which all ranks must agree.
 
     Returns the bytes of the ranks of this site.
     """
@@ -95,10 +99,10 @@ def relay(
         nonlocal rows, error
         if across.sequence == begun[0]:
             try:
-                rows = gather_made(across, make)[0]
+                rows = gather_made(across, make, what=what)[0]
             except CollectiveError as raised:
                 error = raised
-        return gather_made(local, forward)[0]
+        return gather_made(local, forward, what=what)[0]
 
     def is_under_way() -> bool:
         return across.sequence != begun[0] and local.sequence == begun[1]
@@ -108,7 +112,12 @@ def relay(
         if rows is None:
             error = error or raised
 
-    found, raised = go_through((local, across), go_on, is_under_way, note)
+    try:
+        found, raised = go_through((local, across), go_on, is_under_way, note)
+    except CollectiveError:
+        local.skip_to(local.sequence + 1)
+        raise
+    local.skip_to(local.sequence + 1)
     if raised is not None:
         raise raised
     return found

@@ -19,11 +19,10 @@ the others is in doubt once their ranges were exchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum, prod
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -54,9 +53,23 @@ class Exchange(Protocol):
     """Exchange of {name: range of a tensor} across, without a commit."""
 
     def __call__(
-        self, comm: Channel, make: MakeInputs, weight: float, *, doubt: Callable[[OpenStep], None]
-    ) -> Pending[dict[str, Any]]:
-        """Exchange ranges, with the weight of this rank's site; ``doubt`` is that of ``open_exchange``."""
+        self,
+        comm: Channel,
+        make: MakeInputs,
+        weight: float,
+        *,
+        doubt: Callable[[OpenStep], None],
+        keep: Callable[[OpenStep], None],
+    ) -> Mapping[str, Any]:
+        """Exchange ranges, and return the results.
+
+        Args:
+            comm: the channel.
+            make: makes the ranges.
+            weight: of this rank's site.
+            doubt: as for ``open_exchange``.
+            keep: takes the step as soon as the ranks have agreed.
+        """
         ...
 
 
@@ -180,12 +193,7 @@ def reduce_over_sites(
         Timeout: a rank does not take part.
     """
     sites.compare_sizes()
-    try:
-        return _reduce(sites, make, exchange, get_scheme, reduction, weight, failure, doubt, commit=commit)
-    except BaseException as raised:
-        if isinstance(raised, CollectiveError) or isinstance(raised.__cause__, CollectiveError):
-            sites.compared = None
-        raise
+    return _reduce(sites, make, exchange, get_scheme, reduction, weight, failure, doubt, commit=commit)
 
 
 def _reduce(
@@ -204,8 +212,9 @@ def _reduce(
     local, across, share = sites.local, sites.across, _Share()
     begun = local.sequence, across.sequence
     error: CollectiveError | None = None
-    pending: Pending[dict[str, Any]] | None = None
-    lost: list[OpenStep] = []  # the step of an exchange across that was made, and whose sum was not
+    where = ""
+    means: Mapping[str, Any] | None = None
+    steps: list[OpenStep] = []  # of this rank, also if an exception has lost what it sums
 
     def make_range() -> Inputs:
         if error is not None:
@@ -213,20 +222,21 @@ def _reduce(
         return share.make_inputs()
 
     def go_on() -> Any:
-        nonlocal error, pending
+        nonlocal error, where, means
         if local.sequence == begun[0]:
             try:
                 _sum_in_site(local, share, make, get_scheme, reduction, weight, failure)
             except CollectiveError as raised:
-                error = _place(raised, f"within site {across.rank}")
+                error, where = raised, f"within site {across.rank}"
         if across.sequence == begun[1]:
             try:
-                pending = exchange(across, make_range, share.weight, doubt=lost.append)
+                means = exchange(across, make_range, share.weight, doubt=steps.append, keep=steps.append)
             except CollectiveError as raised:
-                error = error or _place(raised, "between sites")
+                error, where = (error, where) if error else (raised, "between sites")
         if error is not None and (local.closed is not None or not share.is_summed):
-            raise error  # as all ranks of the site do
-        return _gather_in_site(local, share, pending, reduction, error, is_lost=bool(lost))
+            local.skip_to(local.sequence + 1)  # instead of the last exchange: all ranks of the site have it
+            raise error
+        return _gather_in_site(local, share, means, reduction, error and _place(error, where))
 
     def is_under_way() -> bool:
         if local.sequence == begun[0]:
@@ -234,43 +244,47 @@ def _reduce(
         return local.sequence == begun[0] + 1 if share.is_summed else across.sequence == begun[1]
 
     def note(raised: CollectiveError) -> None:
-        nonlocal error
-        if pending is None and not lost:
-            error = error or _place(raised, f"rank {local.rank} of site {across.rank}")
+        nonlocal error, where
+        if error is None and across.sequence == begun[1]:
+            error, where = raised, f"rank {local.rank} of site {across.rank}"
 
     try:
         results, interrupt = go_through((local, across), go_on, is_under_way, note)
         if interrupt is not None:
             raise interrupt
-        assert pending is not None  # without one, the ranks of the site have raised
         share.check(results)
-        if commit:
-            pending.commit()
+        if commit and steps:
+            steps[0].commit()
     except BaseException as raised:
-        with suppress(RuntimeError):
-            if pending is not None and share.is_refused:
-                pending.rollback()
-            elif pending is not None:
-                lost.append(cast(OpenStep, pending.detach()))
-            for step in lost:
-                _resolve(step, doubt, counts=share.is_delivered and commit)
+        is_shared = isinstance(raised, CollectiveError) or isinstance(raised.__cause__, CollectiveError)
+        if is_shared and not share.is_delivered:  # the other sites have an error, too
+            sites.compared = None
+        _resolve(share, steps, doubt, commit=commit)
         if isinstance(raised, CollectiveError) and not share.is_refused:
             place = f"rank {local.rank} of site {across.rank}"
-            raise _place(error or raised, place) from raised
+            raise _place(_place(error, where) if error else raised, place) from raised
         raise
-    return results if commit else Pending(results, pending)
+    return results if commit else Pending(results, steps[0] if steps else None)
 
 
-def _resolve(step: OpenStep | None, doubt: Callable[[OpenStep], None] | None, *, counts: bool) -> None:
+def _resolve(
+    share: _Share,
+    steps: Sequence[OpenStep],
+    doubt: Callable[[OpenStep], None] | None,
+    *,
+    commit: bool,
+) -> None:
     """Leave the step of a rank that raises in doubt, or commit it if it counts, or roll it back."""
-    if step is None or not step.is_open:
-        return
-    if doubt is not None:
-        doubt(step)
-    elif counts:
-        step.commit()
-    else:
-        step.rollback()
+    for step in steps:
+        if not step.is_open:
+            continue
+        if share.is_refused or (doubt is None and not (share.is_delivered and commit)):
+            step.rollback()
+        elif doubt is not None:
+            doubt(step)
+            return
+        else:
+            step.commit()
 
 
 def _sum_in_site(
@@ -319,24 +333,23 @@ def _sum_in_site(
 def _gather_in_site(
     channel: Channel,
     share: _Share,
-    pending: Pending[dict[str, Any]] | None,
+    means: Mapping[str, Any] | None,
     reduction: Reduction,
     error: CollectiveError | None,
-    *,
-    is_lost: bool,
 ) -> Any:
     """Gather the results of all ranges of a site, if no rank has an error; return all results.
 
-    All ranks of the site raise CollectiveError if one has lost its range, and ``share.is_delivered`` is True.
+    A rank with neither a result nor an error has lost its range. All ranks of the site then raise
+    CollectiveError, and ``share.is_delivered`` is True.
     """
     proposal = Header(operation=Operation.SITE, reduction=reduction)
     operand = describe(share.specs, bare=share.bare, scheme="")
     failure, flat = None, dict[str, Dense]()
     if error is not None:
         failure = Failure(_STATUSES.get(error.reason, Status.ENCODE), error)
-    elif pending is not None:
-        flat = {name: stage_on_host(x).reshape(-1) for name, x in pending.means.items()}
-    elif is_lost:
+    elif means is not None:
+        flat = {name: stage_on_host(x).reshape(-1) for name, x in means.items()}
+    else:
         proposal = proposal._replace(detail=_LOST)
         flat = {name: np.zeros_like(x) for name, x in share.sums.items()}
     with channel.collective() as call:

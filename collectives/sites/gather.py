@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from collectives.allgather import gather_made
 from collectives.channel import ByteArray, Channel
@@ -12,6 +12,7 @@ from collectives.errors import CollectiveError
 from collectives.sites.course import relay
 from collectives.sites.sites import Sites
 
+T = TypeVar("T")
 Make: TypeAlias = "Callable[[], ByteArray | bytes]"
 
 _LENGTH = struct.Struct("<Q")
@@ -30,10 +31,13 @@ def gather_all(comm: Channel | Sites, make: Make) -> list[bytes]:
     def join(rows: list[ByteArray]) -> bytes:
         return b"".join(_LENGTH.pack(len(blob)) + blob.tobytes() for blob in rows)
 
-    groups = [_split(joined.tobytes()) for joined in _relay(comm, make, join)]
-    if any(len(group) != comm.across.size for group in groups):
-        raise _made_another_call()
-    return [group[site] for site in range(comm.across.size) for group in groups]
+    def read(found: list[ByteArray]) -> list[bytes]:
+        groups = [_split(joined.tobytes()) for joined in found]
+        if any(len(group) != comm.across.size for group in groups):
+            raise _made_another_call()
+        return [group[site] for site in range(comm.across.size) for group in groups]
+
+    return _relay(comm, make, join, read, "of all ranks")
 
 
 def _made_another_call() -> CollectiveError:
@@ -72,14 +76,20 @@ def broadcast_from(comm: Channel | Sites, make: Make, leader: int) -> ByteArray:
     def forward(rows: list[ByteArray]) -> ByteArray | bytes:
         return rows[site] if comm.local.rank == index else b""
 
-    return _relay(comm, make_if_leader, forward)[index]
+    return _relay(comm, make_if_leader, forward, lambda found: found[index], "of one rank")
 
 
-def _relay(sites: Sites, make: Make, join: Callable[[list[ByteArray]], ByteArray | bytes]) -> list[ByteArray]:
-    """Gather bytes as ``relay``, over sites whose sizes were compared."""
+def _relay(
+    sites: Sites,
+    make: Make,
+    join: Callable[[list[ByteArray]], ByteArray | bytes],
+    read: Callable[[list[ByteArray]], T],
+    what: str,
+) -> T:
+    """Gather bytes as ``relay``, over sites whose sizes were compared, and read the result."""
     sites.compare_sizes()
     try:
-        return relay(sites.local, sites.across, make, join)
+        return read(relay(sites.local, sites.across, make, join, what))
     except BaseException as raised:
         if isinstance(raised, CollectiveError) or isinstance(raised.__cause__, CollectiveError):
             sites.compared = None

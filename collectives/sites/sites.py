@@ -132,7 +132,7 @@ class Sites:
             return own + bytes([all(_SIZES.unpack(blob.tobytes())[:2] == sizes for blob in rows)])
 
         # Ranks of a larger site that have no partner in a smaller one learn of that from their neighbours.
-        votes = relay(self.local, self.across, lambda: own, vote)
+        votes = relay(self.local, self.across, lambda: own, vote, "sizes of the sites")
         same = all(blob.tobytes()[: _SIZES.size] == own for blob in votes)
         if not (same and all(blob[-1] for blob in votes)):
             raise CollectiveError(
