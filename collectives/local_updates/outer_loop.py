@@ -269,14 +269,14 @@ class OuterLoop:
             self._over_store.complete()
 
     def settle(self) -> None:
-        """Complete an interrupted step, and learn whether a contribution counts whose result is not known.
+        """Complete an interrupted step, and the round of a store in which this peer's part is not known.
 
-        If the store fails, the contribution is not known to count, and nothing changes.
+        If the store fails, it remains unknown.
         """
         self.complete()
         if self._over_store is not None:
             with suppress(CollectiveError):
-                self._over_store.comm.settle()
+                self._over_store.settle()
 
     def forget(self) -> None:
         """Drop what is left of earlier exchanges: the worker has loaded another state."""
