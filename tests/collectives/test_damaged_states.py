@@ -114,7 +114,7 @@ def damages(x: Array) -> Iterator[tuple[str, Any]]:
     yield "descending", x.astype(np.float64)[::-1].astype(np.uint64) if x.ndim else np.uint64(2**63 + 5)
     yield "NaN", np.full_like(x, np.nan, dtype=np.float32 if x.dtype.kind != "f" else x.dtype)
     yield "Inf", np.full_like(x, np.inf, dtype=np.float64)
-    yield "masked", np.ma.masked_all(x.shape, x.dtype)
+    yield "masked", np.ma.MaskedArray(x, mask=True)
     yield "a huge integer", 10**400
     yield "a Python number", 3
     yield "a tensor", torch.from_numpy(np.array(x))
