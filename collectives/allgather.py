@@ -71,6 +71,8 @@ def gather_made(
     channel: Channel,
     make: Callable[[], Any],
     follow: Callable[[list[ByteArray]], bytes | None] | None = None,
+    *,
+    what: str = "",
 ) -> tuple[list[ByteArray], list[ByteArray]]:
     """Gather bytes that ``make`` returns on each rank; if it raises, all ranks raise CollectiveError.
 
@@ -78,6 +80,7 @@ def gather_made(
         channel: open.
         make: returns this rank's bytes.
         follow: makes further bytes from all of these, as many on all ranks, or None on all of them.
+        what: names the bytes, on which all ranks must agree; empty for those of a program.
 
     Returns the bytes of all ranks, and the further bytes of all ranks or nothing.
     """
@@ -93,7 +96,8 @@ def gather_made(
         except Exception as error:
             failure = failure_of_encoding(error)
         proposal = Header(operation=Operation.ALLGATHER_BYTES, payload_len=len(data))
-        table = agree(channel, proposal, Operand(), failure, Payload(data, is_final=follow is None))
+        operand = Operand().with_scheme(what) if what else Operand()
+        table = agree(channel, proposal, operand, failure, Payload(data, is_final=follow is None))
         call.is_final_transfer = follow is None
         blobs = gather_payloads(channel, data, [header.payload_len for header in table])
         further = None if follow is None else follow(blobs)

@@ -291,12 +291,20 @@ def reduce_made(
     if method is not None:
         proposal = proposal._replace(operation=method.operation, algorithm=Algorithm.AUTO)
 
-    def keep() -> Inputs:
+    def take() -> Inputs:
         nonlocal inputs
         inputs = make().localize()
         return inputs
 
-    def exchange(comm: Communicator | Channel, make: MakeInputs, weight: float, *, commit: bool) -> Any:
+    def exchange(
+        comm: Communicator | Channel,
+        make: MakeInputs,
+        weight: float,
+        *,
+        commit: bool,
+        doubt: Callable[[OpenStep], None] | None,
+        keep: Callable[[OpenStep], None] | None = None,
+    ) -> Any:
         with open_exchange(
             comm,
             make,
@@ -316,6 +324,8 @@ def reduce_made(
             else lambda _, local: method.rehearse(local, proposal),
             will_gather=partial(will_gather, proposal),
         ) as (channel, local):
+            if keep is not None and local.prepared is not None:
+                keep(local.prepared)
             weights = weigh(local.table, mean=op == "mean")
             add = sum_tensors if method is None else method.sum_step
             sums, limits = add(channel, local, weights, proposal), local.inputs.limits
@@ -326,14 +336,14 @@ def reduce_made(
             results = move_sums(local, sums) if sparse else local.deliver(sums)
             if local.inputs.accept is not None:
                 local.inputs.accept(results)
-            return results if commit else Pending(results, local.prepared)
+            return results if commit or keep is not None else Pending(results, local.prepared)
 
     try:
         if not isinstance(comm, Sites):
-            return exchange(comm, keep, proposal.weight, commit=commit)
+            return exchange(comm, take, proposal.weight, commit=commit, doubt=doubt)
         return reduce_over_sites(
             comm,
-            keep,
+            take,
             partial(exchange, commit=False),
             lambda: get_text(scheme),
             reduction=Reduction(proposal.reduction),

@@ -79,7 +79,7 @@ class Nested(CollectiveError):
     """
 
 
-def is_shared(error: BaseException) -> TypeGuard[CollectiveError]:
+def is_shared(error: BaseException | None) -> TypeGuard[CollectiveError]:
     """Return whether an exception of an exchange is that of all ranks, or has closed the channel."""
     return isinstance(error, CollectiveError) and not isinstance(error, Nested)
 

@@ -213,12 +213,20 @@ class CLTk(CLTkState):
         """
         inputs = Inputs({})
 
-        def keep() -> Inputs:
+        def take() -> Inputs:
             nonlocal inputs
             inputs = make().localize()
             return inputs
 
-        def exchange(comm: Communicator | Channel, make: MakeInputs, weight: float, *, commit: bool) -> Any:
+        def exchange(
+            comm: Communicator | Channel,
+            make: MakeInputs,
+            weight: float,
+            *,
+            commit: bool,
+            doubt: Callable[[OpenStep], None] | None,
+            keep: Callable[[OpenStep], None] | None = None,
+        ) -> Any:
             means, step = self._exchange(
                 Channel.of(comm),
                 LocalStep(),
@@ -228,15 +236,16 @@ class CLTk(CLTkState):
                 hold_zeros=hold_zeros,
                 commit=commit,
                 doubt=doubt,
+                keep=keep,
             )
-            return means if commit else Pending(means, step)
+            return means if commit or keep is not None else Pending(means, step)
 
         try:
             if not isinstance(comm, Sites):
-                return exchange(comm, keep, weight, commit=commit)
+                return exchange(comm, take, weight, commit=commit, doubt=doubt)
             one = partial(exchange, commit=False)
             return reduce_over_sites(
-                comm, keep, one, lambda: self.signature, weight=weight, commit=commit, doubt=doubt
+                comm, take, one, lambda: self.signature, weight=weight, commit=commit, doubt=doubt
             )
         except CollectiveError as error:
             if not is_propagated(error, nonfinite):
@@ -255,6 +264,7 @@ class CLTk(CLTkState):
         hold_zeros: bool,
         commit: bool,
         doubt: Callable[[OpenStep], None] | None,
+        keep: Callable[[OpenStep], None] | None,
     ) -> tuple[Any, OpenStep]:
         """Take a step, as ``allreduce``, or hold it; raise CollectiveError in place of NaN."""
         with channel.collective() as call:
@@ -284,6 +294,8 @@ class CLTk(CLTkState):
             left = {name: chosen.remainder() for name, chosen in selected.items() if name not in local.kept}
             after = local.before.next(channel.rank, {} if local.listens else left)
             step = OpenStep(self._holder, local.current, after)
+            if keep is not None:
+                keep(step)
             whole = {name: x for name, x in local.targets.flat.items() if supports[name] is None}
             try:
                 means = sum_named(channel, values, weights, whole)

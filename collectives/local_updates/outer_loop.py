@@ -214,8 +214,23 @@ class OuterLoop:
             )
 
     def take(self, means: Mapping[str, Any], *, replaces: bool = False) -> None:
-        """Take the step of the outer optimizer for the parameters that were exchanged."""
-        self.anchor.advance(self.make_step(means, replaces=replaces))
+        """Take the step of the outer optimizer for the parameters that were exchanged.
+
+        The other ranks take it, so this one does before an exception is raised that has come in between.
+        """
+        step: Replacement | None = None
+
+        def run() -> None:
+            nonlocal step
+            step = step or self.make_step(means, replaces=replaces)
+            self.anchor.advance(step)
+
+        try:
+            run()
+        except BaseException:
+            if step is None or not self.anchor.has_taken(step):
+                run()
+            raise
 
     def make_step(self, means: Mapping[str, Any], *, replaces: bool = False) -> Replacement:
         """Return that step, which has changed nothing yet.
@@ -254,14 +269,14 @@ class OuterLoop:
             self._over_store.complete()
 
     def settle(self) -> None:
-        """Complete an interrupted step, and learn whether a contribution counts whose result is not known.
+        """Complete an interrupted step, and the round of a store in which this peer's part is not known.
 
-        If the store fails, the contribution is not known to count, and nothing changes.
+        If the store fails, it remains unknown.
         """
         self.complete()
         if self._over_store is not None:
             with suppress(CollectiveError):
-                self._over_store.comm.settle()
+                self._over_store.settle()
 
     def forget(self) -> None:
         """Drop what is left of earlier exchanges: the worker has loaded another state."""

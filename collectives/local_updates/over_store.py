@@ -105,6 +105,12 @@ class StoreLoop:
         if taken.error is not None:
             raise taken.error
 
+    def settle(self) -> None:
+        """Learn the result of a round from which an exception has broken off, and take its step."""
+        if self.comm.is_open:
+            self.comm.settle()
+            self._catch_up()
+
     def complete(self) -> None:
         """Do what is left to do after a round; an interrupt is raised when all of it is done."""
         try:

@@ -6,32 +6,38 @@
 A rank's range is a part of all elements in the order of their names, so a tensor may lie in two ranges.
 Residuals belong to ranges. The step of an exchange across is committed if all ranks of a site have had one,
 so all ranks of all sites commit or none: every group across has a rank in each site. A rank that has failed
-takes part in the other exchanges, by which all ranks learn of its error.
+takes part in the other exchanges, by which all ranks learn of its error. After an error of the sum in a site,
+which all of its ranks have, they make the exchange across only.
 
-If a rank dies or is interrupted, some ranks may commit and others not, even within a site. The step of the
-others is in doubt once their ranges were exchanged.
+A rank that raises between two exchanges makes the others first (``collectives.sites.course``): those before
+its range was exchanged with its error, and the last one as if nothing had happened. If it raises after its
+range was exchanged, and has lost the sum, the ranks of its site commit and raise CollectiveError.
+
+If a rank dies, or is interrupted twice, some ranks may commit and others not, even within a site. The step of
+the others is in doubt once their ranges were exchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum, prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operation, Reduction, Status
+from collectives.call import Call
 from collectives.channel import ByteArray, Channel
 from collectives.device import as_arrays, find_gpu, stage_on_host
-from collectives.errors import CollectiveError, Nested, is_shared
+from collectives.errors import CollectiveError, Nested, is_shared, name_ranks
 from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.pending import Pending
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
 from collectives.exchange.targets import Targets
+from collectives.sites.course import go_through
 from collectives.sites.sites import Sites
 from collectives.sums.pieces import Ranges, assign_ranges
 from collectives.transport.allgather import allgather_ragged
@@ -40,8 +46,33 @@ from collectives.transport.reduce import Dense, accumulator_dtype, add_weighted,
 from collectives.transport.weights import Weights, check_weight
 from wirecodec.interop import OpenStep, as_sparse
 
-Exchange = Callable[[Channel, MakeInputs, float], "Pending[dict[str, Any]]"]
-"""Exchange of {name: range of a tensor} across, with the weight of this rank's site, without a commit."""
+_LOST = 1
+"""Detail in the header of a rank whose range was exchanged, and which has lost its sum."""
+
+
+class Exchange(Protocol):
+    """Exchange of {name: range of a tensor} across, without a commit."""
+
+    def __call__(
+        self,
+        comm: Channel,
+        make: MakeInputs,
+        weight: float,
+        *,
+        doubt: Callable[[OpenStep], None],
+        keep: Callable[[OpenStep], None],
+    ) -> Mapping[str, Any]:
+        """Exchange ranges, and return the results.
+
+        Args:
+            comm: the channel.
+            make: makes the ranges.
+            weight: of this rank's site.
+            doubt: as for ``open_exchange``.
+            keep: takes the step as soon as the ranks have agreed.
+        """
+        ...
+
 
 _STATUSES = {
     "value": Status.VALUE,
@@ -61,8 +92,12 @@ class _Share:
         ranges: of all ranks of the site.
         sums: {name: array}, the site's sum or mean of this rank's range.
         weight: of the site.
-        is_delivered: whether all ranks of the site have all results.
+        first: the exchange of the sum within the site.
+        is_delivered: whether all ranks of the site have all results, or know that a rank has lost a range.
         is_refused: whether the caller refused them, on all ranks.
+        means: results of this rank's range, or None.
+        error: the first error that all ranks have, or None.
+        where: the group that found it.
     """
 
     inputs: Inputs = field(default_factory=lambda: Inputs({}))
@@ -71,8 +106,22 @@ class _Share:
     ranges: list[Ranges] = field(default_factory=list)
     sums: dict[str, Dense] = field(default_factory=dict)
     weight: float = 1.0
+    first: Call | None = None
     is_delivered: bool = False
     is_refused: bool = False
+    means: Mapping[str, Any] | None = None
+    error: CollectiveError | None = None
+    where: str = ""
+
+    def note(self, error: CollectiveError, where: str) -> None:
+        """Keep the first error of the call, and the group that found it."""
+        if self.error is None:
+            self.error, self.where = error, where
+
+    @property
+    def placed_error(self) -> CollectiveError | None:
+        """The first error, with the group that found it."""
+        return None if self.error is None else _place(self.error, self.where)
 
     @property
     def bare(self) -> bool:
@@ -94,6 +143,11 @@ class _Share:
             flat[name] = np.ascontiguousarray(_make_dense(array)).reshape(-1)
         self.targets = Targets.of(self.inputs.out, given, self.specs, bare=self.bare)
         return flat
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether all ranks of the site have what the sums of their ranges need."""
+        return self.first is not None and self.first.is_delivered
 
     @property
     def tensors(self) -> Mapping[str, Any]:
@@ -156,62 +210,104 @@ def reduce_over_sites(
         Timeout: a rank does not take part.
     """
     sites.compare_sizes()
-    local, across, share = sites.local, sites.across, _Share()
-    error: CollectiveError | None = None
-    pending: Pending[dict[str, Any]] | None = None
-    try:
-        _sum_in_site(local, share, make, get_scheme, reduction, weight, failure)
-    except Nested:  # which has interrupted this rank alone
-        raise
-    except CollectiveError as raised:
-        error = _place(raised, f"within site {across.rank}")
+    return _reduce(sites, make, exchange, get_scheme, reduction, weight, failure, doubt, commit=commit)
 
-    across.has_new_sparse |= local.has_new_sparse
+
+def _reduce(
+    sites: Sites,
+    make: MakeInputs,
+    exchange: Exchange,
+    get_scheme: Callable[[], str],
+    reduction: Reduction,
+    weight: float,
+    failure: Failure | None,
+    doubt: Callable[[OpenStep], None] | None,
+    *,
+    commit: bool,
+) -> Any:
+    """Sum over sites whose sizes were compared; arguments and results are those of ``reduce_over_sites``."""
+    local, across, share = sites.local, sites.across, _Share()
+    begun = local.sequence, across.sequence
+    steps: list[OpenStep] = []  # of this rank, also if an exception has lost what it sums
 
     def make_range() -> Inputs:
-        if error is not None:
-            raise error
+        if share.error is not None:
+            raise share.error
         return share.make_inputs()
 
+    def go_on() -> Any:
+        if local.sequence == begun[0]:
+            try:
+                _sum_in_site(local, share, make, get_scheme, reduction, weight, failure)
+            except CollectiveError as raised:
+                share.note(_require_shared(raised), f"within site {across.rank}")
+            across.has_new_sparse |= local.has_new_sparse
+        if across.sequence == begun[1]:
+            try:
+                share.means = exchange(
+                    across, make_range, share.weight, doubt=steps.append, keep=steps.append
+                )
+            except CollectiveError as raised:
+                share.note(_require_shared(raised), "between sites")
+            local.has_new_sparse |= across.has_new_sparse
+        if share.error is not None and (local.closed is not None or not share.is_summed):
+            local.skip_to(local.sequence + 1)  # instead of the last exchange: all ranks of the site have it
+            raise share.error
+        return _gather_in_site(local, share, share.means, reduction, share.placed_error)
+
+    def is_under_way() -> bool:
+        if local.sequence == begun[0]:
+            return False
+        return local.sequence == begun[0] + 1 if share.is_summed else across.sequence == begun[1]
+
+    def note(raised: CollectiveError) -> None:
+        if across.sequence == begun[1]:
+            share.note(raised, f"rank {local.rank} of site {across.rank}")
+
     try:
-        pending = exchange(across, make_range, share.weight)
-    except Nested:
-        raise
-    except CollectiveError as raised:
-        error = error or _place(raised, "between sites")
-    try:
-        if local.closed is not None and error is not None:
-            raise error
-        local.has_new_sparse |= across.has_new_sparse
-        results = _gather_in_site(local, share, pending, reduction, error)
-        assert pending is not None  # without one, the ranks of the site have raised
+        results, interrupt = go_through((local, across), go_on, is_under_way, note)
+        if interrupt is not None:
+            raise interrupt
         share.check(results)
-        if commit:
-            pending.commit()
+        if commit and steps:
+            steps[0].commit()
     except BaseException as raised:
-        if pending is not None:
-            with suppress(RuntimeError):
-                if share.is_refused:
-                    pending.rollback()
-                else:
-                    _resolve(pending, doubt, counts=share.is_delivered and commit)
+        has_shared = is_shared(raised) or is_shared(raised.__cause__)
+        if has_shared and not share.is_delivered:  # the other sites have an error, too
+            sites.compared = None
+        _resolve(share, steps, doubt, commit=commit)
         if is_shared(raised) and not share.is_refused:
             place = f"rank {local.rank} of site {across.rank}"
-            raise _place(error or raised, place) from raised
+            raise _place(share.placed_error or raised, place) from raised
         raise
-    return results if commit else Pending(results, pending)
+    return results if commit else Pending(results, steps[0] if steps else None)
+
+
+def _require_shared(error: CollectiveError) -> CollectiveError:
+    """Return an error that all ranks have; raise one that has interrupted this rank alone."""
+    if is_shared(error):
+        return error
+    raise error
 
 
 def _resolve(
-    pending: Pending[dict[str, Any]], doubt: Callable[[OpenStep], None] | None, *, counts: bool
+    share: _Share,
+    steps: Sequence[OpenStep],
+    doubt: Callable[[OpenStep], None] | None,
+    *,
+    commit: bool,
 ) -> None:
     """Leave the step of a rank that raises in doubt, or commit it if it counts, or roll it back."""
-    if doubt is None:
-        (pending.commit if counts else pending.rollback)()
-    else:
-        step = pending.detach()
-        assert isinstance(step, OpenStep)
-        doubt(step)
+    for step in steps:
+        if not step.is_open:
+            continue
+        if share.is_refused or (doubt is None and not (share.is_delivered and commit)):
+            step.rollback()
+        elif doubt is not None:
+            doubt(step)
+            return
+        else:
+            step.commit()
 
 
 def _sum_in_site(
@@ -235,6 +331,7 @@ def _sum_in_site(
         failure = failure_of_encoding(error)
     operand = describe(share.specs, bare=share.bare, scheme=scheme + share.inputs.unit)
     with channel.collective() as call:
+        share.first = call
         table = agree(channel, proposal, operand, failure)
         given = [header.weight for header in table]
         is_mean = reduction == Reduction.MEAN
@@ -259,23 +356,27 @@ def _sum_in_site(
 def _gather_in_site(
     channel: Channel,
     share: _Share,
-    pending: Pending[dict[str, Any]] | None,
+    means: Mapping[str, Any] | None,
     reduction: Reduction,
     error: CollectiveError | None,
 ) -> Any:
-    """Gather the results of all ranges of a site, if no rank has an error; return all results."""
+    """Gather the results of all ranges of a site, if no rank has an error; return all results.
+
+    A rank with neither a result nor an error has lost its range. All ranks of the site then raise
+    CollectiveError, and ``share.is_delivered`` is True.
+    """
     proposal = Header(operation=Operation.SITE, reduction=reduction)
     operand = describe(share.specs, bare=share.bare, scheme="")
     failure, flat = None, dict[str, Dense]()
     if error is not None:
         failure = Failure(_STATUSES.get(error.reason, Status.ENCODE), error)
-    elif pending is not None:
-        try:
-            flat = {name: stage_on_host(x).reshape(-1) for name, x in pending.means.items()}
-        except Exception as raised:
-            failure = failure_of_encoding(raised)
+    elif means is not None:
+        flat = {name: stage_on_host(x).reshape(-1) for name, x in means.items()}
+    else:
+        proposal = proposal._replace(detail=_LOST)
+        flat = {name: np.zeros_like(x) for name, x in share.sums.items()}
     with channel.collective() as call:
-        agree(channel, proposal, operand, failure)
+        table = agree(channel, proposal, operand, failure)
         whole = [_count_bytes(ranges, share.specs) for ranges in share.ranges]
         own = share.ranges[channel.rank]
         block = _join(flat, {name: (0, stop - start) for name, (start, stop) in own.items()})
@@ -285,6 +386,13 @@ def _gather_in_site(
             call.is_delivered = True
         finally:
             share.is_delivered = call.is_delivered
+        if without := [rank for rank, header in enumerate(table) if header.detail == _LOST]:
+            raise CollectiveError(
+                f"{name_ranks(without)}: an exception came after the exchange, and the sum is lost there; the"
+                " step counts",
+                ranks=without,
+                reason="encode",
+            )
         results = {
             name: share.targets.allocate(name, prod(shape), dtype)
             for name, (shape, dtype) in share.specs.items()

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from collectives.allgather import gather_made
 from collectives.channel import ByteArray, Channel
-from collectives.errors import CollectiveError, Nested
+from collectives.errors import CollectiveError, is_shared
+from collectives.sites.course import relay
 from collectives.sites.sites import Sites
 
+T = TypeVar("T")
 Make: TypeAlias = "Callable[[], ByteArray | bytes]"
 
 _LENGTH = struct.Struct("<Q")
 
 
 def gather_all(comm: Channel | Sites, make: Make) -> list[bytes]:
-    """Gather the bytes of all ranks, in rank order; over Sites within each site, and then between them.
+    """Gather the bytes of all ranks, in rank order; over Sites between the sites, and then within each.
 
     Args:
         comm: all ranks call this together.
@@ -25,21 +27,21 @@ def gather_all(comm: Channel | Sites, make: Make) -> list[bytes]:
     """
     if not isinstance(comm, Sites):
         return [blob.tobytes() for blob in gather_made(comm, make)[0]]
-    comm.compare_sizes()
-    site, error = list[bytes](), None
-    try:
-        site = [blob.tobytes() for blob in gather_made(comm.local, make)[0]]
-    except Nested:  # which has interrupted this rank alone
-        raise
-    except CollectiveError as raised:
-        error = raised
 
-    def join() -> bytes:
-        if error is not None:
-            raise error
-        return b"".join(_LENGTH.pack(len(blob)) + blob for blob in site)
+    def join(rows: list[ByteArray]) -> bytes:
+        return b"".join(_LENGTH.pack(len(blob)) + blob.tobytes() for blob in rows)
 
-    return [blob for joined in gather_made(comm.across, join)[0] for blob in _split(joined.tobytes())]
+    def read(found: list[ByteArray]) -> list[bytes]:
+        groups = [_split(joined.tobytes()) for joined in found]
+        if any(len(group) != comm.across.size for group in groups):
+            raise _made_another_call()
+        return [group[site] for site in range(comm.across.size) for group in groups]
+
+    return _relay(comm, make, join, read, "of all ranks")
+
+
+def _made_another_call() -> CollectiveError:
+    return CollectiveError("a rank made another call; call synchronize() on all ranks", reason="protocol")
 
 
 def _split(data: bytes) -> list[bytes]:
@@ -50,7 +52,7 @@ def _split(data: bytes) -> list[bytes]:
         length = _LENGTH.unpack_from(data, at)[0] if start <= len(data) else 0
         at = start + length
         if at > len(data):
-            raise CollectiveError("a rank made another call; call synchronize() on all", reason="protocol")
+            raise _made_another_call()
         blobs.append(data[start:at])
     return blobs
 
@@ -70,18 +72,25 @@ def broadcast_from(comm: Channel | Sites, make: Make, leader: int) -> ByteArray:
     if not isinstance(comm, Sites):
         return gather_made(comm, make_if_leader)[0][leader]
     site, index = divmod(leader, comm.local.size)
-    blob: ByteArray | bytes = b""
-    error: CollectiveError | None = None
+
+    def forward(rows: list[ByteArray]) -> ByteArray | bytes:
+        return rows[site] if comm.local.rank == index else b""
+
+    return _relay(comm, make_if_leader, forward, lambda found: found[index], "of one rank")
+
+
+def _relay(
+    sites: Sites,
+    make: Make,
+    join: Callable[[list[ByteArray]], ByteArray | bytes],
+    read: Callable[[list[ByteArray]], T],
+    what: str,
+) -> T:
+    """Gather bytes as ``relay``, over sites whose sizes were compared, and read the result."""
+    sites.compare_sizes()
     try:
-        blob = gather_made(comm.across, make_if_leader)[0][site]
-    except Nested:  # which has interrupted this rank alone
+        return read(relay(sites.local, sites.across, make, join, what))
+    except BaseException as raised:
+        if is_shared(raised) or is_shared(raised.__cause__):
+            sites.compared = None
         raise
-    except CollectiveError as raised:
-        error = raised
-
-    def forward() -> ByteArray | bytes:
-        if error is not None:
-            raise error
-        return blob if comm.local.rank == index else b""
-
-    return gather_made(comm.local, forward)[0][index]

@@ -16,12 +16,12 @@ import os
 import struct
 from typing import Any
 
-from collectives.allgather import gather_made
 from collectives.attributes import is_mpi
-from collectives.channel import Channel
+from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
 from collectives.gloo.communicator import TorchComm
+from collectives.sites.course import relay
 from collectives.store.communicator import StoreComm
 from collectives.waiting.worker import Worker
 
@@ -39,6 +39,10 @@ class Sites:
         across: communicator, or its Channel, of one rank per site: those with the same number in ``local``,
             in the same order everywhere.
 
+    Attributes:
+        compared: the channels whose sizes all ranks have compared, or None. After an error of a call that
+            other ranks share, it is None on all of them, so that all begin the next one with a comparison.
+
     Examples:
         >>> from mpi4py import MPI  # doctest: +SKIP
         >>> sites = co.Sites.of(MPI.COMM_WORLD)  # doctest: +SKIP
@@ -47,7 +51,7 @@ class Sites:
 
     def __init__(self, local: Communicator | Channel, across: Communicator | Channel) -> None:
         self._local, self._across = local, across
-        self._compared: tuple[Channel, Channel] | None = None
+        self.compared: tuple[Channel, Channel] | None = None
 
     @classmethod
     def of(cls, comm: Any = None) -> Sites:
@@ -119,13 +123,16 @@ class Sites:
         Raises CollectiveError on all ranks if sites have different numbers of ranks, or ranks another order.
         """
         both = self.local, self.across
-        if self._compared == both:
+        if self.compared == both:
             return
         own = _SIZES.pack(self.local.size, self.across.size, self.across.rank)
+
+        def vote(rows: list[ByteArray]) -> bytes:
+            sizes = self.local.size, self.across.size
+            return own + bytes([all(_SIZES.unpack(blob.tobytes())[:2] == sizes for blob in rows)])
+
         # Ranks of a larger site that have no partner in a smaller one learn of that from their neighbours.
-        table = [_SIZES.unpack(blob.tobytes()) for blob in gather_made(self.across, lambda: own)[0]]
-        fits = all(row[:2] == (self.local.size, self.across.size) for row in table)
-        votes = gather_made(self.local, lambda: own + bytes([fits]))[0]
+        votes = relay(self.local, self.across, lambda: own, vote, "sizes of the sites")
         same = all(blob.tobytes()[: _SIZES.size] == own for blob in votes)
         if not (same and all(blob[-1] for blob in votes)):
             raise CollectiveError(
@@ -133,7 +140,7 @@ class Sites:
                 f" this site has {self.local.size}, and is number {self.across.rank} of {self.across.size}",
                 reason="argument",
             )
-        self._compared = both
+        self.compared = both
 
     def __repr__(self) -> str:
         """Return this rank's place."""

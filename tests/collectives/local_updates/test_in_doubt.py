@@ -5,6 +5,7 @@ All movements are multiples of 6, so that the means over 3 and over 2 ranks, and
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Algorithm
 from collectives.communicator import TransportError
+from collectives.oktopk import summing
 from collectives.tuning import choice
 from tests.oracles import Array
 
@@ -208,6 +210,44 @@ def test_a_step_of_ok_topk_that_is_behind_is_rolled_back() -> None:
     for name, (residual, left) in before.items():
         np.testing.assert_array_equal(state[name], expected[name])
         np.testing.assert_array_equal(late.left(name), residual if name in changed else left)
+
+
+def test_a_step_of_ok_topk_is_committed_by_its_own_payloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt comes before the sums are decoded; later calls have other payloads."""
+    find_supports = summing._Arrival.find_supports
+    due: list[int] = []  # the thread of the rank that is interrupted next
+
+    def interrupt(self: Any) -> Any:
+        if threading.get_ident() in due:
+            due.clear()
+            raise KeyboardInterrupt
+        return find_supports(self)
+
+    monkeypatch.setattr(summing._Arrival, "find_supports", interrupt)
+
+    def run(comm: Any) -> tuple[list[str], list[float]]:
+        x, compressor, seen = np.zeros(40, np.float32), co.OkTopK(0.25), list[str]()
+        local = co.LocalUpdates(None, {"x": x}, compressor, comm, every=1)
+        moved = np.zeros(40)
+        for step in range(7):
+            due.extend([threading.get_ident()] * (step == 4 and comm.rank == 1))
+            x += 12.0 * (np.arange(40) % 7) * (comm.rank + 1)
+            moved += 12.0 * (np.arange(40) % 7) * (comm.rank + 1)
+            try:
+                local.step()
+                seen.append("ok")
+            except KeyboardInterrupt:
+                seen.append("interrupt")
+            except co.CollectiveError as error:
+                seen.append(error.reason)
+                local.synchronize()
+        left = local._anchor.measure_all(["x"])["x"] + compressor.residual("x")
+        return seen, (moved + left - local._anchor.state.parameters["x"]).tolist()
+
+    (first, x), (second, y) = co.simulate(2, run)
+    assert first == [*["ok"] * 5, "parameters", "ok"]
+    assert second == [*["ok"] * 4, "interrupt", "parameters", "ok"]
+    np.testing.assert_array_equal(np.add(x, y), 0)
 
 
 @pytest.mark.parametrize("delay", [0, 1])

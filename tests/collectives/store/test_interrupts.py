@@ -1,0 +1,140 @@
+"""Interrupts of a peer at any call of an exchange over a StoreComm; it goes on, or is started again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+import wirecodec as wc
+from collectives.errors import CollectiveError
+from collectives.store import sums
+from collectives.store.rounds import Round
+from tests.collectives.injector import OWN, Injected, Injector
+from tests.collectives.store.peers import make_comm
+from tests.oracles import Array
+
+STEP = np.array([1, 2, 3, 4], np.float32)
+ALONE: dict[str, Any] = {"quorum": 1, "deadline": 0.001, "poll": 0.001}
+
+
+class Sgd:
+    """Optimizer of a worker, whose steps are all the same."""
+
+    taken = 0
+
+    def __init__(self, w: Array) -> None:
+        self.w = w
+
+    def step(self, closure: Any = None) -> None:
+        self.w += STEP
+        Sgd.taken += 1
+
+
+def make_local(folder: Path, w: Array, every: int) -> co.LocalUpdates:
+    compressor = wc.Compressor("topk(k=1) | raw-index | raw")
+    comm = make_comm(folder, "alice", **ALONE)
+    return co.LocalUpdates(Sgd(w), {"w": w}, compressor, comm, every=every)
+
+
+def exchange_all(local: co.LocalUpdates) -> None:
+    """Exchange until nothing is left, without further steps."""
+    for _ in range(8):
+        local.exchange()
+
+
+def train(folder: Path, injector: Injector, *, restarts: bool) -> Array:
+    """Take six steps, of which every second one exchanges; the second exchange has an interrupt."""
+    w, Sgd.taken = np.zeros(4, np.float32), 0
+    local = make_local(folder, w, every=2)
+    local.synchronize()
+    for step in range(1, 7):
+        if step == 5 and restarts:
+            saved, w = local.state_dict(), w.copy()
+            local = make_local(folder, w, every=2)
+            local.load_state_dict(saved)
+        try:
+            if step == 4:
+                with injector.active():
+                    local.step()
+            else:
+                local.step()
+        except (Injected, MemoryError):
+            pass
+    exchange_all(local)
+    return w
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    "stride", [29, pytest.param(2, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+)
+def test_nothing_is_lost_or_applied_twice(tmp_path: Path, restarts: bool, stride: int) -> None:
+    for number in range(2):  # the first run imports and compiles
+        whole = Injector(OWN)
+        assert train(tmp_path / str(number), whole, restarts=restarts).tolist() == (6 * STEP).tolist()
+    wrong = []
+    for number in range(3, whole.calls + 1, stride | 1):
+        injector = Injector(OWN, number | 1)  # odd ones are interrupts
+        w = train(tmp_path / f"at {number}", injector, restarts=restarts)
+        if w.tolist() != (Sgd.taken * STEP).tolist():
+            wrong.append(f"{number}: {w / STEP}, at {injector.place}")
+    assert not wrong, f"of {whole.calls} calls:\n" + "\n".join(wrong[:10])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("decided", [True, False])
+def test_a_contribution_is_settled_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decided: bool, error: type[BaseException]
+) -> None:
+    """The store fails after the contribution, and an exception breaks off ``settle``."""
+    comm = make_comm(tmp_path, "alice", **ALONE)
+    compressor, total = wc.Compressor("topk(k=1) | raw-index | raw"), np.zeros(4)
+    wait = Round.wait
+
+    def fail(self: Round, expected: Any) -> Any:
+        if decided:
+            self.decide(self.arrivals.propose([]))
+        raise CollectiveError("the store is down", reason="transport")
+
+    monkeypatch.setattr(Round, "wait", fail)
+    with pytest.raises(CollectiveError):
+        co.allreduce(comm, {"w": STEP}, compressor)
+    monkeypatch.setattr(Round, "wait", wait)
+    close = sums.close
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        monkeypatch.setattr(sums, "close", close)
+        raise error
+
+    monkeypatch.setattr(sums, "close", interrupt)
+    with pytest.raises(error):
+        comm.settle()
+    assert comm.is_open
+    for _ in range(8):
+        total += co.allreduce(comm, {"w": np.zeros(4, np.float32)}, compressor)["w"]
+    assert total.tolist() == STEP.tolist()  # the next call has returned the result of the first round
+
+
+def test_a_state_that_is_loaded_replaces_an_open_contribution(tmp_path: Path, monkeypatch: Any) -> None:
+    comm = make_comm(tmp_path, "alice", **ALONE)
+    compressor = wc.Compressor("topk(k=1) | raw-index | raw")
+    saved, wait = compressor.state_dict(), Round.wait
+
+    def fail(self: Round, expected: Any) -> Any:
+        raise CollectiveError("the store is down", reason="transport")
+
+    monkeypatch.setattr(Round, "wait", fail)
+    with pytest.raises(CollectiveError):
+        co.allreduce(comm, {"w": STEP}, compressor)
+    monkeypatch.setattr(Round, "wait", wait)
+    compressor.load_state_dict(saved)
+    for _ in range(2):  # the first call returns the result of the open round
+        assert co.allreduce(comm, {"w": STEP}, compressor)["w"].tolist() == [0, 0, 0, 4]
+    residual = compressor.residual("w")
+    assert residual is not None
+    assert residual.tolist() == [1, 2, 3, 0]
