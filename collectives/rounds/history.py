@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -130,9 +131,10 @@ def read_runs(files: Files) -> list[Summary]:
     for entry in files.entries(""):
         if entry.is_folder and is_name(entry.base):
             folder = files.below(entry.base)
-            rules = find_rules(folder, entry.base)
-            if rules is not None:
-                summaries.append(Summary(entry.base, rules, len(_list_rounds(folder))))
+            with suppress(CollectiveError):  # a run that cannot be read does not hide the others
+                rules = find_rules(folder, entry.base)
+                if rules is not None:
+                    summaries.append(Summary(entry.base, rules, len(_list_rounds(folder))))
     return summaries
 
 

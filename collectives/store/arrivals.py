@@ -51,7 +51,7 @@ class Place:
     def fetch(self, named: ObjectName) -> Contribution | None:
         """Read a contribution; return None if it is missing or incomplete, raise Refused if it is wrong."""
         path = path_of_contribution(self.number, named.name, bytes.fromhex(named.digest))
-        data = self.files.get(path, max_object(self.rules) + 1)
+        data = self.files.get_if_allowed(path, max_object(self.rules) + 1)
         if data is None:
             return None
         try:

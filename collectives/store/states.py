@@ -73,7 +73,7 @@ class States:
         limit = min(limit + OVERHEAD + MAX_NAME, self._limit())
         for number, named in sorted(self._list(), reverse=True)[:MAX_LISTED]:
             path = path_of_state(number, named.name, bytes.fromhex(named.digest))
-            data = self.place.files.get(path, limit + 1)
+            data = self.place.files.get_if_allowed(path, limit + 1)
             if data is None or len(data) > limit:
                 continue
             try:
