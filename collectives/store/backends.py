@@ -84,10 +84,13 @@ def open_folder(url: str, storage_options: Mapping[str, Any] | None) -> Folder:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise ImportError("StoreComm needs the package fsspec: pip install fsspec", name="fsspec") from error
-    if "::" in url:
-        raise UnsuitableStore(
-            f"the URL {url!r} has '::', by which fsspec chains file systems; rename the folder"
-        )
+    is_sftp = url.partition("://")[0] in _SFTP
+    for special in ("::", "?", "#") if is_sftp else ("::",):
+        if special in url:
+            raise UnsuitableStore(
+                f"the URL {url!r} has {special!r}, which fsspec does not take for a part of the folder's name;"
+                " give the folder another name"
+            )
     fs, root = url_to_fs(url, **complete_options(url, storage_options))
     root = root.rstrip("/")
     check_suitable(fs)

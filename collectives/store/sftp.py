@@ -1,6 +1,6 @@
 """Folder on an SFTP server, in which links are not followed.
 
-The protocol cannot open a folder in another one, so each is looked at before a write or a deletion.
+The protocol cannot open a folder in another one, so each is looked at before a request.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class SftpFolder(Folder):
 
     def read(self, path: str, limit: int) -> bytes:
         """Read at most ``limit`` bytes of an object."""
+        self._check_parents(path)
         full = self.full(path)
         found = self.fs.ftp.lstat(full)
         if not stat.S_ISREG(found.st_mode):  # a pipe would block the server
@@ -73,6 +74,7 @@ class SftpFolder(Folder):
         from paramiko.sftp import CMD_CLOSE, CMD_HANDLE, CMD_NAME, CMD_OPENDIR, CMD_READDIR
         from paramiko.sftp_attr import SFTPAttributes
 
+        self._check_parents(f"{path}/" if path else "")
         ftp, full = self.fs.ftp, self.full(path)
         kind, answer = ftp._request(CMD_OPENDIR, full)
         if kind != CMD_HANDLE:
@@ -102,11 +104,6 @@ class SftpFolder(Folder):
         self._check_parents(path)
         self.fs.ftp.remove(self.full(path))
 
-    def delete_folder(self, path: str) -> None:
-        """Delete a folder with all that is in it."""
-        self._check_parents(f"{path}/")
-        super().delete_folder(path)
-
     @contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
         """Write a file beside an object; it is removed at the end of the context, if it is still there."""
@@ -114,6 +111,9 @@ class SftpFolder(Folder):
         temporary = f"{self.full(path).rpartition('/')[0]}/.{secrets.token_hex(8)}.tmp"
         try:
             self.fs.pipe_file(temporary, data)
+            size = self.fs.ftp.lstat(temporary).st_size  # some servers report no write that is incomplete
+            if size != len(data):
+                raise OSError(f"the server has written {size} of {len(data)} bytes; its disk may be full")
             yield temporary
         finally:
             with suppress(OSError, EOFError):
