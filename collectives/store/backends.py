@@ -88,7 +88,7 @@ def open_folder(url: str, storage_options: Mapping[str, Any] | None) -> Folder:
     for special in ("::", "?", "#") if is_sftp else ("::",):
         if special in url:
             raise UnsuitableStore(
-                f"the URL {url!r} has {special!r}, which fsspec does not take for a part of the folder's name;"
+                f"the URL {url!r} has {special!r}, which fsspec does not take for a part of a name;"
                 " give the folder another name"
             )
     fs, root = url_to_fs(url, **complete_options(url, storage_options))

@@ -51,12 +51,7 @@ def test_a_folder_touches_its_own_objects_only(store: Store) -> None:
             refused.add(name)
             assert store.files() == before, name
             continue
-        if name in (
-            "./lr1",
-            "lr1//",
-            "x/../lr1",
-            "../lr1",
-        ):  # the same folder, or its parent's
+        if name in ("./lr1", "../lr1"):  # the same folder, or its parent's
             continue
         assert files.entries("") == [], name
         for path in ("rounds/1/a", "rounds/1/b", "rounds/1/c/d", "states/c", "states/d"):
@@ -69,9 +64,8 @@ def test_a_folder_touches_its_own_objects_only(store: Store) -> None:
         assert len(store.files() - before) == 1, name
         files.delete("states/c")
         assert store.files() == before, name
-    assert not refused & {"lr[1]", "lr*", "l[!x]1", "lr#1", "lr%31", "lr1 ", "{lr1,lr2}", "é"}
-    if store.url.startswith("sftp"):
-        assert {"lr?", "lr#"} <= refused
+    assert not refused & {"lr[1]", "lr*", "l[!x]1", "lr%31", "lr1 ", "{lr1,lr2}", "é"}
+    assert store.url.startswith("sftp") == ("lr#1" in refused) == ("lr?" in refused)
 
 
 def count_descriptors() -> int:
