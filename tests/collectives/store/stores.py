@@ -88,10 +88,11 @@ def sftp_store(folder: Path) -> Iterator[Store]:
 
 
 def _walk(folder: Path) -> set[str]:
+    """Return the paths of all files, also of those whose names are not UTF-8."""
     return {
         os.path.relpath(os.path.join(parent, name), folder)
-        for parent, _, names in os.walk(os.fsencode(folder))
-        for parent, name in [(os.fsdecode(parent), os.fsdecode(name)) for name in names]
+        for parent, _, names in os.walk(folder)
+        for name in names
     }
 
 
@@ -116,12 +117,15 @@ def _garbage_of_files(folder: Path) -> dict[str, Plant]:
     def link(target: str) -> Plant:
         return lambda path: at(path).symlink_to(private / target)
 
+    def put(path: str) -> None:
+        at(path).write_bytes(b"?")
+
     def make_sparse(path: str) -> None:
         with at(path).open("wb") as file:
             file.truncate(1 << 40)
 
     return {
-        "file": lambda path: at(path).write_bytes(b"?") and None,
+        "file": put,
         "folder": lambda path: at(path).mkdir(),
         "full folder": lambda path: at(f"{path}/x/y").mkdir(parents=True),
         "pipe": lambda path: os.mkfifo(at(path)),
