@@ -64,7 +64,7 @@ def _explained(url: str) -> Iterator[None]:
     """Raise an error of a store as a ValueError."""
     try:
         yield
-    except (CollectiveError, OSError, TypeError, AttributeError) as error:
+    except CollectiveError as error:
         raise _explain(url, error) from error
 
 

@@ -129,9 +129,10 @@ def read_runs(files: Files) -> list[Summary]:
     for entry in files.entries(""):
         if entry.is_folder and is_name(entry.base):
             folder = files.below(entry.base)
-            place = find_place(folder, entry.base)
-            if place is not None:
-                summaries.append(Summary(entry.base, place.rules, len(_list_rounds(folder))))
+            with suppress(CollectiveError):  # a run that cannot be read does not hide the others
+                place = find_place(folder, entry.base)
+                if place is not None:
+                    summaries.append(Summary(entry.base, place.rules, len(_list_rounds(folder))))
     return summaries
 
 

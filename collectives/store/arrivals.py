@@ -163,7 +163,7 @@ class Arrivals:
         """Read a contribution; return None if it has not arrived, raise Refused if it is wrong."""
         digest = bytes.fromhex(named.digest)
         place, limit = self.place, max_object(self._rules)
-        data = place.files.get(path_of_contribution(place.number, named.name, digest), limit + 1)
+        data = place.files.get_if_allowed(path_of_contribution(place.number, named.name, digest), limit + 1)
         if data is None or len(data) > limit or not has_digest(data, digest):
             return None
         return read_contribution(data, place.run, place.number, named.name, place.rules)

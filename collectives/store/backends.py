@@ -1,4 +1,4 @@
-"""File systems of fsspec: how each creates an object, and fails if its name is taken.
+"""File systems of fsspec: which of them a run can be in, and how each creates an object exclusively.
 
 Agreement rests on this one operation. The default of fsspec looks first and writes afterwards, which is not
 enough: two peers would both succeed. So only file systems are accepted that have a real one, by the list
@@ -7,20 +7,16 @@ below or by a method ``create_exclusively(path, data)`` of their own.
 
 from __future__ import annotations
 
-import errno
 import os
-import secrets
-import stat
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
-_MEMORY_LOCK = threading.Lock()
+from collectives.store.folders import Folder, MemoryFolder
+from collectives.store.local import LocalFolder
+from collectives.store.sftp import SftpFolder
+
 _CONDITIONAL = {"s3", "s3a", "gs", "gcs"}
 """Protocols whose file systems send a condition with the object: If-None-Match, or generation 0."""
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-"""Errors of file systems without hard links."""
 _S3 = {"s3", "s3a"}
 _AZURE = {"abfs", "az", "abfss"}
 _SFTP = {"sftp", "ssh"}
@@ -76,64 +72,38 @@ def check_suitable(fs: Any) -> None:
         )
 
 
-def create(fs: Any, path: str, data: bytes) -> None:
-    """Create an object with its whole content; raise FileExistsError if there is one."""
-    if hasattr(fs, "create_exclusively"):
-        fs.create_exclusively(path, data)
-        return
-    protocols = protocols_of(fs)
-    if is_local(fs):
-        _link(path, data)
-    elif "memory" in protocols:
-        with _MEMORY_LOCK:
-            fs.pipe_file(path, data, mode="create")
-    elif protocols & _SFTP:
-        _rename(fs, path, data)
-    else:
-        try:
-            fs.pipe_file(path, data, **({"overwrite": False} if protocols & _AZURE else {"mode": "create"}))
-        except FileExistsError:
-            raise
-        except Exception as error:
-            if _is_refused_condition(error):
-                raise FileExistsError(path) from error
-            raise
+def open_folder(url: str, storage_options: Mapping[str, Any] | None) -> Folder:
+    """Return the folder of a URL.
 
-
-def _is_refused_condition(error: BaseException | None) -> bool:
-    """Return whether a request failed because its condition did not hold: HTTP's status 412.
-
-    File systems report it by an OSError with a cause of their own kind, or by their own kind.
+    Raises:
+        ImportError: fsspec, or the package of the protocol, is missing.
+        UnsuitableStore: the store cannot create an object exclusively, or the file system takes the URL for
+            that of another folder.
     """
-    while error is not None:
-        response = getattr(error, "response", None)
-        found = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
-        status = getattr(error, "status", None) or getattr(error, "code", None)
-        if found in ("PreconditionFailed", "412") or status in (412, "412"):
-            return True
-        error = error.__cause__
-    return False
-
-
-def read(fs: Any, path: str, limit: int) -> bytes:
-    """Return at most ``limit`` bytes of an object; nothing of what is no object, such as a folder or a pipe.
-
-    Raises FileNotFoundError if there is none.
-    """
-    if is_local(fs):
-        # A pipe that somebody has put there must not block.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(descriptor, "rb") as file:
-            return file.read(limit) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
     try:
-        data: bytes = fs.cat_file(path, start=0, end=limit)
-    except FileNotFoundError:
-        raise
-    except Exception:
-        if fs.size(path) == 0:  # servers refuse a range of an empty object
-            return b""
-        raise
-    return data
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise ImportError("StoreComm needs the package fsspec: pip install fsspec", name="fsspec") from error
+    is_sftp = url.partition("://")[0] in _SFTP
+    for special in ("::", "?", "#") if is_sftp else ("::",):
+        if special in url:
+            raise UnsuitableStore(
+                f"the URL {url!r} has {special!r}, which fsspec does not take for a part of a name;"
+                " give the folder another name"
+            )
+    fs, root = url_to_fs(url, **complete_options(url, storage_options))
+    root = root.rstrip("/")
+    check_suitable(fs)
+    check_root(url, root, is_local=is_local(fs))
+    protocols = protocols_of(fs)
+    if hasattr(fs, "create_exclusively"):
+        return Folder(fs, root)
+    if is_local(fs):
+        return LocalFolder(fs, root)
+    if protocols & _SFTP:
+        return SftpFolder(fs, root)
+    kind = MemoryFolder if "memory" in protocols else Folder
+    return kind(fs, root, {"overwrite": False} if protocols & _AZURE else {"mode": "create"})
 
 
 def is_local(fs: Any) -> bool:
@@ -141,54 +111,19 @@ def is_local(fs: Any) -> bool:
     return bool(protocols_of(fs) & {"file", "local"}) and not hasattr(fs, "create_exclusively")
 
 
-def put(fs: Any, path: str, data: bytes) -> None:
-    """Write an object, whose name has its digest; writing it twice has no further effect."""
-    if is_local(fs):
-        temporary = _write_temporary(path, data)
-        try:
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-    else:
-        fs.pipe_file(path, data)
+def check_root(url: str, root: str, *, is_local: bool) -> None:
+    """Raise UnsuitableStore if a file system's path of a folder is not the path that its URL names.
 
-
-def _link(path: str, data: bytes) -> None:
-    """Create a local file: a link to a complete one, which fails if the name is taken."""
-    temporary = _write_temporary(path, data)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        with open(path, "xb") as file:  # readers wait for the rest of an incomplete object
-            file.write(data)
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)
-
-
-def _write_temporary(path: str, data: bytes) -> str:
-    temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
-    with open(temporary, "xb") as file:
-        file.write(data)
-    return temporary
-
-
-def _rename(fs: Any, path: str, data: bytes) -> None:
-    """Create a file over SFTP: its rename, unlike that of POSIX, fails if the name is taken."""
-    temporary = f"{path.rpartition('/')[0]}/.{secrets.token_hex(8)}.tmp"
-    fs.pipe_file(temporary, data)
-    try:
-        fs.ftp.rename(temporary, path)
-    except OSError:
-        if fs.exists(path):
-            raise FileExistsError(path) from None
-        raise
-    finally:
-        with suppress(OSError):
-            fs.rm_file(temporary)
+    Some drop what follows "?", an empty fragment, or white space; two URLs would then be one folder.
+    """
+    _, separator, path = url.partition("://")
+    parts = path.split("/")[1:] if separator else url.replace(os.sep, "/").split("/")
+    if not separator and parts[0].startswith("~"):
+        del parts[0]  # a home
+    named, found = ([part for part in one if part not in ("", ".")] for one in (parts, root.split("/")))
+    is_dotted = not is_local and ({".", ".."} & {*parts})
+    if found[len(found) - len(named) :] != named or is_dotted or "?versionId=" in root:
+        raise UnsuitableStore(
+            f"the file system takes the URL {url!r} for the folder {root!r}; give the folder a name without"
+            " '?', '#', white space at its ends, and parts '.' and '..'"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -12,31 +13,13 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from collectives.errors import CollectiveError
-from collectives.store.backends import (
-    UnsuitableStore,
-    check_suitable,
-    complete_options,
-    create,
-    endpoint_of,
-    is_object_store,
-    put,
-    read,
-)
+from collectives.store.backends import UnsuitableStore, endpoint_of, is_object_store, open_folder
+from collectives.store.failures import describe, find_remedy, is_denied, is_final, is_missing_bucket
+from collectives.store.folders import base_of
 
 T = TypeVar("T")
 
 FIRST_PAUSE, LAST_PAUSE = 0.05, 5.0  # seconds between two tries, doubled each time
-_FINAL = (
-    FileNotFoundError,
-    FileExistsError,
-    PermissionError,
-    TypeError,
-    AttributeError,
-    NotImplementedError,
-    IsADirectoryError,
-    NotADirectoryError,
-)
-"""Errors that another try does not mend."""
 
 
 class Listed(NamedTuple):
@@ -74,8 +57,9 @@ class Traffic:
 class Files:
     """Folder of a run.
 
-    A request that fails is repeated. The exception is a client of an object store whose first request fails:
-    the endpoint, the bucket or the credentials are probably wrong, so this is an error at once.
+    A request that fails is repeated, unless no try mends its error (``failures``). The exception is a client
+    of an object store whose first request fails: the endpoint, the bucket or the credentials are probably
+    wrong, so this is an error at once.
 
     Args:
         url: of the folder in which runs are, as fsspec has them.
@@ -85,45 +69,64 @@ class Files:
 
     Raises:
         ImportError: fsspec, or the package of the protocol, is missing.
-        UnsuitableStore: the store cannot create an object exclusively.
+        UnsuitableStore: the store cannot create an object exclusively, or has no such folder.
     """
 
     def __init__(
         self, url: str, run: str, storage_options: Mapping[str, Any] | None, patience: float
     ) -> None:
-        try:
-            from fsspec.core import url_to_fs
-        except ImportError as error:
-            raise ImportError(
-                "StoreComm needs the package fsspec: pip install fsspec", name="fsspec"
-            ) from error
-        self._fs, root = url_to_fs(url, **complete_options(url, storage_options))
-        check_suitable(self._fs)
-        self._has_answered = not is_object_store(self._fs)  # the others have connected, or need not
-        self.root = "/".join([root.rstrip("/"), *filter(None, [run])])
+        folder = open_folder(url, storage_options)
+        self._folder = folder.below(run) if run else folder
+        self._is_object_store = is_object_store(folder.fs)
+        self._has_answered = not self._is_object_store  # the others have connected, or need not
+        self._process = os.getpid()
         self.patience = patience
         self.traffic = Traffic()
 
+    @property
+    def root(self) -> str:
+        """Path of the folder in the file system."""
+        return self._folder.root
+
     def below(self, name: str) -> Files:
         """Return a folder in this one; both count their requests together."""
-        folder = copy(self)
-        folder.root = f"{self.root}/{name}"
-        return folder
+        files = copy(self)
+        files._folder = self._folder.below(name)
+        return files
 
     def get(self, path: str, limit: int) -> bytes | None:
         """Return at most ``limit`` bytes of an object; None if there is none, and nothing of a folder."""
         try:
-            data = self._repeat(f"read {path}", lambda: read(self._fs, self._full(path), limit))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            data = self._repeat(
+                f"read {path}",
+                lambda: self._folder.read(path, limit),
+                FileNotFoundError,
+                NotADirectoryError,
+                IsADirectoryError,
+            )
         except IsADirectoryError:
             return b""
+        except (FileNotFoundError, NotADirectoryError):
+            return None
         self.traffic.received += len(data)
         return data
 
+    def get_if_allowed(self, path: str, limit: int) -> bytes | None:
+        """Return the same as ``get``, and None of a single object that this peer may not read.
+
+        For objects whose absence decides nothing: an agreed object is missing for all peers, or for none.
+        """
+        try:
+            return self.get(path, limit)
+        except CollectiveError as error:
+            if not is_denied(error.__cause__):
+                raise
+            self.entries(path.rpartition("/")[0])  # fails as well if the credentials have expired
+            return None
+
     def put(self, path: str, data: bytes) -> None:
         """Write an object whose name has its digest."""
-        self._write(f"write {path}", path, data, put)
+        self._write(f"write {path}", path, data, self._folder.put)
 
     def create(self, path: str, data: bytes) -> bool:
         """Create an object if there is none of that name; return whether this call, or an earlier try, did.
@@ -131,27 +134,28 @@ class Files:
         A try whose answer was lost may have succeeded, so the caller reads the object in any case.
         """
         try:
-            self._write(f"create {path}", path, data, create)
+            self._write(f"create {path}", path, data, self._folder.create, FileExistsError)
         except FileExistsError:
             return False
         return True
 
     def entries(self, path: str) -> list[Listed]:
         """Return what is in a folder, in order of the names; nothing if there is no such folder."""
-
         try:
-            found = self._repeat(f"list {path}", lambda: self._ask_for_list(path))
+            found = self._repeat(
+                f"list {path or 'the folder'}",
+                lambda: self._folder.entries(path),
+                FileNotFoundError,
+                NotADirectoryError,
+            )
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(
-            Listed(
-                str(one["name"]).rstrip("/").rpartition("/")[2],
-                int(one.get("size") or 0),
-                _read_time(one),
-                one.get("type") == "directory",
-            )
+        listed = (
+            Listed(base, _read_size(one), _read_time(one), one.get("type") == "directory")
             for one in found
+            if (base := base_of(one))
         )
+        return sorted(listed, key=lambda one: (one.base, one.is_folder))
 
     def clean(self, path: str, is_old: Callable[[str], bool]) -> None:
         """Delete some objects of a folder, if this peer may and the store does not fail.
@@ -162,40 +166,33 @@ class Files:
         """
         self.traffic.requests += 1
         with suppress(Exception):
-            for one in self._ask_for_list(path):
-                base = str(one["name"]).rpartition("/")[2]
-                if is_old(base):
+            for one in self._folder.entries(path):
+                if is_old(base := base_of(one)):
                     self.delete(f"{path}/{base}")
-
-    def _ask_for_list(self, path: str) -> list[dict[str, Any]]:
-        full = self._full(path)
-        self._fs.invalidate_cache(full)
-        found: list[dict[str, Any]] = self._fs.ls(full, detail=True)
-        return found
 
     def delete(self, path: str) -> None:
         """Delete an object if this peer may; whoever may not leaves it to others."""
         self.traffic.requests += 1
         with suppress(Exception):
-            self._fs.rm_file(self._full(path))
+            self._folder.delete(path)
 
     def delete_folder(self, path: str) -> None:
         """Delete a folder with all that is in it, if this peer may."""
         self.traffic.requests += 1
         with suppress(Exception):
-            self._fs.rm(self._full(path), recursive=True)
+            self._folder.delete_folder(path)
 
     def check_exclusive(self, path: str) -> None:
-        """Create an object twice, and raise an error if the store is not usable.
+        """Make the folder, create an object in it twice, and raise an error if the store is not usable.
 
         Raises:
-            UnsuitableStore: the second creation succeeds, because the server ignores conditions.
+            UnsuitableStore: the second creation succeeds, because the server ignores conditions; or a file
+                is in the place of the folder.
             CollectiveError: the store does not answer, the bucket does not exist, or this peer may not write.
         """
-        try:
-            self.create(path, b"1")
-        except (FileNotFoundError, PermissionError) as error:
-            raise self._unusable(f"create {path}", error) from error
+        if not self._is_object_store:  # which has no folders, so that nothing would be asked
+            self._make_folder()
+        self.create(path, b"1")
         is_twice = self.create(path, b"2")
         content = self.get(path, 2)
         self.delete(path)
@@ -205,49 +202,61 @@ class Files:
                 " peers cannot agree in it"
             )
 
-    def _full(self, path: str) -> str:
-        return f"{self.root}/{path}" if path else self.root
-
-    def _write(self, what: str, path: str, data: bytes, write: Callable[[Any, str, bytes], None]) -> None:
-        full = self._full(path)
-
-        def attempt() -> None:
-            try:
-                write(self._fs, full, data)
-            except FileNotFoundError:
-                if is_object_store(self._fs):
-                    raise  # object stores have no folders: the bucket is missing
-                self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
-                write(self._fs, full, data)
-
+    def _make_folder(self) -> None:
         try:
-            self._repeat(what, attempt)
-        except NotADirectoryError as error:
+            self._repeat("make the folder", self._folder.make_root, FileExistsError, NotADirectoryError)
+        except (FileExistsError, NotADirectoryError) as error:
             raise UnsuitableStore(
                 f"{self.root} cannot be a folder of a run, because a file is in its path"
             ) from error
+
+    def _write(
+        self,
+        what: str,
+        path: str,
+        data: bytes,
+        write: Callable[[str, bytes], None],
+        *expected: type[Exception],
+    ) -> None:
+        def attempt() -> None:
+            try:
+                write(path, data)
+            except (FileNotFoundError, NotADirectoryError):
+                if self._is_object_store:
+                    raise  # object stores have no folders: the bucket is missing
+                self._folder.make_parents(path)
+                write(path, data)
+
+        self._repeat(what, attempt, *expected)
         self.traffic.sent += len(data)
 
-    def _repeat(self, what: str, ask: Callable[[], T]) -> T:
+    def _repeat(self, what: str, ask: Callable[[], T], *expected: type[Exception]) -> T:
         """Make a request until it succeeds.
 
-        Raises CollectiveError if the store fails for too long, or has not answered any request yet.
+        Args:
+            what: is asked for, in a message.
+            ask: makes the request.
+            expected: errors that are answers, and are raised as they are.
+
+        Raises CollectiveError for any other error: at once if no try mends it, or if the store has not
+        answered any request yet; else if the store fails for too long.
         """
+        self._check_process()
         end, pause = time.monotonic() + self.patience, FIRST_PAUSE
         while True:
             self.traffic.requests += 1
             try:
                 found = ask()
-            except _FINAL:
-                self._has_answered = True
-                raise
             except Exception as error:  # file systems raise errors of many kinds
-                if not self._has_answered:
+                if isinstance(error, expected) and not is_missing_bucket(error):
+                    self._has_answered = True
+                    raise
+                if not self._has_answered or is_final(error):
                     raise self._unusable(what, error) from error
                 if time.monotonic() + pause > end:
                     raise CollectiveError(
                         f"the store failed for {self.patience:g} s: cannot {what}:"
-                        f" {type(error).__name__}: {error}",
+                        f" {describe(error)}{find_remedy(error)}",
                         reason="transport",
                     ) from error
             else:
@@ -257,18 +266,34 @@ class Files:
             time.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause, LAST_PAUSE)
 
+    def _check_process(self) -> None:
+        """Raise CollectiveError in a process that has this object from another one, as after a fork."""
+        if os.getpid() != self._process:
+            raise CollectiveError(
+                f"this connection to the store {self.root} was made in process {self._process}, and cannot be"
+                f" used in process {os.getpid()}; make a StoreComm in each process, after the fork",
+                reason="closed",
+            )
+
     def _unusable(self, what: str, error: Exception) -> CollectiveError:
-        """Return the error of a store whose first request failed; it names the endpoint and the bucket."""
-        endpoint = endpoint_of(self._fs)
+        """Return the error of a request that is not repeated; it names the endpoint and the bucket."""
+        endpoint = endpoint_of(self._folder.fs)
         at, advice = (f" at the endpoint {endpoint}", "the endpoint, ") if endpoint else ("", "")
-        if is_object_store(self._fs):
+        if self._is_object_store and not self._has_answered:
             bucket = self.root.lstrip("/").partition("/")[0]
-            advice = f"; check {advice}the bucket {bucket!r} and the credentials"
+            remedy = f"; check {advice}the bucket {bucket!r} and the credentials"
+        else:
+            remedy = find_remedy(error)
         return CollectiveError(
-            f"the store {self.root}{at} cannot be used: cannot {what}:"
-            f" {type(error).__name__}: {error}{advice}",
+            f"the store {self.root}{at} cannot be used: cannot {what}: {describe(error)}{remedy}",
             reason="transport",
         )
+
+
+def _read_size(entry: Mapping[str, Any]) -> int:
+    """Return the size of an entry of a list, in bytes; 0 if it is unknown."""
+    size = entry.get("size")
+    return size if isinstance(size, int) else 0
 
 
 def _read_time(entry: Mapping[str, Any]) -> float | None:

@@ -93,7 +93,7 @@ class States:
             if time.monotonic() > end:
                 return
             digest = bytes.fromhex(named.digest)
-            data = self.place.files.get(path_of_state(number, named.name, digest), limit + 1)
+            data = self.place.files.get_if_allowed(path_of_state(number, named.name, digest), limit + 1)
             if data is None or len(data) > limit or not has_digest(data, digest):
                 continue
             try:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.collectives.store.stores import Store, local_store, memory_store, s3_store, sftp_store
+
 
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -53,3 +55,19 @@ def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
         else:
             return
     pytest.fail("the S3 server did not start")
+
+
+@pytest.fixture(params=["memory", "local", "s3", "sftp"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A store of each kind that the tests have."""
+    if request.param == "memory":
+        yield memory_store(tmp_path.name)
+    elif request.param == "local":
+        yield local_store(tmp_path)
+    elif request.param == "s3":
+        yield s3_store(*request.getfixturevalue("s3"))
+    else:
+        pytest.importorskip("asyncssh")
+        pytest.importorskip("paramiko")
+        with sftp_store(tmp_path) as made:
+            yield made

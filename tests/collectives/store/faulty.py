@@ -11,7 +11,7 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from collectives.store.backends import create
+from collectives.store.local import LocalFolder
 
 
 @dataclass
@@ -102,7 +102,8 @@ class FaultyFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
     def create_exclusively(self, path: str, data: bytes) -> None:
         self.faults.begin("create", path)
-        create(self.inner, path, data)
+        folder, _, base = path.rpartition("/")
+        LocalFolder(self.inner, folder).create(base, data)
         self.faults.end_write()
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import collectives as co
 import wirecodec as wc
 from collectives.store.backends import UnsuitableStore
 from collectives.store.files import Files
+from collectives.store.folders import Folder
 from tests.collectives.store.faulty import Faults
 from tests.collectives.store.peers import gradient, make_comm, run_each, run_peers
 
@@ -153,7 +155,7 @@ def test_a_member_whose_object_is_gone_is_named(tmp_path: Path) -> None:
 def test_a_folder_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are then created exclusively, and written afterwards."""
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr("os.link", refuse)
@@ -176,7 +178,7 @@ class Overwriting:
 
 def test_a_store_that_ignores_the_condition_is_refused(tmp_path: Path) -> None:
     files = Files(str(tmp_path), "run", None, 1.0)
-    files._fs = Overwriting(files._fs)
+    files._folder = Folder(Overwriting(files._folder.fs), files.root)
     with pytest.raises(UnsuitableStore, match="overwrites an object"):
         files.check_exclusive("probe")
 
@@ -212,7 +214,8 @@ class Refusing:
 
 def make_refusing(refusals: int) -> Files:
     files = Files("memory://bucket/folder", "run", None, 60.0)
-    files._fs, files._has_answered = Refusing(files._fs, refusals), False
+    files._folder = replace(files._folder, fs=Refusing(files._folder.fs, refusals))
+    files._is_object_store, files._has_answered = True, False
     return files
 
 
@@ -229,7 +232,7 @@ def test_a_store_that_never_answered_is_asked_once() -> None:
 def test_a_store_that_has_answered_is_asked_again() -> None:
     files = make_refusing(refusals=0)
     files.put("first", b"1")
-    files._fs.refusals = 2
+    files._folder.fs.refusals = 2
     files.put("second", b"2")
     assert files.traffic.repeated == 2
 

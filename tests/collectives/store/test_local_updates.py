@@ -305,7 +305,7 @@ def test_an_empty_object_on_an_s3_server(s3: tuple[str, dict[str, Any]]) -> None
     """Its range is refused by the server; it is garbage like any other."""
     url, options = s3
     files = Files(url, "run", options, 5.0)
-    files._fs.pipe_file(f"{files.root}/empty", b"")
+    files._folder.put("empty", b"")
     assert files.get("empty", 10) == b""
     assert files.get("missing", 10) is None
     assert files.create("new", b"1")
