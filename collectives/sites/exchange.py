@@ -32,7 +32,7 @@ from collectives.agreement.header import Header, Operation, Reduction, Status
 from collectives.call import Call
 from collectives.channel import ByteArray, Channel
 from collectives.device import as_arrays, find_gpu, stage_on_host
-from collectives.errors import CollectiveError, Nested, is_shared, name_ranks
+from collectives.errors import CollectiveError, is_shared, name_ranks
 from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.pending import Pending
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
