@@ -65,10 +65,11 @@ class StoreComm(Participant):
 
     Raises:
         ValueError: an argument is out of range, the rules are not those of the run, the store cannot create
-            an object exclusively or reads the URL as another folder, or the run has rounds and ``resume`` is False.
+            an object exclusively or reads the URL as another folder, or the run has rounds and ``resume`` is
+            False.
         ImportError: fsspec, the package of the protocol, or for keys ``cryptography`` is missing.
-        CollectiveError: the store fails for longer than ``timeout``. A request is not repeated if no try mends
-            its error, as with expired credentials, or if it is the first one to an object store.
+        CollectiveError: the store fails for longer than ``timeout``. A request is not repeated if no try
+            mends its error, as with expired credentials, or if it is the first one to an object store.
 
     Source:
         formats/spec/rounds.md.
