@@ -43,7 +43,7 @@ from wirecodec.compressor.saved_state import check_keys, read_state, unmasked, w
 from wirecodec.compressor.state import State, copy_of
 from wirecodec.container.inspect import count_stored
 from wirecodec.container.writer import CHUNK
-from wirecodec.cpu.fast.columns import describe as describe_arrays
+from wirecodec.cpu.forms import describe as describe_arrays
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
 from wirecodec.decode_into import decode_sum

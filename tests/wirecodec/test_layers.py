@@ -93,6 +93,17 @@ def test_imports_go_to_lower_layers(package: str) -> None:
     assert not wrong
 
 
+def test_fast_forms_are_a_leaf() -> None:
+    """Stages look their fast form up in a table; one module imports the room that fills it."""
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "wirecodec").rglob("*.py")
+        for name in imports(path)
+        if f"{name}.".startswith("wirecodec.cpu.fast.") and path.parent != ROOT / "wirecodec/cpu/fast"
+    ]
+    assert wrong == ["wirecodec/cpu/entry.py"]
+
+
 @pytest.mark.parametrize("package", LAYERS)
 def test_every_folder_has_a_layer(package: str) -> None:
     places = (ROOT / package).iterdir()

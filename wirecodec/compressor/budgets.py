@@ -18,7 +18,7 @@ from wirecodec.arrays import Array, add_in_order
 from wirecodec.container.size_bound import max_encoded_bytes
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES
 from wirecodec.cpu.costs import group_bytes, one_element_bytes, row_bytes, takes_step
-from wirecodec.cpu.fast.columns import describe
+from wirecodec.cpu.forms import describe
 from wirecodec.cpu.fuse import plan_runs
 from wirecodec.element_types import DTYPES, dtype_named
 from wirecodec.errors import EncodeError

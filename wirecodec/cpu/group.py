@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, aligned, read_only
+from wirecodec.cpu import forms
 from wirecodec.cpu.costs import group_bytes
-from wirecodec.cpu.fast.rounded import select_rounded
 from wirecodec.cpu.fuse import at_member, split_support
 from wirecodec.cpu.momentum import Addend, add_momentum, decay_residual
 from wirecodec.cpu.residual import AccumulatedGradient, reuse, span
@@ -149,7 +149,7 @@ def _select_rounded(member: Member, out: Array) -> SelectedTensor | None:
     job, gradient = member.job, member.addend.data
     assert isinstance(job.feedback, ErrorFeedback)
     assert job.residual is not None
-    selection = select_rounded(job.scheme, gradient, job.residual, out)
+    selection = forms.current().select_rounded(job.scheme, gradient, job.residual, out)
     if selection is None or selection.values is None:
         return None
     total = AccumulatedGradient(job.feedback, gradient, job.residual, out, True, gradient.dtype)

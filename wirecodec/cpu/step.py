@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, addresses_of
-from wirecodec.cpu import fast
-from wirecodec.cpu.encode import ModelSelection, encode_selection, find_others
-from wirecodec.cpu.fast.budget import select_budgets
-from wirecodec.cpu.fast.group import select_groups
-from wirecodec.cpu.fast.residual import complete
-from wirecodec.cpu.fast.selected import Selected
-from wirecodec.cpu.fast.sums import select_tensors
-from wirecodec.cpu.fast.terms import TermColumns
+from wirecodec.cpu import forms
+from wirecodec.cpu.encode import encode_selection
 from wirecodec.cpu.group import Member, SelectedTensor, accumulate, select_alone, select_as_one
 from wirecodec.cpu.momentum import clip_factor, stop_momentum, sum_squares
 from wirecodec.cpu.select import dense
+from wirecodec.cpu.selected import ModelSelection, Selected, find_others
 from wirecodec.cpu.sent import SentTensors
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import is_zero
@@ -37,14 +32,12 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         factor = clip_factor(map(sum_squares, gradients), wanted.clip, lambda: gradients)
     shapes: list[Any] = [()] * len(given)
     batches: list[Selected] = []
-    takes_terms = fast.is_on()
-    if takes_terms and len(given) == 1 and not jobs.groups:  # a short tensor alone is added first
-        flats = flats or _flatten(given, [0], wanted)
-        takes_terms = jobs.schemes[names[0]].select.takes_joint(flats[0].data.size)
-    if takes_terms:
-        terms = TermColumns.of(given, wanted, factor)
-        shapes, batches = terms.shapes, select_groups(terms) + select_tensors(terms)
-        batches += select_budgets(terms)
+    fast = forms.current()
+    if (terms := fast.describe_terms(given, wanted, factor)) is not None:
+        shapes, batches = terms.shapes, fast.select_groups(terms) if jobs.groups else []
+        batches += fast.select_tensors(terms)
+        if jobs.header:  # a selector has a budget
+            batches += fast.select_budgets(terms)
     others = find_others(len(names), batches)
     flats |= _flatten(given, [key for key in others if key not in flats], wanted)
     alone = _select({key: flats[key] for key in others}, factor, wanted)
@@ -119,7 +112,7 @@ def _complete(batches: Sequence[Selected], sent: SentTensors, names: Sequence[st
         chunked = np.flatnonzero(received == 0).tolist()  # their values are in several arrays
         values = [np.ascontiguousarray(sent[listed[at]].values) for at in chunked]
         received[chunked] = addresses_of(values)
-        complete(batch, received)
+        forms.current().complete(batch, received)
         residuals |= zip(listed, batch.sums, strict=True)
     return residuals
 

@@ -17,8 +17,8 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
+from wirecodec.cpu.columns import Targets
 from wirecodec.cpu.decode import decode_chunks
-from wirecodec.cpu.fast.columns import Targets
 from wirecodec.cpu.guard import Guard
 from wirecodec.cpu.momentum import clip_factor
 from wirecodec.element_types import BFLOAT16, DTYPES

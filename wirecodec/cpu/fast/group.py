@@ -14,13 +14,13 @@ import numpy as np
 
 from wirecodec.arrays import Array, aligned, read_only
 from wirecodec.cpu.costs import group_bytes
-from wirecodec.cpu.fast.columns import describe
-from wirecodec.cpu.fast.selected import Selected, can_select_together
+from wirecodec.cpu.fast.headers import describe
 from wirecodec.cpu.fast.stream import take
 from wirecodec.cpu.fast.sums import mask_momenta, select_joint
-from wirecodec.cpu.fast.terms import TermColumns
+from wirecodec.cpu.fast.terms import TermColumns, can_select_together
 from wirecodec.cpu.residual import span
 from wirecodec.cpu.select import choose, is_own
+from wirecodec.cpu.selected import Selected
 from wirecodec.element_types import DTYPES
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import all_finite
@@ -35,8 +35,6 @@ def select_groups(terms: TermColumns) -> list[Selected]:
     The plain way takes the others, and raises the error of a group that cannot be selected from.
     """
     jobs = terms.wanted.jobs
-    if not jobs.groups:
-        return []
     others = np.flatnonzero((terms.gradients.kinds < 0) & terms.grouped).tolist()  # sparse tensors
     plain = {jobs.groups[terms.names[key]] for key in others}
     members: dict[tuple[Any, int], list[int]] = {}

@@ -11,7 +11,7 @@ import numpy as np
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.reader import Row
 from wirecodec.container.writer import Entry, row_of
-from wirecodec.cpu import fast
+from wirecodec.cpu import forms
 from wirecodec.element_types import BFLOAT16
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import decode as decoding
@@ -38,7 +38,7 @@ def step(device: Device, flats: Mapping[str, DeviceFlat], wanted: StepInput) -> 
     EncodeError names the tensor.
     """
     jobs = wanted.jobs
-    if not fast.is_on() or wanted.clip is not None or wanted.fuse or jobs.groups or jobs.momenta:
+    if not forms.is_on() or wanted.clip is not None or wanted.fuse or jobs.groups or jobs.momenta:
         return None
     kinds: dict[Any, list[str]] = {}
     alone = []
