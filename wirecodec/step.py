@@ -59,9 +59,9 @@ class TensorJob:
         return ErrorFeedback(rule.beta) if isinstance(rule, ErrorFeedback) else _PLAIN
 
     def hold(self) -> TensorJob:
-        """Return the job that sends nothing of a zero gradient, and leaves residual and selector as they are.
+        """Return the job of a held tensor: nothing is sent, and its residual and selector do not change.
 
-        Its scheme is exact, so an entry that is fused with others by a lossy scheme does not contain it.
+        The scheme is lossless, so no lossy scheme of other tensors can put this one into a shared entry.
         """
         return TensorJob(_NOTHING, None, None, None, self.seed)
 

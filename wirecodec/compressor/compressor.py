@@ -65,8 +65,8 @@ class Compressor(Stateful):
             A tensor gets the bytes of one element at least, if they suffice for all. A warning names tensors
             that get no more. If headers and tensors without a budget take more than the limit, a step raises
             EncodeError with a limit that suffices. A schedule changes the limit, and a step that it sends
-            whole has none. Not included are 64 bytes per exchange of collectives, and room of up to a 64th
-            part of the payload behind these. If ``scheme`` is None, it becomes
+            whole has none. Not included are the agreement headers of collectives, 72 bytes per exchange,
+            and room of up to a 64th part of the payload behind these. If ``scheme`` is None, it becomes
             ``budget(bits=1) | rice | error-bounded``, and ``scope`` becomes "group". A hook of DDP that
             overlaps sends a container of this size per bucket; pass ``overlap=False`` to it.
         weights: {key: factor}; in a group with a budget, the squared errors of tensors that a key matches

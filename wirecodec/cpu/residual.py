@@ -102,7 +102,7 @@ class AccumulatedGradient:
             selector: the one whose ``top`` follows, or None; some select while they add.
         """
         if residual is not None and residual.size != gradient.size:
-            raise EncodeError(f"{gradient.size} elements; the residual has {residual.size}")
+            raise EncodeError(f"the gradient has {gradient.size} elements; its residual has {residual.size}")
         fast = forms.current()
         if residual is None or out is None or residual.dtype != gradient.dtype:
             fits = residual is not None and rule.sum_dtype(gradient.dtype, residual.dtype) == residual.dtype

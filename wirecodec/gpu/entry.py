@@ -1,4 +1,4 @@
-"""Where arrays on a GPU enter: CuPy's, and torch's through DLPack. The pipeline calls this module.
+"""Functions of a GPU that the public functions call, for arrays of CuPy, and of torch through DLPack.
 
 Only this module and ``gpu.residual`` import CuPy, by ``cupy_device``; everything below works on any
 ``Device``. Kernels are launched on the current stream of the arrays' device.
@@ -72,7 +72,7 @@ def _as_flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
     flats, ordered = {}, dict[int, bool]()
     for name, tensor in tensors.items():
         if not on_gpu(tensor):
-            raise EncodeError("is on the host, others are on a GPU; move all to one device", tensor=name)
+            raise EncodeError("is on the host, and others are on a GPU; move all to one device", tensor=name)
         try:
             flats[name] = as_device_flat(tensor, cupy, ordered)
         except EncodeError as error:
