@@ -12,6 +12,7 @@ CUDA ?= 12
 SECONDS ?= 60
 SEED ?= 0
 ARGS ?=
+TESTS ?=
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -32,7 +33,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 unexport PYTHONDONTWRITEBYTECODE  # tests and benchmarks start hundreds of processes, which import faster from bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-collectives bench-step gradients docs dist clean
+.PHONY: help demo quick test test-all test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-collectives bench-step gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +45,11 @@ demo: $(INSTALLED)  ## train on 4 MPI ranks, dense and compressed, and compare: 
 
 # One process per core. Tests that start MPI ranks need the cores for themselves, so they run afterwards.
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
+
+quick: $(INSTALLED)  ## style of what changed, and its tests, in about a minute; TESTS="rice sums": the tests of these modules
+	@changed="$$(git diff --name-only --diff-filter=d HEAD -- '*.py') $$(git ls-files --others --exclude-standard -- '*.py')"; \
+	if [ -n "$${changed% }" ]; then $(BIN)/ruff check $$changed && $(BIN)/ruff format --check $$changed && $(BIN)/mypy; fi
+	$(BIN)/python -m tests.quick $(TESTS)
 
 test: lint  ## lint, then the tests that sample everything: 12 to 20 minutes on 2 cores
 	$(BIN)/python -m pytest -q -m "not mpi and not sweep and not nightly and not bounds" $(PARALLEL)

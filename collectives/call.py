@@ -15,20 +15,47 @@ each exchange, from its first header to its last payload:
 If a rank dies during the transfer of payloads, some ranks may complete it and commit, and others close their
 channels. On a rank that raises then or later, ``LocalUpdates`` keeps the step open, until ``synchronize``
 finds out whether it counts.
+
+A signal handler or a callback that makes a call in the thread of another one raises Nested: the messages of
+both would be mixed up. ``exclusive`` marks the calls that refuse others and are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, wraps
+from operator import length_hint
+from types import FrameType
 from typing import Any, TypeVar, cast
 
-from collectives.errors import CollectiveError
+from collectives.errors import Nested, is_shared
 from collectives.waiting.worker import in_worker
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """Beginning of an operation of the communicator.
+
+    Attributes:
+        given: iterator over its first argument, which is taken when the operation is called.
+        requests: of the transfer.
+        count: number of them before.
+    """
+
+    given: Iterator[Any]
+    requests: list[Any]
+    count: int
+
+    @property
+    def has_lost_request(self) -> bool:
+        """Whether the operation was called, and its request was lost with an exception."""
+        return not length_hint(self.given) and len(self.requests) == self.count
 
 
 @dataclass
@@ -43,6 +70,7 @@ class Call:
         first: sequence number of its first exchange.
         has_arrived: whether the last all-gather of headers is complete.
         payloads: those of all ranks, if they have arrived behind the headers; None otherwise.
+        beginning: of the last operation of the communicator; None before the first one.
         update_pending: whether all ranks still have to update their channels alike after the last transfer.
     """
 
@@ -53,7 +81,13 @@ class Call:
     first: int = 0
     has_arrived: bool = False
     payloads: list[Any] | None = None
+    beginning: Beginning | None = None
     update_pending: bool = False
+
+    @property
+    def has_lost_request(self) -> bool:
+        """Whether an operation may have begun whose request was lost with an exception."""
+        return self.beginning is not None and self.beginning.has_lost_request
 
     @property
     def is_complete(self) -> bool:
@@ -61,13 +95,70 @@ class Call:
         return self.is_delivered and not self.update_pending
 
 
-def counted(find_channel: Callable[..., Any], *, exchanges: int = 1) -> Callable[[F], F]:
+class _Thread(threading.local):
+    """State of a thread.
+
+    Attributes:
+        frame: of the exclusive call under way. If an interrupt has left one here, it is on the stack no more.
+    """
+
+    frame: FrameType | None = None
+
+
+this_thread = _Thread()
+
+
+def refuse_nested() -> None:
+    """Raise Nested if an exclusive call is under way in this thread."""
+    under_way = this_thread.frame
+    frame = None if under_way is None else sys._getframe(1)
+    while frame is not None:
+        if frame is under_way:
+            raise Nested(
+                "a collective call is under way in this thread, and a signal handler or a callback has made"
+                " another one. Nothing of that was sent. Set a flag there, and make the call afterwards",
+                reason="nested",
+            )
+        frame = frame.f_back
+    this_thread.frame = None
+
+
+def exclusive(function: F) -> F:
+    """Decorate a function that exchanges: no other such function begins in this thread until it ends."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            _enter(sys._getframe())
+            return function(*args, **kwargs)
+        finally:
+            _leave(sys._getframe())
+
+    return cast(F, call)
+
+
+def _enter(frame: FrameType) -> None:
+    """Begin an exclusive call, unless another one is under way."""
+    refuse_nested()
+    this_thread.frame = frame
+
+
+def _leave(frame: FrameType) -> None:
+    """End an exclusive call; of one that was refused, this has no effect."""
+    if this_thread.frame is frame:
+        this_thread.frame = None
+
+
+def counted(
+    find_channel: Callable[..., Any], *, exchanges: int = 1, is_exclusive: bool = True
+) -> Callable[[F], F]:
     """Return a decorator for a public call, whose exchanges count even if the call raises.
 
     Args:
         find_channel: returns the Channel of the call from its arguments, or an object with ``channels``:
             several channels, and how many exchanges of each are one exchange of the call.
         exchanges: number of exchanges in a call; the largest one if calls differ.
+        is_exclusive: False if only a part of the function is exclusive, as if it also runs the user's code.
     """
 
     def decorate(function: F) -> F:
@@ -75,19 +166,24 @@ def counted(find_channel: Callable[..., Any], *, exchanges: int = 1) -> Callable
         def call(*args: Any, **kwargs: Any) -> Any:
             ends = None
             try:
+                if is_exclusive:
+                    _enter(sys._getframe())
                 found = find_channel(*args, **kwargs)
                 _drain(found)  # on all ranks, the exchanges of their threads come first
                 ends = _find_ends(found, exchanges)
                 return function(*args, **kwargs)
-            except CollectiveError:  # all ranks share it, or the channel is closed
-                raise
-            except BaseException:
+            except BaseException as error:
+                is_refused = isinstance(error, Nested) and this_thread.frame is not sys._getframe()
+                if is_shared(error) or (is_refused and is_exclusive):
+                    raise
                 with suppress(Exception):  # there may be no channel
                     if ends is None:
                         _skip_in_order(find_channel(*args, **kwargs), exchanges)
                     for channel, end in ends or ():
                         channel.skip_to(end)
                 raise
+            finally:
+                _leave(sys._getframe())
 
         return cast(F, call)
 

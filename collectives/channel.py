@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.attributes import attach, check_mpi, check_not_null, get_attached, is_mpi
-from collectives.call import Call
+from collectives.call import Beginning, Call
 from collectives.communicator import (
     Communicator,
     Request,
@@ -29,11 +30,12 @@ from collectives.communicator import (
 )
 from collectives.cost_model import Rates
 from collectives.device import DEVICES, Device, may_take_device
-from collectives.errors import CollectiveError
+from collectives.errors import CollectiveError, Nested, is_shared
 from collectives.foresight import Foresight
 from collectives.waiting.backoff import Backoff, check_seconds, wait_all
 from collectives.waiting.roll_call import RollCall
 from collectives.waiting.worker import Worker
+from wirecodec.interop import run_uninterrupted
 
 ByteArray: TypeAlias = npt.NDArray[np.uint8]
 
@@ -128,6 +130,7 @@ class Channel:
         self.foresight = Foresight(PIECE if gathers_any_size(comm) else MAX_SMALL)
         self.roll_call = RollCall(comm)
         self.worker = Worker("collectives.Channel")
+        self._beginnings: Worker | None = getattr(comm, "beginnings", None)
         self._takes_device: bool | None = None
         self._abandoned: list[object] = []
         self._union_sizes: dict[int, int] = {}
@@ -237,12 +240,24 @@ class Channel:
             ValueError: its communicator was freed.
         """
         call = self.open().call = Call(has_sent=headerless, first=self.sequence)
+        first: BaseException | None = None
         try:
-            yield call
-        except BaseException as error:
-            if call.has_sent and not (call.is_complete or isinstance(error, CollectiveError)):
-                self._close(error)
+            try:
+                yield call
+            except BaseException as error:
+                first = error
+                self._close_unless_complete(call, error)
+                raise
+        except BaseException as error:  # again, because an interrupt may have come between
+            self._close_unless_complete(call, first or error)
             raise
+        finally:
+            first = None  # which refers to this frame
+
+    def _close_unless_complete(self, call: Call, error: BaseException) -> None:
+        """Close the channel if a call broke off where other ranks go on."""
+        if call.has_sent and not (call.is_complete or is_shared(error)):
+            self._close(error)
 
     def gather(
         self,
@@ -272,16 +287,34 @@ class Channel:
         requests: list[Request] = []
 
         def run() -> None:
-            if not requests:
-                requests.append(
-                    self.comm.Iallgather(block, out)
-                    if places is None
-                    else self.comm.Iallgatherv(block, [out, places])
-                )
+            if not requests and places is None:
+                self.begin(requests, self.comm.Iallgather, block, out)
+            elif not requests:
+                self.begin(requests, self.comm.Iallgatherv, block, [out, places])
             wait_all(backoff, requests)
             self.call.has_arrived = True
 
         self.drive(run, (requests, block, out), finish=finish)
+
+    def begin(self, requests: list[Request], operation: Callable[..., Request], *arguments: Any) -> None:
+        """Begin an operation of the communicator, and append its request.
+
+        An interrupt comes before both or after both, if the operation is not written in Python, or has a
+        thread (``Communicator``). If it comes between, nothing tells whether the operation has begun, so
+        ``drive`` does not call this again.
+
+        Args:
+            requests: of the transfer.
+            operation: a method of the communicator.
+            arguments: of the method.
+        """
+        given = [iter([argument]) for argument in arguments]  # the call takes them before it begins
+        append = partial(requests.extend, map(operation, *given))
+        self.call.beginning = Beginning(given[0], requests, len(requests))
+        if self._beginnings is None:
+            append()  # without an instruction of Python between the call and the list
+        else:
+            run_uninterrupted(append, self._beginnings.submit)
 
     def drive(self, run: Callable[[], None], resources: object, *, finish: bool = True) -> None:
         """Run a transfer to its end.
@@ -304,10 +337,11 @@ class Channel:
         try:
             try:
                 run()
-            except RuntimeError:  # of the transport: a Timeout, or an error of MPI or gloo
-                raise
-            except BaseException:
-                if finish:
+                call.is_delivered = call.is_final_transfer
+            except BaseException as error:
+                # A RuntimeError is one of the transport: a Timeout, or an error of MPI or gloo.
+                is_interrupt = isinstance(error, Nested) or not isinstance(error, RuntimeError)
+                if finish and is_interrupt and not call.has_lost_request:
                     with suppress(CollectiveError):
                         run()
                         call.is_delivered = call.is_final_transfer
@@ -324,7 +358,6 @@ class Channel:
             if lost is not None:
                 raise lost from error
             raise
-        call.is_delivered = call.is_final_transfer
 
     def _close(self, error: BaseException) -> None:
         """Prevent further use of the channel, and of its communicator, which keeps the closed channel."""

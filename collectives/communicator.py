@@ -37,6 +37,8 @@ class Communicator(Protocol):
     - ``timeout``: the seconds that a Channel waits by default.
     - ``Iprobe(source, tag) -> bool``, as in MPI, or ``notices``, a ``collectives.waiting.board.Board``. A
       Timeout can name the missing ranks only if there is one of them, or ``block``.
+    - ``beginnings``: a ``collectives.waiting.worker.Worker`` in whose thread a Channel of the main thread
+      begins operations. An interrupt within a method that is written in Python would lose its request.
     - ``find_closed() -> Collection[int]``: the ranks to which the connection is closed, as after their
       processes have died. If it was lost to one rank, the others are not taken for missing then.
     """

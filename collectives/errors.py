@@ -8,6 +8,7 @@ A Refused concerns bytes that a stranger has sent; it does not reach the caller 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 
 def name_ranks(ranks: Iterable[int], max_listed: int = 8) -> str:
@@ -38,13 +39,15 @@ class CollectiveError(RuntimeError):
     Attributes:
         ranks: the ranks at fault, ascending. Those of a Timeout are missing or have closed their channel.
         reason: one word for programs. A rank could not contribute: "encode", "value", "argument". Ranks
-            differ: "sequence", "operation", "dtype", "shape", "scheme", "parameters". A header is invalid:
-            "protocol". A rank's container cannot be decoded: "decode". The channel was closed earlier:
-            "closed". Nothing arrived: "timeout". The connection to a rank was lost, as after its process has
-            died: "transport"; each rank that notices it raises its own error, and its channel is closed.
-            Over a StoreComm, which no error closes: the round is void ("timeout"), this peer's contribution
-            was refused ("refused", or "value" for NaN), another process has its name ("name"), the store
-            fails or an object is gone ("transport"), or this peer was away for too long ("sequence").
+            differ: "sequence", "operation", "dtype", "shape", "scheme", "denormals", "parameters". A header
+            is invalid: "protocol". A rank's container cannot be decoded: "decode". The channel was closed
+            earlier: "closed". Nothing arrived: "timeout". The connection to a rank was lost, as after its
+            process has died: "transport"; each rank that notices it raises its own error, and its channel is
+            closed. Over a StoreComm, which no error closes: the round is void ("timeout"), this peer's
+            contribution was refused ("refused", or "value" for NaN), another process has its name ("name"),
+            the store fails or an object is gone ("transport"), this peer was away for too long ("sequence"),
+            or it flushes denormal numbers ("denormals"). A signal handler or a callback made a call inside
+            another one: "nested"; it was refused, on this rank alone, and nothing was sent.
     """
 
     def __init__(self, message: str, *, ranks: Iterable[int] = (), reason: str) -> None:
@@ -66,6 +69,19 @@ class Timeout(CollectiveError):
 
     Messages may still be in flight, so the channel is closed. Continue on another communicator.
     """
+
+
+class Nested(CollectiveError):
+    """Error of a call inside another one of the same thread, in a signal handler or a callback.
+
+    It is raised before the call has sent or changed anything. If it leaves the handler, it interrupts the
+    exchange under way, as any exception of a handler does.
+    """
+
+
+def is_shared(error: BaseException) -> TypeGuard[CollectiveError]:
+    """Return whether an exception of an exchange is that of all ranks, or has closed the channel."""
+    return isinstance(error, CollectiveError) and not isinstance(error, Nested)
 
 
 class Refused(ValueError):

@@ -24,6 +24,7 @@ from wirecodec.container.extension_writer import META, SCHEMA, SEMANTICS
 from wirecodec.container.reader import read_header
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.container.writer import HAS_EXTENSION, PREFIX, PREFIX_BYTES, TABLE
+from wirecodec.element_types import element_dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse
 from wirecodec.limits import UNLIMITED
@@ -39,19 +40,19 @@ def split_patches(
     schemes: Mapping[str, Scheme],
     absent: str | Mapping[Key, str] | None,
     *,
-    by_default: bool,
+    lossy: bool,
 ) -> tuple[Mapping[str, Any], Mapping[str, Scheme], list[int]]:
     """Find the tensors that are encoded as patches.
 
     Args:
         tensors, schemes: by name, in the order of the keys.
         absent: as for ``encode_many``.
-        by_default: whether the schemes are the default one. A sparse patch then sends all its elements.
+        lossy: whether a patch may have a lossy value codec.
 
     Returns:
         The tensors without a meaning of their own, their schemes, and the keys of the patches.
 
-    Raises EncodeError for a scheme that would write other elements than the patch has.
+    Raises EncodeError for a scheme that would write other elements, or other values, than the patch has.
     """
     if absent is None and not any(isinstance(x, SparseTensor) and x.absent != ZERO for x in tensors.values()):
         return tensors, schemes, []
@@ -61,7 +62,10 @@ def split_patches(
         is_sparse = isinstance(tensor, SparseTensor)
         if _meaning_of(name, tensor, absent) == UNCHANGED:
             patches.append(key)
-            chosen[name] = _patch_scheme(name, schemes[name], is_sparse, by_default)
+            try:
+                chosen[name] = _patch_scheme(tensor, schemes[name], lossy)
+            except EncodeError as error:
+                raise error.of(name or None) from None
         plain[name] = tensor._with_absent(ZERO) if is_sparse else given
     return plain, chosen, patches
 
@@ -75,24 +79,32 @@ def _meaning_of(name: str, tensor: Any, absent: str | Mapping[Key, str] | None) 
     return own if key is None else as_meaning(absent[key])
 
 
-def _patch_scheme(name: str, scheme: Scheme, is_sparse: bool, by_default: bool) -> Scheme:
-    """Return the scheme of a patch; raise EncodeError if it would write other elements than the patch has."""
-    if is_sparse and by_default:
-        return dataclasses.replace(scheme, select=All())
+def _patch_scheme(tensor: Any, scheme: Scheme, lossy: bool) -> Scheme:
+    """Return the scheme of a patch: all stored elements of a sparse one, the selected ones of others.
+
+    Raises EncodeError if other elements or values would be written.
+    """
     if scheme.transform is not None:
-        raise EncodeError(
-            "a patch cannot have a transform, which has no absent elements", tensor=name or None
-        )
+        raise EncodeError("a patch cannot have a transform, which has no absent elements; leave it out")
     if scheme.index.lossy:
+        raise EncodeError(f"{scheme.index.name} would change other elements than the patch; use auto-index")
+    if not (lossy or scheme.value.keeps(_dtype_of(tensor))):
         raise EncodeError(
-            f"{scheme.index.name} would change other elements than the patch", tensor=name or None
+            f"{scheme.value.name} rounds the values of the patch, which then differ from the sender's;"
+            " use raw, deflate or zstd, which are lossless, or pass lossy=True"
         )
-    if is_sparse and not isinstance(scheme.select, All | NonZero):
+    if not isinstance(tensor, SparseTensor):
+        return scheme
+    if type(scheme.select) not in (All, NonZero):  # others may leave out elements, also stored zeros
         raise EncodeError(
-            f"the patch is sparse, and {scheme.select.name} may select elements that it lacks; use all",
-            tensor=name or None,
+            f"the patch is sparse, and {scheme.select.name} may not select its elements alone; use all"
         )
-    return scheme
+    return dataclasses.replace(scheme, select=All())
+
+
+def _dtype_of(tensor: Any) -> np.dtype[Any]:
+    """Return an array's element type; float64, the widest float, for a buffer that names none."""
+    return element_dtype_named(getattr(tensor, "dtype", np.float64))
 
 
 def collect_records(

@@ -47,6 +47,16 @@ def addresses_of(arrays: Sequence[Array]) -> Array:
     return np.array([x.__array_interface__["data"][0] for x in arrays], np.int64)
 
 
+def overlaps_itself(x: Array) -> bool:
+    """Return whether elements of an array may share memory, as those of ``numpy.broadcast_to`` do."""
+    span = x.itemsize
+    for stride, n in sorted((abs(stride), n) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1):
+        if stride < span:
+            return x.size > 0
+        span += stride * (n - 1)
+    return False
+
+
 def read_only(x: Array) -> Array:
     """Return a read-only view, or the array itself if it is one.
 

@@ -41,6 +41,18 @@ OF_ML_DTYPES = {dtype.name: dtype for dtype in ELEMENT_DTYPES if dtype.isbuiltin
 FLOATS = frozenset(DTYPES)
 
 
+def holds(wide: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether a type takes the values of another: a float takes floats; others have all of them."""
+    if is_float(wide) and is_float(dtype):
+        return True
+    return wide.kind in "biufc" and np.can_cast(dtype, wide, "safe")
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Return whether a type is a float of any width."""
+    return dtype.kind == "f" or dtype in OF_ML_DTYPES.values()
+
+
 def dtype_named(dtype: Any) -> np.dtype[Any]:
     """Return the float of a dtype or its name, which may be of torch or TensorFlow.
 

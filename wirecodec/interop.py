@@ -6,7 +6,7 @@ CuPy when they are called.
 
     bytes and flat views    as_bytes, as_flat, as_sparse, as_target, as_writable, describe_arrays,
                             dtype_named, BFLOAT16, DTYPES; local_shard, local_shards of DTensors
-    arguments               as_integer, as_ratio, as_scheme, SchemeLike
+    arguments               as_integer, as_ratio, as_scheme, SchemeLike; index_codecs, value_codecs
     elements                is_zero, find_zeros, find_nonfinite, has_huge, gpu_are_finite
     settings                find_match, key_text, parse_stage, schedule_string, schedule_text,
                             restore_schedule, explain_unknown_recipe
@@ -15,12 +15,14 @@ CuPy when they are called.
     types                   TensorLike, of what encoders take
     limits                  CHUNK, the largest number of elements per chunk
     compilation             is_warm, cached_kernels_only, CompilationNeeded
+    interrupts              run_uninterrupted: a function that no signal handler interrupts
     decoding                decode_to, decode_many_to: onto the host, or onto the current GPU; decode_sum
     sparse sums             sum_sparse, make_sparse, find_members, index_dtype
     containers              count_stored, the number of stored elements; encode_known, what receivers decode
     sizes of supports       estimate_index_bytes, estimate_union
     error feedback          accumulate, accumulate_on_gpu, HostGradient, top_of_group
     steps                   StepInParts, which exchanges one step in parts
+    arithmetic              flushes_denormals
     memory                  aligned: an array whose sums bypass the caches
     sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_copy, gpu_count_nonzero, copy_to_host
 """
@@ -51,7 +53,10 @@ from wirecodec.element_types import BFLOAT16, DTYPES, dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
+from wirecodec.kernels.denormals import flushes_denormals
+from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.pipeline import decode_many_to, decode_to
+from wirecodec.registry import index_codecs, value_codecs
 from wirecodec.select import base as elements
 from wirecodec.select.base import Selector
 from wirecodec.settings.feedback import ErrorFeedback
@@ -110,6 +115,7 @@ __all__ = [
     "find_members",
     "find_nonfinite",
     "find_zeros",
+    "flushes_denormals",
     "gpu_are_finite",
     "gpu_context",
     "gpu_copy",
@@ -117,6 +123,7 @@ __all__ = [
     "gpu_means",
     "gpu_zeros",
     "has_huge",
+    "index_codecs",
     "index_dtype",
     "is_warm",
     "is_zero",
@@ -128,12 +135,14 @@ __all__ = [
     "read_only",
     "read_state",
     "restore_schedule",
+    "run_uninterrupted",
     "schedule_string",
     "schedule_text",
     "sum_sparse",
     "take_outer_step",
     "top_of_group",
     "unmasked",
+    "value_codecs",
     "write_state",
 ]
 

@@ -46,6 +46,7 @@ def encode(
     tag: bytes = b"",
     meta: Mapping[str, str] | None = None,
     absent: str | None = None,
+    lossy: bool = False,
 ) -> Bytes:
     """Encode a tensor as a container.
 
@@ -58,7 +59,8 @@ def encode(
         tag: bytes that the application stores with the tensor.
         meta: {name: text}, which ``inspect`` returns. Budgets do not count these bytes.
         absent: meaning of the elements that are not stored: "zero", or "unchanged" for a patch. None for that
-            of a SparseTensor, and for "zero" otherwise.
+            of a SparseTensor, and for "zero" otherwise. A sparse patch sends all its elements, zeros too.
+        lossy: True to allow a patch with a lossy value codec. Other tensors may always have one.
 
     Returns:
         The container, (n,) uint8 on the tensor's device.
@@ -76,7 +78,7 @@ def encode(
     implementation, chosen = choose_implementation(on_gpu(tensor)), as_scheme(scheme)
     patches: list[int] = []
     if absent is not None or isinstance(tensor, SparseTensor):
-        plain, schemes, patches = split_patches({"": tensor}, {"": chosen}, absent, by_default=scheme is None)
+        plain, schemes, patches = split_patches({"": tensor}, {"": chosen}, absent, lossy=lossy)
         tensor, chosen = plain[""], schemes[""]
     blob: Bytes = implementation.encode(tensor, chosen, as_seed(seed), bytes(memoryview(tag)))
     records = collect_records((), meta, None, patches, None)
@@ -94,6 +96,7 @@ def encode_many(
     meta: Mapping[str, str] | None = None,
     tensor_meta: Mapping[str, Mapping[str, str]] | None = None,
     absent: str | Mapping[Key, str] | None = None,
+    lossy: bool = False,
     records: Mapping[int, bytes] | None = None,
 ) -> Bytes:
     """Encode named tensors as one container.
@@ -111,6 +114,7 @@ def encode_many(
             nor those of the arguments below.
         tensor_meta: {tensor: {name: text}} about single tensors.
         absent: as for ``encode``, or {key: meaning}; a key is a glob or a Rule, and the first match applies.
+        lossy: as for ``encode``.
         records: {type: body} of private records. Their types, from 0x8000 to 0xFFEF, have a meaning that
             sender and receiver agree on. Other receivers ignore them.
 
@@ -131,9 +135,7 @@ def encode_many(
     listed = sort_names(tensors)
     tensors = dict(zip(listed, map(tensors.__getitem__, listed), strict=True))
     implementation = choose_implementation(any_on_gpu(tensors.values()))
-    plain, schemes, patches = split_patches(
-        tensors, schemes_for(tensors, scheme), absent, by_default=scheme is None
-    )
+    plain, schemes, patches = split_patches(tensors, schemes_for(tensors, scheme), absent, lossy=lossy)
     added = collect_records(listed, meta, tensor_meta, patches, records)
     hashed = names == "digest"
     blob: Bytes = implementation.encode_many(

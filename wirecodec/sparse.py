@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of, read_only
-from wirecodec.element_types import DTYPES
+from wirecodec.arrays import Array, bits_of, overlaps_itself, read_only
+from wirecodec.element_types import DTYPES, holds
 from wirecodec.errors import EncodeError, LimitExceeded, SchemaMismatch
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.tensors import as_elements, as_target, on_gpu
+
+_Out = TypeVar("_Out")
+_HOST = (np.ndarray, np.memmap)
 
 ZERO, UNCHANGED = "zero", "unchanged"
 """Meanings of absent elements."""
@@ -190,13 +193,20 @@ class SparseTensor:
         """True if every element is present."""
         return self.nnz == self.size
 
-    def to_dense(self, out: Array | None = None) -> Array:
+    @overload
+    def to_dense(self, out: None = None) -> Array: ...
+
+    @overload
+    def to_dense(self, out: _Out) -> _Out: ...
+
+    def to_dense(self, out: Any = None) -> Any:
         """Expand to a dense array.
 
         Args:
-            out: array of the tensor's shape and any float dtype. All its elements are set; those that a patch
-                does not have are unchanged. Integers, bool and complex need a dtype that holds all their
-                values. None for a new array of the tensor's dtype.
+            out: writable array of the tensor's shape, on its device: a NumPy array, a dense torch tensor on
+                the CPU, or a CuPy array. All its elements are set; those that a patch does not have are
+                unchanged. Values are rounded to its dtype, any float. Integers, bool and complex need a
+                dtype that holds all their values. None for a new array of the tensor's dtype.
 
         Returns:
             ``out``, or the new array on the tensor's device.
@@ -204,30 +214,50 @@ class SparseTensor:
         Raises:
             LimitExceeded: a new array would exceed the ``max_dense`` under which the tensor was decoded.
             SchemaMismatch: the tensor is a patch, and ``out`` is None.
-            ValueError: ``out`` has another shape, or a type that cannot hold the values.
+            ValueError: ``out`` is not such an array; it is then unchanged.
         """
         if out is None:
             refuse_patch(self, "to_dense(out=…) applies it to an array")
             if self.size > self._max_dense:
                 raise LimitExceeded("max-dense", f"{self.size} elements; the limit is {self._max_dense}")
             dense: Array = self._module.zeros(self._shape, self.dtype)
-        elif out.shape != self._shape:
-            raise ValueError(f"out has shape {out.shape}; the tensor has {self._shape}")
-        elif self.dtype not in DTYPES and not np.can_cast(self.dtype, out.dtype, "safe"):
-            raise ValueError(f"out is {out.dtype}, which does not hold all values of {self.dtype}")
         else:
-            dense = out
-        if self.is_full:
-            dense[...] = self._values.reshape(self._shape)
-        elif dense.flags.c_contiguous:
+            dense = self._view_target(out)
+        values = _apart(self._values, dense)
+        with np.errstate(all="ignore"):  # rounding to a narrower type follows IEEE 754
+            if self.is_full:
+                dense[...] = values.reshape(self._shape)
+                return dense if out is None else out
+            indices = _apart(self.indices, dense)
             if out is not None and self._absent == ZERO:
                 dense[...] = 0
-            dense.reshape(-1)[self.indices] = self._values
-        else:
-            if self._absent == ZERO:
-                dense[...] = 0
-            dense.flat[self.indices] = self._values
-        return dense
+            if dense.flags.c_contiguous:
+                dense.reshape(-1)[indices] = values
+            else:
+                dense.flat[indices] = values
+        return dense if out is None else out
+
+    def _view_target(self, out: Any) -> Array:
+        """Return an array of the memory of ``out``; raise ValueError if ``to_dense`` does not take it."""
+        target = as_target(out)
+        self._require_array(target)
+        if target.shape != self._shape:
+            raise ValueError(f"out has shape {target.shape}; the tensor has {self._shape}")
+        if not holds(target.dtype, self.dtype):
+            raise ValueError(f"out is {target.dtype}, which does not hold all values of {self.dtype}")
+        if type(target) in _HOST and not target.flags.writeable:
+            raise ValueError("out is read-only; pass a copy")
+        if type(target) in _HOST and overlaps_itself(target):
+            raise ValueError(f"elements of out share memory: its strides are {target.strides}; pass a copy")
+        return target  # type: ignore[no-any-return]
+
+    def _require_array(self, target: Any) -> None:
+        """Raise ValueError unless a target is a plain array on the tensor's device."""
+        if type(target) not in ((self._module.ndarray,) if on_gpu(self._values) else _HOST):
+            raise ValueError(
+                f"out is {type(target).__name__}; it must be a plain array or a dense torch tensor on the"
+                " tensor's device"
+            )
 
     def add_to(self, out: Any, *, scale: float = 1.0) -> None:
         """Add scale * values to a dense array, as ``decode_add`` does, with the same bits.
@@ -252,16 +282,16 @@ class SparseTensor:
         if self.dtype not in DTYPES:
             raise ValueError(f"the tensor is {self.dtype}; only floats of 16 to 64 bits are added")
         target = as_target(out)
-        kinds = (self._module.ndarray,) if on_gpu(self._values) else (np.ndarray, np.memmap)
-        if type(target) not in kinds or target.dtype not in (np.float32, np.float64):
-            raise ValueError("out is not a float32 or float64 array on the tensor's device")
+        self._require_array(target)
+        if target.dtype not in (np.float32, np.float64):
+            raise ValueError(f"out is {target.dtype}; sums are float32 or float64")
         if not (target.flags.c_contiguous and getattr(target.flags, "writeable", True)):
             raise ValueError("out is not writable and C-contiguous")
         if target.size != self.size:
             raise ValueError(f"out has {target.size} elements; the tensor has {self.size}")
         flat, factor = target.reshape(-1), target.dtype.type(scale)
         with np.errstate(all="ignore"):  # NaN, Inf and overflow follow IEEE 754
-            values = self._values.astype(target.dtype, copy=False)
+            values = _apart(self._values.astype(target.dtype, copy=False), target)
             if self.is_full:
                 flat += factor * values
             elif on_gpu(self._values):
@@ -288,6 +318,11 @@ class SparseTensor:
     def __repr__(self) -> str:
         absent = "" if self._absent == ZERO else f", absent={self._absent!r}"
         return f"SparseTensor(shape={self._shape}, nnz={self.nnz}, dtype={self.dtype}{absent})"
+
+
+def _apart(x: Any, target: Any) -> Any:
+    """Return a copy of an array on the host if it shares memory with one that is written; else itself."""
+    return x.copy() if type(x) in _HOST and np.may_share_memory(x, target) else x
 
 
 def _restore_patch(*parts: Any) -> SparseTensor:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from wirecodec.arrays import UNSIGNED, Array, Bytes, read_only
-from wirecodec.element_types import BFLOAT16, FLOATS, OF_ML_DTYPES, dtype_named, element_dtype_named
+from wirecodec.element_types import FLOATS, OF_ML_DTYPES, dtype_named, element_dtype_named
 from wirecodec.errors import EncodeError, Malformed
 
 
@@ -113,13 +113,12 @@ def as_target(x: Any) -> Any:
         return x
     torch = sys.modules["torch"]
     shares = isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.layout is torch.strided
-    if not shares or hasattr(x, "to_local") or x.is_neg():
+    if not shares or hasattr(x, "to_local") or x.is_neg() or x.is_conj():
         return x
-    if x.dtype in (torch.float32, torch.float64, torch.float16):
-        return x.detach().numpy()
-    if x.dtype is torch.bfloat16 and x.is_contiguous():
-        return x.detach().view(torch.int16).numpy().view(BFLOAT16)
-    return x
+    try:
+        return _share_memory(x)
+    except (TypeError, RuntimeError, ValueError):  # of a type that NumPy does not have, or without memory
+        return x
 
 
 def as_writable(x: Any) -> Array:
@@ -226,33 +225,56 @@ def _as_numpy(tensor: Any) -> Array:
         raise EncodeError(
             f"{type(tensor).__name__} is on another device than the CPU; copy it to the host first"
         )
+    reason = "it offers neither DLPack nor the buffer protocol"
     if hasattr(tensor, "__dlpack__"):
         try:
             return np.from_dlpack(tensor)
-        except (BufferError, RuntimeError, TypeError):
-            pass  # NumPy's DLPack does not read this type or layout; the other protocols may
+        except Exception as error:  # the method is another framework's; its other protocols may work
+            reason = f"its DLPack raises {_first_line(error)}"
     if isinstance(tensor, Mapping):
         raise EncodeError(
             f"{type(tensor).__name__} is nested in the tensors; pass one flat mapping, such as"
             " {'dense/w': array}"
         )
     if hasattr(tensor, "__array_interface__") or hasattr(tensor, "__array__"):
-        return np.asarray(tensor)
+        return read_array(tensor)
     try:
         return np.asarray(memoryview(tensor))
-    except (TypeError, ValueError, NotImplementedError):
+    except (TypeError, ValueError, BufferError, NotImplementedError):
+        raise EncodeError(f"{type(tensor).__name__} is not an array: {reason}") from None
+
+
+def read_array(tensor: Any) -> Array:
+    """Convert an object with the array interface, which may be on several devices.
+
+    Raises EncodeError with the reason of the object's framework if it cannot be read.
+    """
+    try:
+        return np.asarray(tensor)
+    except Exception as error:  # of another framework, which may raise any
         raise EncodeError(
-            f"{type(tensor).__name__} is not an array: it offers neither DLPack nor the buffer protocol"
+            f"{type(tensor).__name__} cannot be read on the host ({_first_line(error)}); pass a NumPy array,"
+            " such as that of this process's part"
         ) from None
 
 
+def _first_line(error: Exception) -> str:
+    """Return an error's type and the first line of its text."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
 def _dlpack_device(tensor: Any) -> int | None:
-    return int(tensor.__dlpack_device__()[0]) if hasattr(tensor, "__dlpack_device__") else None
+    """Return the kind of an object's device; None if it has none, or is on several devices or deleted."""
+    try:
+        return int(tensor.__dlpack_device__()[0])
+    except Exception:  # the method is another framework's
+        return None
 
 
 def _from_torch(tensor: Any) -> Array:
     if tensor.device.type != "cpu":
-        raise EncodeError(f"torch tensor is on {tensor.device}; copy it to the host first")
+        remedy = "create its elements" if tensor.is_meta else "copy it to the host"
+        raise EncodeError(f"torch tensor is on {tensor.device}; {remedy} first")
     if tensor.layout is not sys.modules["torch"].strided:
         raise EncodeError(
             f"torch tensor has layout {tensor.layout}; pass tensor.to_dense()."
@@ -260,16 +282,28 @@ def _from_torch(tensor: Any) -> Array:
         )
     if hasattr(tensor, "to_local"):
         raise EncodeError("torch tensor is a DTensor; pass this rank's shard of it, tensor.to_local()")
-    tensor = tensor.detach().resolve_conj().resolve_neg()
-    own = OF_ML_DTYPES.get(str(tensor.dtype).removeprefix("torch."))
-    if own is not None:  # NumPy has no such type of its own to receive it
-        torch = sys.modules["torch"]
-        array: Array = tensor.view(torch.int16 if own.itemsize == 2 else torch.uint8).numpy().view(own)
-        return array
     try:
-        array = tensor.numpy()
-    except (TypeError, RuntimeError) as error:
-        raise EncodeError(f"torch tensor of {tensor.dtype}: {error}") from None
+        return _share_memory(tensor.detach().resolve_conj().resolve_neg())
+    except (TypeError, RuntimeError, ValueError) as error:
+        raise EncodeError(
+            f"torch tensor cannot be read as a NumPy array ({_first_line(error)}); pass a dense tensor of a"
+            " type that is carried, with elements"
+        ) from None
+
+
+def _share_memory(tensor: Any) -> Array:
+    """View a dense torch tensor on the CPU as an array of the same memory.
+
+    Raises TypeError, RuntimeError or ValueError, as torch does, if that is impossible.
+    """
+    torch, own = sys.modules["torch"], OF_ML_DTYPES.get(str(tensor.dtype).removeprefix("torch."))
+    plain = tensor.detach()
+    if own is None:
+        array: Array = plain.numpy()
+    else:  # NumPy has no such type of its own to receive it
+        array = plain.view(torch.int16 if own.itemsize == 2 else torch.uint8).numpy().view(own)
+    if array.size and not plain.data_ptr():  # NumPy then allocates memory of its own
+        raise RuntimeError("its storage has been freed, as FSDP does with parameters out of use")
     return array
 
 

@@ -31,6 +31,7 @@ from collectives.agreement.header import HEADER_SIZE, MAX_TEXT, NO_DETAIL, Flag,
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import count_equal_ring_bytes
 from collectives.transport.allgather import allgather_ragged
+from collectives.waiting.worker import computes_flushed
 
 MAX_MESSAGE = 1024  # bytes of an exception's text
 MAX_OPERAND = 60  # characters of the tensors in the name of an exchange
@@ -138,7 +139,7 @@ def _make_header(channel: Channel, proposal: Header, operand: Operand, text: byt
     return proposal._replace(
         sequence=channel.sequence,
         dtype=operand.dtype,
-        flags=Flag.TAKES_DEVICE if channel.takes_device() else 0,
+        flags=Flag.TAKES_DEVICE * channel.takes_device() | Flag.FLUSHES_DENORMALS * computes_flushed(),
         text_len=len(text),
         elements=operand.elements,
         signature=operand.signature,

@@ -33,6 +33,7 @@ _COMPARED = (
     ("dtype", ("dtype",)),
     ("shape", ("elements", "signature")),
     ("scheme", ("scheme",)),
+    ("denormals", ("flushes",)),
 )
 _ADVICE = {
     "sequence": "a rank skipped a call or made an extra one; all ranks must make the same calls",
@@ -41,6 +42,8 @@ _ADVICE = {
     "shape": "all ranks must pass tensors with the same names and shapes",
     "scheme": "all ranks must use the same scheme, and be at the same step of it; a rank that joins takes the"
     " step of the others by load_state_dict(state of any rank, strict=False)",
+    "denormals": "their sums would differ: keep them on all ranks, by torch.set_flush_denormal(False) in the"
+    " thread that makes the call, after the import of the library that has changed the mode",
 }
 _REASONS = {
     Status.ENCODE: "encode",
@@ -158,6 +161,7 @@ def _error_of_difference(
     """Return the error of ranks that differ.
 
     The largest group of equal ranks is taken to be right; of equally large ones, that with the lowest rank.
+    Of ranks that differ in denormal numbers, those that keep them are right.
 
     Args:
         reason: name of the difference.
@@ -165,7 +169,7 @@ def _error_of_difference(
         table: every rank's header.
         texts: every rank's text.
     """
-    right = max(groups, key=len)
+    right = max(groups, key=lambda ranks: (reason != "denormals" or not table[ranks[0]].flushes, len(ranks)))
     parts = []
     for wrong in groups:
         if wrong is not right:
@@ -185,6 +189,8 @@ def _describe(reason: str, pair: Sequence[tuple[Header, str]]) -> list[str]:
         return [_describe_operation(header) for header, _ in pair]
     if reason == "scheme":
         return [f"scheme {text.partition(chr(10))[0]}" for _, text in pair]
+    if reason == "denormals":
+        return [f"{'flushes' if header.flushes else 'keeps'} denormal numbers" for header, _ in pair]
     names = {0: "none"} | {code: name for name, code in DTYPE_CODES.items()}
     if reason == "dtype" and all(header.dtype in names for header, _ in pair):
         return [f"dtype {names[header.dtype]}" for header, _ in pair]

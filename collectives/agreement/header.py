@@ -73,6 +73,7 @@ class Flag(IntFlag):
 
     TAKES_DEVICE = 1  # its transport receives GPU memory
     HAS_PAYLOAD = 2  # its payload is behind this header
+    FLUSHES_DENORMALS = 4  # its arithmetic takes denormal numbers for zero
 
 
 class Header(NamedTuple):
@@ -94,6 +95,11 @@ class Header(NamedTuple):
     detail: int = NO_DETAIL
     scheme: int = 0
     weight: float = 1.0
+
+    @property
+    def flushes(self) -> int:
+        """FLUSHES_DENORMALS or 0, on which all ranks must agree."""
+        return self.flags & Flag.FLUSHES_DENORMALS
 
     def pack(self) -> bytes:
         """Serialize the header as 72 bytes."""

@@ -36,7 +36,7 @@ from collectives.cltk.selection import LeaderSelectors
 from collectives.cltk.state import CLTkState
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
-from collectives.errors import CollectiveError
+from collectives.errors import CollectiveError, is_shared
 from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.pending import Pending
 from collectives.exchange.specs import TensorSpec, failure_of_encoding
@@ -294,8 +294,9 @@ class CLTk(CLTkState):
                 if local.inputs.accept is not None:
                     local.inputs.accept(results)
                 doubt = None  # nothing has failed
-            except CollectiveError:
-                call.is_delivered = False
+            except CollectiveError as error:
+                if is_shared(error):
+                    call.is_delivered = False
                 raise
             finally:
                 if doubt is not None and (call.is_delivered or channel.closed is not None):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from collectives.call import exclusive
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.cltk.residuals import on_host
@@ -86,6 +87,7 @@ class Similarity:
         return tuple(missed + (1 - missed) * self.top_contraction for missed in self.hamming)
 
 
+@exclusive
 def similarity(comm: Communicator | Channel, cltk: CLTk, grad: Any) -> Similarity | dict[str, Similarity]:
     """Measure the similarity of the ranks before the next step of CLT-k.
 

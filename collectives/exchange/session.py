@@ -20,7 +20,7 @@ from collectives.agreement.compilation import rehearse, run_announced
 from collectives.agreement.header import NO_DETAIL, Header
 from collectives.channel import Channel
 from collectives.communicator import Communicator
-from collectives.errors import CollectiveError
+from collectives.errors import CollectiveError, is_shared
 from collectives.exchange.encoding import Encoding, encode_tensors
 from collectives.exchange.inputs import MakeInputs
 from collectives.exchange.specs import (
@@ -107,7 +107,20 @@ def open_exchange(
             rehearse(channel, key, lambda: rehearsal(channel, replace(local, targets=Targets())))
         return failure
 
-    with channel.collective() as call:
+    is_settled = False
+
+    def settle() -> None:
+        nonlocal is_settled
+        step = local.prepared
+        if is_settled or step is None:
+            return
+        if is_complete and not commit:
+            step.hold()
+        else:
+            _settle(step, channel, None if is_complete else doubt, commit=commit)
+        is_settled = True
+
+    with channel.collective() as call, concluding(settle):
         try:
             if failure is None:
                 failure = run_announced(channel, contribute, lambda: (proposal, local.operand))
@@ -124,24 +137,29 @@ def open_exchange(
             local.table = agree(channel, proposal, local.operand, failure, payload)
             yield channel, local
             is_complete = call.is_delivered
-        except CollectiveError:
-            call.is_delivered = False
+        except CollectiveError as error:
+            if is_shared(error):
+                call.is_delivered = False
             raise
+
+
+@contextmanager
+def concluding(conclude: Callable[[], None]) -> Iterator[None]:
+    """Conclude a block, whatever it raises: other ranks have decided, so an interrupt must not prevent that.
+
+    Args:
+        conclude: is called at the end of the block, and again if anything is raised in the block or by the
+            first call. After a call that was completed, it has no effect.
+    """
+    try:
+        try:
+            yield
         finally:
-            if local.prepared is not None and is_complete and not commit:
-                local.prepared.hold()
-            elif local.prepared is not None:
-                settle = partial(
-                    _settle, local.prepared, channel, None if is_complete else doubt, commit=commit
-                )
-                try:
-                    settle()
-                except RuntimeError:  # it was settled by another call
-                    raise
-                except BaseException:  # an interrupt must not leave the step open: other ranks have decided
-                    with suppress(RuntimeError):  # it was settled before the interrupt
-                        settle()
-                    raise
+            conclude()
+    except BaseException:
+        with suppress(RuntimeError):  # the step was settled before the interrupt, or by another call
+            conclude()
+        raise
 
 
 def _settle(

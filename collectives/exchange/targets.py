@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from collectives.agreement.nonfinite import make_nan
 from collectives.device import copy_all_on_device, copy_on_device, is_on_gpu, match_devices, same_device
+from collectives.exchange.overlap import describe_overlap
 from collectives.exchange.specs import ONLY, TensorSpec, get_spec
 from collectives.transport.reduce import Dense
 from wirecodec.interop import DTYPES, as_target, as_writable, describe_arrays, dtype_named
@@ -65,7 +65,9 @@ class Targets:
                 raise type(error)(f"{what}: {error}") from None
             if view is not None:
                 flat[name] = view
-        _require_separate(flat)
+        shared = describe_overlap({**given, **flat}, lambda name: "out" if bare else f"out[{name!r}]")
+        if shared is not None:
+            raise ValueError(shared)
         return cls(given, flat)
 
     def allocate(self, name: str, size: int, dtype: np.dtype[Any]) -> Dense:
@@ -169,13 +171,3 @@ def _check_array(array: Any, tensor: Any, shape: tuple[int, ...], dtype: np.dtyp
         same_device(array, tensor)
         return None
     return as_writable(array)
-
-
-def _require_separate(arrays: Mapping[str, Dense]) -> None:
-    """Raise ValueError if two arrays on the host share memory."""
-    spans = sorted(
-        (view.__array_interface__["data"][0], view.nbytes, name) for name, view in arrays.items() if view.size
-    )
-    for (start, nbytes, name), (following, _, other) in pairwise(spans):
-        if start + nbytes > following:
-            raise ValueError(f"out[{name!r}] and out[{other!r}] share memory")

@@ -36,6 +36,7 @@ class GroupComm:
         size: number of ranks.
         timeout: seconds that a Channel waits by default: 0.9 times the timeout of the group, which is 30
             minutes by default.
+        beginnings: its thread begins operations for the main thread (``Communicator``).
         notices: board in the group's store, by which a Timeout names the missing ranks; None without a store.
 
     Raises:
@@ -64,6 +65,7 @@ class GroupComm:
         self._gathers: Any = None
         self._probes: list[object] = []  # kept alive
         unblock = partial(_break_connections, group, (self.rank + 1) % self.size)
+        self.beginnings = Worker("TorchComm: beginnings")
         self._sends = Worker("TorchComm: sends", unblock)
         self._receives = Worker("TorchComm: receives", unblock)
 
@@ -130,7 +132,7 @@ class GroupComm:
 
         closed = []
         for rank in range(self.size):
-            tensor = torch.zeros(1, dtype=torch.uint8)
+            tensor = torch.zeros(1, dtype=torch.uint8, device="cpu")
             try:
                 if rank != self.rank:
                     self._probes.append((self._group.send([tensor], rank, _PROBE_TAG), tensor))
@@ -155,10 +157,10 @@ class GroupComm:
         widest = max(counts)
         if not widest:
             return _CompletedRequest()
-        padded = torch.zeros(widest, dtype=torch.uint8)
+        padded = torch.zeros(widest, dtype=torch.uint8, device="cpu")
         block = _as_bytes(sendbuf)
         padded.numpy()[: len(block)] = block
-        gathered = [torch.empty(widest, dtype=torch.uint8) for _ in range(self.size)]
+        gathered = [torch.empty(widest, dtype=torch.uint8, device="cpu") for _ in range(self.size)]
         with _translated():
             group = self._group if self._gathers is None else self._gathers
             work = group.allgather([gathered], [padded], self._dist.distributed_c10d.AllgatherOptions())
@@ -192,7 +194,7 @@ def _break_connections(group: Any, other: int) -> None:
 
     with suppress(Exception):
         backend = group._get_backend(torch.device("cpu"))
-        work = backend.recv([torch.zeros(1, dtype=torch.uint8)], other, _UNUSED_TAG)
+        work = backend.recv([torch.zeros(1, dtype=torch.uint8, device="cpu")], other, _UNUSED_TAG)
         work.wait(timedelta(milliseconds=1))
 
 

@@ -28,8 +28,9 @@ from collectives.channel import Channel
 from collectives.communicator import Communicator
 from collectives.device import stage_on_host
 from collectives.exchange.pending import Pending
+from collectives.exchange.session import concluding
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
-from collectives.gtopk.tree import Sparse, find_limit, merge_along_tree
+from collectives.gtopk.tree import Merge, Sparse, find_limit, merge_along_tree
 from wirecodec.interop import (
     OpenStep,
     State,
@@ -119,40 +120,42 @@ class GTopK(Stateful):
                 return failure
             return None
 
-        with channel.collective() as call:
+        results: dict[str, Array] = {}
+        merges: dict[str, Merge] = {}
+        steps: list[OpenStep] = []
+
+        def conclude() -> None:
+            """Take the step, for which the results are needed, if the others have them, too."""
+            if not call.is_delivered:
+                return
+            if not steps:
+                residuals = {}
+                for name, x in totals.items():
+                    results[name], residuals[name] = _finish(channel, merges[name], x, specs[name][1])
+                steps.append(OpenStep(self._holder, current, before.next(channel.rank, residuals)))
+            if commit and steps[0].is_open:
+                steps[0].commit()
+
+        with channel.collective() as call, concluding(conclude):
             failure = run_announced(channel, prepare, lambda: (proposal, operand))
             agree(channel, proposal, operand, failure)
-            results, residuals = {}, {}
             for name, x in totals.items():
-                results[name], residuals[name] = self._exchange(channel, x, specs[name][1])
+                merges[name] = self._select(x, specs[name][1], channel.size)
+            for number, merging in enumerate(merges.values(), 1):
+                merge_along_tree(channel, merging, is_last=number == len(merges))
             call.is_delivered = True
-            step = OpenStep(self._holder, current, before.next(channel.rank, residuals))
-            if commit:
-                step.commit()
-            else:
-                step.hold()
+        if not commit:
+            steps[0].hold()
         dense = {name: results[name].reshape(specs[name][0]) for name in grads}
         means = dense[ONLY] if bare else dense
-        return means if commit else Pending(means, step)
+        return means if commit else Pending(means, steps[0])
 
-    def _exchange(self, channel: Channel, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-        """Merge one tensor; return the mean as a dense vector of a type, and the residual. Overwrites x."""
+    def _select(self, x: Array, dtype: np.dtype[Any], n: int) -> Merge:
+        """Select what this rank contributes to the sums over n ranks, whose means have a type."""
         indices = self._selector.select(x).indices
         chosen = np.arange(x.size) if indices is None else indices.astype(np.int64)
-        limit = find_limit(dtype, x.dtype, channel.size)
-        sent = np.clip(x[chosen], -limit, limit)
-        merged, rests = merge_along_tree(channel, Sparse(chosen, sent), x.size)
-        mean, residual = np.zeros(x.size, dtype), x
-        with np.errstate(all="ignore"):
-            residual[chosen] -= sent
-            mean[merged.indices] = merged.values / x.dtype.type(channel.size)
-            if channel.rank == 0:
-                delivered = mean[merged.indices].astype(x.dtype) * x.dtype.type(channel.size)
-                rests.append(Sparse(merged.indices, merged.values - delivered))
-            for rest in rests:
-                residual[rest.indices] += rest.values
-        largest = np.finfo(x.dtype).max
-        return mean, np.clip(residual, -largest, largest, out=residual)  # as sums of gradient and residual
+        limit = find_limit(dtype, x.dtype, n)
+        return Merge(Sparse(chosen, np.clip(x[chosen], -limit, limit)), x.size)
 
     def state_dict(self) -> dict[str, Array]:
         """Return this rank's state as a flat {str: ndarray}, with its rank and names."""
@@ -171,3 +174,19 @@ class GTopK(Stateful):
             ValueError: a key is wrong; the message names it, and nothing changes.
         """
         self._holder.load(read_state(state, "GTopK", strict=strict)[0])
+
+
+def _finish(channel: Channel, merging: Merge, x: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Return a tensor's mean as a dense vector of a type, and the residual; x is gradient plus residual."""
+    own, merged, rests = merging.own, merging.read(), merging.dropped
+    mean, residual = np.zeros(x.size, dtype), x.copy()
+    with np.errstate(all="ignore"):
+        residual[own.indices] -= own.values
+        mean[merged.indices] = merged.values / x.dtype.type(channel.size)
+        if channel.rank == 0:
+            delivered = mean[merged.indices].astype(x.dtype) * x.dtype.type(channel.size)
+            rests = [*rests, Sparse(merged.indices, merged.values - delivered)]
+        for rest in rests:
+            residual[rest.indices] += rest.values
+    largest = np.finfo(x.dtype).max
+    return mean, np.clip(residual, -largest, largest, out=residual)  # as sums of gradient and residual

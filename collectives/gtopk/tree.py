@@ -7,7 +7,7 @@ after ⌈log₂ n⌉ rounds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -91,16 +91,41 @@ def merge(one: Sparse, other: Sparse, k: int) -> tuple[Sparse, Sparse]:
     return Sparse(indices[kept], sums[kept]), Sparse(indices[~kept], sums[~kept])
 
 
-def merge_along_tree(channel: Channel, own: Sparse, d: int) -> tuple[Sparse, list[Sparse]]:
-    """Merge every rank's k elements; return the global ones, and what this rank dropped.
+@dataclass(eq=False)
+class Merge:
+    """Merge of one tensor along the tree, on one rank.
+
+    Attributes:
+        own: this rank's elements; all ranks have equally many.
+        d: size of the vector.
+        data: bytes of the merged elements, when they have arrived.
+        dropped: elements that this rank has dropped.
+    """
+
+    own: Sparse
+    d: int
+    data: ByteArray = field(init=False)
+    dropped: list[Sparse] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        k, itemsize = self.own.indices.size, self.own.values.dtype.itemsize
+        self.data = np.zeros(k * (_index_type(self.d).itemsize + itemsize), np.uint8)
+
+    def read(self) -> Sparse:
+        """Return the merged elements, the same on all ranks."""
+        return Sparse.from_bytes(self.data, self.own.indices.size, self.own.values.dtype, self.d)
+
+
+def merge_along_tree(channel: Channel, merging: Merge, *, is_last: bool = False) -> None:
+    """Merge every rank's elements.
 
     Args:
         channel: open; all ranks call this together.
-        own: this rank's elements; all ranks have equally many.
-        d: size of the vector.
+        merging: takes the result.
+        is_last: whether the call ends with this merge.
     """
-    n, rank, k, dtype = channel.size, channel.rank, own.indices.size, own.values.dtype
-    nbytes, dropped, here, step = k * (_index_type(d).itemsize + dtype.itemsize), [], own, 1
+    own, d, data = merging.own, merging.d, merging.data
+    n, rank, k, dtype, here, step = channel.size, channel.rank, own.indices.size, own.values.dtype, own, 1
     nothing: ByteArray = np.empty(0, np.uint8)
     while step < n:
         blocks, counts = [nothing] * n, [0] * n
@@ -109,11 +134,12 @@ def merge_along_tree(channel: Channel, own: Sparse, d: int) -> tuple[Sparse, lis
         if sender:
             blocks[rank - step] = here.to_bytes(d)
         if source is not None:
-            counts[source] = nbytes
+            counts[source] = len(data)
         received = alltoall_ragged(channel, blocks, counts)
         if source is not None:
             here, rest = merge(here, Sparse.from_bytes(received[source], k, dtype, d), k)
-            dropped.append(rest)
+            merging.dropped.append(rest)
         step *= 2
-    data = broadcast(channel, here.to_bytes(d) if rank == 0 else nothing, nbytes, 0)
-    return Sparse.from_bytes(data, k, dtype, d), dropped
+    block = here.to_bytes(d) if rank == 0 else nothing
+    channel.call.is_final_transfer = is_last
+    broadcast(channel, block, len(data), 0, data)

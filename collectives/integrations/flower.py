@@ -10,23 +10,21 @@ server drops it, the part of the movement that it carried is lost. The model tra
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import wirecodec as wc
 from collectives.errors import Refused
+from collectives.integrations.acceptance import Acceptance, Model, as_globs, check_max_norm, matches
+from collectives.integrations.acceptance import Array as NumpyArray
 from collectives.integrations.flower_replies import STYPE, Checks, Signature, most_common, signature_of
 from collectives.integrations.updates import (
     CONTAINER,
     Dropped,
     UpdateEncoder,
     UpdateError,
-    check_max_norm,
     explain_missing,
     measure_movements,
-)
-from collectives.integrations.updates import (
-    Array as NumpyArray,
 )
 
 try:
@@ -44,7 +42,14 @@ _RANKS = 2**62
 Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
 
 
-def wirecodec_mod(scheme: Any = None, key: str = "arrays", *, strict: bool = True, **compressor: Any) -> Mod:
+def wirecodec_mod(
+    scheme: Any = None,
+    key: str = "arrays",
+    *,
+    strict: bool = True,
+    keep: Iterable[str] = (),
+    **compressor: Any,
+) -> Mod:
     """Return a client mod that answers messages of training with compressed movements.
 
     Place it first in the list of mods, so that the others see plain arrays. The arrays of floats travel in
@@ -57,6 +62,8 @@ def wirecodec_mod(scheme: Any = None, key: str = "arrays", *, strict: bool = Tru
         key: of the ArrayRecord, in the message and in the reply. Other records are left as they are.
         strict: False to drop the residuals of layers that have changed since the last round. By default, the
             client answers with an error that names them.
+        keep: globs of arrays that this client keeps to itself, such as ``["bn.*"]``. They are not sent,
+            whether the train function returns them or not. The server has them in ``Compressed(optional=…)``.
         **compressor: further arguments of the Compressor, such as ``feedback`` and ``bytes_per_step``.
 
     Returns:
@@ -69,6 +76,8 @@ def wirecodec_mod(scheme: Any = None, key: str = "arrays", *, strict: bool = Tru
         >>> from collectives.integrations import flower  # doctest: +SKIP
         >>> app = ClientApp(mods=[flower.wirecodec_mod("topk(0.01) | rice | qsgd")])  # doctest: +SKIP
     """
+
+    kept = as_globs("keep", keep)
 
     def make_encoder() -> UpdateEncoder:
         return UpdateEncoder(scheme, compressor, owner="wirecodec_mod", strict=strict)
@@ -92,7 +101,8 @@ def wirecodec_mod(scheme: Any = None, key: str = "arrays", *, strict: bool = Tru
                     f" movement. The message has {sorted(message.content)}; pass another key to wirecodec_mod"
                 )
             encoder = make_encoder()
-            record = _encode(encoder, context.node_id % _RANKS, start, reply.content[key], saved)
+            end = _without(reply.content[key], kept)
+            record = _encode(encoder, context.node_id % _RANKS, _without(start, kept), end, saved)
         except ValueError as error:  # EncodeError and UpdateError, too
             reason = f"wirecodec_mod: {error}"
             _log.error(reason)
@@ -108,7 +118,7 @@ def _encode(
     encoder: UpdateEncoder,
     client: int,
     start: Mapping[str, Array],
-    end: ArrayRecord,
+    end: Mapping[str, Array],
     saved: Mapping[str, Array] | None,
 ) -> ArrayRecord:
     """Return the record of a reply: the container, and the arrays that it does not carry."""
@@ -121,6 +131,11 @@ def _encode(
     return ArrayRecord({CONTAINER: container, **{name: x for name, x in end.items() if name not in moved}})
 
 
+def _without(arrays: Mapping[str, Array], globs: Iterable[str]) -> dict[str, Array]:
+    """Return the arrays whose names match no glob."""
+    return {name: x for name, x in arrays.items() if not matches(name, globs)}
+
+
 def _as_record(arrays: Mapping[str, NumpyArray]) -> ArrayRecord:
     return ArrayRecord({name: Array(x) for name, x in arrays.items()})
 
@@ -129,14 +144,16 @@ class Compressed(Strategy):  # type: ignore[misc]
     """Strategy that decodes and checks the replies of training, and passes them to another strategy.
 
     A reply that is not acceptable is dropped, logged, and listed in ``dropped``; the strategy does not see
-    it. Replies of clients without the mod are checked in the same way, and passed on as they are. Weights
-    are those of the strategy, which the clients claim themselves.
+    it. Replies of clients without the mod are checked in the same way. The strategy gets all arrays in the
+    types of the model. Weights are those of the strategy, which the clients claim themselves.
 
     Args:
         strategy: any Strategy whose replies have the arrays of the model, by the names of the message.
         limits: of the decoder; None for those that follow from the model.
         max_norm: largest L2 norm of a client's movement; None for any.
         key: of the ArrayRecord; None for ``strategy.arrayrecord_key``.
+        optional: globs of arrays that a client may leave out, such as ``["bn.*"]``. In the mean, a client
+            that leaves an array out has not moved it.
 
     Attributes:
         strategy: the strategy inside.
@@ -145,7 +162,7 @@ class Compressed(Strategy):  # type: ignore[misc]
 
     Raises:
         TypeError: the strategy has a ``start`` of its own, which would not call this object.
-        ValueError: ``max_norm`` is not valid.
+        ValueError: ``max_norm`` or ``optional`` is not valid.
 
     Examples:
         >>> from collectives.integrations import flower  # doctest: +SKIP
@@ -158,6 +175,7 @@ class Compressed(Strategy):  # type: ignore[misc]
         limits: wc.DecodeLimits | None = None,
         max_norm: float | None = None,
         key: str | None = None,
+        optional: Iterable[str] = (),
     ) -> None:
         if type(strategy).start is not Strategy.start:
             raise TypeError(
@@ -169,8 +187,10 @@ class Compressed(Strategy):  # type: ignore[misc]
         self.bytes_received: dict[int, int] = {}
         key = key or _attribute(strategy, "arrayrecord_key") or "arrays"
         weight = _attribute(strategy, "weighted_by_key")
-        self._checks = Checks(key, weight, limits, check_max_norm(max_norm))
+        acceptance = Acceptance(limits, check_max_norm(max_norm), as_globs("optional", optional))
+        self._checks = Checks(key, weight, _attribute(strategy, "train_loss_key"), acceptance)
         self._sent: dict[int, ArrayRecord] = {}
+        self._evaluating: set[int] = set()
         self._counters: set[str] = set()
         self._signatures: dict[str, Signature | None] = {}
 
@@ -198,35 +218,44 @@ class Compressed(Strategy):  # type: ignore[misc]
         sent, self._sent = self._sent, {}
         replies = list(replies)
         self.bytes_received[server_round] = sum(map(_count_bytes, replies))
-        models: dict[int, dict[str, NumpyArray]] = {}
-        kept = []
+        models = {
+            id(record): Model({name: x.numpy() for name, x in record.items()}, frozenset(self._counters))
+            for record in sent.values()
+        }
+
+        def accept(reply: Message) -> None:
+            arrays = self._checks.read(reply.content, models[id(sent[reply.metadata.src_node_id])])
+            reply.content = RecordDict({**reply.content, self._checks.key: _as_record(arrays)})
+
+        kept = self._keep_alike("train", server_round, self._judge(server_round, replies, sent, accept))
+        result: tuple[Any, Any] = self.strategy.aggregate_train(server_round, kept)
+        return result
+
+    def _judge(
+        self,
+        server_round: int,
+        replies: Iterable[Message],
+        asked: Collection[int],
+        accept: Callable[[Message], None],
+    ) -> list[Message]:
+        """Return the replies that are acceptable, one of each client; errors are the strategy's."""
+        kept, answered = [], set()
         for reply in replies:
+            node = reply.metadata.src_node_id
             try:
-                self._accept(reply, sent, models)
+                if not reply.has_error():
+                    if not reply.has_content():
+                        raise Refused("record", "the reply has no content")
+                    if node not in asked or node in answered:
+                        text = "answered before" if node in answered else "was not asked"
+                        raise Refused("node", f"this client {text} in this round")
+                    accept(reply)
+                    answered.add(node)
             except Refused as refused:
                 self._drop(server_round, reply, refused)
             else:
                 kept.append(reply)
-        kept = self._keep_alike("train", server_round, kept)
-        result: tuple[Any, Any] = self.strategy.aggregate_train(server_round, kept)
-        return result
-
-    def _accept(
-        self, reply: Message, sent: Mapping[int, ArrayRecord], models: dict[int, dict[str, NumpyArray]]
-    ) -> None:
-        """Decode a reply in place; raise Refused if it is not acceptable. Errors are the strategy's."""
-        if reply.has_error():
-            return
-        if not reply.has_content():
-            raise Refused("record", "the reply has no content")
-        record = sent.get(reply.metadata.src_node_id)
-        if record is None:
-            raise Refused("node", "this client was not asked in this round")
-        if id(record) not in models:
-            models[id(record)] = {name: x.numpy() for name, x in record.items()}
-        arrays = self._checks.read(reply.content, models[id(record)], self._counters)
-        if arrays is not None:
-            reply.content = RecordDict({**reply.content, self._checks.key: _as_record(arrays)})
+        return kept
 
     def _keep_alike(self, phase: str, server_round: int, replies: list[Message]) -> list[Message]:
         """Return the replies with the usual records: one that differs would end the whole run."""
@@ -249,23 +278,18 @@ class Compressed(Strategy):  # type: ignore[misc]
 
     def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Iterable[Message]:
         """Return the strategy's messages."""
-        messages: Iterable[Message] = self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        messages = list(self.strategy.configure_evaluate(server_round, arrays, config, grid))
+        self._evaluating = {message.metadata.dst_node_id for message in messages}
         return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Drop replies that the strategy cannot aggregate, and return its metrics."""
-        kept = []
-        for reply in replies:
-            try:
-                if not reply.has_error():
-                    if not reply.has_content():
-                        raise Refused("record", "the reply has no content")
-                    self._checks.check_weight(reply.content)
-            except Refused as refused:
-                self._drop(server_round, reply, refused)
-            else:
-                kept.append(reply)
-        kept = self._keep_alike("evaluate", server_round, kept)
+
+        def accept(reply: Message) -> None:
+            self._checks.check_metrics(reply.content, of_training=False)
+
+        asked, self._evaluating = self._evaluating, set()
+        kept = self._keep_alike("evaluate", server_round, self._judge(server_round, replies, asked, accept))
         return self.strategy.aggregate_evaluate(server_round, kept)
 
     def summary(self) -> None:

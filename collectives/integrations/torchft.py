@@ -20,7 +20,9 @@ from typing import Any, Literal
 
 import wirecodec as wc
 from collectives.allreduce import allreduce
+from collectives.call import refuse_nested
 from collectives.channel import Channel
+from collectives.exchange.overlap import describe_overlap
 from collectives.gloo.communicator import TorchComm
 from collectives.integrations.updates import explain_missing
 from collectives.torch.step import commit_step
@@ -105,13 +107,18 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
 
         Raises:
             RuntimeError: ``attach`` was not called.
+            ValueError: tensors share memory.
         """
+        refuse_nested()
         op = opts.reduceOp if isinstance(opts, AllreduceOptions) else opts
         is_mean = bool(op == ReduceOp.AVG)
         if not (is_mean or op == ReduceOp.SUM) or not all(x.is_floating_point() for x in tensors):
             return self.parent.allreduce(tensors, opts)
         if self._manager is None:
             raise RuntimeError(_NOT_ATTACHED)
+        numbered = {str(number): tensor for number, tensor in enumerate(tensors)}
+        if (shared := describe_overlap(numbered, lambda name: f"tensor {name}")) is not None:
+            raise ValueError(f"{shared}: each needs memory of its own for its sum")
         step, future = self._step, torch.futures.Future[Any]()
         names = [self._name(step.count + number) for number in range(len(tensors))]
         step.count += len(tensors)
@@ -155,6 +162,7 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
         Args:
             commit: whether the step counts.
         """
+        refuse_nested()
         self._wait()
         step, self._step = self._step, _Step()
         if not commit and self._bases:
@@ -193,7 +201,7 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
         else:
             sums = self._add_parameters(step, flat, part, op, self._bases)
         for name, tensor in tensors.items():
-            tensor.detach().copy_(torch.as_tensor(sums[name]).reshape(tensor.shape))
+            tensor.detach().copy_(_as_tensor(sums[name], tensor).reshape(tensor.shape))
 
     def _add_parameters(
         self, step: _Step, tensors: dict[str, torch.Tensor], part: Any, op: Any, bases: dict[str, Any]
@@ -209,9 +217,14 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
         else:
             moved = {name: x - bases[name] if takes_part else x for name, x in tensors.items()}
             means = allreduce(self._comm, moved, part, op=op, hold_zeros=True)
-            sums = {name: bases[name] * count + torch.as_tensor(x) for name, x in means.items()}
-        step.bases |= {name: torch.as_tensor(x).clone() / count for name, x in sums.items()}
+            sums = {name: bases[name] * count + _as_tensor(x, tensors[name]) for name, x in means.items()}
+        step.bases |= {name: _as_tensor(x, tensors[name]).clone() / count for name, x in sums.items()}
         return sums
+
+
+def _as_tensor(result: Any, like: torch.Tensor) -> torch.Tensor:
+    """Return a result as a tensor on the device of another one, whatever torch's default device is."""
+    return torch.as_tensor(result, device=like.device)
 
 
 def attach(

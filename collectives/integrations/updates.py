@@ -1,4 +1,4 @@
-"""Updates of federated clients: movements, their encoder with its residuals, and checks of untrusted ones.
+"""Updates of federated clients: movements, and their encoder with its residuals.
 
 A client's movement is its layers after training minus the layers that the server has sent. One container
 holds the movements of all layers of floats.
@@ -7,27 +7,21 @@ holds the movements of all layers of floats.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 import wirecodec as wc
-from collectives.errors import Refused
-from collectives.exchange.specs import get_limits
-from wirecodec.interop import DTYPES, find_nonfinite, read_only
+from collectives.integrations.acceptance import is_float
+from wirecodec.interop import as_integer, unmasked
 
 Array: TypeAlias = "npt.NDArray[Any]"
-Spec: TypeAlias = "tuple[tuple[int, ...], np.dtype[Any]]"
 
 CONTAINER = "wirecodec.update"
 """Name of the container among the arrays of an update; no layer may have it."""
-
-UNKNOWN_MODEL = wc.DecodeLimits(max_entries=4096, max_elements=2**28, max_dense=2**28)
-"""Limits of a receiver that does not know the model: 2^28 elements, which are 1 GiB of float32."""
 
 _LAYERS = "layers"
 _KINDS = ("residual/", "momentum/", "selector/")
@@ -66,18 +60,6 @@ def explain_missing(package: str, error: ImportError) -> ImportError:
         f" pip install {package}; flwr needs Python 3.11 or newer",
         name=error.name,
     )
-
-
-def check_max_norm(max_norm: float | None) -> float | None:
-    """Return a largest norm; raise ValueError unless it is a number from 0 on, or None."""
-    if max_norm is not None and (isinstance(max_norm, str | bool) or not max_norm >= 0):
-        raise ValueError(f"max_norm is {max_norm!r}; it must be 0 or more, or None")
-    return max_norm
-
-
-def is_float(dtype: np.dtype[Any]) -> bool:
-    """Return whether movements of an array of this type are encoded."""
-    return dtype in DTYPES
 
 
 def measure_movements(start: Mapping[str, Array], end: Mapping[str, Array]) -> dict[str, Array]:
@@ -201,11 +183,11 @@ class UpdateEncoder:
 
         Raises:
             UpdateError: another client has saved it.
-            ValueError: a key or its array is not valid.
+            ValueError: a key or its array is not valid; nothing changes.
         """
         own = dict(state)
-        layers = json.loads(own.pop(_LAYERS).tobytes())
-        saved_by = int(own["rank"])
+        layers = _read_layers(own.pop(_LAYERS, None))
+        saved_by = as_integer(unmasked("rank", own.get("rank")), "rank")
         if saved_by != client and self._strict:
             raise UpdateError(
                 f"the residuals were saved by client {saved_by}, and this is client {client}: those of"
@@ -213,110 +195,13 @@ class UpdateEncoder:
                 f" {self._owner}, which drops them"
             )
         self._compressor.load_state_dict(own, strict=self._strict)
-        self._layers = {name: tuple(shape) for name, shape in layers.items()} if layers else None
+        self._layers = layers or None
 
 
-def decode_update(
-    blob: Any, schema: Mapping[str, Spec], limits: wc.DecodeLimits | None, max_norm: float | None
-) -> dict[str, Array]:
-    """Decode the movements of a stranger.
-
-    Args:
-        blob: any buffer of bytes.
-        schema: the only names, shapes and types that are accepted.
-        limits: of the decoder; None for those that follow from the schema.
-        max_norm: largest norm of all movements together, or None.
-
-    Returns:
-        {name: array} of float64 for float64, and of float32 for all others; all of them finite.
-
-    Raises:
-        Refused: the bytes are not such a container.
-    """
-    limits = limits or _limits_of(schema)
-    wide = {
-        name: np.zeros(shape, np.float64 if dtype == np.float64 else np.float32)
-        for name, (shape, dtype) in schema.items()
-    }
+def _read_layers(saved: Any) -> dict[str, tuple[int, ...]]:
+    """Return the layers of a saved state, with their shapes; raise ValueError if they are damaged."""
     try:
-        wc.decode_add(blob, wide, limits=limits, schema=schema, finite=True, max_norm=max_norm)
-    except wc.WireError as error:
-        raise Refused(error.code, error.message) from error
-    return wide
-
-
-def decode_some(
-    blob: Any,
-    schema: Mapping[str, Spec] | None,
-    limits: wc.DecodeLimits | None,
-    max_norm: float | None,
-) -> dict[str, Array]:
-    """Decode the movements of some layers of a stranger.
-
-    Args:
-        blob: any buffer of bytes.
-        schema: all names that are accepted, with their shapes, and the types of the results; None for any.
-        limits: of the decoder; None for those that follow from the schema, or for ``UNKNOWN_MODEL``.
-        max_norm: largest norm of all movements together, or None.
-
-    Returns:
-        {name: array}; all of them finite.
-
-    Raises:
-        Refused: the bytes are not such a container.
-    """
-    limits = limits or (UNKNOWN_MODEL if schema is None else _limits_of(schema))
-    try:
-        tensors = wc.decode_many(blob, limits=limits)
-    except wc.WireError as error:
-        raise Refused(error.code, error.message) from error
-    for name, x in tensors.items():
-        if schema is None:
-            continue
-        if name not in schema:
-            raise Refused("schema-names", f"the model has no layer {name!r}")
-        if x.shape != schema[name][0]:
-            text = f"layer {name!r} has shape {x.shape}; the model has {schema[name][0]}"
-            raise Refused("schema-shape", text)
-    values = {name: np.asarray(x.values) for name, x in tensors.items()}
-    check_finite(values)
-    check_norm(values, max_norm)
-    with np.errstate(all="ignore"):
-        dense = {
-            name: x.to_dense().astype(x.dtype if schema is None else schema[name][1], copy=False)
-            for name, x in tensors.items()
-        }
-    check_finite(dense)  # again: a narrower type may not hold the values
-    return dense
-
-
-def _limits_of(schema: Mapping[str, Spec]) -> wc.DecodeLimits:
-    """Return the limits for a container of a model; the transport has received its bytes already."""
-    return replace(get_limits(schema, [np.empty(0, np.uint8)]), max_bytes=2**62, max_expansion=2**62)
-
-
-def check_finite(arrays: Mapping[str, Array]) -> None:
-    """Raise Refused if a float is NaN or Inf."""
-    for name, x in arrays.items():
-        if (is_float(x.dtype) or x.dtype.kind == "f") and (at := _first_nonfinite(x)) >= 0:
-            raise Refused("nonfinite", f"layer {name!r}: element {at} is {float(x.reshape(-1)[at])}")
-
-
-def check_norm(movements: Mapping[str, Array], max_norm: float | None) -> None:
-    """Raise Refused if the norm of all movements together is above ``max_norm``."""
-    if max_norm is None:
-        return
-    with np.errstate(all="ignore"):
-        norms = [float(np.linalg.norm(x.astype(np.float64, copy=False))) for x in movements.values()]
-    norm = math.hypot(*norms)
-    if not norm <= max_norm:
-        raise Refused("max-norm", f"the movements have norm {norm!r}; the limit is {float(max_norm)!r}")
-
-
-def _first_nonfinite(x: Array) -> int:
-    """Return the position of the first NaN or Inf, or -1."""
-    flat = np.ascontiguousarray(x).reshape(-1)
-    if is_float(flat.dtype) and flat.dtype.isnative:
-        return find_nonfinite(read_only(flat))
-    wrong = np.flatnonzero(~np.isfinite(flat))
-    return int(wrong[0]) if wrong.size else -1
+        layers = json.loads(bytes(np.asarray(unmasked(_LAYERS, saved), np.uint8)))
+        return {name: tuple(as_integer(size, "a size") for size in shape) for name, shape in layers.items()}
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{_LAYERS}: it is no table of layers with their shapes: {error}") from None

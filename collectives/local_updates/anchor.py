@@ -95,7 +95,16 @@ class Anchor:
         self.complete()
 
     def complete(self) -> None:
-        """Complete an interrupted change."""
+        """Complete an interrupted change; an interrupt is raised when the change is complete."""
+        try:
+            self._complete()
+        except Exception:
+            raise
+        except BaseException:  # a program that catches it may move the parameters next
+            self._complete()
+            raise
+
+    def _complete(self) -> None:
         too_large = ""
         if self._next is None:
             for name in self._stale:

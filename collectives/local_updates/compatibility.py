@@ -24,11 +24,13 @@ class Link:
         """Return the present channel, Sites or StoreComm."""
         return find_ends(self.comm)
 
-    def number(self, compressor: wc.Compressor | CLTk) -> None:
-        """Tell a compressor its rank, by which it compares a loaded state; no step of it may be open."""
-        if is_ready(self.comm):
-            channel = self.find_channel()
-            compressor.take_rank(channel.across.rank if isinstance(channel, Sites) else channel.rank)
+    def find_rank(self) -> int | None:
+        """Return the rank by which a compressor compares a loaded state; None if it is not known yet."""
+        if not is_ready(self.comm):
+            return None
+        channel = self.find_channel()
+        rank: int = channel.across.rank if isinstance(channel, Sites) else channel.rank
+        return rank
 
 
 def check_method(settings: OuterSettings, compressor: Any) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, overload
 
 import wirecodec as wc
-from collectives.call import counted
+from collectives.call import counted, exclusive, refuse_nested, this_thread
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
@@ -66,8 +66,9 @@ class LocalUpdates:
         optimizer: this worker's own (inner) optimizer, any object with ``step()``. None if the program takes
             these steps itself, for example by ``GradScaler``; ``step()`` then only counts them.
         named_parameters: ``model.named_parameters()``, or {name: NumPy array}, which is changed in place. The
-            names must be the same on all ranks. Parameters of torch that need no gradient are left out until
-            they need one: ``step`` takes them over then, or ``admit`` if the optimizer is None. They stay if
+            names must be the same on all ranks. No two share memory. Tensors of torch that are no Parameter,
+            such as buffers, are exchanged, too. Parameters that need no gradient are left out until they need
+            one: ``step`` takes them over then, or ``admit`` if the optimizer is None. They stay if
             they are frozen later: the outer momentum and the residual may then still move them.
         compressor: a Compressor, or a CLTk; this rank's own, with the same settings on all ranks. It encodes
             movements, not gradients. ``wc.Compressor("all | raw-index | raw")`` sends them dense.
@@ -101,7 +102,8 @@ class LocalUpdates:
 
     Raises:
         TypeError: an argument is of another kind; the message names the right one.
-        ValueError: a setting is out of range, or there are no parameters.
+        ValueError: a setting is out of range, there are no parameters, or two share memory.
+        EncodeError: a parameter that needs a gradient, or a buffer, has no float type.
 
     Source:
         Douillard et al., 2023, DiLoCo (arXiv 2311.08105), Algorithm 1. Douillard et al., 2025, Streaming
@@ -203,6 +205,8 @@ class LocalUpdates:
         Raises:
             CollectiveError, Timeout: as for ``exchange``; of a delayed exchange, when its result is due.
         """
+        if this_thread.frame is not None:  # no call before those that count an interrupt
+            refuse_nested()
         outer, settings = self._outer, self._settings
         due, one = self._schedule.get(outer.inner_step + 1), None
         for other in self._delayed.waiting:
@@ -260,11 +264,14 @@ class LocalUpdates:
                 stacklevel=3,
             )
 
-    @counted(lambda self, *_: self._channel, exchanges=EXCHANGES)
+    @counted(lambda self, *_: self._channel, exchanges=EXCHANGES, is_exclusive=False)
     def _end_period(self, closure: Callable[[], Any] | None, fragment: int) -> None:
         """Take the last step before an exchange, and exchange. If it raises, the exchange is skipped."""
-        self._take_inner_step(closure)
-        names = self._names_of(fragment)
+        self._take_inner_step(closure)  # which may exchange gradients
+        self._exchange_due(self._names_of(fragment))
+
+    @exclusive
+    def _exchange_due(self, names: list[str]) -> None:
         self._delayed.apply_due(names)
         self._outer.exchange(names, self._weight, is_whole=len(self._fragments) == 1)
 
@@ -285,6 +292,7 @@ class LocalUpdates:
         Raises:
             EncodeError: a new parameter has no float type.
         """
+        refuse_nested()
         self._outer.complete()
         new = self._anchor.find_new()
         if new:
@@ -327,6 +335,8 @@ class LocalUpdates:
         Another exception on one rank after the exchange leaves its round as it was. The next exchange then
         raises CollectiveError on all ranks, which asks for ``synchronize()``.
         """
+        if this_thread.frame is not None:  # no call before those that count an interrupt
+            refuse_nested()
         if self._is_split and not commit:
             raise ValueError("commit=False over Sites needs fragments=1: fragments are exchanged one by one")
         if self._delayed.waiting or not self._delayed.is_idle:
@@ -369,6 +379,8 @@ class LocalUpdates:
                 all ranks.
             Timeout: a rank does not take part.
         """
+        if this_thread.frame is not None:  # no call before those that count an interrupt
+            refuse_nested()
         if self._delayed.waiting or not self._delayed.is_idle:
             self._delayed.free_channel(self._settle)
         return self._synchronize()
@@ -377,7 +389,8 @@ class LocalUpdates:
     def _synchronize(self) -> bool:
         self._compare_model()
         has_changed = self._outer.synchronize()
-        self._link.number(self._compressor)  # another one, if a rank has gone or joined
+        if (rank := self._link.find_rank()) is not None:
+            self._compressor.take_rank(rank)  # another one, if a rank has gone or joined
         return has_changed
 
     def rebind(self, comm: Communicator | Channel | Sites | StoreComm) -> None:
@@ -403,11 +416,13 @@ class LocalUpdates:
             ValueError: it cannot be used with these settings, it is Sites and the present one is not, or the
                 reverse, or it has another range for this rank than the residuals. Nothing changes.
         """
+        refuse_nested()
         wrapped = wrap_group(comm)
         if is_ready(wrapped):
             check_communicator(self._settings, wrapped, self._compressor)
         check_successor(self._link.comm, wrapped, self._outer.range, self._compressor)
         self._delayed.settle()
+        self._outer.complete_round()
         if isinstance(self._link.comm, StoreComm):
             self._link.comm.abandon()
         self._link.comm, self._outer.is_compared = wrapped, False
@@ -420,6 +435,7 @@ class LocalUpdates:
         result replaces the parameters, also with ``alpha``. ``state_dict`` has the common parameters without
         that effect, as ``parameter/NAME``.
         """
+        refuse_nested()
         self._saved_own = None
         self._delayed.replace_own()
         self._outer.revert()
@@ -428,10 +444,11 @@ class LocalUpdates:
         """Return a copy of this rank's state as flat {str: ndarray}: rounds, outer optimizer and compressor.
 
         The program saves its model and its inner optimizer beside it. With all three, training resumes bit
-        for bit, also between two exchanges, and during a delayed one, for whose result this waits.
+        for bit, also between two exchanges, and during a delayed one, for whose result this waits. Over a
+        StoreComm, it also waits for the result of a round from which an exception has broken off.
         ``co.torch_state_dict`` returns the same as tensors.
         """
-        self._outer.complete()
+        self._outer.settle()
         delayed = self._delayed.wait()
         own = self._anchor.digest_own(self._anchor.parameters)
         state = write_state(self._anchor.state, self.inner_step, own, self._compressor.state_dict())
@@ -452,6 +469,7 @@ class LocalUpdates:
         Raises:
             ValueError: a key or its array is not valid; the message names the key. Nothing changes.
         """
+        refuse_nested()
         self._outer.require_closed()
         self._delayed.wait()
         saved = list_parameters(state)
@@ -464,17 +482,18 @@ class LocalUpdates:
         delayed = read_delayed(state, shapes, self._settings.delay, strict=strict)
         for one in delayed:  # the settings may be others than those by which they were accepted
             require_finite_step(loaded, one.means, self._settings)
-        self._compressor.load_state_dict(compressor, strict=strict)
-        self._outer.ledger.forget()
+        own, rank = read_own_digest(state), self._link.find_rank()
+        self._compressor.load_state_dict(compressor, strict=strict)  # nothing is refused after this line
+        self._outer.forget()
         self._anchor.admit(new)
         self._anchor.restore(loaded, carried)
         self._outer.inner_step = steps % self._settings.every  # which may have been larger
         self._outer.is_compared, self._outer.is_loaded = False, True
         self._delayed.restore(delayed)
-        own = read_own_digest(state)
         is_complete = self._anchor.parameters.keys() >= set(saved)
         self._saved_own = (own, list(saved)) if own is not None and is_complete else None
-        self._link.number(self._compressor)  # a rank may go before the first exchange
+        if rank is not None:
+            self._compressor.take_rank(rank)  # a rank may go before the first exchange
 
     def __repr__(self) -> str:
         """Return the settings, the round and the step."""

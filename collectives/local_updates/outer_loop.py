@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from weakref import ReferenceType, ref
@@ -14,6 +15,7 @@ import numpy as np
 
 import wirecodec as wc
 from collectives.cltk.allreduce import CLTk
+from collectives.errors import CollectiveError
 from collectives.exchange.inputs import Inputs
 from collectives.exchange.pending import Pending
 from collectives.local_updates.agreement import StateSummary, collect_states, fetch_state, find_leader
@@ -243,7 +245,28 @@ class OuterLoop:
     def complete(self) -> None:
         """Complete an interrupted step, or set the parameters to the state's values."""
         self.require_closed()
+        self.complete_round()
         self.anchor.complete()
+
+    def complete_round(self) -> None:
+        """Do what is left to do after a round of a store, from which an exception has broken off."""
+        if self._over_store is not None:
+            self._over_store.complete()
+
+    def settle(self) -> None:
+        """Complete an interrupted step, and learn whether a contribution counts whose result is not known.
+
+        If the store fails, the contribution is not known to count, and nothing changes.
+        """
+        self.complete()
+        if self._over_store is not None:
+            with suppress(CollectiveError):
+                self._over_store.comm.settle()
+
+    def forget(self) -> None:
+        """Drop what is left of earlier exchanges: the worker has loaded another state."""
+        self.ledger.forget()
+        self._over_store = None
 
     def require_closed(self) -> None:
         """Raise RuntimeError while an exchange waits for ``commit`` or ``rollback``."""

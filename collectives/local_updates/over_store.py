@@ -69,7 +69,7 @@ class StoreLoop:
         its step is not finite, on all peers; or if the store fails or the members differ, before any step.
         """
         comm, anchor = self.comm, self._anchor
-        self._complete()
+        self.complete()
         self._check_size()
         comm.settle()
         self._catch_up()
@@ -96,25 +96,39 @@ class StoreLoop:
         self._rest = [
             partial(taken.close, counts=counts),
             partial(setattr, anchor, "carried", {} if counts else moved),
-            partial(anchor.advance, step),
+            partial(self._take, step),
             partial(comm.conclude, taken.outcome, taken.rank),
         ]
-        self._complete()
+        self.complete()
         comm.clean(taken.outcome, taken.rank)
         self._publish(taken)
         if taken.error is not None:
             raise taken.error
 
-    def _complete(self) -> None:
-        """Do what is left to do after a round, from which an interrupt may have broken off."""
+    def complete(self) -> None:
+        """Do what is left to do after a round; an interrupt is raised when all of it is done."""
+        try:
+            self._do_rest()
+        except Exception:
+            raise
+        except BaseException:  # a program that catches it may move the parameters, or save the state
+            self._do_rest()
+            raise
+
+    def _do_rest(self) -> None:
         while self._rest:
             self._rest[0]()  # again without effect, if the interrupt comes before the next line
             self._rest = self._rest[1:]
 
+    def _take(self, step: Replacement) -> None:
+        """Set the state and the parameters to a step's values; a second call has no further effect."""
+        if self._anchor.state is not step.after:
+            self._anchor.advance(step)
+
     def synchronize(self) -> bool:
         """Take the state of the run, or begin it with this peer's; return whether the state has changed."""
         comm = self.comm
-        self._complete()
+        self.complete()
         self._check_size()
         comm.settle()
         self._anchor.complete()
@@ -137,11 +151,12 @@ class StoreLoop:
         """Take the steps of rounds that are decided without this peer."""
         comm = self.comm
         while True:
-            local, terms, check = self._describe(comm.locate())
+            number = comm.locate()
+            local, terms, check = self._describe(number)
             try:
                 outcome = comm.read_round(terms, check)
             except CollectiveError as error:
-                if error.reason not in _GONE or not self._adopt(comm.locate() + 1):
+                if error.reason not in _GONE or not self._adopt(number + 1):
                     raise
                 continue
             if outcome is None:
@@ -157,10 +172,10 @@ class StoreLoop:
         if step is not None:
             self._rest = [
                 partial(setattr, self._anchor, "carried", self._measure()),
-                partial(self._anchor.advance, step),
+                partial(self._take, step),
                 partial(self.comm.conclude, outcome, None),
             ]
-            self._complete()
+            self.complete()
         else:
             self.comm.conclude(outcome, None)
 
@@ -216,13 +231,13 @@ class StoreLoop:
         if found is None:
             return False
         number, state = found
+        rest: list[Callable[[], None]] = []
         if at_least:
-            self._rest = [partial(setattr, self._anchor, "carried", self._measure())]
+            rest.append(partial(setattr, self._anchor, "carried", self._measure()))
         if hash_state(state) != self._hash():
-            step = Replacement(self._anchor.state, state)
-            self._rest = [*self._rest, partial(self._anchor.advance, step)]
-        self._rest = [*self._rest, partial(comm.move_to, number)]
-        self._complete()
+            rest.append(partial(self._take, Replacement(self._anchor.state, state)))
+        self._rest = [*rest, partial(comm.move_to, number)]  # all of it or nothing
+        self.complete()
         return True
 
     def _find_state(self, newest: int, at_least: int) -> tuple[int, OuterState] | None:
@@ -230,7 +245,7 @@ class StoreLoop:
         provisional = None
         sizes = [x.nbytes for x in self._anchor.state.parameters.values()]
         limit = 4 * sum(sizes) + 1024 * len(sizes) + 4096  # parameters, momenta, and what a container adds
-        for number, body in self.comm.states.read_newest(limit):
+        for number, body in self.comm.states.read_newest(limit, newest + 1):
             if number < at_least:
                 continue
             try:
@@ -260,7 +275,7 @@ class StoreLoop:
         )
         local = Encoding(specs=specs, bare=False, named=True, operand=operand)
         digest = self._hash() if state is self._anchor.state else hash_state(state)
-        return local, Terms(header, digest), make_check(specs, self.comm.rules, named=True)
+        return local, Terms(header, digest), make_check(specs, self._compressor, self.comm.rules, named=True)
 
     @property
     def _unit(self) -> str:
@@ -287,11 +302,15 @@ class StoreLoop:
         turn, rest = divmod(following, self.comm.publish_every)
         if not rest and taken.rank == turn % len(taken.outcome.contributions):
             with suppress(CollectiveError):  # of the store: the next publisher has its turn
-                self.comm.states.publish(following, pack_state(self._anchor.state))
+                state = pack_state(self._anchor.state)
+                self.comm.states.publish(following, state, self.comm.publish_every)
 
 
 def average_by_senders(local: Encoding, outcome: Outcome) -> dict[str, Array]:
     """Return {name: (size,)} means, each element over the members that sent it; 0 if none did.
+
+    The divisor is at least the largest weight of a member. So a member of small weight that alone sends an
+    element has a small effect.
 
     Raises CollectiveError for all peers if all weights are 0.
     """
@@ -312,6 +331,6 @@ def average_by_senders(local: Encoding, outcome: Outcome) -> dict[str, Array]:
             divisors[name][tensors[name].indices] += total.dtype.type(share)
     means = {}
     for name, total in sums.items():
-        divisors[name][divisors[name] == 0] = 1
+        np.maximum(divisors[name], total.dtype.type(weights.largest), out=divisors[name])
         means[name] = total.reshape(-1) / divisors[name]
     return means

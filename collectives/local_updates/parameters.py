@@ -17,16 +17,17 @@ import ml_dtypes
 import numpy as np
 
 import wirecodec as wc
+from collectives.exchange.overlap import describe_overlap
 from collectives.local_updates.outer import Array
 from collectives.torch.arguments import require_distinct
 from wirecodec.interop import aligned, dtype_named, local_shard
 
 
 def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
-    """Return {name: parameter}, with those of torch that need no gradient.
+    """Return {name: parameter}, also of those of torch that need no gradient.
 
     Raises TypeError if an item is not a named torch tensor or writable array, ValueError if a name or a
-    parameter occurs twice.
+    parameter occurs twice, or memory is shared.
     """
     pairs = named_parameters.items() if isinstance(named_parameters, Mapping) else named_parameters
     named: dict[str, Any] = {}
@@ -47,6 +48,12 @@ def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:
             raise ValueError(f"two parameters have the name {name!r}; each needs a name of its own")
         named[name] = parameter
     require_distinct(named)
+    shared = describe_overlap(named, lambda name: f"parameter {name!r}")
+    if shared is not None:
+        raise ValueError(
+            f"{shared}: each movement would be sent and applied several times. Pass one of the names, or a"
+            " parameter with memory of its own"
+        )
     return named
 
 
@@ -56,20 +63,25 @@ def count_elements(parameter: Any) -> int:
 
 
 def find_trained(named: Mapping[str, Any], *, frozen: bool = False) -> dict[str, Any]:
-    """Return the parameters that need a gradient, as all NumPy arrays do; or all that can have one.
+    """Return what is exchanged: all but the Parameters of torch that need no gradient.
 
-    Raises EncodeError if one that needs a gradient has no float type.
+    Args:
+        named: {name: parameter, buffer or array}.
+        frozen: whether to return such Parameters of a float type, too.
+
+    Raises EncodeError for another type than float, but not for one of a Parameter that needs no gradient.
     """
     trained = {}
     for name, parameter in named.items():
-        needs = not _is_torch(parameter) or parameter.requires_grad
-        if needs or (frozen and parameter.is_floating_point()):
+        is_frozen = _is_frozen(parameter)
+        if not is_frozen or (frozen and parameter.is_floating_point()):
             trained[name] = parameter
-        if needs:
+        if not is_frozen:
             try:
                 dtype_named(parameter.dtype)
             except wc.EncodeError as error:
-                raise error.of(name) from None
+                advice = "pass parameters and buffers of these types only"
+                raise wc.EncodeError(f"{error}: {advice}", tensor=name) from None
     return trained
 
 
@@ -154,6 +166,13 @@ def _view(parameter: Any) -> Array:
 
 def _wide(parameter: Any) -> np.dtype[Any]:
     return np.dtype(np.float64 if dtype_named(parameter.dtype) == np.float64 else np.float32)
+
+
+def _is_frozen(parameter: Any) -> bool:
+    """Return whether this is a Parameter of torch that needs no gradient; a buffer is none."""
+    if not _is_torch(parameter) or parameter.requires_grad:
+        return False
+    return isinstance(parameter, sys.modules["torch"].nn.Parameter)
 
 
 def _is_torch(parameter: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from collectives.agreement.header import NO_DETAIL, short_hash
 from collectives.channel import ByteArray, Channel
 from collectives.transport.alltoall import alltoall_ragged, exchange_counts
+from wirecodec.interop import unmasked
 
 Bounds = tuple[int, ...]
 
@@ -44,18 +46,15 @@ def read_bounds(saved: Mapping[str, Any]) -> dict[int, Bounds]:
             continue
         try:
             signature = int(key.removeprefix(PREFIX), 16)
-            bounds = np.asarray(array)
-            if (
-                bounds.ndim != 1
-                or bounds.dtype.kind not in "iu"
-                or bounds.size < 2
-                or bounds[0] < 0
-                or (np.diff(bounds) < 0).any()
-            ):
-                raise ValueError("they must be two or more ascending integers from 0 on")
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise ValueError(f"{key}: {error}") from None
-        found[signature] = tuple(map(int, bounds))
+        bounds = unmasked(key, array)
+        row = tuple(map(int, bounds)) if bounds.ndim == 1 and bounds.dtype.kind in "iu" else ()
+        if len(row) < 2 or row[0] < 0 or row[-1] >= 2**63 or any(a > b for a, b in pairwise(row)):
+            raise ValueError(f"{key}: they must be two or more ascending integers from 0 to 2^63 - 1")
+        if not 0 <= signature < 2**64:
+            raise ValueError(f"{key}: the signature must have 1 to 16 hexadecimal digits")
+        found[signature] = row
     return found
 
 

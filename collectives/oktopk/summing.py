@@ -13,6 +13,7 @@ import numpy as np
 import wirecodec as wc
 from collectives.agreement.agree import Failure, Payload, agree
 from collectives.agreement.header import Header, Status, short_hash
+from collectives.call import Call
 from collectives.channel import ByteArray, Channel
 from collectives.exchange.encoding import Encoding
 from collectives.exchange.specs import failure_of_encoding
@@ -129,7 +130,7 @@ def sum_by_owners(
         except Exception as error:
             failure = failure or failure_of_encoding(error)
     proposal = step.proposal._replace(payload_len=len(chosen.block), detail=chosen.received)
-    arrival = _Arrival(channel, step.owners, ranges, local, step.layout)
+    arrival = _Arrival(channel.call, step.owners, ranges, local, step.layout)
     if delivery is not None:
         # Before the last transfer, after which an interrupted rank takes the step, too.
         delivery.keep(chosen.kept)
@@ -146,7 +147,7 @@ class _Arrival:
     """The chosen sums of all owners, as far as they have arrived.
 
     Attributes:
-        channel: of the exchange.
+        call: of this exchange, which has the payloads behind the headers.
         owners: their ranks.
         ranges: of the owners.
         local: this rank's side.
@@ -155,7 +156,7 @@ class _Arrival:
         buffer: for the payloads, unless they come behind the headers.
     """
 
-    channel: Channel
+    call: Call
     owners: Sequence[int]
     ranges: Sequence[Ranges]
     local: Encoding
@@ -179,7 +180,7 @@ class _Arrival:
         """Decode the sums of all ranges; raise CollectiveError on all ranks if a container is invalid."""
         if self._decoded is None:
             ends = accumulate(self.counts)
-            blobs = self.channel.call.payloads or [
+            blobs = self.call.payloads or [
                 self.buffer[end - count : end] for end, count in zip(ends, self.counts, strict=True)
             ]
             chosen = [blobs[owner] for owner in self.owners]

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from collectives.errors import CollectiveError
-from collectives.store.envelope import Envelope, Kind, check_everyone, hash_run, open_envelope
-from collectives.store.files import Files, Listed
+from collectives.store.envelope import check_everyone, hash_run
+from collectives.store.files import Files
 from collectives.store.layout import (
     ROUNDS,
     is_name,
     parse_contribution,
     parse_round,
     parse_slot,
-    path_of_members,
     path_of_round,
-    path_of_settings,
 )
-from collectives.store.members import Members, max_members, parse_members
-from collectives.store.rules import MAX_SETTINGS, Rules, parse_rules
-from collectives.store.slots import Slots
+from collectives.store.log import Log, Place
+from collectives.store.rules import Rules, make_slots, parse_settings
 
 
 @dataclass(frozen=True)
@@ -117,11 +115,12 @@ def read_history(files: Files, run: str, last: int) -> History:
 
     Raises NoRun if there is no such run.
     """
-    rules = find_rules(files, run)
-    if rules is None:
+    place = find_place(files, run)
+    if place is None:
         raise NoRun(_describe_missing(files))
     numbers = _list_rounds(files)
-    return History(run, rules, [_read_round(files, run, rules, n) for n in numbers[-last:]], len(numbers))
+    rounds = [_read_round(replace(place, number=number)) for number in numbers[-last:]]
+    return History(run, place.rules, rounds, len(numbers))
 
 
 def read_runs(files: Files) -> list[Summary]:
@@ -130,9 +129,9 @@ def read_runs(files: Files) -> list[Summary]:
     for entry in files.entries(""):
         if entry.is_folder and is_name(entry.base):
             folder = files.below(entry.base)
-            rules = find_rules(folder, entry.base)
-            if rules is not None:
-                summaries.append(Summary(entry.base, rules, len(_list_rounds(folder))))
+            place = find_place(folder, entry.base)
+            if place is not None:
+                summaries.append(Summary(entry.base, place.rules, len(_list_rounds(folder))))
     return summaries
 
 
@@ -149,27 +148,27 @@ def _list_rounds(files: Files) -> list[int]:
     return sorted(n for entry in files.entries(ROUNDS) if (n := parse_round(entry.base)) is not None)
 
 
-def find_rules(files: Files, run: str) -> Rules | None:
-    """Return the rules of a run, or None if there is no such run."""
-
-    def parse(data: bytes) -> Envelope:
-        found = open_envelope(data, Kind.SETTINGS, hash_run(run), 0, check_everyone)
-        parse_rules(found.body)
-        return found
-
-    slots = Slots(files, path_of_settings, parse, MAX_SETTINGS, grace=0)
-    _, found = slots.find()
-    return None if found is None else parse_rules(found.body)
+def find_place(files: Files, run: str) -> Place | None:
+    """Return the place of the first round of a run, or None if there is no such run."""
+    _, found = make_slots(files, run, grace=0).find()
+    if found is None:
+        return None
+    rules = parse_settings(found.body).rules
+    return Place(files, rules, hash_run(run, found.body), 0, check_everyone, frozenset())
 
 
-def _read_round(files: Files, run: str, rules: Rules, number: int) -> RoundRecord:
+def _read_round(place: Place) -> RoundRecord:
     """Read one round."""
-    entries = files.entries(path_of_round(number))
-    members, slot = _read_members(files, run, rules, number)
+    number = place.number
+    entries = place.files.entries(path_of_round(number))
+    log = Log(place, grace=0)
+    with suppress(CollectiveError):
+        log.read()
+    members = log.decision
     objects = [(named, entry) for entry in entries if (named := parse_contribution(entry.base)) is not None]
     times = [entry.written for _, entry in objects if entry.written is not None]
     first = min(times, default=None)
-    at = _time_of_slot(entries, slot)
+    at = next((entry.written for entry in entries if parse_slot(entry.base) == log.slot - 1), None)
     arrivals = [
         Arrival(named.name, named.digest, entry.size, _subtract(entry.written, first))
         for named, entry in objects
@@ -186,26 +185,6 @@ def _read_round(files: Files, run: str, rules: Rules, number: int) -> RoundRecor
         arrivals,
         _subtract(at, first),
     )
-
-
-def _read_members(files: Files, run: str, rules: Rules, number: int) -> tuple[Members | None, int]:
-    """Return the decision of a round, or None, and its slot."""
-
-    def parse(data: bytes) -> Envelope:
-        found = open_envelope(data, Kind.MEMBERS, hash_run(run), number, check_everyone)
-        parse_members(found, rules, check_everyone)
-        return found
-
-    slots = Slots(files, lambda slot: path_of_members(number, slot), parse, max_members(rules), grace=0)
-    try:
-        slot, found = slots.find()
-    except CollectiveError:
-        return None, 0
-    return (None if found is None else parse_members(found, rules, check_everyone)), slot
-
-
-def _time_of_slot(entries: Sequence[Listed], slot: int) -> float | None:
-    return next((entry.written for entry in entries if parse_slot(entry.base) == slot), None)
 
 
 def _subtract(one: float | None, other: float | None) -> float | None:

@@ -26,7 +26,7 @@ from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operation, Reduction, Status
 from collectives.channel import ByteArray, Channel
 from collectives.device import as_arrays, find_gpu, stage_on_host
-from collectives.errors import CollectiveError
+from collectives.errors import CollectiveError, Nested, is_shared
 from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.pending import Pending
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
@@ -114,8 +114,8 @@ class _Share:
         try:
             if self.inputs.accept is not None:
                 self.inputs.accept(results)
-        except CollectiveError:
-            self.is_refused = True
+        except CollectiveError as error:
+            self.is_refused = is_shared(error)
             raise
 
 
@@ -160,6 +160,8 @@ def reduce_over_sites(
     pending: Pending[dict[str, Any]] | None = None
     try:
         _sum_in_site(local, share, make, get_scheme, reduction, weight, failure)
+    except Nested:  # which has interrupted this rank alone
+        raise
     except CollectiveError as raised:
         error = _place(raised, f"within site {across.rank}")
 
@@ -170,6 +172,8 @@ def reduce_over_sites(
 
     try:
         pending = exchange(across, make_range, share.weight)
+    except Nested:
+        raise
     except CollectiveError as raised:
         error = error or _place(raised, "between sites")
     try:
@@ -187,7 +191,7 @@ def reduce_over_sites(
                     pending.rollback()
                 else:
                     _resolve(pending, doubt, counts=share.is_delivered and commit)
-        if isinstance(raised, CollectiveError) and not share.is_refused:
+        if is_shared(raised) and not share.is_refused:
             place = f"rank {local.rank} of site {across.rank}"
             raise _place(error or raised, place) from raised
         raise

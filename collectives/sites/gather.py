@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from collectives.allgather import gather_made
 from collectives.channel import ByteArray, Channel
-from collectives.errors import CollectiveError
+from collectives.errors import CollectiveError, Nested
 from collectives.sites.sites import Sites
 
 Make: TypeAlias = "Callable[[], ByteArray | bytes]"
@@ -29,6 +29,8 @@ def gather_all(comm: Channel | Sites, make: Make) -> list[bytes]:
     site, error = list[bytes](), None
     try:
         site = [blob.tobytes() for blob in gather_made(comm.local, make)[0]]
+    except Nested:  # which has interrupted this rank alone
+        raise
     except CollectiveError as raised:
         error = raised
 
@@ -72,6 +74,8 @@ def broadcast_from(comm: Channel | Sites, make: Make, leader: int) -> ByteArray:
     error: CollectiveError | None = None
     try:
         blob = gather_made(comm.across, make_if_leader)[0][site]
+    except Nested:  # which has interrupted this rank alone
+        raise
     except CollectiveError as raised:
         error = raised
 

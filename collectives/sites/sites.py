@@ -16,7 +16,7 @@ import os
 import struct
 from typing import Any
 
-from collectives.allgather import allgather_bytes
+from collectives.allgather import gather_made
 from collectives.attributes import is_mpi
 from collectives.channel import Channel
 from collectives.communicator import Communicator
@@ -123,9 +123,9 @@ class Sites:
             return
         own = _SIZES.pack(self.local.size, self.across.size, self.across.rank)
         # Ranks of a larger site that have no partner in a smaller one learn of that from their neighbours.
-        table = [_SIZES.unpack(blob.tobytes()) for blob in allgather_bytes(self.across, own)]
+        table = [_SIZES.unpack(blob.tobytes()) for blob in gather_made(self.across, lambda: own)[0]]
         fits = all(row[:2] == (self.local.size, self.across.size) for row in table)
-        votes = allgather_bytes(self.local, own + bytes([fits]))
+        votes = gather_made(self.local, lambda: own + bytes([fits]))[0]
         same = all(blob.tobytes()[: _SIZES.size] == own for blob in votes)
         if not (same and all(blob[-1] for blob in votes)):
             raise CollectiveError(

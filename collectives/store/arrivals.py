@@ -1,4 +1,8 @@
-"""Objects that have arrived in a round, with a verdict on each, as one peer sees them."""
+"""Objects that have arrived in a round, with a verdict on each, as one peer sees them.
+
+A verdict follows from the digest in an object's name, from the rules and from the terms. Bytes with another
+digest have not arrived, whatever they are. What a list or a signature tells serves a proposal only.
+"""
 
 from __future__ import annotations
 
@@ -14,65 +18,46 @@ from collectives.store.contribution import (
     max_object,
     read_contribution,
 )
-from collectives.store.envelope import Verify
-from collectives.store.files import Files, Listed
+from collectives.store.envelope import Kind, has_digest, make_statement
+from collectives.store.files import Listed
 from collectives.store.layout import ObjectName, parse_contribution, path_of_contribution
+from collectives.store.log import Place
 from collectives.store.members import Accepted, Members, RefusedObject
 from collectives.store.rules import Rules
 
 MAX_PER_NAME = 8
-"""Unknown objects under one name that are read at a time; garbage only delays the good one."""
-MAX_REFUSED = 16
-"""Refused objects that are remembered, per peer that may take part."""
+"""Unknown objects under one name that are read at a time; garbage only delays the good one. As many are read
+beside a good one, to name them as refused."""
 MAX_READS = 5
-"""Reads of an object that is incomplete and does not grow."""
-_PARTIAL = "truncated", "digest"
+"""Reads of an object whose bytes have another digest, and whose size does not change."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Place of a round, and what it takes to read its objects.
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Object with the digest in its name, and the verdict on it.
 
     Attributes:
-        files, rules: of the run.
-        run: hash of its name.
-        number: of the round.
-        verify: checks signatures.
-        names: that may take part; empty for any.
+        contribution: in the object, or None if its envelope or its header is wrong.
+        code: why it cannot count, or "".
     """
 
-    files: Files
-    rules: Rules
-    run: bytes
-    number: int
-    verify: Verify
-    names: frozenset[str]
-
-    def fetch(self, named: ObjectName) -> Contribution | None:
-        """Read a contribution; return None if it is missing or incomplete, raise Refused if it is wrong."""
-        path = path_of_contribution(self.number, named.name, bytes.fromhex(named.digest))
-        data = self.files.get(path, max_object(self.rules) + 1)
-        if data is None:
-            return None
-        try:
-            found = read_contribution(data, self.run, self.number, named.name, self.rules, self.verify)
-        except Refused as refused:
-            if refused.code in _PARTIAL:
-                return None
-            raise
-        return found if found.digest.hex() == named.digest else None
+    contribution: Contribution | None
+    code: str
 
 
 @dataclass
 class Arrivals:
     """Objects that have arrived.
 
+    At most one good object per name is kept, so memory is that of ``max_peers`` payloads, and of the names in
+    a list of the folder.
+
     Attributes:
         place: of the round.
         terms: of this peer.
         check: checks payloads.
         good: contributions that can count, by their names in the store.
-        refused: codes of the others.
+        refused: codes of others.
     """
 
     place: Place
@@ -81,16 +66,13 @@ class Arrivals:
     good: dict[ObjectName, Contribution] = field(default_factory=dict)
     refused: dict[ObjectName, str] = field(default_factory=dict)
     _present: set[str] = field(default_factory=set)
+    _names: set[str] = field(default_factory=set)  # of good and refused ones
+    _left: dict[str, int] = field(default_factory=dict)  # objects that are read beside good ones, by name
     _reads: dict[ObjectName, tuple[int, int]] = field(default_factory=dict)
 
     @property
-    def _most_refused(self) -> int:
-        return MAX_REFUSED * self.place.rules.max_peers
-
-    @property
-    def names(self) -> set[str]:
-        """Names under which something has arrived."""
-        return {one.name for one in (*self.good, *self.refused)}
+    def _rules(self) -> Rules:
+        return self.place.rules
 
     def has_all(self, expected: Collection[str]) -> bool:
         """Return whether all of these peers have written, also if they cannot contribute.
@@ -100,68 +82,96 @@ class Arrivals:
         return self._present.issuperset(expected)
 
     def add(self, contribution: Contribution) -> None:
-        """Add a contribution, after a verdict on it."""
-        named = ObjectName(contribution.name, contribution.digest.hex())
+        """Add this peer's own contribution, which is good."""
         self._present.add(contribution.name)
-        try:
-            judge(contribution, self.terms, self.check)
-        except Refused as refused:
-            self.refused[named] = refused.code
-        else:
-            self.good[named] = contribution
+        self._accept(ObjectName(contribution.name, contribution.digest.hex()), contribution)
+
+    def _accept(self, named: ObjectName, contribution: Contribution) -> None:
+        self.good[named] = contribution
+        self._names.add(named.name)
+        self._left[named.name] = MAX_PER_NAME
+
+    def _refuse(self, named: ObjectName, code: str) -> None:
+        self.refused[named] = code
+        self._names.add(named.name)
 
     def update(self, entries: Iterable[Listed]) -> None:
         """Read the objects of a list that are not known yet."""
         counts: dict[str, int] = {}
-        place = self.place
         for entry in entries:
             named = parse_contribution(entry.base)
-            if named is None or entry.is_folder or (place.names and named.name not in place.names):
-                continue
-            if named in self.good or named in self.refused or len(self.refused) > self._most_refused:
+            if named is None or entry.is_folder or not self._is_of_use(named):
                 continue
             counts[named.name] = counts.get(named.name, 0) + 1
-            if counts[named.name] > MAX_PER_NAME or len({*self.names, named.name}) > place.rules.max_peers:
+            if counts[named.name] > MAX_PER_NAME:
                 continue
-            if entry.size > max_object(place.rules):
-                self.refused[named] = "max-bytes"
+            if entry.size > max_object(self._rules):
+                self._refuse(named, "max-bytes")
                 continue
             size, reads = self._reads.get(named, (-1, 0))
             if size == entry.size and reads >= MAX_READS:
                 continue
             self._reads[named] = entry.size, reads + 1 if size == entry.size else 1
-            self.read(named)
+            if named.name in self._left:
+                self._left[named.name] -= 1
+            self._read(named)
 
-    def read(self, named: ObjectName) -> Contribution | None:
-        """Read one object with a verdict; return it even if it is refused, None if it cannot be read yet."""
-        if named in self.good:
-            return self.good[named]
+    def _is_of_use(self, named: ObjectName) -> bool:
+        """Return whether an object could be the good one of its name."""
+        if self.place.names and named.name not in self.place.names:
+            return False
+        if named in self.refused or named in self.good or self._left.get(named.name) == 0:
+            return False
+        return named.name in self._names or len(self._names) < self._rules.max_peers
+
+    def _read(self, named: ObjectName) -> None:
+        """Read one object; note it as good or refused if it has arrived."""
         try:
-            found = self.place.fetch(named)
+            found = self._fetch(named)
+            if found is None:
+                return
+            statement = make_statement(Kind.CONTRIBUTION, self.place.run, self.place.number, found.digest)
+            if not self.place.verify(found.name, statement, found.signature):
+                raise Refused("signature", f"the signature is not that of peer {found.name!r}")
+            self._present.add(found.name)
+            judge(found, self.terms, self.check)
+            if found.name in self._left:
+                raise Refused("duplicate", f"peer {found.name!r} has another contribution")
         except Refused as refused:
-            self.refused[named] = refused.code
-            return None
-        if found is not None:
-            self.add(found)
-        return found
+            self._refuse(named, refused.code)
+        else:
+            self._accept(named, found)
 
-    def propose(self, preferred: Collection[str] = ()) -> Members:
-        """Return a decision by which everything counts that has arrived and is good.
+    def judge(self, named: ObjectName) -> Judged | None:
+        """Return the object of a proposal with the verdict on it, or None if it has not arrived.
 
-        Args:
-            preferred: digests that count if their peer has several objects; otherwise the lowest one counts.
+        The proposal has its signature, so that in the object has no meaning.
         """
-        chosen: dict[str, Contribution] = {}
-        duplicates: list[ObjectName] = []
-        for named in sorted(self.good, key=lambda one: (one.digest not in preferred, one.digest)):
-            if named.name in chosen:
-                duplicates.append(named)
-            else:
-                chosen[named.name] = self.good[named]
-        limit = self.place.rules.max_peers
-        accepted = [Accepted(name, chosen[name].digest, chosen[name].signature) for name in sorted(chosen)][
-            :limit
-        ]
-        codes = {**self.refused, **dict.fromkeys(duplicates, "duplicate")}
-        refused = [RefusedObject(*named, code) for named, code in sorted(codes.items())][:limit]
+        if named in self.good:
+            return Judged(self.good[named], "")
+        found = None
+        try:
+            found = self._fetch(named)
+            if found is None:
+                return None
+            judge(found, self.terms, self.check)
+        except Refused as refused:
+            return Judged(found, refused.code)
+        return Judged(found, "")
+
+    def _fetch(self, named: ObjectName) -> Contribution | None:
+        """Read a contribution; return None if it has not arrived, raise Refused if it is wrong."""
+        digest = bytes.fromhex(named.digest)
+        place, limit = self.place, max_object(self._rules)
+        data = place.files.get(path_of_contribution(place.number, named.name, digest), limit + 1)
+        if data is None or len(data) > limit or not has_digest(data, digest):
+            return None
+        return read_contribution(data, place.run, place.number, named.name, place.rules)
+
+    def propose(self) -> Members:
+        """Return a proposal by which everything counts that has arrived and is good."""
+        limit = self._rules.max_peers
+        good = sorted(self.good.values(), key=lambda one: one.name)
+        accepted = [Accepted(one.name, one.digest, one.signature) for one in good[:limit]]
+        refused = [RefusedObject(*named, code) for named, code in sorted(self.refused.items())[:limit]]
         return Members(tuple(accepted), tuple(refused))

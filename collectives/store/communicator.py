@@ -7,10 +7,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from collectives.store.arrivals import Place
-from collectives.store.envelope import hash_run
 from collectives.store.files import Files
 from collectives.store.layout import check_name
+from collectives.store.log import Place
 from collectives.store.participant import Participant
 from collectives.store.rounds import Timing
 from collectives.store.rules import Rules, agree_on_rules
@@ -117,8 +116,9 @@ class StoreComm(Participant):
         rules = Rules(quorum, max_bytes, max_norm, max_weight, max_peers, ring.digest)
         files = Files(str(url), run, storage_options, timeout)
         files.check_exclusive(f"probe.{secrets.token_hex(16)}")
-        place = Place(files, rules, hash_run(run), 0, ring.verify, ring.names)
-        agree_on_rules(files, rules, place.run, name, ring.sign)
+        place = Place(
+            files, rules, agree_on_rules(files, rules, run, name, ring.sign), 0, ring.verify, ring.names
+        )
         super().__init__(name, place, ring, Timing(deadline, poll, timeout), publish_every, keep)
         if resume is not True:
             self._announce_old_run(run, may_continue=resume is None)

@@ -16,7 +16,7 @@ import wirecodec as wc
 from collectives.agreement.header import HEADER_SIZE, MAGIC, VERSION, Header, Status
 from collectives.channel import ByteArray
 from collectives.errors import Refused
-from collectives.store.envelope import OVERHEAD, Envelope, Kind, Verify, open_envelope
+from collectives.store.envelope import OVERHEAD, Envelope, Kind, Sign
 from collectives.store.layout import MAX_NAME
 from collectives.store.rules import Rules
 
@@ -68,7 +68,8 @@ class Contribution:
 
     Attributes:
         name: of the peer.
-        digest, signature: of the object.
+        digest: of the object.
+        signature: that the object has, which need not be right; all other attributes follow from the digest.
         terms: of the peer, with its weight.
         payload: a container, bytes, or the text of a peer that cannot contribute.
     """
@@ -101,21 +102,19 @@ def make_body(terms: Terms, payload: ByteArray | bytes) -> bytes:
     return b"".join((header.pack(), terms.state, bytes(payload)))
 
 
-def read_contribution(
-    data: bytes, run: bytes, number: int, name: str, rules: Rules, verify: Verify
-) -> Contribution:
+def read_contribution(data: bytes, run: bytes, number: int, name: str, rules: Rules) -> Contribution:
     """Parse a contribution; raise Refused if it does not belong in this place.
 
+    The verdict follows from the digest alone. The signature is not checked.
+
     Args:
-        data: the object's bytes.
+        data: the object's bytes, whose digest was checked.
         run, number: of the round.
         name: of the peer, from the path.
         rules: of the run.
-        verify: checks the signature.
     """
-    if len(data) > max_object(rules):
-        raise Refused("max-bytes", f"an object has more than {rules.max_bytes} bytes")
-    found = open_envelope(data, Kind.CONTRIBUTION, run, number, verify, name=name)
+    found = Envelope.parse(data)
+    found.require_place([Kind.CONTRIBUTION], run, number, name)
     body = found.body
     if len(body) < HEAD:
         raise Refused("header", "a contribution has no whole header")
@@ -125,6 +124,8 @@ def read_contribution(
         raise Refused("header", "a contribution has another header")
     if header.payload_len != len(payload):
         raise Refused("header", "the length of a payload is not that in its header")
+    if len(payload) > rules.max_bytes:
+        raise Refused("max-bytes", f"a payload has more than {rules.max_bytes} bytes")
     if not 0 <= header.weight <= rules.max_weight:
         raise Refused("weight", f"weight is {header.weight!r}; the run allows 0 to {rules.max_weight!r}")
     return Contribution(name, found.digest, found.signature, Terms(header, state), payload)
@@ -148,9 +149,7 @@ def judge(contribution: Contribution, terms: Terms, check: Check) -> None:
         raise Refused(error.code, error.message) from error
 
 
-def pack_contribution(
-    name: str, run: bytes, number: int, body: bytes, sign: Callable[[bytes], bytes]
-) -> tuple[Envelope, bytes]:
+def pack_contribution(name: str, run: bytes, number: int, body: bytes, sign: Sign) -> tuple[Envelope, bytes]:
     """Return an object of this peer, and its bytes."""
     made = Envelope(Kind.CONTRIBUTION, run, number, name, body)
     return made, made.pack(sign)

@@ -1,15 +1,15 @@
-"""Envelope of an object: who wrote it for which round of which run, its body, its digest and its signature.
+"""Envelope of an object: who wrote it for which round of which run, its body, digest and signature.
 
-The page is formats/spec/rounds.md, section 2. The digest covers everything before it, so an object whose
-bytes are cut, replaced or moved to another round does not have the digest in its name. The signature is of
-the digest, so a list of names, digests and signatures proves who wrote the objects before they are read.
+The page is formats/spec/rounds.md, section 2. The digest covers everything before it. Of an object whose path
+has its digest, other bytes have not arrived. The signature is of the digest, the kind, the run and the round.
+So a list of names, digests and signatures proves who wrote the objects for this round, before they are read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -17,15 +17,18 @@ from collectives.errors import Refused
 from collectives.store.layout import MAX_ROUND, is_name
 
 MAGIC = b"\xf7\x57\x43\x52"
-VERSION = 1
+VERSION = 2
 DIGEST, SIGNATURE = 32, 64
 NO_SIGNATURE = bytes(SIGNATURE)
 _LAYOUT = struct.Struct("<4sBBBBQQ16s")
-OVERHEAD = _LAYOUT.size + DIGEST + SIGNATURE
+_END = DIGEST + SIGNATURE
+OVERHEAD = _LAYOUT.size + _END
 """Bytes of an envelope beside the name and the body."""
 
+Sign = Callable[[bytes], bytes]
+"""Returns this peer's signature of a statement."""
 Verify = Callable[[str, bytes, bytes], bool]
-"""Tells for a name, a digest and a signature whether the peer of that name has signed the digest."""
+"""Tells for a name, a statement and a signature whether the peer of that name has signed the statement."""
 
 
 class Kind(IntEnum):
@@ -35,6 +38,18 @@ class Kind(IntEnum):
     CONTRIBUTION = 2
     MEMBERS = 3
     STATE = 4
+    TAKEN = 5
+    DROPPED = 6
+
+
+def make_statement(kind: int, run: bytes, number: int, digest: bytes) -> bytes:
+    """Return what a peer signs for an object; with the round, so that an old signature does not fit.
+
+    Args:
+        kind, run, number: of the object.
+        digest: SHA-256 of the object.
+    """
+    return struct.pack("<B16sQ", kind, run, number) + digest
 
 
 @dataclass(frozen=True)
@@ -43,11 +58,12 @@ class Envelope:
 
     Attributes:
         kind: of the object.
-        run: hash of the run's name, 16 bytes.
+        run: hash of the run, 16 bytes.
         number: of the round.
         name: of the peer that wrote it.
         body: its content.
-        signature: of the digest, or zeros.
+        signature: of its statement, or zeros.
+        reserved: a byte that readers ignore; the digest covers it.
     """
 
     kind: int
@@ -56,6 +72,7 @@ class Envelope:
     name: str
     body: bytes
     signature: bytes = NO_SIGNATURE
+    reserved: int = 0
 
     @property
     def digest(self) -> bytes:
@@ -64,21 +81,31 @@ class Envelope:
 
     def _head(self) -> bytes:
         name = self.name.encode()
-        numbers = self.kind, len(name), 0, self.number, len(self.body)
+        numbers = self.kind, len(name), self.reserved, self.number, len(self.body)
         return _LAYOUT.pack(MAGIC, VERSION, *numbers, self.run) + name
 
-    def pack(self, sign: Callable[[bytes], bytes] | None = None) -> bytes:
-        """Serialize the object; ``sign`` returns the signature of a digest."""
-        digest = self.digest
-        signature = self.signature if sign is None else sign(digest)
-        return b"".join((self._head(), self.body, digest, signature))
+    def pack(self, sign: Sign | None = None) -> bytes:
+        """Serialize the object, with the signature that ``sign`` makes."""
+        content = self._head() + self.body
+        digest = hashlib.sha256(content).digest()
+        statement = make_statement(self.kind, self.run, self.number, digest)
+        signature = self.signature if sign is None else sign(statement)
+        return b"".join((content, digest, signature))
 
     @classmethod
     def unpack(cls, data: bytes) -> Envelope:
-        """Parse an object; raise Refused if the bytes are not a whole one."""
+        """Parse an object in a slot; raise Refused if the bytes are not a whole one."""
+        found = cls.parse(data)
+        if not has_digest(data, data[-_END:-SIGNATURE]):
+            raise Refused("digest", "an object does not have the digest that it contains")
+        return found
+
+    @classmethod
+    def parse(cls, data: bytes) -> Envelope:
+        """Parse an object without a look at its digest; raise Refused if the bytes are none."""
         if len(data) < OVERHEAD:
             raise Refused("truncated", f"an object has {len(data)} bytes")
-        magic, version, kind, name_len, _, number, body_len, run = _LAYOUT.unpack_from(data)
+        magic, version, kind, name_len, reserved, number, body_len, run = _LAYOUT.unpack_from(data)
         if magic != MAGIC:
             raise Refused("magic", "the bytes are no object of a run")
         if version != VERSION:
@@ -91,41 +118,64 @@ class Envelope:
         name = data[_LAYOUT.size : start].decode("ascii", "replace")
         if not is_name(name) or number > MAX_ROUND:
             raise Refused("name", "the name in an object is not valid")
-        end = start + body_len
-        if hashlib.sha256(memoryview(data)[:end]).digest() != data[end : end + DIGEST]:
-            raise Refused("digest", "an object does not have the digest that it contains")
-        return cls(kind, run, number, name, data[start:end], data[end + DIGEST :])
+        return cls(kind, run, number, name, data[start:-_END], data[-SIGNATURE:], reserved)
+
+    def require_place(
+        self, kinds: Collection[Kind], run: bytes, number: int, name: str | None = None
+    ) -> None:
+        """Raise Refused if the object does not belong in a place.
+
+        Args:
+            kinds: any of which it may have.
+            run, number: that it must have.
+            name: of the peer that must have written it, or None for any.
+        """
+        if self.run != run:
+            raise Refused("run", "an object belongs to another run")
+        if self.kind not in kinds or self.number != number:
+            raise Refused("replay", f"an object of kind {self.kind} was written for round {self.number}")
+        if name is not None and self.name != name:
+            raise Refused("name", f"an object of peer {self.name!r} has the name of {name!r}")
 
 
-def hash_run(run: str) -> bytes:
-    """Return the 16 bytes by which objects name their run."""
-    return hashlib.sha256(run.encode()).digest()[:16]
+def has_digest(data: bytes, digest: bytes) -> bool:
+    """Return whether an object has a digest. What stands in the place of its digest has no part in it."""
+    return len(data) >= OVERHEAD and hashlib.sha256(memoryview(data)[:-_END]).digest() == digest
 
 
-def open_envelope(
-    data: bytes, kind: Kind, run: bytes, number: int, verify: Verify, *, name: str | None = None
-) -> Envelope:
-    """Parse an object that is expected in a place; raise Refused if it does not belong there.
+def hash_run(run: str, settings: bytes = b"") -> bytes:
+    """Return the 16 bytes by which objects name their run.
+
+    Args:
+        run: name of the run.
+        settings: body of its settings; empty for the settings themselves.
+    """
+    return hashlib.sha256(run.encode() + b"\0" + settings).digest()[:16]
+
+
+def open_slot(data: bytes, kinds: Collection[Kind], run: bytes, number: int, verify: Verify) -> Envelope:
+    """Parse the object in a slot; raise Refused if it does not belong there.
 
     Args:
         data: the bytes.
-        kind, run, number: that are expected there.
+        kinds: any of which it may have.
+        run, number: that are expected there.
         verify: checks the signature.
-        name: of the peer that must have written it, or None for any.
     """
     found = Envelope.unpack(data)
-    if found.run != run:
-        raise Refused("run", "an object belongs to another run")
-    if found.kind != kind or found.number != number:
-        raise Refused("replay", f"an object of kind {found.kind} was written for round {found.number}")
-    if name is not None and found.name != name:
-        raise Refused("name", f"an object of peer {found.name!r} has the name of {name!r}")
-    if not verify(found.name, found.digest, found.signature):
-        raise Refused("signature", f"the signature is not that of peer {found.name!r}")
+    found.require_place(kinds, run, number)
+    require_signature(found, data[-_END:-SIGNATURE], verify)
     return found
 
 
-def check_everyone(_name: str, _digest: bytes, _signature: bytes) -> bool:
+def require_signature(found: Envelope, digest: bytes, verify: Verify) -> None:
+    """Raise Refused if the signature of an object is not that of the peer in it."""
+    statement = make_statement(found.kind, found.run, found.number, digest)
+    if not verify(found.name, statement, found.signature):
+        raise Refused("signature", f"the signature is not that of peer {found.name!r}")
+
+
+def check_everyone(_name: str, _statement: bytes, _signature: bytes) -> bool:
     """Accept any signature: the run has no keys."""
     return True
 

@@ -10,15 +10,17 @@ import re
 from typing import NamedTuple
 
 MAX_NAME = 64  # bytes
-SLOTS = 16
-"""Slots of an agreed object. A slot whose bytes are not valid leaves the decision to the next one."""
+SLOTS = 32
+"""Slots of an agreed object, and of the log of a round. Those whose bytes are not valid are passed over."""
 MAX_ROUND = 10**12 - 1
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_OBJECT = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([0-9a-f]{64})")
-_STATE = re.compile(r"(\d{12})\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([0-9a-f]{64})")
-_ROUND = re.compile(r"\d{12}")
-_SLOT = re.compile(r"members\.(\d{2})")
+NAME = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+"""Regular expression of a name. Like all others here, it has no class of digits of other scripts."""
+_NAME = re.compile(NAME)
+_OBJECT = re.compile(rf"({NAME})\.([0-9a-f]{{64}})")
+_STATE = re.compile(rf"([0-9]{{12}})\.({NAME})\.([0-9a-f]{{64}})")
+_ROUND = re.compile(r"[0-9]{12}")
+_SLOT = re.compile(r"members\.([0-9]{2})")
 
 ROUNDS, STATES = "rounds", "states"
 
@@ -61,7 +63,7 @@ def path_of_contribution(number: int, name: str, digest: bytes) -> str:
 
 
 def path_of_members(number: int, slot: int) -> str:
-    """Return the path of a slot for the members of a round."""
+    """Return the path of a slot in the log of a round."""
     return f"{path_of_round(number)}/members.{slot:02d}"
 
 
@@ -87,7 +89,7 @@ def parse_contribution(base: str) -> ObjectName | None:
 
 
 def parse_slot(base: str) -> int | None:
-    """Return the number of a slot for members, or None."""
+    """Return the number of a slot in the log of a round, or None."""
     found = _SLOT.fullmatch(base)
     return int(found[1]) if found and int(found[1]) < SLOTS else None
 

@@ -1,24 +1,28 @@
-"""Members of a round: the object that decides which contributions count, in which order.
+"""Members of a round: a proposal which contributions count, in which order.
 
 It is JSON in an envelope: names, digests and signatures of the accepted objects, and names, digests and codes
 of the refused ones. Without an accepted object, the round is void: nothing of it counts for anybody.
+
+Equal bytes must get equal verdicts, on any machine. So there is one text for each proposal, and it is read by
+a regular expression: no number, no nesting and no blank depends on a library.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from collectives.errors import Refused
-from collectives.store.envelope import SIGNATURE, Envelope, Verify
-from collectives.store.layout import is_name
+from collectives.store.envelope import Envelope, Kind, Verify, make_statement
+from collectives.store.layout import NAME
 from collectives.store.rules import Rules
 
-MAX_CODE = 64
-_ENTRY = 400  # bytes of JSON per entry, at most
+_ACCEPTED = rb'\["(%s)","([0-9a-f]{64})","([0-9a-f]{128})"\]' % NAME.encode()
+_REFUSED = rb'\["(%s)","([0-9a-f]{64})","([0-9a-z-]{1,64})"\]' % NAME.encode()
+_LISTS = re.compile(rb'\{"accepted":\[(.*)\],"refused":\[(.*)\]\}')
+_ENTRY = 300
+"""Bytes of an entry, at most."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,10 @@ class Members:
         return next((one for one in self.accepted if one.name == name), None)
 
     def pack(self) -> bytes:
-        """Serialize the decision."""
-        content = {
-            "accepted": [[one.name, one.digest.hex(), one.signature.hex()] for one in self.accepted],
-            "refused": [[one.name, one.digest, one.code] for one in self.refused],
-        }
-        return json.dumps(content, separators=(",", ":")).encode()
+        """Serialize the proposal."""
+        accepted = (f'["{x.name}","{x.digest.hex()}","{x.signature.hex()}"]' for x in self.accepted)
+        refused = (f'["{x.name}","{x.digest}","{x.code}"]' for x in self.refused)
+        return f'{{"accepted":[{",".join(accepted)}],"refused":[{",".join(refused)}]}}'.encode()
 
 
 def max_members(rules: Rules) -> int:
@@ -86,56 +88,37 @@ def max_members(rules: Rules) -> int:
 
 
 def parse_members(envelope: Envelope, rules: Rules, verify: Verify) -> Members:
-    """Parse a decision; raise Refused if it breaks the rules.
+    """Parse a proposal; raise Refused if it breaks the rules.
 
     Args:
-        envelope: whose signature was checked.
+        envelope: whose place and signature were checked.
         rules: of the run.
         verify: checks that each accepted object was written by its peer.
     """
-    try:
-        content: Any = json.loads(envelope.body)
-        accepted = tuple(_parse_accepted(row, verify) for row in _rows(content, "accepted", rules))
-        refused = tuple(_parse_refused(row) for row in _rows(content, "refused", rules))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, Refused):
-            raise
-        raise Refused("members", f"the members of the round cannot be read: {error}") from None
-    names = [one.name for one in accepted]
-    if any(one >= other for one, other in pairwise(names)):
+    lists = _LISTS.fullmatch(envelope.body)
+    if lists is None:
+        raise Refused("members", "the members of the round cannot be read")
+    accepted = tuple(
+        Accepted(name, bytes.fromhex(digest), bytes.fromhex(signature))
+        for name, digest, signature in _read_rows(_ACCEPTED, lists[1], rules)
+    )
+    refused = tuple(RefusedObject(*row) for row in _read_rows(_REFUSED, lists[2], rules))
+    if any(one.name >= other.name for one, other in pairwise(accepted)):
         raise Refused("members", "the members of the round are not in ascending order")
     if 0 < len(accepted) < rules.quorum:
         raise Refused("quorum", f"{len(accepted)} members; the run needs {rules.quorum}")
+    for one in accepted:
+        statement = make_statement(Kind.CONTRIBUTION, envelope.run, envelope.number, one.digest)
+        if not verify(one.name, statement, one.signature):
+            raise Refused("signature", f"an entry of the members was not signed by peer {one.name!r}")
     return Members(accepted, refused)
 
 
-def _rows(content: Any, key: str, rules: Rules) -> Sequence[Any]:
-    rows = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(rows, list) or len(rows) > rules.max_peers:
-        raise Refused("members", f"the members of the round have no valid list {key!r}")
-    return rows
-
-
-def _parse_accepted(row: Any, verify: Verify) -> Accepted:
-    name, digest, signature = _parse_row(row)
-    made = Accepted(name, bytes.fromhex(digest), bytes.fromhex(signature))
-    if len(made.digest) != 32 or len(made.signature) != SIGNATURE:
-        raise Refused("members", "an entry of the members has another length")
-    if not verify(name, made.digest, made.signature):
-        raise Refused("signature", f"an entry of the members was not signed by peer {name!r}")
-    return made
-
-
-def _parse_refused(row: Any) -> RefusedObject:
-    name, digest, code = _parse_row(row)
-    if len(digest) != 64 or len(code) > MAX_CODE or not code.isprintable():
-        raise Refused("members", "an entry of the refused objects is not valid")
-    return RefusedObject(name, digest, code)
-
-
-def _parse_row(row: Any) -> tuple[str, str, str]:
-    if not (isinstance(row, list) and len(row) == 3 and all(isinstance(x, str) for x in row)):
-        raise Refused("members", "an entry of the members has no three texts")
-    if not is_name(row[0]):
-        raise Refused("members", "an entry of the members has no valid name")
-    return row[0], row[1], row[2]
+def _read_rows(entry: bytes, text: bytes, rules: Rules) -> list[tuple[str, str, str]]:
+    """Return the entries of a list, which has nothing else."""
+    rows = re.findall(entry, text)
+    if b",".join(b'["%s","%s","%s"]' % row for row in rows) != text:
+        raise Refused("members", "a list of the members has an entry that cannot be read")
+    if len(rows) > rules.max_peers:
+        raise Refused("members", f"a list of the members has {len(rows)} entries; at most {rules.max_peers}")
+    return [tuple(part.decode("ascii") for part in row) for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from collectives.agreement.header import Status
 from collectives.channel import ByteArray
 from collectives.errors import CollectiveError, Refused
-from collectives.store.arrivals import Arrivals, Place
+from collectives.store.arrivals import Arrivals
 from collectives.store.contribution import (
     MAX_TEXT,
     Check,
@@ -21,22 +22,22 @@ from collectives.store.contribution import (
     pack_contribution,
     read_contribution,
 )
-from collectives.store.envelope import Envelope, Kind, open_envelope
+from collectives.store.envelope import Envelope
 from collectives.store.files import Traffic
 from collectives.store.layout import (
     ROUNDS,
     parse_contribution,
     parse_round,
     path_of_contribution,
-    path_of_members,
     path_of_round,
 )
-from collectives.store.members import max_members
-from collectives.store.rounds import Outcome, Round, RoundReport, Timing
+from collectives.store.log import Log, Place
+from collectives.store.members import Members
+from collectives.store.rounds import Lost, Outcome, Round, RoundReport, Timing
 from collectives.store.rules import Rules
 from collectives.store.signing import Ring
-from collectives.store.slots import Slots
 from collectives.store.states import States
+from wirecodec.interop import flushes_denormals
 
 OLD_ROUNDS = 16
 """Folders of rounds are deleted after so many times the rounds whose objects are kept."""
@@ -125,12 +126,14 @@ class Participant:
         one.round.restart()
         try:
             counts = one.round.wait(self._expected).find(one.digest) is not None
-        except CollectiveError:
-            if not one.round.has_decision(one.round.look()):
+        except CollectiveError as error:
+            if one.round.log.taken is None:
                 raise
             counts = one.round.is_named()
+            if isinstance(error, Lost):
+                self.round = one.round.place.number + 1
+        one.resolve(counts)  # again without effect, if an interrupt comes before the next line
         self._open = None
-        one.resolve(counts)
 
     def abandon(self) -> None:
         """Take a contribution whose result is not known for one that does not count."""
@@ -145,27 +148,46 @@ class Participant:
             self.round = 0 if newest is None else newest + 1
         return self.round
 
-    def find_newest(self) -> int | None:
-        """Return the number of the newest round that has members, or None."""
+    def find_newest(self, above: int = -1) -> int | None:
+        """Return the number of the newest round that is decided, or None.
+
+        Names of folders prove nothing. A round counts if a proposal is taken that names a quorum; with keys,
+        these have signed for that round. Void rounds count only behind such a one, or behind each other from
+        the first round on. So whoever makes folders of later rounds costs a request for each.
+
+        Args:
+            above: only rounds with a higher number are looked at.
+
+        Raises CollectiveError if it takes longer than ``timeout``.
+        """
         listed = self._place.files.entries(ROUNDS)
-        numbers = [n for entry in listed if (n := parse_round(entry.base)) is not None]
+        numbers = {n for entry in listed if (n := parse_round(entry.base)) is not None and n > above}
+        end = time.monotonic() + self._timing.timeout
+        newest: int | None = None
         for number in sorted(numbers, reverse=True):
-            if self._has_members(number):
-                return number
-        return None
+            decision = self._read_decision(number)
+            if decision is not None and not decision.is_void:
+                newest = number
+                break
+            if time.monotonic() > end:
+                raise CollectiveError(
+                    f"{len(numbers)} folders of rounds, of which {number} and later ones are not decided:"
+                    " somebody destroys the run; delete them, or continue in another run",
+                    reason="protocol",
+                )
+        if newest is None and above >= 0:
+            return None
+        following = 0 if newest is None else newest + 1
+        while following in numbers and self._read_decision(following) is not None:
+            newest, following = following, following + 1
+        return newest
 
-    def _has_members(self, number: int) -> bool:
-        """Return whether a round has members that a peer of the run has written."""
-        place = self._place
-
-        def parse(data: bytes) -> Envelope:
-            return open_envelope(data, Kind.MEMBERS, place.run, number, place.verify)
-
-        limit = max_members(place.rules)
-        slots = Slots(place.files, lambda slot: path_of_members(number, slot), parse, limit, grace=0)
+    def _read_decision(self, number: int) -> Members | None:
+        """Return the proposal that is taken in a round, or None."""
+        log = Log(replace(self._place, number=number), grace=0)
         with suppress(CollectiveError):
-            return slots.find()[1] is not None
-        return False
+            log.read()
+        return log.decision
 
     def open_round(self, number: int, terms: Terms, check: Check, *, is_old: bool = False) -> Round:
         """Return a round at this peer, before anything was read.
@@ -175,25 +197,42 @@ class Participant:
             terms: of this peer.
             check: checks payloads.
             is_old: whether its objects were all written long ago.
+
+        Raises CollectiveError if this peer flushes denormal numbers to zero, as its sums would be others.
         """
+        if flushes_denormals():
+            raise CollectiveError(
+                f"peer {self.name!r} flushes denormal numbers to zero, so its sums would differ from those of"
+                " the others: call torch.set_flush_denormal(False) in this thread, after the import of the"
+                " library that has changed the mode",
+                reason="denormals",
+            )
         place = replace(self._place, number=number)
         timing = self._timing
-        patience = min(timing.timeout, REPLAY_POLLS * timing.poll) if is_old else timing.timeout
+        patience = min(timing.absence, REPLAY_POLLS * timing.poll) if is_old else timing.absence
         return Round(place, self._ring, self.name, Arrivals(place, terms, check), timing, patience)
 
     def read_round(self, terms: Terms, check: Check, *, number: int | None = None) -> Outcome | None:
         """Return the result of a round that is decided, and None of one that is open.
 
-        Raises CollectiveError if it cannot be read any more, or its terms are others.
+        Raises CollectiveError if it cannot be read any more, or its terms are others. If it is the next
+        round, and its objects are absent (``Lost``), this peer goes on with the one after it.
         """
         number = self.locate() if number is None else number
         one = self.open_round(number, terms, check, is_old=True)
         entries = one.look()
-        if one.has_decision(entries):
-            return one.read()
+        if one.log.has_news(entries):
+            try:
+                outcome = one.read()
+            except Lost:
+                if number == self.round:
+                    self.round = number + 1
+                raise
+            if outcome is not None:
+                return outcome
         if not any(parse_contribution(entry.base) for entry in entries):
-            newest = self.find_newest()
-            if newest is not None and newest > number:
+            newest = self.find_newest(above=number)
+            if newest is not None:
                 raise CollectiveError(
                     f"round {number} was deleted, and round {newest} is decided: this peer was away for too"
                     " long; with LocalUpdates, call synchronize()",
@@ -219,8 +258,9 @@ class Participant:
             contribution was refused ("refused"), or another process has its name ("name").
 
         Raises:
-            CollectiveError: the others would refuse this contribution, the store fails ("transport"), or the
-                members differ from this peer. The result of the round is not known here.
+            CollectiveError: the others would refuse this contribution, the store fails ("transport"), the
+                members differ from this peer, or their objects are absent ("transport"). The result of the
+                round is not known here.
         """
         number = self.locate()
         outcome = self.read_round(terms, check)
@@ -233,7 +273,13 @@ class Participant:
             path = path_of_contribution(number, self.name, digest)
             self._open = _Open(one, path, data, digest, resolve)
             self._place.files.put(path, data)
-            outcome = one.wait(self._expected)
+            try:
+                outcome = one.wait(self._expected)
+            except Lost:
+                self.round = number + 1
+                resolve(one.is_named())
+                self._open = None
+                raise
         rank = outcome.find(digest)
         return outcome, rank, self._find_error(outcome, digest, rank)
 
@@ -256,7 +302,7 @@ class Participant:
         """Return this peer's contribution as others read it; raise CollectiveError if it would be refused."""
         place = self._place
         try:
-            own = read_contribution(data, place.run, number, self.name, place.rules, place.verify)
+            own = read_contribution(data, place.run, number, self.name, place.rules)
             judge(own, terms, check)
         except Refused as refused:
             with suppress(CollectiveError):

@@ -1,33 +1,40 @@
-"""A round: contributions arrive, one peer decides who counts, and all read just these.
+"""A round: contributions arrive, a peer proposes who counts, and one record takes the proposal.
 
     put       this peer writes its object
     wait      until everybody who is expected has arrived, or the deadline has passed with a quorum
-    decide    create ``members`` exclusively; whoever fails takes the decision that is there
-    read      the objects of the members; each is judged again, whoever has decided
+    propose   write into the log who counts, unless another peer has
+    vote      take a proposal whose objects have arrived and are good, and drop another one
+    read      the objects of the proposal that is taken; each is judged again, whoever has proposed it
 
-The decision is that of the first slot which is valid. Whether it is valid is a function of its bytes, of the
-objects that it names, and of the rules. So all peers take the same decision, or none.
+The log of the round (``collectives.store.log``) decides, and it is the same for all. What a peer sees of the
+contributions is only the reason of its vote.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collectives.errors import CollectiveError
-from collectives.store.arrivals import Arrivals, Place
+from collectives.store.arrivals import Arrivals, Judged
 from collectives.store.contribution import Contribution, Terms
-from collectives.store.envelope import Envelope, Kind, open_envelope
+from collectives.store.envelope import Kind
 from collectives.store.files import Listed
-from collectives.store.layout import ObjectName, parse_slot, path_of_members, path_of_round
-from collectives.store.members import Members, RefusedObject, max_members, parse_members
+from collectives.store.layout import ObjectName, path_of_round
+from collectives.store.log import Log, Place
+from collectives.store.members import Accepted, Members, RefusedObject
 from collectives.store.signing import Ring
-from collectives.store.slots import Slots
 
 MAX_GRACE = 5.0
-"""Seconds for which the members of a round may be incomplete, in stores that show objects too early."""
+"""Seconds for which a slot may be incomplete, in stores that show objects too early."""
+MIN_ABSENCE = 5.0
+"""Seconds for which a peer waits for a named object that is absent, also with a shorter deadline."""
+
+
+class Lost(CollectiveError):
+    """Error of a round that is decided, and whose objects this peer cannot read: it has no result here."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,11 @@ class Timing:
     deadline: float
     poll: float
     timeout: float
+
+    @property
+    def absence(self) -> float:
+        """Seconds until an object is absent that a proposal names: whoever has proposed it has read it."""
+        return min(self.timeout, max(self.deadline, min(MIN_ABSENCE, self.timeout / 4)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +115,9 @@ class Round:
         name: of this peer.
         arrivals: objects that it has seen.
         timing: of this peer.
-        patience: seconds until an object of a member that cannot be read is taken for deleted.
-        own: its contribution, or None if it only reads.
-        slot: the first slot whose verdict is open.
+        patience: seconds until an object that cannot be read is absent.
+        log: of the round.
+        own: this peer's contribution, or None if it only reads.
     """
 
     place: Place
@@ -114,18 +126,18 @@ class Round:
     arrivals: Arrivals
     timing: Timing
     patience: float
+    log: Log = field(init=False)
     own: Contribution | None = None
-    slot: int = 0
     _since: float = field(default_factory=time.monotonic)
+    _asked: tuple[bytes | None, float] = (None, 0.0)
+    _judged: dict[ObjectName, Judged] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.log = Log(self.place, min(MAX_GRACE, self.place.files.patience / 4))
 
     def look(self) -> list[Listed]:
         """Return what is in the round's folder."""
         return self.place.files.entries(path_of_round(self.place.number))
-
-    def has_decision(self, entries: Iterable[Listed]) -> bool:
-        """Return whether a slot is taken whose verdict is open."""
-        slots = [slot for entry in entries if (slot := parse_slot(entry.base)) is not None]
-        return any(slot >= self.slot for slot in slots)
 
     def enter(self, own: Contribution) -> None:
         """Note this peer's contribution, which is written next; its deadline begins."""
@@ -143,133 +155,130 @@ class Round:
             expected: names for which it waits until the deadline; empty to wait for the deadline in any case.
 
         Raises:
-            CollectiveError: the store fails, an object of a member is gone, or the members' terms differ from
-                this peer's.
+            Lost: the round is decided, and an object of a member cannot be read.
+            CollectiveError: the store fails, or the members' terms differ from this peer's.
         """
-        assert self.own is not None
-        timing = self.timing
         while True:
             entries = self.look()
-            if self.has_decision(entries):
-                outcome = self.read()
-                if outcome is not None:
-                    return outcome
-            self.arrivals.update(entries)
-            waited = time.monotonic() - self._since
-            members = self.arrivals.propose([self.own.digest.hex()])
-            has_quorum = len(members.accepted) >= self.place.rules.quorum
-            has_all = bool(expected) and self.arrivals.has_all(expected)
-            if has_quorum and (has_all or waited > timing.deadline):
-                outcome = self.decide(members)
-            elif waited > timing.timeout or (has_all and waited > timing.deadline):
-                outcome = self.decide(Members((), members.refused))
-            else:
-                # Peers that look at different times do not all write a decision at once.
-                pause = timing.poll * random.uniform(0.6, 1.2)
-                time.sleep(min(pause, max(timing.deadline - waited, timing.poll / 4)))
-                continue
-            if outcome is not None:
-                return outcome
-
-    def decide(self, members: Members) -> Outcome | None:
-        """Create the members of the round, unless another peer has; return the result as ``read``.
-
-        Lists may lag behind, so the slots are read, and not looked for in a list.
-        """
-        made = Envelope(Kind.MEMBERS, self.place.run, self.place.number, self.name, members.pack())
-        self._slots().claim(lambda: made.pack(self.ring.sign), self.slot)
-        return self.read()
+            if self.log.has_news(entries):
+                self.log.read()
+            if self.log.pending is None and self.log.taken is None:
+                self.arrivals.update(entries)
+                self._propose(expected)
+            if self.log.pending is not None and self.log.taken is None:
+                self._vote()
+            if self.log.taken is not None:
+                return self._conclude()
+            self._pause()
 
     def read(self) -> Outcome | None:
-        """Return the result by the first valid slot; None if there is none so far.
-
-        Raises CollectiveError if an object of a member cannot be read, or the members' terms are others.
-        """
-        while True:
-            slot, found = self._slots().find(self.slot)
-            self.slot = slot  # earlier ones are not valid, for anybody
-            if found is None:
-                return None
-            outcome = self._evaluate(parse_members(found, self.place.rules, self.place.verify))
-            if outcome is not None:
-                return outcome
-            self.slot = slot + 1
+        """Return the result of a round that is decided, and None of one that is open; raise as ``wait``."""
+        self.log.read()
+        return None if self.log.taken is None else self._conclude()
 
     def is_named(self) -> bool:
-        """Return whether a decision names this peer's contribution, also if it cannot be evaluated."""
-        _, found = self._slots().find(self.slot)
-        if found is None or self.own is None:
+        """Return whether the decision names this peer's contribution, also if it cannot be evaluated."""
+        decision = self.log.decision
+        if decision is None or self.own is None:
             return False
-        entry = parse_members(found, self.place.rules, self.place.verify).find(self.name)
+        entry = decision.find(self.name)
         return entry is not None and entry.digest == self.own.digest
 
-    def _slots(self) -> Slots:
-        place = self.place
+    def _pause(self) -> None:
+        """Wait between two looks; peers that look at different times do not all propose at once."""
+        left = self.timing.deadline - (time.monotonic() - self._since)
+        pause = self.timing.poll * random.uniform(0.6, 1.2)
+        time.sleep(min(pause, max(left, self.timing.poll / 4)))
 
-        def parse(data: bytes) -> Envelope:
-            found = open_envelope(data, Kind.MEMBERS, place.run, place.number, place.verify)
-            parse_members(found, place.rules, place.verify)
-            return found
+    def _propose(self, expected: Collection[str]) -> None:
+        """Propose the members of the round if it is time."""
+        timing, waited = self.timing, time.monotonic() - self._since
+        members = self.arrivals.propose()
+        has_quorum = len(members.accepted) >= self.place.rules.quorum
+        has_all = bool(expected) and self.arrivals.has_all(expected)
+        if has_quorum and (has_all or waited > timing.deadline):
+            self._append(Kind.MEMBERS, members.pack())
+        elif waited > timing.timeout or (has_all and waited > timing.deadline):
+            self._append(Kind.MEMBERS, Members((), members.refused).pack())
 
-        grace = min(MAX_GRACE, place.files.patience / 4)
-        return Slots(
-            place.files,
-            lambda slot: path_of_members(place.number, slot),
-            parse,
-            max_members(place.rules),
-            grace,
-        )
+    def _vote(self) -> None:
+        """Take or drop the pending proposal as soon as its objects tell which.
 
-    def _evaluate(self, members: Members) -> Outcome | None:
-        """Return the result of a decision; None if it is not valid, because its objects are not."""
-        number = self.place.number
-        if members.is_void:
-            return Outcome(number, (), members.refused)
-        found = self._fetch(members)
-        terms = choose_terms(found, self.place.rules.quorum)
-        if terms is None:
-            return None
-        if terms.key != self.arrivals.terms.key:
-            reason = self.arrivals.terms.find_difference(terms)
-            raise CollectiveError(
-                f"peer {self.name!r} differs from the {len(found)} members of round {number}:"
-                f" {_ADVICE[reason]}",
-                reason=reason,
+        Raises CollectiveError if they tell that the members' terms are others: then this peer has no vote.
+        """
+        pending = self.log.pending
+        assert pending is not None
+        members = self.log.proposals[pending]
+        judged = self._judge(members)
+        if judged is None:
+            if time.monotonic() - self._asked[1] > self.patience:
+                self._append(Kind.DROPPED, b"")
+            return
+        terms = self._find_terms(judged)
+        good = sum(not one.code for one in judged)
+        is_of_use = members.is_void or (terms is not None and good >= self.place.rules.quorum)
+        self._append(Kind.TAKEN, pending) if is_of_use else self._append(Kind.DROPPED, b"")
+
+    def _append(self, kind: Kind, body: bytes) -> None:
+        self.log.append(kind, body, self.name, self.ring.sign)
+
+    def _conclude(self) -> Outcome:
+        """Return the result of the proposal that is taken, when its objects have arrived."""
+        number, members = self.place.number, self.log.decision
+        if members is None:
+            raise Lost(
+                f"round {number} is decided by members that are not in the store: somebody has overwritten"
+                " them. This peer has no result of the round, and goes on with the next one",
+                reason="transport",
             )
-        good = [one for one in found if ObjectName(one.name, one.digest.hex()) in self.arrivals.good]
-        if len(good) < self.place.rules.quorum:
-            return None
+        while (judged := self._judge(members)) is None:
+            if time.monotonic() - self._asked[1] > self.patience:
+                missing = next(x.name for x in members.accepted if _name_of(x) not in self._judged)
+                raise Lost(
+                    f"round {number}: the object of member {missing!r} is not in the store, or has other"
+                    " bytes; it was deleted, overwritten, or never written. This peer has no result of the"
+                    " round, and goes on with the next one",
+                    reason="transport",
+                )
+            time.sleep(min(self.timing.poll, 1.0))
+        good = [one.contribution for one in judged if one.contribution is not None and not one.code]
+        if self._find_terms(judged) is None or len(good) < self.place.rules.quorum:
+            good = []  # whoever has taken it breaks the rules; it is void for all
         kept = {one.name for one in good}
         dropped = [
-            RefusedObject(one.name, one.digest.hex(), self._code(one.name, one.digest))
-            for one in members.accepted
-            if one.name not in kept
+            RefusedObject(entry.name, entry.digest.hex(), one.code or "quorum")
+            for entry, one in zip(members.accepted, judged, strict=True)
+            if entry.name not in kept
         ]
         return Outcome(number, tuple(good), (*members.refused, *dropped))
 
-    def _code(self, name: str, digest: bytes) -> str:
-        return self.arrivals.refused.get(ObjectName(name, digest.hex()), "terms")
-
-    def _fetch(self, members: Members) -> list[Contribution]:
-        """Read the objects of all members, in their order, without those whose envelopes are wrong."""
-        found = []
-        end = time.monotonic() + self.patience
+    def _judge(self, members: Members) -> Sequence[Judged] | None:
+        """Return the verdicts on all objects of a proposal, in its order; None while one has not arrived."""
+        if self._asked[0] != (digest := members.pack()):
+            self._asked, self._judged = (digest, time.monotonic()), {}
         for entry in members.accepted:
-            named = ObjectName(entry.name, entry.digest.hex())
-            while True:
-                one = self.arrivals.read(named)
-                if one is not None or named in self.arrivals.refused:
-                    break
-                if time.monotonic() > end:
-                    raise CollectiveError(
-                        f"round {self.place.number}: the object of member {entry.name!r} is not in the store,"
-                        " or is incomplete; it was deleted, or never written",
-                        reason="transport",
-                    )
-                time.sleep(min(self.timing.poll, 1.0))
-            if one is not None:
-                found.append(one)
-        return found
+            named = _name_of(entry)
+            if named not in self._judged and (one := self.arrivals.judge(named)) is not None:
+                self._judged[named] = one
+        found = [self._judged.get(_name_of(entry)) for entry in members.accepted]
+        return None if None in found else [one for one in found if one is not None]
+
+    def _find_terms(self, judged: Iterable[Judged]) -> Terms | None:
+        """Return the terms of a proposal, None below the quorum; raise CollectiveError if others."""
+        found = [one.contribution for one in judged if one.contribution is not None]
+        terms = choose_terms(found, self.place.rules.quorum)
+        if terms is not None and terms.key != self.arrivals.terms.key:
+            reason = self.arrivals.terms.find_difference(terms)
+            raise CollectiveError(
+                f"peer {self.name!r} differs from the {len(found)} members of round {self.place.number}:"
+                f" {_ADVICE[reason]}",
+                reason=reason,
+            )
+        return terms
+
+
+def _name_of(entry: Accepted) -> ObjectName:
+    return ObjectName(entry.name, entry.digest.hex())
 
 
 _ADVICE = {

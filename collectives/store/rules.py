@@ -1,24 +1,39 @@
 """Rules of a run, on which all peers agree: what a peer refuses must not depend on the peer.
 
-The first peer writes them into the store. Any other compares its own with them.
+The first peer writes them into the store, with a random number of this run. Any other compares its own rules
+with them. Both are a part of the run that all further objects name, so objects of an earlier training of the
+same name, or of peers with other rules, are those of another run.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+import re
+import secrets
+import sys
+from dataclasses import dataclass, fields
 
 from collectives.errors import Refused
-from collectives.store.envelope import Envelope, Kind, check_everyone, open_envelope
+from collectives.store.envelope import Envelope, Kind, Sign, check_everyone, hash_run, open_slot
 from collectives.store.files import Files
 from collectives.store.layout import path_of_settings
 from collectives.store.slots import Slots
 
-MAX_SETTINGS = 64 * 1024
+MAX_SETTINGS = 4096
 """Bytes of the object with the rules."""
+FORMAT = "1.1"
+"""Version of the format that readers of a run check wholly, with the records that it lets others skip."""
+_MOST = 2**53
+"""Largest integer of a rule."""
+_LARGEST = sys.float_info.max
 _FIXED_ROUND = 0
+_INTEGER = "[1-9][0-9]{0,15}"
+_REAL = r"(?:0|[1-9][0-9]{0,16})(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?"
+_SETTINGS = re.compile(
+    rf'\{{"format":"(?P<format>[0-9.]{{1,16}})","instance":"(?P<instance>[0-9a-f]{{32}})",'
+    rf'"keys":"(?P<keys>(?:[0-9a-f]{{64}})?)","max_bytes":(?P<max_bytes>{_INTEGER}),'
+    rf'"max_norm":(?P<max_norm>null|{_REAL}),"max_peers":(?P<max_peers>{_INTEGER}),'
+    rf'"max_weight":(?P<max_weight>{_REAL}),"quorum":(?P<quorum>{_INTEGER})\}}'
+)
 
 
 class OtherRules(ValueError):
@@ -39,12 +54,13 @@ class Rules:
     max_weight: float = 1.0
     max_peers: int = 256
     keys: str = ""
+    format: str = FORMAT
 
     def __post_init__(self) -> None:
         for name in ("quorum", "max_bytes", "max_peers"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}; it must be a number, 1 or more")
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+                raise ValueError(f"{name} is {value!r}; it must be a whole number, 1 to 2^53")
         if self.quorum > self.max_peers:
             raise ValueError(f"quorum is {self.quorum}, and max_peers is {self.max_peers}")
         if not isinstance(self.keys, str) or len(self.keys) > 64:
@@ -53,38 +69,85 @@ class Rules:
             value = getattr(self, name)
             if value is None and name == "max_norm":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LARGEST:
                 raise ValueError(f"{name} is {value!r}; it must be a number above 0")
             object.__setattr__(self, name, float(value))
 
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a run.
+
+    Attributes:
+        rules: of the run.
+        instance: 32 hexadecimal digits by which this run differs from others of its name.
+    """
+
+    rules: Rules
+    instance: str
+
+    @classmethod
+    def draw(cls, rules: Rules) -> Settings:
+        """Return the settings of a new run."""
+        return cls(rules, secrets.token_hex(16))
+
     def pack(self) -> bytes:
-        """Serialize the rules as JSON with sorted keys."""
-        return json.dumps(asdict(self), sort_keys=True).encode()
+        """Serialize the settings: JSON without blanks, in ascending order of the members."""
+        one = self.rules
+        norm = "null" if one.max_norm is None else repr(one.max_norm)
+        return (
+            f'{{"format":"{one.format}","instance":"{self.instance}","keys":"{one.keys}",'
+            f'"max_bytes":{one.max_bytes},"max_norm":{norm},"max_peers":{one.max_peers},'
+            f'"max_weight":{one.max_weight!r},"quorum":{one.quorum}}}'
+        ).encode()
 
 
-def parse_rules(body: bytes) -> Rules:
-    """Parse the rules of a run; raise Refused if they are none."""
+def parse_settings(body: bytes) -> Settings:
+    """Parse the settings of a run; raise Refused if they are none."""
+    found = _SETTINGS.fullmatch(body.decode("latin-1"))
+    if found is None:
+        raise Refused("rules", "the settings of the run cannot be read")
     try:
-        found: Any = json.loads(body)
-        names = {field.name for field in fields(Rules)}
-        if not isinstance(found, dict) or set(found) != names:
-            raise Refused("rules", "the settings of the run have other fields")
-        return Rules(**found)
-    except (ValueError, TypeError, RecursionError) as error:
-        if isinstance(error, Refused):
-            raise
-        raise Refused("rules", f"the settings of the run cannot be read: {error}") from None
+        rules = Rules(
+            quorum=int(found["quorum"]),
+            max_bytes=int(found["max_bytes"]),
+            max_norm=None if found["max_norm"] == "null" else float(found["max_norm"]),
+            max_weight=float(found["max_weight"]),
+            max_peers=int(found["max_peers"]),
+            keys=found["keys"],
+            format=found["format"],
+        )
+    except ValueError as error:
+        raise Refused("rules", f"the settings of the run are not valid: {error}") from None
+    return Settings(rules, found["instance"])
 
 
-def agree_on_rules(files: Files, rules: Rules, run: bytes, name: str, sign: Any) -> None:
-    """Write the rules into the store, or compare them with those that are there.
+def make_slots(files: Files, run: str, grace: float) -> Slots:
+    """Return the slots of the settings.
+
+    Args:
+        files: of the run.
+        run: its name.
+        grace: seconds for which a slot may be incomplete.
+    """
+
+    def parse(data: bytes) -> Envelope:
+        found = open_slot(data, [Kind.SETTINGS], hash_run(run), _FIXED_ROUND, check_everyone)
+        parse_settings(found.body)
+        return found
+
+    return Slots(files, path_of_settings, parse, MAX_SETTINGS, grace)
+
+
+def agree_on_rules(files: Files, rules: Rules, run: str, name: str, sign: Sign) -> bytes:
+    """Write the rules into the store, or compare them with those that are there; return the hash of the run.
 
     Their signature has no meaning: rules that differ from this peer's are an error, whoever has written them.
 
     Args:
         files: of the run.
         rules: of this peer.
-        run: hash of the run's name.
+        run: name of the run.
         name: of this peer.
         sign: makes signatures.
 
@@ -92,16 +155,9 @@ def agree_on_rules(files: Files, rules: Rules, run: bytes, name: str, sign: Any)
         OtherRules: the run has others; the message names each difference.
         CollectiveError: the store fails, or somebody has destroyed the settings.
     """
-
-    def parse(data: bytes) -> Envelope:
-        found = open_envelope(data, Kind.SETTINGS, run, _FIXED_ROUND, check_everyone)
-        parse_rules(found.body)
-        return found
-
-    own = Envelope(Kind.SETTINGS, run, _FIXED_ROUND, name, rules.pack())
-    slots = Slots(files, path_of_settings, parse, MAX_SETTINGS, grace=min(5.0, files.patience / 4))
-    agreed = slots.claim(lambda: own.pack(sign))
-    theirs = parse_rules(agreed.body)
+    own = Envelope(Kind.SETTINGS, hash_run(run), _FIXED_ROUND, name, Settings.draw(rules).pack())
+    agreed = make_slots(files, run, min(5.0, files.patience / 4)).claim(lambda: own.pack(sign))
+    theirs = parse_settings(agreed.body).rules
     different = [
         f"{field.name} is {getattr(rules, field.name)!r}, and {getattr(theirs, field.name)!r} in the run"
         for field in fields(Rules)
@@ -112,3 +168,4 @@ def agree_on_rules(files: Files, rules: Rules, run: bytes, name: str, sign: Any)
             f"the rules of this peer are not those of the run, which {agreed.name!r} began:"
             f" {'; '.join(different)}. Pass the same on all peers, or begin another run"
         )
+    return hash_run(run, agreed.body)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collectives.store.envelope import NO_SIGNATURE, Verify, check_everyone, names_digest
+from collectives.store.envelope import NO_SIGNATURE, Sign, Verify, check_everyone, names_digest
 from collectives.store.layout import check_name
 
 KEY = 32
 _HEXADECIMAL = re.compile(rf"[0-9a-fA-F]{{{2 * KEY}}}")
-_DOMAIN = b"wirecodec rounds 1\0"  # signatures of other protocols are not valid here
+_DOMAIN = b"wirecodec rounds 2\0"  # signatures of other protocols are not valid here
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class Ring:
     """Keys of a peer.
 
     Attributes:
-        sign: returns the signature of a digest.
-        verify: tells whether a peer has signed a digest.
+        sign: returns the signature of a statement.
+        verify: tells whether a peer has signed a statement.
         names: that have a key; empty if anybody may take part.
         digest: of all names and public keys; "" without keys.
     """
 
-    sign: Callable[[bytes], bytes]
+    sign: Sign
     verify: Verify
     names: frozenset[str]
     digest: str
@@ -62,8 +62,8 @@ def make_ring(name: str, key: bytes | None, keys: Mapping[str, bytes] | None) ->
         other: ed25519.Ed25519PublicKey.from_public_bytes(public) for other, public in keys.items()
     }
     return Ring(
-        lambda digest: bytes(private.sign(_DOMAIN + digest)),
-        lambda other, digest, signature: _is_signed(public_keys.get(other), digest, signature),
+        lambda statement: bytes(private.sign(_DOMAIN + statement)),
+        lambda other, statement, signature: _is_signed(public_keys.get(other), statement, signature),
         frozenset(keys),
         names_digest(keys),
     )
@@ -75,14 +75,14 @@ def make_key() -> tuple[bytes, bytes]:
     return private.private_bytes_raw(), private.public_key().public_bytes_raw()
 
 
-def _is_signed(public: Any, digest: bytes, signature: bytes) -> bool:
-    """Return whether a public key's owner has signed a digest."""
+def _is_signed(public: Any, statement: bytes, signature: bytes) -> bool:
+    """Return whether a public key's owner has signed a statement."""
     from cryptography.exceptions import InvalidSignature
 
     if public is None:
         return False
     try:
-        public.verify(signature, _DOMAIN + digest)
+        public.verify(signature, _DOMAIN + statement)
     except InvalidSignature:
         return False
     return True

@@ -42,22 +42,27 @@ class Slots:
 
         Raises CollectiveError if all slots are taken and none is valid.
         """
-        for slot in range(first, SLOTS):
+        slot = first
+        while True:
             data = self.read(slot)
             if data is None:
                 return slot, None
             try:
                 return slot, self.parse(data)
             except Refused:
-                continue
-        raise CollectiveError(
-            f"{self.path(0)} and all further slots have bytes that are not valid: somebody destroys the run;"
-            " continue in another run, with keys, in a folder that strangers cannot write to",
-            reason="protocol",
-        )
+                slot += 1
 
     def read(self, slot: int) -> bytes | None:
-        """Return the bytes of a slot, waiting for the rest of an object that is incomplete."""
+        """Return the bytes of a slot, waiting for the rest of an object that is incomplete.
+
+        Raises CollectiveError if there is no such slot, because all are taken.
+        """
+        if slot >= SLOTS:
+            raise CollectiveError(
+                f"{self.path(0)} and all further slots have bytes that decide nothing: somebody destroys the"
+                " run; continue in another run, with keys, in a folder that strangers cannot write to",
+                reason="protocol",
+            )
         end = time.monotonic() + self.grace
         while True:
             data = self.files.get(self.path(slot), self.limit + 1)
@@ -65,19 +70,11 @@ class Slots:
                 return data
             time.sleep(min(0.1, self.grace / 4))
 
-    def claim(self, make: Callable[[], bytes], first: int = 0) -> Envelope:
-        """Return the agreed object; create it from ``make`` if no slot has one."""
-        while True:
-            slot, found = self.find(first)
-            if found is not None:
-                return found
-            self.files.create(self.path(slot), make())
-            first = slot
-            # A store whose reads lag behind shows the object later; the next creation fails meanwhile.
-            self._await(slot)
-
-    def _await(self, slot: int) -> None:
-        """Wait until a slot that is taken can be read."""
+    def create(self, slot: int, data: bytes) -> bool:
+        """Create the object in a slot; if there is one, wait until it can be read, and return False."""
+        if self.files.create(self.path(slot), data):
+            return True
+        # A store whose reads lag behind shows the object later.
         end = time.monotonic() + self.files.patience
         while self.files.get(self.path(slot), self.limit + 1) is None:
             if time.monotonic() > end:
@@ -86,6 +83,18 @@ class Slots:
                     reason="transport",
                 )
             time.sleep(0.05)
+        return False
+
+    def claim(self, make: Callable[[], bytes]) -> Envelope:
+        """Return the agreed object; create it from ``make`` if no slot has one."""
+        slot = 0
+        while True:
+            slot, found = self.find(slot)
+            if found is not None:
+                return found
+            made = make()
+            if self.create(slot, made):
+                return self.parse(made)
 
 
 def _is_partial(data: bytes, limit: int) -> bool:

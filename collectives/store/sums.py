@@ -19,6 +19,7 @@ from collectives.exchange.encoding import Encoding, encode_tensors
 from collectives.exchange.inputs import MakeInputs
 from collectives.exchange.specs import ONLY, SchemeArgument, TensorSpec, get_limits
 from collectives.exchange.union import move_sums
+from collectives.store.codecs import Codecs
 from collectives.store.communicator import StoreComm
 from collectives.store.contribution import NO_STATE, Check, Terms
 from collectives.store.rounds import Outcome
@@ -67,11 +68,14 @@ class Taken:
 
 
 def close(local: Encoding, *, counts: bool) -> None:
-    """Commit or roll back the step of a Compressor, also if an interrupt comes between."""
+    """Commit or roll back the step of a Compressor, also if an interrupt comes between.
+
+    After another state was loaded, there is nothing to commit. A second call has no further effect.
+    """
     prepared = local.prepared
     if prepared is None or not prepared.is_open:
         return
-    resolve = prepared.commit if counts else prepared.rollback
+    resolve = prepared.commit if counts and prepared.is_latest else prepared.rollback
     try:
         resolve()
     except RuntimeError:
@@ -82,15 +86,19 @@ def close(local: Encoding, *, counts: bool) -> None:
         raise
 
 
-def make_check(specs: Mapping[str, TensorSpec], rules: Rules, *, named: bool) -> Check:
-    """Return the check of a container: limits, schema, finite values and the norm.
+def make_check(
+    specs: Mapping[str, TensorSpec], scheme: SchemeArgument, rules: Rules, *, named: bool
+) -> Check:
+    """Return the check of a container: limits, schema, finite values, the norm, and the scheme's codecs.
 
     Args:
         specs: {name: (shape, dtype)} that are expected.
+        scheme: of all peers.
         rules: of the run.
         named: whether containers have named tensors.
     """
     scratch: dict[str, Any] = {}
+    codecs = Codecs.of(scheme)
 
     def check(payload: ByteArray, _header: Header) -> None:
         if not scratch:
@@ -104,6 +112,7 @@ def make_check(specs: Mapping[str, TensorSpec], rules: Rules, *, named: bool) ->
             finite=True,
             max_norm=rules.max_norm,
         )
+        codecs.check(payload)
 
     return check
 
@@ -178,7 +187,7 @@ def contribute(
                 f"peer {comm.name!r}: {type(failure.error).__name__}: {failure.error}",
                 reason=REASONS.get(failure.status, "encode"),
             ) from failure.error
-        check = make_check(local.specs, comm.rules, named=local.named)
+        check = make_check(local.specs, scheme, comm.rules, named=local.named)
         outcome, rank, error = comm.take_part(terms, local.blob, check, resolve)
     except BaseException:
         if comm.is_open and local.prepared is not None:

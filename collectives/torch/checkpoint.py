@@ -197,7 +197,7 @@ def _as_bytes(content: Any) -> bytes:
     import torch
 
     if isinstance(content, torch.UntypedStorage | torch.TypedStorage):  # torch.load returns the latter
-        content = torch.tensor([], dtype=torch.uint8).set_(content)
+        content = torch.empty(0, dtype=torch.uint8, device=content.device).set_(content)
     if isinstance(content, torch.Tensor):
         content = content.cpu().numpy()
     return memoryview(content).tobytes()

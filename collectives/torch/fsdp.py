@@ -20,7 +20,7 @@ from typing import Any, Literal
 import wirecodec as wc
 from collectives.agreement.agree import Failure, agree
 from collectives.agreement.header import Header, Operand, Operation, Status
-from collectives.call import counted
+from collectives.call import counted, exclusive
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
@@ -264,6 +264,7 @@ class _Backward:
         if self._parts is not None:
             commit_step(self._parts)
 
+    @exclusive
     def _agree(self, comm: Any, failure: Failure | None = None) -> None:
         """Tell the other ranks how the step has ended; raise CollectiveError unless it was good for all."""
         channel = Channel.of(comm)

@@ -13,6 +13,7 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.exchange.inputs import Inputs
+from collectives.exchange.overlap import describe_overlap
 from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import check_compressor, name_parameters
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
@@ -85,9 +86,9 @@ def average_gradients(
         if scaler is None:
             warn_of_changed_scale(compressor)
         compressor.require_names(named)
-        return Gradients(
-            {name: _get_gradient(p) for name, p in trained.items()}, LossScale.of(scaler, optimizer)
-        )
+        gradients = {name: _get_gradient(p) for name, p in trained.items()}
+        _require_separate(gradients)
+        return Gradients(gradients, LossScale.of(scaler, optimizer))
 
     means = average(find_ends(comm), collect, compressor, algorithm, nonfinite, weight)
     unused = find_zeros({name: means[name] for name in trained})
@@ -105,6 +106,18 @@ def _get_gradient(parameter: Any) -> Any:
     if parameter.grad is None:
         return torch.zeros_like(local_shard(parameter.detach()))
     return local_shard(parameter.grad.detach())
+
+
+def _require_separate(gradients: Mapping[str, Any]) -> None:
+    """Raise ValueError if gradients share memory, into which their means are written.
+
+    Of contiguous gradients on the host, ``Targets`` checks this itself.
+    """
+    if all(is_dense(x) and x.is_contiguous() for x in gradients.values()):
+        return
+    shared = describe_overlap(gradients, lambda name: f"the gradient of {name!r}")
+    if shared is not None:
+        raise ValueError(f"{shared}: each parameter needs a gradient of its own")
 
 
 def _like(parameter: Any, mean: Any) -> Any:

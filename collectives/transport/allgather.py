@@ -125,7 +125,8 @@ def _gather_in_pieces(
                     lengths,
                     [start + min(first, count) for start, count in zip(starts, counts, strict=True)],
                 )
-                requests.append(channel.comm.Iallgatherv(block[first : first + PIECE], [out, places]))
+                piece = block[first : first + PIECE]
+                channel.begin(requests, channel.comm.Iallgatherv, piece, [out, places])
             wait_all(backoff, requests[complete:])
             backoff.reset()
             complete += 1

@@ -17,14 +17,18 @@ MIN_SEGMENT = 4096  # bytes
 SEGMENTS_PER_BLOCK = 32  # enough to keep all links of a chain busy at once
 
 
-def broadcast(channel: Channel, block: ByteArray, nbytes: int, root: int) -> ByteArray:
-    """Send the root's block to every rank.
+def broadcast(
+    channel: Channel, block: ByteArray, nbytes: int, root: int, memory: ByteArray | None = None
+) -> ByteArray:
+    """Send the root's block to every rank, in one transfer.
 
     Args:
         channel: open; all ranks call this together.
         block: the root's bytes, contiguous; ignored on other ranks.
         nbytes: length of the block, known to all ranks.
         root: the rank that has the block.
+        memory: (nbytes,) uint8 for the block, which the caller can read after an interrupt, too. None for new
+            memory, or on the root for the block itself.
 
     Returns:
         The block, (nbytes,) uint8.
@@ -33,43 +37,37 @@ def broadcast(channel: Channel, block: ByteArray, nbytes: int, root: int) -> Byt
         Timeout: nothing arrived during the channel's timeout; the channel is then closed.
     """
     n, rank = channel.size, channel.rank
+    if rank == root and memory is not None:
+        memory[:] = block[:nbytes]
     if n == 1 or nbytes == 0:
         return block[:nbytes]
+    if memory is None:
+        memory = block if rank == root and n * nbytes >= MIN_SEGMENTED else np.empty(nbytes, np.uint8)
     if n * nbytes < MIN_SEGMENTED:  # one call, and as many bytes on each link
         counts = [nbytes if other == root else 0 for other in range(n)]
-        return allgather_concatenated(channel, block[: counts[rank]], counts)
+        return allgather_concatenated(channel, block[: counts[rank]], counts, lambda _: memory)
     position = (rank - root) % n  # in the chain
-    out = block if position == 0 else np.empty(nbytes, np.uint8)
-    segment = compute_chain_segment(nbytes)
     left, right = (rank - 1) % n, (rank + 1) % n
-    channel.bytes_sent += nbytes if position < n - 1 else 0
+    arriving = [(left, memory)] if position else []
+    leaving = [(right, memory)] if position < n - 1 else []
+    token: ByteArray = np.zeros(1, np.uint8)
+    if n > 2 and position == 0:  # two ranks have one link, on which messages stay in order
+        arriving = [(right, token)]
+    elif n > 2 and position == 1:
+        leaving = [*leaving, (root, token)]
+    segment = compute_chain_segment(nbytes)
+    channel.bytes_sent += sum(len(data) for _, data in leaving)
+    segments = SegmentList.from_blocks(leaving, segment)
     transfer(
         channel,
-        SegmentList.from_blocks([(left, out)] if position else [], segment),
-        SegmentList.from_blocks([(right, out)] if position < n - 1 else [], segment),
-        lambda received: received,
+        SegmentList.from_blocks(arriving, segment),
+        segments,
+        (lambda received: received) if position else (lambda _: segments.count),
         f"the broadcast from rank {root}",
     )
-    if n > 2:  # two ranks have one link, on which messages stay in order
-        _acknowledge(channel, root, (root + 1) % n)
-    return out
+    return memory
 
 
 def compute_chain_segment(nbytes: int) -> int:
     """Compute the bytes per segment of a block of this size."""
     return max(MIN_SEGMENT, min(MAX_SEGMENT, nbytes // SEGMENTS_PER_BLOCK))
-
-
-def _acknowledge(channel: Channel, root: int, neighbour: int) -> None:
-    """Send one byte from the neighbour to the root, which waits for it."""
-    token = np.zeros(1, np.uint8)
-    arriving = [(neighbour, token)] if channel.rank == root else []
-    leaving = [(root, token)] if channel.rank == neighbour else []
-    channel.bytes_sent += len(leaving)
-    transfer(
-        channel,
-        SegmentList.from_blocks(arriving),
-        SegmentList.from_blocks(leaving),
-        lambda received: 1,
-        f"the broadcast from rank {root}",
-    )

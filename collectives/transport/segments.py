@@ -160,10 +160,10 @@ def transfer(
             limit = to_send if received == to_receive else min(to_send, send_limit(received))
             if len(sends) < limit and len(sends) - sent < MAX_IN_FLIGHT:  # one per turn: bursts delay others
                 to, segment = outgoing[len(sends)]
-                sends.append(comm.Isend(segment, to, TAG))
+                channel.begin(sends, comm.Isend, segment, to, TAG)
             while len(receives) < to_receive and len(receives) - received < MAX_IN_FLIGHT:
                 source, buffer = incoming[len(receives)]
-                receives.append(comm.Irecv(buffer, source, TAG))
+                channel.begin(receives, comm.Irecv, buffer, source, TAG)
             if received < to_receive and receives[received].Test():
                 if on_arrival is not None:
                     on_arrival(received)

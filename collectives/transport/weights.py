@@ -43,6 +43,11 @@ class Weights:
         divisor = (math.fsum(factors) if has_factors else taking_part) if mean else 1
         return cls(float(divisor), factors if has_factors else ())
 
+    @property
+    def largest(self) -> float:
+        """The largest factor."""
+        return max(self.factors, default=1.0)
+
     def of_rank(self, rank: int) -> float:
         """Return the factor of a rank."""
         return self.factors[rank] if self.factors else 1.0

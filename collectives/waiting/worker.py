@@ -12,10 +12,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from wirecodec.interop import flushes_denormals
+
 EXIT_WAIT = 1.0  # seconds for which the end of the program waits for all threads together
 
-_Functions: TypeAlias = "queue.SimpleQueue[Callable[[], object] | None]"
-"""Functions to run in this order; None ends the thread."""
+_Functions: TypeAlias = "queue.SimpleQueue[tuple[Callable[[], object], bool] | None]"
+"""Functions to run in this order, and whether their callers flush denormal numbers; None ends the thread."""
 
 
 class Worker:
@@ -46,7 +48,7 @@ class Worker:
         """Run a function after those that were submitted before."""
         process = os.getpid()
         functions = self._queues.get(process) or self._start(process)
-        functions.put(function)
+        functions.put((function, computes_flushed()))
 
     def drain(self) -> None:
         """Wait until all that was submitted has run."""
@@ -76,10 +78,13 @@ class _Thread(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.functions = functions
         self.unblock = unblock
+        self.caller_flushes = False
 
     def run(self) -> None:
         """Run functions up to None."""
-        while (function := self.functions.get()) is not None:
+        while (item := self.functions.get()) is not None:
+            function, self.caller_flushes = item
+            del item
             try:
                 function()
             except BaseException:  # reported; later functions run
@@ -90,6 +95,14 @@ class _Thread(threading.Thread):
 def in_worker() -> bool:
     """Return whether this is the thread of a Worker."""
     return isinstance(threading.current_thread(), _Thread)
+
+
+def computes_flushed() -> bool:
+    """Return whether this thread flushes denormal numbers, or the one that submitted what it runs does.
+
+    That one computes with the results.
+    """
+    return flushes_denormals() or getattr(threading.current_thread(), "caller_flushes", False)
 
 
 @atexit.register

@@ -1,4 +1,4 @@
-"""Exceptions that a trace function raises at the k-th Python call of a rank, or return from one."""
+"""Exceptions that a trace function raises at the k-th call, return or line of Python code on a rank."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ class Injector:
         calls: calls so far.
         place: location of the call at which it raised.
         returns: whether a return counts as another call; the caller then does not know that it returned.
+        lines: whether each line counts, in place of calls.
     """
 
     files: tuple[str, ...]
     number: int = 0
     returns: bool = False
+    lines: bool = False
     calls: int = 0
     place: str = ""
 
@@ -39,8 +41,8 @@ class Injector:
         path = frame.f_code.co_filename
         if not path.startswith(self.files) or path.startswith(SIMULATOR):
             return None
-        frame.f_trace_lines = False
-        if event == "exception":  # which the local trace function sees, too
+        frame.f_trace_lines = self.lines
+        if event == "exception" or self.lines == (event != "line"):  # which a local trace function sees, too
             return self
         self.calls += 1
         if self.calls == self.number:

@@ -142,3 +142,29 @@ def test_a_model_of_keras_trains() -> None:
     (losses, first), (_, second) = co.simulate(2, train)
     assert losses[-1] < 0.7 * losses[0]
     assert sorted(x.tobytes() for x in first.values()) == sorted(x.tobytes() for x in second.values())
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_index_outside_of_a_tensor_fails_on_all_ranks_alike(sparse: bool) -> None:
+    """On one rank, coordinate (1, 9) has the row-major number of (2, 2), which this rank stores, too."""
+    torch = pytest.importorskip("torch")
+
+    def step(comm: Communicator) -> str:
+        column = 9 if comm.rank == 0 else 6
+        where = torch.tensor([[2, 1], [2, column]])
+        tensor = torch.sparse_coo_tensor(where, torch.ones(2), (5, 7), check_invariants=False)
+        parameter = torch.nn.Parameter(torch.zeros(5, 7))
+        parameter.grad = tensor
+        compressor = wc.Compressor("topk(0.5) | rice | raw")
+        try:
+            if sparse:
+                co.allreduce(comm, {"w": tensor}, "nonzero | rice | raw", sparse=True)
+            else:
+                co.average_gradients(comm, [("w", parameter)], compressor)
+        except co.CollectiveError as error:
+            return str(error)
+        return ""
+
+    errors = co.simulate(2, step)
+    assert errors[0] == errors[1]
+    assert "index 9 in dimension 1, whose extent is 7" in errors[0]

@@ -21,6 +21,12 @@ from tests.collectives.inputs import bits, gradient
 
 ALL = (*OWN, ROOT + "wirecodec" + os.sep, os.path.dirname(np.__file__) + os.sep)
 
+GUARDS = tuple(
+    f"{ROOT}collectives{os.sep}{name}"
+    for name in ("call.py", "channel.py", "exchange/session.py", "gtopk/", "transport/", "sites/exchange.py")
+)
+"""Modules whose blocks ``try`` and ``finally`` hold a call together: any line of them may be interrupted."""
+
 FAULTY, RANKS = 1, 3
 SCHEME = {"a": "topk(0.5) | raw-index | raw", "b": "all | raw-index | raw"}
 TINY, SMALL, LARGE = 200, 1500, 20_000  # elements: behind the headers, one native call, and segments
@@ -90,6 +96,14 @@ class Owning(Compressed):
         self.compressor = co.OkTopK(SCHEME)
 
 
+class Merging(Leading):
+    """Operation of GTopK, whose commit needs what has arrived."""
+
+    def __init__(self, comm: SimulatedComm, size: int) -> None:
+        super().__init__(comm, size)
+        self.cltk = co.GTopK(0.5)  # type: ignore[assignment]
+
+
 class Bytes(Subject):
     """All-gather of bytes, which takes no steps."""
 
@@ -105,6 +119,7 @@ SUBJECTS: dict[str, Callable[[SimulatedComm, int], Subject]] = {
     },
     "CLTk.allreduce": Leading,
     "OkTopK.allreduce": Owning,
+    "GTopK.allreduce": Merging,
     "allgather_bytes": Bytes,
     "similarity": Alike,
 }
@@ -192,21 +207,21 @@ def judge(outcomes: list[Outcome], right: list[bytes], place: str) -> None:
         assert firsts <= {"ok", mine.first, mine.again}, shown
 
 
-def points(name: str, size: int, files: tuple[str, ...]) -> tuple[int, list[bytes]]:
+def points(name: str, size: int, files: tuple[str, ...], *, lines: bool = False) -> tuple[int, list[bytes]]:
     """Count the calls, and return the number and the results of all ranks."""
     for _ in range(2):  # the first run imports and compiles
-        injector = Injector(files)
+        injector = Injector(files, lines=lines)
         outcomes = run(SUBJECTS[name], size, injector)
     assert {each.first for each in outcomes} == {"ok"}
     return injector.calls, [each.data for each in outcomes]
 
 
-def sweep(name: str, size: int, files: tuple[str, ...], stride: int) -> None:
-    total, right = points(name, size, files)
+def sweep(name: str, size: int, files: tuple[str, ...], stride: int, *, lines: bool = False) -> None:
+    total, right = points(name, size, files, lines=lines)
     assert total > 20
     wrong = []
     for number in range(1, total + 1, stride):
-        injector = Injector(files, number)
+        injector = Injector(files, number, lines=lines)
         try:
             judge(run(SUBJECTS[name], size, injector), right, injector.place)
         except (AssertionError, RuntimeError) as error:  # the simulator raises if ranks make different calls
@@ -223,6 +238,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_an_exception_at_some_calls(name: str, size: int, factor: int) -> None:
     sweep(name, size, OWN, stride=factor * (31 if size == LARGE else 13))
+
+
+@pytest.mark.parametrize("stride", [97, pytest.param(1, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("size", [TINY, SMALL, LARGE])
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_an_exception_at_some_lines(name: str, size: int, stride: int) -> None:
+    sweep(name, size, GUARDS, stride, lines=True)
 
 
 @pytest.mark.nightly

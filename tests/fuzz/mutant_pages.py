@@ -1,60 +1,19 @@
-"""Verdicts on mutants, and the page of the readers of version 1.1: counts, survivors and reasons."""
+"""Verdicts on mutants, the survivors with their reasons, and the page that counts them.
+
+``survivors/`` has a table per decoder, of tab-separated columns: a survivor's place, its change, whether
+other functions run, and the reason. ``survivors/counts.tsv`` has a row per module. Both make MUTANTS.md.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+import csv
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-
-@dataclass(frozen=True)
-class Page:
-    """A page of mutants: its file, and what comes before the sections, one per decoder."""
-
-    file: Path
-    head: str
-
-
-_COMMON = """\
-Each mutant changes one comparison, operator, constant, condition or refusal in one function. It is killed
-if a golden vector gives another result, crashes, or takes too long. The library reads each vector through
-every public function (`ways.py`); the C decoder is compiled with sanitizers. The metadata of a vector are
-compared, too, although a decoder need not return them.
-"""
-_REASONS = """\
-If not all mutants of a section were tried, those that were are the first in a random order. Reasons were
-found by reading the code. A reason of the kind "Equivalent" means that no input shows the change. The share
-in the last column leaves these mutants out. *Path* means that all results are right, but other functions of
-the decoder run.
-"""
-WHOLE = Page(
-    Path(__file__).parent / "MUTANTS.md",
-    f"""\
-# Mutants of the decoders
-
-{_COMMON}
-The Python around the library's kernels is changed, not the kernels. Probes (`probes.py`) cover what vectors
-cannot: streams, and codecs of experimental ids. Only mutants of the library that no vector notices meet them.
-[MUTANTS_1_1.md](MUTANTS_1_1.md) has the readers of version 1.1, by vectors alone.
-
-{_REASONS}""",
-)
-LATER = Page(
-    Path(__file__).parent / "MUTANTS_1_1.md",
-    f"""\
-# Mutants of the readers of version 1.1
-
-{_COMMON}
-Only functions that read records, element types, joined tensors or streams of version 1.1 are changed. No
-probe is run here. [MUTANTS.md](MUTANTS.md) has the other readers.
-
-{_REASONS}""",
-)
-REASON = re.compile(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \|$")
-PATH = "*path*: "
-"""Mark of a survivor that changes which functions run."""
+FOLDER = Path(__file__).parent / "survivors"
+PAGE = Path(__file__).parent / "MUTANTS.md"
 UNKNOWN = "not examined"
 EQUIVALENT = "Equivalent"
 """Beginning of the reason for a survivor that no input shows."""
@@ -62,13 +21,38 @@ EQUIVALENT = "Equivalent"
 Row = tuple[str, str]
 """The columns that identify a mutant: "module: function", and the change."""
 
+_SURVIVOR = ("place", "change", "path", "reason")
+_COUNTS = ("decoder", "module", "mutants", "tried", "probed", "survivors", "equivalent")
+_HEAD = """\
+# Mutants of the decoders
 
-def read_reasons(page: Path) -> dict[Row, str]:
-    """Read the reasons for survivors from a page."""
-    if not page.exists():
-        return {}
-    rows = map(REASON.match, page.read_text(encoding="utf-8").splitlines())
-    return {(row[1], row[2]): row[3].removeprefix(PATH) for row in rows if row}
+Each mutant changes one comparison, operator, constant, condition or refusal in one function. It is killed
+if a golden vector gives another result, crashes, or takes too long. The library reads each vector through
+every public function (`ways.py`); the C decoder is compiled with sanitizers. The metadata of a vector are
+compared, too, although a decoder need not return them. The Python around the library's kernels is changed,
+not the kernels.
+
+Probes (`probes.py`) cover what vectors cannot: streams, and codecs of experimental ids. Only mutants of the
+library that no vector notices meet them. Rows of version 1.1 are mutants of the functions that read its
+records, types, joined tensors and streams, by vectors alone.
+
+"""
+_TAIL = """
+If not all mutants of a decoder were tried, those that were are the first in a random order. The tables in
+`survivors/` give the reason why each survivor was not killed, found by reading the code. A reason of the kind
+"Equivalent" means that no input shows the change; the last column leaves these out. The column `path` marks
+survivors with which all results are right, but other functions of the decoder run.
+"""
+
+
+def read_survivors(decoder: str, folder: Path = FOLDER) -> dict[Row, str]:
+    """Return {survivor: reason} of a decoder."""
+    return {(row["place"], row["change"]): row["reason"] for row in _read(folder / f"{decoder}.tsv")}
+
+
+def read_counts(folder: Path = FOLDER) -> list[dict[str, str]]:
+    """Return the rows of counts, one per decoder and module."""
+    return _read(folder / "counts.tsv")
 
 
 def number_rows(rows: Iterable[Row]) -> list[Row]:
@@ -82,8 +66,8 @@ def number_rows(rows: Iterable[Row]) -> list[Row]:
 
 
 def shorten(line: str) -> str:
-    """Return a line of code as the pages show it."""
-    return line.strip().replace("|", "\\|").replace("`", "'")[:70]
+    """Return a line of code as the tables show it."""
+    return line.strip()[:70]
 
 
 class Verdict(str, Enum):
@@ -125,57 +109,75 @@ class Verdicts:
                 file.write("\t".join((verdict, *row)) + "\n")
 
 
-def write_section(
-    page: Page, title: str, command: str, every: Iterable[Row], verdicts: Verdicts, seed: int
-) -> None:
-    """Replace a section of a page; keep the reasons for its survivors.
+def write_decoder(decoder: str, every: Sequence[Row], verdicts: Verdicts, folder: Path = FOLDER) -> None:
+    """Replace the tables of a decoder; keep the reasons for its survivors.
 
     Args:
-        page: the page.
-        title: name of the decoder.
-        command: the command that tried the mutants.
+        decoder: name of its table.
         every: the rows of all mutants.
         verdicts: those of the mutants that were tried.
-        seed: of the order in which they were tried.
+        folder: of the tables.
     """
-    known = read_reasons(LATER.file) | read_reasons(WHOLE.file) | read_reasons(page.file)
-    text = page.file.read_text(encoding="utf-8") if page.file.exists() else ""
-    sections = dict(re.findall(r"^(## .+)\n\n((?:(?!## ).*\n)*)", text, re.MULTILINE))
-    sections[f"## {title}"] = _format_section(command, list(every), verdicts, seed, known)
-    parts = [f"{name}\n\n{body.rstrip()}\n" for name, body in sections.items()]
-    page.file.write_text("\n".join([page.head, *parts]), encoding="utf-8")
-
-
-def _format_section(
-    command: str, every: list[Row], verdicts: Verdicts, seed: int, known: Mapping[Row, str]
-) -> str:
+    known = {
+        row: reason for file in folder.glob("*.tsv") for row, reason in _read_reasons(file).items()
+    } | _read_reasons(folder / f"{decoder}.tsv")
     tried = [row for row in every if row in verdicts.found]
     survivors = sorted(row for row in tried if not verdicts.found[row].is_noticed)
-    counted = f"All {len(every)} mutants were tried."
-    if len(tried) < len(every):
-        counted = f"{len(tried)} of {len(every)} mutants were tried, in random order (seed {seed})"
-
-    if probed := sum(verdicts.found[row] == Verdict.PROBE for row in tried):
-        counted += f" Of these, only a probe notices {probed}; vectors alone notice "
-        counted += f"{_share(len(tried) - len(survivors) - probed, len(tried))}."
-    lines = [f"`{command}`", "", counted, ""]
-    lines += ["| module | mutants | tried | survivors | killed | killed of those that are not equivalent |"]
-    lines += ["|---|---|---|---|---|---|"]
-    modules = sorted({row[0].partition(":")[0] for row in every})
-    for module in [*modules, ""]:
-        own = [[row for row in rows if row[0].startswith(f"{module}:" if module else "")]
-               for rows in (every, tried, survivors)]  # fmt: skip
-        equal = sum(known.get(row, UNKNOWN).startswith(EQUIVALENT) for row in own[2])
-        all_, some, left = map(len, own)
-        name = f"`{module}`" if module else "all"
-        shares = _share(some - left, some), _share(some - left, some - equal)
-        lines.append(f"| {name} | {all_} | {some} | {left} | {shares[0]} | {shares[1]} |")
-    lines += ["", "| survivor | change | why |", "|---|---|---|"] if survivors else []
-    for row in survivors:
-        mark = PATH if verdicts.found[row] == Verdict.PATH else ""
-        lines.append(f"| `{row[0]}` | `{row[1]}` | {mark}{known.get(row, UNKNOWN)} |")
-    return "\n".join(lines)
+    rows = [
+        (*row, "path" if verdicts.found[row] == Verdict.PATH else "", known.get(row, UNKNOWN))
+        for row in survivors
+    ]
+    _write(folder / f"{decoder}.tsv", _SURVIVOR, rows)
+    counts = [
+        tuple(row[name] for name in _COUNTS) for row in read_counts(folder) if row["decoder"] != decoder
+    ]
+    for module in sorted({place.partition(":")[0] for place, _ in every}):
+        own = [row for row in tried if row[0].startswith(f"{module}:")]
+        left = [row for row in survivors if row[0].startswith(f"{module}:")]
+        numbers = (
+            sum(row[0].startswith(f"{module}:") for row in every),
+            len(own),
+            sum(verdicts.found[row] == Verdict.PROBE for row in own),
+            len(left),
+            sum(known.get(row, UNKNOWN).startswith(EQUIVALENT) for row in left),
+        )
+        counts.append((decoder, module, *map(str, numbers)))
+    _write(folder / "counts.tsv", _COUNTS, sorted(counts))
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "-"
+def make_page(counts: Iterable[Mapping[str, str]]) -> str:
+    """Return the text of MUTANTS.md."""
+    lines = ["| decoder | mutants | tried | killed | by vectors alone | of those that are not equivalent |"]
+    lines += ["|---|---:|---:|---:|---:|---:|"]
+    rows = list(counts)
+    for decoder in sorted({row["decoder"] for row in rows}):
+        mutants, tried, probed, survivors, equivalent = (
+            sum(int(row[name]) for row in rows if row["decoder"] == decoder) for name in _COUNTS[2:]
+        )
+        killed = tried - survivors
+        shares = (
+            f"{100 * part / whole:.1f} %"
+            for part, whole in ((killed, tried), (killed - probed, tried), (killed, tried - equivalent))
+        )
+        lines.append(f"| [{decoder}](survivors/{decoder}.tsv) | {mutants} | {tried} | {' | '.join(shares)} |")
+    return "\n".join([_HEAD + lines[0], *lines[1:], _TAIL])
+
+
+def _read_reasons(file: Path) -> dict[Row, str]:
+    if file.name == "counts.tsv":
+        return {}
+    return {
+        row: reason for row, reason in read_survivors(file.stem, file.parent).items() if reason != UNKNOWN
+    }
+
+
+def _read(file: Path) -> list[dict[str, str]]:
+    if not file.exists():
+        return []
+    with file.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def _write(file: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    text = "".join("\t".join(row) + "\n" for row in (columns, *rows))
+    file.write_text(text, encoding="utf-8")

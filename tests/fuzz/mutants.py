@@ -13,8 +13,8 @@ there (``trials``).
 1.1, by vectors alone. tests/fuzz/mutants_c.py does the same with the C decoder. The order is random;
 ``--sample`` ends a run after this number of mutants, ``--minutes`` after this time. ``--verdicts`` keeps the
 verdicts in a file. A run continues from it: it tries the survivors again, and mutants without a verdict.
-``--write`` writes a section of tests/fuzz/MUTANTS.md, or MUTANTS_1_1.md (``mutant_pages``). Reasons that are
-given there for survivors stay.
+``--write`` writes the decoder's tables in tests/fuzz/survivors, and MUTANTS.md (``mutant_pages``). Reasons
+that are given there for survivors stay.
 """
 
 from __future__ import annotations
@@ -45,13 +45,12 @@ def parse_options(tool: str, arguments: Sequence[str] | None) -> argparse.Namesp
     parser.add_argument("--seed", type=int, default=0, help="of the random order")
     parser.add_argument("--minutes", type=float, default=math.inf, help="end after this time")
     parser.add_argument("--verdicts", type=Path, help="file of verdicts from which a run continues")
-    parser.add_argument("--write", action="store_true", help="write a section of the page")
+    parser.add_argument("--write", action="store_true", help="write the tables and the page")
     return parser.parse_args(arguments)
 
 
 def try_mutants(
-    tool: str,
-    title: str,
+    decoder: str,
     rows: Iterable[Row],
     judge_row: Callable[[Row], Verdict | None],
     options: argparse.Namespace,
@@ -59,8 +58,7 @@ def try_mutants(
     """Try mutants in the order given; return 0 if 90 % are noticed, of those of version 1.1 96 %.
 
     Args:
-        tool: name of this module.
-        title: name of the decoder.
+        decoder: "library", "reference" or "c".
         rows: of all mutants.
         judge_row: returns a mutant's verdict, or None if the mutant does not compile.
         options: of ``parse_options``.
@@ -79,16 +77,12 @@ def try_mutants(
                 if not verdict.is_noticed:
                     print(*row, sep=", ", flush=True)
     if options.write:
-        command = " ".join([f"python -m tests.fuzz.{tool}", *_selecting(options), "--write"])
-        page = mutant_pages.LATER if options.later else mutant_pages.WHOLE
-        mutant_pages.write_section(page, title, command, rows, verdicts, options.seed)
+        mutant_pages.write_decoder(f"{decoder}-1.1" if options.later else decoder, rows, verdicts)
+        page = mutant_pages.make_page(mutant_pages.read_counts())
+        mutant_pages.PAGE.write_text(page, encoding="utf-8")
     tried = [verdicts.found[row].is_noticed for row in rows if row in verdicts.found]
     print(f"{len(tried)} of {len(rows)} mutants were tried; {sum(tried)} were killed.")
     return int(100 * sum(tried) < (96 if options.later else 90) * len(tried))
-
-
-def _selecting(options: argparse.Namespace) -> list[str]:
-    return [f"--{name}" for name in ("reference", "later") if getattr(options, name, False)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def judge_row(row: Row) -> Verdict:
         return judge(every[row], known[place_of(every[row].function.__code__)], target)
 
-    return try_mutants("mutants", "Reference" if options.reference else "Library", rows, judge_row, options)
+    return try_mutants("reference" if options.reference else "library", rows, judge_row, options)
 
 
 if __name__ == "__main__":

@@ -160,9 +160,10 @@ def test_mutants_are_killed_by_the_vectors_that_detect_them() -> None:
     assert not trials.is_killed(unseen, [good])
 
 
-def rows_of(title: str, page: mutant_pages.Page) -> set[tuple[str, str]]:
-    """Return the rows of all mutants of a decoder that a page may name."""
-    if title == "C":
+def rows_of(decoder: str) -> set[tuple[str, str]]:
+    """Return the rows of all mutants of a decoder that its table may name."""
+    name, _, version = decoder.partition("-")
+    if name == "c":
         lines = {name: (mutants_c.SOURCES / name).read_text().splitlines() for name in mutants_c.PROGRAMS}
         every = {
             row
@@ -173,50 +174,52 @@ def rows_of(title: str, page: mutant_pages.Page) -> set[tuple[str, str]]:
         }
         later = mutants_c.LATER
     else:
-        target = mutation.REFERENCE if title == "Reference" else mutation.LIBRARY
+        target = mutation.REFERENCE if name == "reference" else mutation.LIBRARY
         every = set(mutation.identify_mutants(list(mutation.list_mutants(target=target))).values())
         later = target.later
-    return {row for row in every if page is mutant_pages.WHOLE or later.fullmatch(row[0])}
+    return {row for row in every if not version or later.fullmatch(row[0])}
 
 
-@pytest.mark.parametrize("title", ["Reference", "Library", "C"])
-@pytest.mark.parametrize("page", [mutant_pages.WHOLE, mutant_pages.LATER])
-def test_survivors_exist_are_counted_and_have_reasons(page: mutant_pages.Page, title: str) -> None:
-    text = page.file.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
-    counts = re.search(r"^\| all \| (\d+) \| (\d+) \| (\d+) \|", text, re.MULTILINE)
-    assert counts is not None
-    _, tried, survivors = map(int, counts.groups())
-    rows = {
-        (row[1], row[2]): row[3].removeprefix(mutant_pages.PATH)
-        for row in map(mutant_pages.REASON.match, text.splitlines())
-        if row
-    }
-    assert len(rows) == survivors
-    equivalent = sum(reason.startswith(mutant_pages.EQUIVALENT) for reason in rows.values())
+@pytest.mark.parametrize("version", ["", "-1.1"])
+@pytest.mark.parametrize("name", ["reference", "library", "c"])
+def test_survivors_exist_are_counted_and_have_reasons(name: str, version: str) -> None:
+    decoder = name + version
+    reasons = mutant_pages.read_survivors(decoder)
+    counts = [row for row in mutant_pages.read_counts() if row["decoder"] == decoder]
+    tried, survivors, equivalent = (
+        sum(int(row[column]) for row in counts) for column in ("tried", "survivors", "equivalent")
+    )
+    assert len(reasons) == survivors
+    assert sum(reason.startswith(mutant_pages.EQUIVALENT) for reason in reasons.values()) == equivalent
     assert 100 * (tried - survivors) >= 96 * (tried - equivalent)
-    assert mutant_pages.UNKNOWN not in text
-    assert rows.keys() <= rows_of(title, page)
+    assert mutant_pages.UNKNOWN not in reasons.values()
+    assert reasons.keys() <= rows_of(decoder)
 
 
-def test_a_section_keeps_reasons_and_counts(tmp_path: Path) -> None:
-    page = mutant_pages.Page(tmp_path / "page.md", "# Mutants\n")
-    every = mutant_pages.number_rows([("a.py: f", "x in y")] * 2 + [("b.py: g", "z")])
+def test_the_page_of_mutants_is_made_from_the_tables() -> None:
+    assert mutant_pages.PAGE.read_text(encoding="utf-8") == mutant_pages.make_page(mutant_pages.read_counts())
+
+
+def test_tables_keep_reasons_and_counts(tmp_path: Path) -> None:
+    every = mutant_pages.number_rows([("a.py: f", "x | y")] * 2 + [("b.py: g", "z")])
     verdicts = mutant_pages.Verdicts(tmp_path / "verdicts")
     for row, verdict in zip(every, (Verdict.PATH, Verdict.PROBE, Verdict.SURVIVES), strict=True):
         verdicts.add(row, verdict)
-    mutant_pages.write_section(page, "C", "run", every, verdicts, 3)
-    text = page.file.read_text()
-    assert text.count(mutant_pages.UNKNOWN) == 2
-    page.file.write_text(text.replace(mutant_pages.UNKNOWN, "Equivalent: so.", 1))
+    mutant_pages.write_decoder("c", every, verdicts, tmp_path)
+    assert list(mutant_pages.read_survivors("c", tmp_path).values()) == [mutant_pages.UNKNOWN] * 2
+    table = tmp_path / "c.tsv"
+    table.write_text(table.read_text().replace(mutant_pages.UNKNOWN, "Equivalent: so.", 1))
     again = mutant_pages.Verdicts(tmp_path / "verdicts")
     assert [again.needs_trial(row) for row in every] == [True, False, True]
     again.add(every[2], Verdict.KILLED)
-    mutant_pages.write_section(page, "Library", "run", every[:1], mutant_pages.Verdicts(), 3)
-    mutant_pages.write_section(page, "C", "run", every, again, 3)
-    text = page.file.read_text()
-    assert "| `a.py` | 2 | 2 | 1 | 50.0 % | 100.0 % |" in text
-    assert "| all | 3 | 3 | 1 | 66.7 % | 100.0 % |" in text
-    assert "0 of 1 mutants were tried" in text
-    assert "only a probe notices 1; vectors alone notice 33.3 %." in text
-    assert text.count(mutant_pages.PATH) == 1
-    assert mutant_pages.UNKNOWN not in text
+    mutant_pages.write_decoder("library", every[:1], mutant_pages.Verdicts(), tmp_path)
+    mutant_pages.write_decoder("c", every, again, tmp_path)
+    assert table.read_text().splitlines()[1:] == ["a.py: f\tx | y\tpath\tEquivalent: so."]
+    counts = mutant_pages.read_counts(tmp_path)
+    assert [list(row.values())[2:] for row in counts] == [
+        ["2", "2", "1", "1", "1"],
+        ["1", "1", "0", "0", "0"],
+        ["1", "0", "0", "0", "0"],
+    ]
+    page = mutant_pages.make_page(counts[:2])
+    assert "| [c](survivors/c.tsv) | 3 | 3 | 66.7 % | 33.3 % | 100.0 % |" in page

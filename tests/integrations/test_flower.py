@@ -449,3 +449,44 @@ def test_replies_keep_other_metrics() -> None:
     assert isinstance(reply.content["arrays"], ArrayRecord)
     assert reply.content["metrics"] == MetricRecord({"num-examples": 10, "loss": 0.5})
     assert list(reply.content["arrays"]) == [CONTAINER]
+
+
+@pytest.mark.parametrize("leaves_out", [True, False])
+def test_layers_that_stay_on_a_client(leaves_out: bool) -> None:
+    """The server keeps its values of them, and the others are averaged as before."""
+    model = {**MODEL, "bn.mean": np.full(3, 7, np.float32), "bn.count": np.int64(5)}
+
+    def train(arrays: dict[str, Any], node: int) -> tuple[dict[str, Any], int]:
+        moved = {name: x + x.dtype.type(node) for name, x in arrays.items()}
+        return {name: x for name, x in moved.items() if not (leaves_out and name.startswith("bn."))}, 1
+
+    clients = [Client(node, train, [wirecodec_mod(LOSSLESS, keep=["bn.*"])]) for node in (1, 3)]
+    strategy = Compressed(fedavg(), max_norm=100.0, optional=["bn.*"])
+    result = strategy.start(LocalGrid(clients), record_of(model), num_rounds=2)
+    assert strategy.dropped == []
+    arrays = arrays_of(result.arrays)
+    assert np.all(arrays["w"] == 4)
+    assert np.all(arrays["bn.mean"] == 7)
+    assert arrays["bn.count"] == 5
+    assert "residual/bn.mean" not in clients[0].state()
+    refusing = Compressed(fedavg(), max_norm=100.0)
+    refusing.start(LocalGrid(clients), record_of(model), num_rounds=1)
+    assert [one.code for one in refusing.dropped] == ["schema-names"] * 2
+
+
+def test_globs_are_a_list() -> None:
+    with pytest.raises(ValueError, match=r"keep is 'bn\.\*'; pass a list"):
+        wirecodec_mod(SCHEME, keep="bn.*")
+    with pytest.raises(ValueError, match=r"optional is 'bn\.\*'; pass a list"):
+        Compressed(fedavg(), optional="bn.*")
+
+
+def test_a_second_reply_of_a_client_is_dropped() -> None:
+    class Twice(LocalGrid):
+        def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
+            return super().send_and_receive(messages, timeout=timeout) * 2
+
+    strategy = Compressed(inner := Recorder())
+    strategy.start(Twice([Client(1, Mover(), [wirecodec_mod(SCHEME)])]), record_of(MODEL), num_rounds=1)
+    assert [one.code for one in strategy.dropped] == ["node"]
+    assert len(inner.arrived) == 1

@@ -18,6 +18,7 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from collectives.errors import Refused
+from collectives.integrations.acceptance import Acceptance, Model
 from collectives.integrations.flower import Compressed, Dropped, wirecodec_mod
 from collectives.integrations.flower_replies import Checks
 from collectives.integrations.updates import CONTAINER
@@ -188,6 +189,8 @@ def test_hostile_arrays(case: str, honest: Any) -> None:
         ({"loss": 0.5, "num-examples": float("inf")}, "weight"),
         ({"loss": 0.5, "num-examples": 1e300}, "weight"),
         ({"loss": 0.5, "num-examples": [1, 2]}, "weight"),
+        ({"loss": float("nan"), "num-examples": 5}, "nonfinite"),
+        ({"loss": float("inf"), "num-examples": 5}, "nonfinite"),
         ({"num-examples": 5}, "record"),
         ({"loss": [0.5], "num-examples": 5}, "record"),
         ({"loss": 0.5, "num-examples": 5, "more": 1}, "record"),
@@ -254,10 +257,15 @@ def test_a_client_without_the_mod_is_accepted_as_it_is(honest: Any) -> None:
     assert all(np.array_equal(x, honest[name]) for name, x in arrays_of(result.arrays).items())
 
 
+def checks(**conditions: Any) -> Checks:
+    return Checks("arrays", None, None, Acceptance(**conditions))
+
+
 def test_fortran_order_and_double_precision_without_the_mod() -> None:
-    checks = Checks("arrays", None, None, 100.0)
-    content = RecordDict({"arrays": plain(w=np.asfortranarray(np.ones((8, 5))))})
-    assert checks.read(content, MODEL, {"batches"}) is None
+    content = RecordDict({"arrays": plain(w=np.asfortranarray(np.arange(40.0).reshape(8, 5)))})
+    arrays = checks(max_norm=200.0).read(content, Model(MODEL, {"batches"}))
+    assert arrays["w"].dtype == np.float32
+    assert np.array_equal(arrays["w"], np.arange(40.0).reshape(8, 5))
 
 
 def test_a_sum_that_overflows() -> None:
@@ -265,20 +273,18 @@ def test_a_sum_that_overflows() -> None:
     largest = np.full(3, np.finfo(np.float32).max)
     content = RecordDict({"arrays": container(encode({"w": largest}), {})})
     with pytest.raises(Refused, match="nonfinite"):
-        Checks("arrays", None, None, None).read(content, {"w": largest}, set())
+        checks().read(content, Model({"w": largest}))
 
 
 def test_the_limits_of_the_caller() -> None:
     content = RecordDict({"arrays": container(encode(GOOD))})
-    checks = Checks("arrays", None, wc.DecodeLimits(max_bytes=100), None)
     with pytest.raises(Refused, match="max-bytes"):
-        checks.read(content, MODEL, {"batches"})
+        checks(limits=wc.DecodeLimits(max_bytes=100)).read(content, Model(MODEL, {"batches"}))
 
 
 def test_any_bytes_raise_rejected_only() -> None:
     """Mutated containers and arrays are accepted, or raise Refused."""
     rng = np.random.default_rng(5)
-    checks = Checks("arrays", None, None, 100.0)
     header = np.frombuffer(Array(np.zeros((8, 5), np.float32)).data, np.uint8)
     verdicts = set()
     for _ in range(700):
@@ -288,7 +294,21 @@ def test_any_bytes_raise_rejected_only() -> None:
             data[rng.integers(0, data.size, rng.integers(1, 4))] = rng.integers(0, 256)
         for record in (container(blob), plain(w=raw(array.tobytes()))):
             try:
-                checks.read(RecordDict({"arrays": record}), MODEL, {"batches"})
+                checks(max_norm=100.0).read(RecordDict({"arrays": record}), Model(MODEL, {"batches"}))
             except Refused as refused:
                 verdicts.add(refused.code)
     assert len(verdicts) > 5
+
+
+def test_the_loss_by_which_q_fedavg_weighs() -> None:
+    from flwr.serverapp.strategy import QFedAvg
+
+    judged = Compressed(QFedAvg(client_learning_rate=0.1, train_loss_key="train_loss"))._checks
+    for loss, is_good in ((0.5, True), (0.0, True), (-1.0, False), (float("nan"), False), (None, False)):
+        metrics = {"num-examples": 1} if loss is None else {"num-examples": 1, "train_loss": loss}
+        content = RecordDict({"arrays": plain(), "metrics": MetricRecord(metrics)})
+        if is_good:
+            judged.read(content, Model(MODEL, {"batches"}))
+        else:
+            with pytest.raises(Refused, match="weight"):
+                judged.read(content, Model(MODEL, {"batches"}))

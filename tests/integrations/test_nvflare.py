@@ -142,12 +142,13 @@ def test_clients_draw_their_own_random_numbers() -> None:
 
 
 def test_weights_pass_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    encode, decode = WirecodecEncode(SCHEME), WirecodecDecode(max_norm=1.0)
+    encode, decode = WirecodecEncode(SCHEME), WirecodecDecode(max_norm=200.0, kind="WEIGHTS")
     data = movements(0)
     for _ in range(2):
         sent = encode.process(result(data, DataKind.WEIGHTS), context())
         got = from_shareable(decode.process(sent, server()))
-        assert got.data is data
+        assert all(np.array_equal(x, data[name]) for name, x in got.data.items())
+        assert got.data.keys() == data.keys()
         assert got.data_kind == DataKind.WEIGHTS
     assert caplog.text.count("TransferType.DIFF") == 1
     assert encode.state.step == 0
@@ -241,8 +242,8 @@ def test_hostile_containers(data: Any, code: str) -> None:
         ({**GOOD, "w": np.full((40, 5), 1e6, "f4")}, "max-norm"),
         ({**GOOD, "w": np.full((40, 5), 10**6)}, "max-norm"),
         ({**GOOD, "w": np.full((40, 5), 1e6, ">f4")}, "max-norm"),
-        ({**GOOD, "w": [1, 2]}, "schema-shape"),
-        ({**GOOD, "w": np.full((40, 5), "x")}, "array"),
+        ({**GOOD, "w": [1, 2]}, "array"),
+        ({**GOOD, "w": np.full((40, 5), "x")}, "schema-dtype"),
         ({**GOOD, "b": np.full(5, np.nan, "f4")}, "nonfinite"),
         ({**GOOD, "b": np.zeros(6, "f4")}, "schema-shape"),
     ],
@@ -267,7 +268,9 @@ def test_updates_that_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_client_without_the_filter_is_accepted_as_it_is() -> None:
     decode = WirecodecDecode(max_norm=20.0)
     data = {**GOOD, "batches": np.full(1, 10**9)}
-    assert from_shareable(decode.process(result(data), server())).data is data
+    got = from_shareable(decode.process(result(data), server())).data
+    assert got.keys() == data.keys()
+    assert all(np.array_equal(x, data[name]) for name, x in got.items())
 
 
 def test_a_server_that_does_not_know_the_model() -> None:
@@ -334,3 +337,73 @@ def test_a_job_holds_the_arguments(tmp_path: Path) -> None:
     arguments = found["WirecodecDecode"]["args"]
     assert arguments["max_norm"] == 3.0
     assert arguments["limits"]["args"] == {"max_bytes": 777}
+
+
+def test_a_weight_that_overflows_the_type_of_a_layer() -> None:
+    """Aggregators multiply by the weight first, in the type of the layer."""
+    decode = WirecodecDecode(max_norm=20.0)
+    half = {"half": np.full(4, 2, np.float16)}
+    for weight, code in ((20_000, []), (40_000, ["nonfinite"])):
+        with contextlib.suppress(UpdateBlocked):
+            decode.process(result(half, NUM_STEPS_CURRENT_ROUND=weight), server(half))
+        assert [one.code for one in decode.dropped] == code
+
+
+@pytest.mark.parametrize("kind", ["WEIGHTS", "COLLECTION", "FL_MODEL", "anything", "", None, 5])
+def test_results_of_another_kind(kind: Any) -> None:
+    """FedAvg would add them up, and the first result of a round would set the kind of all."""
+    decode = WirecodecDecode(skip=True)
+    sent = result(dict(GOOD))
+    sent["DXO"]["kind"] = kind
+    got = from_shareable(decode.process(sent, server()))
+    assert (got.data, got.data_kind) == ({}, "WEIGHT_DIFF")
+    assert [one.code for one in decode.dropped] == ["kind"]
+
+
+@pytest.mark.parametrize("code", ["", None, 0])
+def test_a_return_code_that_a_workflow_takes_for_ok(code: Any) -> None:
+    decode = WirecodecDecode(max_norm=1.0)
+    sent = result(dict(GOOD))
+    sent.set_return_code(code)
+    with pytest.raises(UpdateBlocked, match="max-norm"):
+        decode.process(sent, server())
+
+
+@pytest.mark.parametrize(
+    ("meta", "code"),
+    [
+        ({"control": {"w": [np.full(9, 1e6)]}}, "max-norm"),
+        ({"control": {"w": np.full(9, np.nan)}}, "nonfinite"),
+        ({MetaKey.INITIAL_METRICS: {"loss": np.ones(3)}}, "record"),
+        ({MetaKey.PROCESSED_ALGORITHM: "HE"}, "record"),
+        ({MetaKey.NUM_STEPS_CURRENT_ROUND: "x"}, "weight"),
+        ({MetaKey.NUM_STEPS_CURRENT_ROUND: True}, "weight"),
+        ({MetaKey.FILTER_HISTORY: np.ones(3)}, None),
+    ],
+)
+@pytest.mark.parametrize("data", [GOOD, {}], ids=["arrays", "empty"])
+def test_hostile_meta_information(meta: Any, code: str | None, data: Any) -> None:
+    decode = WirecodecDecode(max_norm=20.0, skip=True)
+    decode.process(result(dict(data), **meta), server())
+    assert [one.code for one in decode.dropped] == ([] if code is None else [code])
+
+
+def test_metrics_are_finite_and_their_arrays_count() -> None:
+    decode = WirecodecDecode(max_norm=20.0, skip=True)
+    for data in ({"loss": 1e6, "name": "x"}, {"loss": np.nan}, {"matrix": np.full(9, 1e6)}):
+        decode.process(result(data, DataKind.METRICS), server())
+    assert [one.code for one in decode.dropped] == ["nonfinite", "max-norm"]
+
+
+def test_counters_that_the_mean_has_made_floats() -> None:
+    decode = WirecodecDecode(max_norm=20.0)
+    for model in (MODEL, {**MODEL, "batches": MODEL["batches"].astype(float)}):
+        got = decode.process(result({**GOOD, "batches": np.full(1, 1000)}), server(model))
+        assert from_shareable(got).data["batches"] == 1000
+
+
+def test_partial_updates() -> None:
+    decode = WirecodecDecode(max_norm=20.0)
+    encode = WirecodecEncode("all | raw-index | raw")
+    got = from_shareable(decode.process(encode.process(result({"w": GOOD["w"]}), context()), server()))
+    assert list(got.data) == ["w"]

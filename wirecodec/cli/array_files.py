@@ -1,4 +1,7 @@
-"""Files of arrays: the command line reads and writes .npy and .npz, and reads .safetensors.
+"""Files of arrays: the command line reads and writes .npy, .npz and .safetensors.
+
+NumPy writes bfloat16 and most types of float8 as bytes without a meaning, and reads them as such. Of 2 bytes
+they are bfloat16, as for ``jax.numpy.load``. Of 1 byte they may be of several types, and are refused.
 
 The arrays of an .npz are members of a zip archive: the tensor ``a/b`` is the member ``a/b.npy``. Zip
 archives and ``numpy.load`` confuse some names, and programs that unpack archives use names as paths.
@@ -19,7 +22,9 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.cli.files import FileArgument, name_file, name_of, open_input
 from wirecodec.cli.formatting import format_name
+from wirecodec.cli.safetensors_files import load_safetensors
 from wirecodec.container.writer import MAGIC
+from wirecodec.element_types import BFLOAT16
 from wirecodec.errors import EncodeError
 from wirecodec.tensors import as_flat
 
@@ -43,6 +48,12 @@ _SAVE_AS_NPZ = (
     "save the tensors as an .npz: "
     "numpy.savez(FILE, **{name: x.float().numpy(force=True) for name, x in tensors.items()})"
 )
+_SAVED_BY_SCIPY = {"format", "shape", "data"}
+"""Names of arrays that each file of ``scipy.sparse.save_npz`` has."""
+_FLOAT8 = (
+    "the elements are one byte each without a type: NumPy does not name float8. Save the tensors as a"
+    " .safetensors, which names it, or as floats, as in array.astype(numpy.float32)"
+)
 _DRIVE = re.compile(r"[A-Za-z]:/")
 
 
@@ -50,7 +61,7 @@ def load_arrays(file: FileArgument) -> dict[str, Any] | Array:
     """Read the array of a .npy, or the arrays of an .npz or a .safetensors by name.
 
     Args:
-        file: its first bytes determine which of them it is. A .safetensors needs the package safetensors.
+        file: its first bytes determine which of them it is.
 
     Returns:
         The array of a .npy, or {name: array}.
@@ -72,12 +83,12 @@ def load_arrays(file: FileArgument) -> dict[str, Any] | Array:
             raise ValueError("the file is no .npy, .npz or .safetensors")
         try:
             if magic[8:] == _SAFETENSORS and not magic.startswith((_NPY, _ZIP)):
-                return _load_safetensors(seekable)
+                return load_safetensors(seekable)
             return _load_npz(seekable) if magic.startswith(_ZIP) else _load_npy(seekable)
-        except (OSError, MemoryError):
+        except (OSError, MemoryError, ValueError):
             raise
         except Exception as error:  # NumPy and zipfile raise any type of exception for damaged files
-            raise ValueError(str(error)) from None
+            raise ValueError(f"the file is damaged: {type(error).__name__}: {error}") from None
 
 
 def load_tensors(file: FileArgument) -> dict[str, Any]:
@@ -110,27 +121,21 @@ def load_gradient(file: FileArgument) -> dict[str, Any]:
     return tensors
 
 
-def _load_safetensors(file: BinaryIO) -> dict[str, Any]:
-    """Read all tensors of a .safetensors."""
-    try:
-        from safetensors.numpy import load
-    except ImportError:
-        raise ValueError("a .safetensors needs the package safetensors: pip install safetensors") from None
-    arrays: dict[str, Any] = load(file.read())
-    return arrays
-
-
 def _load_npy(file: BinaryIO) -> Array:
-    """Read one .npy; raise ValueError if it holds Python objects, which only a pickle can hold."""
+    """Read one .npy; raise ValueError if it holds Python objects, or bytes without a meaning."""
     try:
         array: Array = np.lib.format.read_array(file, allow_pickle=False)
-        return array
     except ValueError as error:
+        if "'<f1'" in str(error):
+            raise ValueError(_FLOAT8) from None
         if "allow_pickle" in str(error):
             raise ValueError(
                 "the array holds Python objects; save it as floats, as in array.astype(numpy.float32)"
             ) from None
         raise
+    if array.dtype == "V1":
+        raise ValueError(_FLOAT8)
+    return array.view(BFLOAT16) if array.dtype == "V2" else array
 
 
 def _load_npz(file: BinaryIO) -> dict[str, Any]:
@@ -144,11 +149,23 @@ def _load_npz(file: BinaryIO) -> dict[str, Any]:
         if any(PurePosixPath(member.orig_filename).name == "data.pkl" for member in members):
             raise ValueError(f"this is {_SAVED_BY_TORCH}; {_SAVE_AS_NPZ}")
         check_names(names)
-        arrays = {}
-        for name, member in zip(names, members, strict=True):
-            with archive.open(member) as stream:
-                arrays[name] = _load_npy(cast("BinaryIO", stream))
-    return arrays
+        if set(names) >= _SAVED_BY_SCIPY:
+            raise ValueError(
+                "this is a file of scipy.sparse.save_npz, whose arrays are parts of one matrix; encode it in"
+                " Python: wirecodec.encode(scipy.sparse.load_npz(FILE))"
+            )
+        return {
+            name: _load_member(archive, member, name) for name, member in zip(names, members, strict=True)
+        }
+
+
+def _load_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Array:
+    """Read one array of an .npz; its errors name it."""
+    with archive.open(member) as stream:
+        try:
+            return _load_npy(cast("BinaryIO", stream))
+        except ValueError as error:
+            raise ValueError(f"tensor '{format_name(name)}': {error}") from None
 
 
 def save_npz(file: BinaryIO, arrays: Iterable[tuple[str, Array]]) -> None:

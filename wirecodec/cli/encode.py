@@ -1,4 +1,4 @@
-"""``wirecodec encode``: encode a .npy or .npz as a container."""
+"""``wirecodec encode``: encode a .npy, .npz or .safetensors as a container."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ _DETAILS = f"The sizes are printed, on standard error if standard output gets th
 
 def add_to(commands: Any) -> None:
     """Add the subcommand."""
-    command = add_command(commands, "encode", _run, "Encode a .npy or .npz as a container", _DETAILS)
+    command = add_command(
+        commands, "encode", _run, "Encode a .npy, .npz or .safetensors as a container", _DETAILS
+    )
     add_file(command, ".npy, or .npz or .safetensors, whose arrays all have the same scheme")
     add_scheme_options(command)
     add_imports(command)
@@ -64,14 +66,15 @@ def add_to(commands: Any) -> None:
         metavar="FILE",
         type=_parse_output,
         required=True,
-        help="the container to write; any name that does not end in .npy or .npz; - is standard output",
+        help="the container to write; any name that does not end in .npy, .npz or .safetensors; - is "
+        "standard output",
     )
 
 
 def _parse_output(text: str) -> FileArgument:
     """Parse the output; refuse names of arrays, such as that of the input."""
     file = parse_file(text)
-    if isinstance(file, Path) and file.suffix in (".npy", ".npz"):
+    if isinstance(file, Path) and file.suffix in (".npy", ".npz", ".safetensors"):
         raise argparse.ArgumentTypeError(
             f"{text!r} ends in {file.suffix}, but encode writes a container; write {file.stem}.wc"
         )

@@ -39,6 +39,13 @@ class ValueChoice(ABC):
         """Whether a selector may choose the width of the codec's cells; see ``Selection.step``."""
         return False
 
+    def keeps(self, dtype: np.dtype[Any]) -> bool:
+        """Tell whether all values of an element type are decoded bit for bit.
+
+        Codecs of any element type do so. Another lossless codec returns True for the types that it keeps.
+        """
+        return self.of_any_type
+
     @abstractmethod
     def choose(self, values: Array, stream: int) -> tuple[ValueCodec, Bytes]:
         """Choose a codec and encode the values with it.

@@ -58,6 +58,10 @@ class Raw(ValueCodec):
         if self.dtype is not None:
             set_fields(self, of_any_type=False)  # only floats can be narrowed
 
+    def keeps(self, dtype: np.dtype[Any]) -> bool:
+        """Tell whether all values of an element type are decoded bit for bit; those of 16 bits always are."""
+        return self.dtype is None or dtype.itemsize == 2
+
     def choose(self, values: Array, stream: int) -> tuple[Raw | Raw16Bit, Bytes]:
         """Choose the wire codec for the type of the values, and encode them with it."""
         codec: Raw | Raw16Bit = Raw()

@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
+
+pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
+
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import figure16, kernels, rows, steps, timing
 from benchmarks.gpu.cases import KernelTime

@@ -12,6 +12,7 @@ import numpy as np
 
 import collectives as co
 import wirecodec as wc
+from collectives.store.envelope import Envelope, hash_run
 from tests.oracles import Array
 
 SETTINGS: dict[str, Any] = {"quorum": 2, "deadline": 2.0, "poll": 0.01, "timeout": 20.0, "resume": True}
@@ -19,6 +20,12 @@ SETTINGS: dict[str, Any] = {"quorum": 2, "deadline": 2.0, "poll": 0.01, "timeout
 
 def make_comm(folder: Path | str, name: str, **settings: Any) -> Any:
     return co.StoreComm(str(folder), "run", name, **(SETTINGS | settings))
+
+
+def run_of(folder: Path, slot: int = 0) -> bytes:
+    """Return the hash of the run in a folder, which a StoreComm has begun."""
+    found = Envelope.unpack((folder / "run" / f"settings.{slot:02d}").read_bytes())
+    return hash_run("run", found.body)
 
 
 def run_peers(functions: Sequence[Callable[[], Any]]) -> list[Any]:

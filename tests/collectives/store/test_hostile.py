@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,18 @@ import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Header, Operation
 from collectives.store.contribution import Terms, make_body
-from collectives.store.envelope import Envelope, Kind, hash_run
-from collectives.store.layout import path_of_contribution, path_of_members
-from tests.collectives.store.peers import gradient, make_comm, make_local, move, run_each
+from collectives.store.envelope import Envelope, Kind, hash_run, make_statement
+from collectives.store.layout import SLOTS, path_of_contribution, path_of_members
+from tests.collectives.store.peers import gradient, make_comm, make_local, move, run_each, run_of
 
 NAMES = "alice", "bob"
-RUN = hash_run("run")
+RUN = bytes(16)
+"""Stands for the hash of a run, which is drawn when its first peer comes."""
+
+
+def place(folder: Path, made: Envelope) -> Envelope:
+    """Return an object with the hash of the run in a folder."""
+    return replace(made, run=run_of(folder)) if made.run == RUN else made
 
 
 def write(folder: Path, path: str, data: bytes) -> None:
@@ -32,6 +39,7 @@ def write(folder: Path, path: str, data: bytes) -> None:
 
 def put_envelope(folder: Path, made: Envelope, name: str | None = None, sign: Any = None) -> None:
     """Write a contribution under the name of its peer, or another one."""
+    made = place(folder, made)
     path = path_of_contribution(made.number, name or made.name, made.digest)
     write(folder, path, made.pack(sign))
 
@@ -58,16 +66,21 @@ def make_contribution(
     return Envelope(Kind.CONTRIBUTION, RUN, number, name, make_body(Terms(header), bytes(blob)))
 
 
-GOOD = wc.encode(gradient(7)).tobytes()
-BAD_VALUES = np.full(64, np.nan, np.float32)
 SCHEME = "all | raw-index | raw"
+GOOD = wc.encode(gradient(7), SCHEME).tobytes()
+BAD_VALUES = np.full(64, np.nan, np.float32)
 
 
-def sum_two(folder: Path, **settings: Any) -> tuple[Any, dict[str, str]]:
-    """Let two honest peers sum; return the sum and what was refused, the same for both."""
+def make_two(folder: Path, **settings: Any) -> list[Any]:
+    """Return two honest peers before round 0."""
     comms = [make_comm(folder, name, **({"deadline": 0.3} | settings)) for name in NAMES]
     for comm in comms:
-        comm.locate()
+        comm.move_to(0)
+    return comms
+
+
+def sum_two(comms: list[Any]) -> tuple[Any, dict[str, str]]:
+    """Let two honest peers sum; return the sum and what was refused, the same for both."""
     results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
     assert results[0].tobytes() == results[1].tobytes()
     reports = [comm.last for comm in comms]
@@ -102,15 +115,17 @@ def sum_two(folder: Path, **settings: Any) -> tuple[Any, dict[str, str]]:
 )
 def test_a_wrong_object_is_refused_by_all(tmp_path: Path, made: Envelope, code: str | None) -> None:
     """It is named with its code, and nothing of it is added."""
-    path = path_of_contribution(0, "mallory", made.digest)
-    write(tmp_path, path, made.pack())
-    _, refused = sum_two(tmp_path, max_norm=1000.0, max_bytes=2000)
+    comms = make_two(tmp_path, max_norm=1000.0, max_bytes=2000)
+    made = place(tmp_path, made)
+    write(tmp_path, path_of_contribution(0, "mallory", made.digest), made.pack())
+    _, refused = sum_two(comms)
     assert set(refused) == {"mallory"}
     assert code is None or refused["mallory"] == code
 
 
 def test_names_are_not_paths(tmp_path: Path) -> None:
     """Names that are none are ignored, and an object under another's name is refused."""
+    comms = make_two(tmp_path)
     rounds = "rounds/000000000000"
     digest = "0" * 64
     for name in (
@@ -125,52 +140,62 @@ def test_names_are_not_paths(tmp_path: Path) -> None:
     (tmp_path / "run" / rounds / f"dir.{digest}").mkdir()
     made = make_contribution(GOOD)
     put_envelope(tmp_path, made, name="zoe")  # written by mallory, under the name of zoe
-    _, refused = sum_two(tmp_path)
+    _, refused = sum_two(comms)
     assert refused == {"zoe": "name"}
     assert {p.name for p in tmp_path.iterdir()} == {"run"}
 
 
 def test_an_object_with_another_digest_never_arrives(tmp_path: Path) -> None:
-    write(tmp_path, f"rounds/{0:012d}/mallory.{'ab' * 32}", make_contribution(GOOD).pack())
+    comms = make_two(tmp_path)
+    write(tmp_path, f"rounds/{0:012d}/mallory.{'ab' * 32}", place(tmp_path, make_contribution(GOOD)).pack())
     write(tmp_path, f"rounds/{0:012d}/eve.{'ab' * 32}", b"\xf7WCR\x01" + bytes(500))
-    assert sum_two(tmp_path)[1] == {}
+    assert sum_two(comms)[1] == {}
 
 
 def members(entries: list[list[str]], number: int = 0, refused: Any = ()) -> Envelope:
-    body = json.dumps({"accepted": entries, "refused": list(refused)}).encode()
+    content = {"accepted": entries, "refused": list(refused)}
+    body = json.dumps(content, separators=(",", ":")).encode()
     return Envelope(Kind.MEMBERS, RUN, number, "mallory", body)
 
 
 NO_SIGNATURE = "00" * 64
 
 
+def propose(folder: Path, made: list[Envelope]) -> None:
+    """Write contributions, and a proposal that names them."""
+    placed = [place(folder, one) for one in made]
+    for one in placed:
+        put_envelope(folder, one)
+    entries = [[one.name, one.digest.hex(), NO_SIGNATURE] for one in placed]
+    write(folder, path_of_members(0, 0), place(folder, members(entries)).pack())
+
+
 @pytest.mark.parametrize(
-    "data",
+    "made",
     [
         b"garbage",
         b"",
         b"[" * 10_000,
-        Envelope(Kind.MEMBERS, RUN, 0, "mallory", b"[" * 100_000).pack(),
-        Envelope(Kind.MEMBERS, RUN, 0, "mallory", b"[]").pack(),
-        Envelope(Kind.MEMBERS, RUN, 0, "mallory", b'{"accepted": 1, "refused": []}').pack(),
-        Envelope(Kind.MEMBERS, RUN, 1, "mallory", b"{}").pack(),
-        members([["mallory", "00" * 32, NO_SIGNATURE]]).pack(),  # below the quorum
-        members([["../x", "00" * 32, NO_SIGNATURE], ["y", "00" * 32, NO_SIGNATURE]]).pack(),
-        members([["b", "00" * 32, NO_SIGNATURE], ["a", "00" * 32, NO_SIGNATURE]]).pack(),
-        members([["a", "00" * 32, NO_SIGNATURE], ["a", "11" * 32, NO_SIGNATURE]]).pack(),
-        members([["a", "zz", NO_SIGNATURE], ["b", "11" * 32, NO_SIGNATURE]]).pack(),
-        members([["a", "00" * 32, "00"], ["b", "11" * 32, NO_SIGNATURE]]).pack(),
+        Envelope(Kind.MEMBERS, RUN, 0, "mallory", b"[" * 100_000),
+        Envelope(Kind.MEMBERS, RUN, 0, "mallory", b"[]"),
+        Envelope(Kind.MEMBERS, RUN, 0, "mallory", b'{"accepted": 1, "refused": []}'),
+        Envelope(Kind.MEMBERS, RUN, 1, "mallory", b"{}"),
+        members([["mallory", "00" * 32, NO_SIGNATURE]]),  # below the quorum
+        members([["../x", "00" * 32, NO_SIGNATURE], ["y", "00" * 32, NO_SIGNATURE]]),
+        members([["b", "00" * 32, NO_SIGNATURE], ["a", "00" * 32, NO_SIGNATURE]]),
+        members([["a", "00" * 32, NO_SIGNATURE], ["a", "11" * 32, NO_SIGNATURE]]),
+        members([["a", "zz", NO_SIGNATURE], ["b", "11" * 32, NO_SIGNATURE]]),
+        members([["a", "00" * 32, "00"], ["b", "11" * 32, NO_SIGNATURE]]),
         bytes(2**20),
     ],
     ids=range(14),
 )
-def test_members_that_are_not_valid_decide_nothing(tmp_path: Path, data: bytes) -> None:
+def test_members_that_are_not_valid_decide_nothing(tmp_path: Path, made: bytes | Envelope) -> None:
     """The next slot decides, for all peers."""
+    comms = make_two(tmp_path, timeout=3.0)
+    data = made if isinstance(made, bytes) else place(tmp_path, made).pack()
     write(tmp_path, path_of_members(0, 0), data)
     write(tmp_path, path_of_members(0, 1), b"more garbage")
-    comms = [make_comm(tmp_path, name, timeout=3.0, deadline=0.3) for name in NAMES]
-    for comm in comms:
-        comm.move_to(0)
     results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
     assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
     assert (tmp_path / "run" / path_of_members(0, 2)).exists()
@@ -181,13 +206,10 @@ def test_members_with_foreign_terms_decide_nothing(tmp_path: Path) -> None:
 
     Without keys anybody may do so. No peer then takes the result of the others for its own.
     """
-    made = [make_contribution(GOOD, name=name, shape=(8, 8)) for name in ("mallory", "mallory2")]
-    for one in made:
-        put_envelope(tmp_path, one)
-    entries = [[one.name, one.digest.hex(), NO_SIGNATURE] for one in made]
-    write(tmp_path, path_of_members(0, 0), members(entries).pack())
     comm = make_comm(tmp_path, "alice", timeout=3.0, deadline=0.3)
     comm.move_to(0)
+    made = [make_contribution(GOOD, name=name, shape=(8, 8)) for name in ("mallory", "mallory2")]
+    propose(tmp_path, made)
     with pytest.raises(co.CollectiveError, match="differs from the 2 members") as raised:
         co.allreduce(comm, gradient(0), SCHEME, op="sum")
     assert raised.value.reason == "shape"
@@ -195,16 +217,12 @@ def test_members_with_foreign_terms_decide_nothing(tmp_path: Path) -> None:
 
 def test_members_that_accept_a_bad_object(tmp_path: Path) -> None:
     """Whoever decides, each peer judges the objects again."""
+    comm = make_comm(tmp_path, "zoe", timeout=3.0)
+    comm.move_to(0)
     good = make_contribution(GOOD, name="alice")
     other = make_contribution(GOOD, name="bob")
     bad = make_contribution(wc.encode(BAD_VALUES).tobytes())
-    made = (good, other, bad)
-    for one in made:
-        put_envelope(tmp_path, one)
-    entries = [[one.name, one.digest.hex(), NO_SIGNATURE] for one in made]
-    write(tmp_path, path_of_members(0, 0), members(entries).pack())
-    comm = make_comm(tmp_path, "zoe", timeout=3.0)
-    comm.move_to(0)
+    propose(tmp_path, [good, other, bad])
     total = co.allreduce(comm, gradient(0), SCHEME, op="sum")
     assert np.array_equal(total, 2 * gradient(7))
     assert comm.last is not None
@@ -227,10 +245,12 @@ def test_nobody_can_write_for_another(tmp_path: Path) -> None:
     from collectives.store.signing import make_ring
 
     mallory = make_ring("mallory", private["mallory"], public)
+    forged = place(tmp_path, forged)
     put_envelope(tmp_path, forged, sign=mallory.sign)  # with the signature of another
-    entries = [[name, forged.digest.hex(), mallory.sign(forged.digest).hex()] for name in NAMES]
-    write(tmp_path, path_of_members(0, 0), members(entries).pack(mallory.sign))
-    write(tmp_path, path_of_members(0, 1), members([]).pack())  # void, not signed
+    statement = make_statement(Kind.CONTRIBUTION, forged.run, 0, forged.digest)
+    entries = [[name, forged.digest.hex(), mallory.sign(statement).hex()] for name in NAMES]
+    write(tmp_path, path_of_members(0, 0), place(tmp_path, members(entries)).pack(mallory.sign))
+    write(tmp_path, path_of_members(0, 1), place(tmp_path, members([])).pack())  # void, not signed
     for comm in comms:
         comm.move_to(0)
     results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
@@ -321,8 +341,8 @@ def test_many_objects_under_a_name_only_delay_the_good_one(tmp_path: Path) -> No
     assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
 
 
-def test_members_that_are_overwritten_are_noticed_in_the_next_round(tmp_path: Path) -> None:
-    """Bob reads other members than alice did: his state is another one, and he is told."""
+def test_members_that_are_overwritten_are_noticed(tmp_path: Path) -> None:
+    """Bob reads other members than those that were taken, and is told at once."""
     alice, bob = (make_comm(tmp_path, name, quorum=1, deadline=0.05) for name in NAMES)
     weights = [np.zeros(64) for _ in range(2)]
     locals_ = [make_local(comm, w) for comm, w in zip((alice, bob), weights, strict=True)]
@@ -331,19 +351,19 @@ def test_members_that_are_overwritten_are_noticed_in_the_next_round(tmp_path: Pa
     bob.locate()
     move(weights[0], 0)
     locals_[0].step()
-    write(tmp_path, path_of_members(0, 0), members([]).pack())
+    write(tmp_path, path_of_members(0, 0), place(tmp_path, members([])).pack())
     move(weights[0], 1)
     locals_[0].step()
     move(weights[1], 2)
-    with pytest.raises(co.CollectiveError, match=r"call synchronize\(\)") as raised:
+    with pytest.raises(co.CollectiveError, match="somebody has overwritten") as raised:
         locals_[1].step()
-    assert raised.value.reason == "parameters"
+    assert raised.value.reason == "transport"
 
 
 def test_garbage_in_all_slots_is_an_error_and_no_hang(tmp_path: Path) -> None:
     comm = make_comm(tmp_path, "alice", quorum=1, deadline=0.1, timeout=3.0)
     comm.move_to(0)
-    for slot in range(16):
+    for slot in range(SLOTS):
         write(tmp_path, path_of_members(0, slot), b"garbage" * 100)
     begin = time.monotonic()
     with pytest.raises(co.CollectiveError, match="somebody destroys the run"):

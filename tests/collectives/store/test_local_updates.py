@@ -18,11 +18,11 @@ pytest.importorskip("fsspec")
 
 import collectives as co
 from collectives.local_updates.shared_state import hash_state, pack_state, unpack_state
-from collectives.store.envelope import Envelope, Kind, hash_run
+from collectives.store.envelope import Envelope, Kind
 from collectives.store.files import Files
 from collectives.store.layout import path_of_state
 from tests.collectives.injector import OWN, Injected, Injector
-from tests.collectives.store.peers import make_comm, make_local, move, run_each, run_peers
+from tests.collectives.store.peers import make_comm, make_local, move, run_each, run_of, run_peers
 
 NAMES = "alice", "bob", "carol"
 
@@ -232,7 +232,7 @@ def test_a_forged_state_is_not_taken(tmp_path: Path) -> None:
     forged = unpack_state(pack_state(state), state)
     forged.parameters["w"][0] += 1
     for number in (13, 14, 10**9):
-        made = Envelope(Kind.STATE, hash_run("run"), number, "mallory", pack_state(forged))
+        made = Envelope(Kind.STATE, run_of(tmp_path), number, "mallory", pack_state(forged))
         (tmp_path / "run" / path_of_state(number, "mallory", made.digest)).write_bytes(made.pack())
     (tmp_path / f"run/states/{12:012d}.eve.{'00' * 32}").write_bytes(b"garbage")
     joiner = Peer(tmp_path, "zoe", publish_every=4, keep=8)

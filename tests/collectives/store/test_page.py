@@ -8,6 +8,7 @@ import os
 import re
 import struct
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ SCHEME = "topk(0.25) | rice | raw"
 def test_the_example() -> None:
     text = PAGE.read_text(encoding="utf-8").partition("## 8.")[2]
     shown = bytes.fromhex("".join(re.findall(r"^    ([0-9a-f ]+)$", text, re.MULTILINE)))
-    assert shown == Envelope(Kind.CONTRIBUTION, hash_run("demo"), 3, "a", b"").pack()
+    assert shown == Envelope(Kind.CONTRIBUTION, hash_run("demo", b"{}"), 3, "a", b"").pack()
 
 
 def test_the_codes() -> None:
@@ -46,10 +47,10 @@ def test_the_codes() -> None:
     assert codes - internal <= set(re.findall(r"`([\w-]+)`", page))
 
 
-def pack(kind: int, run: str, number: int, name: str, body: bytes) -> tuple[str, bytes]:
+def pack(kind: int, run: bytes, number: int, name: str, body: bytes) -> tuple[str, bytes]:
     """Return the digest and the bytes of an object, by section 2."""
-    head = b"\xf7\x57\x43\x52" + struct.pack("<BBBBQQ", 1, kind, len(name), 0, number, len(body))
-    head += hashlib.sha256(run.encode()).digest()[:16] + name.encode() + body
+    head = b"\xf7\x57\x43\x52" + struct.pack("<BBBBQQ", 2, kind, len(name), 0, number, len(body))
+    head += run + name.encode() + body
     digest = hashlib.sha256(head).digest()
     return digest.hex(), head + digest + bytes(64)
 
@@ -63,6 +64,8 @@ class Foreign:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder / "run", name
+        settings = (self.folder / "settings.00").read_bytes()
+        self.run = hashlib.sha256(b"run\0" + settings[40 + settings[6] : -96]).digest()[:16]
 
     def contribute(self, number: int, x: Any) -> None:
         blob = wc.encode(x, SCHEME).tobytes()
@@ -71,7 +74,7 @@ class Foreign:
         header = b"\xf7\x57\x43\x48" + struct.pack("<BBBBQ", 3, 0, 3, 2, number)
         header += struct.pack("<BBHIQQ", 1, 1, 0, 0, x.size, len(blob)) + signature
         header += struct.pack("<Q", 2**64 - 1) + scheme + struct.pack("<d", 1.0)
-        digest, data = pack(2, "run", number, self.name, header + bytes(32) + blob)
+        digest, data = pack(2, self.run, number, self.name, header + bytes(32) + blob)
         path = self.folder / f"rounds/{number:012d}"
         path.mkdir(parents=True, exist_ok=True)
         temporary = path / f".{self.name}.tmp"
@@ -84,11 +87,18 @@ class Foreign:
         while len(names := sorted(p.name for p in path.glob("*.*") if len(p.suffix) == 65)) < count:
             time.sleep(0.01)
         entries = [[*name.split("."), "00" * 64] for name in names]
-        body = json.dumps({"accepted": entries, "refused": []}).encode()
-        _, data = pack(3, "run", number, self.name, body)
+        content = {"accepted": entries, "refused": []}
+        body = json.dumps(content, separators=(",", ":")).encode()
+        _, data = pack(3, self.run, number, self.name, body)
+        self.append(path, 0, data)
+
+    def append(self, path: Path, slot: int, data: bytes) -> None:
+        """Create the record in a slot, if there is none."""
         temporary = path / ".members.tmp"
         temporary.write_bytes(data)
-        os.link(temporary, path / "members.00")
+        with suppress(FileExistsError):
+            os.link(temporary, path / f"members.{slot:02d}")
+        temporary.unlink()
 
     def average(self, number: int) -> Any:
         """Read the members, and average their contributions in their order."""
@@ -100,6 +110,10 @@ class Foreign:
         start = 40 + data[6]
         total = None
         accepted = json.loads(data[start : start + length])["accepted"]
+        proposed = hashlib.sha256(data[:-96]).digest()
+        self.append(path, 1, pack(5, self.run, number, self.name, proposed)[1])
+        record = (path / "members.01").read_bytes()
+        assert record[-128:-96] == proposed
         for name, digest, _ in accepted:
             entry = (path / f"{name}.{digest}").read_bytes()
             x = wc.decode(entry[40 + len(name) + 104 : -96]).to_dense()

@@ -14,8 +14,8 @@ pytest.importorskip("fsspec")
 
 import collectives as co
 from collectives.rounds import command
-from collectives.store.envelope import Envelope, Kind, hash_run
-from tests.collectives.store.peers import make_comm, run_each
+from collectives.store.envelope import Envelope, Kind
+from tests.collectives.store.peers import make_comm, run_each, run_of
 from wirecodec.cli import main
 
 NAMES = "alice", "bob"
@@ -27,14 +27,14 @@ def run(tmp_path: Path) -> str:
     comms = [make_comm(tmp_path, name, quorum=1, deadline=10.0) for name in NAMES]
     comms[0]._expected = comms[1]._expected = frozenset(NAMES)
     run_each(lambda n: co.allgather_bytes(comms[n], b"x"), range(2))
-    made = Envelope(Kind.CONTRIBUTION, hash_run("run"), 1, "mallory", b"garbage")
+    made = Envelope(Kind.CONTRIBUTION, run_of(tmp_path), 1, "mallory", b"garbage")
     path = tmp_path / f"run/rounds/{1:012d}/mallory.{made.digest.hex()}"
     path.parent.mkdir()
     path.write_bytes(made.pack())
     run_each(lambda n: co.allgather_bytes(comms[n], b"x"), range(2))
     comms[0]._timing = replace(comms[0]._timing, deadline=0.05)
     co.allgather_bytes(comms[0], b"x")
-    late = Envelope(Kind.CONTRIBUTION, hash_run("run"), 2, "bob", b"late")
+    late = Envelope(Kind.CONTRIBUTION, run_of(tmp_path), 2, "bob", b"late")
     (tmp_path / f"run/rounds/{2:012d}/bob.{late.digest.hex()}").write_bytes(late.pack())
     return str(tmp_path / "run")
 

@@ -101,6 +101,22 @@ def test_little_work_stays_in_its_thread(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (visits == 1).all()
 
 
+def test_a_thread_that_flushes_denormals_computes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads keep them, and which one takes a unit depends on the time."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(threads, "thread_count", lambda: 4)
+    monkeypatch.setattr(threads._helpers, "call", lambda *_: pytest.fail("it has another mode"))
+    visits = np.zeros(100, np.int64)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormal numbers")
+    try:
+        threads.run_parallel(lambda turns: count_visits(turns, visits, 0), 100, 1)
+        threads.map_ranges(lambda start, stop: visits[start:stop].sum(), 100, 1)
+    finally:
+        torch.set_flush_denormal(False)
+    assert (visits == 1).all()
+
+
 def test_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors are raised from this thread, and from one that took a unit and did not finish it."""
     monkeypatch.setattr(threads, "thread_count", lambda: 2)

@@ -19,6 +19,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numba
@@ -38,6 +39,7 @@ from wirecodec.kernels.compiler.compile_log import (
 )
 from wirecodec.kernels.compiler.literals import without_literals
 from wirecodec.kernels.compiler.notice import tell_of_compilation
+from wirecodec.kernels.uninterrupted import run_uninterrupted
 
 LAST_TESTED_NUMBA = (0, 68)
 """Last version of Numba on which ``helper_compiler`` was tested; the first is in pyproject.toml."""
@@ -94,7 +96,8 @@ def kernel(fn: F) -> F:
         return entry_point
 
     helper = make_helper(fn)  # for kernels that call this one
-    dispatcher.compile = compile_locked
+    # An interrupt would leave locks of Numba and llvmlite taken, also while a kernel is loaded.
+    dispatcher.compile = lambda signature: run_uninterrupted(partial(compile_locked, signature))
     dispatcher.get_call_template, dispatcher.get_overload = helper.get_call_template, helper.get_overload
     return cast(F, dispatcher)
 

@@ -12,6 +12,9 @@ runs on a busy processor therefore takes fewer:
         ...  # writes the results of this unit
         unit = next_unit(turns, unit)
 
+A thread that flushes denormal numbers to zero runs all units itself, because other threads keep them, and
+which thread takes a unit must not matter.
+
 A thread that finds no more units stays awake, in the kernel, for a fraction of a millisecond. Waking up and
 waiting for the GIL take as long as encoding 100 000 indices.
 """
@@ -34,6 +37,7 @@ from numba.np.ufunc import parallel
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.simd.vector_type import llvm_intrinsic
+from wirecodec.kernels.denormals import flushes_denormals
 
 T = TypeVar("T")
 
@@ -101,7 +105,8 @@ def run_parallel(work: Callable[[Array], object], units: int, least: int) -> Non
         units: number of units.
         least: units that take at least 50 µs; fewer than twice as many run in this thread alone.
     """
-    if units < 2 * least or (count := min(thread_count(), units // least)) == 1:
+    count = min(thread_count(), units // least)
+    if units < 2 * least or count == 1 or flushes_denormals():
         work(np.array((0, units, units), np.int64))
         return
     turns = np.array((0, units, units, 0), np.int64)
