@@ -12,7 +12,7 @@ from wirecodec.index.raw import RawIndex
 from wirecodec.prng import mix
 from wirecodec.select.threshold import Threshold
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
-from wirecodec.settings.scheme import Scheme, sends_all
+from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.value.raw import Raw
 
@@ -54,7 +54,7 @@ class TensorJob:
         type holds the sums (``exact``).
         """
         rule = self.feedback
-        if rule is None or (exact and self.residual is None and sends_all(self.scheme)):
+        if rule is None or (exact and self.residual is None and self.scheme.sends_all):
             return None
         return ErrorFeedback(rule.beta) if isinstance(rule, ErrorFeedback) else _PLAIN
 
@@ -105,6 +105,11 @@ class TensorJobs(Mapping[str, TensorJob]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.schemes)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The tensors' names in the order of their keys."""
+        return list(self.schemes)
 
     @cached_property
     def _keys(self) -> dict[str, int]:

@@ -26,10 +26,11 @@ from wirecodec.cpu.select import choose, dense
 from wirecodec.decode_into import decode_add
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
-from wirecodec.pipeline import decode_many, sort_names
+from wirecodec.pipeline import decode_many
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.tensors import Flat, as_elements
+from wirecodec.validation import sort_names
 
 Call: TypeAlias = Callable[[], object]
 ProgressCallback: TypeAlias = Callable[[float], object]
@@ -112,7 +113,7 @@ class EncodedGradient:
                 lambda: encode_selection(selected, seed=0, names=named),
                 lambda: decode_add(blob, sums, limits=UNLIMITED, schema=schema),
             ),
-            sum(map(selected.count_of, range(len(tensors)))),
+            sum(selected.counts_of(range(len(tensors)))),
         )
 
     @property

@@ -29,7 +29,7 @@ from wirecodec.cpu.select import is_own
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import local_shards
 from wirecodec.limits import DecodeLimits, Schema
-from wirecodec.pipeline import decode_many, sort_names
+from wirecodec.pipeline import decode_many
 from wirecodec.prng import mix
 from wirecodec.settings.feedback import ErrorFeedback, FeedbackLike, list_feedback
 from wirecodec.settings.rules import Key
@@ -39,7 +39,7 @@ from wirecodec.settings.scheme import Scheme, SchemeLike
 from wirecodec.sparse import SparseTensor
 from wirecodec.step import StepInput, StepResult, TensorJobs
 from wirecodec.tensors import TensorLike, any_on_gpu
-from wirecodec.validation import as_integer, as_seed
+from wirecodec.validation import as_integer, as_seed, sort_names
 
 
 class Compressor(Stateful):
@@ -246,7 +246,8 @@ class Compressor(Stateful):
         seed = mix(before.seed, before.step, rank)
         if ranks < 1:
             raise EncodeError(f"ranks is {ranks!r}; it must be 1 or more")
-        clip = None if self.clip is None else self.clip / math.sqrt(ranks)
+        clip = self._settings.clip
+        clip = None if clip is None else clip / math.sqrt(ranks)
         nbytes = self._settings.bytes_at(tensors, before.step)
         limit = None if nbytes is None else Limit(nbytes, hold_zeros)
         step = host.step

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from wirecodec.arrays import Array, Bytes
@@ -45,14 +46,15 @@ class Encoded:
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode one tensor as a container (n,) u8. Raises EncodeError."""
     support = select(tensor, scheme, seed=mix(seed, 0), tag=tag)
-    ext.check_shape(support.shape)
     shapes = {} if len(support.shape) == 1 else {0: support.shape}
+    if shapes or support.shape[0] > ext.MAX_PRODUCT:
+        ext.check_shape(support.shape)
     lengths = {0: math.prod(support.shape)} if support.domain else {}
     types = {0: RECORD_NUMBERS[support.dtype]} if support.dtype in RECORD_NUMBERS else {}
     block = b""
     if shapes or lengths or tag or types:
         block = ext.write(ext.Extension(shapes=shapes, lengths=lengths, tag=tag, types=types))
-    return writer.pack(list(encode_chunks(0, support, scheme, seed)), block)[0]
+    return writer.pack(encode_chunks(0, support, scheme, seed), block)[0]
 
 
 def encode_many(
@@ -115,20 +117,19 @@ def encode_selection(
     """
     n = len(selected.names)
     sizes, shared = selected.plan(fuse) if fuse else ([], ())
-    vectors = selected.vectors
-    lengths = lengths_of(selected.supports, vectors)
     members = list_members(tuple(sizes), shared) if shared else ()
-    dtypes = {key: one.dtype for key, one in selected.supports.items()}
-    types = {key: RECORD_NUMBERS[dtype] for key, dtype in dtypes.items() if dtype in RECORD_NUMBERS}
+    vectors, lengths, types = selected.vectors, dict[int, int](), dict[int, int]()
+    if selected.supports:  # of batches, all are float, and none has a transform
+        lengths = lengths_of(selected.supports, vectors)
+        dtypes = {key: one.dtype for key, one in selected.supports.items()}
+        types = {key: RECORD_NUMBERS[dtype] for key, dtype in dtypes.items() if dtype in RECORD_NUMBERS}
     listed = tuple(selected.names), tuple(selected.shapes)
     records: dict[str, Any] = {"groups": members, "types": types, "joined": vectors}
     block = ext.write_model(*listed, lengths, tag, names_stored=names, **records)
-    shares = {key for run in shared for key in run} | {
-        key for rows in vectors for key in rows[1:, 0].tolist()
-    }
+    shares = set(chain.from_iterable([*shared, *(rows[1:, 0].tolist() for rows in vectors)]))
     batches: list[writer.EntryBatch] = []
     alone: Sequence[int] = [key for key in range(n) if key not in shares] if shares else range(n)
-    if n >= forms.MIN_TENSORS:
+    if alone and n >= forms.MIN_TENSORS:
         columns = selected.batches, selected.supports, selected.schemes, selected.shapes
         batches = forms.current().encode_many(*columns, shares, seed)
         done = [key for batch in batches for key in batch.keys.tolist()]
@@ -137,6 +138,8 @@ def encode_selection(
     def encode_run(run: Run) -> Iterable[writer.Entry]:
         return encode_chunks(run[0], selected.support_of(run), selected.schemes[run[0]], seed)
 
-    runs = sorted([*shared, *((key,) for key in alone)])
-    entries = encode_runs(runs, selected.names, sizes, encode_run) if runs else []
+    entries: list[writer.Entry] = []
+    if shared or alone:
+        runs = sorted([*shared, *((key,) for key in alone)])
+        entries = encode_runs(runs, selected.names, sizes, encode_run)
     return Encoded(*writer.pack(entries, block, batches), entries, batches, members)

@@ -81,7 +81,8 @@ class Forms:
     Attributes:
         describe: objects as columns.
         describe_terms: terms of a step's sums; None if the plain way adds them.
-        select_groups, select_tensors, select_budgets: selection from these terms.
+        list_groups, select_group: selection from these terms, from several tensors as from one vector.
+        select_tensors, select_budgets: the same from each tensor by itself.
         complete: sums of a selection become the next residuals.
         select_many: selection from tensors without feedback; None if the plain way takes all.
         encode_many: entries of tensors.
@@ -94,7 +95,8 @@ class Forms:
 
     describe: Callable[[Sequence[Any]], ArrayColumns] = ArrayColumns.of_attributes
     describe_terms: Callable[[Sequence[Any], StepInput, float], Terms | None] = _take_none
-    select_groups: Callable[[Any], list[Selected]] = _list_none
+    list_groups: Callable[[Any], list[Any]] = _list_none
+    select_group: Callable[[Any, Any], Selected | None] = _take_none
     select_tensors: Callable[[Any], list[Selected]] = _list_none
     select_budgets: Callable[[Any], list[Selected]] = _list_none
     complete: Callable[[Selected, Array], None] = _take_none

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, aligned, read_only
+from wirecodec.arrays import Array, aligned, read_only, reuse, span
 from wirecodec.cpu import forms
 from wirecodec.cpu.costs import group_bytes
 from wirecodec.cpu.fuse import at_member, split_support
 from wirecodec.cpu.momentum import Addend, add_momentum, decay_residual
-from wirecodec.cpu.residual import AccumulatedGradient, reuse, span
+from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.cpu.select import choose
 from wirecodec.cpu.weights import split_budget
 from wirecodec.errors import EncodeError

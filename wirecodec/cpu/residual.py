@@ -236,28 +236,6 @@ class SelectedValues:
         return out
 
 
-def span(head: Array, size: int) -> Array | None:
-    """Return the ``size`` elements from the first of ``head`` on, in the array of which it is a part.
-
-    Returns None if that array does not hold them. (``as_strided`` would keep a chain of all earlier views.)
-    """
-    base = head.base
-    if not isinstance(base, np.ndarray) or not base.flags.c_contiguous:
-        return None
-    offset = head.ctypes.data - base.ctypes.data
-    if offset < 0 or offset + size * head.itemsize > base.nbytes:
-        return None
-    vector: Array = np.ndarray((size,), head.dtype, buffer=base, offset=offset)
-    return vector
-
-
-def reuse(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
-    """Return the spare array if it fits, else a new one; aligned to 64 bytes."""
-    if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
-        return aligned(size, dtype)
-    return spare
-
-
 def _is_small(sent: Array, dtype: np.dtype[Any]) -> bool:
     """Tell whether x - sent is finite for all finite x of a type."""
     limits = np.finfo(dtype)

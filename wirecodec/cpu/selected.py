@@ -149,14 +149,18 @@ class ModelSelection:
     @cached_property
     def vectors(self) -> tuple[Array, ...]:
         """Rows (key, size) of the tensors that are transformed as one vector, for each vector."""
-        return find_vectors(self.supports)
+        return find_vectors(self.supports) if self.supports else ()
 
-    def count_of(self, key: int) -> int:
-        """Return the number of selected elements of a tensor."""
-        if key in self.supports:
-            return self.supports[key].values.size
-        batch, at = self._places[key]
-        return int(batch.cuts[at + 1] - batch.cuts[at])
+    def counts_of(self, keys: Sequence[int]) -> list[int]:
+        """Return the number of selected elements of each of some tensors."""
+        counts = []
+        for key in keys:
+            if key in self.supports:
+                counts.append(self.supports[key].values.size)
+            else:
+                batch, at = self._places[key]
+                counts.append(int(batch.cuts[at + 1] - batch.cuts[at]))
+        return counts
 
     def plan(self, fuse: int) -> tuple[list[int], tuple[Run, ...]]:
         """Return the elements of each tensor, and the keys of each entry that small tensors share."""
@@ -167,11 +171,12 @@ class ModelSelection:
             number = numbers.setdefault((batch.values.dtype, batch.scheme, owner, batch.step), len(numbers))
             for key, size in zip(batch.keys.tolist(), batch.sizes.tolist(), strict=True):
                 sizes[key], kinds[key] = size, number
-        schemes = [self.schemes[key] for key in self.supports]
-        support_kinds = kinds_of(self.supports.values(), schemes, numbers)
-        for (key, support), kind in zip(self.supports.items(), support_kinds, strict=True):
-            sizes[key], kinds[key] = support.size, kind
-        return sizes, tuple(run for run in plan_runs(tuple(sizes), tuple(kinds), fuse) if len(run) > 1)
+        if self.supports:
+            schemes = [self.schemes[key] for key in self.supports]
+            support_kinds = kinds_of(self.supports.values(), schemes, numbers)
+            for (key, support), kind in zip(self.supports.items(), support_kinds, strict=True):
+                sizes[key], kinds[key] = support.size, kind
+        return sizes, tuple([run for run in plan_runs(tuple(sizes), tuple(kinds), fuse) if len(run) > 1])
 
 
 def find_others(n: int, batches: Sequence[Selected]) -> list[int]:

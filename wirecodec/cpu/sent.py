@@ -50,7 +50,7 @@ class SentTensors(Mapping[str, SparseTensor]):
         self._chunks: dict[int, list[DecodedChunk]] = {}  # by the first key of their entry
         self._rows: dict[int, _Row] = {}  # of tensors that were encoded together
         members = encoded.members if model.batches else ()  # only these need addresses
-        self._counts = [[model.count_of(key) for key in rows[:, 0].tolist()] for rows in members]
+        self._counts = [model.counts_of(rows[:, 0].tolist()) for rows in members]
         self._places: list[tuple[Array, Array]] = []  # keys and addresses of tensors in batches
         self._batches: list[KnownBatch] = []
         self._is_known = all(map(_is_known, encoded.entries))
@@ -104,7 +104,7 @@ class SentTensors(Mapping[str, SparseTensor]):
             parts = DecodedBatch(np.flatnonzero(rows), counts, batch.indices, indices_at, values, places)
             self._batches.append((parts, keys[rows], batch.d[rows]))
             self._places.append((keys[rows], addresses_of([values])[0] + places * values.itemsize))
-            lists = (x.tolist() for x in (keys[rows], cuts[rows], places, counts))
+            lists = [x.tolist() for x in (keys[rows], cuts[rows], places, counts)]
             for key, first, place, count in zip(*lists, strict=True):
                 self._rows[key] = batch.indices, first, values, place, count
 

@@ -24,7 +24,7 @@ from wirecodec.tensors import Flat
 
 def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """Run a step of named tensors on the host. Raises EncodeError, which names the tensor."""
-    names, jobs = list(wanted.jobs), wanted.jobs
+    jobs, names = wanted.jobs, wanted.jobs.names
     given, flats, factor = [tensors[name] for name in names], dict[int, Flat](), 1.0
     if wanted.clip is not None:
         flats = _flatten(given, range(len(given)), wanted)
@@ -34,13 +34,17 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     batches: list[Selected] = []
     fast = forms.current()
     if (terms := fast.describe_terms(given, wanted, factor)) is not None:
-        shapes, batches = terms.shapes, fast.select_groups(terms) if jobs.groups else []
+        shapes = terms.shapes
+        for group in fast.list_groups(terms) if jobs.groups else ():
+            if (selected := fast.select_group(terms, group)) is not None:
+                batches.append(selected)
         batches += fast.select_tensors(terms)
-        if jobs.header:  # a selector has a budget
+        if jobs.header and not wanted.fuse:  # a selector has a budget
             batches += fast.select_budgets(terms)
-    others = find_others(len(names), batches)
-    flats |= _flatten(given, [key for key in others if key not in flats], wanted)
-    alone = _select({key: flats[key] for key in others}, factor, wanted)
+    alone: dict[int, SelectedTensor] = {}
+    if others := find_others(len(names), batches):
+        flats |= _flatten(given, [key for key in others if key not in flats], wanted)
+        alone = _select({key: flats[key] for key in others}, factor, wanted)
     schemes = list(jobs.schemes.values())
     for key, one in alone.items():
         schemes[key], shapes[key] = one.scheme, one.support.shape
@@ -67,7 +71,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
 
 def _flatten(tensors: Sequence[Any], keys: Iterable[int], wanted: StepInput) -> dict[int, Flat]:
     """Convert gradients to flat arrays. Raises EncodeError, which names the tensor."""
-    names, flats = list(wanted.jobs), {}
+    names, flats = wanted.jobs.names, {}
     for key in keys:
         try:
             flats[key] = dense(tensors[key], wanted.jobs.schemes[names[key]])
@@ -86,7 +90,7 @@ def _select(flats: Mapping[int, Flat], factor: float, wanted: StepInput) -> dict
 
     Raises EncodeError, which names the tensor.
     """
-    names, groups = list(wanted.jobs), wanted.jobs.groups
+    names, groups = wanted.jobs.names, wanted.jobs.groups
     parts: dict[Any, list[tuple[int, Member]]] = {}
     for key, flat in flats.items():
         name, job = names[key], wanted.jobs[names[key]]

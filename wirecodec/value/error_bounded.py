@@ -19,13 +19,12 @@ from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.support import SectionBatch
 from wirecodec.validation import as_real, set_fields
 from wirecodec.value.base import ValueCodec
-from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, CellSearch, as_float32
+from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, CellSearch
 from wirecodec.value.error_bounded_section import (
     EXACT,
     LEAST_VALUES,
     CellSection,
     build_default_table,
-    count_lanes,
     default_levels,
     read_section,
     write_smaller,
@@ -76,9 +75,9 @@ class ErrorBounded(ValueCodec):
 
     def encode(self, values: Array, stream: int) -> Bytes:
         """Encode values as cells, or unchanged if that is smaller."""
-        section = write_short(values, self._bound)
-        if section is not None:
-            return section
+        if _is_short(values):
+            sections, _, lengths = write_sections(values, np.array([0, values.size]), self._bound)
+            return sections[: lengths[0]]
         search = CellSearch(values, self._bound)
         return write_smaller(search.bits, values, search.find_cells())
 
@@ -94,11 +93,12 @@ class ErrorBounded(ValueCodec):
 
     def choose_with_step(self, values: Array, stream: int, step: float) -> tuple[ValueCodec, Bytes]:
         """Encode values as cells of a width, or unchanged if that is smaller or the width is not possible."""
-        section = write_short(values, np.array([step]))
-        if section is None:
-            search = CellSearch(values, DEFAULT_ERROR)
-            section = write_smaller(search.bits, values, search.cells_of(step))
-        return self, section
+        if _is_short(values):
+            cuts, steps = np.array([0, values.size]), np.array([step])
+            sections, _, lengths = write_sections(values, cuts, steps)
+            return self, sections[: lengths[0]]
+        search = CellSearch(values, DEFAULT_ERROR)
+        return self, write_smaller(search.bits, values, search.cells_of(step))
 
     def encode_batch_with_steps(self, values: Array, cuts: Array, steps: Array) -> SectionBatch:
         """Encode the values of many tensors as cells of these widths; see ``ValueChoice``."""
@@ -173,35 +173,29 @@ def write_batch(wire_id: int, values: Array, cuts: Array, error: float | Array) 
 
     Returns None if the values are not float32 or float64, or a tensor has several blocks.
     """
-    counts = np.diff(cuts)
-    if values.dtype.itemsize == 2 or int(counts.max()) > BOUNDED_BLOCK:
+    if values.dtype.itemsize == 2 or int(np.diff(cuts).max()) > BOUNDED_BLOCK:
         return None
-    return SectionBatch.of_slices(wire_id, *_write(values, cuts, counts, error))
+    return SectionBatch.of_slices(wire_id, *write_sections(values, cuts, error))
 
 
-def write_short(values: Array, error: float | Array) -> Bytes | None:
-    """Write the section of (r,) finite values; return None for 16-bit types or above ``MAX_SHORT`` values.
-
-    ``error`` is the relative l2 error, or (1,) f64, the width of the cells.
-    """
-    if values.dtype.itemsize == 2 or values.size > MAX_SHORT:
-        return None
-    out, _, lengths = _write(values, np.array([0, values.size]), np.array([values.size]), error)
-    return out[: lengths[0]]
+def _is_short(values: Array) -> bool:
+    """Tell whether a section is written alone by the kernels of many tensors; 16-bit types are not."""
+    return values.dtype.itemsize != 2 and values.size <= MAX_SHORT
 
 
-def _write(values: Array, cuts: Array, counts: Array, error: float | Array) -> tuple[Bytes, Array, Array]:
+def write_sections(values: Array, cuts: Array, error: float | Array) -> tuple[Bytes, Array, Array]:
     """Write the sections of many tensors; return their bytes, and the place and length of each.
 
     Args:
-        values, cuts, error: as for ``write_batch``.
-        counts: (n,) i64, values of each tensor.
+        values, cuts, error: as for ``write_batch``, which checks them.
     """
     from wirecodec.kernels.cpu.threads import least_units, map_ranges, run_parallel
     from wirecodec.kernels.cpu.value import error_bounded, error_bounded_section
 
-    n = counts.size
-    values, bits = read_only(values), read_only(bits_of(as_float32(values)))
+    counts = np.diff(cuts)
+    n, values = counts.size, read_only(values)
+    with np.errstate(over="ignore"):
+        bits = read_only(bits_of(values.astype(np.float32, copy=False)))
     most = np.float32(max_float32(values.dtype))
     forms, numbers, starts = np.empty(n, np.int64), np.empty((n, 3), np.float32), np.empty(n, np.int64)
     units = least_units(MIN_VALUES_PER_THREAD, n, values.size)
@@ -301,7 +295,7 @@ def read_short(section: Bytes, r: int, dtype: np.dtype[Any]) -> Array | None:
     if r > MAX_SHORT:
         return None
     first, length, cuts = np.zeros(1, np.int64), np.array([section.size]), np.array([0, r])
-    floats, results = _read(section, first, length, cuts, np.array([count_lanes(r)]), dtype)
+    floats, results = _read(section, first, length, cuts, _count_few_lanes(np.array([r])), dtype)
     return from_float32(floats, dtype) if results[0] == kernels.SOUND else None
 
 

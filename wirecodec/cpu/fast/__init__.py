@@ -24,7 +24,7 @@ from wirecodec.cpu.fast.add import SumTargets
 from wirecodec.cpu.fast.budget import select_budgets
 from wirecodec.cpu.fast.decode import decode_batches
 from wirecodec.cpu.fast.encode import encode_many, select_many
-from wirecodec.cpu.fast.group import select_groups
+from wirecodec.cpu.fast.group import list_groups, select_group
 from wirecodec.cpu.fast.headers import describe
 from wirecodec.cpu.fast.rounded import add_rounded, round_sums, select_rounded
 from wirecodec.cpu.fast.stream import add_streamed, clear_all, scatter_streamed, take
@@ -38,7 +38,8 @@ fill(
     Forms(
         describe=describe,
         describe_terms=TermColumns.of,
-        select_groups=select_groups,
+        list_groups=list_groups,
+        select_group=select_group,
         select_tensors=select_tensors,
         select_budgets=select_budgets,
         complete=complete,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -193,11 +194,8 @@ class SumTargets:
         table = np.ascontiguousarray(rows[:, [4, 5, 6, 3]])
         finite, like = np.ones(firsts.size, np.bool_), np.empty(0, self.dtype)
         numbers = factors, self.dtype.type(divisor or 0), like, finite
-        run_parallel(
-            lambda turns: support.add_parts(ranges, arrays, table, *numbers, turns),
-            ranges.shape[0],
-            least_units(MIN_ADDED_PER_THREAD, ranges.shape[0], stored),
-        )
+        least = least_units(MIN_ADDED_PER_THREAD, ranges.shape[0], stored)
+        run_parallel(partial(support.add_parts, ranges, arrays, table, *numbers), ranges.shape[0], least)
         return bool(finite.all())
 
 

@@ -37,13 +37,11 @@ MAX_TOGETHER = 2**22
 def select_budgets(terms: TermColumns) -> list[Selected]:
     """Add the terms and select from each tensor by itself, for float32 tensors with a budget.
 
-    The plain way takes tensors that share entries, those of which nothing or everything is selected, and very
+    The plain way takes those of which nothing or everything is selected, and very
     large selections.
     """
     jobs = terms.wanted.jobs
     schemes, columns = list(jobs.schemes.values()), terms.gradients
-    if terms.wanted.fuse:
-        return []
     taken = (terms.rule_numbers >= 0) & ~terms.grouped & (columns.sizes <= CHUNK)
     kinds = np.where(taken, columns.kinds, -1)
     batches = []
@@ -103,7 +101,7 @@ def _takes_many(scheme: Scheme) -> bool:
 
 
 def _list_budgets(schemes: Sequence[Scheme], keys: Array, sizes: Array, header: int) -> Array:
-    """Return the bytes of the sections of each tensor, as ``select_from`` of its budget has them.
+    """Return the bytes of the sections of each tensor, as ``select_within`` of its budget has them.
 
     They are 0 or less if a budget does not hold the header.
     """

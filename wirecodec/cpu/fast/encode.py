@@ -87,7 +87,7 @@ def encode_many(
             others |= selected.supports(shapes)
         else:
             encoded.append(entries)
-    return encoded + _encode_supports(dict(sorted(others.items())), schemes, seed)
+    return encoded + (_encode_supports(dict(sorted(others.items())), schemes, seed) if others else [])
 
 
 def _encode_selected(selected: Selected, seed: int) -> EntryBatch | None:
@@ -160,7 +160,7 @@ def _encode(
         sizes.astype(np.uint32),
         np.diff(cuts),
         values.dtype,
-        scheme.index.choose(None, 1, 0)[0].wire_id,
+        0 if index_sections else scheme.index.choose(None, 1, 0)[0].wire_id,
         index_sections,
         value_sections,
         indices,

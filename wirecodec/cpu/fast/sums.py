@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -61,8 +62,9 @@ def _select_each(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array
     members = selection.members
     selected = Selected.each(scheme, keys, table.sizes, selection)
     table = replace(table, addresses=table.addresses[members], sizes=table.sizes[members])
-    momenta = [momenta[member] for member in members.tolist()] if momenta else []
-    mask_momenta(rule, table, momenta, selected)
+    if momenta:
+        momenta = [momenta[member] for member in members.tolist()]
+        mask_momenta(rule, table, momenta, selected)
     sums = [sums[member] for member in members.tolist()]
     return replace(selected, sums=sums, momenta=momenta)
 
@@ -85,7 +87,8 @@ def select_joint(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array
     cuts = np.searchsorted(indices, starts.astype(indices.dtype))
     columns = starts[:-1], cuts, indices, selection.values
     selected = Selected(scheme, keys, table.sizes, *columns, joint=True, sums=sums, cleared=True)
-    mask_momenta(rule, table, momenta, selected)
+    if momenta:
+        mask_momenta(rule, table, momenta, selected)
     return replace(selected, momenta=momenta)
 
 
@@ -121,11 +124,8 @@ def mask_momenta(rule: Feedback, table: TermTable, momenta: Sequence[Array], sel
     n, addresses = table.sizes.size, np.ascontiguousarray(table.addresses[:, forms.AFTER])
     given = selected.indices, selected.cuts, selected.starts, addresses, table.sizes
     like = np.empty(0, table.dtype)
-    run_parallel(
-        lambda turns: feedback.clear_at(*given, like, turns),
-        n,
-        max(1, MIN_SELECTED_PER_THREAD * n // max(1, selected.indices.size)),
-    )
+    least = max(1, MIN_SELECTED_PER_THREAD * n // max(1, selected.indices.size))
+    run_parallel(partial(feedback.clear_at, *given, like), n, least)
 
 
 def complete(selected: Selected, received: Array) -> None:
@@ -154,11 +154,8 @@ def complete(selected: Selected, received: Array) -> None:
         starts, sizes, sums = (np.repeat(x, parts) for x in (starts, sizes, sums))
     places, ends, like = sums - starts * values.itemsize, starts + sizes, np.empty(0, values.dtype)
     given = values, received, indices, cuts, places, ends, selected.cleared, like
-    run_parallel(
-        lambda turns: feedback.store_differences(*given, turns),
-        sizes.size,
-        least_units(MIN_SELECTED_PER_THREAD, sizes.size, values.size),
-    )
+    least = least_units(MIN_SELECTED_PER_THREAD, sizes.size, values.size)
+    run_parallel(partial(feedback.store_differences, *given), sizes.size, least)
 
 
 def _subtract_all(selected: Selected, received: Array) -> None:

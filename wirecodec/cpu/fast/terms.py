@@ -5,7 +5,6 @@ The terms are gradient, momentum and residual with their factors.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,11 +50,12 @@ class TermColumns:
     @classmethod
     def of(cls, tensors: Sequence[Any], wanted: StepInput, factor: float) -> TermColumns | None:
         """Describe the gradients of a step; return None for a short tensor alone, which is added first."""
+        arrays, shapes, gradients = describe_tensors(tensors)
         if len(tensors) == 1 and not wanted.jobs.groups:
-            size, (scheme,) = math.prod(getattr(tensors[0], "shape", ())), wanted.jobs.schemes.values()
-            if not scheme.select.takes_joint(size):
+            (scheme,) = wanted.jobs.schemes.values()
+            if not scheme.select.takes_joint(int(gradients.sizes[0])):
                 return None
-        return cls(*describe_tensors(tensors), wanted, factor)
+        return cls(arrays, shapes, gradients, wanted, factor)
 
     @cached_property
     def free(self) -> Array:
@@ -76,7 +76,7 @@ class TermColumns:
     @cached_property
     def names(self) -> list[str]:
         """The tensors' names by key."""
-        return list(self.wanted.jobs)
+        return self.wanted.jobs.names
 
     @cached_property
     def rules(self) -> list[Feedback | None]:
@@ -91,9 +91,7 @@ class TermColumns:
             return np.full(len(jobs), -1)
         place = {id(rule): i if _keeps_all(rule) else -1 for i, rule in enumerate(self.rules)}
         place.setdefault(id(None), -1)
-        rule_numbers = np.fromiter(
-            (place[id(rule)] for rule in map(jobs.rules.get, self.names)), np.int64, len(self.names)
-        )
+        rule_numbers = np.array([place[id(rule)] for rule in map(jobs.rules.get, self.names)], np.int64)
         kinds, sizes = self.gradients.kinds, self.gradients.sizes
         fits = self.free & ((kinds == _FLOAT32) | (kinds == _FLOAT64)) & (sizes > 0)
         fits &= (self._residuals.kinds == kinds) & (self._residuals.sizes == sizes)
@@ -196,8 +194,10 @@ def can_select_together(scheme: Scheme) -> bool:
 
 def can_encode_together(scheme: Scheme) -> bool:
     """Tell whether the sections of a scheme's tensors can be made without an entry per tensor."""
-    own = all(getattr(codec, "wire_id", 0) < EXPERIMENTAL for codec in (scheme.index, scheme.value))
-    return own and not scheme.index.lossy and not scheme.value.ordered
+    index, value = scheme.index, scheme.value
+    if getattr(index, "wire_id", 0) >= EXPERIMENTAL or getattr(value, "wire_id", 0) >= EXPERIMENTAL:
+        return False
+    return not (index.lossy or value.ordered)
 
 
 def _takes_many(scheme: Scheme) -> bool:
