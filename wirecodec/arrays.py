@@ -25,6 +25,11 @@ def bits_of(x: Array) -> Array:
     return words
 
 
+def index_dtype(size: int) -> np.dtype[Any]:
+    """Return int32 if it holds every index of a tensor of ``size`` elements, else int64."""
+    return np.dtype(np.int32 if size <= 2**31 else np.int64)
+
+
 def aligned(size: int, dtype: Any) -> Array:
     """Allocate a flat, uninitialised array that begins at a multiple of 64 bytes, a cache line."""
     kind = np.dtype(dtype)

@@ -24,7 +24,7 @@ LAYERS = {
         {"select", "index", "value", "transform"},
         {"registry"},
         {"settings"},
-        {"container", "step"},
+        {"container", "jobs"},
         {"cpu"},
         {"gpu"},
         {"annotate"},

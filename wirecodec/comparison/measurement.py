@@ -21,8 +21,9 @@ from wirecodec.arrays import Array
 from wirecodec.comparison.table import ERROR
 from wirecodec.container.inspect import inspect
 from wirecodec.cpu.costs import share_header
-from wirecodec.cpu.encode import ModelSelection, encode_selection, select_many
+from wirecodec.cpu.encode import encode_selection, select_many
 from wirecodec.cpu.select import choose, dense
+from wirecodec.cpu.selected import ModelSelection
 from wirecodec.decode_into import decode_add
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED

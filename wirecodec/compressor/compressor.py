@@ -28,6 +28,7 @@ from wirecodec.cpu.costs import share_header, warn_of_small_budgets
 from wirecodec.cpu.select import is_own
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import local_shards
+from wirecodec.jobs import StepInput, StepResult, TensorJobs
 from wirecodec.limits import DecodeLimits, Schema
 from wirecodec.pipeline import decode_many
 from wirecodec.prng import mix
@@ -37,7 +38,6 @@ from wirecodec.settings.schedule import Schedule, schedule_string
 from wirecodec.settings.scheduling import restore_schedule
 from wirecodec.settings.scheme import Scheme, SchemeLike
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult, TensorJobs
 from wirecodec.tensors import TensorLike, any_on_gpu
 from wirecodec.validation import as_integer, as_seed, sort_names
 

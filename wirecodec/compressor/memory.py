@@ -14,7 +14,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.compressor.state import State
-from wirecodec.step import StepResult, TensorJobs
+from wirecodec.jobs import StepResult, TensorJobs
 from wirecodec.tensors import any_on_gpu, on_gpu
 
 _KINDS = ("residuals", "momenta")

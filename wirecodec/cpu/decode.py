@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, nothing
+from wirecodec.arrays import Array, Bytes, index_dtype, nothing
 from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
 from wirecodec.cpu import forms
@@ -23,7 +23,7 @@ from wirecodec.cpu.fuse import split_fused, split_joined
 from wirecodec.errors import WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
-from wirecodec.sparse import SparseTensor, index_dtype
+from wirecodec.sparse import SparseTensor
 from wirecodec.support import DecodedChunk
 
 

@@ -22,10 +22,10 @@ from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import EntryBatch
 from wirecodec.cpu.columns import ArrayColumns, DecodedBatch, Targets
 from wirecodec.cpu.selected import Selected, Shapes
+from wirecodec.jobs import StepInput
 from wirecodec.limits import DecodeLimits
 from wirecodec.select.base import Selection, Selector
 from wirecodec.settings.scheme import Scheme
-from wirecodec.step import StepInput
 from wirecodec.support import Support
 
 MIN_TENSORS = 2
@@ -51,13 +51,12 @@ class Sums(Protocol):
 
 
 class Terms(Protocol):
-    """Protocol of the terms of a step's sums.
+    """Protocol of the terms of a step's sums."""
 
-    Attributes:
-        shapes: of the gradients.
-    """
-
-    shapes: list[Any]
+    @property
+    def shapes(self) -> list[Any]:
+        """Shapes of the gradients."""
+        ...
 
 
 def _take_none(*_: Any) -> None:

@@ -21,9 +21,9 @@ from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.cpu.select import choose
 from wirecodec.cpu.weights import split_budget
 from wirecodec.errors import EncodeError
+from wirecodec.jobs import TensorJob
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.settings.scheme import Scheme
-from wirecodec.step import TensorJob
 from wirecodec.support import Support
 from wirecodec.tensors import Flat
 

@@ -17,9 +17,9 @@ import numpy as np
 from wirecodec.arrays import Array, add_in_order, bits_of, read_only, reuse
 from wirecodec.cpu.norm import Norm, is_reliable, measure
 from wirecodec.errors import EncodeError
+from wirecodec.jobs import TensorJob
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import TensorJob
 
 MIN_ELEMENTS_PER_THREAD = 2**17
 SQUARES_ROW = 2**16

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, read_only
+from wirecodec.arrays import Array, index_dtype, read_only
 from wirecodec.cpu.costs import CodecCosts, share_header
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.frameworks import as_sparse
@@ -21,7 +21,7 @@ from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.nonzero import NonZero
 from wirecodec.settings.scheme import Scheme
-from wirecodec.sparse import ZERO, SparseTensor, ascending_indices, index_dtype, nonzero
+from wirecodec.sparse import ZERO, SparseTensor, ascending_indices, nonzero
 from wirecodec.support import Support
 from wirecodec.tensors import Flat, as_elements, as_flat
 

@@ -16,9 +16,9 @@ from wirecodec.cpu.select import dense
 from wirecodec.cpu.selected import ModelSelection, Selected, find_others
 from wirecodec.cpu.sent import SentTensors
 from wirecodec.errors import EncodeError
+from wirecodec.jobs import StepInput, StepResult, TensorJobs
 from wirecodec.select.base import is_zero
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult
 from wirecodec.tensors import Flat
 
 
@@ -52,21 +52,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     model = ModelSelection(names, schemes, shapes, batches, supports)
     encoded = encode_selection(model, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse)
     sent = SentTensors(model, encoded)
-    residuals = _complete(batches, sent, names)
-    momenta: dict[str, Array] = {}
-    for batch in batches:
-        if batch.momenta:
-            momenta |= zip((names[key] for key in batch.keys.tolist()), batch.momenta, strict=True)
-    selectors = {names[int(batch.keys[0])]: batch.state for batch in batches if batch.state is not None}
-    for key, one in alone.items():
-        name = names[key]
-        if one.selector is not None:
-            selectors[name] = one.selector
-        if one.total is not None:
-            residuals[name] = _remainder(name, one, sent[name])
-        if one.addend.momentum is not None:
-            momenta[name] = stop_momentum(jobs[name], one.addend, sent[name])
-    return StepResult(encoded.blob, encoded.blob, sent, residuals, selectors, momenta)
+    return StepResult(encoded.blob, encoded.blob, sent, *_complete(batches, alone, sent, jobs))
 
 
 def _flatten(tensors: Sequence[Any], keys: Iterable[int], wanted: StepInput) -> dict[int, Flat]:
@@ -108,9 +94,12 @@ def _select(flats: Mapping[int, Flat], factor: float, wanted: StepInput) -> dict
     return dict(sorted(selected.items()))
 
 
-def _complete(batches: Sequence[Selected], sent: SentTensors, names: Sequence[str]) -> dict[str, Array]:
-    """Complete the residuals of batches, and return them by name."""
-    residuals: dict[str, Array] = {}
+def _complete(
+    batches: Sequence[Selected], alone: Mapping[int, SelectedTensor], sent: SentTensors, jobs: TensorJobs
+) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
+    """Return the next residuals, the selectors' states, and the momenta, by name."""
+    residuals, selectors, momenta = dict[str, Array](), dict[str, Array](), dict[str, Array]()
+    names = jobs.names
     for batch in batches:
         received, listed = sent.addresses[batch.keys], [names[key] for key in batch.keys.tolist()]
         chunked = np.flatnonzero(received == 0).tolist()  # their values are in several arrays
@@ -118,7 +107,19 @@ def _complete(batches: Sequence[Selected], sent: SentTensors, names: Sequence[st
         received[chunked] = addresses_of(values)
         forms.current().complete(batch, received)
         residuals |= zip(listed, batch.sums, strict=True)
-    return residuals
+        if batch.momenta:
+            momenta |= zip(listed, batch.momenta, strict=True)
+        if batch.state is not None:
+            selectors[listed[0]] = batch.state
+    for key, one in alone.items():
+        name = names[key]
+        if one.selector is not None:
+            selectors[name] = one.selector
+        if one.total is not None:
+            residuals[name] = _remainder(name, one, sent[name])
+        if one.addend.momentum is not None:
+            momenta[name] = stop_momentum(jobs[name], one.addend, sent[name])
+    return residuals, selectors, momenta
 
 
 def _remainder(name: str, one: SelectedTensor, sent: SparseTensor) -> Array:

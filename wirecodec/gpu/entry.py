@@ -28,15 +28,15 @@ from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
 from wirecodec.gpu.fast import add as fast_add
-from wirecodec.gpu.fast import step as fast_step
+from wirecodec.gpu.fast import feedback as fast_feedback
 from wirecodec.gpu.fuse import split_part
 from wirecodec.gpu.group import select_group
+from wirecodec.jobs import StepInput, StepResult, TensorJob
 from wirecodec.kernels.cuda import batch_sums
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.support import DecodedChunk
 from wirecodec.tensors import DeviceFlat, as_bytes, as_device_flat, is_torch, on_gpu
 
@@ -90,7 +90,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     flats = _as_flats(tensors)
     follows = any(map(is_torch, tensors.values()))
     with device_of(next(iter(flats.values())).raw_bits, follows_torch=follows) as device:
-        batched = fast_step.step(device, flats, wanted)
+        batched = fast_feedback.step(device, flats, wanted)
         if batched is not None:
             return batched
         selected = _select(device, flats, wanted)

@@ -26,9 +26,9 @@ from wirecodec.gpu.residual import AccumulatedGradient
 from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import SIZE_LIMIT, choose, select_sum
 from wirecodec.gpu.support import DeviceSupport
+from wirecodec.jobs import TensorJob
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.feedback import ErrorFeedback
-from wirecodec.step import TensorJob
 from wirecodec.support import DecodedChunk, Support
 from wirecodec.tensors import DeviceFlat, Flat
 

@@ -16,13 +16,13 @@ from wirecodec.arrays import Array, aligned
 from wirecodec.cpu.columns import ArrayColumns
 from wirecodec.cpu.fast.headers import describe, describe_tensors
 from wirecodec.element_types import DTYPES
+from wirecodec.jobs import StepInput
 from wirecodec.kernels import term_forms as forms
 from wirecodec.registry import EXPERIMENTAL
 from wirecodec.select.base import is_zero
 from wirecodec.select.term_table import TermTable
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
 from wirecodec.settings.scheme import Scheme
-from wirecodec.step import StepInput
 from wirecodec.tensors import as_flat
 
 MIN_SELECTED_PER_THREAD = 2**14

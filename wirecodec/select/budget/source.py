@@ -8,12 +8,11 @@ from typing import Protocol
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.arrays import Array, bits_of, index_dtype, read_only
 from wirecodec.kernels.budget_rules import MIN_STEP, step_ratio
 from wirecodec.select.base import Selection, all_finite, require_finite
 from wirecodec.select.budget.model import Histogram, sample_starts, spread_starts
 from wirecodec.select.topk.exact import map_array_parts, select_top_k
-from wirecodec.sparse import index_dtype
 
 EXCESS = 1.06
 """Memory of a sweep, in elements that are expected."""
