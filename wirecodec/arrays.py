@@ -25,6 +25,11 @@ def bits_of(x: Array) -> Array:
     return words
 
 
+def index_dtype(size: int) -> np.dtype[Any]:
+    """Return int32 if it holds every index of a tensor of ``size`` elements, else int64."""
+    return np.dtype(np.int32 if size <= 2**31 else np.int64)
+
+
 def aligned(size: int, dtype: Any) -> Array:
     """Allocate a flat, uninitialised array that begins at a multiple of 64 bytes, a cache line."""
     kind = np.dtype(dtype)
@@ -32,6 +37,28 @@ def aligned(size: int, dtype: Any) -> Array:
     first = -buffer.ctypes.data % 64
     array: Array = buffer[first : first + size * kind.itemsize].view(kind)
     return array
+
+
+def span(head: Array, size: int) -> Array | None:
+    """Return the ``size`` elements from the first of ``head`` on, in the array of which it is a part.
+
+    Returns None if that array does not hold them. (``as_strided`` would keep a chain of all earlier views.)
+    """
+    base = head.base
+    if not isinstance(base, np.ndarray) or not base.flags.c_contiguous:
+        return None
+    offset = head.ctypes.data - base.ctypes.data
+    if offset < 0 or offset + size * head.itemsize > base.nbytes:
+        return None
+    vector: Array = np.ndarray((size,), head.dtype, buffer=base, offset=offset)
+    return vector
+
+
+def reuse(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
+    """Return the spare array if it fits, else a new one; aligned to 64 bytes."""
+    if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
+        return aligned(size, dtype)
+    return spare
 
 
 def add_in_order(numbers: Iterable[float]) -> float:

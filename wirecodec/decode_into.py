@@ -24,7 +24,7 @@ from wirecodec.container.schema import (
     require_floats,
 )
 from wirecodec.cpu import entry as host
-from wirecodec.cpu.fast.columns import Targets
+from wirecodec.cpu.columns import Targets
 from wirecodec.cpu.guard import Guard
 from wirecodec.errors import SchemaMismatch, number_of_container
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema

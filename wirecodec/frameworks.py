@@ -38,7 +38,7 @@ def local_shard(tensor: Any) -> Any:
 def local_shards(tensors: Any) -> Any:
     """Return an array, or {name: array}, with this rank's part in place of each DTensor."""
     if isinstance(tensors, Mapping):
-        if not any(hasattr(tensor, "to_local") for tensor in tensors.values()):
+        if not [name for name, tensor in tensors.items() if hasattr(tensor, "to_local")]:
             return tensors
         return {name: local_shard(tensor) for name, tensor in tensors.items()}
     return local_shard(tensors)

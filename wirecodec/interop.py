@@ -36,7 +36,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, aligned, read_only
+from wirecodec.arrays import Array, Bytes, aligned, index_dtype, read_only
 from wirecodec.compilation import is_warm
 from wirecodec.compressor.holder import OpenStep, Stateful, StateHolder
 from wirecodec.compressor.memory import Memory
@@ -45,7 +45,7 @@ from wirecodec.compressor.saved_state import check_keys, read_state, unmasked, w
 from wirecodec.compressor.state import State, copy_of
 from wirecodec.container.inspect import count_stored
 from wirecodec.container.writer import CHUNK
-from wirecodec.cpu.fast.columns import describe as describe_arrays
+from wirecodec.cpu.forms import describe as describe_arrays
 from wirecodec.cpu.residual import AccumulatedGradient as HostGradient
 from wirecodec.cpu.select import dense
 from wirecodec.decode_into import decode_sum
@@ -65,7 +65,7 @@ from wirecodec.settings.rules import find_match, key_text
 from wirecodec.settings.schedule import schedule_string
 from wirecodec.settings.scheduling import restore_schedule, schedule_text
 from wirecodec.settings.scheme import Scheme, SchemeLike, as_scheme, parse_stage
-from wirecodec.sparse import SparseTensor, index_dtype, sum_sparse
+from wirecodec.sparse import SparseTensor, sum_sparse
 from wirecodec.support import estimate_index_bytes, estimate_union
 from wirecodec.tensors import TensorLike, as_bytes, as_flat, as_target, as_writable, on_gpu
 from wirecodec.validation import as_integer, as_ratio

@@ -27,13 +27,12 @@ from wirecodec.container.schema import (
     require_floats,
 )
 from wirecodec.cpu import entry as host
-from wirecodec.errors import EncodeError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits, Schema, TensorSchema
 from wirecodec.settings.rules import Key
 from wirecodec.settings.scheme import SchemeLike, as_scheme, schemes_for
 from wirecodec.sparse import UNCHANGED, SparseTensor
 from wirecodec.tensors import TensorLike, any_on_gpu, as_bytes, on_gpu
-from wirecodec.validation import as_seed
+from wirecodec.validation import as_seed, sort_names
 
 _ON_GPU = "a GPU receives floats of 16 to 64 bits alone, so copy the container to the host"
 
@@ -81,8 +80,9 @@ def encode(
         plain, schemes, patches = split_patches({"": tensor}, {"": chosen}, absent, lossy=lossy)
         tensor, chosen = plain[""], schemes[""]
     blob: Bytes = implementation.encode(tensor, chosen, as_seed(seed), bytes(memoryview(tag)))
-    records = collect_records((), meta, None, patches, None)
-    return annotate(blob, records, implementation) if records else blob
+    if not (meta or patches):
+        return blob
+    return annotate(blob, collect_records((), meta, None, patches, None), implementation)
 
 
 def encode_many(
@@ -144,16 +144,6 @@ def encode_many(
     if added or hashed:
         return annotate(blob, added, implementation, names=listed if hashed else None)
     return blob
-
-
-def sort_names(tensors: Mapping[str, Any]) -> list[str]:
-    """Sort names by their UTF-8 bytes, which is the order of keys. Raises EncodeError for an invalid name."""
-    if not isinstance(tensors, Mapping):
-        raise EncodeError(f"tensors is {type(tensors).__name__}; it must be a mapping {{name: tensor}}")
-    try:
-        return sorted(tensors, key=str.encode)
-    except (TypeError, UnicodeEncodeError) as error:
-        raise EncodeError(f"a tensor's name is not a string that UTF-8 can encode: {error}") from None
 
 
 def decode(

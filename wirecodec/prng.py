@@ -13,19 +13,14 @@ _U32 = 2**32 - 1
 _U64 = 2**64 - 1
 
 
-def _finish(z: int) -> int:
-    z ^= z >> 30
-    z = z * 0xBF58476D1CE4E5B9 & _U64
-    z ^= z >> 27
-    z = z * 0x94D049BB133111EB & _U64
-    return z ^ (z >> 31)
-
-
 def mix(*words: int) -> int:
     """Mix integers, each modulo 2^64, into one u64; their order matters."""
     h = 0
     for word in words:
-        h = _finish((h + 0x9E3779B97F4A7C15 + word) & _U64)
+        z = (h + 0x9E3779B97F4A7C15 + word) & _U64
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _U64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & _U64
+        h = z ^ z >> 31
     return h
 
 
@@ -37,7 +32,7 @@ def mix_each(first: int, words: npt.NDArray[np.uint64], last: int) -> npt.NDArra
 
 
 def _finish_each(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Compute ``_finish`` for each of (n,) words; the products wrap."""
+    """Compute a step of ``mix`` for each of (n,) sums; the products wrap."""
     z = z ^ z >> np.uint64(30)
     z = z * np.uint64(0xBF58476D1CE4E5B9)
     z ^= z >> np.uint64(27)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of, overlaps_itself, read_only
+from wirecodec.arrays import Array, bits_of, index_dtype, overlaps_itself, read_only
 from wirecodec.element_types import DTYPES, holds
 from wirecodec.errors import EncodeError, LimitExceeded, SchemaMismatch
 from wirecodec.limits import DEFAULT_LIMITS
@@ -24,11 +24,6 @@ _HOST = (np.ndarray, np.memmap)
 
 ZERO, UNCHANGED = "zero", "unchanged"
 """Meanings of absent elements."""
-
-
-def index_dtype(size: int) -> np.dtype[Any]:
-    """Return int32 if it holds every index of a tensor of ``size`` elements, else int64."""
-    return np.dtype(np.int32 if size <= 2**31 else np.int64)
 
 
 def nonzero(data: Array) -> Array | None:

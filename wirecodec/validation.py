@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 from wirecodec.errors import EncodeError
@@ -57,3 +58,13 @@ def as_ratio(value: Any, what: str) -> float:
     if not 0 < ratio <= 1:
         raise EncodeError(f"{what} is {ratio!r}; it must be above 0 and at most 1")
     return ratio
+
+
+def sort_names(tensors: Mapping[str, Any]) -> list[str]:
+    """Sort names by their UTF-8 bytes, which is the order of keys. Raises EncodeError for an invalid name."""
+    if not isinstance(tensors, Mapping):
+        raise EncodeError(f"tensors is {type(tensors).__name__}; it must be a mapping {{name: tensor}}")
+    try:
+        return sorted(tensors, key=str.encode)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise EncodeError(f"a tensor's name is not a string that UTF-8 can encode: {error}") from None

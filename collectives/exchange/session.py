@@ -51,10 +51,10 @@ def open_exchange(
     rehearsal: Callable[[Channel, Encoding], object] | None = None,
     will_gather: Callable[[Channel, Encoding, list[Header]], bool] = lambda *_: True,
 ) -> Iterator[tuple[Channel, Encoding]]:
-    """Encode a rank's tensors and agree with the others; yield the channel and this rank's Encoding.
+    """Encode a rank's tensors and agree with the other ranks; yield the channel and this rank's Encoding.
 
-    The whole block is one ``Channel.collective``. A Compressor is committed if ``call.is_delivered``. It
-    is rolled back otherwise, and if the block raises CollectiveError, which it must do on all ranks or none.
+    The block runs as one ``Channel.collective``. A Compressor is committed if ``call.is_delivered``, and
+    rolled back otherwise. It is also rolled back if the block raises CollectiveError, on all ranks or none.
 
     Args:
         comm, scheme, seed: as for allgather.

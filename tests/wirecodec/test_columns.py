@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
-from wirecodec.cpu.fast import columns
+from wirecodec.cpu.columns import ArrayColumns
+from wirecodec.cpu.fast import headers
 
 
 def test_headers_are_read_as_attributes_are() -> None:
-    assert columns._is_layout_known()
+    assert headers._is_layout_known()
     x = np.arange(60, dtype=np.float32)
     swapped = x.astype(">f4")
     subclass = x.view(np.recarray)
@@ -27,10 +28,10 @@ def test_headers_are_read_as_attributes_are() -> None:
         None,
         "x",
     ]
-    headers, attributes = columns._read_headers(objects), columns._read_attributes(objects)
-    for name, column in vars(headers).items():
+    read, attributes = headers._read_headers(objects), ArrayColumns.of_attributes(objects)
+    for name, column in vars(read).items():
         assert np.array_equal(column, getattr(attributes, name)), name
-    assert headers.kinds.tolist() == [0, -1, 0, -1, -1, 2, -1, -1]
+    assert read.kinds.tolist() == [0, -1, 0, -1, -1, 2, -1, -1]
 
 
 def test_bytes_are_the_same_without_headers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,5 +47,5 @@ def test_bytes_are_the_same_without_headers(monkeypatch: pytest.MonkeyPatch) -> 
         return [*blobs, *(x.tobytes() for x in out.values())]
 
     with_headers = run()
-    monkeypatch.setattr(columns, "_is_layout_known", lambda: False)
+    monkeypatch.setattr(headers, "_is_layout_known", lambda: False)
     assert with_headers == run()

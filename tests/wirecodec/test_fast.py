@@ -16,10 +16,11 @@ from formats.reference import reseal
 from tests.fuzz.anatomy import Parts, assemble_parts, split_container
 from wirecodec.arrays import addresses_of, aligned
 from wirecodec.container.reader import read_header
-from wirecodec.cpu import fast, residual
+from wirecodec.cpu import fast
+from wirecodec.cpu import forms as cpu_forms
 from wirecodec.cpu.fast import decode, encode
 from wirecodec.cpu.fast.budget_search import BudgetSearch
-from wirecodec.cpu.fast.columns import describe
+from wirecodec.cpu.forms import current, describe
 from wirecodec.kernels import term_forms as forms
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, value_codecs
@@ -168,7 +169,8 @@ def test_a_sweep_serves_16_bit_sums() -> None:
     gradient = np.random.default_rng(1).normal(size=200_000).astype(ml_dtypes.bfloat16)
     compressor = wc.Compressor("topk(0.01) | rice | raw")
     compressor.compress({"w": gradient})
-    with mock.patch.object(residual, "add_rounded", side_effect=AssertionError):
+    without = replace(current(), add_rounded=mock.Mock(side_effect=AssertionError))
+    with mock.patch.dict(cpu_forms._table, {True: without}):
         compressor.compress({"w": gradient})
 
 
@@ -203,7 +205,7 @@ def test_a_wrong_guess_of_a_threshold_affects_only_the_time(dtype: Any) -> None:
 def test_batches_are_used() -> None:
     model = make_model(np.float32)
     schemes = [wc.Scheme.parse("topk(0.03) | rice | qsgd")] * len(model)
-    (batch,) = encode.select_many(describe(list(model.values())), schemes)
+    (batch,) = encode.select_described(describe(list(model.values())), schemes)
     assert batch.keys.size >= 9  # not the empty, the full, the tied and perhaps the largest
     (entries,) = encode.encode_many([batch], {}, schemes, [x.shape for x in model.values()], (), 0)
     assert np.array_equal(entries.keys, batch.keys)

@@ -24,7 +24,7 @@ LAYERS = {
         {"select", "index", "value", "transform"},
         {"registry"},
         {"settings"},
-        {"container", "step"},
+        {"container", "jobs"},
         {"cpu"},
         {"gpu"},
         {"annotate"},
@@ -91,6 +91,17 @@ def test_imports_go_to_lower_layers(package: str) -> None:
             if len(parts) < 2 or (parts[1] != room and rank[parts[1]] >= rank[room]):
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert not wrong
+
+
+def test_fast_forms_are_a_leaf() -> None:
+    """Stages look their fast form up in a table; one module imports the room that fills it."""
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "wirecodec").rglob("*.py")
+        for name in imports(path)
+        if f"{name}.".startswith("wirecodec.cpu.fast.") and path.parent != ROOT / "wirecodec/cpu/fast"
+    ]
+    assert wrong == ["wirecodec/cpu/entry.py"]
 
 
 @pytest.mark.parametrize("package", LAYERS)

@@ -21,15 +21,17 @@ from wirecodec.arrays import Array
 from wirecodec.comparison.table import ERROR
 from wirecodec.container.inspect import inspect
 from wirecodec.cpu.costs import share_header
-from wirecodec.cpu.encode import ModelSelection, encode_selection, select_many
+from wirecodec.cpu.encode import encode_selection, select_many
 from wirecodec.cpu.select import choose, dense
+from wirecodec.cpu.selected import ModelSelection
 from wirecodec.decode_into import decode_add
 from wirecodec.errors import EncodeError
 from wirecodec.limits import UNLIMITED
-from wirecodec.pipeline import decode_many, sort_names
+from wirecodec.pipeline import decode_many
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.tensors import Flat, as_elements
+from wirecodec.validation import sort_names
 
 Call: TypeAlias = Callable[[], object]
 ProgressCallback: TypeAlias = Callable[[float], object]
@@ -112,7 +114,7 @@ class EncodedGradient:
                 lambda: encode_selection(selected, seed=0, names=named),
                 lambda: decode_add(blob, sums, limits=UNLIMITED, schema=schema),
             ),
-            sum(map(selected.count_of, range(len(tensors)))),
+            sum(selected.counts_of(range(len(tensors)))),
         )
 
     @property

@@ -17,8 +17,8 @@ import numpy as np
 from wirecodec.arrays import Array, add_in_order
 from wirecodec.container.size_bound import max_encoded_bytes
 from wirecodec.container.writer import CHUNK, PREFIX_BYTES
-from wirecodec.cpu.costs import group_bytes, one_element_bytes, row_bytes, takes_step
-from wirecodec.cpu.fast.columns import describe
+from wirecodec.cpu.costs import group_bytes, one_element_bytes, row_bytes
+from wirecodec.cpu.forms import describe
 from wirecodec.cpu.fuse import plan_runs
 from wirecodec.element_types import DTYPES, dtype_named
 from wirecodec.errors import EncodeError
@@ -104,7 +104,7 @@ def fit_budgets(
     if (fuse or groups) and not any(len(part.names) > 1 for part in parts):
         if others > 1:
             fixed += _RECORD_BYTES
-        elif others + sum(not takes_step(part.scheme) for part in parts) > 1:
+        elif others + sum(not part.scheme.value.takes_step for part in parts) > 1:
             spare += _RECORD_BYTES
     overheads = [part.overhead(header) for part in parts]
     least = fixed + sum(overheads) + spare
@@ -308,7 +308,7 @@ def _scale_all(
     made: dict[Any, Scheme] = {}
     for part, given, overhead in zip(parts, nbytes.tolist(), overheads, strict=True):
         size, bits = part.size, min(part.bits * factor, float(Budget.MAX_BITS)) or part.bits
-        owner = part.names[0] if (fuse or part.in_group) and takes_step(part.scheme) else ""
+        owner = part.names[0] if (fuse or part.in_group) and part.scheme.value.takes_step else ""
         by_bits = not part.in_group and given == int(bits * size / 8)
         key = (id(part.scheme), owner, *(() if by_bits else (given, size, overhead)))
         if key not in made:

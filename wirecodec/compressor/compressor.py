@@ -28,8 +28,9 @@ from wirecodec.cpu.costs import share_header, warn_of_small_budgets
 from wirecodec.cpu.select import is_own
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import local_shards
+from wirecodec.jobs import StepInput, StepResult, TensorJobs
 from wirecodec.limits import DecodeLimits, Schema
-from wirecodec.pipeline import decode_many, sort_names
+from wirecodec.pipeline import decode_many
 from wirecodec.prng import mix
 from wirecodec.settings.feedback import ErrorFeedback, FeedbackLike, list_feedback
 from wirecodec.settings.rules import Key
@@ -37,9 +38,8 @@ from wirecodec.settings.schedule import Schedule, schedule_string
 from wirecodec.settings.scheduling import restore_schedule
 from wirecodec.settings.scheme import Scheme, SchemeLike
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult, TensorJobs
 from wirecodec.tensors import TensorLike, any_on_gpu
-from wirecodec.validation import as_integer, as_seed
+from wirecodec.validation import as_integer, as_seed, sort_names
 
 
 class Compressor(Stateful):
@@ -65,8 +65,8 @@ class Compressor(Stateful):
             A tensor gets the bytes of one element at least, if they suffice for all. A warning names tensors
             that get no more. If headers and tensors without a budget take more than the limit, a step raises
             EncodeError with a limit that suffices. A schedule changes the limit, and a step that it sends
-            whole has none. Not included are 64 bytes per exchange of collectives, and room of up to a 64th
-            part of the payload behind these. If ``scheme`` is None, it becomes
+            whole has none. Not included are the agreement headers of collectives, 72 bytes per exchange,
+            and room of up to a 64th part of the payload behind these. If ``scheme`` is None, it becomes
             ``budget(bits=1) | rice | error-bounded``, and ``scope`` becomes "group". A hook of DDP that
             overlaps sends a container of this size per bucket; pass ``overlap=False`` to it.
         weights: {key: factor}; in a group with a budget, the squared errors of tensors that a key matches
@@ -246,7 +246,8 @@ class Compressor(Stateful):
         seed = mix(before.seed, before.step, rank)
         if ranks < 1:
             raise EncodeError(f"ranks is {ranks!r}; it must be 1 or more")
-        clip = None if self.clip is None else self.clip / math.sqrt(ranks)
+        clip = self._settings.clip
+        clip = None if clip is None else clip / math.sqrt(ranks)
         nbytes = self._settings.bytes_at(tensors, before.step)
         limit = None if nbytes is None else Limit(nbytes, hold_zeros)
         step = host.step

@@ -10,7 +10,7 @@ from weakref import ReferenceType, ref
 from wirecodec.compressor.memory import Memory
 from wirecodec.compressor.state import State
 from wirecodec.errors import EncodeError
-from wirecodec.step import StepResult
+from wirecodec.jobs import StepResult
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.compressor.state import State
-from wirecodec.step import StepResult, TensorJobs
+from wirecodec.jobs import StepResult, TensorJobs
 from wirecodec.tensors import any_on_gpu, on_gpu
 
 _KINDS = ("residuals", "momenta")
@@ -82,13 +82,16 @@ class Memory:
             (self.free["residuals"], jobs.spares, result.residuals),
             (self.free["momenta"], jobs.spare_momenta, result.momenta),
         ):
-            free |= {name: x for name, x in given.items() if name not in made}
+            if given.keys() != made.keys():
+                free |= {name: x for name, x in given.items() if name not in made}
 
     def advance(self, before: State, after: State) -> None:
         """Free the arrays that a committed step has replaced."""
         for kind in _KINDS:
-            old, own = getattr(before, kind), self.own[kind]
-            new = _find_new(old, getattr(after, kind))
+            old, made, own = getattr(before, kind), getattr(after, kind), self.own[kind]
+            if made is old:
+                continue
+            new = _find_new(old, made)
             self.free[kind].update({name: x for name in new if (x := own.get(name)) is old.get(name, self)})
             own.update(new)
 

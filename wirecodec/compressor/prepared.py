@@ -11,7 +11,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes, aligned
 from wirecodec.compressor.holder import OpenStep, StateHolder
 from wirecodec.compressor.state import State
-from wirecodec.step import StepResult
+from wirecodec.jobs import StepResult
 
 
 class Prepared(OpenStep):

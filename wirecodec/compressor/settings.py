@@ -29,7 +29,6 @@ from wirecodec.settings.scheme import (
     as_scheme,
     scheme_for,
     schemes_for,
-    sends_all,
 )
 from wirecodec.validation import as_integer, as_real
 
@@ -121,12 +120,12 @@ class Settings:
             return repr(str(self.schemes))
         return str({key_text(key): str(one) for key, one in self.schemes.items()})
 
-    @property
+    @cached_property
     def has_momentum(self) -> bool:
         """Whether a tensor may have a momentum."""
         return any(isinstance(rule, MomentumCorrection) for rule in list_feedback(self.feedback))
 
-    @property
+    @cached_property
     def has_budget(self) -> bool:
         """Whether a selector asks for the bytes of the container's header."""
         return any(scheme.select.needs_costs for scheme in self.scheme_map.values())
@@ -146,7 +145,10 @@ class Settings:
 
         Raises EncodeError, which names a tensor.
         """
-        schemes = schemes_for(tensors, self.schemes)
+        if isinstance(self.schemes, Scheme):
+            schemes = dict.fromkeys(tensors, self.schemes)
+        else:
+            schemes = schemes_for(tensors, self.schemes)
         if self.schedule is None:
             return schemes
         whole = self.bytes_at(tensors, step) == math.inf
@@ -190,7 +192,7 @@ class Settings:
         numbers: Mapping[str, int] = dict.fromkeys(tensors, 0)
         if isinstance(self.schemes, Mapping):
             numbers = find_matches(tensors, {key: i for i, key in enumerate(self.schemes)}, "scheme")
-        return {name: number for name, number in numbers.items() if not sends_all(schemes[name])}
+        return {name: number for name, number in numbers.items() if not schemes[name].sends_all}
 
     def weights_of(self, tensors: Mapping[str, Any]) -> Mapping[str, float]:
         """Return {name: factor of the squared error}, for a mapping of weights."""
@@ -213,7 +215,11 @@ class Settings:
             schemes: by name.
             residuals: the state, by name.
         """
-        rules = feedback_for_all(tensors, self.feedback)
+        rules: dict[str, Feedback | None]
+        if isinstance(self.feedback, Mapping):
+            rules = feedback_for_all(tensors, self.feedback)
+        else:
+            rules = dict.fromkeys(tensors, self.feedback)
         pairs = zip(rules.values(), schemes.values(), strict=True)
         identities = zip(map(id, rules.values()), map(id, schemes.values()), strict=True)
         distinct = dict(zip(identities, pairs, strict=True))
@@ -229,7 +235,7 @@ class Settings:
         """Return whether a tensor without a residual needs its feedback."""
         if isinstance(rule, MomentumCorrection) or self.clip is not None:
             return True  # the elements' type may not hold the result
-        return not sends_all(scheme)
+        return not scheme.sends_all
 
 
 def _check_weights(

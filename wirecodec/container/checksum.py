@@ -1,4 +1,4 @@
-"""Checksums of a container's entries: CRC-32 of each entry's sections with their padding."""
+"""Checksums of a container's entries: CRC-32 of each entry's sections with their padding, which is 0."""
 
 from __future__ import annotations
 
@@ -45,6 +45,26 @@ def compute_checksum(data: Bytes, start: int, stop: int) -> int:
     if stop - start < MIN_KERNEL_BYTES:
         return zlib.crc32(data.data[start:stop])
     return int(compute_checksums(data, np.array((start,)), np.array((stop,)))[0])
+
+
+def is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array, ends: Array) -> bool:
+    """Check the checksums of n entries, and that the padding of their sections is 0.
+
+    Args:
+        data: the container.
+        crcs, starts: (n,) checksums and offsets.
+        lengths, ends: (3, n) bytes of each section, and the offset after its padding.
+    """
+    return bool((compute_checksums(data, starts, ends[-1]) == crcs).all()) and has_zero_padding(
+        data, lengths, ends
+    )
+
+
+def has_zero_padding(data: Bytes, lengths: Array, ends: Array) -> bool:
+    """Check that the padding of sections is 0; arguments as for ``is_intact``."""
+    odd = (lengths & 7) > 0
+    last = data.view("<u8")[(ends[odd] >> 3) - 1]
+    return not (last >> (8 * (lengths[odd] & 7)).astype(np.uint64)).any()
 
 
 @cache

@@ -71,7 +71,7 @@ def check_shape(dims: Sequence[int]) -> None:
     """Raise EncodeError if the wire format cannot hold a shape."""
     if len(dims) > MAX_NDIM:
         raise EncodeError(f"shape has {len(dims)} dimensions; it must have at most {MAX_NDIM}")
-    if math.prod(n for n in dims if n) > MAX_PRODUCT:
+    if math.prod([n for n in dims if n]) > MAX_PRODUCT:
         raise EncodeError(f"shape is {tuple(dims)}; the product of its dimensions must be at most 2^56")
 
 
@@ -102,7 +102,7 @@ def write_records(bodies: Mapping[int, bytes]) -> bytes:
     Private records are not critical.
     """
     records = [
-        RECORD.pack(kind, {**FLAGS, **LATER}.get(kind, 0), len(body)) + body + bytes(pad8(len(body)))
+        RECORD.pack(kind, {**FLAGS, **LATER}.get(kind, 0), len(body)) + body + bytes(-len(body) & 7)
         for kind, body in bodies.items()
         if body
     ]
@@ -137,13 +137,13 @@ def write_model(
     """
     return write_records(
         {
-            FUSED: _fused_body(groups),
+            FUSED: _fused_body(groups) if groups else b"",
             NAMES: _names_body(names) if names_stored else b"",
             SHAPES: _checked_shapes_body(names, shapes),
-            TRANSFORM: _transform_body(lengths),
+            TRANSFORM: _transform_body(lengths) if lengths else b"",
             TAG: tag,
-            TYPES: _types_body(types),
-            JOINED: _joined_body(joined),
+            TYPES: _types_body(types) if types else b"",
+            JOINED: _joined_body(joined) if joined else b"",
         }
     )
 
@@ -155,7 +155,7 @@ def minor_of(block: bytes) -> int:
         kind, _, length = RECORD.unpack_from(block, at)
         if kind in LATER:
             return 1
-        at += RECORD.size + length + pad8(length)
+        at += RECORD.size + (length + 7 & -8)
     return 0
 
 

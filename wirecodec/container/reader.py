@@ -187,14 +187,8 @@ def read_header(
         raise Malformed("table-length", f"{prefix.n_entries} entries in {prefix.total} bytes", offset=8)
     if data.size < table_stop + (4 if extended else 0):
         raise Truncated("container", f"{data.size} bytes; the table ends at {table_stop}")
-    stop = table_stop
     length = data[table_stop : table_stop + 4].tobytes() if extended else b""
-    if extended:
-        stop += int.from_bytes(length, "little")
-        if stop < table_stop + 16 or stop % 8 or stop > prefix.total:
-            raise Malformed(
-                "extension-length", f"an extension block of {stop - table_stop} bytes", offset=table_stop
-            )
+    stop = _end_of_extension(length, table_stop, prefix.total) if extended else table_stop
     if data.size < stop:
         raise Truncated("container", f"{data.size} bytes; the header ends at {stop}")
     fields = data[PREFIX_BYTES:table_stop].tobytes()
@@ -213,6 +207,14 @@ def read_header(
         records = read(memoryview(block), table_stop, spans, limits.max_entries)
     parts = table, spans, records, stop, bytes(block), records.types()
     return ContainerHeader(prefix.minor, prefix.total, *parts)
+
+
+def _end_of_extension(length: bytes, start: int, total: int) -> int:
+    """Return where the extension block ends that starts with its length. Raises Malformed."""
+    stop = start + int.from_bytes(length, "little")
+    if stop < start + 16 or stop % 8 or stop > total:
+        raise Malformed("extension-length", f"an extension block of {stop - start} bytes", offset=start)
+    return stop
 
 
 def _spans(table: Array) -> Spans:

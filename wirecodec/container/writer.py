@@ -99,7 +99,7 @@ class EntryBatch:
         d: (n,) u32, elements.
         r: (n,) stored elements, above 0.
         dtype: element type.
-        index: id of the index codec of tensors with all their elements.
+        index: id of the index codec of tensors with all their elements; 0 if there are index sections.
         index_sections: None if all elements are stored.
         value_sections: of all values.
         indices: (R,) u32 of all tensors, or None if all elements are stored.
@@ -252,14 +252,15 @@ def row_of(e: Entry, crc: int = 0) -> tuple[int, ...]:
 
 def _header_bytes(entries: int, table: bytes, block: bytes, total: int) -> bytes:
     """Write prefix, table and extension block."""
-    prefix = PREFIX.pack(MAGIC, MAJOR, ext.minor_of(block), HAS_EXTENSION if block else 0, entries, 0, total)
+    minor, flags = (ext.minor_of(block), HAS_EXTENSION) if block else (0, 0)
+    prefix = PREFIX.pack(MAGIC, MAJOR, minor, flags, entries, 0, total)
     crc = header_checksum(prefix, table, block)
     return prefix[:12] + struct.pack("<I", crc) + prefix[16:] + table + block
 
 
 def padded(n: int) -> int:
     """Return a section's length with its padding."""
-    return n + ext.pad8(n)
+    return (n + 7) & -8
 
 
 def header_checksum(prefix: bytes, table: bytes, block: bytes) -> int:

@@ -9,14 +9,11 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.container.reader import ContainerHeader
-from wirecodec.container.schema import MAX_OBJECTS
+from wirecodec.cpu import forms
+from wirecodec.cpu.columns import Targets
 from wirecodec.cpu.decode import decode_chunks, decode_entries
-from wirecodec.cpu.fast.add import Parts, SumTargets
-from wirecodec.cpu.fast.columns import Targets
-from wirecodec.cpu.fast.decode import DecodedBatch, decode_batches
-from wirecodec.cpu.fast.stream import clear_all
+from wirecodec.cpu.forms import Sums
 from wirecodec.cpu.guard import Guard
-from wirecodec.cpu.sent import SentTensors
 from wirecodec.errors import number_of_container
 from wirecodec.limits import DecodeLimits
 from wirecodec.select.base import find_nonfinite
@@ -40,14 +37,14 @@ def add(
         with np.errstate(all="ignore"):
             add_chunks(targets.arrays[0].reshape(-1), parts, scale)
         return
-    together = None if guard.is_active else SumTargets.of(targets)
+    sums = None if guard.is_active else forms.current().sums(targets)
     dtypes = [target.dtype for target in targets.arrays]
 
     def check(chunks: _Chunks) -> None:
         guard.check(chunks, dtypes, scale)
 
-    decoded = _decode_all(containers, together, limits, {}, check if guard.is_active else None)
-    _add_all(decoded, targets, together, [scale] * len(containers), None)
+    decoded, sums = _decode_all(containers, sums, limits, {}, check if guard.is_active else None)
+    _add_all(decoded, targets, sums, [scale] * len(containers), None)
 
 
 def average(
@@ -71,89 +68,59 @@ def average(
     Returns:
         Whether all results are finite.
     """
-    together = SumTargets.of(targets)
-    decoded = _decode_all(containers, together, limits, sent)
-    clear_all([target.reshape(-1) for target in targets.arrays])
-    return _add_all(decoded, targets, together, scales, divisor)
+    decoded, sums = _decode_all(containers, forms.current().sums(targets), limits, sent)
+    flat = [target.reshape(-1) for target in targets.arrays]
+    if not forms.current().clear_all(flat):
+        for x in flat:
+            x.fill(0)
+    return _add_all(decoded, targets, sums, scales, divisor)
 
 
 def _decode_all(
     containers: Sequence[Container],
-    together: SumTargets | None,
+    sums: Sums | None,
     limits: DecodeLimits,
     sent: Mapping[int, Any],
     check: Callable[[_Chunks], None] | None = None,
-) -> list[Any]:
-    """Decode all containers: to Parts that one call can add, or all of them to chunks by key.
+) -> tuple[list[Any], Sums | None]:
+    """Decode all containers: to parts of the sums, which are returned, too, or all of them to chunks by key.
 
     ``check`` gets the chunks of each container before the next one is decoded.
     """
-    decoded: list[Any] = []
+    decoded: list[tuple[Any, _Chunks | None]] = []
     for number, (data, header) in enumerate(containers):
         with number_of_container(number if len(containers) > 1 else None):
-            parts: Parts | _Chunks | None = None
-            if together is not None and isinstance(own := sent.get(number), SentTensors):
-                parts = own.parts(together.dtype)
+            parts, chunks = None, None
+            if sums is not None and number in sent:
+                parts = sums.of_sent(sent[number])
             if parts is None:
-                batches = decode_batches(data, header)
-                if together is not None:
-                    parts = _decode_parts(data, header, limits, batches, together.dtype)
+                batches = forms.current().decode_batches(data, header)
+                if sums is not None:
+                    parts = sums.decode(data, header, limits, batches)
                 if parts is None:
-                    parts = decode_chunks(data, header, limits, batches=batches)
+                    chunks = decode_chunks(data, header, limits, batches=batches)
                     if check is not None:
-                        check(parts)
-            decoded.append(parts)
-    if all(isinstance(one, Parts) for one in decoded):
-        return decoded
+                        check(chunks)
+            decoded.append((parts, chunks))
+    if sums is not None and all(chunks is None for _, chunks in decoded):
+        return [parts for parts, _ in decoded], sums
     return [
-        decode_chunks(*containers[number], limits) if isinstance(one, Parts) else one
-        for number, one in enumerate(decoded)
-    ]
-
-
-def _decode_parts(
-    data: Bytes,
-    header: ContainerHeader,
-    limits: DecodeLimits,
-    batches: Sequence[DecodedBatch],
-    dtype: np.dtype[Any],
-) -> Parts | None:
-    """Decode the entries that no batch has, and describe all; return None if they are too many for objects.
-
-    None also for a container with transforms.
-    """
-    table, done, parts = header.table, np.zeros(header.table.size, np.bool_), list[Parts]()
-    for batch in batches:
-        done[batch.entries] = True
-    if header.extension.is_transformed or table.size - np.count_nonzero(done) > MAX_OBJECTS:
-        return None
-    groups = {int(group[0, 0]): group for group in header.extension.groups()}
-    for batch in batches:
-        keys = table["key"][batch.entries]
-        shared = np.isin(keys, list(groups)) if groups else np.zeros(0, np.bool_)
-        for slot in np.flatnonzero(shared).tolist():
-            chunk = batch.get_chunk(slot, table[batch.entries[slot]])
-            parts.append(Parts.of_chunk(int(keys[slot]), chunk, dtype, groups[int(keys[slot])]))
-        own = batch.only(~shared) if shared.any() else batch
-        rows = table[own.entries]
-        parts.append(Parts.of_batch(own, rows["key"], rows["base"], rows["d"], dtype))
-    for entry, chunk in decode_entries(data, header, limits, done=done):
-        key = int(table["key"][entry])
-        parts.append(Parts.of_chunk(key, chunk, dtype, groups.get(key)))
-    return Parts.join(parts)
+        decode_chunks(*container, limits) if chunks is None else chunks
+        for container, (_, chunks) in zip(containers, decoded, strict=True)
+    ], None
 
 
 def _add_all(
     decoded: Sequence[Any],
     targets: Targets,
-    together: SumTargets | None,
+    sums: Sums | None,
     scales: Sequence[float],
     divisor: float | None,
 ) -> bool:
     """Add decoded containers, and divide the sums; return whether all quotients are finite."""
     with np.errstate(all="ignore"):  # NaN, Inf and overflow pass as IEEE 754 has them
-        if together is not None and all(isinstance(one, Parts) for one in decoded):
-            return together.add(decoded, scales, divisor)
+        if sums is not None:
+            return sums.add(decoded, scales, divisor)
         for chunks, scale in zip(decoded, scales, strict=True):
             for key, target in enumerate(targets.arrays):
                 add_chunks(target.reshape(-1), chunks[key], scale)

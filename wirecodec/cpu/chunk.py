@@ -13,7 +13,7 @@ Value codecs that need order get sorted values; a map stores their positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
@@ -43,18 +43,16 @@ T = TypeVar("T")
 _INDEX_TYPE = np.dtype(np.uint32)
 
 
-def encode_chunks(key: int, support: Support, scheme: Scheme, seed: int) -> Iterator[Entry]:
+def encode_chunks(key: int, support: Support, scheme: Scheme, seed: int) -> Sequence[Entry]:
     """Encode a tensor's chunks."""
     if support.entries is not None:
-        yield from (replace(entry, key=key) for entry in support.entries)
-        return
+        return [replace(entry, key=key) for entry in support.entries] if key else support.entries
     chunk = CHUNK // support.width
     if support.size <= chunk:
         count = support.values.size
         local = None if count == support.size else _local_indices(support.indices, 0, count, 0)
         stream = mix(seed, key, 0)
-        yield _encode_chunk(key, 0, support.size, local, support.values, scheme, stream, support)
-        return
+        return [_encode_chunk(key, 0, support.size, local, support.values, scheme, stream, support)]
     bases = range(0, support.size, chunk)
     if len(bases) > DEFAULT_LIMITS.max_entries:
         raise EncodeError(f"{support.size} elements have {len(bases)} chunks; no reader takes so many")
@@ -63,12 +61,14 @@ def encode_chunks(key: int, support: Support, scheme: Scheme, seed: int) -> Iter
         last = np.array(cuts[1:]) - 1
         ends = np.searchsorted(support.indices, last.astype(support.indices.dtype), side="right")
         cuts = [0, *ends.tolist()]
+    entries = []
     for base, start, stop in zip(bases, cuts, cuts[1:], strict=False):
         d = min(chunk, support.size - base)
         values = support.values[start:stop]
         full = values.size == d
         local = None if full else _local_indices(support.indices, start, stop, base)
-        yield _encode_chunk(key, base, d, local, values, scheme, mix(seed, key, base), support)
+        entries.append(_encode_chunk(key, base, d, local, values, scheme, mix(seed, key, base), support))
+    return entries
 
 
 def _local_indices(indices: Array | None, start: int, stop: int, base: int) -> Array:

@@ -11,7 +11,7 @@ from wirecodec.arrays import Array
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.schema import MAX_OBJECTS
 from wirecodec.cpu.chunk import stored_type
-from wirecodec.cpu.fast.decode import DecodedBatch
+from wirecodec.cpu.columns import DecodedBatch
 from wirecodec.support import DecodedChunk
 
 _SMALL = 16

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -40,21 +40,23 @@ class CodecCosts:
             raise EncodeError(f"{scheme.select.name} needs an exact index codec, not {scheme.index.name}")
         self.scheme = scheme
         self.overhead = header + row_bytes(size)
-        self.takes_step = takes_step(scheme)
-        self._measured: list[tuple[Array, float | None, list[Entry]]] = []  # the last two
+        self.takes_step = scheme.value.takes_step
+        self._measured: list[tuple[Array, float | None, Sequence[Entry]]] = []  # the last two
 
     def measure(self, indices: Array | None, values: Array, size: int, step: float | None) -> int:
         """Return the bytes of the sections of ``values`` at ``indices`` of ``size`` elements."""
         support = Support(indices, values, size, (size,), step=step)
-        entries = list(encode_chunks(0, support, self.scheme, 0))
+        entries = encode_chunks(0, support, self.scheme, 0)
         self._measured = [*self._measured[-1:], (values, step, entries)]
-        return sum(padded(part.size) for entry in entries for part in entry.parts)
+        lengths = [part.size for entry in entries for part in entry.parts]
+        return sum([n + 7 & -8 for n in lengths])
 
-    def entries_of(self, values: Array | None, step: float | None) -> list[Entry] | None:
+    def entries_of(self, values: Array | None, step: float | None) -> Sequence[Entry] | None:
         """Return the entries of one of the last two selections, if no seed changes their bytes; else None."""
-        if not self.takes_step:
-            return None
-        return next((entries for x, width, entries in self._measured if x is values and width == step), None)
+        for x, width, entries in self._measured if self.takes_step else ():
+            if x is values and width == step:
+                return entries
+        return None
 
 
 def share_header(
@@ -92,15 +94,11 @@ def _share_header(
     return -(-(PREFIX_BYTES + len(ext.write(extension))) // len(shapes))
 
 
+@lru_cache(maxsize=256)
 def group_bytes(members: int) -> int:
     """Return the bytes of the extension block that list the tensors of a shared entry."""
     group = np.zeros((members, 2), np.int64)
     return len(ext.write(ext.Extension(groups=(group,)))) if members > 1 else 0
-
-
-def takes_step(scheme: Scheme) -> bool:
-    """Tell whether the value codec takes its step from the selection."""
-    return scheme.value.takes_step
 
 
 def row_bytes(size: int) -> int:
@@ -117,8 +115,19 @@ def one_element_bytes(scheme: Scheme, size: int, dtype: np.dtype[Any]) -> int:
     return places + _measure_value(value, dtype)
 
 
-def _most_element_bytes(scheme: Scheme, dtype: np.dtype[Any] | None) -> float:
-    """Return a bound of ``one_element_bytes`` for any size, from the codecs' own; infinity without one."""
+def _most_element_bytes(scheme: Scheme, dtype: Any) -> float:
+    """Return a bound of ``one_element_bytes`` for any size, from the codecs' own; infinity without one.
+
+    The codecs are asked once per scheme and element type.
+    """
+    known = scheme.element_bounds
+    if dtype not in known:
+        known[dtype] = _bound_element(scheme, _carried_type(dtype))
+    return known[dtype]
+
+
+def _bound_element(scheme: Scheme, dtype: np.dtype[Any] | None) -> float:
+    """Ask the codecs for the bound; it is 0 for an element type that is not carried."""
     index: Any = scheme.index
     value: Any = scheme.value
     if dtype is None:
@@ -128,6 +137,14 @@ def _most_element_bytes(scheme: Scheme, dtype: np.dtype[Any] | None) -> float:
     except EncodeError:
         return math.inf
     return float(sum(map(padded, parts)))
+
+
+def _carried_type(dtype: Any) -> np.dtype[Any] | None:
+    """Return the element type of an array; None if it is not carried, which is raised with a name later."""
+    try:
+        return dtype_named(dtype)
+    except EncodeError:
+        return None
 
 
 @lru_cache(maxsize=4096)
@@ -210,19 +227,13 @@ class _Part:
     def is_small(self, header: int) -> bool:
         """Tell whether the budget does not hold header and one element."""
         left = self.nbytes - header * self.count - group_bytes(self.count) - row_bytes(self.size)
-        # To measure an element compiles the kernels of short sections, which a large tensor does not need.
-        return left < _most_element_bytes(self.scheme, self._dtype) and left < self._element_bytes()
-
-    @property
-    def _dtype(self) -> np.dtype[Any] | None:
         array = self.tensor if hasattr(self.tensor, "dtype") else self.tensor.data
-        try:
-            return dtype_named(array.dtype)
-        except EncodeError:  # which is raised with the tensor's name
-            return None
+        # To measure an element compiles the kernels of short sections, which a large tensor does not need.
+        return left < _most_element_bytes(self.scheme, array.dtype) and left < self._element_bytes()
 
     def _element_bytes(self) -> int:
-        dtype = self._dtype
+        array = self.tensor if hasattr(self.tensor, "dtype") else self.tensor.data
+        dtype = _carried_type(array.dtype)
         return 0 if dtype is None else one_element_bytes(self.scheme, self.size, dtype)
 
     def describe(self) -> str:

@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, nothing
+from wirecodec.arrays import Array, Bytes, index_dtype, nothing
 from wirecodec.container.reader import ContainerHeader, Row, sections
 from wirecodec.container.schema import TensorSpec, TensorSpecs
+from wirecodec.cpu import forms
 from wirecodec.cpu.chunk import decode_chunk, element_type
 from wirecodec.cpu.chunk_store import ChunkStore, DecodedChunks
-from wirecodec.cpu.fast.decode import DecodedBatch, decode_batches
+from wirecodec.cpu.columns import DecodedBatch
 from wirecodec.cpu.fuse import split_fused, split_joined
 from wirecodec.errors import WireError
 from wirecodec.limits import DecodeLimits
 from wirecodec.registry import transform
-from wirecodec.sparse import SparseTensor, index_dtype
+from wirecodec.sparse import SparseTensor
 from wirecodec.support import DecodedChunk
 
 
@@ -103,7 +104,7 @@ def tensors_of(
     data: Bytes, header: ContainerHeader, specs: TensorSpecs, limits: DecodeLimits
 ) -> list[SparseTensor]:
     """Decode the tensors of a container, in the order of their keys. Raises a WireError."""
-    parts = decode_chunks(data, header, limits, batches=decode_batches(data, header))
+    parts = decode_chunks(data, header, limits, batches=forms.current().decode_batches(data, header))
     arrays = parts.arrays()
     return [
         SparseTensor._of(*arrays[key], spec.shape, limits.max_dense)

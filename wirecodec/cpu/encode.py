@@ -5,96 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import chain
 from typing import Any
-
-import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.container import extension_writer as ext
 from wirecodec.container import writer
-from wirecodec.cpu import fast
+from wirecodec.cpu import forms
 from wirecodec.cpu.chunk import encode_chunks
 from wirecodec.cpu.costs import share_header
-from wirecodec.cpu.fast import encode as fast_encode
-from wirecodec.cpu.fast.budget import select_within_budgets
-from wirecodec.cpu.fast.columns import describe_tensors
-from wirecodec.cpu.fast.selected import Selected
-from wirecodec.cpu.fuse import (
-    Run,
-    concatenate,
-    encode_runs,
-    find_vectors,
-    kinds_of,
-    lengths_of,
-    list_members,
-    plan_runs,
-)
+from wirecodec.cpu.fuse import Run, encode_runs, lengths_of, list_members
 from wirecodec.cpu.select import select
+from wirecodec.cpu.selected import ModelSelection, find_others
 from wirecodec.element_types import RECORD_NUMBERS
 from wirecodec.errors import EncodeError
 from wirecodec.prng import mix
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
-
-
-@dataclass(frozen=True, eq=False)
-class ModelSelection:
-    """Selected elements of all tensors of a model, by key.
-
-    Attributes:
-        names, schemes, shapes: (n,).
-        batches: tensors that were selected together.
-        supports: those of all other tensors, ascending.
-    """
-
-    names: Sequence[str]
-    schemes: Sequence[Scheme]
-    shapes: Sequence[tuple[int, ...]]
-    batches: Sequence[Selected]
-    supports: Mapping[int, Support]
-
-    @cached_property
-    def _places(self) -> dict[int, tuple[Selected, int]]:
-        return {key: (batch, at) for batch in self.batches for at, key in enumerate(batch.keys.tolist())}
-
-    def support_of(self, run: Run) -> Support:
-        """Return the selected elements of a tensor, or of several as one vector."""
-        if len(run) == 1 and run[0] in self.supports:
-            return self.supports[run[0]]
-        if run[0] in self._places:
-            batch, at = self._places[run[0]]
-            follow = batch.joint and np.array_equal(batch.keys[at : at + len(run)], run)
-            if len(run) == 1 or follow:
-                return batch.support_of(at, at + len(run), self.shapes)
-        return concatenate([self.support_of((key,)) for key in run])
-
-    @cached_property
-    def vectors(self) -> tuple[Array, ...]:
-        """Rows (key, size) of the tensors that are transformed as one vector, for each vector."""
-        return find_vectors(self.supports)
-
-    def count_of(self, key: int) -> int:
-        """Return the number of selected elements of a tensor."""
-        if key in self.supports:
-            return self.supports[key].values.size
-        batch, at = self._places[key]
-        return int(batch.cuts[at + 1] - batch.cuts[at])
-
-    def plan(self, fuse: int) -> tuple[list[int], tuple[Run, ...]]:
-        """Return the elements of each tensor, and the keys of each entry that small tensors share."""
-        n, numbers = len(self.names), dict[Any, int]()
-        sizes, kinds = [0] * n, [-1] * n
-        for batch in self.batches:
-            owner = None if batch.entries is None or batch.keys.size == 1 else batch
-            number = numbers.setdefault((batch.values.dtype, batch.scheme, owner, batch.step), len(numbers))
-            for key, size in zip(batch.keys.tolist(), batch.sizes.tolist(), strict=True):
-                sizes[key], kinds[key] = size, number
-        schemes = [self.schemes[key] for key in self.supports]
-        support_kinds = kinds_of(self.supports.values(), schemes, numbers)
-        for (key, support), kind in zip(self.supports.items(), support_kinds, strict=True):
-            sizes[key], kinds[key] = support.size, kind
-        return sizes, tuple(run for run in plan_runs(tuple(sizes), tuple(kinds), fuse) if len(run) > 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,14 +46,15 @@ class Encoded:
 def encode(tensor: Any, scheme: Scheme, seed: int, tag: bytes) -> Bytes:
     """Encode one tensor as a container (n,) u8. Raises EncodeError."""
     support = select(tensor, scheme, seed=mix(seed, 0), tag=tag)
-    ext.check_shape(support.shape)
     shapes = {} if len(support.shape) == 1 else {0: support.shape}
+    if shapes or support.shape[0] > ext.MAX_PRODUCT:
+        ext.check_shape(support.shape)
     lengths = {0: math.prod(support.shape)} if support.domain else {}
     types = {0: RECORD_NUMBERS[support.dtype]} if support.dtype in RECORD_NUMBERS else {}
     block = b""
     if shapes or lengths or tag or types:
         block = ext.write(ext.Extension(shapes=shapes, lengths=lengths, tag=tag, types=types))
-    return writer.pack(list(encode_chunks(0, support, scheme, seed)), block)[0]
+    return writer.pack(encode_chunks(0, support, scheme, seed), block)[0]
 
 
 def encode_many(
@@ -169,14 +97,7 @@ def select_many(
     """
     header = share_header(tensors, schemes, tag, names=names)
     listed, given, chosen = list(tensors), list(tensors.values()), list(schemes.values())
-    shapes: list[Any] = [()] * len(given)
-    batches: list[Selected] = []
-    if fast.is_on() and len(given) >= fast.MIN_TENSORS:
-        arrays, shapes, columns = describe_tensors(given)
-        batches = fast_encode.select_many(columns, chosen)
-        if not shares:
-            batches += select_within_budgets(columns, arrays, chosen, header)
-        del arrays  # the selection has read them
+    shapes, batches = forms.current().select_many(given, chosen, header, shares) or ([()] * len(given), [])
     supports: dict[int, Support] = {}
     for key in find_others(len(listed), batches):
         try:
@@ -185,17 +106,6 @@ def select_many(
         except EncodeError as error:
             raise error.of(listed[key]) from None
     return ModelSelection(listed, chosen, shapes, batches, supports)
-
-
-def find_others(n: int, batches: Sequence[Selected]) -> list[int]:
-    """Return the keys below n of no batch, ascending."""
-    if not batches:
-        return list(range(n))
-    others = np.ones(n, np.bool_)
-    for batch in batches:
-        others[batch.keys] = False
-    keys: list[int] = np.flatnonzero(others).tolist()
-    return keys
 
 
 def encode_selection(
@@ -207,28 +117,29 @@ def encode_selection(
     """
     n = len(selected.names)
     sizes, shared = selected.plan(fuse) if fuse else ([], ())
-    vectors = selected.vectors
-    lengths = lengths_of(selected.supports, vectors)
     members = list_members(tuple(sizes), shared) if shared else ()
-    dtypes = {key: one.dtype for key, one in selected.supports.items()}
-    types = {key: RECORD_NUMBERS[dtype] for key, dtype in dtypes.items() if dtype in RECORD_NUMBERS}
+    vectors, lengths, types = selected.vectors, dict[int, int](), dict[int, int]()
+    if selected.supports:  # of batches, all are float, and none has a transform
+        lengths = lengths_of(selected.supports, vectors)
+        dtypes = {key: one.dtype for key, one in selected.supports.items()}
+        types = {key: RECORD_NUMBERS[dtype] for key, dtype in dtypes.items() if dtype in RECORD_NUMBERS}
     listed = tuple(selected.names), tuple(selected.shapes)
     records: dict[str, Any] = {"groups": members, "types": types, "joined": vectors}
     block = ext.write_model(*listed, lengths, tag, names_stored=names, **records)
-    shares = {key for run in shared for key in run} | {
-        key for rows in vectors for key in rows[1:, 0].tolist()
-    }
+    shares = set(chain.from_iterable([*shared, *(rows[1:, 0].tolist() for rows in vectors)]))
     batches: list[writer.EntryBatch] = []
     alone: Sequence[int] = [key for key in range(n) if key not in shares] if shares else range(n)
-    if fast.is_on() and n >= fast.MIN_TENSORS:
-        columns = selected.batches, dict(selected.supports), selected.schemes, selected.shapes
-        batches = fast_encode.encode_many(*columns, shares, seed)
+    if alone and n >= forms.MIN_TENSORS:
+        columns = selected.batches, selected.supports, selected.schemes, selected.shapes
+        batches = forms.current().encode_many(*columns, shares, seed)
         done = [key for batch in batches for key in batch.keys.tolist()]
         alone = sorted(set(alone).difference(done)) if len(done) < len(alone) else ()
 
     def encode_run(run: Run) -> Iterable[writer.Entry]:
         return encode_chunks(run[0], selected.support_of(run), selected.schemes[run[0]], seed)
 
-    runs = sorted([*shared, *((key,) for key in alone)])
-    entries = encode_runs(runs, selected.names, sizes, encode_run) if runs else []
+    entries: list[writer.Entry] = []
+    if shared or alone:
+        runs = sorted([*shared, *((key,) for key in alone)])
+        entries = encode_runs(runs, selected.names, sizes, encode_run)
     return Encoded(*writer.pack(entries, block, batches), entries, batches, members)

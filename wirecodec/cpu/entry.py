@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes
+from wirecodec.cpu import fast  # noqa: F401 - fills the table of fast forms
 from wirecodec.cpu.add import add, average
+from wirecodec.cpu.columns import ArrayColumns
 from wirecodec.cpu.decode import only_tensor_of, tensors_of
 from wirecodec.cpu.encode import encode, encode_many
-from wirecodec.cpu.fast import MIN_TENSORS, is_on
-from wirecodec.cpu.fast.columns import ArrayColumns, describe
+from wirecodec.cpu.forms import MIN_TENSORS, describe, is_on
 from wirecodec.cpu.step import step
 from wirecodec.element_types import DTYPES
 

@@ -19,11 +19,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, index_dtype
 from wirecodec.container.writer import CHUNK, Entry
 from wirecodec.errors import EncodeError
 from wirecodec.settings.scheme import Scheme
-from wirecodec.sparse import index_dtype
 from wirecodec.support import DecodedChunk, JoinedVector, SharedEntries, Support
 
 Run: TypeAlias = tuple[int, ...]

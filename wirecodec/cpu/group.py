@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, aligned, read_only
+from wirecodec.arrays import Array, aligned, read_only, reuse, span
+from wirecodec.cpu import forms
 from wirecodec.cpu.costs import group_bytes
-from wirecodec.cpu.fast.rounded import select_rounded
 from wirecodec.cpu.fuse import at_member, split_support
 from wirecodec.cpu.momentum import Addend, add_momentum, decay_residual
-from wirecodec.cpu.residual import AccumulatedGradient, reuse, span
+from wirecodec.cpu.residual import AccumulatedGradient
 from wirecodec.cpu.select import choose
 from wirecodec.cpu.weights import split_budget
 from wirecodec.errors import EncodeError
+from wirecodec.jobs import TensorJob
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.settings.scheme import Scheme
-from wirecodec.step import TensorJob
 from wirecodec.support import Support
 from wirecodec.tensors import Flat
 
@@ -149,7 +149,7 @@ def _select_rounded(member: Member, out: Array) -> SelectedTensor | None:
     job, gradient = member.job, member.addend.data
     assert isinstance(job.feedback, ErrorFeedback)
     assert job.residual is not None
-    selection = select_rounded(job.scheme, gradient, job.residual, out)
+    selection = forms.current().select_rounded(job.scheme, gradient, job.residual, out)
     if selection is None or selection.values is None:
         return None
     total = AccumulatedGradient(job.feedback, gradient, job.residual, out, True, gradient.dtype)

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wirecodec.arrays import Array, add_in_order, bits_of, read_only
+from wirecodec.arrays import Array, add_in_order, bits_of, read_only, reuse
 from wirecodec.cpu.norm import Norm, is_reliable, measure
-from wirecodec.cpu.residual import reuse
 from wirecodec.errors import EncodeError
+from wirecodec.jobs import TensorJob
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
-from wirecodec.settings.scheme import sends_all
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import TensorJob
 
 MIN_ELEMENTS_PER_THREAD = 2**17
 SQUARES_ROW = 2**16
@@ -108,7 +106,7 @@ def is_masked(job: TensorJob) -> bool:
     rule, scheme = job.feedback, job.scheme
     if not (isinstance(rule, MomentumCorrection) and rule.masking):
         return False
-    return scheme.transform is None and not sends_all(scheme)
+    return scheme.transform is None and not scheme.sends_all
 
 
 def decay_residual(job: TensorJob) -> Array | None:

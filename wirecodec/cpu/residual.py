@@ -17,10 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from wirecodec.arrays import Array, aligned, read_only
-from wirecodec.cpu import fast
-from wirecodec.cpu.fast.rounded import add_rounded, round_sums
-from wirecodec.cpu.fast.stream import MIN_STREAMED, add_streamed, scatter_streamed, take
-from wirecodec.cpu.fast.sums import select_sum
+from wirecodec.cpu import forms
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection, Selector, all_finite, require_finite
 from wirecodec.settings.feedback import ErrorFeedback
@@ -73,7 +70,7 @@ class AccumulatedGradient:
         from wirecodec.kernels.cpu.select import feedback
 
         if residual is not None and out is not None and sent_dtype in (None, gradient.dtype):
-            rounded = add_rounded(gradient, residual, out)
+            rounded = forms.current().add_rounded(gradient, residual, out)
             if rounded is not None:
                 return cls(rule, gradient, residual, out, True, sent_dtype, rounded=rounded)
         dtype = rule.sum_dtype(gradient.dtype, None if residual is None else residual.dtype)
@@ -105,13 +102,14 @@ class AccumulatedGradient:
             selector: the one whose ``top`` follows, or None; some select while they add.
         """
         if residual is not None and residual.size != gradient.size:
-            raise EncodeError(f"{gradient.size} elements; the residual has {residual.size}")
+            raise EncodeError(f"the gradient has {gradient.size} elements; its residual has {residual.size}")
+        fast = forms.current()
         if residual is None or out is None or residual.dtype != gradient.dtype:
             fits = residual is not None and rule.sum_dtype(gradient.dtype, residual.dtype) == residual.dtype
             total = cls.of(rule, gradient, residual, out if fits else None)
-        elif rule.beta == 1 and (taken := select_sum(selector, gradient, residual, out)) is not None:
+        elif rule.beta == 1 and (taken := fast.select_sum(selector, gradient, residual, out)) is not None:
             return cls(rule, gradient, residual, out, finite=True, taken=taken)
-        elif fast.is_on() and add_streamed(gradient, residual, out):
+        elif fast.add_streamed(gradient, residual, out):
             return cls(rule, gradient, residual, out, finite=True)
         else:
             total = cls.of(rule, gradient, residual, out)
@@ -129,7 +127,7 @@ class AccumulatedGradient:
         dtype = self.sent_dtype or self.gradient.dtype
         if x.dtype == dtype:
             return x
-        if (rounded := round_sums(x, dtype)) is not None:
+        if (rounded := forms.current().round_sums(x, dtype)) is not None:
             return rounded
         largest = x.dtype.type(ml_dtypes.finfo(dtype).max)
         clamped = np.where(np.isfinite(x), np.clip(x, -largest, largest), x)
@@ -148,7 +146,11 @@ class AccumulatedGradient:
         dtype = self.sent_dtype or self.gradient.dtype
         apart = self.x.dtype == dtype and not np.may_share_memory(self.x, self.gradient)
         if indices is not None and apart and self.finite and self.rule.beta == 1:
-            return SelectedValues(self, indices, take(self.x, indices), self.x)  # x - x is +0
+            values = forms.current().take_streamed(self.x, indices)
+            if values is None:
+                values = self.x[indices]
+                self.x[indices] = 0  # x - x is +0
+            return SelectedValues(self, indices, values, self.x)
         return SelectedValues(self, indices, self.sendable(indices))
 
     def remainder(self, indices: Array | None, sent: Array) -> Array:
@@ -226,35 +228,12 @@ class SelectedValues:
             return means
         if out is None:
             out = np.zeros(self.total.gradient.size, self.total.gradient.dtype)
-        elif fast.is_on() and out.nbytes >= MIN_STREAMED:
-            scatter_streamed(out, self.indices, means)
+        elif forms.current().scatter_streamed(out, self.indices, means):
             return out
         else:
             out.fill(0)
         out[self.indices] = means
         return out
-
-
-def span(head: Array, size: int) -> Array | None:
-    """Return the ``size`` elements from the first of ``head`` on, in the array of which it is a part.
-
-    Returns None if that array does not hold them. (``as_strided`` would keep a chain of all earlier views.)
-    """
-    base = head.base
-    if not isinstance(base, np.ndarray) or not base.flags.c_contiguous:
-        return None
-    offset = head.ctypes.data - base.ctypes.data
-    if offset < 0 or offset + size * head.itemsize > base.nbytes:
-        return None
-    vector: Array = np.ndarray((size,), head.dtype, buffer=base, offset=offset)
-    return vector
-
-
-def reuse(spare: Array | None, size: int, dtype: np.dtype[Any]) -> Array:
-    """Return the spare array if it fits, else a new one; aligned to 64 bytes."""
-    if spare is None or spare.dtype != dtype or spare.size != size or spare.ctypes.data % 64:
-        return aligned(size, dtype)
-    return spare
 
 
 def _is_small(sent: Array, dtype: np.dtype[Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, read_only
+from wirecodec.arrays import Array, index_dtype, read_only
 from wirecodec.cpu.costs import CodecCosts, share_header
 from wirecodec.errors import EncodeError, LimitExceeded
 from wirecodec.frameworks import as_sparse
@@ -21,7 +21,7 @@ from wirecodec.select.all import All
 from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.nonzero import NonZero
 from wirecodec.settings.scheme import Scheme
-from wirecodec.sparse import ZERO, SparseTensor, ascending_indices, index_dtype, nonzero
+from wirecodec.sparse import ZERO, SparseTensor, ascending_indices, nonzero
 from wirecodec.support import Support
 from wirecodec.tensors import Flat, as_elements, as_flat
 
@@ -36,14 +36,19 @@ def select(tensor: Any, scheme: Scheme, *, seed: int = 0, header: int = 0, tag: 
         header: bytes of the container's header that count for this tensor; 0 if it is alone in it.
         tag: the container's, if the tensor is alone.
     """
-    tensor = as_sparse(tensor)
-    _refuse_patch(tensor)
-    if isinstance(tensor, SparseTensor) and isinstance(scheme.select, All | NonZero) and not scheme.transform:
-        scheme.require_dtype(tensor.dtype)
-        return _select_stored(tensor, scheme.select)
-    flat = dense(tensor, scheme, as_elements)
+    if type(tensor) is np.ndarray:
+        flat = as_elements(tensor)
+    else:
+        tensor = as_sparse(tensor)
+        _refuse_patch(tensor)
+        keeps_zeros = not isinstance(scheme.select, All | NonZero) or scheme.transform
+        if isinstance(tensor, SparseTensor) and not keeps_zeros:
+            scheme.require_dtype(tensor.dtype)
+            return _select_stored(tensor, scheme.select)
+        flat = dense(tensor, scheme, as_elements)
     scheme.require_dtype(flat.data.dtype)
-    header = header or share_header({"": flat}, {"": scheme}, tag, names=False)
+    if scheme.select.needs_costs and not header:
+        header = share_header({"": flat}, {"": scheme}, tag, names=False)
     return choose(flat, scheme, seed=seed, header=header)[0]
 
 
@@ -103,31 +108,25 @@ def choose(
     if scheme.transform is not None:
         return _select_coefficients(flat, scheme, state, seed, header)
     if scheme.select.needs_costs:
-        return _select_within(flat, scheme, header), None
-    selection = _call_selector(scheme, flat.data, gradient=gradient, state=state, seed=seed)
-    return gather(flat, selection, trusted=is_own(scheme.select)), selection.state
+        costs = CodecCosts(scheme, flat.data.size, header)
+        return _keep_entries(flat, scheme.select.select_within(flat.data, costs), costs), None
+    selection = scheme.select.select(flat.data, gradient=gradient, state=state, seed=seed)
+    if is_own(scheme.select):
+        return gather(flat, selection, trusted=True), selection.state
+    return gather(flat, _copy_selection(scheme, selection)), selection.state
 
 
-def _select_within(flat: Flat, scheme: Scheme, header: int) -> Support:
-    """Select as many elements as a number of bytes holds; keep the entries that the search has encoded."""
-    selector: Any = scheme.select
-    costs = CodecCosts(scheme, flat.data.size, header)
-    return keep_entries(flat, selector.select_within(flat.data, costs), costs)
-
-
-def keep_entries(flat: Flat, selection: Selection, costs: CodecCosts) -> Support:
+def _keep_entries(flat: Flat, selection: Selection, costs: CodecCosts) -> Support:
     """Gather the selected elements, with the entries that a search has encoded."""
     values = flat.data if selection.indices is None else selection.values
-    return dataclasses.replace(gather(flat, selection), entries=costs.entries_of(values, selection.step))
+    support = gather(flat, selection, trusted=is_own(costs.scheme.select))
+    return dataclasses.replace(support, entries=costs.entries_of(values, selection.step))
 
 
-def _call_selector(scheme: Scheme, x: Array, **options: Any) -> Selection:
-    """Call the selector; raise EncodeError if a user-defined one does not return a Selection."""
-    selection: Any = scheme.select.select(x, **options)
+def _copy_selection(scheme: Scheme, selection: Any) -> Selection:
+    """Copy what a user-defined selector has returned; raise EncodeError if that is no Selection."""
     if not isinstance(selection, Selection):
         raise EncodeError(f"{scheme.select.name} gave {type(selection).__name__}, not a Selection")
-    if is_own(scheme.select):
-        return selection
     # A user's arrays may be used again, or views of x, which changes.
     copies = {
         name: array.copy()
@@ -148,13 +147,17 @@ def _select_coefficients(
     if scheme.select.needs_costs:
         if transform.width > 1:
             raise EncodeError(f"{scheme.select.name} cannot follow {transform.name}; use dct")
-        support = _select_within(Flat(coefficients, flat.shape), scheme, header)
+        costs = CodecCosts(scheme, coefficients.size, header)
+        selection = scheme.select.select_within(coefficients, costs)
+        support = gather(Flat(coefficients, flat.shape), selection)
         return dataclasses.replace(
             support, entries=None, domain=transform.domain, coefficients_of=flat.data.dtype
         ), None
     seen = coefficients if transform.width == 1 else _magnitudes(coefficients)
     try:
-        selection = _call_selector(scheme, seen, state=state, seed=seed)
+        selection = scheme.select.select(seen, state=state, seed=seed)
+        if not is_own(scheme.select):
+            selection = _copy_selection(scheme, selection)
     except EncodeError as error:
         raise EncodeError(error.reason) from None  # without its position, which is a coefficient's
     if selection.scale is not None:

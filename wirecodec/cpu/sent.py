@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,16 +17,21 @@ from wirecodec.container.reader import Row
 from wirecodec.container.schema import TensorSpec
 from wirecodec.container.writer import Entry, EntryBatch, row_of
 from wirecodec.cpu.chunk import decode_indices, decode_values
+from wirecodec.cpu.columns import DecodedBatch
 from wirecodec.cpu.decode import concatenate_chunks, invert_transform
-from wirecodec.cpu.encode import Encoded, ModelSelection
-from wirecodec.cpu.fast.add import Parts
-from wirecodec.cpu.fast.decode import DecodedBatch
+from wirecodec.cpu.encode import Encoded
 from wirecodec.cpu.fuse import split_fused, split_joined
+from wirecodec.cpu.selected import ModelSelection
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
 from wirecodec.select.term_table import sum_before
 from wirecodec.sparse import SparseTensor
 from wirecodec.support import DecodedChunk
+
+KnownChunk: TypeAlias = "tuple[int, DecodedChunk, Array | None]"
+"""Key of a chunk's tensor, the chunk, and rows (key, size) of the tensors that share it, or None."""
+KnownBatch: TypeAlias = "tuple[DecodedBatch, Array, Array]"
+"""Chunks of many tensors, their keys, and their sizes."""
 
 
 class SentTensors(Mapping[str, SparseTensor]):
@@ -45,9 +50,9 @@ class SentTensors(Mapping[str, SparseTensor]):
         self._chunks: dict[int, list[DecodedChunk]] = {}  # by the first key of their entry
         self._rows: dict[int, _Row] = {}  # of tensors that were encoded together
         members = encoded.members if model.batches else ()  # only these need addresses
-        self._counts = [[model.count_of(key) for key in rows[:, 0].tolist()] for rows in members]
+        self._counts = [model.counts_of(rows[:, 0].tolist()) for rows in members]
         self._places: list[tuple[Array, Array]] = []  # keys and addresses of tensors in batches
-        self._batches: list[tuple[DecodedBatch, Array, Array]] = []  # with keys and sizes
+        self._batches: list[KnownBatch] = []
         self._is_known = all(map(_is_known, encoded.entries))
         blob, starts, at = read_only(encoded.blob), encoded.starts, len(encoded.entries)
         for entry, start in zip(encoded.entries, starts, strict=False):
@@ -71,8 +76,8 @@ class SentTensors(Mapping[str, SparseTensor]):
             addresses[keys] = addresses[keys[0]] + np.cumsum([0, *counts[:-1]]) * itemsize
         return addresses
 
-    def parts(self, dtype: np.dtype[Any]) -> Parts | None:
-        """Return the tensors as columns to add, in a type; None if receivers decode more than this process.
+    def known_values(self) -> tuple[list[KnownChunk], list[KnownBatch]] | None:
+        """Return the values as they were decoded; None if receivers decode more than this process.
 
         These are tensors with transforms, and those whose index codec is lossy, bounded in its work, or the
         user's own.
@@ -80,13 +85,8 @@ class SentTensors(Mapping[str, SparseTensor]):
         if self._transforms or not self._is_known:
             return None
         groups = {int(members[0, 0]): members for members in self._members}
-        chunks = ((key, chunk) for key, listed in self._chunks.items() for chunk in listed)
-        return Parts.join(
-            [
-                *(Parts.of_chunk(key, chunk, dtype, groups.get(key)) for key, chunk in chunks),
-                *(Parts.of_batch(batch, keys, 0, sizes, dtype) for batch, keys, sizes in self._batches),
-            ]
-        )
+        chunks = [(key, one, groups.get(key)) for key, listed in self._chunks.items() for one in listed]
+        return chunks, self._batches
 
     def _add_batch(self, batch: EntryBatch, words: Array, starts: Array) -> None:
         """Decode the values of tensors that were encoded together."""
@@ -104,7 +104,7 @@ class SentTensors(Mapping[str, SparseTensor]):
             parts = DecodedBatch(np.flatnonzero(rows), counts, batch.indices, indices_at, values, places)
             self._batches.append((parts, keys[rows], batch.d[rows]))
             self._places.append((keys[rows], addresses_of([values])[0] + places * values.itemsize))
-            lists = (x.tolist() for x in (keys[rows], cuts[rows], places, counts))
+            lists = [x.tolist() for x in (keys[rows], cuts[rows], places, counts)]
             for key, first, place, count in zip(*lists, strict=True):
                 self._rows[key] = batch.indices, first, values, place, count
 

@@ -8,28 +8,23 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, addresses_of
-from wirecodec.cpu import fast
-from wirecodec.cpu.encode import ModelSelection, encode_selection, find_others
-from wirecodec.cpu.fast.budget import select_budgets
-from wirecodec.cpu.fast.group import select_groups
-from wirecodec.cpu.fast.residual import complete
-from wirecodec.cpu.fast.selected import Selected
-from wirecodec.cpu.fast.sums import select_tensors
-from wirecodec.cpu.fast.terms import TermColumns
+from wirecodec.cpu import forms
+from wirecodec.cpu.encode import encode_selection
 from wirecodec.cpu.group import Member, SelectedTensor, accumulate, select_alone, select_as_one
 from wirecodec.cpu.momentum import clip_factor, stop_momentum, sum_squares
 from wirecodec.cpu.select import dense
+from wirecodec.cpu.selected import ModelSelection, Selected, find_others
 from wirecodec.cpu.sent import SentTensors
 from wirecodec.errors import EncodeError
+from wirecodec.jobs import StepInput, StepResult, TensorJobs
 from wirecodec.select.base import is_zero
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult
 from wirecodec.tensors import Flat
 
 
 def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     """Run a step of named tensors on the host. Raises EncodeError, which names the tensor."""
-    names, jobs = list(wanted.jobs), wanted.jobs
+    jobs, names = wanted.jobs, wanted.jobs.names
     given, flats, factor = [tensors[name] for name in names], dict[int, Flat](), 1.0
     if wanted.clip is not None:
         flats = _flatten(given, range(len(given)), wanted)
@@ -37,17 +32,19 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
         factor = clip_factor(map(sum_squares, gradients), wanted.clip, lambda: gradients)
     shapes: list[Any] = [()] * len(given)
     batches: list[Selected] = []
-    takes_terms = fast.is_on()
-    if takes_terms and len(given) == 1 and not jobs.groups:  # a short tensor alone is added first
-        flats = flats or _flatten(given, [0], wanted)
-        takes_terms = jobs.schemes[names[0]].select.takes_joint(flats[0].data.size)
-    if takes_terms:
-        terms = TermColumns.of(given, wanted, factor)
-        shapes, batches = terms.shapes, select_groups(terms) + select_tensors(terms)
-        batches += select_budgets(terms)
-    others = find_others(len(names), batches)
-    flats |= _flatten(given, [key for key in others if key not in flats], wanted)
-    alone = _select({key: flats[key] for key in others}, factor, wanted)
+    fast = forms.current()
+    if (terms := fast.describe_terms(given, wanted, factor)) is not None:
+        shapes = terms.shapes
+        for group in fast.list_groups(terms) if jobs.groups else ():
+            if (selected := fast.select_group(terms, group)) is not None:
+                batches.append(selected)
+        batches += fast.select_tensors(terms)
+        if jobs.header and not wanted.fuse:  # a selector has a budget
+            batches += fast.select_budgets(terms)
+    alone: dict[int, SelectedTensor] = {}
+    if others := find_others(len(names), batches):
+        flats |= _flatten(given, [key for key in others if key not in flats], wanted)
+        alone = _select({key: flats[key] for key in others}, factor, wanted)
     schemes = list(jobs.schemes.values())
     for key, one in alone.items():
         schemes[key], shapes[key] = one.scheme, one.support.shape
@@ -55,26 +52,12 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     model = ModelSelection(names, schemes, shapes, batches, supports)
     encoded = encode_selection(model, seed=wanted.seed, names=wanted.names, fuse=wanted.fuse)
     sent = SentTensors(model, encoded)
-    residuals = _complete(batches, sent, names)
-    momenta: dict[str, Array] = {}
-    for batch in batches:
-        if batch.momenta:
-            momenta |= zip((names[key] for key in batch.keys.tolist()), batch.momenta, strict=True)
-    selectors = {names[int(batch.keys[0])]: batch.state for batch in batches if batch.state is not None}
-    for key, one in alone.items():
-        name = names[key]
-        if one.selector is not None:
-            selectors[name] = one.selector
-        if one.total is not None:
-            residuals[name] = _remainder(name, one, sent[name])
-        if one.addend.momentum is not None:
-            momenta[name] = stop_momentum(jobs[name], one.addend, sent[name])
-    return StepResult(encoded.blob, encoded.blob, sent, residuals, selectors, momenta)
+    return StepResult(encoded.blob, encoded.blob, sent, *_complete(batches, alone, sent, jobs))
 
 
 def _flatten(tensors: Sequence[Any], keys: Iterable[int], wanted: StepInput) -> dict[int, Flat]:
     """Convert gradients to flat arrays. Raises EncodeError, which names the tensor."""
-    names, flats = list(wanted.jobs), {}
+    names, flats = wanted.jobs.names, {}
     for key in keys:
         try:
             flats[key] = dense(tensors[key], wanted.jobs.schemes[names[key]])
@@ -93,7 +76,7 @@ def _select(flats: Mapping[int, Flat], factor: float, wanted: StepInput) -> dict
 
     Raises EncodeError, which names the tensor.
     """
-    names, groups = list(wanted.jobs), wanted.jobs.groups
+    names, groups = wanted.jobs.names, wanted.jobs.groups
     parts: dict[Any, list[tuple[int, Member]]] = {}
     for key, flat in flats.items():
         name, job = names[key], wanted.jobs[names[key]]
@@ -111,17 +94,32 @@ def _select(flats: Mapping[int, Flat], factor: float, wanted: StepInput) -> dict
     return dict(sorted(selected.items()))
 
 
-def _complete(batches: Sequence[Selected], sent: SentTensors, names: Sequence[str]) -> dict[str, Array]:
-    """Complete the residuals of batches, and return them by name."""
-    residuals: dict[str, Array] = {}
+def _complete(
+    batches: Sequence[Selected], alone: Mapping[int, SelectedTensor], sent: SentTensors, jobs: TensorJobs
+) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
+    """Return the next residuals, the selectors' states, and the momenta, by name."""
+    residuals, selectors, momenta = dict[str, Array](), dict[str, Array](), dict[str, Array]()
+    names = jobs.names
     for batch in batches:
         received, listed = sent.addresses[batch.keys], [names[key] for key in batch.keys.tolist()]
         chunked = np.flatnonzero(received == 0).tolist()  # their values are in several arrays
         values = [np.ascontiguousarray(sent[listed[at]].values) for at in chunked]
         received[chunked] = addresses_of(values)
-        complete(batch, received)
+        forms.current().complete(batch, received)
         residuals |= zip(listed, batch.sums, strict=True)
-    return residuals
+        if batch.momenta:
+            momenta |= zip(listed, batch.momenta, strict=True)
+        if batch.state is not None:
+            selectors[listed[0]] = batch.state
+    for key, one in alone.items():
+        name = names[key]
+        if one.selector is not None:
+            selectors[name] = one.selector
+        if one.total is not None:
+            residuals[name] = _remainder(name, one, sent[name])
+        if one.addend.momentum is not None:
+            momenta[name] = stop_momentum(jobs[name], one.addend, sent[name])
+    return residuals, selectors, momenta
 
 
 def _remainder(name: str, one: SelectedTensor, sent: SparseTensor) -> Array:

@@ -1,4 +1,4 @@
-"""Where arrays on a GPU enter: CuPy's, and torch's through DLPack. The pipeline calls this module.
+"""Functions of a GPU that the public functions call, for arrays of CuPy, and of torch through DLPack.
 
 Only this module and ``gpu.residual`` import CuPy, by ``cupy_device``; everything below works on any
 ``Device``. Kernels are launched on the current stream of the arrays' device.
@@ -17,8 +17,8 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import TensorSpecs, dtypes_of
+from wirecodec.cpu.columns import Targets
 from wirecodec.cpu.decode import decode_chunks
-from wirecodec.cpu.fast.columns import Targets
 from wirecodec.cpu.guard import Guard
 from wirecodec.cpu.momentum import clip_factor
 from wirecodec.element_types import BFLOAT16, DTYPES
@@ -28,15 +28,15 @@ from wirecodec.gpu import decode as decoding
 from wirecodec.gpu import encode as encoding
 from wirecodec.gpu import step as steps
 from wirecodec.gpu.fast import add as fast_add
-from wirecodec.gpu.fast import step as fast_step
+from wirecodec.gpu.fast import feedback as fast_feedback
 from wirecodec.gpu.fuse import split_part
 from wirecodec.gpu.group import select_group
+from wirecodec.jobs import StepInput, StepResult, TensorJob
 from wirecodec.kernels.cuda import batch_sums
 from wirecodec.kernels.cuda.device import CupyDevice, cupy_device, device_of
 from wirecodec.limits import UNLIMITED, DecodeLimits
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult, TensorJob
 from wirecodec.support import DecodedChunk
 from wirecodec.tensors import DeviceFlat, as_bytes, as_device_flat, is_torch, on_gpu
 
@@ -72,7 +72,7 @@ def _as_flats(tensors: Mapping[str, Any]) -> dict[str, DeviceFlat]:
     flats, ordered = {}, dict[int, bool]()
     for name, tensor in tensors.items():
         if not on_gpu(tensor):
-            raise EncodeError("is on the host, others are on a GPU; move all to one device", tensor=name)
+            raise EncodeError("is on the host, and others are on a GPU; move all to one device", tensor=name)
         try:
             flats[name] = as_device_flat(tensor, cupy, ordered)
         except EncodeError as error:
@@ -90,7 +90,7 @@ def step(tensors: Mapping[str, Any], wanted: StepInput) -> StepResult:
     flats = _as_flats(tensors)
     follows = any(map(is_torch, tensors.values()))
     with device_of(next(iter(flats.values())).raw_bits, follows_torch=follows) as device:
-        batched = fast_step.step(device, flats, wanted)
+        batched = fast_feedback.step(device, flats, wanted)
         if batched is not None:
             return batched
         selected = _select(device, flats, wanted)

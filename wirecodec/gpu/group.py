@@ -24,10 +24,10 @@ from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import SIZE_LIMIT, choose
 from wirecodec.gpu.step import SelectedTensor, add_terms
 from wirecodec.gpu.support import DeviceSupport
+from wirecodec.jobs import TensorJob
 from wirecodec.kernels.cuda import bits
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.feedback import ErrorFeedback
-from wirecodec.step import TensorJob
 from wirecodec.support import Support
 from wirecodec.tensors import DeviceFlat, Flat
 

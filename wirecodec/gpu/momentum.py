@@ -14,10 +14,10 @@ import numpy as np
 from wirecodec.cpu import momentum as host
 from wirecodec.errors import EncodeError
 from wirecodec.gpu.fallback import HostFallback
+from wirecodec.jobs import TensorJob
 from wirecodec.kernels.cuda import elements, feedback
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
-from wirecodec.step import TensorJob
 from wirecodec.support import DecodedChunk
 from wirecodec.tensors import DeviceFlat
 

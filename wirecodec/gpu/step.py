@@ -26,9 +26,9 @@ from wirecodec.gpu.residual import AccumulatedGradient
 from wirecodec.gpu.select.common import Context
 from wirecodec.gpu.select.dispatch import SIZE_LIMIT, choose, select_sum
 from wirecodec.gpu.support import DeviceSupport
+from wirecodec.jobs import TensorJob
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.feedback import ErrorFeedback
-from wirecodec.step import TensorJob
 from wirecodec.support import DecodedChunk, Support
 from wirecodec.tensors import DeviceFlat, Flat
 
@@ -65,7 +65,7 @@ def select_tensor(device: Device, flat: DeviceFlat, wanted: TensorJob, factor: f
     """
     residual, size = wanted.residual, flat.raw_bits.size
     if residual is not None and residual.size != size:
-        raise EncodeError(f"{size} elements; its residual has {residual.size}")
+        raise EncodeError(f"the gradient has {size} elements; its residual has {residual.size}")
     if size > SIZE_LIMIT:
         raise EncodeError(f"{size} elements; a Compressor on a GPU takes at most 2^31")
     try:

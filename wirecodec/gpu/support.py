@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, read_only
+from wirecodec.arrays import Array, index_dtype, read_only
 from wirecodec.cpu.select import scaled
 from wirecodec.kernels.cuda import elements
 from wirecodec.kernels.cuda.device import Device
-from wirecodec.sparse import index_dtype
 from wirecodec.support import Support
 from wirecodec.tensors import DeviceFlat
 

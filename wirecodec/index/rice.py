@@ -6,6 +6,7 @@ Spans of 4096 indices decode independently. Each block of 256 has the parameter 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -71,16 +72,11 @@ class Rice(IndexCodec):
         parameters = np.empty(indices.size // RICE_BLOCK + n, np.uint8)
         span_words = np.empty(indices.size // RICE_SPAN + n, np.int64)
         lengths = np.empty(n, np.int64)
-        run_parallel(
-            lambda turns: rice_batch.plan(indices, cuts, parameters, span_words, lengths, turns), n, units
-        )
+        plan = indices, cuts, parameters, span_words
+        run_parallel(partial(rice_batch.plan, *plan, lengths), n, units)
 
         def write(words: Array, starts: Array) -> None:
-            run_parallel(
-                lambda turns: rice_batch.write(indices, cuts, parameters, span_words, words, starts, turns),
-                n,
-                units,
-            )
+            run_parallel(partial(rice_batch.write, *plan, words, starts), n, units)
 
         return SectionBatch(self.wire_id, lengths, write)
 
@@ -112,11 +108,8 @@ class Rice(IndexCodec):
 
         n, total = starts.size, int(cuts[-1])
         indices, faults = np.empty(total, np.uint32), np.empty(n, np.bool_)
-        run_parallel(
-            lambda turns: rice_batch.read(words, starts, lengths, sizes, cuts, indices, faults, turns),
-            n,
-            least_units(MIN_BATCH_INDICES, n, total),
-        )
+        read = partial(rice_batch.read, words, starts, lengths, sizes, cuts, indices, faults)
+        run_parallel(read, n, least_units(MIN_BATCH_INDICES, n, total))
         return None if faults.any() else indices
 
 

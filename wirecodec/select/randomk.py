@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, index_dtype
 from wirecodec.errors import EncodeError
 from wirecodec.prng import mix
 from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.topk import fraction_count
-from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_ratio, set_fields
 
 _DRAWS = 2**32

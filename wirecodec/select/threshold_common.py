@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.arrays import Array, bits_of, index_dtype, read_only
 from wirecodec.element_types import BFLOAT16
 from wirecodec.select.base import Selection, require_finite
-from wirecodec.sparse import index_dtype
 
 
 def widen(x: Array) -> Array:

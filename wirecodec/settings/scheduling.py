@@ -11,7 +11,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.select.budget.selector import Budget
 from wirecodec.select.papers.adacomp import AdaComp
 from wirecodec.settings.schedule import Diminishing, Follow, Schedule, Steps, WarmUp, schedule_string
-from wirecodec.settings.scheme import WHOLE, Scheme, sends_all
+from wirecodec.settings.scheme import WHOLE, Scheme
 
 _RAW_BITS = 32
 """Bits of an element, of which a budget's ratio is the fraction."""
@@ -79,7 +79,7 @@ def scheme_at(scheme: Scheme, schedule: Schedule | None, step: int) -> Scheme:
     if schedule is None:
         return scheme
     if isinstance(schedule, WarmUp) and schedule.sends_raw(step):
-        return scheme if sends_all(scheme) else WHOLE
+        return scheme if scheme.sends_all else WHOLE
     own, selector = own_ratio(scheme), scheme.select
     if own is None:
         return scheme

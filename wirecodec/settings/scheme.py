@@ -89,6 +89,16 @@ class Scheme:
                 f"{wrong[0]} does not carry {dtype}; use all or nonzero, with raw, deflate or zstd"
             )
 
+    @cached_property
+    def sends_all(self) -> bool:
+        """Whether every element is sent losslessly."""
+        return self.transform is None and isinstance(self.select, All) and self.value == Raw()
+
+    @cached_property
+    def element_bounds(self) -> dict[Any, float]:
+        """Most bytes of one stored element by its type, as far as ``cpu.costs`` has asked the codecs."""
+        return {}
+
     def __str__(self) -> str:
         return self._text
 
@@ -208,11 +218,6 @@ def schemes_for(
     chosen = find_matches(tensors, scheme, "scheme")
     parsed = {id(one): as_scheme(one) for one in chosen.values()}
     return {name: parsed[id(one)] for name, one in chosen.items()}
-
-
-def sends_all(scheme: Scheme) -> bool:
-    """Tell whether a scheme sends every element losslessly."""
-    return scheme.transform is None and isinstance(scheme.select, All) and scheme.value == Raw()
 
 
 def call_string(part: Any) -> str:

@@ -59,12 +59,6 @@ class Cells:
         return self.form - 1, self.first, np.float32(1) / self.step
 
 
-def as_float32(values: Array) -> Array:
-    """Convert float32 or float64 values to float32; those beyond its range become Inf."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32, copy=False)
-
-
 class CellSearch:
     """Search for the largest step whose error is within the bound.
 
@@ -77,7 +71,8 @@ class CellSearch:
         self.values, self.error = values, error
         self.blocks = split_blocks(values.size)
         self.wide = widen(values)
-        self.bits = bits_of(as_float32(self.wide))
+        with np.errstate(over="ignore"):  # magnitudes beyond float32 become Inf
+            self.bits = bits_of(self.wide.astype(np.float32, copy=False))
         self.max_square_error = 0.0
 
     def find_cells(self) -> Cells | None:

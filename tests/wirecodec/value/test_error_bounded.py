@@ -21,10 +21,10 @@ from tests.wirecodec.value.sections import encode_section, round_trip
 from wirecodec.element_types import DTYPES
 from wirecodec.kernels.compiler.jit import kernel
 from wirecodec.kernels.cpu.simd.vector import load, store
-from wirecodec.kernels.cpu.value.error_bounded_lanes import count_raw_bits, find_bases, find_symbols
+from wirecodec.kernels.cpu.value.error_bounded_coder import count_raw_bits, find_bases, find_symbols
 from wirecodec.kernels.layout import BOUNDED_BLOCK, BOUNDED_ROWS
 from wirecodec.limits import UNLIMITED
-from wirecodec.value import error_bounded_cells, error_bounded_levels
+from wirecodec.value import error_bounded_cells, error_bounded_section
 
 MOST = {"float32": 3.4028234e38, "float16": 65504.0, "bfloat16": 3.3895313e38, "float64": 1.797e308}
 
@@ -213,15 +213,15 @@ def test_default_levels_equal_the_spec_page() -> None:
         rows = [line.split("|") for line in file if line.startswith("| ") and line[2].isdigit()]
     rows = [[cell.strip() for cell in row[1:4]] for row in rows if len(row) == 5 and len(row[2]) > 5]
     listed = {int(number): (one, other) for number, one, other in rows if number.isdigit()}
-    assert [listed[row][0] for row in range(24)] == list(error_bounded_levels.OFFSET)
-    assert [listed[row][1] for row in range(24)] == list(error_bounded_levels.CENTRED)
-    assert [listed[row][0] for row in (24, 25)] == list(error_bounded_levels.SHIFTED)
+    assert [listed[row][0] for row in range(24)] == list(error_bounded_section.OFFSET_LEVELS)
+    assert [listed[row][1] for row in range(24)] == list(error_bounded_section.CENTRED_LEVELS)
+    assert [listed[row][0] for row in (24, 25)] == list(error_bounded_section.SHIFTED_LEVELS)
     for form in (1, 2):
-        assert error_bounded_levels.default_levels(form).tolist() == model.default_levels(form)
+        assert error_bounded_section.default_levels(form).tolist() == model.default_levels(form)
 
 
 def test_frequencies_of_a_row_sum_to_4096(rng: np.random.Generator) -> None:
-    from wirecodec.kernels.cpu.value import error_bounded_tables
+    from wirecodec.kernels.cpu.value import error_bounded_section as kernels
 
     levels = rng.choice(np.arange(256), (200, 33)).astype(np.uint8)
     levels[rng.random(levels.shape) < 0.4] = 255
@@ -229,7 +229,7 @@ def test_frequencies_of_a_row_sum_to_4096(rng: np.random.Generator) -> None:
     levels[1] = 0
     levels[2] = 254
     table = np.empty((200, 49), np.uint32)
-    error_bounded_tables.fill(levels, -1, table)
+    kernels.fill(levels, -1, table)
     for row, op in zip(levels.tolist(), table.tolist(), strict=True):
         f = model.frequencies(row)
         assert sum(f) == 4096

@@ -1,12 +1,13 @@
 """All that exists for speed alone: if it is switched off, only time changes.
 
 Two ideas make a step fast. Many tensors go through each stage in one kernel call (``encode``, ``decode``,
-``add``, ``residual``), as columns (``selected``, ``DecodedBatch``). And a selector may choose from sums while
-their terms are added (``sums``, ``group``, ``terms``). ``columns`` describes many arrays at once, and
-``stream`` writes past the caches.
+``add``, ``sums``), as columns (``cpu.selected``, ``cpu.columns``). And a selector may choose from sums while
+their terms are added (``sums``, ``group``, ``terms``, ``budget``). ``headers`` describes many arrays at once,
+and ``stream`` writes past the caches.
 
-A fast form takes the tensors that it can, and leaves the others to the plain way. Bytes, states and errors
-are the same:
+A fast form takes the tensors that it can, and leaves the others to the plain way. No other room imports this
+one: it fills the table of ``cpu.forms``, where stages look their form up. Bytes, states and errors are the
+same:
 
     >>> import numpy as np, wirecodec as wc
     >>> from wirecodec.cpu import fast
@@ -19,26 +20,40 @@ are the same:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from wirecodec.cpu.fast.add import SumTargets
+from wirecodec.cpu.fast.budget import select_budgets
+from wirecodec.cpu.fast.decode import decode_batches
+from wirecodec.cpu.fast.encode import encode_many, select_many
+from wirecodec.cpu.fast.group import list_groups, select_group
+from wirecodec.cpu.fast.headers import describe
+from wirecodec.cpu.fast.rounded import add_rounded, round_sums, select_rounded
+from wirecodec.cpu.fast.stream import add_streamed, clear_all, scatter_streamed, take
+from wirecodec.cpu.fast.sums import complete, select_sum, select_tensors
+from wirecodec.cpu.fast.terms import TermColumns
+from wirecodec.cpu.forms import Forms, fill, off
 
-MIN_TENSORS = 2
-"""Tensors that one call needs to be faster: of one scheme to encode, of one container to decode."""
+__all__ = ["off"]
 
-_on: ContextVar[bool] = ContextVar("fast forms are used", default=True)
-
-
-def is_on() -> bool:
-    """Tell whether fast forms are used in this context."""
-    return _on.get()
-
-
-@contextmanager
-def off() -> Iterator[None]:
-    """Use no fast form in the block; other threads are not affected."""
-    token = _on.set(False)
-    try:
-        yield
-    finally:
-        _on.reset(token)
+fill(
+    Forms(
+        describe=describe,
+        describe_terms=TermColumns.of,
+        list_groups=list_groups,
+        select_group=select_group,
+        select_tensors=select_tensors,
+        select_budgets=select_budgets,
+        complete=complete,
+        select_many=select_many,
+        encode_many=encode_many,
+        decode_batches=decode_batches,
+        sums=SumTargets.of,
+        select_rounded=select_rounded,
+        select_sum=select_sum,
+        add_rounded=add_rounded,
+        round_sums=round_sums,
+        add_streamed=add_streamed,
+        take_streamed=take,
+        scatter_streamed=scatter_streamed,
+        clear_all=clear_all,
+    )
+)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array
-from wirecodec.cpu.fast import is_on
-from wirecodec.cpu.fast.columns import ArrayColumns, Targets, describe
-from wirecodec.cpu.fast.decode import DecodedBatch
+from wirecodec.arrays import Array, Bytes
+from wirecodec.container.reader import ContainerHeader
+from wirecodec.container.schema import MAX_OBJECTS
+from wirecodec.cpu.columns import ArrayColumns, DecodedBatch, Targets
+from wirecodec.cpu.decode import decode_entries
+from wirecodec.cpu.fast.headers import describe
+from wirecodec.cpu.sent import SentTensors
+from wirecodec.limits import DecodeLimits
 from wirecodec.support import DecodedChunk
 
 MIN_ADDED_PER_THREAD = 2**15
@@ -98,8 +103,8 @@ class SumTargets:
 
     @classmethod
     def of(cls, targets: Targets) -> SumTargets | None:
-        """Describe arrays; return None if they have several types, or overlap, or if ``fast`` is off."""
-        if not targets.arrays or not is_on():
+        """Describe arrays; return None if they have several types, or overlap."""
+        if not targets.arrays:
             return None
         columns, dtype = targets.columns or describe(targets.arrays), targets.arrays[0].dtype
         kind = columns.kinds[0]
@@ -109,6 +114,49 @@ class SumTargets:
         if kind < 0 or (columns.kinds != kind).any() or (starts[1:] < stops[:-1]).any():
             return None
         return cls(columns, dtype, targets.arrays)
+
+    def decode(
+        self, data: Bytes, header: ContainerHeader, limits: DecodeLimits, batches: Sequence[DecodedBatch]
+    ) -> Parts | None:
+        """Decode the entries that no batch has, and describe all.
+
+        Returns None if they are too many for objects, and for a container with transforms.
+        """
+        table, done, parts = header.table, np.zeros(header.table.size, np.bool_), list[Parts]()
+        for batch in batches:
+            done[batch.entries] = True
+        if header.extension.is_transformed or table.size - np.count_nonzero(done) > MAX_OBJECTS:
+            return None
+        groups = {int(group[0, 0]): group for group in header.extension.groups()}
+        for batch in batches:
+            keys = table["key"][batch.entries]
+            shared = np.isin(keys, list(groups)) if groups else np.zeros(0, np.bool_)
+            for slot in np.flatnonzero(shared).tolist():
+                chunk = batch.get_chunk(slot, table[batch.entries[slot]])
+                parts.append(Parts.of_chunk(int(keys[slot]), chunk, self.dtype, groups[int(keys[slot])]))
+            own = batch.only(~shared) if shared.any() else batch
+            rows = table[own.entries]
+            parts.append(Parts.of_batch(own, rows["key"], rows["base"], rows["d"], self.dtype))
+        for entry, chunk in decode_entries(data, header, limits, done=done):
+            key = int(table["key"][entry])
+            parts.append(Parts.of_chunk(key, chunk, self.dtype, groups.get(key)))
+        return Parts.join(parts)
+
+    def of_sent(self, sent: Any) -> Parts | None:
+        """Describe the tensors of a container of this process.
+
+        Returns None for anything else, and if receivers decode more than this process knows.
+        """
+        known = sent.known_values() if isinstance(sent, SentTensors) else None
+        if known is None:
+            return None
+        chunks, batches = known
+        return Parts.join(
+            [
+                *(Parts.of_chunk(key, chunk, self.dtype, members) for key, chunk, members in chunks),
+                *(Parts.of_batch(batch, keys, 0, sizes, self.dtype) for batch, keys, sizes in batches),
+            ]
+        )
 
     def add(self, decoded: Sequence[Parts], scales: Sequence[float], divisor: float | None = None) -> bool:
         """Add scale * values, those of a tensor in the order of their rows; then divide the sums.
@@ -146,11 +194,8 @@ class SumTargets:
         table = np.ascontiguousarray(rows[:, [4, 5, 6, 3]])
         finite, like = np.ones(firsts.size, np.bool_), np.empty(0, self.dtype)
         numbers = factors, self.dtype.type(divisor or 0), like, finite
-        run_parallel(
-            lambda turns: support.add_parts(ranges, arrays, table, *numbers, turns),
-            ranges.shape[0],
-            least_units(MIN_ADDED_PER_THREAD, ranges.shape[0], stored),
-        )
+        least = least_units(MIN_ADDED_PER_THREAD, ranges.shape[0], stored)
+        run_parallel(partial(support.add_parts, ranges, arrays, table, *numbers), ranges.shape[0], least)
         return bool(finite.all())
 
 

@@ -13,13 +13,17 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.container.writer import CHUNK, TABLE
-from wirecodec.cpu.fast import MIN_TENSORS
+from wirecodec.cpu.columns import ArrayColumns
 from wirecodec.cpu.fast.budget_search import BudgetSearch
-from wirecodec.cpu.fast.columns import ArrayColumns
-from wirecodec.cpu.fast.encode import can_encode_together
-from wirecodec.cpu.fast.selected import Selected, can_select_together, group_tensors
 from wirecodec.cpu.fast.sums import mask_momenta
-from wirecodec.cpu.fast.terms import TermColumns
+from wirecodec.cpu.fast.terms import (
+    TermColumns,
+    can_encode_together,
+    can_select_together,
+    group_tensors,
+)
+from wirecodec.cpu.forms import MIN_TENSORS
+from wirecodec.cpu.selected import Selected
 from wirecodec.kernels import term_forms as forms
 from wirecodec.select.base import all_finite
 from wirecodec.select.budget.selector import SMALL_BYTES, Budget, HardBudget
@@ -33,13 +37,11 @@ MAX_TOGETHER = 2**22
 def select_budgets(terms: TermColumns) -> list[Selected]:
     """Add the terms and select from each tensor by itself, for float32 tensors with a budget.
 
-    The plain way takes tensors that share entries, those of which nothing or everything is selected, and very
+    The plain way takes those of which nothing or everything is selected, and very
     large selections.
     """
     jobs = terms.wanted.jobs
     schemes, columns = list(jobs.schemes.values()), terms.gradients
-    if terms.wanted.fuse or not _have_budgets(schemes):
-        return []
     taken = (terms.rule_numbers >= 0) & ~terms.grouped & (columns.sizes <= CHUNK)
     kinds = np.where(taken, columns.kinds, -1)
     batches = []
@@ -54,7 +56,7 @@ def select_budgets(terms: TermColumns) -> list[Selected]:
 
 
 def select_within_budgets(
-    columns: ArrayColumns, arrays: Sequence[Array], schemes: list[Scheme], header: int
+    columns: ArrayColumns, arrays: Sequence[Array], schemes: Sequence[Scheme], header: int
 ) -> list[Selected]:
     """Select from each float32 tensor by itself, without feedback; the plain way takes what is left out.
 
@@ -64,8 +66,6 @@ def select_within_budgets(
         schemes: by key.
         header: bytes of the header that each tensor has to pay.
     """
-    if not _have_budgets(schemes):
-        return []
     batches = []
     kinds = np.where((columns.sizes > 0) & (columns.sizes <= CHUNK), columns.kinds, -1)
     for scheme, dtype, keys in group_tensors(schemes, kinds, MIN_TENSORS, _takes_many):
@@ -82,7 +82,7 @@ def select_within_budgets(
 
 
 def _divide(
-    schemes: list[Scheme], members: Array, sizes: Array, header: int
+    schemes: Sequence[Scheme], members: Array, sizes: Array, header: int
 ) -> Iterator[tuple[Array, Array]]:
     """Yield the keys and the budgets, in bytes, of tensors that are searched together."""
     budgets = _list_budgets(schemes, members, sizes, header)
@@ -94,20 +94,14 @@ def _divide(
             yield keys[own], budgets[own]
 
 
-def _have_budgets(schemes: Sequence[Scheme]) -> bool:
-    """Tell whether one of the schemes, most of which are the same object, has a budget."""
-    distinct = dict(zip(map(id, schemes), schemes, strict=True)).values()
-    return any(isinstance(one.select, Budget) for one in distinct)
-
-
 def _takes_many(scheme: Scheme) -> bool:
     """Tell whether a scheme has a budget, and codecs that measure many tensors at a time."""
     exact = type(scheme.select) in (Budget, HardBudget) and can_encode_together(scheme)
     return exact and can_select_together(scheme)
 
 
-def _list_budgets(schemes: list[Scheme], keys: Array, sizes: Array, header: int) -> Array:
-    """Return the bytes of the sections of each tensor, as ``select_from`` of its budget has them.
+def _list_budgets(schemes: Sequence[Scheme], keys: Array, sizes: Array, header: int) -> Array:
+    """Return the bytes of the sections of each tensor, as ``select_within`` of its budget has them.
 
     They are 0 or less if a budget does not hold the header.
     """

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
-from wirecodec.arrays import Array, Bytes, read_only
-from wirecodec.container.checksum import compute_checksums
+from wirecodec.arrays import Array, Bytes
+from wirecodec.container.checksum import is_intact
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
-from wirecodec.cpu.fast import MIN_TENSORS, is_on
+from wirecodec.cpu.columns import DecodedBatch
+from wirecodec.cpu.forms import MIN_TENSORS
 from wirecodec.element_types import DTYPES
 from wirecodec.index.base import IndexCodec
 from wirecodec.registry import EXPERIMENTAL, index_codec, value_codec
-from wirecodec.support import DecodedChunk
 from wirecodec.value.base import ValueCodec
 
 MAX_ENTRIES = 2304
@@ -27,48 +23,6 @@ is invalid and its codec does not know which.
 """
 
 
-@dataclass(frozen=True, eq=False)
-class DecodedBatch:
-    """Decoded chunks of many entries that have the same codecs and dtype.
-
-    Attributes:
-        entries: (n,) i64, numbers in the table, ascending.
-        counts: (n,) i64, stored elements of each.
-        indices: u32 of all entries, each entry's counted from its base; None if all elements are stored.
-        index_places: (n,) i64, the place of each entry's indices.
-        values: of all entries, and perhaps other numbers between them.
-        value_places: (n,) i64, the place of each entry's values.
-    """
-
-    entries: Array
-    counts: Array
-    indices: Array | None
-    index_places: Array
-    values: Array
-    value_places: Array
-
-    def get_chunk(self, slot: int, row: Any) -> DecodedChunk:
-        """Return the chunk of the entry in a place of ``entries``; ``row`` is its row of the table."""
-        r, at = self.counts[slot], self.value_places[slot]
-        indices = None
-        if self.indices is not None:
-            first = self.index_places[slot]
-            indices = self.indices[first : first + r]
-        return DecodedChunk(int(row["base"]), int(row["d"]), indices, self.values[at : at + r])
-
-    def only(self, rows: Array) -> DecodedBatch:
-        """Return the chunks of some entries, (n,) bool."""
-        places = self.index_places[rows], self.values, self.value_places[rows]
-        return DecodedBatch(self.entries[rows], self.counts[rows], self.indices, *places)
-
-    def arrays(self) -> Iterator[tuple[Array | None, Array]]:
-        """Yield the indices, i32 and read-only, or None for all, and the values of each entry."""
-        indices = None if self.indices is None else read_only(self.indices.view(np.int32))
-        places = self.index_places.tolist(), self.value_places.tolist(), self.counts.tolist()
-        for first, at, r in zip(*places, strict=True):
-            yield None if indices is None else indices[first : first + r], self.values[at : at + r]
-
-
 def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
     """Decode the entries that a batch can take, after the checks of rows 45 and 46 of formats/SPEC.md, 2.
 
@@ -77,7 +31,7 @@ def decode_batches(data: Bytes, header: ContainerHeader) -> list[DecodedBatch]:
     """
     batches: list[DecodedBatch] = []
     start = header.payload
-    if header.table.size < MIN_TENSORS or not is_on():
+    if header.table.size < MIN_TENSORS:
         return batches
     for first in range(0, header.table.size, MAX_ENTRIES):
         rows = header.table[first : first + MAX_ENTRIES]
@@ -121,26 +75,6 @@ def _can_decode_together(index: type[IndexCodec] | None, value: type[ValueCodec]
     if value.wire_id >= EXPERIMENTAL or value.ordered:
         return False
     return index is None or (index.wire_id < EXPERIMENTAL and not index.has_work)
-
-
-def is_intact(data: Bytes, crcs: Array, starts: Array, lengths: Array, ends: Array) -> bool:
-    """Check the checksums of n entries, and that the padding of their sections is 0.
-
-    Args:
-        data: the container.
-        crcs, starts: (n,) checksums and offsets.
-        lengths, ends: (3, n) bytes of each section, and the offset after its padding.
-    """
-    return bool((compute_checksums(data, starts, ends[-1]) == crcs).all()) and has_zero_padding(
-        data, lengths, ends
-    )
-
-
-def has_zero_padding(data: Bytes, lengths: Array, ends: Array) -> bool:
-    """Check that the padding of sections is 0; arguments as for ``is_intact``."""
-    odd = (lengths & 7) > 0
-    last = data.view("<u8")[(ends[odd] >> 3) - 1]
-    return not (last >> (8 * (lengths[odd] & 7)).astype(np.uint64)).any()
 
 
 def _decode_batch(

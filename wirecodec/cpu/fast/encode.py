@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import Array, read_only
 from wirecodec.container.writer import CHUNK, EntryBatch
-from wirecodec.cpu.fast import MIN_TENSORS
-from wirecodec.cpu.fast.columns import ArrayColumns
-from wirecodec.cpu.fast.selected import Selected, Shapes, group_tensors
+from wirecodec.cpu.columns import ArrayColumns
+from wirecodec.cpu.fast.budget import select_within_budgets
+from wirecodec.cpu.fast.headers import describe_tensors
+from wirecodec.cpu.fast.terms import can_encode_together, group_tensors
+from wirecodec.cpu.forms import MIN_TENSORS
+from wirecodec.cpu.selected import Selected, Shapes
 from wirecodec.kernels.term_forms import GRADIENT, IDENTITY
 from wirecodec.prng import mix_each
-from wirecodec.registry import EXPERIMENTAL
 from wirecodec.select.base import all_finite
 from wirecodec.select.term_table import TermTable
 from wirecodec.settings.scheme import Scheme
@@ -22,13 +25,29 @@ from wirecodec.support import SectionBatch, Support
 _NO_FACTORS = np.ones(3)
 
 
-def select_many(columns: ArrayColumns, schemes: Sequence[Scheme]) -> list[Selected]:
+def select_many(
+    tensors: Sequence[Any], schemes: Sequence[Scheme], header: int, shares: bool
+) -> tuple[list[Any], list[Selected]] | None:
     """Select from the tensors that one call can take.
 
     Args:
-        columns: the tensors' addresses, sizes and types, by key.
-        schemes: by key.
+        tensors, schemes: by key.
+        header: bytes of the container's header that count for each tensor, if a selector asks for them.
+        shares: whether small tensors may share entries.
+
+    Returns the shapes of the tensors, and the selections; None for a single tensor.
     """
+    if len(tensors) < MIN_TENSORS:
+        return None
+    arrays, shapes, columns = describe_tensors(tensors)
+    batches = select_described(columns, schemes)
+    if header and not shares:
+        batches += select_within_budgets(columns, arrays, schemes, header)
+    return shapes, batches
+
+
+def select_described(columns: ArrayColumns, schemes: Sequence[Scheme]) -> list[Selected]:
+    """Select from tensors by their addresses, sizes and types, if their selector takes many at a time."""
     batches = []
     for scheme, dtype, keys in group_tensors(schemes, columns.kinds, MIN_TENSORS):
         addresses, sizes = np.zeros((keys.size, 5), np.int64), columns.sizes[keys]
@@ -41,7 +60,7 @@ def select_many(columns: ArrayColumns, schemes: Sequence[Scheme]) -> list[Select
 
 def encode_many(
     batches: Sequence[Selected],
-    supports: dict[int, Support],
+    supports: Mapping[int, Support],
     schemes: Sequence[Scheme],
     shapes: Shapes,
     shares: Collection[int],
@@ -68,7 +87,7 @@ def encode_many(
             others |= selected.supports(shapes)
         else:
             encoded.append(entries)
-    return encoded + _encode_supports(dict(sorted(others.items())), schemes, seed)
+    return encoded + (_encode_supports(dict(sorted(others.items())), schemes, seed) if others else [])
 
 
 def _encode_selected(selected: Selected, seed: int) -> EntryBatch | None:
@@ -79,12 +98,6 @@ def _encode_selected(selected: Selected, seed: int) -> EntryBatch | None:
         return None
     columns = selected.keys, selected.sizes, selected.cuts, indices, selected.values
     return _encode(*columns, selected.scheme, seed, selected.value_sections)
-
-
-def can_encode_together(scheme: Scheme) -> bool:
-    """Tell whether the sections of a scheme's tensors can be made without an entry per tensor."""
-    own = all(getattr(codec, "wire_id", 0) < EXPERIMENTAL for codec in (scheme.index, scheme.value))
-    return own and not scheme.index.lossy and not scheme.value.ordered
 
 
 def _encode_supports(supports: dict[int, Support], schemes: Sequence[Scheme], seed: int) -> list[EntryBatch]:
@@ -147,7 +160,7 @@ def _encode(
         sizes.astype(np.uint32),
         np.diff(cuts),
         values.dtype,
-        scheme.index.choose(None, 1, 0)[0].wire_id,
+        0 if index_sections else scheme.index.choose(None, 1, 0)[0].wire_id,
         index_sections,
         value_sections,
         indices,

@@ -8,19 +8,19 @@ is ``cpu.group``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, aligned, read_only
+from wirecodec.arrays import Array, aligned, read_only, span
 from wirecodec.cpu.costs import group_bytes
-from wirecodec.cpu.fast.columns import describe
-from wirecodec.cpu.fast.selected import Selected, can_select_together
+from wirecodec.cpu.fast.headers import describe
 from wirecodec.cpu.fast.stream import take
 from wirecodec.cpu.fast.sums import mask_momenta, select_joint
-from wirecodec.cpu.fast.terms import TermColumns
-from wirecodec.cpu.residual import span
+from wirecodec.cpu.fast.terms import TermColumns, can_select_together
 from wirecodec.cpu.select import choose, is_own
+from wirecodec.cpu.selected import Selected
 from wirecodec.element_types import DTYPES
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import all_finite
@@ -29,14 +29,26 @@ from wirecodec.settings.scheme import Scheme
 from wirecodec.tensors import Flat
 
 
-def select_groups(terms: TermColumns) -> list[Selected]:
-    """Add all terms and select, for the groups whose tensors have one form of terms and one weight.
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Tensors that are selected from as one vector.
+
+    Attributes:
+        scheme, rule: of all of them.
+        keys: (n,) i64, ascending.
+    """
+
+    scheme: Scheme
+    rule: Feedback
+    keys: Array
+
+
+def list_groups(terms: TermColumns) -> list[Group]:
+    """List the groups whose tensors have one form of terms and one weight.
 
     The plain way takes the others, and raises the error of a group that cannot be selected from.
     """
     jobs = terms.wanted.jobs
-    if not jobs.groups:
-        return []
     others = np.flatnonzero((terms.gradients.kinds < 0) & terms.grouped).tolist()  # sparse tensors
     plain = {jobs.groups[terms.names[key]] for key in others}
     members: dict[tuple[Any, int], list[int]] = {}
@@ -52,18 +64,17 @@ def select_groups(terms: TermColumns) -> list[Selected]:
         weights = {jobs.weights.get(terms.names[key], 1.0) for key in listed}
         alike = len(weights) == 1 and len(rules) == 1 and rules[0][1].size == keys.size
         if alike and can_select_together(scheme):
-            selected, size = None, int(terms.gradients.sizes[keys].sum())
-            if scheme.select.takes_joint(size):
-                selected = select_joint(terms, scheme, rules[0][0], keys)
-            if selected is None:
-                selected = _select_vector(terms, scheme, rules[0][0], keys)
-            if selected is not None:
-                groups.append(selected)
+            groups.append(Group(scheme, rules[0][0], keys))
     return groups
 
 
-def _select_vector(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array) -> Selected | None:
+def select_group(terms: TermColumns, group: Group) -> Selected | None:
     """Write a group's sums into one vector, and select from it; return None if the plain way must do it."""
+    scheme, rule, keys = group.scheme, group.rule, group.keys
+    if scheme.select.takes_joint(int(terms.gradients.sizes[keys].sum())):
+        selected = select_joint(terms, scheme, rule, keys)
+        if selected is not None:
+            return selected
     sizes, dtype = terms.gradients.sizes[keys], terms.dtype_of(keys)
     x = _join(terms.spares(keys), sizes, dtype)
     x = aligned(int(sizes.sum()), dtype) if x is None else x
@@ -101,7 +112,8 @@ def _select_vector(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Arr
         momenta=momenta,
         state=state,
     )
-    mask_momenta(rule, table, momenta, selected)
+    if momenta:
+        mask_momenta(rule, table, momenta, selected)
     return selected
 
 
@@ -114,7 +126,9 @@ def _join(arrays: Sequence[Array | None], sizes: Array, dtype: np.dtype[Any]) ->
         dtype: that they must have.
     """
     head = arrays[0]
-    if head is None or head.base is None or any(x is None or x.base is not head.base for x in arrays):
+    if head is None or head.base is None:
+        return None
+    if [x for x in arrays if x is None or x.base is not head.base]:
         return None
     known = describe(arrays)
     ends = known.addresses + sizes * dtype.itemsize

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, aligned, bits_of, read_only
-from wirecodec.cpu.fast import is_on
-from wirecodec.cpu.fast.selected import can_select_together
 from wirecodec.cpu.fast.stream import MIN_STREAMED
+from wirecodec.cpu.fast.terms import can_select_together
 from wirecodec.element_types import BFLOAT16
 from wirecodec.select.base import Selection
 from wirecodec.settings.scheme import Scheme
@@ -31,7 +30,7 @@ def select_rounded(scheme: Scheme, gradient: Array, residual: Array, out: Array)
 
     Returns None, with undefined contents of ``out``, if it cannot.
     """
-    if not is_on() or not _takes(gradient, residual):
+    if not _takes(gradient, residual):
         return None
     if not can_select_together(scheme) or not scheme.select.takes_joint(gradient.size):
         return None
@@ -48,7 +47,7 @@ def add_rounded(gradient: Array, residual: Array, out: Array) -> Array | None:
 
     Returns None, with undefined contents of ``out``, if the types are others, or if a sum is not finite.
     """
-    if not is_on() or not _takes(gradient, residual):
+    if not _takes(gradient, residual):
         return None
     from wirecodec.kernels.cpu.select import rounded_sums
 
@@ -65,7 +64,7 @@ def add_rounded(gradient: Array, residual: Array, out: Array) -> Array | None:
 
 def round_sums(sums: Array, dtype: np.dtype[Any]) -> Array | None:
     """Return float32 sums clamped and rounded to a 16-bit type, or None if one is not finite."""
-    if not is_on() or sums.dtype != np.float32 or dtype.itemsize != 2 or not sums.flags.c_contiguous:
+    if sums.dtype != np.float32 or dtype.itemsize != 2 or not sums.flags.c_contiguous:
         return None
     from wirecodec.kernels.cpu.select import rounded_sums
 

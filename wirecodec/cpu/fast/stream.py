@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, read_only
-from wirecodec.cpu.fast import is_on
 from wirecodec.select.base import INFINITY_BITS
 
 LINE = 64
@@ -35,7 +34,7 @@ def add_streamed(a: Array, b: Array, out: Array) -> bool:
 
 def clear(array: Array) -> None:
     """Set all elements of a flat, contiguous array to +0."""
-    if array.nbytes < MIN_STREAMED or not is_on():
+    if array.nbytes < MIN_STREAMED:
         array.fill(0)
         return
     from wirecodec.kernels.cpu import stream
@@ -53,8 +52,11 @@ def clear(array: Array) -> None:
     map_ranges(clear_lines, lines, MIN_CLEARED_PER_THREAD // LINE)
 
 
-def clear_all(arrays: Sequence[Array]) -> None:
-    """Set all elements of flat, contiguous arrays to +0; threads divide each large one, and the others."""
+def clear_all(arrays: Sequence[Array]) -> bool:
+    """Set all elements of flat, contiguous arrays to +0; threads divide each large one, and the others.
+
+    Returns True.
+    """
     small = []
     for array in arrays:
         if array.nbytes < 2 * MIN_CLEARED_PER_THREAD:
@@ -62,10 +64,10 @@ def clear_all(arrays: Sequence[Array]) -> None:
         else:
             clear(array)
     total = sum(array.nbytes for array in small)
-    if total < 2 * MIN_CLEARED_PER_THREAD or not is_on():
+    if total < 2 * MIN_CLEARED_PER_THREAD:
         for array in small:
             clear(array)
-        return
+        return True
     from wirecodec.kernels.cpu.threads import least_units, map_ranges
 
     def clear_range(first: int, stop: int) -> None:
@@ -73,14 +75,11 @@ def clear_all(arrays: Sequence[Array]) -> None:
             clear(array)
 
     map_ranges(clear_range, len(small), least_units(MIN_CLEARED_PER_THREAD, len(small), total))
+    return True
 
 
 def take(x: Array, indices: Array) -> Array:
     """Return the elements at (k,) unique indices, and set them to +0."""
-    if not is_on():
-        taken: Array = x[indices]
-        x[indices] = 0
-        return taken
     from wirecodec.kernels.cpu import stream
 
     values = np.empty(indices.size, x.dtype)
@@ -88,13 +87,19 @@ def take(x: Array, indices: Array) -> Array:
     return values
 
 
-def scatter_streamed(out: Array, indices: Array, values: Array) -> None:
-    """Set an array to +0, except for (k,) values of its type at ascending, unique indices."""
+def scatter_streamed(out: Array, indices: Array, values: Array) -> bool:
+    """Set an array to +0, except for (k,) values of its type at ascending, unique indices.
+
+    Returns False, and leaves the array as it is, if it is small.
+    """
+    if out.nbytes < MIN_STREAMED:
+        return False
     from wirecodec.kernels.cpu import stream
 
     first = _count_unaligned(out) // out.itemsize
     where = read_only(indices.view(f"u{indices.itemsize}"))
     stream.scatter(bits_of(out), first, where, read_only(bits_of(values)))
+    return True
 
 
 def _count_unaligned(array: Array) -> int:

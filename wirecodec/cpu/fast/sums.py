@@ -1,20 +1,23 @@
-"""Selection from sums while their terms are added: from each of many tensors, or from several as one vector.
+"""Sums of many tensors: selection while their terms are added, and completion to the next residuals.
 
-The selector does both at once (``select_each`` and ``select_joint`` of ``Selector``). The plain twin is
-``cpu.group``, which adds first.
+A selector adds and selects at once, from each of many tensors or from several as one vector (``select_each``
+and ``select_joint`` of ``Selector``). The plain twins are ``cpu.group``, which adds first, and
+``cpu.residual``.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from wirecodec.arrays import Array, addresses_of
-from wirecodec.cpu.fast import MIN_TENSORS, is_on
-from wirecodec.cpu.fast.selected import MIN_SELECTED_PER_THREAD, Selected, group_tensors
-from wirecodec.cpu.fast.terms import TermColumns
+from wirecodec.arrays import Array, addresses_of, read_only
+from wirecodec.cpu.fast.terms import MIN_SELECTED_PER_THREAD, TermColumns, group_tensors
+from wirecodec.cpu.forms import MIN_TENSORS
+from wirecodec.cpu.selected import Selected
 from wirecodec.kernels import term_forms as forms
 from wirecodec.select.base import Selection, Selector
 from wirecodec.select.term_table import TermTable
@@ -59,8 +62,9 @@ def _select_each(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array
     members = selection.members
     selected = Selected.each(scheme, keys, table.sizes, selection)
     table = replace(table, addresses=table.addresses[members], sizes=table.sizes[members])
-    momenta = [momenta[member] for member in members.tolist()] if momenta else []
-    mask_momenta(rule, table, momenta, selected)
+    if momenta:
+        momenta = [momenta[member] for member in members.tolist()]
+        mask_momenta(rule, table, momenta, selected)
     sums = [sums[member] for member in members.tolist()]
     return replace(selected, sums=sums, momenta=momenta)
 
@@ -83,7 +87,8 @@ def select_joint(terms: TermColumns, scheme: Scheme, rule: Feedback, keys: Array
     cuts = np.searchsorted(indices, starts.astype(indices.dtype))
     columns = starts[:-1], cuts, indices, selection.values
     selected = Selected(scheme, keys, table.sizes, *columns, joint=True, sums=sums, cleared=True)
-    mask_momenta(rule, table, momenta, selected)
+    if momenta:
+        mask_momenta(rule, table, momenta, selected)
     return replace(selected, momenta=momenta)
 
 
@@ -95,7 +100,7 @@ def select_sum(selector: Selector | None, gradient: Array, residual: Array, out:
         gradient, residual: (n,) of one type.
         out: (n,) aligned to 64 bytes; it receives the sum, with +0 at the selected elements.
     """
-    if selector is None or not is_on() or not selector.takes_joint(gradient.size):
+    if selector is None or not selector.takes_joint(gradient.size):
         return None
     if gradient.dtype not in (np.float32, np.float64):
         return None
@@ -119,8 +124,44 @@ def mask_momenta(rule: Feedback, table: TermTable, momenta: Sequence[Array], sel
     n, addresses = table.sizes.size, np.ascontiguousarray(table.addresses[:, forms.AFTER])
     given = selected.indices, selected.cuts, selected.starts, addresses, table.sizes
     like = np.empty(0, table.dtype)
-    run_parallel(
-        lambda turns: feedback.clear_at(*given, like, turns),
-        n,
-        max(1, MIN_SELECTED_PER_THREAD * n // max(1, selected.indices.size)),
-    )
+    least = max(1, MIN_SELECTED_PER_THREAD * n // max(1, selected.indices.size))
+    run_parallel(partial(feedback.clear_at, *given, like), n, least)
+
+
+def complete(selected: Selected, received: Array) -> None:
+    """Subtract what receivers decode from the sums of tensors, in place.
+
+    The bits are those of ``AccumulatedGradient.remainder`` with beta 1, for finite sums.
+
+    Args:
+        selected: the tensors; their sums become the next residuals.
+        received: (n,) i64, addresses of the values that receivers decode at the selected elements.
+    """
+    if selected.indices is None:
+        _subtract_all(selected, received)
+        return
+    from wirecodec.kernels.cpu.select import feedback
+    from wirecodec.kernels.cpu.threads import least_units, run_parallel
+
+    values = read_only(selected.values if selected.kept is None else selected.kept)
+    indices = read_only(selected.indices.view(f"u{selected.indices.itemsize}"))
+    cuts, starts, sizes = selected.cuts, selected.starts, selected.sizes
+    sums = addresses_of(selected.sums)
+    if sizes.size == 1:  # threads divide its elements
+        parts = max(1, values.size // MIN_SELECTED_PER_THREAD)
+        cuts = np.linspace(0, values.size, parts + 1).astype(np.int64)
+        received = received[0] + cuts[:-1] * values.itemsize
+        starts, sizes, sums = (np.repeat(x, parts) for x in (starts, sizes, sums))
+    places, ends, like = sums - starts * values.itemsize, starts + sizes, np.empty(0, values.dtype)
+    given = values, received, indices, cuts, places, ends, selected.cleared, like
+    least = least_units(MIN_SELECTED_PER_THREAD, sizes.size, values.size)
+    run_parallel(partial(feedback.store_differences, *given), sizes.size, least)
+
+
+def _subtract_all(selected: Selected, received: Array) -> None:
+    """Subtract the values of all elements."""
+    with np.errstate(over="ignore"):
+        for rest, address in zip(selected.sums, received.tolist(), strict=True):
+            sent: Array = np.ctypeslib.as_array((ctypes.c_uint8 * rest.nbytes).from_address(address))
+            np.subtract(rest, sent.view(rest.dtype), out=rest)
+            rest[~np.isfinite(rest)] = 0

@@ -1,8 +1,11 @@
-"""Terms of the sums of many tensors in a step: gradient, momentum and residual with their factors."""
+"""Tensors that one call takes, and the terms of their sums in a step.
+
+The terms are gradient, momentum and residual with their factors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,14 +13,20 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, aligned
-from wirecodec.cpu.fast.columns import ArrayColumns, describe, describe_tensors
+from wirecodec.cpu.columns import ArrayColumns
+from wirecodec.cpu.fast.headers import describe, describe_tensors
 from wirecodec.element_types import DTYPES
+from wirecodec.jobs import StepInput
 from wirecodec.kernels import term_forms as forms
+from wirecodec.registry import EXPERIMENTAL
 from wirecodec.select.base import is_zero
 from wirecodec.select.term_table import TermTable
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
-from wirecodec.step import StepInput
+from wirecodec.settings.scheme import Scheme
 from wirecodec.tensors import as_flat
+
+MIN_SELECTED_PER_THREAD = 2**14
+"""Selected elements that justify another thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +48,14 @@ class TermColumns:
     factor: float
 
     @classmethod
-    def of(cls, tensors: Sequence[Any], wanted: StepInput, factor: float) -> TermColumns:
-        """Describe the gradients of a step."""
-        return cls(*describe_tensors(tensors), wanted, factor)
+    def of(cls, tensors: Sequence[Any], wanted: StepInput, factor: float) -> TermColumns | None:
+        """Describe the gradients of a step; return None for a short tensor alone, which is added first."""
+        arrays, shapes, gradients = describe_tensors(tensors)
+        if len(tensors) == 1 and not wanted.jobs.groups:
+            (scheme,) = wanted.jobs.schemes.values()
+            if not scheme.select.takes_joint(int(gradients.sizes[0])):
+                return None
+        return cls(arrays, shapes, gradients, wanted, factor)
 
     @cached_property
     def free(self) -> Array:
@@ -62,7 +76,7 @@ class TermColumns:
     @cached_property
     def names(self) -> list[str]:
         """The tensors' names by key."""
-        return list(self.wanted.jobs)
+        return self.wanted.jobs.names
 
     @cached_property
     def rules(self) -> list[Feedback | None]:
@@ -77,9 +91,7 @@ class TermColumns:
             return np.full(len(jobs), -1)
         place = {id(rule): i if _keeps_all(rule) else -1 for i, rule in enumerate(self.rules)}
         place.setdefault(id(None), -1)
-        rule_numbers = np.fromiter(
-            (place[id(rule)] for rule in map(jobs.rules.get, self.names)), np.int64, len(self.names)
-        )
+        rule_numbers = np.array([place[id(rule)] for rule in map(jobs.rules.get, self.names)], np.int64)
         kinds, sizes = self.gradients.kinds, self.gradients.sizes
         fits = self.free & ((kinds == _FLOAT32) | (kinds == _FLOAT64)) & (sizes > 0)
         fits &= (self._residuals.kinds == kinds) & (self._residuals.sizes == sizes)
@@ -173,3 +185,57 @@ def reuse_each(
             arrays[i] = aligned(int(sizes[i]), dtype)
         columns = describe(arrays)
     return arrays, columns.addresses
+
+
+def can_select_together(scheme: Scheme) -> bool:
+    """Tell whether a scheme selects from sums alone, and sends what was selected."""
+    return not (scheme.transform or scheme.index.lossy or scheme.select.reads_gradient)
+
+
+def can_encode_together(scheme: Scheme) -> bool:
+    """Tell whether the sections of a scheme's tensors can be made without an entry per tensor."""
+    index, value = scheme.index, scheme.value
+    if getattr(index, "wire_id", 0) >= EXPERIMENTAL or getattr(value, "wire_id", 0) >= EXPERIMENTAL:
+        return False
+    return not (index.lossy or value.ordered)
+
+
+def _takes_many(scheme: Scheme) -> bool:
+    """Tell whether a scheme's selector takes many tensors, or their terms, at a time."""
+    return scheme.select.selects_sums and can_select_together(scheme)
+
+
+def group_tensors(
+    schemes: Sequence[Scheme], kinds: Array, least: int, takes: Callable[[Scheme], bool] = _takes_many
+) -> list[tuple[Scheme, np.dtype[Any], Array]]:
+    """Group tensors whose selector takes many of them, or their terms, at a time.
+
+    Args:
+        schemes: (n,).
+        kinds: (n,) i64, places of their element types in ``DTYPES``; negative for tensors of no group.
+        least: tensors of a group.
+        takes: tells whether a scheme's tensors can be of a group.
+
+    Returns:
+        (scheme, dtype, keys) of each group.
+    """
+    if np.count_nonzero(kinds >= 0) < least:
+        return []
+    if len(set(map(id, schemes))) == 1:
+        firsts, places = np.zeros(1, np.int64), np.zeros(len(schemes), np.int64)
+    else:
+        identities = np.fromiter(map(id, schemes), np.int64, len(schemes))
+        _, firsts, places = np.unique(identities, return_index=True, return_inverse=True)
+    distinct: dict[Scheme, int] = {}  # schemes that cannot be taken may not be hashable
+    numbers_of = {
+        key: distinct.setdefault(schemes[key], len(distinct)) if takes(schemes[key]) else -1
+        for key in np.sort(firsts).tolist()
+    }
+    numbers = np.array([numbers_of[key] for key in firsts.tolist()], np.int64)[places]
+    groups = []
+    for scheme, number in distinct.items():
+        for kind, dtype in enumerate(DTYPES):
+            keys = np.flatnonzero((numbers == number) & (kinds == kind))
+            if keys.size >= least:
+                groups.append((scheme, dtype, keys))
+    return groups

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array, Bytes
+from wirecodec.container.checksum import has_zero_padding
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import LENGTHS
-from wirecodec.cpu import fast
-from wirecodec.cpu.fast.decode import has_zero_padding
+from wirecodec.cpu import forms
 from wirecodec.element_types import DTYPES
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.cuda import batch_sums
@@ -42,7 +42,7 @@ def add(
         targets: an array per key.
         scale: factor, rounded to float32.
     """
-    if not fast.is_on() or any(target.dtype != np.float32 for target in targets):
+    if not forms.is_on() or any(target.dtype != np.float32 for target in targets):
         return False
     addresses = np.array([device.address(target) if target.size else 0 for target in targets], np.uint64)
     sizes = [header.table.size for _, header in containers]

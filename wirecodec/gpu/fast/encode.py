@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.cpu import fast
+from wirecodec.cpu import forms
 from wirecodec.gpu.fast.batch import Arrays, Batch, has_batch, make_plan
 from wirecodec.gpu.fast.container import assemble
 from wirecodec.kernels.cuda.device import Device
@@ -27,7 +27,7 @@ def encode(
     ``write`` writes the extension block, after the selection, as on the host. Returns None if the plain way
     must encode them.
     """
-    if not fast.is_on():
+    if not forms.is_on():
         return None
     listed, kinds = list(flats.values()), {(schemes[name], flat.dtype) for name, flat in flats.items()}
     if len(kinds) != 1 or not all(has_batch(schemes[name], flat) for name, flat in flats.items()):

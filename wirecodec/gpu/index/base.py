@@ -1,4 +1,4 @@
-"""What the GPU knows of an index codec, in one record per codec."""
+"""Records of the index codecs that a GPU can run: one per codec."""
 
 from __future__ import annotations
 

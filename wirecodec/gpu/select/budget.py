@@ -6,8 +6,6 @@ are the same as on the host, where the search encodes them. So the bytes are the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from wirecodec.arrays import Array, read_only
@@ -19,9 +17,9 @@ from wirecodec.gpu.support import DeviceSupport, support_to_host
 from wirecodec.kernels.cuda import elements
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.kernels.cuda.select import infinity_of
-from wirecodec.select.budget.candidates import Candidates
 from wirecodec.select.budget.model import Histogram, sample_starts
 from wirecodec.select.budget.selector import Budget
+from wirecodec.select.budget.source import Candidates
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 from wirecodec.tensors import DeviceFlat
@@ -37,7 +35,7 @@ def select_within(device: Device, flat: DeviceFlat, scheme: Scheme, header: int)
     size = flat.raw_bits.size
     costs = CodecCosts(scheme, size, header)
     source = _DeviceSource(device, flat)
-    selection = selector.select_from(source, costs)
+    selection = selector.select_within(source, costs)
     if selection.indices is None:
         values = source.collect(size).values
         return Support(None, values, size, flat.shape, step=selection.step)
@@ -48,17 +46,11 @@ def select_within(device: Device, flat: DeviceFlat, scheme: Scheme, header: int)
     )
 
 
-@dataclass(frozen=True, eq=False)
 class _DeviceSource:
     """Elements of a tensor on a device, as ``select.budget.source.HostSource``."""
 
-    device: Device
-    flat: DeviceFlat
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return int(self.flat.raw_bits.size)
+    def __init__(self, device: Device, flat: DeviceFlat) -> None:
+        self.device, self.flat, self.size = device, flat, int(flat.raw_bits.size)
 
     def sample(self) -> Histogram:
         """Count elements from spread cache lines, or all if they are few."""

@@ -24,7 +24,7 @@ from typing import Any
 from wirecodec.kernels.compiler.jit import inline, kernel
 
 
-class Family:
+class Family(dict[int, Any]):
     """Kernels or helpers by form; each is made on first use.
 
     Args:
@@ -34,16 +34,14 @@ class Family:
     """
 
     def __init__(self, fn: Any, make: Callable[[Any], Any], names: Mapping[int, str]) -> None:
+        super().__init__()
         self.names = names
         self._fn = fn
         self._make = make
-        self._members: dict[int, Any] = {}
 
-    def __getitem__(self, form: int) -> Any:
-        """Return the member of a form."""
-        if form not in self._members:
-            self._members.setdefault(form, self._make(self._specialise(form)))
-        return self._members[form]
+    def __missing__(self, form: int) -> Any:
+        """Make the member of a form, and return it."""
+        return self.setdefault(form, self._make(self._specialise(form)))
 
     def _specialise(self, form: int) -> FunctionType:
         """Copy the function, with the form and the members that it uses as globals."""

@@ -1,4 +1,4 @@
-"""Fields of many NumPy arrays, read from their own headers; ``cpu.fast.columns`` checks the layout."""
+"""Fields of many NumPy arrays, read from their own headers; ``cpu.fast.headers`` checks the layout."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Histogram:
 
         Large elements of a gradient often lie together, which makes their positions cheaper.
         """
-        values, both = (self._with(self.fineness, cost).predict_bytes(count) for cost in (0.0, 1.0))
+        values, both = self._predict(count, 0.0), self._predict(count, 1.0)
         return self._with(self.fineness, limit_cost(values, both, nbytes))
 
     def refine(self, nbytes: float) -> tuple[Histogram, float]:
@@ -106,41 +106,39 @@ class Histogram:
 
         Returns the model and its ``find_count``.
         """
-        best = self._with(1.0, self.index_cost)
-        best_count, least = best._search(nbytes)
+        best, (best_count, least) = 1.0, self._search(nbytes, 1.0)
         for fineness in FINENESS:
-            finer = self._with(fineness, self.index_cost)
-            count, error = finer._search(nbytes)
+            count, error = self._search(nbytes, fineness)
             if error > MIN_GAIN * least:
                 break
-            best, best_count, least = finer, count, error
-        return best, max(best_count, MIN_COUNT)
+            best, best_count, least = fineness, count, error
+        return self._with(best, self.index_cost), max(best_count, MIN_COUNT)
 
     def find_count(self, nbytes: float) -> float:
         """Return how many elements are predicted to take a number of bytes, at least one half."""
-        return max(self._search(nbytes)[0], MIN_COUNT)
+        return max(self._search(nbytes, self.fineness)[0], MIN_COUNT)
 
-    def _search(self, nbytes: float) -> tuple[float, float]:
-        """Return the number of elements for a number of bytes, and their squared error."""
+    def _search(self, nbytes: float, fineness: float) -> tuple[float, float]:
+        """Return the number of elements for a number of bytes at a fineness, and their squared error."""
         from wirecodec.kernels.cpu.select import budget
 
-        bits = 8 * (nbytes - SECTION_BYTES)
-        count, error = budget.find_count(self.counts, self.scale, self.size, bits, *self._factors)
+        bits, ratios = 8 * (nbytes - SECTION_BYTES), (fineness * LOW_RATIO, fineness * HIGH_RATIO)
+        count, error = budget.find_count(self.counts, self.scale, self.size, bits, self.index_cost, *ratios)
         return float(count), float(error)
 
     def _with(self, fineness: float, index_cost: float) -> Histogram:
         return Histogram(self.counts, self.scale, self.size, fineness, index_cost)
 
-    @property
-    def _factors(self) -> tuple[float, float, float]:
-        """Cost of the positions; least and largest Δ/T."""
-        return self.index_cost, self.fineness * LOW_RATIO, self.fineness * HIGH_RATIO
-
     def predict_bytes(self, count: float) -> float:
         """Predict the bytes of the ``count`` largest elements."""
+        return self._predict(count, self.index_cost)
+
+    def _predict(self, count: float, index_cost: float) -> float:
+        """Predict the bytes of the ``count`` largest elements at a cost of their positions."""
         from wirecodec.kernels.cpu.select import budget
 
-        bits = budget.predict_bits(self.counts, self.scale, self.size, float(count), *self._factors)
+        ratios = self.fineness * LOW_RATIO, self.fineness * HIGH_RATIO
+        bits = budget.predict_bits(self.counts, self.scale, self.size, float(count), index_cost, *ratios)
         return float(bits) / 8 + SECTION_BYTES
 
     def predict_curve(self, thresholds: Array, unit: int) -> tuple[Array, Array, Array]:
@@ -151,7 +149,8 @@ class Histogram:
         from wirecodec.kernels.cpu.select import budget
 
         curve = np.empty((thresholds.size, 3))
-        budget.predict_curve(self.counts, self.scale, self.size, unit, *self._factors, thresholds, curve)
+        factors = self.index_cost, self.fineness * LOW_RATIO, self.fineness * HIGH_RATIO
+        budget.predict_curve(self.counts, self.scale, self.size, unit, *factors, thresholds, curve)
         return curve[:, 0] / 8 + SECTION_BYTES, curve[:, 1], curve[:, 2]
 
     @property

@@ -32,8 +32,8 @@ from wirecodec.kernels.budget_rules import (
 )
 from wirecodec.kernels.layout import RICE_BLOCK
 from wirecodec.select.base import Costs, Selection
-from wirecodec.select.budget.candidates import Candidates, Chosen, Source, cut_segments
 from wirecodec.select.budget.model import Histogram
+from wirecodec.select.budget.source import Candidates, Chosen, Source, cut_segments
 
 
 def search(source: Source, capacity: int, costs: Costs) -> Selection:
@@ -67,10 +67,17 @@ def search(source: Source, capacity: int, costs: Costs) -> Selection:
             if costs.takes_step:
                 model, guess = model.refine(aim)
             counted = False
-        outcome = _fit(candidates, budget, costs, model, guess)
-        if isinstance(outcome, Chosen):
-            return outcome.selection()
-        guess = outcome
+        band = SMALL_BAND if guess < LARGE_COUNT else LARGE_BAND
+        trial = _Trial(candidates, costs, model, budget, band)
+        trial.search_count(guess, MAX_TRIES, trial.spends_budget)
+        if trial.has_room and trial.count == trial.most and not candidates.complete:
+            guess *= 2  # more candidates
+            continue
+        if trial.count < trial.most:
+            trial.search_beyond()
+        if trial.has_room and trial.count and costs.takes_step:
+            trial.refine_step()
+        return trial.best.selection()
 
 
 def _search_large(
@@ -80,7 +87,7 @@ def _search_large(
     part = cut_segments(source, guess)
     fraction = part.size / source.size
     trial = _Trial(part, costs, model.scaled(fraction), budget * fraction, LARGE_BAND)
-    count = trial.predict_count(guess * fraction)
+    count = trial.search_count(guess * fraction, 4, trial.is_near)
     for _ in range(2):
         if not 1 <= count < part.nonzero:
             break
@@ -90,27 +97,11 @@ def _search_large(
         trial = _Trial(candidates, costs, model, budget, LARGE_BAND)
         spent = trial.measure(trial.most)
         if spent > budget:
-            trial.search_count(trial.correct(trial.most, spent))
+            trial.search_count(trial.correct(trial.most, spent), MAX_TRIES, trial.spends_budget)
         if not trial.has_room:
             return trial.best
         count *= trial.correct(trial.most, spent) / trial.most
     return count / fraction
-
-
-def _fit(
-    candidates: Candidates, budget: float, costs: Costs, model: Histogram, guess: float
-) -> Chosen | float:
-    """Return the selection that spends the budget; return another guess if that needs more candidates."""
-    band = SMALL_BAND if guess < LARGE_COUNT else LARGE_BAND
-    trial = _Trial(candidates, costs, model, budget, band)
-    trial.search_count(guess)
-    if trial.has_room and trial.count == trial.most and not candidates.complete:
-        return 2 * guess
-    if trial.count < trial.most:
-        trial.search_beyond()
-    if trial.has_room and trial.count and costs.takes_step:
-        trial.refine_step()
-    return trial.best
 
 
 class _Trial:
@@ -165,17 +156,24 @@ class _Trial:
         self.model = model
         return limit_count(wanted, count)
 
-    def predict_count(self, guess: float) -> float:
-        """Return the count at which the search aims, from a few measurements; it may exceed ``most``."""
-        aim = self.aim
-        return self._search(guess, 4, lambda spent: abs(spent - aim) <= 0.02 * aim)
+    def is_near(self, spent: int) -> bool:
+        """Tell whether bytes are near those that are aimed at."""
+        return abs(spent - self.aim) <= 0.02 * self.aim
 
-    def search_count(self, guess: float) -> None:
-        """Search the largest number of elements that fits the budget, from a guess."""
-        self._search(guess, MAX_TRIES, lambda spent: spent <= self.budget and not self.has_room)
+    def spends_budget(self, spent: int) -> bool:
+        """Tell whether the last measurement fits the budget, and leaves little of it."""
+        return spent <= self.budget and not self.has_room
 
-    def _search(self, guess: float, tries: int, is_good: Callable[[int], bool]) -> float:
-        """Measure counts until one is good; return the count at which the search aims."""
+    def search_count(self, guess: float, tries: int, is_good: Callable[[int], bool]) -> float:
+        """Search the largest number of elements that fits the budget, from a guess.
+
+        Args:
+            guess: number of elements.
+            tries: most measurements.
+            is_good: tells of measured bytes whether to end.
+
+        Returns the count at which the search aims; it may exceed ``most``.
+        """
         low, high = (0, 0), (self.most + 1, 0)  # counts and bytes; below and above the budget
         wanted = guess
         for n in range(tries):

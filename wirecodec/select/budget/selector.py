@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
+
 from wirecodec.arrays import Array
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Costs, Selection, Selector
-from wirecodec.select.budget.candidates import Source
 from wirecodec.select.budget.model import ModelCosts
 from wirecodec.select.budget.search import search
-from wirecodec.select.budget.source import HostSource
+from wirecodec.select.budget.source import HostSource, Source
 from wirecodec.validation import as_real, set_fields
 
 SMALL_BYTES = 128
@@ -112,22 +113,22 @@ class Budget(Selector):
         """
         return self.select_within(x, ModelCosts())
 
-    def select_within(self, x: Array, costs: Costs) -> Selection:
-        """Select elements; bytes are measured by ``costs``. Raises EncodeError as ``select`` does."""
+    def select_within(self, x: Array | Source, costs: Costs) -> Selection:
+        """Select elements; bytes are measured by ``costs``. Raises EncodeError as ``select`` does.
+
+        ``x`` is an array on the host, or elements that are read in another way.
+        """
         if x.size == 0:
             return Selection(None)
-        return self.select_from(HostSource(x, self.name), costs)
-
-    def select_from(self, x: Source, costs: Costs) -> Selection:
-        """Select elements of a tensor on the host or on a GPU, as ``select_within``."""
-        nbytes = self.own_bytes(x.size)
+        source = HostSource(x, self.name) if isinstance(x, np.ndarray) else x
+        nbytes = self.own_bytes(source.size)
         if nbytes > costs.overhead:
-            selection = search(x, nbytes, costs)
+            selection = search(source, nbytes, costs)
             if selection.indices is None or selection.indices.size or nbytes >= costs.overhead + SMALL_BYTES:
                 return selection
-        if not (largest := x.collect(1)).nonzero:
+        if not (largest := source.collect(1)).nonzero:
             return largest.top(0, False).selection()
-        return search(x, costs.overhead + max(nbytes, SMALL_BYTES), costs)
+        return search(source, costs.overhead + max(nbytes, SMALL_BYTES), costs)
 
 
 @dataclass(frozen=True)
@@ -157,9 +158,12 @@ class HardBudget(Budget):
             left = max(left - HELD_BYTES, 0) * size // self.size
         return overhead + left
 
-    def select_from(self, x: Source, costs: Costs) -> Selection:
-        """Select elements of a tensor on the host or on a GPU, as ``select_within``."""
-        nbytes = self.allow(x.size, costs.overhead)
+    def select_within(self, x: Array | Source, costs: Costs) -> Selection:
+        """Select elements as ``Budget`` does, within the bytes alone."""
+        if x.size == 0:
+            return Selection(None)
+        source = HostSource(x, self.name) if isinstance(x, np.ndarray) else x
+        nbytes = self.allow(source.size, costs.overhead)
         if nbytes <= costs.overhead:
-            return x.collect(1).top(0, False).selection()  # it has checked for NaN and Inf
-        return search(x, nbytes, costs)
+            return source.collect(1).top(0, False).selection()  # it has checked for NaN and Inf
+        return search(source, nbytes, costs)

@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.arrays import Array, bits_of, index_dtype, read_only
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.threshold_common import widen
-from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_integer, as_real, set_fields
 
 _ELEMENTS_PER_CALL = 2**18

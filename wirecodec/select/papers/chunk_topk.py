@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of
+from wirecodec.arrays import Array, bits_of, index_dtype
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection, Selector, require_finite
 from wirecodec.select.threshold_common import select_all
 from wirecodec.select.topk import fraction_count
-from wirecodec.sparse import index_dtype
 from wirecodec.validation import as_integer, as_ratio, set_fields
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -104,14 +104,14 @@ def _choose_head(size: int, k: int) -> int:
     return head if 2 * head < size else size
 
 
-def select_top_k_each(table: TermTable, selector: Any, guesses: Array | None = None) -> BatchSelection | None:
+def select_top_k_each(selector: Any, table: TermTable, guesses: Array | None = None) -> BatchSelection | None:
     """Select the top k of each tensor of a table.
 
     The table's sums and momenta are written. What a sum has at its selected elements is undefined.
 
     Args:
-        table: of the tensors.
         selector: its ``count`` returns k for a size.
+        table: of the tensors.
         guesses: (n,) u64, of the thresholds of sums, from the last step, 0 for none; overwritten with the
             next.
 
@@ -132,28 +132,11 @@ def select_top_k_each(table: TermTable, selector: Any, guesses: Array | None = N
     if guesses is None:
         guesses = np.zeros(table.sizes.size, np.uint64)
     thresholds = guesses[plan.members] if some else guesses
-    select = select_each.select[table.form]
-    run_parallel(
-        lambda turns: select(
-            addresses,
-            plan.sizes,
-            plan.starts,
-            factors,
-            plan.plans,
-            plan.cuts,
-            int(INFINITY_BITS[table.dtype]),
-            plan.order,
-            plan.ahead,
-            *table.samples,
-            thresholds,
-            indices,
-            bits,
-            faults,
-            turns,
-        ),
-        count,
-        plan.units_per_thread,
-    )
+    given = addresses, plan.sizes, plan.starts, factors, plan.plans, plan.cuts
+    order = int(INFINITY_BITS[table.dtype]), plan.order, plan.ahead
+    written = thresholds, indices, bits, faults
+    work = partial(select_each.select[table.form], *given, *order, *table.samples, *written)
+    run_parallel(work, count, plan.units_per_thread)
     if some:
         guesses[plan.members] = thresholds
     return _without_faults(plan, indices, bits.view(table.dtype), faults)

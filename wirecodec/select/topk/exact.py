@@ -21,9 +21,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from wirecodec.arrays import Array, read_only
+from wirecodec.arrays import Array, index_dtype, read_only
 from wirecodec.errors import EncodeError
-from wirecodec.sparse import index_dtype
 
 T = TypeVar("T")
 IndicesAndBits: TypeAlias = "tuple[Array, Array]"

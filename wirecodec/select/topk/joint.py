@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wirecodec.arrays import Array, read_only
+from wirecodec.arrays import Array, index_dtype, read_only
 from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk import exact
-from wirecodec.sparse import index_dtype
 
 
 def can_select_joint(size: int, k: int) -> bool:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.arrays import Array, bits_of, index_dtype, read_only
 from wirecodec.element_types import BFLOAT16
 from wirecodec.select.topk import exact
-from wirecodec.sparse import index_dtype
 
 RUN = 32
 """Neighbours that are sampled together: a cache line of 16-bit elements."""

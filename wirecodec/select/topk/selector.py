@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from wirecodec.arrays import Array, bits_of
 from wirecodec.errors import EncodeError
-from wirecodec.select.base import BatchSelection, Selection, Selector, all_finite, require_finite
+from wirecodec.select.base import Selection, Selector, all_finite, require_finite
 from wirecodec.select.term_table import TermTable
 from wirecodec.select.topk.each import select_top_k_each
 from wirecodec.select.topk.exact import select_top_k
@@ -102,9 +102,7 @@ class TopK(Selector):
             require_finite(x, self.name)
         return Selection(indices, values=values, finite=True)
 
-    def select_each(self, table: TermTable, guesses: Array | None = None) -> BatchSelection | None:
-        """Select the top k of each tensor of a table; see ``Selector``."""
-        return select_top_k_each(table, self, guesses)
+    select_each = select_top_k_each
 
     def takes_joint(self, size: int) -> bool:
         """Tell whether ``select_joint`` can select from so many elements."""

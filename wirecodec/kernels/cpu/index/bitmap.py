@@ -143,7 +143,7 @@ def _find_positions(words: Array, ends: Array, out: Array, turns: Array) -> None
         while n + 64 <= end:
             n += store_set_bits(out, n, words[i], i << 6)
             i += 1
-        while n < end:  # Near the end, store_ones would overwrite another block's part of ``out``.
+        while n < end:  # Near the end, store_set_bits would overwrite another block's part of ``out``.
             found = store_set_bits(last, 0, words[i], i << 6)
             for j in range(found):
                 out[n + j] = last[j]

@@ -115,6 +115,12 @@ def _code_part(
     return j, window, coder
 
 
+@inline
+def _end(data: Array, coder: Coder, writes: bool) -> int:
+    """Return the length of a section that was written, or check the end of one that was read."""
+    return finish(data, coder) if writes else _check_end(data, coder)
+
+
 @kernel
 def walk(data: Array, indices: Array, period: int, d: int, writes: bool) -> int:
     """Code every element of a chunk, up to the last that is present.
@@ -169,7 +175,7 @@ def walk(data: Array, indices: Array, period: int, d: int, writes: bool) -> int:
                     data, contexts, indices, columns, part, count, flagged, writes, j, window, coder
                 )
                 if j == indices.size:
-                    return finish(data, coder) if writes else _check_end(data, coder)
+                    return _end(data, coder, writes)
             activity = (activity + (j - before) + 1) >> 1
         row = end
     return BAD_LENGTH if coder[2] > data.size + AHEAD else BAD_COUNT

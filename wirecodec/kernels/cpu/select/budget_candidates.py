@@ -1,6 +1,6 @@
 """Candidates of ``budget`` for many arrays in one call: samples, and the largest elements.
 
-The results are those of ``select.budget.source`` and ``select.budget.candidates``, for float32.
+The results are those of ``select.budget.source``, for float32.
 """
 
 from __future__ import annotations

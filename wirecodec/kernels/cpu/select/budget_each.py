@@ -162,34 +162,14 @@ def _take(
     stage: int, integers: Array, numbers: Array, used: int, bins: Array, scale: float, takes_step: bool
 ) -> tuple[int, float]:
     """Take a measurement; return the next stage, and the bytes for which the model is solved."""
-    k, aim = integers[WANTED], numbers[AIM]
-    fits = used <= integers[BUDGET]
+    k, fits = integers[WANTED], used <= integers[BUDGET]
     integers[FITS] = fits
     if fits:
         integers[BEST], integers[SPENT] = k, used
     is_good = fits and not _has_room(integers)
     if stage == COUNT:
-        if fits:
-            integers[LOW], integers[LOW_BYTES] = k, used
-        else:
-            integers[HIGH], integers[HIGH_BYTES] = k, used
-        low, high = integers[LOW], integers[HIGH]
-        narrow = high - low < 2 or (takes_step and high - low <= NARROW * low)
-        changes = takes_step and integers[TRIES] == 0
-        integers[IS_NARROW] = narrow
-        integers[TRIES] += 1
-        if is_good or integers[TRIES] == MAX_TRIES or (narrow and not changes):
-            return BEYOND, aim
-        if changes or low == 0 or integers[HIGH_BYTES] == 0:
-            numbers[COST], predicted = _predict(
-                bins, scale, np.float64(integers[SIZE]), k, used, numbers[FINE], takes_step
-            )
-            numbers[CORRECTED] = aim / (max(used, 1) / predicted)
-            return (CHANGE, aim) if changes else (CORRECT, numbers[CORRECTED])
-        numbers[NEXT_COUNT] = _follow_power(
-            aim, k, used, low, integers[LOW_BYTES], high, integers[HIGH_BYTES]
-        )
-    elif stage == BLOCK:
+        return _take_count(integers, numbers, used, bins, scale, takes_step, is_good)
+    if stage == BLOCK:
         stage = REFINE if fits else JUMP
     elif stage == JUMP:
         integers[TRIED], stage = k, REFINE if fits else JUMP
@@ -205,7 +185,34 @@ def _take(
         if numbers[EXCEEDING] == np.inf:
             numbers[OCTAVES] = numbers[FITTING] + _missing_octaves(integers, numbers)
         stage = DONE if is_good or integers[TRIES] == MAX_TRIES else SHRINK
-    return stage, aim
+    return stage, numbers[AIM]
+
+
+@inline
+def _take_count(
+    integers: Array, numbers: Array, used: int, bins: Array, scale: float, takes_step: bool, is_good: bool
+) -> tuple[int, float]:
+    """Take the measurement of a count; return as ``_take``."""
+    k, aim = integers[WANTED], numbers[AIM]
+    if used <= integers[BUDGET]:
+        integers[LOW], integers[LOW_BYTES] = k, used
+    else:
+        integers[HIGH], integers[HIGH_BYTES] = k, used
+    low, high = integers[LOW], integers[HIGH]
+    narrow = high - low < 2 or (takes_step and high - low <= NARROW * low)
+    changes = takes_step and integers[TRIES] == 0
+    integers[IS_NARROW] = narrow
+    integers[TRIES] += 1
+    if is_good or integers[TRIES] == MAX_TRIES or (narrow and not changes):
+        return BEYOND, aim
+    if changes or low == 0 or integers[HIGH_BYTES] == 0:
+        numbers[COST], predicted = _predict(
+            bins, scale, np.float64(integers[SIZE]), k, used, numbers[FINE], takes_step
+        )
+        numbers[CORRECTED] = aim / (max(used, 1) / predicted)
+        return (CHANGE, aim) if changes else (CORRECT, numbers[CORRECTED])
+    numbers[NEXT_COUNT] = _follow_power(aim, k, used, low, integers[LOW_BYTES], high, integers[HIGH_BYTES])
+    return COUNT, aim
 
 
 @inline
@@ -224,18 +231,9 @@ def _choose_next(stage: int, integers: Array, numbers: Array, takes_step: bool) 
         wanted = np.int64(np.rint(numbers[NEXT_COUNT]))
         integers[WANTED] = min(max(wanted, low + margin, 1), high - margin)
     if stage == BEYOND:
-        base, candidates, stage = integers[BEST], integers[CANDIDATES], REFINE
-        complete = candidates == integers[SIZE] or nonzero < candidates
-        if _has_room(integers) and base == nonzero and not complete:
-            numbers[GUESSED] *= 2
-            return COLLECT
-        integers[BASE], integers[TRIED] = base, 0
-        integers[JUMPS_LEFT] = JUMPS if _has_room(integers) else 0
-        if base < nonzero:
-            block = (base // RICE_BLOCK + 1) * RICE_BLOCK + NEXT_BLOCK
-            stage = JUMP
-            if block <= min(np.float64(nonzero), FAR * base) and base < MANY:
-                integers[WANTED], stage = block, BLOCK
+        stage = _look_beyond(integers, numbers)
+        if stage == COLLECT:
+            return stage
     if stage == JUMP:
         base = integers[BASE]
         while integers[JUMPS_LEFT] > 0:
@@ -256,6 +254,25 @@ def _choose_next(stage: int, integers: Array, numbers: Array, takes_step: bool) 
     if stage == SHRINK:
         numbers[SHRUNK] = TWO ** -numbers[OCTAVES]
     return stage
+
+
+@inline
+def _look_beyond(integers: Array, numbers: Array) -> int:
+    """Choose a larger count than the best one; return the stage, which is COLLECT for more candidates."""
+    base, candidates, nonzero = integers[BEST], integers[CANDIDATES], integers[NONZERO]
+    complete = candidates == integers[SIZE] or nonzero < candidates
+    if _has_room(integers) and base == nonzero and not complete:
+        numbers[GUESSED] *= 2
+        return COLLECT
+    integers[BASE], integers[TRIED] = base, 0
+    integers[JUMPS_LEFT] = JUMPS if _has_room(integers) else 0
+    if base == nonzero:
+        return REFINE
+    block = (base // RICE_BLOCK + 1) * RICE_BLOCK + NEXT_BLOCK
+    if block <= min(np.float64(nonzero), FAR * base) and base < MANY:
+        integers[WANTED] = block
+        return BLOCK
+    return JUMP
 
 
 @inline

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from wirecodec.arrays import Array, bits_of, read_only
+from wirecodec.arrays import Array, bits_of, index_dtype, read_only
 from wirecodec.select.base import require_finite
 from wirecodec.select.papers.sidco.sweeps import MagnitudeSource, Sums
 from wirecodec.select.threshold_common import grow
-from wirecodec.sparse import index_dtype
 
 
 class Magnitudes(MagnitudeSource):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from wirecodec.container import extension_writer as ext
 from wirecodec.container.reader import Row
 from wirecodec.container.writer import Entry, row_of
-from wirecodec.cpu import fast
+from wirecodec.cpu import forms
 from wirecodec.element_types import BFLOAT16
 from wirecodec.errors import EncodeError
 from wirecodec.gpu import decode as decoding
@@ -21,12 +21,12 @@ from wirecodec.gpu.chunk import decode_chunk, encode_chunks
 from wirecodec.gpu.fast.batch import Arrays, Batch, has_batch, make_plan
 from wirecodec.gpu.fast.container import assemble, find_sections
 from wirecodec.gpu.fast.plan import Plan
+from wirecodec.jobs import StepInput, StepResult, TensorJobs
 from wirecodec.kernels.cuda.batch import NONZERO
 from wirecodec.kernels.cuda.device import Device
 from wirecodec.limits import UNLIMITED
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.sparse import SparseTensor
-from wirecodec.step import StepInput, StepResult, TensorJobs
 from wirecodec.tensors import DeviceFlat, on_gpu
 
 _PLAIN = ErrorFeedback()
@@ -37,31 +37,16 @@ def step(device: Device, flats: Mapping[str, DeviceFlat], wanted: StepInput) -> 
 
     EncodeError names the tensor.
     """
-    jobs = wanted.jobs
-    if not fast.is_on() or wanted.clip is not None or wanted.fuse or jobs.groups or jobs.momenta:
+    kinds, alone = _divide(wanted, flats)
+    if not kinds:
         return None
-    kinds: dict[Any, list[str]] = {}
-    alone = []
-    for name, flat in flats.items():
-        if _takes(jobs, name, flat):
-            kinds.setdefault((jobs.schemes[name], flat.dtype), []).append(name)
-        else:
-            alone.append(name)
-    if not kinds or any(jobs.schemes[name].transform is not None for name in alone):
-        return None  # coefficients are decoded with their whole container
     keys = {name: key for key, name in enumerate(flats)}
-    groups = [_Group.of(device, flats, wanted, names, keys) for names in kinds.values()]
+    groups = [_Group.of(device, flats, wanted, names, keys) for names in kinds]
     for group in groups:
         status = group.batch.encode(feedback=True)
         if status is None or (wanted.hold_zeros and not status[:, NONZERO].all()):
             return None
-    held = [False] * len(alone)
-    if alone and wanted.hold_zeros:
-        held = are_zero(device, [flats[name].raw_bits for name in alone])
-    others = {
-        name: _select(device, flats[name], wanted, name, holds=holds)
-        for name, holds in zip(alone, held, strict=True)
-    }
+    others = _select_others(device, flats, wanted, alone)
     shapes = tuple([flat.shape for flat in flats.values()])
     block = ext.write_model(tuple(flats), shapes, {}, b"", names_stored=wanted.names)
     coded = {name: _encode(device, one, wanted, name, keys[name]) for name, one in others.items()}
@@ -73,24 +58,55 @@ def step(device: Device, flats: Mapping[str, DeviceFlat], wanted: StepInput) -> 
     for group in groups:
         sent |= group.sent(device)
         residuals |= group.residuals()
-    selectors = {}
     sections = iter(find_sections(on_host, entries))
     for name, other in others.items():
         parts = [
             decode_chunk(device, Row(*row_of(entry)), next(sections), UNLIMITED) for entry in coded[name]
         ]
-        try:
-            residual = plain.next_residual(device, other, parts)
-        except EncodeError as error:
-            raise error.of(name) from None
-        if residual is not None:
-            residuals[name] = residual
-        if other.selector is not None:
-            selectors[name] = other.selector
-        indices, raw = decoding.concatenate_parts(device, parts, flats[name].raw_bits.size)
-        sent[name] = device, indices, raw
+        residuals |= _next_residual(device, other, parts, name)
+        sent[name] = device, *decoding.concatenate_parts(device, parts, flats[name].raw_bits.size)
+    selectors = {name: other.selector for name, other in others.items() if other.selector is not None}
     places = {name: sent[name] for name in flats}
     return StepResult(blob, on_host, SentTensors(flats, places), residuals, selectors)
+
+
+def _divide(wanted: StepInput, flats: Mapping[str, DeviceFlat]) -> tuple[list[list[str]], list[str]]:
+    """Return the names of the tensors of each batch, and those of the others; no batch for the plain way."""
+    jobs, kinds, alone = wanted.jobs, dict[Any, list[str]](), list[str]()
+    if not forms.is_on() or wanted.clip is not None or wanted.fuse or jobs.groups or jobs.momenta:
+        return [], alone
+    for name, flat in flats.items():
+        if _takes(jobs, name, flat):
+            kinds.setdefault((jobs.schemes[name], flat.dtype), []).append(name)
+        else:
+            alone.append(name)
+    if any(jobs.schemes[name].transform is not None for name in alone):
+        return [], alone  # coefficients are decoded with their whole container
+    return list(kinds.values()), alone
+
+
+def _select_others(
+    device: Device, flats: Mapping[str, DeviceFlat], wanted: StepInput, names: Sequence[str]
+) -> dict[str, plain.SelectedTensor]:
+    """Select from the tensors of no batch, or nothing of those to hold. EncodeError names the tensor."""
+    held = [False] * len(names)
+    if names and wanted.hold_zeros:
+        held = are_zero(device, [flats[name].raw_bits for name in names])
+    return {
+        name: _select(device, flats[name], wanted, name, holds=holds)
+        for name, holds in zip(names, held, strict=True)
+    }
+
+
+def _next_residual(
+    device: Device, selected: plain.SelectedTensor, parts: list[Any], name: str
+) -> dict[str, Any]:
+    """Return {name: next residual} of a tensor of no batch, if it keeps one. EncodeError names the tensor."""
+    try:
+        residual = plain.next_residual(device, selected, parts)
+    except EncodeError as error:
+        raise error.of(name) from None
+    return {} if residual is None else {name: residual}
 
 
 def _takes(jobs: TensorJobs, name: str, flat: DeviceFlat) -> bool:

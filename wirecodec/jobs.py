@@ -12,7 +12,7 @@ from wirecodec.index.raw import RawIndex
 from wirecodec.prng import mix
 from wirecodec.select.threshold import Threshold
 from wirecodec.settings.feedback import ErrorFeedback, Feedback, MomentumCorrection
-from wirecodec.settings.scheme import Scheme, sends_all
+from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
 from wirecodec.value.raw import Raw
 
@@ -54,14 +54,14 @@ class TensorJob:
         type holds the sums (``exact``).
         """
         rule = self.feedback
-        if rule is None or (exact and self.residual is None and sends_all(self.scheme)):
+        if rule is None or (exact and self.residual is None and self.scheme.sends_all):
             return None
         return ErrorFeedback(rule.beta) if isinstance(rule, ErrorFeedback) else _PLAIN
 
     def hold(self) -> TensorJob:
-        """Return the job that sends nothing of a zero gradient, and leaves residual and selector as they are.
+        """Return the job of a held tensor: nothing is sent, and its residual and selector do not change.
 
-        Its scheme is exact, so an entry that is fused with others by a lossy scheme does not contain it.
+        The scheme is lossless, so no lossy scheme of other tensors can put this one into a shared entry.
         """
         return TensorJob(_NOTHING, None, None, None, self.seed)
 
@@ -105,6 +105,11 @@ class TensorJobs(Mapping[str, TensorJob]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.schemes)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The tensors' names in the order of their keys."""
+        return list(self.schemes)
 
     @cached_property
     def _keys(self) -> dict[str, int]:

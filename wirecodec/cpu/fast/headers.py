@@ -10,14 +10,13 @@ import contextlib
 import pickle
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array, addresses_of
-from wirecodec.cpu.fast import is_on
+from wirecodec.arrays import Array
+from wirecodec.cpu.columns import ArrayColumns
 from wirecodec.element_types import DTYPES
 from wirecodec.errors import EncodeError
 from wirecodec.frameworks import as_sparse
@@ -25,40 +24,9 @@ from wirecodec.sparse import SparseTensor
 from wirecodec.tensors import as_flat
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayColumns:
-    """Columns that describe n objects. The caller keeps the objects alive.
-
-    Attributes:
-        addresses: (n,) i64, of the first element.
-        sizes: (n,) i64, number of elements.
-        kinds: (n,) i64, the element type's place in ``DTYPES``; -1 for an object that is not a contiguous,
-            aligned ``numpy.ndarray`` of one of these types.
-        writeable: (n,) bool.
-    """
-
-    addresses: Array
-    sizes: Array
-    kinds: Array
-    writeable: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """Arrays that values are added to, one per key.
-
-    Attributes:
-        arrays: float32 or float64, of any shape, contiguous, writable.
-        columns: their description if it is known.
-    """
-
-    arrays: Sequence[Any]
-    columns: ArrayColumns | None = None
-
-
 def describe(objects: Sequence[Any]) -> ArrayColumns:
     """Describe objects, most of which are arrays."""
-    return _read_headers(objects) if is_on() and _is_layout_known() else _read_attributes(objects)
+    return _read_headers(objects) if _is_layout_known() else ArrayColumns.of_attributes(objects)
 
 
 def describe_tensors(tensors: Sequence[Any]) -> tuple[list[Any], list[Any], ArrayColumns]:
@@ -107,27 +75,6 @@ def _type_addresses() -> Array:
     return np.array([id(dtype) for dtype in DTYPES], np.int64)
 
 
-def _read_attributes(objects: Sequence[Any]) -> ArrayColumns:
-    """Describe objects by their public attributes."""
-    arrays = [x if type(x) is np.ndarray else None for x in objects]
-    plain = [x is not None and x.dtype in DTYPES and x.flags.c_contiguous and x.flags.aligned for x in arrays]
-    known = [x for x in arrays if x is not None]
-    addresses, present = np.zeros(len(arrays), np.int64), np.array([x is not None for x in arrays], bool)
-    addresses[present] = addresses_of(known)
-    return ArrayColumns(
-        addresses,
-        np.array([0 if x is None else x.size for x in arrays], np.int64),
-        np.array(
-            [
-                DTYPES.index(x.dtype) if x is not None and ok else -1
-                for x, ok in zip(arrays, plain, strict=True)
-            ],
-            np.int64,
-        ),
-        np.array([x is not None and x.flags.writeable for x in arrays], bool),
-    )
-
-
 @cache
 def _is_layout_known() -> bool:
     """Compare headers with attributes, for arrays of different forms and objects of other types."""
@@ -139,7 +86,7 @@ def _is_layout_known() -> bool:
     forms += [pickle.loads(pickle.dumps(x)) for x in kinds]
     forms[0].flags.writeable = False
     samples = [*forms, object(), [1.0], np.ma.ones(3)]
-    headers, attributes = _read_headers(samples), _read_attributes(samples)
+    headers, attributes = _read_headers(samples), ArrayColumns.of_attributes(samples)
     return all(
         np.array_equal(x, y) for x, y in zip(vars(headers).values(), vars(attributes).values(), strict=True)
     )

@@ -1,4 +1,4 @@
-"""Sections of error-bounded of many tensors in one call (formats/spec/value/error-bounded.md)."""
+"""Sections of error-bounded (formats/spec/value/error-bounded.md): frequency tables, and many in one call."""
 
 from __future__ import annotations
 
@@ -10,27 +10,165 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.bounded_step import MAX_START
 from wirecodec.kernels.compiler.jit import inline, inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.simd.memory import copy_bytes, copy_elements
-from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits
+from wirecodec.kernels.cpu.simd.words import f32_from_bits, f32_to_bits, leading_zeros
 from wirecodec.kernels.cpu.threads import next_unit
-from wirecodec.kernels.cpu.value.error_bounded_lanes import MAX_LANES, ROW_STRIDE
-from wirecodec.kernels.cpu.value.error_bounded_read import (
+from wirecodec.kernels.cpu.value.error_bounded_coder import (
     COARSE_SLOTS,
-    HEAD_WORDS,
-    TAIL_WORDS,
-    read_few_lanes,
-)
-from wirecodec.kernels.cpu.value.error_bounded_tables import BINS, NO_LEVEL, fill, fit
-from wirecodec.kernels.cpu.value.error_bounded_write import (
     COUNT_TABLES,
     COUNTERS,
+    HEAD_WORDS,
+    MAX_LANES,
+    ROW_STRIDE,
+    TAIL_WORDS,
+    read_few_lanes,
     walk_few_lanes,
     write_few_lanes,
 )
-from wirecodec.kernels.layout import BOUNDED_ROWS
+from wirecodec.kernels.layout import BOUNDED_ESCAPE, BOUNDED_ROWS
 
-F32 = np.float32
 U8 = np.uint8
 U32 = np.uint32
+U64 = np.uint64
+
+ESCAPE, BINS = BOUNDED_ESCAPE, 32
+"""Symbol of an escape, and number of bins."""
+NO_LEVEL = U8(255)
+"""Level of a bin that is left out."""
+WIDTHS = np.array([1] * 8 + [2] * 4 + [4] * 4 + [1] * 17, np.int64)
+"""Symbols per bin; the last one is the escape."""
+POWERS = np.array(
+    [
+        *(1048576, 1004120, 961548, 920782, 881744, 844361, 808563, 774282),
+        *(741455, 710020, 679917, 651091, 623487, 597053, 571740, 547500),
+    ],
+    np.uint64,
+)
+"""2^20 · 2^(-i/16), rounded to the nearest integer."""
+ESCAPE_COST = 24 << 8
+"""Raw bits of an escape, in 1/256 bit."""
+
+
+@inline_without_refcounts
+def _weigh_level(level: U8) -> U64:
+    """Compute the weight of a level."""
+    return U64(0) if level == NO_LEVEL else POWERS[level & 15] >> U64(level >> 4)
+
+
+@inline_without_refcounts
+def _compute_frequencies(levels: Array, out: Array) -> None:
+    """Convert (33,) levels, the escape's last, to (49,) frequencies that sum to 4096."""
+    whole = U64(0)
+    for b in range(BINS + 1):
+        whole += _weigh_level(levels[b])
+    left, symbol, first = 4096, 0, 0
+    for b in range(BINS + 1):
+        weight, width = _weigh_level(levels[b]), U64(WIDTHS[b])
+        f = max(U32(1), U32(U64(weight << U64(12)) // U64(whole * width))) if weight else U32(b == BINS)
+        for _ in range(WIDTHS[b]):
+            out[symbol] = f
+            first = symbol if f > out[first] else first
+            left -= np.int64(f)
+            symbol += 1
+    out[first] = U32(np.int64(out[first]) + left)
+
+
+@inline_without_refcounts
+def _find_level(count: U64, total: U64) -> U8:
+    """Find the smallest level whose weight is at most count / total · 2^20."""
+    if count == U64(0):
+        return NO_LEVEL
+    level, end = 0, 254
+    while level < end:  # weights decrease with the level
+        middle = (level + end) >> 1
+        if _weigh_level(U8(middle)) * total > count << U64(20):
+            level = middle + 1
+        else:
+            end = middle
+    return U8(level)
+
+
+@inline_without_refcounts
+def _estimate_cost(counts: Array, frequencies: Array) -> np.int64:
+    """Estimate the size of the symbols in 1/256 bit.
+
+    Logarithms are interpolated linearly between powers of two.
+    """
+    cost = np.int64(0)
+    escapes = np.int64(counts[ESCAPE])
+    for symbol in range(ESCAPE + 1):
+        n, f = np.int64(counts[symbol]), np.int64(frequencies[symbol])
+        if symbol == ESCAPE:
+            n = escapes
+            cost += n * ESCAPE_COST
+        elif f == 0:
+            escapes += n
+            continue
+        octave = 63 - leading_zeros(U64(f))
+        cost += n * (3328 - (octave << 8) - ((f << 8) >> octave))
+    return cost
+
+
+@kernel
+def fill(levels: Array, mask: int, table: Array) -> None:
+    """Fill rows of the frequency table.
+
+    Args:
+        levels: (rows, 33) u8.
+        mask: one bit per row, set for each row to fill.
+        table: (rows, ≥ 49) u32, written: frequency · 4096 + start, or 0 for an absent symbol.
+    """
+    for row in range(levels.shape[0]):
+        if not (mask >> row) & 1:
+            continue
+        _compute_frequencies(levels[row], table[row])
+        start = U32(0)
+        for symbol in range(ESCAPE + 1):
+            f = table[row, symbol]
+            table[row, symbol] = U32(f << U32(12)) + start if f else U32(0)
+            start += f
+
+
+@kernel
+def fit(counts: Array, min_symbols: int, levels: Array) -> int:
+    """Replace levels by levels fitted to counts if this makes the section smaller.
+
+    Args:
+        counts: (rows, ≥ 49) u32.
+        min_symbols: minimum count of a row to be fitted, at least 1.
+        levels: (rows, 33) u8, the default levels, updated.
+
+    Returns:
+        Mask with one bit per row, set if the row was replaced.
+    """
+    mask = 0
+    initial = np.empty(ESCAPE + 1, np.uint32)
+    fitted = np.empty(ESCAPE + 1, np.uint32)
+    fitted_levels = np.empty(BINS + 1, np.uint8)
+    for row in range(counts.shape[0]):
+        total = U64(0)
+        for symbol in range(ESCAPE + 1):
+            total += U64(counts[row, symbol])
+        if total < U64(min_symbols):
+            continue
+        symbol, used = 0, 0
+        for b in range(BINS):
+            n = U64(0)
+            for _ in range(WIDTHS[b]):
+                n += U64(counts[row, symbol])
+                symbol += 1
+            fitted_levels[b] = _find_level(n, total)
+            if n > U64(0):
+                used = b + 1
+        fitted_levels[BINS] = _find_level(U64(counts[row, ESCAPE]), total)
+        _compute_frequencies(fitted_levels, fitted)
+        _compute_frequencies(levels[row], initial)
+        if _estimate_cost(counts[row], fitted) + ((2 + used) << 11) < _estimate_cost(counts[row], initial):
+            copy_elements(fitted_levels, 0, BINS + 1, levels[row], 0)
+            mask |= 1 << row
+    return mask
+
+
+F32 = np.float32
 HEADER, BLOCK_HEADER = 17, 5
 """Bytes before the rows, and before a block's states."""
 SOUND, FAULT, LEFT = 0, 1, 2
@@ -60,7 +198,7 @@ def write(
         bits: u32, binary32 bits of all tensors' values.
         elements: u8, the values as they are.
         cuts: (t + 1,) i64, the place of each tensor's values.
-        forms, numbers, starts: the cells, as ``error_bounded_search.find_cells`` writes them.
+        forms, numbers, starts: the cells, as ``error_bounded.find_cells`` writes them.
         lanes: (t,) i64, fewer than 32; a tensor with 0 is left out.
         default_levels: (2, rows, 33) u8, per form.
         default_tables: (2, rows, 64) u32, per form: the frequencies of these levels.

@@ -1,22 +1,20 @@
-"""Selected elements of many tensors of one scheme and type, as columns."""
+"""Selected elements: of many tensors of one scheme and type as columns, and of a whole model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.container.writer import Entry
-from wirecodec.element_types import DTYPES
+from wirecodec.cpu.fuse import Run, concatenate, find_vectors, kinds_of, plan_runs
 from wirecodec.select.base import BatchSelection
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import SectionBatch, Support
-
-MIN_SELECTED_PER_THREAD = 2**14
-"""Selected elements that justify another thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,47 +115,76 @@ class Selected:
 Shapes = Mapping[int, tuple[int, ...]] | Sequence[tuple[int, ...]]
 
 
-def can_select_together(scheme: Scheme) -> bool:
-    """Tell whether a scheme selects from sums alone, and sends what was selected."""
-    return not (scheme.transform or scheme.index.lossy or scheme.select.reads_gradient)
+@dataclass(frozen=True, eq=False)
+class ModelSelection:
+    """Selected elements of all tensors of a model, by key.
 
-
-def _takes_many(scheme: Scheme) -> bool:
-    """Tell whether a scheme's selector takes many tensors, or their terms, at a time."""
-    return scheme.select.selects_sums and can_select_together(scheme)
-
-
-def group_tensors(
-    schemes: Sequence[Scheme], kinds: Array, least: int, takes: Callable[[Scheme], bool] = _takes_many
-) -> list[tuple[Scheme, np.dtype[Any], Array]]:
-    """Group tensors whose selector takes many of them, or their terms, at a time.
-
-    Args:
-        schemes: (n,).
-        kinds: (n,) i64, places of their element types in ``DTYPES``; negative for tensors of no group.
-        least: tensors of a group.
-        takes: tells whether a scheme's tensors can be of a group.
-
-    Returns:
-        (scheme, dtype, keys) of each group.
+    Attributes:
+        names, schemes, shapes: (n,).
+        batches: tensors that were selected together.
+        supports: those of all other tensors, ascending.
     """
-    if np.count_nonzero(kinds >= 0) < least:
-        return []
-    if len(set(map(id, schemes))) == 1:
-        firsts, places = np.zeros(1, np.int64), np.zeros(len(schemes), np.int64)
-    else:
-        identities = np.fromiter(map(id, schemes), np.int64, len(schemes))
-        _, firsts, places = np.unique(identities, return_index=True, return_inverse=True)
-    distinct: dict[Scheme, int] = {}  # schemes that cannot be taken may not be hashable
-    numbers_of = {
-        key: distinct.setdefault(schemes[key], len(distinct)) if takes(schemes[key]) else -1
-        for key in np.sort(firsts).tolist()
-    }
-    numbers = np.array([numbers_of[key] for key in firsts.tolist()], np.int64)[places]
-    groups = []
-    for scheme, number in distinct.items():
-        for kind, dtype in enumerate(DTYPES):
-            keys = np.flatnonzero((numbers == number) & (kinds == kind))
-            if keys.size >= least:
-                groups.append((scheme, dtype, keys))
-    return groups
+
+    names: Sequence[str]
+    schemes: Sequence[Scheme]
+    shapes: Sequence[tuple[int, ...]]
+    batches: Sequence[Selected]
+    supports: Mapping[int, Support]
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[Selected, int]]:
+        return {key: (batch, at) for batch in self.batches for at, key in enumerate(batch.keys.tolist())}
+
+    def support_of(self, run: Run) -> Support:
+        """Return the selected elements of a tensor, or of several as one vector."""
+        if len(run) == 1 and run[0] in self.supports:
+            return self.supports[run[0]]
+        if run[0] in self._places:
+            batch, at = self._places[run[0]]
+            follow = batch.joint and np.array_equal(batch.keys[at : at + len(run)], run)
+            if len(run) == 1 or follow:
+                return batch.support_of(at, at + len(run), self.shapes)
+        return concatenate([self.support_of((key,)) for key in run])
+
+    @cached_property
+    def vectors(self) -> tuple[Array, ...]:
+        """Rows (key, size) of the tensors that are transformed as one vector, for each vector."""
+        return find_vectors(self.supports) if self.supports else ()
+
+    def counts_of(self, keys: Sequence[int]) -> list[int]:
+        """Return the number of selected elements of each of some tensors."""
+        counts = []
+        for key in keys:
+            if key in self.supports:
+                counts.append(self.supports[key].values.size)
+            else:
+                batch, at = self._places[key]
+                counts.append(int(batch.cuts[at + 1] - batch.cuts[at]))
+        return counts
+
+    def plan(self, fuse: int) -> tuple[list[int], tuple[Run, ...]]:
+        """Return the elements of each tensor, and the keys of each entry that small tensors share."""
+        n, numbers = len(self.names), dict[Any, int]()
+        sizes, kinds = [0] * n, [-1] * n
+        for batch in self.batches:
+            owner = None if batch.entries is None or batch.keys.size == 1 else batch
+            number = numbers.setdefault((batch.values.dtype, batch.scheme, owner, batch.step), len(numbers))
+            for key, size in zip(batch.keys.tolist(), batch.sizes.tolist(), strict=True):
+                sizes[key], kinds[key] = size, number
+        if self.supports:
+            schemes = [self.schemes[key] for key in self.supports]
+            support_kinds = kinds_of(self.supports.values(), schemes, numbers)
+            for (key, support), kind in zip(self.supports.items(), support_kinds, strict=True):
+                sizes[key], kinds[key] = support.size, kind
+        return sizes, tuple([run for run in plan_runs(tuple(sizes), tuple(kinds), fuse) if len(run) > 1])
+
+
+def find_others(n: int, batches: Sequence[Selected]) -> list[int]:
+    """Return the keys below n of no batch, ascending."""
+    if not batches:
+        return list(range(n))
+    others = np.ones(n, np.bool_)
+    for batch in batches:
+        others[batch.keys] = False
+    keys: list[int] = np.flatnonzero(others).tolist()
+    return keys
