@@ -82,7 +82,7 @@ def test_an_optimizer_that_lacks_parameters_is_named(name: str) -> None:
     assert all(one.filename == __file__ for one in told)
 
 
-class Uninitialized(torch.optim.Optimizer):
+class Uninitialized(torch.optim.Optimizer):  # type: ignore[misc, name-defined]
     """Wrapper that has inherited torch's methods, and not their attributes, as Accelerate's."""
 
     def __init__(self, inner: Any) -> None:

@@ -156,7 +156,8 @@ def test_a_run_goes_on_after_an_error(tmp_path: Path, operation: str, kind: str)
         except co.CollectiveError as raised:
             reason = raised.reason
         assert reason == "transport"
-        assert kind not in FINAL or len(asked_for) <= 2  # not until the timeout
+        if kind in FINAL and kind != "missing":  # which is a folder without objects, or one to make
+            assert len(asked_for) == len(set(asked_for))
     for _ in range(8):  # what is kept is sent later
         local.step()
     np.testing.assert_allclose(w, total)
