@@ -22,6 +22,8 @@ both would be mixed up. ``exclusive`` marks the calls that refuse others and are
 
 from __future__ import annotations
 
+import inspect
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -29,7 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, wraps
 from operator import length_hint
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 
 from collectives.errors import Nested, is_shared
@@ -121,6 +123,37 @@ def refuse_nested() -> None:
             )
         frame = frame.f_back
     this_thread.frame = None
+
+
+def refuse_in_handler(what: str) -> None:
+    """Raise Nested in a handler of a signal.
+
+    A signal reaches ranks at other points of their programs, and some of them inside another call. A call of
+    all ranks from there would meet that one.
+
+    Args:
+        what: names the call.
+    """
+    codes = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in codes:
+            raise Nested(
+                f"{what} was made in a signal handler, and another call may be under way on another rank."
+                " Nothing of it was sent. Set a flag there, and make the call after a step, on all ranks",
+                reason="nested",
+            )
+        frame = frame.f_back
+
+
+def _code_of(handler: object) -> CodeType | None:
+    """Return the code of a signal's handler in Python, or None."""
+    if handler is signal.default_int_handler or isinstance(handler, int | None):
+        return None
+    while isinstance(handler, partial):
+        handler = handler.func
+    function = handler if inspect.isroutine(handler) else vars(type(handler)).get("__call__")
+    return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
 def exclusive(function: F) -> F:

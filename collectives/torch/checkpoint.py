@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from collectives.allgather import allgather_bytes
+from collectives.call import refuse_in_handler
 from collectives.communicator import check_communicator
 from collectives.torch.arguments import is_ready, wrap_group
 from wirecodec.interop import BFLOAT16
@@ -96,12 +97,17 @@ class Checkpointable:
 
         A state is a ``torch.UntypedStorage``, of which DCP restores any size. It is a uint8 tensor if
         ``gather`` is True.
+
+        Raises:
+            CollectiveError: a rank fails; with reason "nested", a signal's handler or a callback asks for it.
         """
         import torch
 
         rank, size = self._place()
         content = write_arrays(self._obj.state_dict())
         if self._gather:
+            if size > 1:
+                refuse_in_handler("a checkpoint with gather=True")
             blobs = [content] if size == 1 else allgather_bytes(self._find_comm(), content)
             tensors = (torch.from_numpy(np.array(blob)) for blob in blobs)
             return {self._name(r, size): tensor for r, tensor in enumerate(tensors)}
