@@ -82,6 +82,8 @@ def relay(
         what: names the bytes, on which all ranks must agree.
 
     Returns the bytes of the ranks of this site.
+
+    Raises the error of the exchange across, if it had one; its mates of other groups raise that of the site.
     """
     begun = across.sequence, local.sequence
     rows: list[ByteArray] | None = None
@@ -114,8 +116,10 @@ def relay(
 
     try:
         found, raised = go_through((local, across), go_on, is_under_way, note)
-    except CollectiveError:
+    except CollectiveError as raised:
         local.skip_to(local.sequence + 1)
+        if error is not None and is_shared(raised):
+            raise error from raised
         raise
     local.skip_to(local.sequence + 1)
     if raised is not None:

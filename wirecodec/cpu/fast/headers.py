@@ -39,7 +39,8 @@ def describe_tensors(tensors: Sequence[Any]) -> tuple[list[Any], list[Any], Arra
     columns = describe(tensors)
     if columns.kinds.size == 0 or columns.kinds.min() >= 0:
         return list(tensors), [x.shape for x in tensors], columns
-    arrays, shapes = list(tensors), [getattr(x, "shape", None) for x in tensors]
+    arrays = list(tensors)
+    shapes = [() if kind < 0 else x.shape for x, kind in zip(tensors, columns.kinds, strict=True)]
     for key in np.flatnonzero(columns.kinds < 0).tolist():
         if not isinstance(as_sparse(tensors[key]), SparseTensor):
             with contextlib.suppress(EncodeError):

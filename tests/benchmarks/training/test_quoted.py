@@ -1,4 +1,4 @@
-"""The README's table of quality has the figures of the page of results."""
+"""The guide to other methods has the figures of the page of results."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def find_figures(label: str, task: str) -> Figures | None:
 
 
 @pytest.mark.parametrize("label", SYSTEMS)
-def test_the_readme_has_the_figures_of_the_page(label: str) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_guide_has_the_figures_of_the_page(label: str) -> None:
+    readme = (ROOT / "docs/guides/comparison.md").read_text(encoding="utf-8")
     row = next(row for row in read_table(iter(readme.splitlines())) if row[0].startswith(f"{label}, "))
     found = [find_figures(label, task) for task in TASKS]
     for cell, figures in zip(row[1:], found, strict=True):
@@ -107,7 +107,7 @@ def test_the_readme_has_the_figures_of_the_page(label: str) -> None:
 
 
 def test_sentences_about_the_long_task_have_its_losses() -> None:
-    """README and guide quote bits per step and percent worse than dense; the page has both in one row."""
+    """Two guides quote bits per step and percent worse than dense; the page has both in one row."""
     text = (ROOT / "benchmarks/results/training.md").read_text(encoding="utf-8")
     section = text.partition("\n## text-long\n")[2].partition("\n## ")[0]
     rows = {
@@ -128,7 +128,7 @@ def test_sentences_about_the_long_task_have_its_losses() -> None:
         rf"thousandths-of-a-bit\), {number} bits per step ended {number} % worse .*?"
         rf" DiLoCo with {number} bits {number} %, SparseLoCo with {number} bits {number} %"
     )
-    quoted = find("README.md", readme)
+    quoted = find("docs/guides/comparison.md", readme)
     for bits, worse, row in zip(quoted[::2], quoted[1::2], (ours[0], diloco, sparseloco), strict=True):
         assert worse == row[1]
         assert float(bits) == pytest.approx(row[0], rel=0.02)
