@@ -14,7 +14,7 @@ SMALL, SAMPLED, LARGE = 1000, 70_001, 2**22
 
 
 def make_tensors(dtype: np.dtype[Any]) -> dict[str, Array]:
-    """Make named tensors: small and sampled, dense and sparse, with and without ties."""
+    """Make named tensors: small and sampled, dense and sparse, with few elements, with and without ties."""
     rng = np.random.default_rng(0)
     values = rng.laplace(size=SAMPLED)
     runs = np.repeat(rng.random(SAMPLED // 64 + 1) < 0.1, 64)[:SAMPLED]
@@ -24,6 +24,7 @@ def make_tensors(dtype: np.dtype[Any]) -> dict[str, Array]:
         "sparse": values * (rng.random(SAMPLED) < 0.1),
         "runs": values * runs,
         "tied": np.sign(values),
+        "few": values[: 4 * SMALL] * (rng.random(4 * SMALL) < 0.05),
     }
     return {name: x.astype(dtype) for name, x in tensors.items()}
 
