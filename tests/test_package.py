@@ -81,7 +81,7 @@ def test_description_needs_no_repository(packages: tuple[set[str], Path]) -> Non
     targets += re.findall(r"^\[[^\]]+\]:\s*(\S+)|\b(?:src|href)=[\"']?([^\"'>\s]+)", text, re.MULTILINE)
     assert [target for target in targets if not str(target).startswith("https://")] == []
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
-    assert pictures == [f"{pages.HOME}/raw/main/benchmarks/results/demo.png"]
+    assert pictures == [f"{pages.HOME}/raw/main/benchmarks/results/training_links.png"]
     assert 'pip install "wirecodec[mpi]"' in text
     assert re.findall(r"pip install [\"']?\.", text) == []
 

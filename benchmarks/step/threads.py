@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ import wirecodec as wc
 from benchmarks.common.results import format_markdown
 from benchmarks.step.stages import recorded
 from benchmarks.step.systems import BUDGETED, TOPK
+from wirecodec.cpu import forms
 from wirecodec.interop import decode_sum
 
 __all__ = ["MANY_THREADS", "THREADS", "StageTime", "format_threads", "measure_threads"]
@@ -31,8 +33,11 @@ MANY_THREADS = 32
 TENSORS, ELEMENTS = 148, 50_000_000
 SELECT, ENCODE, RESIDUAL, DECODE, REST = "select and add", "encode", "residual", "decode and mean", "rest"
 STAGES = (SELECT, ENCODE, RESIDUAL, DECODE, REST)
+FORMS = SimpleNamespace()
+"""The library's fast forms, in a process of ``main``; other than its own table, it can be changed."""
 FUNCTIONS = (
-    *(("wirecodec.cpu.step", name, SELECT) for name in ("select_groups", "select_tensors", "select_budgets")),
+    *(("benchmarks.step.threads:FORMS", name, SELECT) for name in ("select_group", "select_tensors")),
+    ("benchmarks.step.threads:FORMS", "select_budgets", SELECT),
     ("wirecodec.cpu.step", "_select", SELECT),
     ("wirecodec.cpu.step", "encode_selection", ENCODE),
     *(("wirecodec.cpu.step", name, RESIDUAL) for name in ("SentTensors", "_complete", "_remainder")),
@@ -172,6 +177,9 @@ def main() -> None:
     from wirecodec.kernels.cpu import threads
 
     this: Any = importlib.import_module("benchmarks.step.threads")  # not __main__, so that it can be wrapped
+    importlib.import_module("wirecodec.cpu.entry")  # fills the table
+    vars(this.FORMS).update(vars(forms.current()))
+    forms.fill(this.FORMS)
     divided = DividedWork()
     if threads.thread_count() == MANY_THREADS:
         threads.run_parallel = divided.run
