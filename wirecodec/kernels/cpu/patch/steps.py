@@ -1,0 +1,162 @@
+"""Kernels of the value codec steps (formats/spec/patch.md): differences in the order of the numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wirecodec.arrays import Array
+from wirecodec.kernels.compiler.jit import inline, kernel
+from wirecodec.kernels.cpu.patch.rans import LEAST, pull, push
+from wirecodec.kernels.cpu.simd.words import leading_zeros
+
+U64 = np.uint64
+DIRECT = 16
+"""Symbols that are differences themselves; each further one is half an octave of them."""
+SYMBOLS = DIRECT + 2 * 60
+PRECISION = U64(12)
+RAW = U64(16)
+"""Raw bits of one step of the coder."""
+FAULT = -1
+
+
+@inline
+def to_step(old: np.uint64, new: np.uint64, width: np.uint64, signed: np.uint64) -> np.uint64:
+    """Return the difference of two elements in the order of the numbers, with its sign in bit 0."""
+    mask = U64(0xFFFFFFFFFFFFFFFF) >> (U64(64) - width)
+    top = width - U64(1)
+    a = old ^ ((U64(0) - (old >> top)) & (mask >> U64(1)) & (U64(0) - signed))
+    b = new ^ ((U64(0) - (new >> top)) & (mask >> U64(1)) & (U64(0) - signed))
+    d = (b - a) & mask
+    return ((d << U64(1)) ^ (U64(0) - (d >> top))) & mask
+
+
+@inline
+def from_step(old: np.uint64, step: np.uint64, width: np.uint64, signed: np.uint64) -> np.uint64:
+    """Return the element that is a difference away from another one."""
+    mask = U64(0xFFFFFFFFFFFFFFFF) >> (U64(64) - width)
+    top = width - U64(1)
+    a = old ^ ((U64(0) - (old >> top)) & (mask >> U64(1)) & (U64(0) - signed))
+    d = (step >> U64(1)) ^ (U64(0) - (step & U64(1)))
+    b = (a + d) & mask
+    return b ^ ((U64(0) - (b >> top)) & (mask >> U64(1)) & (U64(0) - signed))
+
+
+@inline
+def octave_of(step: np.uint64) -> np.uint64:
+    """Return the number of the highest set bit."""
+    return U64(63) - U64(leading_zeros(step))
+
+
+@kernel
+def find_steps(
+    base: Array, new: Array, indices: Array, signed: int, shift: int, mask: int, steps: Array, rows: Array, counts: Array
+) -> None:
+    """Compute differences, and count their symbols by the row of the old element.
+
+    Args:
+        base, new: (d,) unsigned.
+        indices: (r,) u32.
+        signed: 1 if the highest bit is a sign beside a magnitude, 0 for integers.
+        shift, mask: the row of an element is (bits & mask) >> shift.
+        steps: (r,) u64, written.
+        rows: (r,) u16, written.
+        counts: (rows, symbols) i64, incremented.
+    """
+    width, s, m = U64(8 * base.itemsize), U64(shift), U64(mask)
+    for i in range(indices.size):
+        old = U64(base[indices[i]])
+        step = to_step(old, U64(new[indices[i]]), width, U64(signed))
+        row = (old & m) >> s
+        steps[i], rows[i] = step, row
+        symbol = step
+        if step >= U64(DIRECT):
+            octave = octave_of(step)
+            symbol = U64(DIRECT - 8) + (octave << U64(1)) + ((step >> (octave - U64(1))) & U64(1))
+        counts[row, symbol] += 1
+
+
+@kernel
+def write_steps(
+    steps: Array, rows: Array, contexts: Array, frequencies: Array, cumulative: Array, words: Array
+) -> int:
+    """Encode differences; return the first word written.
+
+    Args:
+        steps, rows: as of ``find_steps``.
+        contexts: (rows,) u8.
+        frequencies, cumulative: (contexts, symbols) u32, out of 2^12.
+        words: (3 r + 2,) u32, written from the end.
+    """
+    x, at = LEAST, words.size
+    for i in range(steps.size - 1, -1, -1):
+        step, context = steps[i], contexts[rows[i]]
+        symbol = step
+        if step >= U64(DIRECT):
+            octave = octave_of(step)
+            symbol = U64(DIRECT - 8) + (octave << U64(1)) + ((step >> (octave - U64(1))) & U64(1))
+            left = octave - U64(1)
+            raw = step & ((U64(1) << left) - U64(1))
+            while left > U64(0):
+                bits = min(left, RAW)
+                x, at = push(x, raw & ((U64(1) << bits) - U64(1)), U64(1), bits, words, at)
+                raw >>= bits
+                left -= bits
+        x, at = push(x, U64(cumulative[context, symbol]), U64(frequencies[context, symbol]), PRECISION, words, at)
+    words[at - 1], words[at - 2] = np.uint32(x >> U64(32)), np.uint32(x & U64(0xFFFFFFFF))
+    return at - 2
+
+
+@kernel
+def read_steps(
+    base: Array,
+    indices: Array,
+    signed: int,
+    shift: int,
+    mask: int,
+    contexts: Array,
+    frequencies: Array,
+    cumulative: Array,
+    symbols: Array,
+    words: Array,
+    values: Array,
+) -> int:
+    """Decode the bits of elements; return 0, or -1 if the section is not valid.
+
+    Args:
+        base: (d,) unsigned.
+        indices: (r,) u32.
+        signed, shift, mask: as of ``find_steps``.
+        contexts, frequencies, cumulative: as of ``write_steps``.
+        symbols: (contexts, 4096) u8, the symbol of each place.
+        words: (n,) u32, the section's.
+        values: (r,) unsigned, written.
+    """
+    if words.size < 2:
+        return FAULT
+    width, s, m, low = U64(8 * base.itemsize), U64(shift), U64(mask), U64(4095)
+    x, at = U64(words[0]) | (U64(words[1]) << U64(32)), 2
+    if x < LEAST or x >> U64(63) != U64(0):
+        return FAULT
+    for i in range(indices.size):
+        old = U64(base[indices[i]])
+        context = contexts[(old & m) >> s]
+        symbol = U64(symbols[context, x & low])
+        x, at = pull(x, U64(cumulative[context, symbol]), U64(frequencies[context, symbol]), PRECISION, words, at)
+        step = symbol
+        if symbol >= U64(DIRECT):
+            code = symbol - U64(DIRECT - 8)
+            left = (code >> U64(1)) - U64(1)
+            step = U64(2) | (code & U64(1))
+            if left + U64(2) > width:
+                return FAULT
+            first = left & (RAW - U64(1)) if left & (RAW - U64(1)) else RAW
+            while left > U64(0) and x != U64(0):
+                bits = first
+                first = RAW
+                step = (step << bits) | (x & ((U64(1) << bits) - U64(1)))
+                x, at = pull(x, x & ((U64(1) << bits) - U64(1)), U64(1), bits, words, at)
+                left -= bits
+        if x == U64(0) or (width < U64(64) and step >> width != U64(0)):
+            return FAULT
+        values[i] = from_step(old, step, width, U64(signed))
+    return 0 if at == words.size and x == LEAST else FAULT

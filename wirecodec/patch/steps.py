@@ -1,0 +1,178 @@
+"""Value codec steps (formats/spec/patch.md): changes as differences in the order of the numbers."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import zstandard
+
+from wirecodec.arrays import Array, Bytes
+from wirecodec.errors import Invalid, Malformed
+from wirecodec.kernels.cpu.patch import steps as kernels
+
+HEAD = struct.Struct("<BBBB")
+STEPS = 16
+"""Wire id of the value codec."""
+CODED, PLANES = 0, 1
+"""Methods: entropy-coded, or byte planes in a Zstandard frame."""
+MAX_CONTEXTS = 16
+TOTAL = 1 << int(kernels.PRECISION)
+
+
+def _entropy(counts: Array) -> Array:
+    """Return the bits of symbols, and of their table: (..., symbols) counts -> (...)."""
+    n = counts.sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = np.where(counts > 0, counts * np.log2(np.maximum(counts, 1)), 0).sum(axis=-1)
+        whole = np.where(n > 0, n * np.log2(np.maximum(n, 1)), 0)
+    return whole - own + 8 + 10 * (counts > 0).sum(axis=-1)
+
+
+def choose_contexts(counts: Array) -> Array:
+    """Join neighbouring rows to contexts while that saves bits.
+
+    Args:
+        counts: (rows, symbols) i64.
+
+    Returns the first row of each context, (n,) ascending from 0.
+    """
+    used = np.flatnonzero(counts.any(axis=1))
+    starts, groups = used.tolist(), [counts[row] for row in used]
+    costs = [float(_entropy(group)) for group in groups]
+    while len(groups) > 1:
+        joined = [a + b for a, b in zip(groups, groups[1:], strict=False)]
+        saved = [a + b + 16 - c for a, b, c in zip(costs, costs[1:], map(float, map(_entropy, joined)), strict=False)]
+        at = int(np.argmax(saved))
+        if saved[at] <= 0 and len(groups) <= MAX_CONTEXTS:
+            break
+        groups[at : at + 2] = [joined[at]]
+        costs[at : at + 2] = [float(_entropy(joined[at]))]
+        del starts[at + 1]
+    return np.array([0, *starts[1:]], np.int64)
+
+
+def normalise(counts: Array) -> Array:
+    """Return frequencies that add up to 2^12, at least 1 for each symbol that occurs."""
+    total = int(counts.sum())
+    scaled = np.maximum(counts * TOTAL // total, counts > 0)
+    while (excess := int(scaled.sum()) - TOTAL) != 0:
+        if excess < 0:
+            scaled[int(np.argmax(counts))] -= excess
+        else:
+            largest = int(np.argmax(scaled))
+            scaled[largest] -= min(excess, max(1, int(scaled[largest]) // 2))
+    return scaled.astype(np.uint32)
+
+
+def _write_table(frequencies: Array) -> bytes:
+    last = int(np.flatnonzero(frequencies)[-1])
+    out = bytearray([last + 1])
+    for f in frequencies[: last + 1].tolist():
+        out += bytes([f]) if f < 128 else bytes([128 | f & 127, f >> 7])
+    return bytes(out)
+
+
+def _read_table(data: bytes, at: int) -> tuple[Array, int]:
+    frequencies = np.zeros(kernels.SYMBOLS, np.uint32)
+    if at >= len(data):
+        raise Malformed("steps-length", "a table runs past the section")
+    n, at = data[at], at + 1
+    if n > kernels.SYMBOLS:
+        raise Invalid("steps-table", f"a table of {n} symbols")
+    for symbol in range(n):
+        more = at < len(data) and data[at] >= 128
+        if at + more >= len(data):
+            raise Malformed("steps-length", "a table runs past the section")
+        frequencies[symbol] = (data[at] & 127) | (data[at + 1] << 7) if more else data[at]
+        if more and not 0 < data[at + 1] <= 32:
+            raise Invalid("steps-table", "a frequency is not in its shortest form, or above 4096")
+        at += 1 + more
+    if int(frequencies.sum()) != TOTAL or not frequencies[n - 1]:
+        raise Invalid("steps-table", "the frequencies do not add up to 4096, or the last one is 0")
+    return frequencies, at
+
+
+def _tables(frequencies: Array) -> tuple[Array, Array]:
+    """Return cumulative frequencies, and the symbol of each place, of (contexts, symbols)."""
+    cumulative = (np.cumsum(frequencies, axis=1) - frequencies).astype(np.uint32)
+    symbols = np.stack([np.repeat(np.arange(row.size, dtype=np.uint8), row) for row in frequencies])
+    return cumulative, symbols
+
+
+def _contexts_of_rows(starts: Array, rows: int) -> Array:
+    """Return the context of each row."""
+    return (np.searchsorted(starts, np.arange(rows), side="right") - 1).astype(np.uint8)
+
+
+def encode(base: Array, new: Array, indices: Array, *, signed: bool, shift: int | None) -> Bytes:
+    """Encode the new bits of elements as a section.
+
+    Args:
+        base, new: (d,) unsigned.
+        indices: (r,) u32, r > 0.
+        signed: whether the highest bit is a sign beside a magnitude.
+        shift: of the rows of the old elements; None for one context.
+    """
+    width = 8 * base.itemsize
+    mask = 0 if shift is None else (1 << width - 1) - 1
+    counts = np.zeros(((mask >> (shift or 0)) + 1, kernels.SYMBOLS), np.int64)
+    steps, rows = np.empty(indices.size, np.uint64), np.empty(indices.size, np.uint16)
+    kernels.find_steps(base, new, indices, int(signed), shift or 0, mask, steps, rows, counts)
+    starts = choose_contexts(counts)
+    frequencies = np.stack([normalise(part.sum(axis=0)) for part in np.split(counts, starts[1:])])
+    cumulative, _ = _tables(frequencies)
+    wide = 3 + int(steps.max() >> np.uint64(40) > 0) * 2
+    words = np.empty(wide * indices.size + 16, np.uint32)
+    contexts = _contexts_of_rows(starts, counts.shape[0])
+    at = kernels.write_steps(steps, rows, contexts, frequencies, cumulative, words)
+    head = HEAD.pack(CODED, int(signed), 0 if shift is None or starts.size == 1 else shift, starts.size)
+    head += starts[1:].astype("<u2").tobytes() + b"".join(map(_write_table, frequencies))
+    coded = np.concatenate([np.frombuffer(head + bytes(-len(head) % 4), np.uint8), words[at:].view(np.uint8)])
+    if indices.size < 4 * coded.size // base.itemsize // 3:
+        return coded
+    return coded
+
+
+def encode_planes(steps: Array, width: int, signed: bool, level: int = 3) -> Bytes:
+    """Encode differences (r,) u64 as byte planes in a Zstandard frame."""
+    planes = steps.astype(f"<u{width}").view(np.uint8).reshape(-1, width).T
+    frame = zstandard.ZstdCompressor(level=level).compress(np.ascontiguousarray(planes).tobytes())
+    head = HEAD.pack(PLANES, int(signed), 0, 1) + frame
+    return np.frombuffer(head + bytes(-len(head) % 4), np.uint8)
+
+
+def decode(section: Bytes, base: Array, indices: Array) -> Array:
+    """Decode the new bits (r,) of elements. Raises Malformed or Invalid."""
+    width = 8 * base.itemsize
+    if section.size < HEAD.size or section.size % 4:
+        raise Malformed("steps-length", f"a section of {section.size} bytes")
+    data = section.tobytes()
+    method, signed, shift, n = HEAD.unpack_from(data)
+    wide = n > 1 and not (shift < width and width - 1 - shift <= 11)
+    if method != CODED or signed > 1 or not 1 <= n <= MAX_CONTEXTS or wide or (n == 1 and shift):
+        raise Malformed("steps-head", "the section's head is not valid")
+    at = HEAD.size + 2 * (n - 1)
+    if at > len(data):
+        raise Malformed("steps-length", f"a section of {section.size} bytes")
+    mask = (1 << width - 1) - 1 if n > 1 else 0
+    starts = np.append(0, np.frombuffer(data, "<u2", n - 1, HEAD.size)).astype(np.int64)
+    if (np.diff(starts) <= 0).any() or starts[-1] > mask >> shift:
+        raise Invalid("steps-contexts", "the contexts do not ascend, or are beyond the rows")
+    found = []
+    for _ in range(n):
+        table, at = _read_table(data, at)
+        found.append(table)
+    end = at + -at % 4
+    if end > len(data) or any(data[at:end]):
+        raise Malformed("steps-length", "the section ends within its head, or padding is not zero")
+    frequencies = np.stack(found)
+    cumulative, symbols = _tables(frequencies)
+    values = np.empty(indices.size, base.dtype)
+    contexts = _contexts_of_rows(starts, (mask >> shift) + 1)
+    words = section[end:].view(np.uint32)
+    if kernels.read_steps(
+        base, indices, signed, shift, mask, contexts, frequencies, cumulative, symbols, words, values
+    ):
+        raise Invalid("steps-stream", "the coded differences are not valid")
+    return values
