@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import numpy as np
 import zstandard
@@ -10,23 +11,22 @@ import zstandard
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.cpu.patch import steps as kernels
+from wirecodec.patch.positions import count_rows, is_shift
 
 HEAD = struct.Struct("<BBBB")
 STEPS = 16
 """Wire id of the value codec."""
 CODED, PLANES = 0, 1
 """Methods: entropy-coded, or byte planes in a Zstandard frame."""
-MAX_CONTEXTS = 16
+MAX_CONTEXTS, LANES, LEAST_OF_LANES = 16, 4, 256
 TOTAL = 1 << int(kernels.PRECISION)
 
 
-def _entropy(counts: Array) -> Array:
-    """Return the bits of symbols, and of their table: (..., symbols) counts -> (...)."""
-    n = counts.sum(axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        own = np.where(counts > 0, counts * np.log2(np.maximum(counts, 1)), 0).sum(axis=-1)
-        whole = np.where(n > 0, n * np.log2(np.maximum(n, 1)), 0)
-    return whole - own + 8 + 10 * (counts > 0).sum(axis=-1)
+def _entropy(counts: Array) -> float:
+    """Return the bits of symbols and of their table, (symbols,) i64."""
+    found = counts[counts > 0].astype(np.float64)
+    n = found.sum()
+    return float(n * np.log2(n) - (found * np.log2(found)).sum()) + 8 + 10 * found.size
 
 
 def choose_contexts(counts: Array) -> Array:
@@ -38,17 +38,20 @@ def choose_contexts(counts: Array) -> Array:
     Returns the first row of each context, (n,) ascending from 0.
     """
     used = np.flatnonzero(counts.any(axis=1))
-    starts, groups = used.tolist(), [counts[row] for row in used]
-    costs = [float(_entropy(group)) for group in groups]
-    while len(groups) > 1:
-        joined = [a + b for a, b in zip(groups, groups[1:], strict=False)]
-        saved = [a + b + 16 - c for a, b, c in zip(costs, costs[1:], map(float, map(_entropy, joined)), strict=False)]
+    starts, groups = used.tolist(), list(counts[used][:, counts.any(axis=0)])
+    costs = [_entropy(group) for group in groups]
+    joined = [_entropy(a + b) for a, b in pairwise(groups)]
+    while joined:
+        saved = [a + b + 16 - c for (a, b), c in zip(pairwise(costs), joined, strict=True)]
         at = int(np.argmax(saved))
         if saved[at] <= 0 and len(groups) <= MAX_CONTEXTS:
             break
-        groups[at : at + 2] = [joined[at]]
-        costs[at : at + 2] = [float(_entropy(joined[at]))]
+        groups[at : at + 2] = [groups[at] + groups[at + 1]]
+        costs[at : at + 2] = [joined.pop(at)]
         del starts[at + 1]
+        for i in (at - 1, at):
+            if 0 <= i < len(joined):
+                joined[i] = _entropy(groups[i] + groups[i + 1])
     return np.array([0, *starts[1:]], np.int64)
 
 
@@ -115,23 +118,21 @@ def encode(base: Array, new: Array, indices: Array, *, signed: bool, shift: int 
         shift: of the rows of the old elements; None for one context.
     """
     width = 8 * base.itemsize
-    mask = 0 if shift is None else (1 << width - 1) - 1
-    counts = np.zeros(((mask >> (shift or 0)) + 1, kernels.SYMBOLS), np.int64)
+    counts = np.zeros((1 if shift is None else count_rows(width, shift), kernels.SYMBOLS), np.int64)
     steps, rows = np.empty(indices.size, np.uint64), np.empty(indices.size, np.uint16)
-    kernels.find_steps(base, new, indices, int(signed), shift or 0, mask, steps, rows, counts)
+    kernels.find_steps(base, new, indices, int(signed), shift or 0, steps, rows, counts)
     starts = choose_contexts(counts)
     frequencies = np.stack([normalise(part.sum(axis=0)) for part in np.split(counts, starts[1:])])
     cumulative, _ = _tables(frequencies)
-    wide = 3 + int(steps.max() >> np.uint64(40) > 0) * 2
+    wide = 3 + int(steps.max() >> np.uint64(40) > 0) * 3
+    states = np.empty(LANES if indices.size >= LEAST_OF_LANES else 1, np.uint64)
     words = np.empty(wide * indices.size + 16, np.uint32)
     contexts = _contexts_of_rows(starts, counts.shape[0])
-    at = kernels.write_steps(steps, rows, contexts, frequencies, cumulative, words)
-    head = HEAD.pack(CODED, int(signed), 0 if shift is None or starts.size == 1 else shift, starts.size)
+    at = kernels.write_steps(steps, rows, contexts, frequencies, cumulative, states, words)
+    flags = int(signed) | (int(states.size > 1) << 1)
+    head = HEAD.pack(CODED, flags, 0 if shift is None or starts.size == 1 else shift, starts.size)
     head += starts[1:].astype("<u2").tobytes() + b"".join(map(_write_table, frequencies))
-    coded = np.concatenate([np.frombuffer(head + bytes(-len(head) % 4), np.uint8), words[at:].view(np.uint8)])
-    if indices.size < 4 * coded.size // base.itemsize // 3:
-        return coded
-    return coded
+    return np.concatenate([np.frombuffer(head + bytes(-len(head) % 4), np.uint8), words[at:].view(np.uint8)])
 
 
 def encode_planes(steps: Array, width: int, signed: bool, level: int = 3) -> Bytes:
@@ -148,16 +149,16 @@ def decode(section: Bytes, base: Array, indices: Array) -> Array:
     if section.size < HEAD.size or section.size % 4:
         raise Malformed("steps-length", f"a section of {section.size} bytes")
     data = section.tobytes()
-    method, signed, shift, n = HEAD.unpack_from(data)
-    wide = n > 1 and not (shift < width and width - 1 - shift <= 11)
-    if method != CODED or signed > 1 or not 1 <= n <= MAX_CONTEXTS or wide or (n == 1 and shift):
+    method, flags, shift, n = HEAD.unpack_from(data)
+    fits = 1 < n <= MAX_CONTEXTS and is_shift(width, shift) or (n, shift) == (1, 0)
+    if method != CODED or flags > 3 or not fits:
         raise Malformed("steps-head", "the section's head is not valid")
     at = HEAD.size + 2 * (n - 1)
     if at > len(data):
         raise Malformed("steps-length", f"a section of {section.size} bytes")
-    mask = (1 << width - 1) - 1 if n > 1 else 0
+    rows = count_rows(width, shift) if n > 1 else 1
     starts = np.append(0, np.frombuffer(data, "<u2", n - 1, HEAD.size)).astype(np.int64)
-    if (np.diff(starts) <= 0).any() or starts[-1] > mask >> shift:
+    if (np.diff(starts) <= 0).any() or starts[-1] >= rows:
         raise Invalid("steps-contexts", "the contexts do not ascend, or are beyond the rows")
     found = []
     for _ in range(n):
@@ -169,10 +170,10 @@ def decode(section: Bytes, base: Array, indices: Array) -> Array:
     frequencies = np.stack(found)
     cumulative, symbols = _tables(frequencies)
     values = np.empty(indices.size, base.dtype)
-    contexts = _contexts_of_rows(starts, (mask >> shift) + 1)
-    words = section[end:].view(np.uint32)
+    contexts = _contexts_of_rows(starts, rows)
+    words, states = section[end:].view(np.uint32), np.empty(LANES if flags & 2 else 1, np.uint64)
     if kernels.read_steps(
-        base, indices, signed, shift, mask, contexts, frequencies, cumulative, symbols, words, values
+        base, indices, flags & 1, shift, contexts, frequencies, cumulative, symbols, states, words, values
     ):
         raise Invalid("steps-stream", "the coded differences are not valid")
     return values

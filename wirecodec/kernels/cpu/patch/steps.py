@@ -6,7 +6,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, kernel
-from wirecodec.kernels.cpu.patch.rans import LEAST, pull, push
+from wirecodec.kernels.cpu.patch.rans import LEAST, has_ended, pull, push, read_states, write_states
 from wirecodec.kernels.cpu.simd.words import leading_zeros
 
 U64 = np.uint64
@@ -49,7 +49,7 @@ def octave_of(step: np.uint64) -> np.uint64:
 
 @kernel
 def find_steps(
-    base: Array, new: Array, indices: Array, signed: int, shift: int, mask: int, steps: Array, rows: Array, counts: Array
+    base: Array, new: Array, indices: Array, signed: int, shift: int, steps: Array, rows: Array, counts: Array
 ) -> None:
     """Compute differences, and count their symbols by the row of the old element.
 
@@ -57,16 +57,16 @@ def find_steps(
         base, new: (d,) unsigned.
         indices: (r,) u32.
         signed: 1 if the highest bit is a sign beside a magnitude, 0 for integers.
-        shift, mask: the row of an element is (bits & mask) >> shift.
+        shift: the row of an element is its upper bits without the sign, bits >> shift.
         steps: (r,) u64, written.
         rows: (r,) u16, written.
         counts: (rows, symbols) i64, incremented.
     """
-    width, s, m = U64(8 * base.itemsize), U64(shift), U64(mask)
+    width, s, m = U64(8 * base.itemsize), U64(shift), U64(counts.shape[0] - 1)
     for i in range(indices.size):
         old = U64(base[indices[i]])
         step = to_step(old, U64(new[indices[i]]), width, U64(signed))
-        row = (old & m) >> s
+        row = (old >> s) & m
         steps[i], rows[i] = step, row
         symbol = step
         if step >= U64(DIRECT):
@@ -77,18 +77,22 @@ def find_steps(
 
 @kernel
 def write_steps(
-    steps: Array, rows: Array, contexts: Array, frequencies: Array, cumulative: Array, words: Array
+    steps: Array, rows: Array, contexts: Array, frequencies: Array, cumulative: Array, states: Array, words: Array
 ) -> int:
-    """Encode differences; return the first word written.
+    """Encode differences, one per lane in turn; return the first word written.
 
     Args:
         steps, rows: as of ``find_steps``.
-        contexts: (rows,) u8.
+        contexts: (rows,) u8; a power of two.
         frequencies, cumulative: (contexts, symbols) u32, out of 2^12.
-        words: (3 r + 2,) u32, written from the end.
+        states: (lanes,) u64, overwritten; a power of two.
+        words: (n,) u32, written from the end; 6 r + 2 lanes at most.
     """
-    x, at = LEAST, words.size
+    at, mask = words.size, states.size - 1
+    for lane in range(states.size):
+        states[lane] = LEAST
     for i in range(steps.size - 1, -1, -1):
+        x = states[i & mask]
         step, context = steps[i], contexts[rows[i]]
         symbol = step
         if step >= U64(DIRECT):
@@ -102,8 +106,8 @@ def write_steps(
                 raw >>= bits
                 left -= bits
         x, at = push(x, U64(cumulative[context, symbol]), U64(frequencies[context, symbol]), PRECISION, words, at)
-    words[at - 1], words[at - 2] = np.uint32(x >> U64(32)), np.uint32(x & U64(0xFFFFFFFF))
-    return at - 2
+        states[i & mask] = x
+    return write_states(states, words, at)
 
 
 @kernel
@@ -112,11 +116,11 @@ def read_steps(
     indices: Array,
     signed: int,
     shift: int,
-    mask: int,
     contexts: Array,
     frequencies: Array,
     cumulative: Array,
     symbols: Array,
+    states: Array,
     words: Array,
     values: Array,
 ) -> int:
@@ -125,21 +129,21 @@ def read_steps(
     Args:
         base: (d,) unsigned.
         indices: (r,) u32.
-        signed, shift, mask: as of ``find_steps``.
+        signed, shift: as of ``find_steps``.
         contexts, frequencies, cumulative: as of ``write_steps``.
         symbols: (contexts, 4096) u8, the symbol of each place.
+        states: as of ``write_steps``.
         words: (n,) u32, the section's.
         values: (r,) unsigned, written.
     """
-    if words.size < 2:
-        return FAULT
-    width, s, m, low = U64(8 * base.itemsize), U64(shift), U64(mask), U64(4095)
-    x, at = U64(words[0]) | (U64(words[1]) << U64(32)), 2
-    if x < LEAST or x >> U64(63) != U64(0):
+    width, s, m, low = U64(8 * base.itemsize), U64(shift), U64(contexts.size - 1), U64(4095)
+    at, mask = read_states(words, states), states.size - 1
+    if at < 0:
         return FAULT
     for i in range(indices.size):
         old = U64(base[indices[i]])
-        context = contexts[(old & m) >> s]
+        context = contexts[(old >> s) & m]
+        x = states[i & mask]
         symbol = U64(symbols[context, x & low])
         x, at = pull(x, U64(cumulative[context, symbol]), U64(frequencies[context, symbol]), PRECISION, words, at)
         step = symbol
@@ -158,5 +162,6 @@ def read_steps(
                 left -= bits
         if x == U64(0) or (width < U64(64) and step >> width != U64(0)):
             return FAULT
+        states[i & mask] = x
         values[i] = from_step(old, step, width, U64(signed))
-    return 0 if at == words.size and x == LEAST else FAULT
+    return 0 if has_ended(words, at, states) else FAULT
