@@ -34,6 +34,30 @@ class Bits:
     shape: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Kind:
+    """Properties of an element type in which changes are coded.
+
+    Attributes:
+        signed: whether the highest bit is a sign beside a magnitude, as in floats.
+        shifts: candidates of the number of low bits of a magnitude that do not count for its class.
+    """
+
+    signed: bool
+    shifts: tuple[int, ...] = ()
+
+
+_FRACTIONS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52, "float8_e4m3fn": 3, "float8_e5m2": 2}
+_LIKE_FLOATS = {"int16": (7, 10), "uint16": (7, 10), "int32": (23,), "uint32": (23,)}
+
+
+def kind_of(dtype: np.dtype[Any]) -> Kind:
+    """Return the properties of an element type; integers of 16 and 32 bits may be the bits of floats."""
+    if dtype.name in _FRACTIONS:
+        return Kind(signed=True, shifts=(_FRACTIONS[dtype.name],))
+    return Kind(signed=False, shifts=_LIKE_FLOATS.get(dtype.name, ()))
+
+
 def read_bits(name: str, tensor: Any) -> Bits:
     """Read a tensor's bits; they share its memory if it is on the host and contiguous.
 

@@ -6,18 +6,19 @@ import struct
 from itertools import pairwise
 
 import numpy as np
-import zstandard
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.cpu.patch import steps as kernels
+from wirecodec.limits import DecodeLimits
 from wirecodec.patch.positions import count_rows, is_shift
+from wirecodec.value.zstd import Zstd
 
 HEAD = struct.Struct("<BBBB")
 STEPS = 16
 """Wire id of the value codec."""
-CODED, PLANES = 0, 1
-"""Methods: entropy-coded, or byte planes in a Zstandard frame."""
+STEPS_ZSTD = 17
+"""Wire id of the value codec of differences in a Zstandard frame."""
 MAX_CONTEXTS, LANES, LEAST_OF_LANES = 16, 4, 256
 TOTAL = 1 << int(kernels.PRECISION)
 
@@ -112,7 +113,8 @@ def encode(base: Array, new: Array, indices: Array, *, signed: bool, shift: int 
     """Encode the new bits of elements as a section.
 
     Args:
-        base, new: (d,) unsigned.
+        base: (d,) unsigned.
+        new: (r,) unsigned.
         indices: (r,) u32, r > 0.
         signed: whether the highest bit is a sign beside a magnitude.
         shift: of the rows of the old elements; None for one context.
@@ -130,17 +132,27 @@ def encode(base: Array, new: Array, indices: Array, *, signed: bool, shift: int 
     contexts = _contexts_of_rows(starts, counts.shape[0])
     at = kernels.write_steps(steps, rows, contexts, frequencies, cumulative, states, words)
     flags = int(signed) | (int(states.size > 1) << 1)
-    head = HEAD.pack(CODED, flags, 0 if shift is None or starts.size == 1 else shift, starts.size)
+    head = HEAD.pack(0, flags, 0 if shift is None or starts.size == 1 else shift, starts.size)
     head += starts[1:].astype("<u2").tobytes() + b"".join(map(_write_table, frequencies))
     return np.concatenate([np.frombuffer(head + bytes(-len(head) % 4), np.uint8), words[at:].view(np.uint8)])
 
 
-def encode_planes(steps: Array, width: int, signed: bool, level: int = 3) -> Bytes:
-    """Encode differences (r,) u64 as byte planes in a Zstandard frame."""
-    planes = steps.astype(f"<u{width}").view(np.uint8).reshape(-1, width).T
-    frame = zstandard.ZstdCompressor(level=level).compress(np.ascontiguousarray(planes).tobytes())
-    head = HEAD.pack(PLANES, int(signed), 0, 1) + frame
-    return np.frombuffer(head + bytes(-len(head) % 4), np.uint8)
+def encode_planes(base: Array, new: Array, *, signed: bool, level: int) -> Bytes:
+    """Encode the differences of all elements (d,) as the codec zstd does unsigned integers."""
+    steps = np.empty_like(base)
+    kernels.subtract(base, new, int(signed), steps)
+    frame = Zstd(level=level).encode(steps, 0)
+    return np.append(np.uint8(signed), frame)
+
+
+def decode_planes(section: Bytes, base: Array, indices: Array, limits: DecodeLimits) -> Array:
+    """Decode the new bits (r,) of elements. Raises WireError."""
+    if section[0] > 1 or section.size < 2:
+        raise Malformed("steps-head", "the section's first byte is not 0 or 1")
+    steps = Zstd.decode(section[1:], indices.size, base.dtype, limits)
+    values = np.empty(indices.size, base.dtype)
+    kernels.add(base, indices, steps, int(section[0]), values)
+    return values
 
 
 def decode(section: Bytes, base: Array, indices: Array) -> Array:
@@ -149,9 +161,9 @@ def decode(section: Bytes, base: Array, indices: Array) -> Array:
     if section.size < HEAD.size or section.size % 4:
         raise Malformed("steps-length", f"a section of {section.size} bytes")
     data = section.tobytes()
-    method, flags, shift, n = HEAD.unpack_from(data)
+    reserved, flags, shift, n = HEAD.unpack_from(data)
     fits = 1 < n <= MAX_CONTEXTS and is_shift(width, shift) or (n, shift) == (1, 0)
-    if method != CODED or flags > 3 or not fits:
+    if reserved or flags > 3 or not fits:
         raise Malformed("steps-head", "the section's head is not valid")
     at = HEAD.size + 2 * (n - 1)
     if at > len(data):

@@ -54,7 +54,8 @@ def find_steps(
     """Compute differences, and count their symbols by the row of the old element.
 
     Args:
-        base, new: (d,) unsigned.
+        base: (d,) unsigned.
+        new: (r,) unsigned.
         indices: (r,) u32.
         signed: 1 if the highest bit is a sign beside a magnitude, 0 for integers.
         shift: the row of an element is its upper bits without the sign, bits >> shift.
@@ -65,7 +66,7 @@ def find_steps(
     width, s, m = U64(8 * base.itemsize), U64(shift), U64(counts.shape[0] - 1)
     for i in range(indices.size):
         old = U64(base[indices[i]])
-        step = to_step(old, U64(new[indices[i]]), width, U64(signed))
+        step = to_step(old, U64(new[i]), width, U64(signed))
         row = (old >> s) & m
         steps[i], rows[i] = step, row
         symbol = step
@@ -73,6 +74,22 @@ def find_steps(
             octave = octave_of(step)
             symbol = U64(DIRECT - 8) + (octave << U64(1)) + ((step >> (octave - U64(1))) & U64(1))
         counts[row, symbol] += 1
+
+
+@kernel
+def subtract(base: Array, new: Array, signed: int, steps: Array) -> None:
+    """Compute the differences of all elements, (d,) unsigned each."""
+    width = U64(8 * base.itemsize)
+    for i in range(base.size):
+        steps[i] = to_step(U64(base[i]), U64(new[i]), width, U64(signed))
+
+
+@kernel
+def add(base: Array, indices: Array, steps: Array, signed: int, values: Array) -> None:
+    """Compute the elements that are differences away from others, (r,) unsigned."""
+    width = U64(8 * base.itemsize)
+    for i in range(indices.size):
+        values[i] = from_step(U64(base[indices[i]]), U64(steps[i]), width, U64(signed))
 
 
 @kernel
