@@ -277,7 +277,7 @@ class _Reader:
             return np.arange(row.d, dtype=np.uint32)
         if row.index_codec == BY_CLASS:
             return positions.decode(section, base, row.r)
-        return index_codec(row.index_codec).decode(section, row.d, row.r, 0, self.limits)
+        return index_codec(row.index_codec).decode(section, row.d, row.r, self.limits)
 
     def _decode_row(self, row: Row, parts: list[Bytes], whole: Array) -> tuple[Array, Array]:
         """Return the positions (r,) u32 and the new bits (r,) of an entry."""
