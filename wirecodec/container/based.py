@@ -51,7 +51,9 @@ class BaseRecord:
         head = _HEAD.pack(_FORM, flags, 0, len(names), self.unchanged, 0, self.rest)
         digests = np.array(list(self.removed.values()), "<u8")
         lengths = np.array([len(name) for name in names], "<u2")
-        return b"".join([head, self.digests.astype("<u8").tobytes(), digests.tobytes(), lengths.tobytes(), *names])
+        return b"".join(
+            [head, self.digests.astype("<u8").tobytes(), digests.tobytes(), lengths.tobytes(), *names]
+        )
 
     @classmethod
     def read(cls, body: memoryview, n: int) -> BaseRecord:
@@ -62,7 +64,9 @@ class BaseRecord:
         first = _HEAD.size + 16 * n
         texts = first + 10 * removed
         if form != _FORM or flags > _TOUCHED or reserved or further or texts > len(body):
-            raise Malformed("base-record", f"form {form}, flags {flags}, {removed} names in {len(body)} bytes")
+            raise Malformed(
+                "base-record", f"form {form}, flags {flags}, {removed} names in {len(body)} bytes"
+            )
         if flags and (unchanged or rest):
             raise Malformed("base-record", "other tensors are counted, but not read")
         lengths = np.frombuffer(body, "<u2", removed, first + 8 * removed).astype(np.int64)
@@ -70,7 +74,10 @@ class BaseRecord:
             raise Malformed("base-record", f"the names do not end at byte {len(body)}")
         digests = np.frombuffer(body, "<u8", 2 * n, _HEAD.size).reshape(n, 2)
         stops = texts + np.cumsum(lengths)
-        given = [bytes(body[stop - size : stop]) for stop, size in zip(stops.tolist(), lengths.tolist(), strict=True)]
+        given = [
+            bytes(body[stop - size : stop])
+            for stop, size in zip(stops.tolist(), lengths.tolist(), strict=True)
+        ]
         try:
             names = [name.decode() for name in given]
         except UnicodeDecodeError:

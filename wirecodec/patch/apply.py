@@ -103,7 +103,9 @@ def _apply_chain(
         try:
             prepare(part, copy, limits, partial_state=partial_state).commit(copy)
         except ValueError:
-            if number + 1 < len(parts) and _is_target(parts[-1], tensors, limits, partial_state=partial_state):
+            if number + 1 < len(parts) and _is_target(
+                parts[-1], tensors, limits, partial_state=partial_state
+            ):
                 return
             raise
     whole = write(compare(tensors, copy, touched=False), touched=False, level=1)

@@ -1,10 +1,11 @@
 """Writing of patches: the changes between two states, the entries that hold them, and the container.
 
-    states -> tensors that changed, and their positions -> entries, each by the smallest of some codings -> blob
+states -> tensors that changed, and their positions -> entries, each by the smallest of some codings -> blob
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -139,7 +140,9 @@ def _compare_one(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, t
         return Change(name, None, after, _NOTHING, (0, digest.digest_tensor(after)))
     same = before.dtype == after.dtype and before.shape == after.shape
     if not same:
-        return Change(name, None, after, _NOTHING, (digest.digest_tensor(before), digest.digest_tensor(after)))
+        return Change(
+            name, None, after, _NOTHING, (digest.digest_tensor(before), digest.digest_tensor(after))
+        )
     indices, sums = find_changes(before.bits, after.bits)
     one, other = (digest.seal(total, after) for total in sums)
     if not indices.size:
@@ -155,13 +158,12 @@ def find_changes(old: Array, new: Array) -> tuple[Array, tuple[int, int]]:
     """Return the positions (r,) u32 at which (size,) unsigned bits differ, and the sums of both digests."""
     per = 8 // old.itemsize
     (a, last_a), (b, last_b) = (digest.split_words(x.view(np.uint8)) for x in (old, new))
-    room = min(a.size * per, max(1024, a.size * per // 16)) + per
+    found = _get_scratch()
     parts, state, at = [], np.zeros(3, np.uint64), 0
     while at < a.size:
-        found = np.empty(room, np.uint32)
         state[0] = 0
         at = int(kernels.find_changes(a, b, at, per, found, state))
-        parts.append(found[: int(state[0])])
+        parts.append(found[: int(state[0])].copy())
     tail = np.flatnonzero(old[a.size * per :] != new[a.size * per :]).astype(np.uint32)
     if tail.size:
         parts.append(tail + np.uint32(a.size * per))
@@ -169,7 +171,18 @@ def find_changes(old: Array, new: Array) -> tuple[Array, tuple[int, int]]:
     before = (int(state[1]) + ends[0]) & digest.MASK
     after = (int(state[1]) + int(state[2]) + ends[1]) & digest.MASK
     indices = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint32), *parts])
-    return indices.copy() if indices.base is not None else indices, (before, after)
+    return indices, (before, after)
+
+
+_local = threading.local()
+
+
+def _get_scratch() -> Array:
+    """Return this thread's memory for positions; fresh pages would cost as much as the search."""
+    scratch: Array | None = getattr(_local, "scratch", None)
+    if scratch is None:
+        scratch = _local.scratch = np.empty(2**16, np.uint32)
+    return scratch
 
 
 def write(found: Difference, *, touched: bool, level: int) -> Bytes:
@@ -203,7 +216,9 @@ def write(found: Difference, *, touched: bool, level: int) -> Bytes:
     )
     names = tuple(change.name for change in changes)
     groups = [
-        np.array([(key, changes[key].new.bits.size) for key in keys]) for keys in sorted(units) if len(keys) > 1
+        np.array([(key, changes[key].new.bits.size) for key in keys])
+        for keys in sorted(units)
+        if len(keys) > 1
     ]
     whole = {key: c.new.shape for key, c in enumerate(changes) if c.old is None and len(c.new.shape) != 1}
     types = {
@@ -241,7 +256,9 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
 def _write_whole(key: int, at: int, data: Array, zstd: Zstd) -> Entry:
     """Write an entry with all elements."""
     section = zstd.encode(data, 0) if data.size else _NOTHING
-    return Entry(key, at, data.size, data.size, data.dtype, 0, RawIndex.wire_id, Zstd.wire_id, _NOTHING, section)
+    return Entry(
+        key, at, data.size, data.size, data.dtype, 0, RawIndex.wire_id, Zstd.wire_id, _NOTHING, section
+    )
 
 
 def _write_entry(
@@ -263,15 +280,14 @@ def _write_entry(
     shape = (dtype, 0)
     if r == 0:
         return Entry(key, at, d, 0, *shape, Rice.wire_id, STEPS, _NOTHING, _NOTHING)
-    shift = kind.shifts[0] if kind.signed else None
+    chosen = positions.choose_classes(base, indices, kind.shifts if r < d else ())
+    has_classes = chosen[0].count > 1
+    shift = chosen[0].shift if has_classes else kind.shifts[0] if kind.signed else None
     found = Rice.wire_id, _NOTHING
-    if r < d:
-        chosen = positions.choose_classes(base, indices, () if touched else kind.shifts)
-        if chosen[0].count > 1:
-            shift = chosen[0].shift
-            found = BY_CLASS, positions.encode(base, indices, *chosen)
-        else:
-            found = Rice.wire_id, Rice().encode(indices, d, 0)
+    if r < d and has_classes and not touched:
+        found = BY_CLASS, positions.encode(base, indices, *chosen)
+    elif r < d:
+        found = Rice.wire_id, Rice().encode(indices, d, 0)
     signed = kind.signed or shift is not None
     coded = steps.encode(base, values, indices, signed=signed, shift=shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)

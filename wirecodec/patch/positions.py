@@ -18,7 +18,7 @@ BY_CLASS = 12
 MAX_ROWS = 2048
 MAX_CODE = 96
 MAX_CLASSES, MAX_LANES, LEAST_OF_LANES = 64, 8, 2048
-_SAMPLE = 2**20
+_SAMPLE = 2**18
 """Elements above which the classes of a sample are counted."""
 
 
@@ -163,7 +163,9 @@ def decode(section: Bytes, base: Array, r: int) -> Array:
     shift, count, first, lanes = HEAD.unpack(section[: HEAD.size].tobytes())
     sound = 1 < count <= MAX_CLASSES and is_shift(width, shift) and lanes in (1, 2, 4, 8)
     if not sound or section[5:8].any():
-        raise Malformed("by-class-head", f"{count} classes from row {first}, shifted by {shift}; {lanes} lanes")
+        raise Malformed(
+            "by-class-head", f"{count} classes from row {first}, shifted by {shift}; {lanes} lanes"
+        )
     stop = HEAD.size + count
     after = stop + -stop % 4
     start = after + 4 * (lanes - 1)

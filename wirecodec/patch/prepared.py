@@ -20,10 +20,11 @@ from wirecodec.container.based import BASE, BY_CLASS, REMEDY, STEPS, STEPS_ZSTD,
 from wirecodec.container.reader import ContainerHeader, Row, read_header, sections
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.errors import Invalid, Malformed, SchemaMismatch, Unsupported
+from wirecodec.kernels.cpu.patch import digest as kernels
 from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
-from wirecodec.patch.states import Bits, check_writable, make_tensor, read_bits, write_elements
+from wirecodec.patch.states import Bits, check_writable, make_tensor, read_bits, view_memory, write_elements
 from wirecodec.registry import index_codec, value_codec
 
 
@@ -31,13 +32,15 @@ from wirecodec.registry import index_codec, value_codec
 class Write:
     """New bits of a tensor: at (r,) u32 positions, or all of them if these are None.
 
-    If ``bits`` has a value, the tensor is replaced by a new one of this type and shape.
+    If ``bits`` has a value, the tensor is replaced by a new one of this type and shape. ``memory`` are the bits
+    of a contiguous tensor on the host; a commit exchanges ``values`` with the old ones then.
     """
 
     name: str
     indices: Array | None
     values: Array
     bits: Bits | None = None
+    memory: Array | None = None
 
 
 @dataclass(eq=False)
@@ -70,6 +73,11 @@ class PreparedPatch:
         added: list[str] = []
         try:
             for write in self.writes:
+                memory = None if write.indices is None else write.memory
+                if write.bits is None and memory is not None:
+                    undone.append(write)
+                    kernels.swap(memory, write.indices, write.values)
+                    continue
                 if write.bits is None:
                     before = read_bits(write.name, state[write.name]).bits
                     old = before.copy() if write.indices is None else before[write.indices]
@@ -91,11 +99,16 @@ class PreparedPatch:
             for name, tensor in replaced.items():
                 state[name] = tensor
             for write in reversed(undone):
-                write_elements(state, write.name, write.indices, write.values)
+                if write.memory is not None:
+                    kernels.swap(write.memory, write.indices, write.values)
+                else:
+                    write_elements(state, write.name, write.indices, write.values)
             raise
 
 
-def prepare(blob: Bytes, state: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool) -> PreparedPatch:
+def prepare(
+    blob: Bytes, state: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool
+) -> PreparedPatch:
     """Decode a patch and check it against a state, which does not change.
 
     Args:
@@ -109,7 +122,9 @@ def prepare(blob: Bytes, state: Mapping[str, Any], limits: DecodeLimits, *, part
     """
     header = read_header(blob, limits, based=True, sizes_trusted=True)
     if BASE not in header.extension.bodies:
-        raise Unsupported("base-record", "the container is not a patch of weights; read it with wirecodec.decode")
+        raise Unsupported(
+            "base-record", "the container is not a patch of weights; read it with wirecodec.decode"
+        )
     specs = list(TensorSpecs(header, None))
     record = BaseRecord.read(header.extension.bodies[BASE], len(specs))
     return _Reader(blob, header, limits, record, specs, state, partial_state).read()
@@ -152,7 +167,9 @@ class _Reader:
         if whole > self.limits.max_expansion * self.header.nbytes:
             from wirecodec.errors import LimitExceeded
 
-            raise LimitExceeded("max-expansion", f"{whole} elements of whole tensors in {self.header.nbytes} bytes")
+            raise LimitExceeded(
+                "max-expansion", f"{whole} elements of whole tensors in {self.header.nbytes} bytes"
+            )
 
     def _read_key(
         self, members: Sequence[Sequence[int]], rows: Sequence[tuple[Row, list[Bytes]]], *, is_whole: bool
@@ -181,7 +198,8 @@ class _Reader:
             expected = self.specs[members[0][0]].dtype
             if bits.dtype != expected or bits.bits.size != size:
                 raise SchemaMismatch(
-                    "shape", f"tensor {name!r} has {bits.bits.size} {bits.dtype}; the patch has {size} {expected}"
+                    "shape",
+                    f"tensor {name!r} has {bits.bits.size} {bits.dtype}; the patch has {size} {expected}",
                 )
         if self.record.touched:
             self._read_touched(members, names, given, pairs, rows)
@@ -217,8 +235,10 @@ class _Reader:
         ):
             moved = total + digest.sum_change(bits.bits, indices, values)
             if digest.seal(moved & digest.MASK, bits) != pair[1]:
-                raise Invalid("base-target", f"the changes of tensor {name!r} do not make what its digest says")
-            self.found.writes.append(Write(name, indices, values))
+                raise Invalid(
+                    "base-target", f"the changes of tensor {name!r} do not make what its digest says"
+                )
+            self._add(name, bits, indices, values)
 
     def _read_touched(
         self,
@@ -246,8 +266,15 @@ class _Reader:
             given, pairs, names, self._decode(members, given, rows), strict=True
         ):
             if digest.digest_touched(bits, indices, values) != pair[1]:
-                raise Invalid("base-target", f"the changes of tensor {name!r} do not make what its digest says")
-            self.found.writes.append(Write(name, indices, values))
+                raise Invalid(
+                    "base-target", f"the changes of tensor {name!r} do not make what its digest says"
+                )
+            self._add(name, bits, indices, values)
+
+    def _add(self, name: str, bits: Bits, indices: Array, values: Array) -> None:
+        """Note what a commit writes into a tensor."""
+        memory = view_memory(self.state[name], bits.dtype)
+        self.found.writes.append(Write(name, indices, values, None, memory))
 
     def _decode(
         self, members: Sequence[Sequence[int]], given: Sequence[Bits], rows: Sequence[tuple[Row, list[Bytes]]]
@@ -255,7 +282,9 @@ class _Reader:
         """Yield the positions and the new bits of each member."""
         base = given[0].bits if len(given) == 1 else np.concatenate([bits.bits for bits in given])
         found = [self._decode_row(row, parts, base) for row, parts in rows]
-        indices = np.concatenate([indices + np.uint32(row.base) for (row, _), (indices, _) in zip(rows, found, strict=True)])
+        indices = np.concatenate(
+            [indices + np.uint32(row.base) for (row, _), (indices, _) in zip(rows, found, strict=True)]
+        )
         values = np.concatenate([values for _, values in found])
         yield from _divide(members, indices, values)
 
@@ -264,7 +293,10 @@ class _Reader:
     ) -> Iterator[Array]:
         """Yield the positions of each member."""
         indices = np.concatenate(
-            [self._decode_indices(row, parts[0], given[0].bits[:0]) + np.uint32(row.base) for row, parts in rows]
+            [
+                self._decode_indices(row, parts[0], given[0].bits[:0]) + np.uint32(row.base)
+                for row, parts in rows
+            ]
         )
         for own, _ in _divide(members, indices, indices):
             yield own
@@ -300,7 +332,9 @@ class _Reader:
         spec = self.specs[key]
         width = spec.dtype.itemsize // (2 if spec.dtype.kind == "c" else 1)
         found = [
-            value_codec(row.value_codec).decode(parts[1], row.r, spec.dtype, self.limits).view(UNSIGNED[width])
+            value_codec(row.value_codec)
+            .decode(parts[1], row.r, spec.dtype, self.limits)
+            .view(UNSIGNED[width])
             for row, parts in rows
             if row.r
         ]
@@ -339,9 +373,7 @@ class _Reader:
             )
 
 
-def _divide(
-    members: Sequence[Sequence[int]], indices: Array, values: Array
-) -> Iterator[tuple[Array, Array]]:
+def _divide(members: Sequence[Sequence[int]], indices: Array, values: Array) -> Iterator[tuple[Array, Array]]:
     """Yield each member's part of positions and values, (r,) each."""
     if len(members) == 1:
         yield indices, values

@@ -15,7 +15,7 @@ import numpy as np
 from wirecodec.arrays import UNSIGNED, Array, overlaps_itself
 from wirecodec.element_types import element_dtype_named
 from wirecodec.errors import EncodeError
-from wirecodec.tensors import as_elements, is_torch
+from wirecodec.tensors import as_elements, as_target, is_torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,14 @@ class Kind:
     shifts: tuple[int, ...] = ()
 
 
-_FRACTIONS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52, "float8_e4m3fn": 3, "float8_e5m2": 2}
+_FRACTIONS = {
+    "float16": 10,
+    "bfloat16": 7,
+    "float32": 23,
+    "float64": 52,
+    "float8_e4m3fn": 3,
+    "float8_e5m2": 2,
+}
 _LIKE_FLOATS = {"int16": (7, 10), "uint16": (7, 10), "int32": (23,), "uint32": (23,)}
 
 
@@ -123,6 +130,17 @@ def _overlaps(tensor: Any) -> bool:
     return False
 
 
+def view_memory(tensor: Any, dtype: np.dtype[Any]) -> Array | None:
+    """View a contiguous tensor on the host as (size,) unsigned bits that can be written; None for others."""
+    x = as_target(tensor)
+    if type(x) is not np.ndarray or not (x.flags.c_contiguous and x.flags.writeable and x.flags.aligned):
+        return None
+    if x.dtype != dtype or x.dtype.kind == "c":
+        return None
+    bits: Array = x.reshape(-1).view(UNSIGNED[x.dtype.itemsize])
+    return bits
+
+
 def write_elements(state: MutableMapping[str, Any], name: str, indices: Array | None, values: Array) -> None:
     """Replace elements of a tensor in place; a JAX array is replaced in the mapping.
 
@@ -152,7 +170,11 @@ def _write_array(array: Any, indices: Array | None, values: Array) -> None:
         return
     words = array.reshape(1).view(values.dtype).reshape(()) if array.ndim == 0 else array.view(values.dtype)
     if indices is None:
-        words[...] = type(words)(values.shape, values.dtype, values) if False else _same_kind(words, values.reshape(words.shape))
+        words[...] = (
+            type(words)(values.shape, values.dtype, values)
+            if False
+            else _same_kind(words, values.reshape(words.shape))
+        )
     elif words.flags.c_contiguous:
         words.reshape(-1)[_same_kind(words, indices.astype(np.int64))] = _same_kind(words, values)
     else:

@@ -162,7 +162,7 @@ def decode(section: Bytes, base: Array, indices: Array) -> Array:
         raise Malformed("steps-length", f"a section of {section.size} bytes")
     data = section.tobytes()
     reserved, flags, shift, n = HEAD.unpack_from(data)
-    fits = 1 < n <= MAX_CONTEXTS and is_shift(width, shift) or (n, shift) == (1, 0)
+    fits = (1 < n <= MAX_CONTEXTS and is_shift(width, shift)) or (n, shift) == (1, 0)
     if reserved or flags > 3 or not fits:
         raise Malformed("steps-head", "the section's head is not valid")
     at = HEAD.size + 2 * (n - 1)

@@ -93,6 +93,15 @@ def digest_change(words: Array, per: int, indices: Array, values: Array) -> np.u
 
 
 @kernel
+def swap(bits: Array, indices: Array, values: Array) -> None:
+    """Exchange elements of (size,) unsigned at (r,) u32 positions with (r,) values."""
+    for i in range(indices.size):
+        before = bits[indices[i]]
+        bits[indices[i]] = values[i]
+        values[i] = before
+
+
+@kernel
 def digest_pairs(indices: Array, bits: Array) -> np.uint64:
     """Return the digest of some elements: (r,) u32 positions, and (r,) unsigned bits."""
     total = U64(0)

@@ -111,7 +111,9 @@ def measure_gaps(
         runs, total = accumulate(base, first, base.size, s, rows, table, total, sums, 0)
         stop = first + RUN * runs if runs == TILE_RUNS else base.size
         while lane < starts.size - 1 and starts[lane] < stop:
-            i, before = measure_until(base, first, starts[lane], s, rows, table, sums, before, i, indices, gaps, own)
+            i, before = measure_until(
+                base, first, starts[lane], s, rows, table, sums, before, i, indices, gaps, own
+            )
             before = sums[(starts[lane] - first) // RUN]
             lane += 1
         i, before = measure_until(base, first, stop, s, rows, table, sums, before, i, indices, gaps, own)
@@ -153,7 +155,9 @@ def rise(place: np.uint64, cumulative: Array) -> np.uint64:
 
 
 @kernel
-def write_positions(gaps: Array, own: Array, cuts: Array, cumulative: Array, states: Array, words: Array) -> int:
+def write_positions(
+    gaps: Array, own: Array, cuts: Array, cumulative: Array, states: Array, words: Array
+) -> int:
     """Encode gaps; return the first word written, or -1 if the buffer is too short.
 
     Args:
@@ -218,7 +222,13 @@ def skip_reaches(x: np.uint64, cumulative: Array, coded: Array, at: int) -> tupl
 
 @inline_without_refcounts
 def leave(
-    x: np.uint64, total: np.uint64, own: np.uint64, offset: np.uint64, cumulative: Array, coded: Array, at: int
+    x: np.uint64,
+    total: np.uint64,
+    own: np.uint64,
+    offset: np.uint64,
+    cumulative: Array,
+    coded: Array,
+    at: int,
 ) -> tuple[np.uint64, int]:
     """Leave the symbol of an element's places; return the state, and the next word."""
     start = rise(max(total, offset) - offset, cumulative)
@@ -228,7 +238,13 @@ def leave(
 
 @inline_without_refcounts
 def find_in_run(
-    base: Array, first: int, shift: np.uint64, rows: np.uint64, table: Array, total: np.uint64, place: np.uint64
+    base: Array,
+    first: int,
+    shift: np.uint64,
+    rows: np.uint64,
+    table: Array,
+    total: np.uint64,
+    place: np.uint64,
 ) -> tuple[int, np.uint64]:
     """Find the element of a run whose weights reach beyond a place; return it, and the sum before it."""
     found, below, here = first, total, total
@@ -266,7 +282,11 @@ def read_positions(
     s, rows, lanes = U64(shift), U64(table.size - 1), cuts.size - 1
     sums = np.empty(lanes * STRIDE, U64)
     states, after, before = np.empty(lanes, U64), np.zeros(lanes, U64), np.zeros(lanes, U64)
-    firsts, counts, places = np.empty(lanes, np.int64), np.full(lanes, TILE_RUNS, np.int64), np.zeros(lanes, np.int64)
+    firsts, counts, places = (
+        np.empty(lanes, np.int64),
+        np.full(lanes, TILE_RUNS, np.int64),
+        np.zeros(lanes, np.int64),
+    )
     at = read_states(coded, states)
     longest = 0
     for lane in range(lanes):

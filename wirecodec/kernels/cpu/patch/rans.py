@@ -16,7 +16,9 @@ LEAST = U64(1) << U64(31)
 
 
 @inline_without_refcounts
-def push(x: np.uint64, start: np.uint64, freq: np.uint64, bits: np.uint64, words: Array, at: int) -> tuple[np.uint64, int]:
+def push(
+    x: np.uint64, start: np.uint64, freq: np.uint64, bits: np.uint64, words: Array, at: int
+) -> tuple[np.uint64, int]:
     """Encode a symbol of frequency ``freq`` out of 2^bits; return the state, and the first word written."""
     if (x >> (U64(63) - bits)) >= freq:
         at -= 1
@@ -27,7 +29,9 @@ def push(x: np.uint64, start: np.uint64, freq: np.uint64, bits: np.uint64, words
 
 
 @inline_without_refcounts
-def pull(x: np.uint64, start: np.uint64, freq: np.uint64, bits: np.uint64, words: Array, at: int) -> tuple[np.uint64, int]:
+def pull(
+    x: np.uint64, start: np.uint64, freq: np.uint64, bits: np.uint64, words: Array, at: int
+) -> tuple[np.uint64, int]:
     """Leave a symbol that was found at the state's low bits; return the state, and the next word.
 
     The state is 0 if the words have ended.
@@ -47,7 +51,10 @@ def write_states(states: Array, words: Array, at: int) -> int:
     """Write the last states, (lanes,) u64, before the words; return the first word written."""
     for lane in range(states.size - 1, -1, -1):
         at -= 2
-        words[at], words[at + 1] = np.uint32(states[lane] & U64(0xFFFFFFFF)), np.uint32(states[lane] >> U64(32))
+        words[at], words[at + 1] = (
+            np.uint32(states[lane] & U64(0xFFFFFFFF)),
+            np.uint32(states[lane] >> U64(32)),
+        )
     return at
 
 

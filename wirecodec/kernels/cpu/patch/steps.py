@@ -94,7 +94,13 @@ def add(base: Array, indices: Array, steps: Array, signed: int, values: Array) -
 
 @kernel
 def write_steps(
-    steps: Array, rows: Array, contexts: Array, frequencies: Array, cumulative: Array, states: Array, words: Array
+    steps: Array,
+    rows: Array,
+    contexts: Array,
+    frequencies: Array,
+    cumulative: Array,
+    states: Array,
+    words: Array,
 ) -> int:
     """Encode differences, one per lane in turn; return the first word written.
 
@@ -122,7 +128,9 @@ def write_steps(
                 x, at = push(x, raw & ((U64(1) << bits) - U64(1)), U64(1), bits, words, at)
                 raw >>= bits
                 left -= bits
-        x, at = push(x, U64(cumulative[context, symbol]), U64(frequencies[context, symbol]), PRECISION, words, at)
+        x, at = push(
+            x, U64(cumulative[context, symbol]), U64(frequencies[context, symbol]), PRECISION, words, at
+        )
         states[i & mask] = x
     return write_states(states, words, at)
 
@@ -162,7 +170,9 @@ def read_steps(
         context = contexts[(old >> s) & m]
         x = states[i & mask]
         symbol = U64(symbols[context, x & low])
-        x, at = pull(x, U64(cumulative[context, symbol]), U64(frequencies[context, symbol]), PRECISION, words, at)
+        x, at = pull(
+            x, U64(cumulative[context, symbol]), U64(frequencies[context, symbol]), PRECISION, words, at
+        )
         step = symbol
         if symbol >= U64(DIRECT):
             code = symbol - U64(DIRECT - 8)
