@@ -1,13 +1,14 @@
 """Record ``base`` (formats/spec/patch.md): what a patch of weights was made from, and what it makes.
 
-Containers with this record, or with a codec of ``INDEX_CODECS`` or ``VALUE_CODECS``, are patches. They are read
-with the old tensors, by ``wirecodec.apply``.
+Containers with this record, or with a codec of ``INDEX_CODECS`` or ``VALUE_CODECS``, are patches. They are
+read with the old tensors, by ``wirecodec.apply``.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -82,7 +83,7 @@ class BaseRecord:
             names = [name.decode() for name in given]
         except UnicodeDecodeError:
             raise Invalid("base-names", "a name is not UTF-8") from None
-        if any(a >= b for a, b in zip(given, given[1:], strict=False)):
+        if any(a >= b for a, b in pairwise(given)):
             raise Invalid("base-names", "the names of removed tensors do not ascend")
         values = np.frombuffer(body, "<u8", removed, first).tolist()
         return cls(digests, bool(flags), dict(zip(names, values, strict=True)), unchanged, rest)

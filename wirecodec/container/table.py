@@ -88,7 +88,7 @@ def _refuse_unknown(code: str, ids: Array, known: Iterable[int], based: Containe
 def check_table(table: Array, payload: int, total: int, private: bool = False, based: bool = False) -> None:
     """Check rows 13 to 24.
 
-    ``private`` accepts codecs of private ids that are not registered here, ``based`` those of patches of weights.
+    ``private`` accepts codecs of private ids that are not registered here, ``based`` those of patches.
 
     Sums fit int64: at most 2^26 entries have fields of 32 bits.
     """

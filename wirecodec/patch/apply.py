@@ -23,23 +23,23 @@ def apply(
 ) -> Any:
     """Apply a patch to a state, in place.
 
-    Everything is checked before the first write: the bytes, the names, types, and the digests of the old and of
-    the new tensors. A state that is the target already is left alone. Source: formats/spec/patch.md.
+    Everything is checked before the first write: the bytes, the names, types, and the digests of the old and
+    of the new tensors. A state that is the target already is left alone. Source: formats/spec/patch.md.
 
     Args:
         blob: a patch of ``diff`` or ``merge``: any buffer of bytes.
-        state: {name: tensor}, or a torch module: NumPy arrays and torch tensors are changed in place, JAX arrays
-            replaced in the mapping.
-        partial: True for a state that has only some of the tensors; the others are left out. The digest of the
-            tensors that do not change is not checked then.
+        state: {name: tensor}, or a torch module: NumPy arrays and torch tensors are changed in place, JAX
+            arrays are replaced in the mapping.
+        partial: True for a state that has only some of the tensors; the others are left out. The digest of
+            the tensors that do not change is not checked then.
         limits: bounds on the cost of decoding; None for the defaults.
 
     Returns:
         The state.
 
     Raises:
-        WireError: the bytes are not a valid patch, or exceed a limit; or the state is neither its base nor its
-            target (SchemaMismatch with code "base", "names" or "shape"). Nothing has changed.
+        WireError: the bytes are not a valid patch, or exceed a limit; or the state is neither its base nor
+            its target (SchemaMismatch with code "base", "names" or "shape"). Nothing has changed.
         ValueError: a tensor cannot be written. Nothing has changed.
 
     Examples:
@@ -56,13 +56,13 @@ def apply(
         return state
     prepared = prepare(parts[0], tensors, limits, partial_state=partial)
     _tell(prepared)
-    prepared.commit(_mapping_of(state, tensors))
+    _commit(prepared, state, tensors)
     return state
 
 
 def split(data: Bytes) -> list[Bytes]:
     """Divide a sequence of containers. Raises WireError."""
-    parts, at = [], 0
+    parts, at = list[Bytes](), 0
     while at < data.size or not parts:
         size = blob_size(data[at:])
         parts.append(data[at : at + size])
@@ -70,16 +70,21 @@ def split(data: Bytes) -> list[Bytes]:
     return parts
 
 
-def _mapping_of(state: Any, tensors: dict[str, Any]) -> MutableMapping[str, Any]:
-    """Return the mapping into which tensors are written."""
-    return state if isinstance(state, MutableMapping) else tensors
+def _commit(prepared: PreparedPatch, state: Any, tensors: dict[str, Any]) -> None:
+    """Write into a mapping, or into the tensors of a module, which stay the same ones."""
+    if isinstance(state, MutableMapping):
+        prepared.commit(state)
+        return
+    if prepared.removed or any(write.replaces(tensors) for write in prepared.writes):
+        raise ValueError("the patch adds, removes or reshapes tensors; pass a mapping, such as a state_dict")
+    prepared.commit(tensors)
 
 
 def _tell(prepared: PreparedPatch) -> None:
     if prepared.complete and (prepared.writes or prepared.removed):
         warnings.warn(
-            f"the state was half-written: {len(prepared.complete)} tensors, such as {prepared.complete[0]!r}, have the"
-            " patch's bits already; the others are written now",
+            f"the state was half-written: {len(prepared.complete)} tensors, such as {prepared.complete[0]!r},"
+            " have the patch's bits already; the others are written now",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -110,7 +115,7 @@ def _apply_chain(
             raise
     whole = write(compare(tensors, copy, touched=False), touched=False, level=1)
     prepared = prepare(whole, tensors, limits, partial_state=False)
-    prepared.commit(_mapping_of(state, tensors))
+    _commit(prepared, state, tensors)
 
 
 def _is_target(part: Bytes, tensors: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool) -> bool:
@@ -129,8 +134,8 @@ def merge(
 
     Args:
         blobs: patches, each of which makes the base of the next one.
-        base: the state before the first one, which does not change. The result is as small as that of ``diff``.
-            None to join the patches without it: they follow each other then, and take as many bytes as together.
+        base: the state before the first one, which does not change. The result is as small as that of
+            ``diff``. None to join the patches without it: they follow each other, and keep their bytes.
         limits: bounds on the cost of decoding each; None for the defaults.
 
     Returns:

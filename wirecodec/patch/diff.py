@@ -27,7 +27,8 @@ from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.states import Bits, Kind, kind_of, read_bits, read_state
 from wirecodec.value.zstd import Zstd
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 SHARED = 2**22
 """Elements up to which tensors share an entry."""
@@ -39,7 +40,15 @@ _NOTHING = np.empty(0, np.uint8)
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """Tensor that differs: its old bits (None if it is written whole), its new ones, and where they differ."""
+    """Tensor that differs.
+
+    Attributes:
+        name: of the tensor.
+        old: its old bits; None if it is written whole.
+        new: its new bits.
+        indices: (r,) u32, where they differ; empty if it is written whole.
+        digests: of the old and of the new tensor.
+    """
 
     name: str
     old: Bits | None
@@ -55,7 +64,14 @@ class Change:
 
 @dataclass(eq=False)
 class Difference:
-    """Changes between two states, in the order of the names' UTF-8 bytes."""
+    """Changes between two states, in the order of the names' UTF-8 bytes.
+
+    Attributes:
+        changes: of tensors.
+        removed: {name: digest} of tensors that the new state lacks.
+        unchanged: number of all others.
+        rest: sum of their digests with their names.
+    """
 
     changes: list[Change] = field(default_factory=list)
     removed: dict[str, int] = field(default_factory=dict)
@@ -66,17 +82,17 @@ class Difference:
 def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", level: int = 3) -> Bytes:
     """Write a lossless patch that makes one state of another.
 
-    Elements are compared by their bits: -0.0, the bits of NaN, and a value that becomes 0 are changes like all
-    others. A tensor that is new, or has another shape or type, is in the patch whole. Bits per changed element:
-    about 6.6 for a step of reinforcement learning that changes 1.4 % of bfloat16 weights. Source:
-    formats/spec/patch.md.
+    Elements are compared by their bits: -0.0, the bits of NaN, and a value that becomes 0 are changes like
+    all others. A tensor that is new, or has another shape or type, is in the patch whole. A step of
+    reinforcement learning that changes 1.4 % of bfloat16 weights takes about 6.6 bits per changed element, of
+    which the bound given the old exponents is 6.5. Source: formats/spec/patch.md.
 
     Args:
-        old: {name: tensor} before, or a torch module. NumPy arrays (with ml_dtypes), torch tensors on any device,
-            CuPy and JAX arrays, of any shape and of any type that containers carry.
+        old: {name: tensor} before, or a torch module. NumPy arrays (with ml_dtypes), torch tensors on any
+            device, CuPy and JAX arrays, of any shape and of any type that containers carry.
         new: the same of after.
-        base: "read" for a patch whose reader reads all old elements; "unread" for one that takes about 2.8 bits
-            more per changed element, and whose reader looks at changed elements alone.
+        base: "read" for a patch whose reader reads all old elements; "unread" for one that takes about 2.5
+            bits more per changed element, and whose reader looks at changed elements alone.
         level: of Zstandard, 1 to 19, for tensors that are dense or whole.
 
     Returns:
@@ -220,7 +236,11 @@ def write(found: Difference, *, touched: bool, level: int) -> Bytes:
         for keys in sorted(units)
         if len(keys) > 1
     ]
-    whole = {key: c.new.shape for key, c in enumerate(changes) if c.old is None and len(c.new.shape) != 1}
+    based = {entry.key for entry in entries if entry.value != Zstd.wire_id} | {
+        key for keys in units if len(keys) > 1 for key in keys
+    }
+    shapes = {key: change.new.shape for key, change in enumerate(changes) if key not in based}
+    whole = {key: shape for key, shape in shapes.items() if len(shape) != 1}
     types = {
         key: RECORD_NUMBERS[c.new.dtype] for key, c in enumerate(changes) if c.new.dtype in RECORD_NUMBERS
     }
@@ -243,7 +263,8 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
         parts = zip(own, starts, strict=True)
         indices = np.concatenate([c.indices + np.uint32(start) for c, start in parts])
         values = np.concatenate([c.new.bits[c.indices] for c in own])
-        return [_write_entry(keys[0], 0, base, indices, values, first, zstd, touched=touched)]
+        arguments = base, indices, values, first
+        return [_write_entry(keys[0], 0, *arguments, zstd, touched=touched, is_shared=True)]
     entries = []
     for at in range(0, first.new.bits.size, CHUNK):
         stop = min(at + CHUNK, first.new.bits.size)
@@ -262,7 +283,16 @@ def _write_whole(key: int, at: int, data: Array, zstd: Zstd) -> Entry:
 
 
 def _write_entry(
-    key: int, at: int, base: Array, indices: Array, values: Array, of: Change, zstd: Zstd, *, touched: bool
+    key: int,
+    at: int,
+    base: Array,
+    indices: Array,
+    values: Array,
+    of: Change,
+    zstd: Zstd,
+    *,
+    touched: bool,
+    is_shared: bool = False,
 ) -> Entry:
     """Write an entry of changed elements, by the smallest coding.
 
@@ -274,6 +304,7 @@ def _write_entry(
         of: the tensor, or one of those that share the entry.
         zstd: of dense differences.
         touched: whether the reader looks at changed elements alone.
+        is_shared: whether several tensors share the entry.
     """
     d, r, kind = base.size, indices.size, of.kind
     dtype = of.new.dtype
@@ -298,13 +329,13 @@ def _write_entry(
     everything = np.arange(d, dtype=np.uint32)
     dense = steps.encode(base, whole, everything, signed=signed, shift=shift)
     planes = steps.encode_planes(base, whole, signed=signed, level=zstd.level)
-    plain = zstd.encode(whole.view(dtype), 0)
     options = [
         best,
         Entry(key, at, d, d, *shape, RawIndex.wire_id, STEPS, _NOTHING, dense),
         Entry(key, at, d, d, *shape, RawIndex.wire_id, STEPS_ZSTD, _NOTHING, planes),
-        Entry(key, at, d, d, *shape, RawIndex.wire_id, Zstd.wire_id, _NOTHING, plain),
     ]
+    if not is_shared:
+        options.append(_write_whole(key, at, whole.view(dtype), zstd))
     return min(options, key=lambda e: e.index_section.size + e.value_section.size)
 
 

@@ -1,4 +1,4 @@
-"""Index codec by-class (formats/spec/patch.md): positions of changes, on a scale of weights of the old elements."""
+"""Index codec by-class (formats/spec/patch.md): positions of changes on a scale of weights of elements."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _SAMPLE = 2**18
 class Classes:
     """Division of elements into classes by the upper bits of their magnitude.
 
-    The row of an element is its bits without the sign, shifted right. Its class is row - first, at least 0 and
-    at most count - 1.
+    The row of an element is its bits without the sign, shifted right. Its class is row - first, at least 0
+    and at most count - 1.
     """
 
     shift: int

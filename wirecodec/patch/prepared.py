@@ -9,17 +9,17 @@ that it has written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import UNSIGNED, Array, Bytes
-from wirecodec.container.based import BASE, BY_CLASS, REMEDY, STEPS, STEPS_ZSTD, BaseRecord
+from wirecodec.container.based import BASE, BY_CLASS, STEPS, STEPS_ZSTD, BaseRecord
 from wirecodec.container.reader import ContainerHeader, Row, read_header, sections
 from wirecodec.container.schema import TensorSpecs
-from wirecodec.errors import Invalid, Malformed, SchemaMismatch, Unsupported
+from wirecodec.errors import Invalid, LimitExceeded, SchemaMismatch, Unsupported
 from wirecodec.kernels.cpu.patch import digest as kernels
 from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.limits import DecodeLimits
@@ -32,8 +32,8 @@ from wirecodec.registry import index_codec, value_codec
 class Write:
     """New bits of a tensor: at (r,) u32 positions, or all of them if these are None.
 
-    If ``bits`` has a value, the tensor is replaced by a new one of this type and shape. ``memory`` are the bits
-    of a contiguous tensor on the host; a commit exchanges ``values`` with the old ones then.
+    If ``bits`` has a value, the tensor is replaced by a new one of this type and shape. ``memory`` are the
+    bits of a contiguous tensor on the host.
     """
 
     name: str
@@ -41,6 +41,15 @@ class Write:
     values: Array
     bits: Bits | None = None
     memory: Array | None = None
+
+    def replaces(self, state: Mapping[str, Any]) -> bool:
+        """Return whether a state has no tensor of this name, type and shape."""
+        if self.bits is None:
+            return False
+        if self.name not in state:
+            return True
+        present = read_bits(self.name, state[self.name])
+        return (present.dtype, present.shape) != (self.bits.dtype, self.bits.shape)
 
 
 @dataclass(eq=False)
@@ -60,10 +69,10 @@ class PreparedPatch:
     def commit(self, state: MutableMapping[str, Any]) -> None:
         """Write into the state that the patch was checked against.
 
-        No signal handler interrupts it. After an exception, such as one of a framework, the state is as before.
+        No signal handler interrupts it. After an exception, the state is as it was.
         """
         for write in self.writes:
-            if write.bits is None:
+            if not write.replaces(state):
                 check_writable(write.name, state[write.name])
         run_uninterrupted(partial(self._commit, state))
 
@@ -73,17 +82,18 @@ class PreparedPatch:
         added: list[str] = []
         try:
             for write in self.writes:
-                memory = None if write.indices is None else write.memory
-                if write.bits is None and memory is not None:
-                    undone.append(write)
-                    kernels.swap(memory, write.indices, write.values)
+                if write.indices is not None and write.memory is not None:
+                    old = write.memory[write.indices]
+                    undone.append(replace(write, values=old))
+                    kernels.scatter(write.memory, write.indices, write.values)
                     continue
-                if write.bits is None:
+                if not write.replaces(state):
                     before = read_bits(write.name, state[write.name]).bits
                     old = before.copy() if write.indices is None else before[write.indices]
                     undone.append(Write(write.name, write.indices, old))
                     write_elements(state, write.name, write.indices, write.values)
                     continue
+                assert write.bits is not None
                 made = make_tensor(state, write.bits.bits, write.bits.dtype, write.bits.shape)
                 if write.name in state:
                     replaced[write.name] = state[write.name]
@@ -99,8 +109,8 @@ class PreparedPatch:
             for name, tensor in replaced.items():
                 state[name] = tensor
             for write in reversed(undone):
-                if write.memory is not None:
-                    kernels.swap(write.memory, write.indices, write.values)
+                if write.indices is not None and write.memory is not None:
+                    kernels.scatter(write.memory, write.indices, write.values)
                 else:
                     write_elements(state, write.name, write.indices, write.values)
             raise
@@ -165,8 +175,6 @@ class _Reader:
         keys = [key for key, is_whole in kinds.items() if is_whole]
         whole = int(self.header.table["d"][np.isin(self.header.table["key"], keys)].sum(dtype=np.int64))
         if whole > self.limits.max_expansion * self.header.nbytes:
-            from wirecodec.errors import LimitExceeded
-
             raise LimitExceeded(
                 "max-expansion", f"{whole} elements of whole tensors in {self.header.nbytes} bytes"
             )
@@ -227,17 +235,15 @@ class _Reader:
         if done:
             raise SchemaMismatch(
                 "base",
-                f"the state is half-written: {done[0]!r} has the patch's bits already, and others that are coded with"
-                " it have the old ones; load a whole state",
+                f"the state is half-written: {done[0]!r} has the patch's bits already, and others that are"
+                " coded with it have the old ones; load a whole state",
             )
         for total, bits, pair, name, (indices, values) in zip(
             sums, given, pairs, names, self._decode(members, given, rows), strict=True
         ):
             moved = total + digest.sum_change(bits.bits, indices, values)
             if digest.seal(moved & digest.MASK, bits) != pair[1]:
-                raise Invalid(
-                    "base-target", f"the changes of tensor {name!r} do not make what its digest says"
-                )
+                raise _wrong_target(name)
             self._add(name, bits, indices, values)
 
     def _read_touched(
@@ -266,9 +272,7 @@ class _Reader:
             given, pairs, names, self._decode(members, given, rows), strict=True
         ):
             if digest.digest_touched(bits, indices, values) != pair[1]:
-                raise Invalid(
-                    "base-target", f"the changes of tensor {name!r} do not make what its digest says"
-                )
+                raise _wrong_target(name)
             self._add(name, bits, indices, values)
 
     def _add(self, name: str, bits: Bits, indices: Array, values: Array) -> None:
@@ -314,18 +318,15 @@ class _Reader:
     def _decode_row(self, row: Row, parts: list[Bytes], whole: Array) -> tuple[Array, Array]:
         """Return the positions (r,) u32 and the new bits (r,) of an entry."""
         base = whole[row.base : row.base + row.d]
-        try:
-            indices = self._decode_indices(row, parts[0], base)
-            if row.r == 0:
-                return indices, base[:0]
-            if row.value_codec == STEPS:
-                return indices, steps.decode(parts[1], base, indices)
-            if row.value_codec == STEPS_ZSTD:
-                return indices, steps.decode_planes(parts[1], base, indices, self.limits)
-            values = value_codec(row.value_codec).decode(parts[1], row.r, base.dtype, self.limits)
-            return indices, values.view(base.dtype)
-        except (Invalid, Malformed) as error:
-            raise error.at(entry=-1, offset=0) if error.entry is None and False else error
+        indices = self._decode_indices(row, parts[0], base)
+        if row.r == 0:
+            return indices, base[:0]
+        if row.value_codec == STEPS:
+            return indices, steps.decode(parts[1], base, indices)
+        if row.value_codec == STEPS_ZSTD:
+            return indices, steps.decode_planes(parts[1], base, indices, self.limits)
+        values = value_codec(row.value_codec).decode(parts[1], row.r, base.dtype, self.limits)
+        return indices, values.view(base.dtype)
 
     def _read_whole(self, key: int, rows: Sequence[tuple[Row, list[Bytes]]]) -> None:
         """Read a tensor that the patch has whole."""
@@ -362,7 +363,8 @@ class _Reader:
         if len(others) != self.record.unchanged:
             raise SchemaMismatch(
                 "names",
-                f"the state has {len(others)} tensors beside those of the patch; its base has {self.record.unchanged}",
+                f"the state has {len(others)} tensors beside those of the patch; its base has"
+                f" {self.record.unchanged}",
             )
         total = 0
         for name in others:
@@ -400,12 +402,13 @@ def _find_kinds(header: ContainerHeader) -> dict[int, bool]:
     return kinds
 
 
+def _wrong_target(name: str) -> Invalid:
+    return Invalid("base-target", f"the changes of tensor {name!r} make other bits than those of its digest")
+
+
 def _wrong_base(name: str) -> SchemaMismatch:
     return SchemaMismatch(
         "base",
-        f"tensor {name!r} is not that of the patch's base, nor that of its target; apply the patches in their order,"
-        " or load a whole state",
+        f"tensor {name!r} is not that of the patch's base, nor that of its target; apply the patches in their"
+        " order, or load a whole state",
     )
-
-
-__all__ = ["REMEDY", "PreparedPatch", "Write", "prepare"]

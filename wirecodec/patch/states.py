@@ -1,11 +1,12 @@
 """States: mappings of names to tensors, read as bits, and written in place.
 
-A tensor is a NumPy array, a torch tensor on any device, a CuPy or a JAX array. JAX arrays cannot change, so an
-entry of the mapping is replaced.
+A tensor is a NumPy array, a torch tensor on any device, a CuPy or a JAX array. JAX arrays cannot change, so
+an entry of the mapping is replaced.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import UNSIGNED, Array, overlaps_itself
-from wirecodec.element_types import element_dtype_named
 from wirecodec.errors import EncodeError
 from wirecodec.tensors import as_elements, as_target, is_torch
 
@@ -70,8 +70,6 @@ def read_bits(name: str, tensor: Any) -> Bits:
 
     Raises EncodeError, which names the tensor.
     """
-    if not isinstance(name, str):
-        raise EncodeError(f"name is {name!r}; it must be a string")
     try:
         flat = as_elements(_to_host(tensor))
     except EncodeError as error:
@@ -88,7 +86,7 @@ def of_array(array: Array, shape: tuple[int, ...]) -> Bits:
     return Bits(bits, array.dtype, shape)
 
 
-def read_state(state: Mapping[str, Any]) -> dict[str, Any]:
+def read_state(state: Any) -> dict[str, Any]:
     """Return the tensors of a mapping or of a torch module by name."""
     if isinstance(state, Mapping):
         return dict(state)
@@ -170,11 +168,7 @@ def _write_array(array: Any, indices: Array | None, values: Array) -> None:
         return
     words = array.reshape(1).view(values.dtype).reshape(()) if array.ndim == 0 else array.view(values.dtype)
     if indices is None:
-        words[...] = (
-            type(words)(values.shape, values.dtype, values)
-            if False
-            else _same_kind(words, values.reshape(words.shape))
-        )
+        words[...] = _same_kind(words, values.reshape(words.shape))
     elif words.flags.c_contiguous:
         words.reshape(-1)[_same_kind(words, indices.astype(np.int64))] = _same_kind(words, values)
     else:
@@ -217,9 +211,7 @@ def _like(tensor: Any, array: Array) -> Any:
     """Make an array of the framework of another one, on its devices."""
     module = type(tensor).__module__.partition(".")[0]
     if module in ("jax", "jaxlib"):
-        import jax
-
-        return jax.device_put(array, tensor.sharding)
+        return sys.modules["jax"].device_put(array, tensor.sharding)
     raise TypeError(f"{type(tensor).__name__} cannot be written in place")
 
 
@@ -230,13 +222,7 @@ def make_tensor(state: Mapping[str, Any], bits: Array, dtype: np.dtype[Any], sha
     if example is not None and is_torch(example):
         import torch
 
-        name = {"bool": "bool"}.get(dtype.name, dtype.name)
-        out = torch.empty(shape, dtype=getattr(torch, name), device=example.device)
+        out = torch.empty(shape, dtype=getattr(torch, dtype.name), device=example.device)
         _write_torch(out, None, bits)
         return out
     return array
-
-
-def dtype_of(tensor: Any) -> np.dtype[Any]:
-    """Return the element type of a tensor."""
-    return element_dtype_named(tensor.dtype)

@@ -1,6 +1,6 @@
-"""Kernels of the digest of elements (formats/spec/patch.md, "Digests"), and of the changes between two arrays.
+"""Kernels of digests (formats/spec/patch.md, "Digests"), and of the changes between two arrays.
 
-The digest is a sum over words of 8 bytes, so the digest of a changed array follows from the words that changed.
+A digest is a sum over words of 8 bytes, so that of a changed array follows from the words that changed.
 """
 
 from __future__ import annotations
@@ -93,12 +93,10 @@ def digest_change(words: Array, per: int, indices: Array, values: Array) -> np.u
 
 
 @kernel
-def swap(bits: Array, indices: Array, values: Array) -> None:
-    """Exchange elements of (size,) unsigned at (r,) u32 positions with (r,) values."""
+def scatter(bits: Array, indices: Array, values: Array) -> None:
+    """Replace elements of (size,) unsigned at (r,) u32 positions by (r,) values."""
     for i in range(indices.size):
-        before = bits[indices[i]]
         bits[indices[i]] = values[i]
-        values[i] = before
 
 
 @kernel

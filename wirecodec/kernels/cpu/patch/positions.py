@@ -1,8 +1,9 @@
 """Kernels of the index codec by-class (formats/spec/patch.md): positions on a scale of weights.
 
-Each element of the base has a weight, that of its class. On the scale of the sums of weights, changes are close
-to a Poisson process, so a gap is a geometric number of blocks, and a uniform place within one. The decoder sums
-weights until it passes the place, and finds the element there.
+Each element of the base has a weight, that of its class. On the scale of the sums of weights, changes are
+close to a Poisson process, whatever their classes. So gaps have an exponential distribution. The coder has
+it as 16 segments, in which frequencies rise linearly. The decoder adds up weights until it passes the place
+of a symbol, and finds the element there.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def accumulate(
     sums: Array,
     at: int,
 ) -> tuple[int, np.uint64]:
-    """Write the sum of weights before each run of a tile that ends at ``stop``; return its runs, and their sum.
+    """Write the sum of weights before each run of a tile up to ``stop``; return its runs, and the sum.
 
     A last run of fewer than 16 elements has no sum of its own.
     """
@@ -94,7 +95,7 @@ def accumulate(
 def measure_gaps(
     base: Array, shift: int, table: Array, starts: Array, indices: Array, gaps: Array, own: Array
 ) -> None:
-    """Compute the sum of weights before each change, from the one before in its lane, and the change's weight.
+    """Compute the sum of weights from the change before, in its lane, to each change, and its weight.
 
     Args:
         base: (d,) unsigned, bits of the elements.
@@ -134,7 +135,7 @@ def measure_until(
     gaps: Array,
     own: Array,
 ) -> tuple[int, np.uint64]:
-    """Measure the gaps before an element of a tile; return the next change, and the sum after the last one."""
+    """Measure the gaps before an element of a tile; return the next change, and the sum after the last."""
     while i < indices.size and np.int64(indices[i]) < stop:
         at = np.int64(indices[i])
         here = sums[(at - first) // RUN] + add_before(base, at, shift, rows, table)
@@ -211,7 +212,7 @@ def find_place(x: np.uint64, cumulative: Array, segments: Array) -> np.uint64:
 
 @inline_without_refcounts
 def skip_reaches(x: np.uint64, cumulative: Array, coded: Array, at: int) -> tuple[np.uint64, np.uint64, int]:
-    """Read the symbols before that of a place; return the state, the places that they skip, and the next word."""
+    """Read the symbols before that of a place; return the state, the places skipped, and the next word."""
     top = U64(cumulative[SEGMENTS])
     offset = U64(0)
     while x & ((U64(1) << PRECISION) - U64(1)) >= top:
