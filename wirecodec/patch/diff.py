@@ -21,8 +21,6 @@ from wirecodec.element_types import RECORD_NUMBERS
 from wirecodec.errors import EncodeError
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
-from wirecodec.kernels.cpu.patch import digest as kernels
-from wirecodec.kernels.cpu.threads import thread_count
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.states import Bits, Kind, kind_of, read_bits, read_state
 from wirecodec.value.zstd import Zstd
@@ -172,6 +170,8 @@ def _compare_one(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, t
 
 def find_changes(old: Array, new: Array) -> tuple[Array, tuple[int, int]]:
     """Return the positions (r,) u32 at which (size,) unsigned bits differ, and the sums of both digests."""
+    from wirecodec.kernels.cpu.patch import digest as kernels
+
     per = 8 // old.itemsize
     (a, last_a), (b, last_b) = (digest.split_words(x.view(np.uint8)) for x in (old, new))
     found = _get_scratch()
@@ -263,14 +263,14 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
         parts = zip(own, starts, strict=True)
         indices = np.concatenate([c.indices + np.uint32(start) for c, start in parts])
         values = np.concatenate([c.new.bits[c.indices] for c in own])
-        arguments = base, indices, values, first
-        return [_write_entry(keys[0], 0, *arguments, zstd, touched=touched, is_shared=True)]
+        shared = base, indices, values, first
+        return [_write_entry(keys[0], 0, *shared, zstd, touched=touched, is_shared=True)]
     entries = []
     for at in range(0, first.new.bits.size, CHUNK):
         stop = min(at + CHUNK, first.new.bits.size)
         here = first.indices[slice(*np.searchsorted(first.indices, [at, stop]))]
-        arguments = first.old.bits[at:stop], here - np.uint32(at), first.new.bits[here]
-        entries.append(_write_entry(keys[0], at, *arguments, first, zstd, touched=touched))
+        own_part = first.old.bits[at:stop], here - np.uint32(at), first.new.bits[here], first
+        entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched))
     return entries
 
 
@@ -341,6 +341,8 @@ def _write_entry(
 
 def _map(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Apply a function on all threads that kernels may use."""
+    from wirecodec.kernels.cpu.threads import thread_count
+
     listed = list(items)
     threads = min(thread_count(), len(listed))
     if threads < 2:

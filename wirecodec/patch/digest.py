@@ -8,7 +8,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.element_types import number_of
-from wirecodec.kernels.cpu.patch import digest as kernels
+from wirecodec.kernels.layout import DIGEST_FACTORS, DIGEST_STRIDE
 from wirecodec.patch.states import Bits
 
 MASK = 2**64 - 1
@@ -18,9 +18,9 @@ _PIECE = 2**17
 
 def fold(word: int, number: int) -> int:
     """Mix a word with a number; return 1 in place of 0."""
-    x = (word + number * int(kernels.STRIDE)) & MASK
-    x = (x ^ x >> 32) * int(kernels.FIRST) & MASK
-    x = (x ^ x >> 29) * int(kernels.SECOND) & MASK
+    x = (word + number * DIGEST_STRIDE) & MASK
+    x = (x ^ x >> 32) * DIGEST_FACTORS[0] & MASK
+    x = (x ^ x >> 29) * DIGEST_FACTORS[1] & MASK
     return x ^ x >> 32 or 1
 
 
@@ -32,6 +32,8 @@ def digest_bytes(data: bytes) -> int:
 
 def sum_words(words: Array, first: int = 1) -> int:
     """Add up the mixed words of (n,) u64."""
+    from wirecodec.kernels.cpu.patch import digest as kernels
+
     total = 0
     for at in range(0, words.size, _PIECE):
         total += int(kernels.digest_words(words[at : at + _PIECE], first + at))
@@ -59,6 +61,8 @@ def sum_change(bits: Array, indices: Array, values: Array) -> int:
         indices: (r,) u32, ascending.
         values: (r,) unsigned, of the type of ``bits``.
     """
+    from wirecodec.kernels.cpu.patch import digest as kernels
+
     per = 8 // bits.itemsize
     whole, last = split_words(bits.view(np.uint8))
     cut = int(np.searchsorted(indices, whole.size * per))
@@ -92,6 +96,8 @@ def digest_tensor(tensor: Bits) -> int:
 
 def digest_touched(tensor: Bits, indices: Array, values: Array) -> int:
     """Return the digest of a tensor's type and shape, and of some elements, (r,) each."""
+    from wirecodec.kernels.cpu.patch import digest as kernels
+
     total = 0
     for at in range(0, indices.size, _PIECE):
         total += int(kernels.digest_pairs(indices[at : at + _PIECE], values[at : at + _PIECE]))

@@ -10,7 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
-from wirecodec.kernels.cpu.patch import positions as kernels
+from wirecodec.kernels.layout import PATCH_RUN, PATCH_SEGMENTS
 
 HEAD = struct.Struct("<BBHB3x")
 BY_CLASS = 12
@@ -60,7 +60,7 @@ def weight_of_codes() -> Array:
 def cumulative_frequencies() -> Array:
     """Return the frequencies below each segment of the scale, out of 2^31, and 2^31: (18,) u32."""
     found = [0]
-    for _ in range(kernels.SEGMENTS):
+    for _ in range(PATCH_SEGMENTS):
         found.append(found[-1] + ((((1 << 31) - found[-1]) * 19195) >> 16))
     return read_only(np.array([*found, 1 << 31], np.uint32))
 
@@ -70,7 +70,7 @@ def segments_of_places() -> Array:
     """Return the segment of the first of each 2^20 cumulative frequencies: (2048,) u8."""
     first = np.arange(2048, dtype=np.int64) << 20
     found = np.searchsorted(cumulative_frequencies()[:-1], first, side="right") - 1
-    return read_only(np.minimum(found, kernels.SEGMENTS - 1).astype(np.uint8))
+    return read_only(np.minimum(found, PATCH_SEGMENTS - 1).astype(np.uint8))
 
 
 def codes_of(changed: Array, totals: Array) -> Array:
@@ -101,6 +101,8 @@ def choose_classes(base: Array, indices: Array, shifts: tuple[int, ...]) -> tupl
 
     Returns the classes, and the numbers of changes and of elements of each.
     """
+    from wirecodec.kernels.cpu.patch import positions as kernels
+
     width = 8 * base.itemsize
     best = Classes(0, 0, 1), np.array([indices.size]), np.array([base.size])
     least = cost_of(best[1], best[2])
@@ -126,7 +128,7 @@ def choose_classes(base: Array, indices: Array, shifts: tuple[int, ...]) -> tupl
 
 def find_lanes(d: int, lanes: int) -> Array:
     """Return the first element of each lane, and d: (lanes + 1,) i64."""
-    each = -(-d // (lanes * kernels.RUN)) * kernels.RUN
+    each = -(-d // (lanes * PATCH_RUN)) * PATCH_RUN
     return np.minimum(np.arange(lanes + 1) * each, d)
 
 
@@ -138,6 +140,8 @@ def encode(base: Array, indices: Array, classes: Classes, changed: Array, totals
         indices: (r,) u32, ascending, 0 < r < d.
         classes, changed, totals: of ``choose_classes``.
     """
+    from wirecodec.kernels.cpu.patch import positions as kernels
+
     gaps, own = np.empty((2, indices.size), np.uint64)
     codes = codes_of(changed, totals)
     table = weight_of_codes()[codes][classes.of_rows(8 * base.itemsize)]
@@ -157,6 +161,8 @@ def encode(base: Array, indices: Array, classes: Classes, changed: Array, totals
 
 def decode(section: Bytes, base: Array, r: int) -> Array:
     """Decode the positions (r,) u32 of a section. Raises Malformed or Invalid."""
+    from wirecodec.kernels.cpu.patch import positions as kernels
+
     width = 8 * base.itemsize
     if section.size < HEAD.size or section.size % 4:
         raise Malformed("by-class-length", f"a section of {section.size} bytes")

@@ -20,7 +20,6 @@ from wirecodec.container.based import BASE, BY_CLASS, STEPS, STEPS_ZSTD, BaseRec
 from wirecodec.container.reader import ContainerHeader, Row, read_header, sections
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.errors import Invalid, LimitExceeded, SchemaMismatch, Unsupported
-from wirecodec.kernels.cpu.patch import digest as kernels
 from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
@@ -77,6 +76,8 @@ class PreparedPatch:
         run_uninterrupted(partial(self._commit, state))
 
     def _commit(self, state: MutableMapping[str, Any]) -> None:
+        from wirecodec.kernels.cpu.patch import digest as kernels
+
         undone: list[Write] = []
         replaced: dict[str, Any] = {}
         added: list[str] = []

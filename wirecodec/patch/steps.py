@@ -9,7 +9,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.errors import Invalid, Malformed
-from wirecodec.kernels.cpu.patch import steps as kernels
+from wirecodec.kernels.layout import STEP_BITS, STEP_SYMBOLS
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch.positions import count_rows, is_shift
 from wirecodec.value.zstd import Zstd
@@ -20,7 +20,7 @@ STEPS = 16
 STEPS_ZSTD = 17
 """Wire id of the value codec of differences in a Zstandard frame."""
 MAX_CONTEXTS, LANES, LEAST_OF_LANES = 16, 4, 256
-TOTAL = 1 << int(kernels.PRECISION)
+TOTAL = 1 << STEP_BITS
 
 
 def _entropy(counts: Array) -> float:
@@ -66,7 +66,8 @@ def normalise(counts: Array) -> Array:
         else:
             largest = int(np.argmax(scaled))
             scaled[largest] -= min(excess, max(1, int(scaled[largest]) // 2))
-    return scaled.astype(np.uint32)
+    frequencies: Array = scaled.astype(np.uint32)
+    return frequencies
 
 
 def _write_table(frequencies: Array) -> bytes:
@@ -78,11 +79,11 @@ def _write_table(frequencies: Array) -> bytes:
 
 
 def _read_table(data: bytes, at: int) -> tuple[Array, int]:
-    frequencies = np.zeros(kernels.SYMBOLS, np.uint32)
+    frequencies = np.zeros(STEP_SYMBOLS, np.uint32)
     if at >= len(data):
         raise Malformed("steps-length", "a table runs past the section")
     n, at = data[at], at + 1
-    if n > kernels.SYMBOLS:
+    if n > STEP_SYMBOLS:
         raise Invalid("steps-table", f"a table of {n} symbols")
     for symbol in range(n):
         more = at < len(data) and data[at] >= 128
@@ -119,8 +120,10 @@ def encode(base: Array, new: Array, indices: Array, *, signed: bool, shift: int 
         signed: whether the highest bit is a sign beside a magnitude.
         shift: of the rows of the old elements; None for one context.
     """
+    from wirecodec.kernels.cpu.patch import steps as kernels
+
     width = 8 * base.itemsize
-    counts = np.zeros((1 if shift is None else count_rows(width, shift), kernels.SYMBOLS), np.int64)
+    counts = np.zeros((1 if shift is None else count_rows(width, shift), STEP_SYMBOLS), np.int64)
     steps, rows = np.empty(indices.size, np.uint64), np.empty(indices.size, np.uint16)
     kernels.find_steps(base, new, indices, int(signed), shift or 0, steps, rows, counts)
     starts = choose_contexts(counts)
@@ -139,6 +142,8 @@ def encode(base: Array, new: Array, indices: Array, *, signed: bool, shift: int 
 
 def encode_planes(base: Array, new: Array, *, signed: bool, level: int) -> Bytes:
     """Encode the differences of all elements (d,) as the codec zstd does unsigned integers."""
+    from wirecodec.kernels.cpu.patch import steps as kernels
+
     steps = np.empty_like(base)
     kernels.subtract(base, new, int(signed), steps)
     frame = Zstd(level=level).encode(steps, 0)
@@ -147,6 +152,8 @@ def encode_planes(base: Array, new: Array, *, signed: bool, level: int) -> Bytes
 
 def decode_planes(section: Bytes, base: Array, indices: Array, limits: DecodeLimits) -> Array:
     """Decode the new bits (r,) of elements. Raises WireError."""
+    from wirecodec.kernels.cpu.patch import steps as kernels
+
     if section[0] > 1 or section.size < 2:
         raise Malformed("steps-head", "the section's first byte is not 0 or 1")
     steps = Zstd.decode(section[1:], indices.size, base.dtype, limits)
@@ -157,6 +164,8 @@ def decode_planes(section: Bytes, base: Array, indices: Array, limits: DecodeLim
 
 def decode(section: Bytes, base: Array, indices: Array) -> Array:
     """Decode the new bits (r,) of elements. Raises Malformed or Invalid."""
+    from wirecodec.kernels.cpu.patch import steps as kernels
+
     width = 8 * base.itemsize
     if section.size < HEAD.size or section.size % 4:
         raise Malformed("steps-length", f"a section of {section.size} bytes")

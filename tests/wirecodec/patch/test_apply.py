@@ -15,7 +15,8 @@ import pytest
 import wirecodec as wc
 from tests.wirecodec.patch.weights import TYPES, bits_of, copy, is_equal, make_state, random_pair, train
 from wirecodec.arrays import Array
-from wirecodec.patch import states
+from wirecodec.kernels.cpu.patch import digest as kernels
+from wirecodec.patch import prepared, states
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 MODES = ("read", "unread")
@@ -265,7 +266,6 @@ def test_an_exception_in_a_commit_leaves_the_old_state(base: str, monkeypatch: p
     new = train({k: v for k, v in old.items() if v.dtype == BF16}, 1e-4)
     new |= {"strided": old["strided"] + (np.arange(20) % 3 == 0), "z": np.ones(3)}
     patch = wc.diff(old, new, base=base)
-    module = __import__("wirecodec.patch.prepared", fromlist=["x"])
     calls = 0
 
     def wrap(function: Any) -> Any:
@@ -278,12 +278,9 @@ def test_an_exception_in_a_commit_leaves_the_old_state(base: str, monkeypatch: p
 
         return call
 
-    class Kernels:
-        scatter = staticmethod(wrap(module.kernels.scatter))
-
-    monkeypatch.setattr(module, "kernels", Kernels)
+    monkeypatch.setattr(kernels, "scatter", wrap(kernels.scatter))
     for name in ("write_elements", "make_tensor"):
-        monkeypatch.setattr(module, name, wrap(getattr(module, name)))
+        monkeypatch.setattr(prepared, name, wrap(getattr(prepared, name)))
     fails_at, failed = 1, 0
     while True:
         calls, state = 0, {name: x.copy() for name, x in old.items()}
@@ -334,7 +331,7 @@ def test_arguments_are_checked() -> None:
     with pytest.raises(wc.EncodeError, match="level is 99"):
         wc.diff(state, state, level=99)
     with pytest.raises(TypeError, match="mapping of names"):
-        wc.diff([1], state)  # type: ignore[arg-type]
+        wc.diff([1], state)
     with pytest.raises(wc.EncodeError, match="'w'"):
         wc.diff({"w": np.array(["a"])}, state)
     with pytest.raises(wc.EncodeError, match="name is 3"):

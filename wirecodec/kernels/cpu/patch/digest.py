@@ -9,10 +9,10 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, kernel
+from wirecodec.kernels.layout import DIGEST_FACTORS, DIGEST_STRIDE
 
 U64 = np.uint64
-STRIDE = U64(0x9E3779B97F4A7C15)
-FIRST, SECOND = U64(0xBF58476D1CE4E5B9), U64(0x94D049BB133111EB)
+STRIDE, (FIRST, SECOND) = U64(DIGEST_STRIDE), map(U64, DIGEST_FACTORS)
 
 
 @inline

@@ -13,16 +13,17 @@ import numpy as np
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.patch.rans import LEAST, has_ended, pull, push, read_states, write_states
+from wirecodec.kernels.layout import PATCH_RUN, PATCH_SEGMENTS
 
 U64 = np.uint64
 SEGMENT_BITS = U64(24)
 SEGMENT = U64(1) << SEGMENT_BITS
-SEGMENTS = 16
+SEGMENTS = PATCH_SEGMENTS
 """Segments of the scale in which a symbol can place a change; a further symbol is for all that follow."""
 REACH = U64(SEGMENTS) << SEGMENT_BITS
 PRECISION = U64(31)
 
-RUN, TILE_RUNS = 16, 1024
+RUN, TILE_RUNS = PATCH_RUN, 1024
 STRIDE = TILE_RUNS + 9
 """Elements whose weights are added up at a time, and such runs between two looks at the changes."""
 

@@ -8,12 +8,12 @@ from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, kernel
 from wirecodec.kernels.cpu.patch.rans import LEAST, has_ended, pull, push, read_states, write_states
 from wirecodec.kernels.cpu.simd.words import leading_zeros
+from wirecodec.kernels.layout import STEP_BITS
 
 U64 = np.uint64
 DIRECT = 16
 """Symbols that are differences themselves; each further one is half an octave of them."""
-SYMBOLS = DIRECT + 2 * 60
-PRECISION = U64(12)
+PRECISION = U64(STEP_BITS)
 RAW = U64(16)
 """Raw bits of one step of the coder."""
 FAULT = -1
