@@ -40,6 +40,7 @@ from wirecodec.index import (
     Structured,
 )
 from wirecodec.limits import DecodeLimits
+from wirecodec.patch import apply, diff, merge
 from wirecodec.pipeline import decode, decode_many, encode, encode_many
 from wirecodec.registry import register
 from wirecodec.select import (
@@ -164,17 +165,20 @@ __all__ = [
     "WireError",
     "Zstd",
     "__version__",
+    "apply",
     "blob_size",
     "compare",
     "decode",
     "decode_add",
     "decode_many",
+    "diff",
     "encode",
     "encode_many",
     "inspect",
     "iter_blobs",
     "iter_stream",
     "max_encoded_bytes",
+    "merge",
     "preset",
     "recipe",
     "register",

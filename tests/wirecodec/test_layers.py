@@ -30,6 +30,7 @@ LAYERS = {
         {"annotate"},
         {"pipeline"},
         {"decode_into"},
+        {"patch"},
         {"compressor"},
         {"compilation", "comparison"},
         {"interop"},

@@ -176,7 +176,9 @@ class ExtensionReader:
         return np.concatenate([spans.keys[spans.domains > 0], joined["key"]])
 
 
-def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> ExtensionReader:
+def read(
+    block: memoryview, start: int, spans: Spans, max_entries: int, *, based: bool = False
+) -> ExtensionReader:
     """Check an extension block: rows 28 to 41g of section 7, in their order.
 
     Args:
@@ -185,6 +187,7 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
         spans: the table's entries by key.
         max_entries: bound on entries; each member of a fused entry or a joined vector after its first counts
             as one.
+        based: True to know the record of a patch of weights.
 
     Returns:
         The reader of its content.
@@ -192,7 +195,7 @@ def read(block: memoryview, start: int, spans: Spans, max_entries: int) -> Exten
     Raises:
         WireError: a check fails.
     """
-    extension = ExtensionReader(find_record_bodies(block, start) if block else {})
+    extension = ExtensionReader(find_record_bodies(block, start, based=based) if block else {})
     keys = spans.keys
     if extension.is_fused or extension.is_joined:
         keys = check_members(extension.bodies.get(FUSED), extension.bodies.get(JOINED), spans, max_entries)

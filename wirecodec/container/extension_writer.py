@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.container.based import BASE
 from wirecodec.errors import EncodeError
 
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
@@ -80,9 +81,9 @@ def pad8(n: int) -> int:
     return -n & 7
 
 
-def write(extension: Extension) -> bytes:
-    """Write an extension block; return no bytes if it has no content."""
-    if extension.is_empty:
+def write(extension: Extension, others: Mapping[int, bytes] = {}) -> bytes:
+    """Write an extension block with further records; return no bytes if it has no content."""
+    if extension.is_empty and not others:
         return b""
     bodies = {
         FUSED: _fused_body(extension.groups),
@@ -92,6 +93,7 @@ def write(extension: Extension) -> bytes:
         TAG: extension.tag,
         TYPES: _types_body(extension.types),
         JOINED: _joined_body(extension.joined),
+        **others,
     }
     return write_records(bodies)
 
@@ -102,7 +104,7 @@ def write_records(bodies: Mapping[int, bytes]) -> bytes:
     Private records are not critical.
     """
     records = [
-        RECORD.pack(kind, {**FLAGS, **LATER}.get(kind, 0), len(body)) + body + bytes(-len(body) & 7)
+        RECORD.pack(kind, {**FLAGS, **LATER, BASE: 1}.get(kind, 0), len(body)) + body + bytes(-len(body) & 7)
         for kind, body in bodies.items()
         if body
     ]
@@ -153,7 +155,7 @@ def minor_of(block: bytes) -> int:
     at = HEAD.size
     while at < len(block):
         kind, _, length = RECORD.unpack_from(block, at)
-        if kind in LATER:
+        if kind in LATER or kind == BASE:
             return 1
         at += RECORD.size + (length + 7 & -8)
     return 0

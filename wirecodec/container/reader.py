@@ -156,6 +156,7 @@ def read_header(
     sizes_trusted: bool = False,
     whole: bool = True,
     private: bool = False,
+    based: bool = False,
 ) -> ContainerHeader:
     """Read and check a container's header: rows 1 to 41g of section 7, in their order.
 
@@ -165,6 +166,7 @@ def read_header(
         sizes_trusted: True if a schema will be compared with the tensors; max_expansion does not apply then.
         whole: False if ``data`` may end anywhere after the header.
         private: True to accept codecs of private ids that are not registered here.
+        based: True to accept a patch of weights.
 
     Raises:
         WireError: a check fails.
@@ -198,13 +200,13 @@ def read_header(
     table = np.frombuffer(fields, TABLE)
     keys = count_keys_of_sound(table, stop, prefix.total, limits, sizes_trusted)
     if keys is None:
-        check_table(table, stop, prefix.total, private)
+        check_table(table, stop, prefix.total, private, based)
         check_limits(table, prefix.total, limits, sizes_trusted)
     if keys == 1 and not block and fields[:4] == _FIRST_KEY:
         spans, records = _span_of_one(table), _NO_RECORDS
     else:
         spans = _spans_of_single_chunks(table) if keys == table.size else _spans(table)
-        records = read(memoryview(block), table_stop, spans, limits.max_entries)
+        records = read(memoryview(block), table_stop, spans, limits.max_entries, based=based)
     parts = table, spans, records, stop, bytes(block), records.types()
     return ContainerHeader(prefix.minor, prefix.total, *parts)
 

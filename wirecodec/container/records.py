@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import Array
+from wirecodec.container.based import BASE, REMEDY
 from wirecodec.container.extension_writer import FLAGS, HEAD, LATER, RECORD, pad8
 from wirecodec.errors import Invalid, Malformed, Unsupported
 
@@ -57,12 +58,13 @@ def _is_known(kind: int, flags: int) -> bool:
     return kind in FLAGS or LATER.get(kind) == flags
 
 
-def find_record_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
+def find_record_bodies(block: memoryview, start: int, *, based: bool = False) -> dict[int, memoryview]:
     """Find the bodies of an extension block's known records; checks rows 28 to 30 of section 7.
 
     Args:
         block: at least 16 bytes, a multiple of 8.
         start: the block's offset in the container, for messages.
+        based: True to know the record of a patch of weights.
 
     Returns:
         {record type: view of its body}.
@@ -80,12 +82,13 @@ def find_record_bodies(block: memoryview, start: int) -> dict[int, memoryview]:
             _check_records(block, start, count)
             raise Invalid("extension-order", f"record type {kind} follows {before}", offset=start)
         before = kind
-        if _is_known(kind, flags):
+        if _is_known(kind, flags) or (based and (kind, flags) == (BASE, 1)):
             bodies[kind] = block[body : body + length]
         elif flags & 1 and unknown is None:
             unknown = kind
     if unknown is not None:
-        raise Unsupported("extension", f"critical record of unknown type {unknown}", offset=start)
+        remedy = f"; {REMEDY}" if unknown == BASE else ""
+        raise Unsupported("extension", f"critical record of unknown type {unknown}{remedy}", offset=start)
     return bodies
 
 

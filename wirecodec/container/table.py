@@ -6,13 +6,14 @@ without messages. If it does not find the table sound, the others report the fir
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from wirecodec.arrays import WORD, Array, read_only
+from wirecodec.container.based import INDEX_CODECS, REMEDY, VALUE_CODECS
 from wirecodec.container.writer import CHUNK, IN_RECORD, LENGTHS, PREFIX_BYTES, TABLE
 from wirecodec.element_types import DTYPES
 from wirecodec.errors import Invalid, LimitExceeded, Malformed, Unsupported, WireError
@@ -69,7 +70,7 @@ def _unknown(ids: Array, known: Iterable[int]) -> Array:
     return unknown[ids]
 
 
-def _refuse_unknown(code: str, ids: Array, known: Iterable[int]) -> None:
+def _refuse_unknown(code: str, ids: Array, known: Iterable[int], based: Container[int]) -> None:
     """Raise Unsupported with the id of the first codec that is not registered here."""
     unknown = _unknown(ids, known)
     if unknown.any():
@@ -79,16 +80,20 @@ def _refuse_unknown(code: str, ids: Array, known: Iterable[int]) -> None:
             code,
             unknown,
             f"unknown {code.replace('-', ' ')} 0x{wire_id:02x}"
-            + ("; it is user-defined and must be registered here, too" if wire_id >= EXPERIMENTAL else ""),
+            + ("; it is user-defined and must be registered here, too" if wire_id >= EXPERIMENTAL else "")
+            + (f"; {REMEDY}" if wire_id in based else ""),
         )
 
 
-def check_table(table: Array, payload: int, total: int, private: bool = False) -> None:
-    """Check rows 13 to 24; ``private`` accepts codecs of private ids that are not registered here.
+def check_table(table: Array, payload: int, total: int, private: bool = False, based: bool = False) -> None:
+    """Check rows 13 to 24.
+
+    ``private`` accepts codecs of private ids that are not registered here, ``based`` those of patches.
 
     Sums fit int64: at most 2^26 entries have fields of 32 bits.
     """
     others = range(EXPERIMENTAL, 256) if private else ()
+    index, value = {**index_codecs(), **(INDEX_CODECS if based else {})}, set(VALUE_CODECS if based else ())
     d, r, base, key = (table[name].astype(np.int64) for name in ("d", "r", "base", "key"))
     lengths = [table[name].astype(np.int64) for name in LENGTHS]
     end = payload + sum(int((n + 7 & -8).sum()) for n in lengths)
@@ -106,10 +111,11 @@ def check_table(table: Array, payload: int, total: int, private: bool = False) -
     _refuse(Unsupported, "dtype", unknown, "unknown element type")
     _refuse(Unsupported, "domain", _unknown(dtype >> 4, (0, *transforms())), "unknown domain")
     _refuse(Unsupported, "domain", typed & (dtype != IN_RECORD), "only floats have a transform")
-    _refuse_unknown("index-codec", table["index"], (*index_codecs(), *others))
-    _refuse_unknown("value-codec", table["value"], (*value_codecs(), *others))
-    foreign = _unknown(table["value"], value_codecs())
-    of_floats = _unknown(table["value"], [n for n, codec in value_codecs().items() if codec.of_any_type])
+    _refuse_unknown("index-codec", table["index"], (*index, *others), INDEX_CODECS)
+    _refuse_unknown("value-codec", table["value"], (*value_codecs(), *value, *others), VALUE_CODECS)
+    foreign = _unknown(table["value"], (*value_codecs(), *value))
+    of_any_type = [n for n, codec in value_codecs().items() if codec.of_any_type]
+    of_floats = _unknown(table["value"], [*of_any_type, *value])
     wrong = typed & of_floats & ~foreign
     _refuse(Unsupported, "value-codec", wrong, "the value codec carries floats alone")
     maps = np.zeros(256, np.uint8)

@@ -45,3 +45,13 @@ BOUNDED_ROWS = 26
 BOUNDED_ESCAPE = 48
 """Greatest number of values per block, rows of frequencies, and the escape symbol
 (formats/spec/value/error-bounded.md)."""
+
+PATCH_RUN = 16
+PATCH_SEGMENTS = 16
+"""Elements of which lanes are multiples, and segments of the scale of positions (formats/spec/patch.md)."""
+STEP_BITS = 12
+STEP_SYMBOLS = 136
+"""Bits of the frequency of a difference's symbol, and number of symbols (formats/spec/patch.md)."""
+DIGEST_STRIDE = 0x9E3779B97F4A7C15
+DIGEST_FACTORS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""Factors of digests (formats/spec/patch.md)."""

@@ -1,0 +1,116 @@
+"""Patches of torch tensors and modules, and of JAX arrays."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from tests.wirecodec.patch.weights import make_state, train
+
+torch = pytest.importorskip("torch")
+
+
+def to_torch(state: dict[str, Any]) -> dict[str, Any]:
+    """Copy a bfloat16 state to torch tensors."""
+    return {name: torch.from_numpy(x.view("i2").copy()).view(torch.bfloat16) for name, x in state.items()}
+
+
+def bytes_of(x: Any) -> Any:
+    """Return the bytes of a tensor."""
+    return x.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def is_equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Return whether two states have the same bits."""
+    return set(a) == set(b) and all(torch.equal(bytes_of(a[name]), bytes_of(b[name])) for name in a)
+
+
+def test_tensors_are_changed_in_place() -> None:
+    old = make_state()
+    a, b = to_torch(old), to_torch(train(old, 1e-5))
+    patch = wc.diff(a, b)
+    assert np.array_equal(patch, wc.diff(old, train(old, 1e-5)))
+    addresses = {name: x.data_ptr() for name, x in a.items()}
+    wc.apply(patch, a)
+    assert is_equal(a, b)
+    assert {name: x.data_ptr() for name, x in a.items()} == addresses
+
+
+def test_modules_with_tied_and_buffered_tensors() -> None:
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = torch.nn.Embedding(50, 8)
+            self.head = torch.nn.Linear(8, 50, bias=False)
+            self.head.weight = self.embed.weight
+            self.norm = torch.nn.BatchNorm1d(8)
+
+    torch.manual_seed(0)
+    net, other = Net(), Net()
+    other.load_state_dict(net.state_dict())
+    before = {name: x.clone() for name, x in net.state_dict().items()}
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    net.head(net.norm(net.embed(torch.arange(9)))).square().sum().backward()
+    optimizer.step()
+    patch = wc.diff(before, net)
+    assert wc.apply(patch, other) is other
+    assert is_equal(other.state_dict(), net.state_dict())
+    assert other.head.weight.data_ptr() == other.embed.weight.data_ptr()
+    wc.apply(patch, other)
+    assert is_equal(other.state_dict(), net.state_dict())
+    grown = wc.diff(net, dict(net.state_dict()) | {"new": torch.ones(2)})
+    with pytest.raises(ValueError, match="pass a mapping"):
+        wc.apply(grown, other)
+
+
+@pytest.mark.parametrize(
+    "name", ["float8_e4m3fn", "float8_e5m2", "float16", "float64", "int32", "bool", "complex64"]
+)
+def test_types_and_strides(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    dtype, other = getattr(torch, name), {"new": torch.ones(2, dtype=torch.bfloat16)}
+    numbers = torch.randint(0, 100, (60, 40), generator=generator).float()
+    changed = numbers + (torch.rand(60, 40, generator=generator) < 0.1)
+    a, b = {"w": numbers.to(dtype).t()}, {"w": changed.to(dtype).t()} | other
+    a["scalar"], b["scalar"] = torch.tensor(1).to(dtype), torch.tensor(0).to(dtype)
+    state = {"w": numbers.to(dtype).t(), "scalar": torch.tensor(1).to(dtype)}
+    assert name == "bool" or not state["w"].is_contiguous()
+    memory = state["w"].data_ptr()
+    wc.apply(wc.diff(a, b), state)
+    assert is_equal(state, b)
+    assert state["w"].data_ptr() == memory
+    assert state["w"].stride() == a["w"].stride()
+
+
+def test_an_inference_tensor_and_a_leaf_that_requires_a_gradient() -> None:
+    x = torch.zeros(5, requires_grad=True)
+    with torch.inference_mode():
+        y = torch.zeros(5)
+    patch = wc.diff({"w": np.zeros(5, "f4")}, {"w": np.arange(5, dtype="f4")})
+    for tensor in (x, y):
+        wc.apply(patch, {"w": tensor})
+        assert tensor.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_tensors_that_share_elements_are_refused() -> None:
+    patch = wc.diff({"w": np.zeros((3, 2), "f4")}, {"w": np.ones((3, 2), "f4")})
+    with pytest.raises(ValueError, match="share memory"):
+        wc.apply(patch, {"w": torch.zeros(1, 2).expand(3, 2)})
+    with pytest.raises(ValueError, match="meta"):
+        wc.apply(patch, {"w": torch.zeros(3, 2, device="meta")})
+
+
+def test_arrays_of_jax_are_replaced() -> None:
+    jax = pytest.importorskip("jax")
+    assert "jax" in sys.modules
+    old = {"w": jax.numpy.arange(6, dtype="bfloat16").reshape(2, 3)}
+    new = {"w": old["w"].at[1, 2].set(-0.0), "new": jax.numpy.ones(3)}
+    state = dict(old)
+    wc.apply(wc.diff(old, new), state)
+    assert isinstance(state["w"], jax.Array)
+    assert np.asarray(state["w"]).tobytes() == np.asarray(new["w"]).tobytes()
+    assert np.asarray(state["new"]).tobytes() == np.asarray(new["new"]).tobytes()

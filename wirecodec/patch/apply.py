@@ -1,0 +1,164 @@
+"""The public functions that read patches: apply one to a state, and join several."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import Bytes
+from wirecodec.container.reader import blob_size
+from wirecodec.errors import EncodeError
+from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
+from wirecodec.patch.diff import compare, write
+from wirecodec.patch.prepared import PreparedPatch, prepare
+from wirecodec.patch.states import read_bits, read_state
+from wirecodec.tensors import as_bytes
+
+
+def apply(
+    blob: Any, state: MutableMapping[str, Any], *, partial: bool = False, limits: DecodeLimits | None = None
+) -> Any:
+    """Apply a patch to a state, in place.
+
+    Everything is checked before the first write: the bytes, the names, types, and the digests of the old and
+    of the new tensors. A state that is the target already is left alone. Source: formats/spec/patch.md.
+
+    Args:
+        blob: a patch of ``diff`` or ``merge``: any buffer of bytes.
+        state: {name: tensor}, or a torch module: NumPy arrays and torch tensors are changed in place, JAX
+            arrays are replaced in the mapping.
+        partial: True for a state that has only some of the tensors; the others are left out. The digest of
+            the tensors that do not change is not checked then.
+        limits: bounds on the cost of decoding; None for the defaults.
+
+    Returns:
+        The state.
+
+    Raises:
+        WireError: the bytes are not a valid patch, or exceed a limit; or the state is neither its base nor
+            its target (SchemaMismatch with code "base", "names" or "shape"). Nothing has changed.
+        ValueError: a tensor cannot be written. Nothing has changed.
+
+    Examples:
+        >>> import numpy as np, wirecodec as wc
+        >>> old, new = {"w": np.zeros(3, "f4")}, {"w": np.array([0, 1, 0], "f4")}
+        >>> state = wc.apply(wc.diff(old, new), old)
+        >>> state is old, state["w"]
+        (True, array([0., 1., 0.], dtype=float32))
+    """
+    limits, parts = limits or DEFAULT_LIMITS, split(as_bytes(blob))
+    tensors = read_state(state)
+    if len(parts) > 1:
+        _apply_chain(parts, state, tensors, limits, partial_state=partial)
+        return state
+    prepared = prepare(parts[0], tensors, limits, partial_state=partial)
+    _tell(prepared)
+    _commit(prepared, state, tensors)
+    return state
+
+
+def split(data: Bytes) -> list[Bytes]:
+    """Divide a sequence of containers. Raises WireError."""
+    parts, at = list[Bytes](), 0
+    while at < data.size or not parts:
+        size = blob_size(data[at:])
+        parts.append(data[at : at + size])
+        at += size
+    return parts
+
+
+def _commit(prepared: PreparedPatch, state: Any, tensors: dict[str, Any]) -> None:
+    """Write into a mapping, or into the tensors of a module, which stay the same ones."""
+    if isinstance(state, MutableMapping):
+        prepared.commit(state)
+        return
+    if prepared.removed or any(write.replaces(tensors) for write in prepared.writes):
+        raise ValueError("the patch adds, removes or reshapes tensors; pass a mapping, such as a state_dict")
+    prepared.commit(tensors)
+
+
+def _tell(prepared: PreparedPatch) -> None:
+    if prepared.complete and (prepared.writes or prepared.removed):
+        warnings.warn(
+            f"the state was half-written: {len(prepared.complete)} tensors, such as {prepared.complete[0]!r},"
+            " have the patch's bits already; the others are written now",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _copy(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a state to arrays on the host."""
+    found = {}
+    for name, tensor in tensors.items():
+        bits = read_bits(name, tensor)
+        found[name] = bits.bits.copy().view(bits.dtype).reshape(bits.shape)
+    return found
+
+
+def _apply_chain(
+    parts: Sequence[Bytes], state: Any, tensors: dict[str, Any], limits: DecodeLimits, *, partial_state: bool
+) -> None:
+    """Apply patches in sequence as one: in a copy first, so that all are checked before the first write."""
+    copy = _copy(tensors)
+    for number, part in enumerate(parts):
+        try:
+            prepare(part, copy, limits, partial_state=partial_state).commit(copy)
+        except ValueError:
+            if number + 1 < len(parts) and _is_target(
+                parts[-1], tensors, limits, partial_state=partial_state
+            ):
+                return
+            raise
+    whole = write(compare(tensors, copy, touched=False), touched=False, level=1)
+    prepared = prepare(whole, tensors, limits, partial_state=False)
+    _commit(prepared, state, tensors)
+
+
+def _is_target(part: Bytes, tensors: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool) -> bool:
+    """Return whether a state is the target of the last patch of a chain."""
+    try:
+        prepared = prepare(part, tensors, limits, partial_state=partial_state)
+    except ValueError:
+        return False
+    return not prepared.writes and not prepared.removed
+
+
+def merge(
+    blobs: Sequence[Any], base: Mapping[str, Any] | None = None, *, limits: DecodeLimits | None = None
+) -> Bytes:
+    """Join patches in sequence as one.
+
+    Args:
+        blobs: patches, each of which makes the base of the next one.
+        base: the state before the first one, which does not change. The result is as small as that of
+            ``diff``. None to join the patches without it: they follow each other, and keep their bytes.
+        limits: bounds on the cost of decoding each; None for the defaults.
+
+    Returns:
+        A patch, a uint8 array.
+
+    Raises:
+        EncodeError: there is no patch.
+        WireError: a patch is not valid, or does not follow the one before.
+
+    Examples:
+        >>> import numpy as np, wirecodec as wc
+        >>> states = [{"w": np.full(9, n, "f4")} for n in range(3)]
+        >>> patches = [wc.diff(a, b) for a, b in zip(states, states[1:])]
+        >>> wc.apply(wc.merge(patches, states[0]), states[0])["w"][0]
+        np.float32(2.0)
+    """
+    if not blobs:
+        raise EncodeError("there is no patch to merge")
+    parts = [part for blob in blobs for part in split(as_bytes(blob))]
+    if base is None:
+        return np.concatenate(parts)
+    tensors, limits = read_state(base), limits or DEFAULT_LIMITS
+    copy = _copy(tensors)
+    for part in parts:
+        prepare(part, copy, limits, partial_state=False).commit(copy)
+    return write(compare(tensors, copy, touched=False), touched=False, level=3)

@@ -1,0 +1,351 @@
+"""Writing of patches: the changes between two states, the entries that hold them, and the container.
+
+states -> tensors that changed, and their positions -> entries, each by the smallest of some codings -> blob
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from wirecodec.arrays import Array, Bytes
+from wirecodec.container import extension_writer as ext
+from wirecodec.container.based import BASE, BY_CLASS, STEPS, STEPS_ZSTD, BaseRecord
+from wirecodec.container.writer import CHUNK, Entry, pack
+from wirecodec.element_types import RECORD_NUMBERS
+from wirecodec.errors import EncodeError
+from wirecodec.index.raw import RawIndex
+from wirecodec.index.rice import Rice
+from wirecodec.patch import digest, positions, steps
+from wirecodec.patch.states import Bits, Kind, kind_of, read_bits, read_state
+from wirecodec.value.zstd import Zstd
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+SHARED = 2**22
+"""Elements up to which tensors share an entry."""
+MAX_SIZE = 2**32
+_DENSE = 0.2
+"""Share of changed elements from which a coding of all elements is tried, too."""
+_NOTHING = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """Tensor that differs.
+
+    Attributes:
+        name: of the tensor.
+        old: its old bits; None if it is written whole.
+        new: its new bits.
+        indices: (r,) u32, where they differ; empty if it is written whole.
+        digests: of the old and of the new tensor.
+    """
+
+    name: str
+    old: Bits | None
+    new: Bits
+    indices: Array
+    digests: tuple[int, int]
+
+    @property
+    def kind(self) -> Kind:
+        """Properties of the element type."""
+        return kind_of(self.new.dtype)
+
+
+@dataclass(eq=False)
+class Difference:
+    """Changes between two states, in the order of the names' UTF-8 bytes.
+
+    Attributes:
+        changes: of tensors.
+        removed: {name: digest} of tensors that the new state lacks.
+        unchanged: number of all others.
+        rest: sum of their digests with their names.
+    """
+
+    changes: list[Change] = field(default_factory=list)
+    removed: dict[str, int] = field(default_factory=dict)
+    unchanged: int = 0
+    rest: int = 0
+
+
+def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", level: int = 3) -> Bytes:
+    """Write a lossless patch that makes one state of another.
+
+    Elements are compared by their bits: -0.0, the bits of NaN, and a value that becomes 0 are changes like
+    all others. A tensor that is new, or has another shape or type, is in the patch whole. A step of
+    reinforcement learning that changes 1.4 % of bfloat16 weights takes about 6.6 bits per changed element, of
+    which the bound given the old exponents is 6.5. Source: formats/spec/patch.md.
+
+    Args:
+        old: {name: tensor} before, or a torch module. NumPy arrays (with ml_dtypes), torch tensors on any
+            device, CuPy and JAX arrays, of any shape and of any type that containers carry.
+        new: the same of after.
+        base: "read" for a patch whose reader reads all old elements; "unread" for one that takes about 2.5
+            bits more per changed element, and whose reader looks at changed elements alone.
+        level: of Zstandard, 1 to 19, for tensors that are dense or whole.
+
+    Returns:
+        A container, a uint8 array. ``apply`` reads it; ``decode`` does not.
+
+    Raises:
+        EncodeError: a tensor cannot be carried, or an argument is out of range.
+        TypeError: a state is neither a mapping nor a module.
+
+    Examples:
+        >>> import numpy as np, wirecodec as wc
+        >>> old = {"w": np.arange(4, dtype="f4")}
+        >>> patch = wc.diff(old, {"w": np.array([0, 1, -0.0, 3], "f4")})
+        >>> wc.apply(patch, old)["w"]
+        array([ 0.,  1., -0.,  3.], dtype=float32)
+    """
+    if base not in ("read", "unread"):
+        raise EncodeError(f'base is {base!r}; it must be "read" or "unread"')
+    found = compare(read_state(old), read_state(new), touched=base == "unread")
+    return write(found, touched=base == "unread", level=level)
+
+
+def compare(old: Mapping[str, Any], new: Mapping[str, Any], *, touched: bool) -> Difference:
+    """Find the changes between two states."""
+    found = Difference()
+    names = sorted({*old, *new}, key=_order)
+    results = _map(lambda name: _compare_one(name, old, new, touched=touched), names)
+    for name, result in zip(names, results, strict=True):
+        if isinstance(result, Change):
+            found.changes.append(result)
+        elif name not in new:
+            found.removed[name] = result
+        elif not touched:
+            found.unchanged += 1
+            found.rest = (found.rest + digest.digest_named(name, result)) & digest.MASK
+    return found
+
+
+def _order(name: Any) -> bytes:
+    """Return the bytes by which names are sorted. Raises EncodeError for one that containers cannot hold."""
+    try:
+        encoded: bytes = name.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise EncodeError(f"name is {name!r}; it must be a string of UTF-8") from None
+    if len(encoded) > 65_535:
+        raise EncodeError(f"name {name[:20]!r}… has {len(encoded)} bytes; it must have at most 65535")
+    return encoded
+
+
+def _compare_one(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, touched: bool) -> Change | int:
+    """Return the change of a tensor, or its digest if it is equal or gone."""
+    before = read_bits(name, old[name]) if name in old else None
+    if name not in new:
+        assert before is not None
+        return digest.digest_tensor(before)
+    after = read_bits(name, new[name])
+    ext.check_shape(after.shape)
+    if after.bits.size >= MAX_SIZE:
+        raise EncodeError(f"it has {after.bits.size} elements; there must be fewer than 2^32", tensor=name)
+    if before is None:
+        return Change(name, None, after, _NOTHING, (0, digest.digest_tensor(after)))
+    same = before.dtype == after.dtype and before.shape == after.shape
+    if not same:
+        return Change(
+            name, None, after, _NOTHING, (digest.digest_tensor(before), digest.digest_tensor(after))
+        )
+    indices, sums = find_changes(before.bits, after.bits)
+    one, other = (digest.seal(total, after) for total in sums)
+    if not indices.size:
+        return one
+    if after.dtype.kind == "c":
+        return Change(name, None, after, _NOTHING, (one, other))
+    if touched:
+        one, other = (digest.digest_touched(x, indices, x.bits[indices]) for x in (before, after))
+    return Change(name, before, after, indices, (one, other))
+
+
+def find_changes(old: Array, new: Array) -> tuple[Array, tuple[int, int]]:
+    """Return the positions (r,) u32 at which (size,) unsigned bits differ, and the sums of both digests."""
+    from wirecodec.kernels.cpu.patch import digest as kernels
+
+    per = 8 // old.itemsize
+    (a, last_a), (b, last_b) = (digest.split_words(x.view(np.uint8)) for x in (old, new))
+    found = _get_scratch()
+    parts, state, at = [], np.zeros(3, np.uint64), 0
+    while at < a.size:
+        state[0] = 0
+        at = int(kernels.find_changes(a, b, at, per, found, state))
+        parts.append(found[: int(state[0])].copy())
+    tail = np.flatnonzero(old[a.size * per :] != new[a.size * per :]).astype(np.uint32)
+    if tail.size:
+        parts.append(tail + np.uint32(a.size * per))
+    ends = [digest.sum_words(x, a.size + 1) for x in (last_a, last_b)]
+    before = (int(state[1]) + ends[0]) & digest.MASK
+    after = (int(state[1]) + int(state[2]) + ends[1]) & digest.MASK
+    indices = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint32), *parts])
+    return indices, (before, after)
+
+
+_local = threading.local()
+
+
+def _get_scratch() -> Array:
+    """Return this thread's memory for positions; fresh pages would cost as much as the search."""
+    scratch: Array | None = getattr(_local, "scratch", None)
+    if scratch is None:
+        scratch = _local.scratch = np.empty(2**16, np.uint32)
+    return scratch
+
+
+def write(found: Difference, *, touched: bool, level: int) -> Bytes:
+    """Write a patch of changes."""
+    changes = found.changes
+    zstd = Zstd(level=level)
+    units: list[list[int]] = []
+    open_units: dict[np.dtype[Any], tuple[list[int], int]] = {}
+    for key, change in enumerate(changes):
+        size = change.new.bits.size
+        if change.old is None or size > SHARED // 2:
+            units.append([key])
+            continue
+        keys, filled = open_units.get(change.new.dtype, ([], SHARED))
+        if filled + size > SHARED:
+            keys, filled = [], 0
+            units.append(keys)
+        keys.append(key)
+        open_units[change.new.dtype] = keys, filled + size
+    entries = [
+        entry
+        for group in _map(lambda keys: _write_unit(keys, changes, zstd, touched=touched), units)
+        for entry in group
+    ]
+    record = BaseRecord(
+        np.array([change.digests for change in changes], np.uint64).reshape(-1, 2),
+        touched,
+        found.removed,
+        found.unchanged,
+        found.rest,
+    )
+    names = tuple(change.name for change in changes)
+    groups = [
+        np.array([(key, changes[key].new.bits.size) for key in keys])
+        for keys in sorted(units)
+        if len(keys) > 1
+    ]
+    based = {entry.key for entry in entries if entry.value != Zstd.wire_id} | {
+        key for keys in units if len(keys) > 1 for key in keys
+    }
+    shapes = {key: change.new.shape for key, change in enumerate(changes) if key not in based}
+    whole = {key: shape for key, shape in shapes.items() if len(shape) != 1}
+    types = {
+        key: RECORD_NUMBERS[c.new.dtype] for key, c in enumerate(changes) if c.new.dtype in RECORD_NUMBERS
+    }
+    block = ext.write(ext.Extension(names or None, whole, tuple(groups), types=types), {BASE: record.write()})
+    blob, _ = pack(sorted(entries, key=lambda e: (e.key, e.base)), block)
+    return blob
+
+
+def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, touched: bool) -> list[Entry]:
+    """Write the entries of tensors that share one, or of one tensor in chunks."""
+    own = [changes[key] for key in keys]
+    first = own[0]
+    if first.old is None:
+        data = first.new.bits.view(first.new.dtype)
+        cuts = range(0, max(data.size, 1), CHUNK)
+        return [_write_whole(keys[0], at, data[at : at + CHUNK], zstd) for at in cuts]
+    if len(own) > 1:
+        base = np.concatenate([c.old.bits for c in own if c.old is not None])
+        starts = np.cumsum([0, *(c.new.bits.size for c in own[:-1])]).tolist()
+        parts = zip(own, starts, strict=True)
+        indices = np.concatenate([c.indices + np.uint32(start) for c, start in parts])
+        values = np.concatenate([c.new.bits[c.indices] for c in own])
+        shared = base, indices, values, first
+        return [_write_entry(keys[0], 0, *shared, zstd, touched=touched, is_shared=True)]
+    entries = []
+    for at in range(0, first.new.bits.size, CHUNK):
+        stop = min(at + CHUNK, first.new.bits.size)
+        here = first.indices[slice(*np.searchsorted(first.indices, [at, stop]))]
+        own_part = first.old.bits[at:stop], here - np.uint32(at), first.new.bits[here], first
+        entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched))
+    return entries
+
+
+def _write_whole(key: int, at: int, data: Array, zstd: Zstd) -> Entry:
+    """Write an entry with all elements."""
+    section = zstd.encode(data, 0) if data.size else _NOTHING
+    return Entry(
+        key, at, data.size, data.size, data.dtype, 0, RawIndex.wire_id, Zstd.wire_id, _NOTHING, section
+    )
+
+
+def _write_entry(
+    key: int,
+    at: int,
+    base: Array,
+    indices: Array,
+    values: Array,
+    of: Change,
+    zstd: Zstd,
+    *,
+    touched: bool,
+    is_shared: bool = False,
+) -> Entry:
+    """Write an entry of changed elements, by the smallest coding.
+
+    Args:
+        key, at: the entry's key, and its first element.
+        base: (d,) unsigned.
+        indices: (r,) u32.
+        values: (r,) unsigned.
+        of: the tensor, or one of those that share the entry.
+        zstd: of dense differences.
+        touched: whether the reader looks at changed elements alone.
+        is_shared: whether several tensors share the entry.
+    """
+    d, r, kind = base.size, indices.size, of.kind
+    dtype = of.new.dtype
+    shape = (dtype, 0)
+    if r == 0:
+        return Entry(key, at, d, 0, *shape, Rice.wire_id, STEPS, _NOTHING, _NOTHING)
+    chosen = positions.choose_classes(base, indices, kind.shifts if r < d else ())
+    has_classes = chosen[0].count > 1
+    shift = chosen[0].shift if has_classes else kind.shifts[0] if kind.signed else None
+    found = Rice.wire_id, _NOTHING
+    if r < d and has_classes and not touched:
+        found = BY_CLASS, positions.encode(base, indices, *chosen)
+    elif r < d:
+        found = Rice.wire_id, Rice().encode(indices, d, 0)
+    signed = kind.signed or shift is not None
+    coded = steps.encode(base, values, indices, signed=signed, shift=shift)
+    best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
+    if touched or r < _DENSE * d:
+        return best
+    whole = base.copy()
+    whole[indices] = values
+    everything = np.arange(d, dtype=np.uint32)
+    dense = steps.encode(base, whole, everything, signed=signed, shift=shift)
+    planes = steps.encode_planes(base, whole, signed=signed, level=zstd.level)
+    options = [
+        best,
+        Entry(key, at, d, d, *shape, RawIndex.wire_id, STEPS, _NOTHING, dense),
+        Entry(key, at, d, d, *shape, RawIndex.wire_id, STEPS_ZSTD, _NOTHING, planes),
+    ]
+    if not is_shared:
+        options.append(_write_whole(key, at, whole.view(dtype), zstd))
+    return min(options, key=lambda e: e.index_section.size + e.value_section.size)
+
+
+def _map(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Apply a function on all threads that kernels may use."""
+    from wirecodec.kernels.cpu.threads import thread_count
+
+    listed = list(items)
+    threads = min(thread_count(), len(listed))
+    if threads < 2:
+        return [function(item) for item in listed]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(function, listed))

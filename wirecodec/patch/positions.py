@@ -1,0 +1,194 @@
+"""Index codec by-class (formats/spec/patch.md): positions of changes on a scale of weights of elements."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from wirecodec.arrays import Array, Bytes, read_only
+from wirecodec.errors import Invalid, Malformed
+from wirecodec.kernels.layout import PATCH_RUN, PATCH_SEGMENTS
+
+HEAD = struct.Struct("<BBHB3x")
+BY_CLASS = 12
+"""Wire id of the index codec."""
+MAX_ROWS = 2048
+MAX_CODE = 96
+MAX_CLASSES, MAX_LANES, LEAST_OF_LANES = 64, 8, 2048
+_SAMPLE = 2**18
+"""Elements above which the classes of a sample are counted."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Division of elements into classes by the upper bits of their magnitude.
+
+    The row of an element is its bits without the sign, shifted right. Its class is row - first, at least 0
+    and at most count - 1.
+    """
+
+    shift: int
+    first: int
+    count: int
+
+    def of_rows(self, width: int) -> Array:
+        """Return the class of each row of elements of ``width`` bits."""
+        return np.clip(np.arange(count_rows(width, self.shift)) - self.first, 0, self.count - 1)
+
+
+def count_rows(width: int, shift: int) -> int:
+    """Return the number of rows of elements of ``width`` bits."""
+    return 1 << width - 1 - shift
+
+
+def is_shift(width: int, shift: int) -> bool:
+    """Return whether elements can be shifted so: there are at most 2048 rows."""
+    return shift < width and count_rows(width, shift) <= MAX_ROWS
+
+
+@cache
+def weight_of_codes() -> Array:
+    """Return the weight of each code: 0, and then four per octave from 16 on."""
+    codes = np.arange(MAX_CODE)
+    return read_only(np.append(0, (4 + (codes & 3)) << (codes >> 2) + 2).astype(np.uint64))
+
+
+@cache
+def cumulative_frequencies() -> Array:
+    """Return the frequencies below each segment of the scale, out of 2^31, and 2^31: (18,) u32."""
+    found = [0]
+    for _ in range(PATCH_SEGMENTS):
+        found.append(found[-1] + ((((1 << 31) - found[-1]) * 19195) >> 16))
+    return read_only(np.array([*found, 1 << 31], np.uint32))
+
+
+@cache
+def segments_of_places() -> Array:
+    """Return the segment of the first of each 2^20 cumulative frequencies: (2048,) u8."""
+    first = np.arange(2048, dtype=np.int64) << 20
+    found = np.searchsorted(cumulative_frequencies()[:-1], first, side="right") - 1
+    return read_only(np.minimum(found, PATCH_SEGMENTS - 1).astype(np.uint8))
+
+
+def codes_of(changed: Array, totals: Array) -> Array:
+    """Choose the code of the weight of each class from the numbers of its changes and elements."""
+    p = np.minimum(changed / np.maximum(totals, 1), 1 - 2.0**-8)
+    with np.errstate(divide="ignore"):
+        wanted = np.log2(-2 * np.log2(1 - p)) + 24
+        levels = np.log2(weight_of_codes()[1:].astype(np.float64))
+    codes = 1 + np.abs(wanted[..., None] - levels).argmin(axis=-1)
+    return np.where(changed > 0, codes, 0).astype(np.uint8)
+
+
+def cost_of(changed: Array, totals: Array) -> float:
+    """Return the bits of the positions of changes in classes."""
+    q = np.maximum(totals - changed, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = [np.where(x > 0, x * np.log2(np.maximum(totals, 1) / x), 0) for x in (changed, q)]
+    return float(sum(part.sum() for part in parts))
+
+
+def choose_classes(base: Array, indices: Array, shifts: tuple[int, ...]) -> tuple[Classes, Array, Array]:
+    """Choose how to divide elements into classes.
+
+    Args:
+        base: (d,) unsigned.
+        indices: (r,) u32 of the changes.
+        shifts: candidates; none for one class.
+
+    Returns the classes, and the numbers of changes and of elements of each.
+    """
+    from wirecodec.kernels.cpu.patch import positions as kernels
+
+    width = 8 * base.itemsize
+    best = Classes(0, 0, 1), np.array([indices.size]), np.array([base.size])
+    least = cost_of(best[1], best[2])
+    step = max(1, base.size // _SAMPLE)
+    for shift in shifts:
+        totals, changed = np.zeros((2, count_rows(width, shift)), np.int64)
+        kernels.count_classes(base, shift, step, totals)
+        kernels.count_classes_at(base, shift, indices, changed)
+        totals = np.maximum(totals * step, changed)
+        found = np.flatnonzero(changed)
+        last = int(found[-1])
+        first = max(int(found[0]), last - MAX_CLASSES + 1)
+        if first == last:
+            first -= first > 0
+            last += first == last
+        classes = Classes(shift, first, last - first + 1)
+        of_rows = classes.of_rows(width)
+        sums = [np.bincount(of_rows, x, classes.count).astype(np.int64) for x in (changed, totals)]
+        if (cost := cost_of(*sums) + 8 * classes.count) < least:
+            best, least = (classes, sums[0], sums[1]), cost
+    return best
+
+
+def find_lanes(d: int, lanes: int) -> Array:
+    """Return the first element of each lane, and d: (lanes + 1,) i64."""
+    each = -(-d // (lanes * PATCH_RUN)) * PATCH_RUN
+    return np.minimum(np.arange(lanes + 1) * each, d)
+
+
+def encode(base: Array, indices: Array, classes: Classes, changed: Array, totals: Array) -> Bytes:
+    """Encode positions as a section.
+
+    Args:
+        base: (d,) unsigned, of all members.
+        indices: (r,) u32, ascending, 0 < r < d.
+        classes, changed, totals: of ``choose_classes``.
+    """
+    from wirecodec.kernels.cpu.patch import positions as kernels
+
+    gaps, own = np.empty((2, indices.size), np.uint64)
+    codes = codes_of(changed, totals)
+    table = weight_of_codes()[codes][classes.of_rows(8 * base.itemsize)]
+    lanes = MAX_LANES if indices.size >= LEAST_OF_LANES else 1
+    starts = find_lanes(base.size, lanes)
+    cuts = np.searchsorted(indices, starts)
+    kernels.measure_gaps(base, classes.shift, table, starts, indices, gaps, own)
+    room, at = 2 * indices.size + 64, kernels.FAULT
+    while at == kernels.FAULT:
+        words, states = np.empty(room, np.uint32), np.empty(lanes, np.uint64)
+        at = kernels.write_positions(gaps, own, cuts, cumulative_frequencies(), states, words)
+        room *= 2
+    head = HEAD.pack(classes.shift, classes.count, classes.first, lanes) + codes.tobytes()
+    head += bytes(-len(head) % 4) + np.diff(cuts)[:-1].astype("<u4").tobytes()
+    return np.concatenate([np.frombuffer(head, np.uint8), words[at:].view(np.uint8)])
+
+
+def decode(section: Bytes, base: Array, r: int) -> Array:
+    """Decode the positions (r,) u32 of a section. Raises Malformed or Invalid."""
+    from wirecodec.kernels.cpu.patch import positions as kernels
+
+    width = 8 * base.itemsize
+    if section.size < HEAD.size or section.size % 4:
+        raise Malformed("by-class-length", f"a section of {section.size} bytes")
+    shift, count, first, lanes = HEAD.unpack(section[: HEAD.size].tobytes())
+    sound = 1 < count <= MAX_CLASSES and is_shift(width, shift) and lanes in (1, 2, 4, 8)
+    if not sound or section[5:8].any():
+        raise Malformed(
+            "by-class-head", f"{count} classes from row {first}, shifted by {shift}; {lanes} lanes"
+        )
+    stop = HEAD.size + count
+    after = stop + -stop % 4
+    start = after + 4 * (lanes - 1)
+    if start > section.size:
+        raise Malformed("by-class-length", f"a section of {section.size} bytes; its head takes {start}")
+    codes = section[HEAD.size : stop]
+    if codes.max() > MAX_CODE or section[stop:after].any():
+        raise Invalid("by-class-codes", f"a code of a weight is above {MAX_CODE}, or padding is not zero")
+    parts = section[after:start].view("<u4").astype(np.int64)
+    if parts.sum() > r:
+        raise Invalid("by-class-lanes", f"the lanes have {parts.sum()} positions of {r}")
+    cuts = np.concatenate([[0], np.cumsum(parts), [r]]).astype(np.int64)
+    table = weight_of_codes()[codes][Classes(shift, first, count).of_rows(width)]
+    indices = np.empty(r, np.uint32)
+    tables = cumulative_frequencies(), segments_of_places()
+    words = section[start:].view(np.uint32)
+    starts = find_lanes(base.size, lanes)
+    if kernels.read_positions(base, shift, table, starts, cuts, *tables, words, indices):
+        raise Invalid("by-class-stream", "the coded positions are not valid")
+    return indices

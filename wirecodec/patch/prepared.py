@@ -1,0 +1,415 @@
+"""Patches that are decoded and checked against a state, and that can be written into it.
+
+    blob -> header and record -> digests of the state's tensors -> new bits of elements -> their digests
+
+All checks come before the first write. A commit writes elements alone; after an exception, it restores those
+that it has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import UNSIGNED, Array, Bytes
+from wirecodec.container.based import BASE, BY_CLASS, STEPS, STEPS_ZSTD, BaseRecord
+from wirecodec.container.reader import ContainerHeader, Row, read_header, sections
+from wirecodec.container.schema import TensorSpecs
+from wirecodec.errors import Invalid, LimitExceeded, SchemaMismatch, Unsupported
+from wirecodec.kernels.uninterrupted import run_uninterrupted
+from wirecodec.limits import DecodeLimits
+from wirecodec.patch import digest, positions, steps
+from wirecodec.patch.states import Bits, check_writable, make_tensor, read_bits, view_memory, write_elements
+from wirecodec.registry import index_codec, value_codec
+
+
+@dataclass(frozen=True, eq=False)
+class Write:
+    """New bits of a tensor: at (r,) u32 positions, or all of them if these are None.
+
+    If ``bits`` has a value, the tensor is replaced by a new one of this type and shape. ``memory`` are the
+    bits of a contiguous tensor on the host.
+    """
+
+    name: str
+    indices: Array | None
+    values: Array
+    bits: Bits | None = None
+    memory: Array | None = None
+
+    def replaces(self, state: Mapping[str, Any]) -> bool:
+        """Return whether a state has no tensor of this name, type and shape."""
+        if self.bits is None:
+            return False
+        if self.name not in state:
+            return True
+        present = read_bits(self.name, state[self.name])
+        return (present.dtype, present.shape) != (self.bits.dtype, self.bits.shape)
+
+
+@dataclass(eq=False)
+class PreparedPatch:
+    """Patch that was checked against a state.
+
+    Attributes:
+        writes: what a commit writes.
+        removed: names that a commit removes.
+        complete: names of tensors that had the patch's bits already.
+    """
+
+    writes: list[Write] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    complete: list[str] = field(default_factory=list)
+
+    def commit(self, state: MutableMapping[str, Any]) -> None:
+        """Write into the state that the patch was checked against.
+
+        No signal handler interrupts it. After an exception, the state is as it was.
+        """
+        for write in self.writes:
+            if not write.replaces(state):
+                check_writable(write.name, state[write.name])
+        run_uninterrupted(partial(self._commit, state))
+
+    def _commit(self, state: MutableMapping[str, Any]) -> None:
+        from wirecodec.kernels.cpu.patch import digest as kernels
+
+        undone: list[Write] = []
+        replaced: dict[str, Any] = {}
+        added: list[str] = []
+        try:
+            for write in self.writes:
+                if write.indices is not None and write.memory is not None:
+                    old = write.memory[write.indices]
+                    undone.append(replace(write, values=old))
+                    kernels.scatter(write.memory, write.indices, write.values)
+                    continue
+                if not write.replaces(state):
+                    before = read_bits(write.name, state[write.name]).bits
+                    old = before.copy() if write.indices is None else before[write.indices]
+                    undone.append(Write(write.name, write.indices, old))
+                    write_elements(state, write.name, write.indices, write.values)
+                    continue
+                assert write.bits is not None
+                made = make_tensor(state, write.bits.bits, write.bits.dtype, write.bits.shape)
+                if write.name in state:
+                    replaced[write.name] = state[write.name]
+                else:
+                    added.append(write.name)
+                state[write.name] = made
+            for name in self.removed:
+                replaced[name] = state[name]
+                del state[name]
+        except BaseException:
+            for name in added:
+                state.pop(name, None)
+            for name, tensor in replaced.items():
+                state[name] = tensor
+            for write in reversed(undone):
+                if write.indices is not None and write.memory is not None:
+                    kernels.scatter(write.memory, write.indices, write.values)
+                else:
+                    write_elements(state, write.name, write.indices, write.values)
+            raise
+
+
+def prepare(
+    blob: Bytes, state: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool
+) -> PreparedPatch:
+    """Decode a patch and check it against a state, which does not change.
+
+    Args:
+        blob: the container.
+        state: {name: tensor}.
+        limits: bounds on its cost.
+        partial_state: whether the state may lack tensors that the patch has, and have others.
+
+    Raises:
+        WireError: the container is not valid, exceeds a limit, or does not fit the state.
+    """
+    header = read_header(blob, limits, based=True, sizes_trusted=True)
+    if BASE not in header.extension.bodies:
+        raise Unsupported(
+            "base-record", "the container is not a patch of weights; read it with wirecodec.decode"
+        )
+    specs = list(TensorSpecs(header, None))
+    record = BaseRecord.read(header.extension.bodies[BASE], len(specs))
+    return _Reader(blob, header, limits, record, specs, state, partial_state).read()
+
+
+@dataclass(eq=False)
+class _Reader:
+    """One reading of a patch."""
+
+    blob: Bytes
+    header: ContainerHeader
+    limits: DecodeLimits
+    record: BaseRecord
+    specs: Sequence[Any]
+    state: Mapping[str, Any]
+    partial_state: bool
+    found: PreparedPatch = field(default_factory=PreparedPatch)
+
+    def read(self) -> PreparedPatch:
+        """Make all checks in their order."""
+        groups = {int(members[0, 0]): members.tolist() for members in self.header.extension.groups()}
+        kinds = _find_kinds(self.header)
+        touched = set[str]()
+        parts: dict[int, list[tuple[Row, list[Bytes]]]] = {}
+        for _, _, row, sections_of_row in sections(self.blob, self.header):
+            parts.setdefault(row.key, []).append((row, sections_of_row))
+        self._check_expansion(kinds)
+        for key, rows in parts.items():
+            members = groups.get(key, [[key, sum(row.d for row, _ in rows)]])
+            touched |= {self.specs[member].name for member, _ in members}
+            self._read_key(members, rows, is_whole=kinds[key])
+        self._check_removed(touched)
+        self._check_rest(touched)
+        return self.found
+
+    def _check_expansion(self, kinds: Mapping[int, bool]) -> None:
+        """Check the elements of whole tensors, whose sizes no tensor of the state confirms."""
+        keys = [key for key, is_whole in kinds.items() if is_whole]
+        whole = int(self.header.table["d"][np.isin(self.header.table["key"], keys)].sum(dtype=np.int64))
+        if whole > self.limits.max_expansion * self.header.nbytes:
+            raise LimitExceeded(
+                "max-expansion", f"{whole} elements of whole tensors in {self.header.nbytes} bytes"
+            )
+
+    def _read_key(
+        self, members: Sequence[Sequence[int]], rows: Sequence[tuple[Row, list[Bytes]]], *, is_whole: bool
+    ) -> None:
+        """Read the tensors of one key."""
+        names = [self.specs[key].name for key, _ in members]
+        if absent := [name for name in names if name not in self.state]:
+            if is_whole and self.record.digests[members[0][0], 0] == 0:
+                self._read_whole(members[0][0], rows)
+                return
+            if self.partial_state and len(absent) == len(names):
+                return
+            raise SchemaMismatch("names", f"the state has no tensor {absent[0]!r}")
+        given = [read_bits(name, self.state[name]) for name in names]
+        pairs = [self.record.digests[key] for key, _ in members]
+        if is_whole:
+            own = digest.digest_tensor(given[0])
+            if own == pairs[0][1]:
+                self.found.complete.append(names[0])
+                return
+            if own != pairs[0][0]:
+                raise _wrong_base(names[0])
+            self._read_whole(members[0][0], rows)
+            return
+        for (_, size), name, bits in zip(members, names, given, strict=True):
+            expected = self.specs[members[0][0]].dtype
+            if bits.dtype != expected or bits.bits.size != size:
+                raise SchemaMismatch(
+                    "shape",
+                    f"tensor {name!r} has {bits.bits.size} {bits.dtype}; the patch has {size} {expected}",
+                )
+        if self.record.touched:
+            self._read_touched(members, names, given, pairs, rows)
+        else:
+            self._read_based(members, names, given, pairs, rows)
+
+    def _read_based(
+        self,
+        members: Sequence[Sequence[int]],
+        names: Sequence[str],
+        given: Sequence[Bits],
+        pairs: Sequence[Array],
+        rows: Sequence[tuple[Row, list[Bytes]]],
+    ) -> None:
+        """Read changes whose positions may depend on all elements."""
+        sums = [digest.sum_elements(bits.bits) for bits in given]
+        own = [digest.seal(total, bits) for total, bits in zip(sums, given, strict=True)]
+        done = [name for name, one, pair in zip(names, own, pairs, strict=True) if one == pair[1]]
+        if len(done) == len(names):
+            self.found.complete += done
+            return
+        for name, one, pair in zip(names, own, pairs, strict=True):
+            if one != pair[0] and one != pair[1]:
+                raise _wrong_base(name)
+        if done:
+            raise SchemaMismatch(
+                "base",
+                f"the state is half-written: {done[0]!r} has the patch's bits already, and others that are"
+                " coded with it have the old ones; load a whole state",
+            )
+        for total, bits, pair, name, (indices, values) in zip(
+            sums, given, pairs, names, self._decode(members, given, rows), strict=True
+        ):
+            moved = total + digest.sum_change(bits.bits, indices, values)
+            if digest.seal(moved & digest.MASK, bits) != pair[1]:
+                raise _wrong_target(name)
+            self._add(name, bits, indices, values)
+
+    def _read_touched(
+        self,
+        members: Sequence[Sequence[int]],
+        names: Sequence[str],
+        given: Sequence[Bits],
+        pairs: Sequence[Array],
+        rows: Sequence[tuple[Row, list[Bytes]]],
+    ) -> None:
+        """Read changes whose positions depend on no element; their values may depend on the old ones."""
+        positions_of = list(self._decode_positions(members, given, rows))
+        olds = [bits.bits[indices] for bits, indices in zip(given, positions_of, strict=True)]
+        own = [
+            digest.digest_touched(bits, indices, old)
+            for bits, indices, old in zip(given, positions_of, olds, strict=True)
+        ]
+        done = [name for name, one, pair in zip(names, own, pairs, strict=True) if one == pair[1]]
+        if len(done) == len(names):
+            self.found.complete += done
+            return
+        for name, one, pair in zip(names, own, pairs, strict=True):
+            if one != pair[0]:
+                raise _wrong_base(name)
+        for bits, pair, name, (indices, values) in zip(
+            given, pairs, names, self._decode(members, given, rows), strict=True
+        ):
+            if digest.digest_touched(bits, indices, values) != pair[1]:
+                raise _wrong_target(name)
+            self._add(name, bits, indices, values)
+
+    def _add(self, name: str, bits: Bits, indices: Array, values: Array) -> None:
+        """Note what a commit writes into a tensor."""
+        memory = view_memory(self.state[name], bits.dtype)
+        self.found.writes.append(Write(name, indices, values, None, memory))
+
+    def _decode(
+        self, members: Sequence[Sequence[int]], given: Sequence[Bits], rows: Sequence[tuple[Row, list[Bytes]]]
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield the positions and the new bits of each member."""
+        base = given[0].bits if len(given) == 1 else np.concatenate([bits.bits for bits in given])
+        found = [self._decode_row(row, parts, base) for row, parts in rows]
+        indices = np.concatenate(
+            [indices + np.uint32(row.base) for (row, _), (indices, _) in zip(rows, found, strict=True)]
+        )
+        values = np.concatenate([values for _, values in found])
+        yield from _divide(members, indices, values)
+
+    def _decode_positions(
+        self, members: Sequence[Sequence[int]], given: Sequence[Bits], rows: Sequence[tuple[Row, list[Bytes]]]
+    ) -> Iterator[Array]:
+        """Yield the positions of each member."""
+        indices = np.concatenate(
+            [
+                self._decode_indices(row, parts[0], given[0].bits[:0]) + np.uint32(row.base)
+                for row, parts in rows
+            ]
+        )
+        for own, _ in _divide(members, indices, indices):
+            yield own
+
+    def _decode_indices(self, row: Row, section: Bytes, base: Array) -> Array:
+        """Return the positions (r,) u32 of an entry."""
+        if row.r == 0:
+            return np.empty(0, np.uint32)
+        if row.r == row.d:
+            return np.arange(row.d, dtype=np.uint32)
+        if row.index_codec == BY_CLASS:
+            return positions.decode(section, base, row.r)
+        return index_codec(row.index_codec).decode(section, row.d, row.r, self.limits)
+
+    def _decode_row(self, row: Row, parts: list[Bytes], whole: Array) -> tuple[Array, Array]:
+        """Return the positions (r,) u32 and the new bits (r,) of an entry."""
+        base = whole[row.base : row.base + row.d]
+        indices = self._decode_indices(row, parts[0], base)
+        if row.r == 0:
+            return indices, base[:0]
+        if row.value_codec == STEPS:
+            return indices, steps.decode(parts[1], base, indices)
+        if row.value_codec == STEPS_ZSTD:
+            return indices, steps.decode_planes(parts[1], base, indices, self.limits)
+        values = value_codec(row.value_codec).decode(parts[1], row.r, base.dtype, self.limits)
+        return indices, values.view(base.dtype)
+
+    def _read_whole(self, key: int, rows: Sequence[tuple[Row, list[Bytes]]]) -> None:
+        """Read a tensor that the patch has whole."""
+        spec = self.specs[key]
+        width = spec.dtype.itemsize // (2 if spec.dtype.kind == "c" else 1)
+        found = [
+            value_codec(row.value_codec)
+            .decode(parts[1], row.r, spec.dtype, self.limits)
+            .view(UNSIGNED[width])
+            for row, parts in rows
+            if row.r
+        ]
+        bits = Bits(np.concatenate([np.empty(0, UNSIGNED[width]), *found]), spec.dtype, spec.shape)
+        if digest.digest_tensor(bits) != self.record.digests[key, 1]:
+            raise Invalid("base-target", f"tensor {spec.name!r} is not what its digest says")
+        self.found.writes.append(Write(spec.name, None, bits.bits, bits))
+
+    def _check_removed(self, touched: set[str]) -> None:
+        for name, expected in self.record.removed.items():
+            if name in touched:
+                raise Invalid("base-names", f"tensor {name!r} is changed, and removed")
+            if name not in self.state:
+                self.found.complete.append(name)
+                continue
+            if digest.digest_tensor(read_bits(name, self.state[name])) != expected:
+                raise _wrong_base(name)
+            self.found.removed.append(name)
+
+    def _check_rest(self, touched: set[str]) -> None:
+        """Check the tensors that do not change."""
+        if self.partial_state or self.record.touched:
+            return
+        others = [name for name in self.state if name not in touched and name not in self.record.removed]
+        if len(others) != self.record.unchanged:
+            raise SchemaMismatch(
+                "names",
+                f"the state has {len(others)} tensors beside those of the patch; its base has"
+                f" {self.record.unchanged}",
+            )
+        total = 0
+        for name in others:
+            total += digest.digest_named(name, digest.digest_tensor(read_bits(name, self.state[name])))
+        if total & digest.MASK != self.record.rest:
+            raise SchemaMismatch(
+                "base", "a tensor that the patch does not change is not that of its base, or has another name"
+            )
+
+
+def _divide(members: Sequence[Sequence[int]], indices: Array, values: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield each member's part of positions and values, (r,) each."""
+    if len(members) == 1:
+        yield indices, values
+        return
+    starts = np.cumsum([0, *(size for _, size in members)])
+    cuts = np.searchsorted(indices, starts).tolist()
+    for start, a, b in zip(starts.tolist(), cuts, cuts[1:], strict=False):
+        yield indices[a:b] - np.uint32(start), values[a:b]
+
+
+def _find_kinds(header: ContainerHeader) -> dict[int, bool]:
+    """Return whether the tensor of each key is whole: all its entries have all elements, and no base.
+
+    Raises Unsupported if a tensor of floats is transformed, or for a codec that a patch does not have.
+    """
+    table = header.table
+    if header.extension.is_transformed or (table["map"] != 0).any():
+        raise Invalid("base-entries", "an entry of a patch is transformed, or has a map")
+    based = (table["index"] == BY_CLASS) | (table["value"] == STEPS) | (table["value"] == STEPS_ZSTD)
+    partly = table["r"] < table["d"]
+    kinds: dict[int, bool] = {}
+    for key, is_based in zip(table["key"].tolist(), (based | partly).tolist(), strict=True):
+        kinds[key] = kinds.get(key, True) and not is_based
+    return kinds
+
+
+def _wrong_target(name: str) -> Invalid:
+    return Invalid("base-target", f"the changes of tensor {name!r} make other bits than those of its digest")
+
+
+def _wrong_base(name: str) -> SchemaMismatch:
+    return SchemaMismatch(
+        "base",
+        f"tensor {name!r} is not that of the patch's base, nor that of its target; apply the patches in their"
+        " order, or load a whole state",
+    )

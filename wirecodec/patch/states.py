@@ -1,0 +1,228 @@
+"""States: mappings of names to tensors, read as bits, and written in place.
+
+A tensor is a NumPy array, a torch tensor on any device, a CuPy or a JAX array. JAX arrays cannot change, so
+an entry of the mapping is replaced.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import UNSIGNED, Array, overlaps_itself
+from wirecodec.errors import EncodeError
+from wirecodec.tensors import as_elements, as_target, is_torch
+
+
+@dataclass(frozen=True, eq=False)
+class Bits:
+    """A tensor's bits on the host.
+
+    Attributes:
+        bits: (size,) unsigned integers of the element's width, in row-major order; their memory begins at a
+            multiple of 8 bytes. A complex number is two of them.
+        dtype: the element type.
+        shape: the tensor's.
+    """
+
+    bits: Array
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Properties of an element type in which changes are coded.
+
+    Attributes:
+        signed: whether the highest bit is a sign beside a magnitude, as in floats.
+        shifts: candidates of the number of low bits of a magnitude that do not count for its class.
+    """
+
+    signed: bool
+    shifts: tuple[int, ...] = ()
+
+
+_FRACTIONS = {
+    "float16": 10,
+    "bfloat16": 7,
+    "float32": 23,
+    "float64": 52,
+    "float8_e4m3fn": 3,
+    "float8_e5m2": 2,
+}
+_LIKE_FLOATS = {"int16": (7, 10), "uint16": (7, 10), "int32": (23,), "uint32": (23,)}
+
+
+def kind_of(dtype: np.dtype[Any]) -> Kind:
+    """Return the properties of an element type; integers of 16 and 32 bits may be the bits of floats."""
+    if dtype.name in _FRACTIONS:
+        return Kind(signed=True, shifts=(_FRACTIONS[dtype.name],))
+    return Kind(signed=False, shifts=_LIKE_FLOATS.get(dtype.name, ()))
+
+
+def read_bits(name: str, tensor: Any) -> Bits:
+    """Read a tensor's bits; they share its memory if it is on the host and contiguous.
+
+    Raises EncodeError, which names the tensor.
+    """
+    try:
+        flat = as_elements(_to_host(tensor))
+    except EncodeError as error:
+        raise error.of(name) from None
+    return of_array(flat.data, flat.shape)
+
+
+def of_array(array: Array, shape: tuple[int, ...]) -> Bits:
+    """View a flat array as bits."""
+    width = array.dtype.itemsize // 2 if array.dtype.kind == "c" else array.dtype.itemsize
+    bits = array.view(UNSIGNED[width])
+    if bits.__array_interface__["data"][0] % 8:
+        bits = bits.copy()
+    return Bits(bits, array.dtype, shape)
+
+
+def read_state(state: Any) -> dict[str, Any]:
+    """Return the tensors of a mapping or of a torch module by name."""
+    if isinstance(state, Mapping):
+        return dict(state)
+    if hasattr(state, "state_dict") and hasattr(state, "named_parameters"):
+        return dict(state.state_dict(keep_vars=False))
+    raise TypeError(f"state is {type(state).__name__}; it must be a mapping of names to tensors")
+
+
+def _to_host(tensor: Any) -> Any:
+    """Copy a tensor that is on another device to the host."""
+    if is_torch(tensor) and tensor.device.type not in ("cpu", "meta"):
+        return tensor.detach().cpu()
+    if hasattr(tensor, "__cuda_array_interface__") and hasattr(tensor, "get"):
+        return tensor.get()
+    return tensor
+
+
+def check_writable(name: str, tensor: Any) -> None:
+    """Raise ValueError if a tensor cannot be written in place, TypeError if it is of an unknown kind."""
+    if isinstance(tensor, np.ndarray):
+        if not tensor.flags.writeable:
+            raise ValueError(f"tensor {name!r} is read-only")
+        if overlaps_itself(tensor):
+            raise ValueError(f"elements of tensor {name!r} share memory")
+    elif is_torch(tensor):
+        if _overlaps(tensor):
+            raise ValueError(f"elements of tensor {name!r} share memory")
+        if tensor.is_conj() or tensor.is_neg():
+            raise ValueError(f"tensor {name!r} is a lazy conjugate or negative; pass one that has memory")
+
+
+def _overlaps(tensor: Any) -> bool:
+    """Return whether elements of a torch tensor may share memory."""
+    span = 1
+    for stride, n in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
+        if stride < span:
+            return bool(tensor.numel() > 0)
+        span += stride * (n - 1)
+    return False
+
+
+def view_memory(tensor: Any, dtype: np.dtype[Any]) -> Array | None:
+    """View a contiguous tensor on the host as (size,) unsigned bits that can be written; None for others."""
+    x = as_target(tensor)
+    if type(x) is not np.ndarray or not (x.flags.c_contiguous and x.flags.writeable and x.flags.aligned):
+        return None
+    if x.dtype != dtype or x.dtype.kind == "c":
+        return None
+    bits: Array = x.reshape(-1).view(UNSIGNED[x.dtype.itemsize])
+    return bits
+
+
+def write_elements(state: MutableMapping[str, Any], name: str, indices: Array | None, values: Array) -> None:
+    """Replace elements of a tensor in place; a JAX array is replaced in the mapping.
+
+    Args:
+        state: the mapping.
+        name: of the tensor.
+        indices: (r,) u32 in row-major order; None for all elements.
+        values: (r,) unsigned, bits.
+    """
+    tensor = state[name]
+    if isinstance(tensor, np.ndarray):
+        _write_array(tensor, indices, values)
+    elif is_torch(tensor):
+        _write_torch(tensor, indices, values)
+    elif hasattr(tensor, "__cuda_array_interface__"):
+        _write_array(tensor, indices, values)
+    else:
+        copy = np.array(tensor)
+        _write_array(copy, indices, values)
+        state[name] = _like(tensor, copy)
+
+
+def _write_array(array: Any, indices: Array | None, values: Array) -> None:
+    """Write bits into a NumPy or CuPy array of any strides."""
+    if indices is None and array.dtype.kind == "c":
+        array[...] = values.view(array.dtype).reshape(array.shape)
+        return
+    words = array.reshape(1).view(values.dtype).reshape(()) if array.ndim == 0 else array.view(values.dtype)
+    if indices is None:
+        words[...] = _same_kind(words, values.reshape(words.shape))
+    elif words.flags.c_contiguous:
+        words.reshape(-1)[_same_kind(words, indices.astype(np.int64))] = _same_kind(words, values)
+    else:
+        places = np.unravel_index(indices.astype(np.int64), array.shape)
+        words[tuple(_same_kind(words, x) for x in places)] = _same_kind(words, values)
+
+
+def _same_kind(words: Any, x: Array) -> Any:
+    """Move an array to the device of another one."""
+    if isinstance(words, np.ndarray):
+        return x
+    import cupy
+
+    return cupy.asarray(x)
+
+
+def _write_torch(tensor: Any, indices: Array | None, values: Array) -> None:
+    """Write bits into a torch tensor of any device and strides."""
+    import torch
+
+    given = tensor.detach()
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.dtype.itemsize]
+    signed = values if values.dtype.itemsize == 1 else values.view(f"i{values.dtype.itemsize}")
+    source = torch.from_numpy(np.ascontiguousarray(signed)).to(given.device)
+    with torch.no_grad():
+        if given.is_complex():
+            given.copy_(source.view(given.dtype).reshape(given.shape))
+            return
+        words = given.view(kind) if given.dim() else given.reshape(1).view(kind)
+        if indices is None:
+            words.copy_(source.reshape(words.shape))
+        elif words.is_contiguous():
+            words.view(-1)[torch.from_numpy(indices.astype(np.int64)).to(given.device)] = source
+        else:
+            places = np.unravel_index(indices.astype(np.int64), tuple(words.shape))
+            words[tuple(torch.from_numpy(x).to(given.device) for x in places)] = source
+
+
+def _like(tensor: Any, array: Array) -> Any:
+    """Make an array of the framework of another one, on its devices."""
+    module = type(tensor).__module__.partition(".")[0]
+    if module in ("jax", "jaxlib"):
+        return sys.modules["jax"].device_put(array, tensor.sharding)
+    raise TypeError(f"{type(tensor).__name__} cannot be written in place")
+
+
+def make_tensor(state: Mapping[str, Any], bits: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    """Make a new tensor for a state: a torch tensor if the state has some, else an array."""
+    array = bits.view(dtype).reshape(shape)
+    example = next(iter(state.values()), None)
+    if example is not None and is_torch(example):
+        import torch
+
+        out = torch.empty(shape, dtype=getattr(torch, dtype.name), device=example.device)
+        _write_torch(out, None, bits)
+        return out
+    return array

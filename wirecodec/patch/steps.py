@@ -1,0 +1,200 @@
+"""Value codec steps (formats/spec/patch.md): changes as differences in the order of the numbers."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+import numpy as np
+
+from wirecodec.arrays import Array, Bytes
+from wirecodec.errors import Invalid, Malformed
+from wirecodec.kernels.layout import STEP_BITS, STEP_SYMBOLS
+from wirecodec.limits import DecodeLimits
+from wirecodec.patch.positions import count_rows, is_shift
+from wirecodec.value.zstd import Zstd
+
+HEAD = struct.Struct("<BBBB")
+STEPS = 16
+"""Wire id of the value codec."""
+STEPS_ZSTD = 17
+"""Wire id of the value codec of differences in a Zstandard frame."""
+MAX_CONTEXTS, LANES, LEAST_OF_LANES = 16, 4, 256
+TOTAL = 1 << STEP_BITS
+
+
+def _entropy(counts: Array) -> float:
+    """Return the bits of symbols and of their table, (symbols,) i64."""
+    found = counts[counts > 0].astype(np.float64)
+    n = found.sum()
+    return float(n * np.log2(n) - (found * np.log2(found)).sum()) + 8 + 10 * found.size
+
+
+def choose_contexts(counts: Array) -> Array:
+    """Join neighbouring rows to contexts while that saves bits.
+
+    Args:
+        counts: (rows, symbols) i64.
+
+    Returns the first row of each context, (n,) ascending from 0.
+    """
+    used = np.flatnonzero(counts.any(axis=1))
+    starts, groups = used.tolist(), list(counts[used][:, counts.any(axis=0)])
+    costs = [_entropy(group) for group in groups]
+    joined = [_entropy(a + b) for a, b in pairwise(groups)]
+    while joined:
+        saved = [a + b + 16 - c for (a, b), c in zip(pairwise(costs), joined, strict=True)]
+        at = int(np.argmax(saved))
+        if saved[at] <= 0 and len(groups) <= MAX_CONTEXTS:
+            break
+        groups[at : at + 2] = [groups[at] + groups[at + 1]]
+        costs[at : at + 2] = [joined.pop(at)]
+        del starts[at + 1]
+        for i in (at - 1, at):
+            if 0 <= i < len(joined):
+                joined[i] = _entropy(groups[i] + groups[i + 1])
+    return np.array([0, *starts[1:]], np.int64)
+
+
+def normalise(counts: Array) -> Array:
+    """Return frequencies that add up to 2^12, at least 1 for each symbol that occurs."""
+    total = int(counts.sum())
+    scaled = np.maximum(counts * TOTAL // total, counts > 0)
+    while (excess := int(scaled.sum()) - TOTAL) != 0:
+        if excess < 0:
+            scaled[int(np.argmax(counts))] -= excess
+        else:
+            largest = int(np.argmax(scaled))
+            scaled[largest] -= min(excess, max(1, int(scaled[largest]) // 2))
+    frequencies: Array = scaled.astype(np.uint32)
+    return frequencies
+
+
+def _write_table(frequencies: Array) -> bytes:
+    last = int(np.flatnonzero(frequencies)[-1])
+    out = bytearray([last + 1])
+    for f in frequencies[: last + 1].tolist():
+        out += bytes([f]) if f < 128 else bytes([128 | f & 127, f >> 7])
+    return bytes(out)
+
+
+def _read_table(data: bytes, at: int) -> tuple[Array, int]:
+    frequencies = np.zeros(STEP_SYMBOLS, np.uint32)
+    if at >= len(data):
+        raise Malformed("steps-length", "a table runs past the section")
+    n, at = data[at], at + 1
+    if n > STEP_SYMBOLS:
+        raise Invalid("steps-table", f"a table of {n} symbols")
+    for symbol in range(n):
+        more = at < len(data) and data[at] >= 128
+        if at + more >= len(data):
+            raise Malformed("steps-length", "a table runs past the section")
+        frequencies[symbol] = (data[at] & 127) | (data[at + 1] << 7) if more else data[at]
+        if more and not 0 < data[at + 1] <= 32:
+            raise Invalid("steps-table", "a frequency is not in its shortest form, or above 4096")
+        at += 1 + more
+    if int(frequencies.sum()) != TOTAL or not frequencies[n - 1]:
+        raise Invalid("steps-table", "the frequencies do not add up to 4096, or the last one is 0")
+    return frequencies, at
+
+
+def _tables(frequencies: Array) -> tuple[Array, Array]:
+    """Return cumulative frequencies, and the symbol of each place, of (contexts, symbols)."""
+    cumulative = (np.cumsum(frequencies, axis=1) - frequencies).astype(np.uint32)
+    symbols = np.stack([np.repeat(np.arange(row.size, dtype=np.uint8), row) for row in frequencies])
+    return cumulative, symbols
+
+
+def _contexts_of_rows(starts: Array, rows: int) -> Array:
+    """Return the context of each row."""
+    return (np.searchsorted(starts, np.arange(rows), side="right") - 1).astype(np.uint8)
+
+
+def encode(base: Array, new: Array, indices: Array, *, signed: bool, shift: int | None) -> Bytes:
+    """Encode the new bits of elements as a section.
+
+    Args:
+        base: (d,) unsigned.
+        new: (r,) unsigned.
+        indices: (r,) u32, r > 0.
+        signed: whether the highest bit is a sign beside a magnitude.
+        shift: of the rows of the old elements; None for one context.
+    """
+    from wirecodec.kernels.cpu.patch import steps as kernels
+
+    width = 8 * base.itemsize
+    counts = np.zeros((1 if shift is None else count_rows(width, shift), STEP_SYMBOLS), np.int64)
+    steps, rows = np.empty(indices.size, np.uint64), np.empty(indices.size, np.uint16)
+    kernels.find_steps(base, new, indices, int(signed), shift or 0, steps, rows, counts)
+    starts = choose_contexts(counts)
+    frequencies = np.stack([normalise(part.sum(axis=0)) for part in np.split(counts, starts[1:])])
+    cumulative, _ = _tables(frequencies)
+    wide = 3 + int(steps.max() >> np.uint64(40) > 0) * 3
+    states = np.empty(LANES if indices.size >= LEAST_OF_LANES else 1, np.uint64)
+    words = np.empty(wide * indices.size + 16, np.uint32)
+    contexts = _contexts_of_rows(starts, counts.shape[0])
+    at = kernels.write_steps(steps, rows, contexts, frequencies, cumulative, states, words)
+    flags = int(signed) | (int(states.size > 1) << 1)
+    head = HEAD.pack(0, flags, 0 if shift is None or starts.size == 1 else shift, starts.size)
+    head += starts[1:].astype("<u2").tobytes() + b"".join(map(_write_table, frequencies))
+    return np.concatenate([np.frombuffer(head + bytes(-len(head) % 4), np.uint8), words[at:].view(np.uint8)])
+
+
+def encode_planes(base: Array, new: Array, *, signed: bool, level: int) -> Bytes:
+    """Encode the differences of all elements (d,) as the codec zstd does unsigned integers."""
+    from wirecodec.kernels.cpu.patch import steps as kernels
+
+    steps = np.empty_like(base)
+    kernels.subtract(base, new, int(signed), steps)
+    frame = Zstd(level=level).encode(steps, 0)
+    return np.append(np.uint8(signed), frame)
+
+
+def decode_planes(section: Bytes, base: Array, indices: Array, limits: DecodeLimits) -> Array:
+    """Decode the new bits (r,) of elements. Raises WireError."""
+    from wirecodec.kernels.cpu.patch import steps as kernels
+
+    if section[0] > 1 or section.size < 2:
+        raise Malformed("steps-head", "the section's first byte is not 0 or 1")
+    steps = Zstd.decode(section[1:], indices.size, base.dtype, limits)
+    values = np.empty(indices.size, base.dtype)
+    kernels.add(base, indices, steps, int(section[0]), values)
+    return values
+
+
+def decode(section: Bytes, base: Array, indices: Array) -> Array:
+    """Decode the new bits (r,) of elements. Raises Malformed or Invalid."""
+    from wirecodec.kernels.cpu.patch import steps as kernels
+
+    width = 8 * base.itemsize
+    if section.size < HEAD.size or section.size % 4:
+        raise Malformed("steps-length", f"a section of {section.size} bytes")
+    data = section.tobytes()
+    reserved, flags, shift, n = HEAD.unpack_from(data)
+    fits = (1 < n <= MAX_CONTEXTS and is_shift(width, shift)) or (n, shift) == (1, 0)
+    if reserved or flags > 3 or not fits:
+        raise Malformed("steps-head", "the section's head is not valid")
+    at = HEAD.size + 2 * (n - 1)
+    if at > len(data):
+        raise Malformed("steps-length", f"a section of {section.size} bytes")
+    rows = count_rows(width, shift) if n > 1 else 1
+    starts = np.append(0, np.frombuffer(data, "<u2", n - 1, HEAD.size)).astype(np.int64)
+    if (np.diff(starts) <= 0).any() or starts[-1] >= rows:
+        raise Invalid("steps-contexts", "the contexts do not ascend, or are beyond the rows")
+    found = []
+    for _ in range(n):
+        table, at = _read_table(data, at)
+        found.append(table)
+    end = at + -at % 4
+    if end > len(data) or any(data[at:end]):
+        raise Malformed("steps-length", "the section ends within its head, or padding is not zero")
+    frequencies = np.stack(found)
+    cumulative, symbols = _tables(frequencies)
+    values = np.empty(indices.size, base.dtype)
+    contexts = _contexts_of_rows(starts, rows)
+    words, states = section[end:].view(np.uint32), np.empty(LANES if flags & 2 else 1, np.uint64)
+    if kernels.read_steps(
+        base, indices, flags & 1, shift, contexts, frequencies, cumulative, symbols, states, words, values
+    ):
+        raise Invalid("steps-stream", "the coded differences are not valid")
+    return values
