@@ -16,9 +16,13 @@ pytest.importorskip("fsspec")
 import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Header, Operation
+from collectives.errors import Refused
+from collectives.store.arrivals import MAX_PER_NAME
 from collectives.store.contribution import Terms, make_body
-from collectives.store.envelope import Envelope, Kind, hash_run, make_statement
+from collectives.store.envelope import Envelope, Kind, check_everyone, hash_run, make_statement
 from collectives.store.layout import SLOTS, path_of_contribution, path_of_members
+from collectives.store.members import max_members, parse_members
+from collectives.store.rules import Rules
 from tests.collectives.store.peers import gradient, make_comm, make_local, move, run_each, run_of
 
 NAMES = "alice", "bob"
@@ -339,6 +343,45 @@ def test_many_objects_under_a_name_only_delay_the_good_one(tmp_path: Path) -> No
         put_envelope(tmp_path, made)
     results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
     assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+
+
+def make_garbage(kind: str, path: Path) -> None:
+    """Put something that never arrives into the place of a contribution."""
+    import os
+
+    if kind == "link":
+        path.symlink_to("/etc/hostname")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(b"" if kind == "empty" else b"garbage")
+
+
+@pytest.mark.parametrize("kind", ["garbage", "empty", "link", "pipe"])
+def test_objects_that_never_arrive_only_delay_those_behind_them(tmp_path: Path, kind: str) -> None:
+    """They are under the names of both peers, and before their objects in every list."""
+    comms = [make_comm(tmp_path, name, deadline=1.0, timeout=2.0) for name in NAMES]
+    folder = tmp_path / f"run/rounds/{0:012d}"
+    folder.mkdir(parents=True)
+    for name in NAMES:
+        for number in range(2 * MAX_PER_NAME):
+            make_garbage(kind, folder / f"{name}.{number:064x}")
+    for comm in comms:
+        comm.move_to(0)
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+
+
+@pytest.mark.parametrize("end", ["", "]", "]}"])
+def test_members_are_judged_in_linear_time(end: str) -> None:
+    """Of the largest size, with parts that occur everywhere."""
+    rules = Rules(quorum=2)
+    for part in ('],"refused":[', '{"accepted":[', '["a","', "[", "],", "]}"):
+        body = '{"accepted":[' + part * (max_members(rules) // len(part) - 2) + end
+        begin = time.process_time()
+        with pytest.raises(Refused):
+            parse_members(Envelope(Kind.MEMBERS, RUN, 0, "mallory", body.encode()), rules, check_everyone)
+        assert time.process_time() - begin < 1
 
 
 def test_members_that_are_overwritten_are_noticed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import collectives as co
 import wirecodec as wc
 from collectives.errors import CollectiveError
 from collectives.store import sums
+from collectives.store.envelope import Kind
+from collectives.store.log import Log
+from collectives.store.members import Accepted, Members
 from collectives.store.rounds import Round
 from tests.collectives.injector import OWN, Injected, Injector
 from tests.collectives.store.peers import make_comm
@@ -118,6 +122,37 @@ def test_a_contribution_is_settled_once(
     for _ in range(8):
         total += co.allreduce(comm, {"w": np.zeros(4, np.float32)}, compressor)["w"]
     assert total.tolist() == STEP.tolist()  # the next call has returned the result of the first round
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_log_is_read_again_from_where_an_exception_broke_off(tmp_path: Path, lines: bool) -> None:
+    """Dropped, proposed, proposed again, taken: the decision is that of an undisturbed reader."""
+    comm = make_comm(tmp_path, "alice", **ALONE)
+    place = comm._place
+    one, other = (Members((Accepted("alice", bytes([n]) * 32, bytes(64)),)) for n in range(2))
+    written = Log(place, 0.0)
+    for kind, body in [
+        (Kind.MEMBERS, one.pack()),
+        (Kind.DROPPED, b""),
+        (Kind.TAKEN, b"of another length"),
+        (Kind.MEMBERS, other.pack()),
+        (Kind.MEMBERS, one.pack()),
+    ]:
+        written.append(kind, body, "alice", comm._ring.sign)
+    assert written.pending is not None
+    written.append(Kind.TAKEN, written.pending, "alice", comm._ring.sign)
+    whole = Injector(OWN, lines=lines, returns=True)
+    with whole.active():
+        Log(place, 0.0).read()
+    for number in range(1, whole.calls + 1):
+        log = Log(place, 0.0)
+        with (
+            suppress(Injected, MemoryError, CollectiveError),
+            Injector(OWN, number, lines=lines, returns=True).active(),
+        ):
+            log.read()
+        log.read()
+        assert log.decision == written.decision == other, number
 
 
 def test_a_state_that_is_loaded_replaces_an_open_contribution(tmp_path: Path, monkeypatch: Any) -> None:
