@@ -12,10 +12,12 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.errors import CollectiveError
+from collectives.local_updates.over_store import StoreLoop
 from collectives.store import sums
 from collectives.store.envelope import Kind
 from collectives.store.log import Log
 from collectives.store.members import Accepted, Members
+from collectives.store.participant import Participant
 from collectives.store.rounds import Round
 from tests.collectives.injector import OWN, Injected, Injector
 from tests.collectives.store.peers import make_comm
@@ -122,6 +124,39 @@ def test_a_contribution_is_settled_once(
     for _ in range(8):
         total += co.allreduce(comm, {"w": np.zeros(4, np.float32)}, compressor)["w"]
     assert total.tolist() == STEP.tolist()  # the next call has returned the result of the first round
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, RuntimeError])
+@pytest.mark.parametrize("place", ["close", "_take", "conclude"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_round_is_completed_before_an_exception_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], place: str, after: bool
+) -> None:
+    """The program catches it, and goes on with its own steps."""
+    owner: Any = {"close": sums.Taken, "_take": StoreLoop, "conclude": Participant}[place]
+    real, errors = getattr(owner, place), [error]
+
+    def fail_once(*args: Any, **settings: Any) -> None:
+        if errors and not after:
+            raise errors.pop()
+        real(*args, **settings)
+        if errors:
+            raise errors.pop()
+
+    w = np.zeros(4, np.float32)
+    compressor = wc.Compressor("topk(k=1) | raw-index | raw")
+    local = co.LocalUpdates(None, {"w": w}, compressor, make_comm(tmp_path, "alice", **ALONE), every=2)
+    local.synchronize()
+    for step in range(1, 7):
+        w += STEP
+        if step == 4:
+            monkeypatch.setattr(owner, place, fail_once)
+            with pytest.raises(error):
+                local.step()
+        else:
+            local.step()
+    exchange_all(local)
+    assert w.tolist() == (6 * STEP).tolist()
 
 
 @pytest.mark.parametrize("lines", [False, True])
