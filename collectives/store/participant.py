@@ -33,7 +33,7 @@ from collectives.store.layout import (
 )
 from collectives.store.log import Log, Place
 from collectives.store.members import Members
-from collectives.store.rounds import Lost, Outcome, Round, RoundReport, Timing
+from collectives.store.rounds import ADVICE, Lost, OtherTerms, Outcome, Round, RoundReport, Timing
 from collectives.store.rules import Rules
 from collectives.store.signing import Ring
 from collectives.store.states import States
@@ -126,12 +126,13 @@ class Participant:
         one.round.restart()
         try:
             counts = one.round.wait(self._expected).find(one.digest) is not None
-        except CollectiveError as error:
+        except Lost:
+            counts = one.round.is_named()
+            self.round = one.round.place.number + 1
+        except OtherTerms:
             if one.round.log.taken is None:
                 raise
-            counts = one.round.is_named()
-            if isinstance(error, Lost):
-                self.round = one.round.place.number + 1
+            counts = False
         one.resolve(counts)  # again without effect, if an interrupt comes before the next line
         self._open = None
 
@@ -353,8 +354,9 @@ class Participant:
                 reason="name",
             )
         if code not in (None, "duplicate"):
+            advice = f": {ADVICE[code]}" if code in ADVICE else ""
             return CollectiveError(
-                f"round {number}: the object of peer {self.name!r} was refused: {code}",
+                f"round {number}: the object of peer {self.name!r} was refused: {code}{advice}",
                 reason=_reason_of(code),
             )
         if not outcome.contributions:

@@ -17,11 +17,14 @@ import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Header, Operation
 from collectives.errors import Refused
+from collectives.exchange.specs import ONLY
 from collectives.store.arrivals import MAX_PER_NAME
 from collectives.store.contribution import Terms, make_body
 from collectives.store.envelope import Envelope, Kind, check_everyone, hash_run, make_statement
+from collectives.store.files import Files
 from collectives.store.layout import SLOTS, path_of_contribution, path_of_members
 from collectives.store.members import max_members, parse_members
+from collectives.store.rounds import Round
 from collectives.store.rules import Rules
 from tests.collectives.store.peers import gradient, make_comm, make_local, move, run_each, run_of
 
@@ -217,6 +220,54 @@ def test_members_with_foreign_terms_decide_nothing(tmp_path: Path) -> None:
     with pytest.raises(co.CollectiveError, match="differs from the 2 members") as raised:
         co.allreduce(comm, gradient(0), SCHEME, op="sum")
     assert raised.value.reason == "shape"
+
+
+def test_a_contribution_with_other_terms_counts_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if members name it: its peer keeps what it has not sent."""
+    comm = make_comm(tmp_path, "zoe", timeout=3.0)
+    comm.move_to(0)
+    put = Files.put
+
+    def put_and_name(files: Files, path: str, data: bytes) -> None:
+        put(files, path, data)
+        own = Envelope.unpack(data)
+        made = [place(tmp_path, make_contribution(GOOD, name=name)) for name in NAMES]
+        propose(tmp_path, [*made, own])
+        decided = place(tmp_path, members([[x.name, x.digest.hex(), NO_SIGNATURE] for x in (*made, own)]))
+        taken = Envelope(Kind.TAKEN, decided.run, 0, "mallory", decided.digest)
+        write(tmp_path, path_of_members(0, 1), taken.pack())
+
+    monkeypatch.setattr(Files, "put", put_and_name)
+    compressor = wc.Compressor("topk(0.5) | rice | raw")
+    with pytest.raises(co.CollectiveError, match="differs from the 3 members") as raised:
+        co.allreduce(comm, gradient(0), compressor, op="sum")
+    assert raised.value.reason == "scheme"
+    monkeypatch.undo()
+    comm.settle()
+    assert not comm.is_open
+    assert compressor.residual(ONLY) is None  # the step was rolled back
+
+
+def test_an_open_contribution_stays_open_while_the_store_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members that name it do not tell whether it counts; their objects do."""
+    comm = make_comm(tmp_path, "zoe", quorum=1, deadline=0.01, timeout=0.2)
+    compressor = wc.Compressor("topk(0.5) | rice | raw")
+
+    def fail(*_: Any) -> None:
+        raise co.CollectiveError("the store is down", reason="transport")
+
+    monkeypatch.setattr(Round, "_conclude", fail)
+    for call in (lambda: co.allreduce(comm, gradient(0), compressor), comm.settle, comm.settle):
+        with pytest.raises(co.CollectiveError, match="down"):
+            call()
+        assert comm.is_open
+    monkeypatch.undo()
+    comm.settle()
+    assert compressor.residual(ONLY) is not None  # it counts
 
 
 def test_members_that_accept_a_bad_object(tmp_path: Path) -> None:
