@@ -149,8 +149,9 @@ class Round:
         self.arrivals.add(own)
 
     def restart(self) -> None:
-        """Let the deadline begin again, after a time in which the store could not be reached."""
+        """Let all times begin again, after a time in which the store could not be reached."""
         self._since = time.monotonic()
+        self._asked = self._asked[0], self._since
 
     def wait(self, expected: Collection[str]) -> Outcome:
         """Wait for a decision, or make it; return the result.

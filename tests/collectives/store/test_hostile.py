@@ -270,6 +270,25 @@ def test_an_open_contribution_stays_open_while_the_store_fails(
     assert compressor.residual(ONLY) is not None  # it counts
 
 
+def test_the_times_of_a_round_begin_again(tmp_path: Path) -> None:
+    """After a failure of the store, an absent object gets as much time as at first."""
+    comm = make_comm(tmp_path, "zoe", deadline=60.0, timeout=60.0)
+    own = Terms(Header(operation=Operation.ALLREDUCE, reduction=1))
+    one = comm.open_round(0, own, lambda *_: None)
+    made = [place(tmp_path, make_contribution(GOOD, name=name)) for name in NAMES]
+    entries = [[x.name, x.digest.hex(), NO_SIGNATURE] for x in made]
+    write(tmp_path, path_of_members(0, 0), place(tmp_path, members(entries)).pack())
+    one.log.read()
+    one._vote()
+    one._asked = one._asked[0], one._asked[1] - 100
+    one.restart()
+    one._vote()
+    assert one.log.pending is not None
+    one._asked = one._asked[0], one._asked[1] - 100
+    one._vote()
+    assert one.log.pending is None  # dropped
+
+
 def test_members_that_accept_a_bad_object(tmp_path: Path) -> None:
     """Whoever decides, each peer judges the objects again."""
     comm = make_comm(tmp_path, "zoe", timeout=3.0)
