@@ -122,19 +122,29 @@ class Participant:
         if self._open is None:
             return
         one = self._open
+        counts = False if self._is_gone(one.round) else self._find_result(one)
+        one.resolve(counts)  # again without effect, if an interrupt comes before the next line
+        self._open = None
+
+    def _is_gone(self, one: Round) -> bool:
+        """Return whether an open round was decided and deleted; this peer must not decide it once more."""
+        log = Log(one.place, one.log.grace)
+        log.read()
+        return one.log.taken is None and not log.slot and self.find_newest(one.place.number) is not None
+
+    def _find_result(self, one: _Open) -> bool:
+        """Take part in an open round again; return whether this peer's contribution counts."""
         self._place.files.put(one.path, one.data)  # an earlier try may have failed; twice is once
         one.round.restart()
         try:
-            counts = one.round.wait(self._expected).find(one.digest) is not None
+            return one.round.wait(self._expected).find(one.digest) is not None
         except Lost:
-            counts = one.round.is_named()
             self.round = one.round.place.number + 1
+            return one.round.is_named()
         except OtherTerms:
             if one.round.log.taken is None:
                 raise
-            counts = False
-        one.resolve(counts)  # again without effect, if an interrupt comes before the next line
-        self._open = None
+            return False
 
     def abandon(self) -> None:
         """Take a contribution whose result is not known for one that does not count."""

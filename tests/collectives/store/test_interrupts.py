@@ -12,12 +12,14 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.errors import CollectiveError
+from collectives.exchange.specs import ONLY
 from collectives.local_updates.over_store import StoreLoop
 from collectives.store import sums
 from collectives.store.envelope import Kind
+from collectives.store.layout import path_of_round
 from collectives.store.log import Log
 from collectives.store.members import Accepted, Members
-from collectives.store.participant import Participant
+from collectives.store.participant import OLD_ROUNDS, Participant
 from collectives.store.rounds import Round
 from tests.collectives.injector import OWN, Injected, Injector
 from tests.collectives.store.peers import make_comm
@@ -157,6 +159,34 @@ def test_a_round_is_completed_before_an_exception_is_raised(
             local.step()
     exchange_all(local)
     assert w.tolist() == (6 * STEP).tolist()
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_round_that_was_deleted_is_not_decided_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """The store fails for a peer while others make so many rounds that they delete this one."""
+    settings = {**ALONE, "publish_every": 1, "keep": 2}
+    alice, bob = (make_comm(tmp_path, name, **settings) for name in ("alice", "bob"))
+    compressor, wait = wc.Compressor("topk(k=1) | raw-index | raw"), Round.wait
+
+    def fail(*_: Any) -> None:
+        raise CollectiveError("the store is down", reason="transport")
+
+    monkeypatch.setattr(Round, "wait", fail)
+    with pytest.raises(CollectiveError):
+        co.allreduce(bob, STEP, compressor)
+    monkeypatch.setattr(Round, "wait", wait)
+    folder = tmp_path / "run" / path_of_round(0)
+    for path in folder.iterdir():
+        path.unlink()  # bob's contribution comes too late for alice
+    nothing = np.zeros(4, np.float32)
+    for _ in range(OLD_ROUNDS * 2 + 2 if is_deleted else 2):
+        assert not co.allreduce(alice, nothing, "all | raw-index | raw").any()
+    assert folder.exists() != is_deleted
+    bob.settle()
+    assert not bob.is_open
+    assert compressor.residual(ONLY) is None  # the step was rolled back
 
 
 @pytest.mark.parametrize("lines", [False, True])
