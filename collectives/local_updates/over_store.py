@@ -112,13 +112,12 @@ class StoreLoop:
             self._catch_up()
 
     def complete(self) -> None:
-        """Do what is left to do after a round; an interrupt is raised when all of it is done."""
+        """Do what is left to do after a round; an exception is raised when all of it is done."""
         try:
             self._do_rest()
-        except Exception:
-            raise
         except BaseException:  # a program that catches it may move the parameters, or save the state
-            self._do_rest()
+            with suppress(Exception):
+                self._do_rest()
             raise
 
     def _do_rest(self) -> None:

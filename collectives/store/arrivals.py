@@ -56,19 +56,19 @@ class Arrivals:
         place: of the round.
         terms: of this peer.
         check: checks payloads.
-        good: contributions that can count, by their names in the store.
+        good: contributions that can count, by the names of their peers.
         refused: codes of others.
     """
 
     place: Place
     terms: Terms
     check: Check
-    good: dict[ObjectName, Contribution] = field(default_factory=dict)
+    good: dict[str, Contribution] = field(default_factory=dict)
     refused: dict[ObjectName, str] = field(default_factory=dict)
     _present: set[str] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)  # of good and refused ones
     _left: dict[str, int] = field(default_factory=dict)  # objects that are read beside good ones, by name
-    _reads: dict[ObjectName, tuple[int, int]] = field(default_factory=dict)
+    _reads: dict[ObjectName, tuple[int, int]] = field(default_factory=dict)  # size and number, latest last
 
     @property
     def _rules(self) -> Rules:
@@ -84,43 +84,53 @@ class Arrivals:
     def add(self, contribution: Contribution) -> None:
         """Add this peer's own contribution, which is good."""
         self._present.add(contribution.name)
-        self._accept(ObjectName(contribution.name, contribution.digest.hex()), contribution)
+        self._accept(contribution)
 
-    def _accept(self, named: ObjectName, contribution: Contribution) -> None:
-        self.good[named] = contribution
-        self._names.add(named.name)
-        self._left[named.name] = MAX_PER_NAME
+    def _accept(self, contribution: Contribution) -> None:
+        self._names.add(contribution.name)  # an exception before the next line changes nothing
+        self.good[contribution.name] = contribution
 
     def _refuse(self, named: ObjectName, code: str) -> None:
-        self.refused[named] = code
         self._names.add(named.name)
+        self.refused[named] = code
+
+    def _find_good(self, named: ObjectName) -> Contribution | None:
+        one = self.good.get(named.name)
+        return one if one is not None and one.digest.hex() == named.digest else None
 
     def update(self, entries: Iterable[Listed]) -> None:
-        """Read the objects of a list that are not known yet."""
+        """Read the objects of a list that are not known yet; those first that were not read for longest."""
+        found = [(parse_contribution(one.base), one.size) for one in entries if not one.is_folder]
+        unknown = [(named, size) for named, size in found if named is not None]
+        last = {named: turn for turn, named in enumerate(self._reads)}
         counts: dict[str, int] = {}
-        for entry in entries:
-            named = parse_contribution(entry.base)
-            if named is None or entry.is_folder or not self._is_of_use(named):
+        for named, size in sorted(unknown, key=lambda one: last.get(one[0], -1)):
+            if not self._is_of_use(named):
                 continue
-            counts[named.name] = counts.get(named.name, 0) + 1
-            if counts[named.name] > MAX_PER_NAME:
-                continue
-            if entry.size > max_object(self._rules):
+            if size > max_object(self._rules):
                 self._refuse(named, "max-bytes")
-                continue
-            size, reads = self._reads.get(named, (-1, 0))
-            if size == entry.size and reads >= MAX_READS:
-                continue
-            self._reads[named] = entry.size, reads + 1 if size == entry.size else 1
-            if named.name in self._left:
-                self._left[named.name] -= 1
-            self._read(named)
+            elif self._may_have_changed(named, size) and counts.get(named.name, 0) < MAX_PER_NAME:
+                counts[named.name] = counts.get(named.name, 0) + 1
+                self._note_read(named, size)
+                self._read(named)
+
+    def _may_have_changed(self, named: ObjectName, size: int) -> bool:
+        """Return whether another read may find other bytes than the ones before."""
+        before, reads = self._reads.get(named, (size, 0))
+        return size != before or reads < MAX_READS
+
+    def _note_read(self, named: ObjectName, size: int) -> None:
+        """Count a read of an object, which becomes the latest one."""
+        before, reads = self._reads.pop(named, (size, 0))
+        self._reads[named] = size, reads + 1 if size == before else 1
+        if named.name in self.good:
+            self._left[named.name] = self._left.get(named.name, MAX_PER_NAME) - 1
 
     def _is_of_use(self, named: ObjectName) -> bool:
         """Return whether an object could be the good one of its name."""
         if self.place.names and named.name not in self.place.names:
             return False
-        if named in self.refused or named in self.good or self._left.get(named.name) == 0:
+        if named in self.refused or self._find_good(named) is not None or self._left.get(named.name) == 0:
             return False
         return named.name in self._names or len(self._names) < self._rules.max_peers
 
@@ -135,21 +145,21 @@ class Arrivals:
                 raise Refused("signature", f"the signature is not that of peer {found.name!r}")
             self._present.add(found.name)
             judge(found, self.terms, self.check)
-            if found.name in self._left:
+            if found.name in self.good:
                 raise Refused("duplicate", f"peer {found.name!r} has another contribution")
         except Refused as refused:
             self._refuse(named, refused.code)
         else:
-            self._accept(named, found)
+            self._accept(found)
 
     def judge(self, named: ObjectName) -> Judged | None:
         """Return the object of a proposal with the verdict on it, or None if it has not arrived.
 
         The proposal has its signature, so that in the object has no meaning.
         """
-        if named in self.good:
-            return Judged(self.good[named], "")
-        found = None
+        found = self._find_good(named)
+        if found is not None:
+            return Judged(found, "")
         try:
             found = self._fetch(named)
             if found is None:

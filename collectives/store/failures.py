@@ -115,6 +115,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _codes_of(error: BaseException) -> set[str]:
     """Return the codes and the status that a client of an object store has put into an error."""
     response: Any = getattr(error, "response", None)
-    found = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
+    answer = response.get("Error") if isinstance(response, dict) else None  # other clients have other answers
+    found = answer.get("Code") if isinstance(answer, dict) else None
     given = (found, *(getattr(error, name, None) for name in ("status", "status_code", "code")))
     return {str(one) for one in given if isinstance(one, str | int)}

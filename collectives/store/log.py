@@ -12,6 +12,7 @@ is created exclusively: what is taken cannot be dropped, also if peers look at d
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from collectives.errors import Refused
@@ -98,21 +99,25 @@ class Log:
             self.read()
 
     def _add(self, data: bytes) -> None:
-        """Take note of the bytes in the next slot; those that are no valid record change nothing."""
-        place = self.place
+        """Take note of the bytes in the next slot; those that are no valid record change nothing.
+
+        If an exception breaks it off, the slot is read again: noting a record twice has no further effect.
+        """
+        with suppress(Refused):
+            self._note(data)
         self.slot += 1
-        try:
-            found = open_slot(data, _KINDS, place.run, place.number, place.verify)
-            if found.kind == Kind.MEMBERS:
-                self._propose(found.digest, parse_members(found, place.rules, place.verify))
-            elif len(found.body) != (DIGEST if found.kind == Kind.TAKEN else 0):
-                raise Refused("members", "a record of the round has another length")
-            elif found.kind == Kind.TAKEN:
-                self.taken = found.body
-            else:
-                self.pending = None
-        except Refused:
-            pass
+
+    def _note(self, data: bytes) -> None:
+        place = self.place
+        found = open_slot(data, _KINDS, place.run, place.number, place.verify)
+        if found.kind == Kind.MEMBERS:
+            self._propose(found.digest, parse_members(found, place.rules, place.verify))
+        elif len(found.body) != (DIGEST if found.kind == Kind.TAKEN else 0):
+            raise Refused("members", "a record of the round has another length")
+        elif found.kind == Kind.TAKEN:
+            self.taken = found.body
+        else:
+            self.pending = None
 
     def _propose(self, digest: bytes, members: Members) -> None:
         """Take note of a proposal; while another one is pending, it may be taken, but is not judged."""

@@ -33,7 +33,7 @@ from collectives.store.layout import (
 )
 from collectives.store.log import Log, Place
 from collectives.store.members import Members
-from collectives.store.rounds import Lost, Outcome, Round, RoundReport, Timing
+from collectives.store.rounds import ADVICE, Lost, OtherTerms, Outcome, Round, RoundReport, Timing
 from collectives.store.rules import Rules
 from collectives.store.signing import Ring
 from collectives.store.states import States
@@ -122,18 +122,29 @@ class Participant:
         if self._open is None:
             return
         one = self._open
+        counts = False if self._is_gone(one.round) else self._find_result(one)
+        one.resolve(counts)  # again without effect, if an interrupt comes before the next line
+        self._open = None
+
+    def _is_gone(self, one: Round) -> bool:
+        """Return whether an open round was decided and deleted; this peer must not decide it once more."""
+        log = Log(one.place, one.log.grace)
+        log.read()
+        return one.log.taken is None and not log.slot and self.find_newest(one.place.number) is not None
+
+    def _find_result(self, one: _Open) -> bool:
+        """Take part in an open round again; return whether this peer's contribution counts."""
         self._place.files.put(one.path, one.data)  # an earlier try may have failed; twice is once
         one.round.restart()
         try:
-            counts = one.round.wait(self._expected).find(one.digest) is not None
-        except CollectiveError as error:
+            return one.round.wait(self._expected).find(one.digest) is not None
+        except Lost:
+            self.round = one.round.place.number + 1
+            return one.round.is_named()
+        except OtherTerms:
             if one.round.log.taken is None:
                 raise
-            counts = one.round.is_named()
-            if isinstance(error, Lost):
-                self.round = one.round.place.number + 1
-        one.resolve(counts)  # again without effect, if an interrupt comes before the next line
-        self._open = None
+            return False
 
     def abandon(self) -> None:
         """Take a contribution whose result is not known for one that does not count."""
@@ -353,8 +364,9 @@ class Participant:
                 reason="name",
             )
         if code not in (None, "duplicate"):
+            advice = f": {ADVICE[code]}" if code in ADVICE else ""
             return CollectiveError(
-                f"round {number}: the object of peer {self.name!r} was refused: {code}",
+                f"round {number}: the object of peer {self.name!r} was refused: {code}{advice}",
                 reason=_reason_of(code),
             )
         if not outcome.contributions:

@@ -37,6 +37,10 @@ class Lost(CollectiveError):
     """Error of a round that is decided, and whose objects this peer cannot read: it has no result here."""
 
 
+class OtherTerms(CollectiveError):
+    """Error of a peer whose terms are not those of the members: its contribution cannot count."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """Times of a peer, in seconds of its own clock.
@@ -145,8 +149,9 @@ class Round:
         self.arrivals.add(own)
 
     def restart(self) -> None:
-        """Let the deadline begin again, after a time in which the store could not be reached."""
+        """Let all times begin again, after a time in which the store could not be reached."""
         self._since = time.monotonic()
+        self._asked = self._asked[0], self._since
 
     def wait(self, expected: Collection[str]) -> Outcome:
         """Wait for a decision, or make it; return the result.
@@ -156,7 +161,8 @@ class Round:
 
         Raises:
             Lost: the round is decided, and an object of a member cannot be read.
-            CollectiveError: the store fails, or the members' terms differ from this peer's.
+            OtherTerms: the members' terms differ from this peer's.
+            CollectiveError: the store fails.
         """
         while True:
             entries = self.look()
@@ -204,7 +210,7 @@ class Round:
     def _vote(self) -> None:
         """Take or drop the pending proposal as soon as its objects tell which.
 
-        Raises CollectiveError if they tell that the members' terms are others: then this peer has no vote.
+        Raises OtherTerms if they tell that the members' terms are others: then this peer has no vote.
         """
         pending = self.log.pending
         assert pending is not None
@@ -264,14 +270,14 @@ class Round:
         return None if None in found else [one for one in found if one is not None]
 
     def _find_terms(self, judged: Iterable[Judged]) -> Terms | None:
-        """Return the terms of a proposal, None below the quorum; raise CollectiveError if others."""
+        """Return the terms of a proposal, None below the quorum; raise OtherTerms if others."""
         found = [one.contribution for one in judged if one.contribution is not None]
         terms = choose_terms(found, self.place.rules.quorum)
         if terms is not None and terms.key != self.arrivals.terms.key:
             reason = self.arrivals.terms.find_difference(terms)
-            raise CollectiveError(
+            raise OtherTerms(
                 f"peer {self.name!r} differs from the {len(found)} members of round {self.place.number}:"
-                f" {_ADVICE[reason]}",
+                f" {ADVICE[reason]}",
                 reason=reason,
             )
         return terms
@@ -281,12 +287,13 @@ def _name_of(entry: Accepted) -> ObjectName:
     return ObjectName(entry.name, entry.digest.hex())
 
 
-_ADVICE = {
+ADVICE = {
     "parameters": "its parameters or rounds are others; call synchronize()",
     "operation": "it makes another call",
     "shape": "names, shapes or types of its tensors are others",
     "scheme": "its scheme or settings are others",
 }
+"""What a peer whose terms differ from the members' learns, by the reason of its error."""
 
 
 def choose_terms(contributions: Iterable[Contribution], quorum: int) -> Terms | None:

@@ -24,6 +24,13 @@ from tests.collectives.store.peers import gradient, make_comm, make_local, move
 SCHEME = "all | raw-index | raw"
 
 
+def answer_of_another_client(answer: Any) -> Exception:
+    """Return an error whose response has another form."""
+    error = OSError("of another client")
+    error.response = answer  # type: ignore[attr-defined]
+    return error
+
+
 def answer_of_s3(code: str, kind: type[Exception] = OSError) -> Exception:
     """Return an error as s3fs raises it: its cause has the server's code."""
     cause = Exception(code)
@@ -69,6 +76,9 @@ TRANSIENT: dict[str, Exception] = {
     "full": OSError(errno.ENOSPC, "No space left on device"),
     "stale": OSError(errno.ESTALE, "Stale file handle"),
     "other": RuntimeError("of a client"),
+    "text": answer_of_another_client({"Error": "busy"}),
+    "empty": answer_of_another_client({"Error": None}),
+    "list": answer_of_another_client({"Error": {"Code": ["busy"]}}),
 }
 ANSWERS = {
     "read": {"missing", "folder", "no folder"},

@@ -16,9 +16,16 @@ pytest.importorskip("fsspec")
 import collectives as co
 import wirecodec as wc
 from collectives.agreement.header import Header, Operation
+from collectives.errors import Refused
+from collectives.exchange.specs import ONLY
+from collectives.store.arrivals import MAX_PER_NAME
 from collectives.store.contribution import Terms, make_body
-from collectives.store.envelope import Envelope, Kind, hash_run, make_statement
+from collectives.store.envelope import Envelope, Kind, check_everyone, hash_run, make_statement
+from collectives.store.files import Files
 from collectives.store.layout import SLOTS, path_of_contribution, path_of_members
+from collectives.store.members import max_members, parse_members
+from collectives.store.rounds import Round
+from collectives.store.rules import Rules
 from tests.collectives.store.peers import gradient, make_comm, make_local, move, run_each, run_of
 
 NAMES = "alice", "bob"
@@ -215,6 +222,73 @@ def test_members_with_foreign_terms_decide_nothing(tmp_path: Path) -> None:
     assert raised.value.reason == "shape"
 
 
+def test_a_contribution_with_other_terms_counts_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if members name it: its peer keeps what it has not sent."""
+    comm = make_comm(tmp_path, "zoe", timeout=3.0)
+    comm.move_to(0)
+    put = Files.put
+
+    def put_and_name(files: Files, path: str, data: bytes) -> None:
+        put(files, path, data)
+        own = Envelope.unpack(data)
+        made = [place(tmp_path, make_contribution(GOOD, name=name)) for name in NAMES]
+        propose(tmp_path, [*made, own])
+        decided = place(tmp_path, members([[x.name, x.digest.hex(), NO_SIGNATURE] for x in (*made, own)]))
+        taken = Envelope(Kind.TAKEN, decided.run, 0, "mallory", decided.digest)
+        write(tmp_path, path_of_members(0, 1), taken.pack())
+
+    monkeypatch.setattr(Files, "put", put_and_name)
+    compressor = wc.Compressor("topk(0.5) | rice | raw")
+    with pytest.raises(co.CollectiveError, match="differs from the 3 members") as raised:
+        co.allreduce(comm, gradient(0), compressor, op="sum")
+    assert raised.value.reason == "scheme"
+    monkeypatch.undo()
+    comm.settle()
+    assert not comm.is_open
+    assert compressor.residual(ONLY) is None  # the step was rolled back
+
+
+def test_an_open_contribution_stays_open_while_the_store_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members that name it do not tell whether it counts; their objects do."""
+    comm = make_comm(tmp_path, "zoe", quorum=1, deadline=0.01, timeout=0.2)
+    compressor = wc.Compressor("topk(0.5) | rice | raw")
+
+    def fail(*_: Any) -> None:
+        raise co.CollectiveError("the store is down", reason="transport")
+
+    monkeypatch.setattr(Round, "_conclude", fail)
+    for call in (lambda: co.allreduce(comm, gradient(0), compressor), comm.settle, comm.settle):
+        with pytest.raises(co.CollectiveError, match="down"):
+            call()
+        assert comm.is_open
+    monkeypatch.undo()
+    comm.settle()
+    assert compressor.residual(ONLY) is not None  # it counts
+
+
+def test_the_times_of_a_round_begin_again(tmp_path: Path) -> None:
+    """After a failure of the store, an absent object gets as much time as at first."""
+    comm = make_comm(tmp_path, "zoe", deadline=60.0, timeout=60.0)
+    own = Terms(Header(operation=Operation.ALLREDUCE, reduction=1))
+    one = comm.open_round(0, own, lambda *_: None)
+    made = [place(tmp_path, make_contribution(GOOD, name=name)) for name in NAMES]
+    entries = [[x.name, x.digest.hex(), NO_SIGNATURE] for x in made]
+    write(tmp_path, path_of_members(0, 0), place(tmp_path, members(entries)).pack())
+    one.log.read()
+    one._vote()
+    one._asked = one._asked[0], one._asked[1] - 100
+    one.restart()
+    one._vote()
+    assert one.log.pending is not None
+    one._asked = one._asked[0], one._asked[1] - 100
+    one._vote()
+    assert one.log.pending is None  # dropped
+
+
 def test_members_that_accept_a_bad_object(tmp_path: Path) -> None:
     """Whoever decides, each peer judges the objects again."""
     comm = make_comm(tmp_path, "zoe", timeout=3.0)
@@ -339,6 +413,45 @@ def test_many_objects_under_a_name_only_delay_the_good_one(tmp_path: Path) -> No
         put_envelope(tmp_path, made)
     results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
     assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+
+
+def make_garbage(kind: str, path: Path) -> None:
+    """Put something that never arrives into the place of a contribution."""
+    import os
+
+    if kind == "link":
+        path.symlink_to("/etc/hostname")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(b"" if kind == "empty" else b"garbage")
+
+
+@pytest.mark.parametrize("kind", ["garbage", "empty", "link", "pipe"])
+def test_objects_that_never_arrive_only_delay_those_behind_them(tmp_path: Path, kind: str) -> None:
+    """They are under the names of both peers, and before their objects in every list."""
+    comms = [make_comm(tmp_path, name, deadline=0.5) for name in NAMES]
+    folder = tmp_path / f"run/rounds/{0:012d}"
+    folder.mkdir(parents=True)
+    for name in NAMES:
+        for number in range(2 * MAX_PER_NAME):
+            make_garbage(kind, folder / f"{name}.{number:064x}")
+    for comm in comms:
+        comm.move_to(0)
+    results = run_each(lambda n: co.allreduce(comms[n], gradient(n), SCHEME, op="sum"), range(2))
+    assert results[0].tobytes() == results[1].tobytes() == (gradient(0) + gradient(1)).tobytes()
+
+
+@pytest.mark.parametrize("end", ["", "]", "]}"])
+def test_members_are_judged_in_linear_time(end: str) -> None:
+    """Of the largest size, with parts that occur everywhere."""
+    rules = Rules(quorum=2)
+    for part in ('],"refused":[', '{"accepted":[', '["a","', "[", "],", "]}"):
+        body = '{"accepted":[' + part * (max_members(rules) // len(part) - 2) + end
+        begin = time.process_time()
+        with pytest.raises(Refused):
+            parse_members(Envelope(Kind.MEMBERS, RUN, 0, "mallory", body.encode()), rules, check_everyone)
+        assert time.process_time() - begin < 1
 
 
 def test_members_that_are_overwritten_are_noticed(tmp_path: Path) -> None:

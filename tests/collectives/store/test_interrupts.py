@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.errors import CollectiveError
+from collectives.exchange.specs import ONLY
+from collectives.local_updates.over_store import StoreLoop
 from collectives.store import sums
+from collectives.store.envelope import Kind
+from collectives.store.layout import path_of_round
+from collectives.store.log import Log
+from collectives.store.members import Accepted, Members
+from collectives.store.participant import OLD_ROUNDS, Participant
 from collectives.store.rounds import Round
 from tests.collectives.injector import OWN, Injected, Injector
 from tests.collectives.store.peers import make_comm
@@ -118,6 +126,98 @@ def test_a_contribution_is_settled_once(
     for _ in range(8):
         total += co.allreduce(comm, {"w": np.zeros(4, np.float32)}, compressor)["w"]
     assert total.tolist() == STEP.tolist()  # the next call has returned the result of the first round
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, RuntimeError])
+@pytest.mark.parametrize("place", ["close", "_take", "conclude"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_round_is_completed_before_an_exception_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], place: str, after: bool
+) -> None:
+    """The program catches it, and goes on with its own steps."""
+    owner: Any = {"close": sums.Taken, "_take": StoreLoop, "conclude": Participant}[place]
+    real, errors = getattr(owner, place), [error]
+
+    def fail_once(*args: Any, **settings: Any) -> None:
+        if errors and not after:
+            raise errors.pop()
+        real(*args, **settings)
+        if errors:
+            raise errors.pop()
+
+    w = np.zeros(4, np.float32)
+    compressor = wc.Compressor("topk(k=1) | raw-index | raw")
+    local = co.LocalUpdates(None, {"w": w}, compressor, make_comm(tmp_path, "alice", **ALONE), every=2)
+    local.synchronize()
+    for step in range(1, 7):
+        w += STEP
+        if step == 4:
+            monkeypatch.setattr(owner, place, fail_once)
+            with pytest.raises(error):
+                local.step()
+        else:
+            local.step()
+    exchange_all(local)
+    assert w.tolist() == (6 * STEP).tolist()
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_round_that_was_deleted_is_not_decided_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """The store fails for a peer while others make so many rounds that they delete this one."""
+    settings = {**ALONE, "publish_every": 1, "keep": 2}
+    alice, bob = (make_comm(tmp_path, name, **settings) for name in ("alice", "bob"))
+    compressor, wait = wc.Compressor("topk(k=1) | raw-index | raw"), Round.wait
+
+    def fail(*_: Any) -> None:
+        raise CollectiveError("the store is down", reason="transport")
+
+    monkeypatch.setattr(Round, "wait", fail)
+    with pytest.raises(CollectiveError):
+        co.allreduce(bob, STEP, compressor)
+    monkeypatch.setattr(Round, "wait", wait)
+    folder = tmp_path / "run" / path_of_round(0)
+    for path in folder.iterdir():
+        path.unlink()  # bob's contribution comes too late for alice
+    nothing = np.zeros(4, np.float32)
+    for _ in range(OLD_ROUNDS * 2 + 2 if is_deleted else 2):
+        assert not co.allreduce(alice, nothing, "all | raw-index | raw").any()
+    assert folder.exists() != is_deleted
+    bob.settle()
+    assert not bob.is_open
+    assert compressor.residual(ONLY) is None  # the step was rolled back
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_log_is_read_again_from_where_an_exception_broke_off(tmp_path: Path, lines: bool) -> None:
+    """Dropped, proposed, proposed again, taken: the decision is that of an undisturbed reader."""
+    comm = make_comm(tmp_path, "alice", **ALONE)
+    place = comm._place
+    one, other = (Members((Accepted("alice", bytes([n]) * 32, bytes(64)),)) for n in range(2))
+    written = Log(place, 0.0)
+    for kind, body in [
+        (Kind.MEMBERS, one.pack()),
+        (Kind.DROPPED, b""),
+        (Kind.TAKEN, b"of another length"),
+        (Kind.MEMBERS, other.pack()),
+        (Kind.MEMBERS, one.pack()),
+    ]:
+        written.append(kind, body, "alice", comm._ring.sign)
+    assert written.pending is not None
+    written.append(Kind.TAKEN, written.pending, "alice", comm._ring.sign)
+    whole = Injector(OWN, lines=lines, returns=True)
+    with whole.active():
+        Log(place, 0.0).read()
+    for number in range(1, whole.calls + 1):
+        log = Log(place, 0.0)
+        with (
+            suppress(Injected, MemoryError, CollectiveError),
+            Injector(OWN, number, lines=lines, returns=True).active(),
+        ):
+            log.read()
+        log.read()
+        assert log.decision == written.decision == other, number
 
 
 def test_a_state_that_is_loaded_replaces_an_open_contribution(tmp_path: Path, monkeypatch: Any) -> None:
