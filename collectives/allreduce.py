@@ -256,13 +256,21 @@ def reduce_made(
         doubt: as for ``open_exchange`` and ``reduce_over_sites``; without a StoreComm.
         has_out: whether the inputs have memory for the results.
     """
+    inputs = Inputs({})
+
+    def take() -> Inputs:
+        nonlocal inputs
+        inputs = make().localize()
+        _refuse_patches(inputs.tensors)
+        return inputs
+
     if isinstance(comm, StoreComm):
         _check_for_store(algorithm, op, nonfinite, commit=commit)
         if sparse:
             _check_sparse(_parse("algorithm", algorithm, _CODES), has_out=has_out)
         return reduce_over_store(
             comm,
-            make,
+            take,
             scheme,
             mean=op == "mean",
             seed=seed,
@@ -285,16 +293,11 @@ def reduce_made(
                 raise ValueError("sparse=True has no meaning over Sites, where sums within a site are dense")
     except Exception as error:  # reported to all ranks
         failure = Failure(Status.ARGUMENT, error)
-    finite, inputs = nonfinite == "propagate", Inputs({})
+    finite = nonfinite == "propagate"
     method = scheme if isinstance(scheme, SummingCompressor) else None
     record = None if method is not None else ALGORITHMS.get(Algorithm(proposal.algorithm))
     if method is not None:
         proposal = proposal._replace(operation=method.operation, algorithm=Algorithm.AUTO)
-
-    def take() -> Inputs:
-        nonlocal inputs
-        inputs = make().localize()
-        return inputs
 
     def exchange(
         comm: Communicator | Channel,
@@ -378,6 +381,15 @@ def _check_sparse(algorithm: int, *, has_out: bool) -> None:
         raise ValueError(f"sparse=True needs an algorithm that moves supports: {names}")
     if has_out:
         raise ValueError("sparse=True returns new SparseTensors; out must be None")
+
+
+def _refuse_patches(tensors: Tensors) -> None:
+    """Raise EncodeError if a tensor is a patch: a sum has no elements that are unchanged."""
+    for name, one in tensors.items() if isinstance(tensors, Mapping) else [(None, tensors)]:
+        if isinstance(one, wc.SparseTensor) and one.absent != "zero":
+            raise wc.EncodeError(
+                "a patch, whose absent elements are unchanged, is not added; allgather sends it", tensor=name
+            )
 
 
 def _make_sparse_nan(tensor: Tensors) -> Any:

@@ -85,7 +85,12 @@ def _from_torch(tensor: Any, torch: Any) -> SparseTensor:
                 f"torch tensor has layout {tensor.layout}; pass tensor.to_dense() or tensor.to_sparse_coo()"
             ) from None
     _check_positions(tensor._indices().numpy(), shape)  # coalesce() merges by their row-major numbers
-    coo = tensor.coalesce()
+    try:
+        coo = tensor.coalesce()
+    except NotImplementedError:  # of a type that torch does not add, such as float8
+        raise EncodeError(
+            f"torch cannot add the values of a sparse tensor of {tensor.dtype}; pass tensor.to_dense()"
+        ) from None
     values = coo.values()
     flat = as_elements(values).data.reshape(tuple(values.shape))
     return _from_coordinates(coo.indices().numpy(), flat, shape)

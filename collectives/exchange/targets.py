@@ -130,7 +130,7 @@ def _view_arrays(
     if any(array.shape != specs[name][0] for name, array in zip(given, arrays, strict=True)):
         return None
     columns = describe_arrays(arrays)
-    kinds = np.array([DTYPES.index(specs[name][1]) for name in given])
+    kinds = np.array([DTYPES.index(specs[name][1]) for name in given], np.intp)
     order = np.argsort(columns.addresses, kind="stable")
     starts, nbytes = columns.addresses[order], (columns.sizes * _ITEM_SIZES[kinds])[order]
     separate = (starts[:-1] + nbytes[:-1] <= starts[1:]).all()

@@ -69,12 +69,14 @@ def find_trained(named: Mapping[str, Any], *, frozen: bool = False) -> dict[str,
         named: {name: parameter, buffer or array}.
         frozen: whether to return such Parameters of a float type, too.
 
-    Raises EncodeError for another type than float, but not for one of a Parameter that needs no gradient.
+    Raises EncodeError for another type than float, but not for one of a Parameter that needs no gradient; and
+    for what is exchanged and has no dense elements, such as a tensor on "meta".
     """
     trained = {}
     for name, parameter in named.items():
         is_frozen = _is_frozen(parameter)
         if not is_frozen or (frozen and parameter.is_floating_point()):
+            _require_dense(name, parameter)
             trained[name] = parameter
         if not is_frozen:
             try:
@@ -83,6 +85,17 @@ def find_trained(named: Mapping[str, Any], *, frozen: bool = False) -> dict[str,
                 advice = "pass parameters and buffers of these types only"
                 raise wc.EncodeError(f"{error}: {advice}", tensor=name) from None
     return trained
+
+
+def _require_dense(name: str, parameter: Any) -> None:
+    """Raise EncodeError for a tensor without elements that can be read and written in place."""
+    if not _is_torch(parameter):
+        return
+    if parameter.is_meta:
+        raise wc.EncodeError("the parameter is on meta; create its elements first", tensor=name)
+    if parameter.layout is not sys.modules["torch"].strided:
+        text = f"the parameter has layout {parameter.layout}; pass a dense one, or leave it out"
+        raise wc.EncodeError(text, tensor=name)
 
 
 def read(parameter: Any) -> Array:
@@ -120,12 +133,20 @@ def measure_movements(parameters: Mapping[str, Any], starts: Mapping[str, Array]
     Args:
         parameters: of this worker.
         starts: {name: array}, as from ``read``.
+
+    Raises EncodeError if a parameter has got another shape.
     """
     movements = {}
     for name, parameter in parameters.items():
-        start = starts[name]
+        start, present = starts[name], _view(parameter)
+        if present.shape != start.shape:  # NumPy would repeat the elements of some shapes
+            raise wc.EncodeError(
+                f"the shape is {present.shape}, and was {start.shape}; make a new LocalUpdates after a"
+                " parameter has got another shape",
+                tensor=name,
+            )
         movements[name] = aligned(start.size, start.dtype).reshape(start.shape)
-        np.subtract(round_to(parameter, start), _view(parameter), out=movements[name])
+        np.subtract(round_to(parameter, start), present, out=movements[name])
     return movements
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -193,7 +192,9 @@ def read_arrays(name: str, content: Any) -> dict[str, Any]:
                 str(key): file[str(number)].view(BFLOAT16) if is_bfloat16 else file[str(number)]
                 for number, (key, is_bfloat16) in enumerate(names)
             }
-    except (ValueError, TypeError, KeyError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # NumPy and zipfile raise any type of exception for damaged files
         text = f"the entry {name!r} is damaged, or is no state of co.Checkpointable: {error}"
         raise ValueError(text) from None
 

@@ -284,3 +284,11 @@ def test_results_on_a_gpu_are_copied_there(standin: StandInDevice) -> None:
         return same
 
     assert all(co.simulate(2, step))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_tensors(algorithm: str) -> None:
+    def work(comm: Any) -> Any:
+        return co.allreduce(comm, {}, SCHEME, algorithm=algorithm, out={})
+
+    assert co.simulate(2, work) == [{}, {}]

@@ -151,3 +151,22 @@ def test_results_of_a_gpu_are_there(standin: StandInDevice) -> None:
         return on_gpu and (indices.tolist(), bits(values)) == (want.indices.tolist(), bits(want.values))
 
     assert all(co.simulate(2, step))
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["allgather", "dense", "split-pairs", "split-bitmap", "split-dense", "auto"]
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_patch_is_refused_by_all_algorithms(algorithm: str, named: bool) -> None:
+    """The algorithms that split would add it as zeros, and "dense" would fail on one rank alone."""
+    patch = wc.SparseTensor([1, 3], np.array([5, 7], "f4"), 4, absent="unchanged")
+
+    def work(comm: Any) -> tuple[int, ...]:
+        tensor: Any = patch if comm.rank == 1 else np.ones(4, np.float32)
+        with pytest.raises(co.CollectiveError, match="a patch, whose absent elements") as caught:
+            co.allreduce(
+                comm, {"w": tensor} if named else tensor, "all | raw-index | raw", algorithm=algorithm
+            )
+        return caught.value.ranks
+
+    assert co.simulate(2, work) == [(1,), (1,)]

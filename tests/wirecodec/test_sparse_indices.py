@@ -138,3 +138,12 @@ def test_a_selector_of_a_user(scope: Any) -> None:
         wc.Compressor(scheme, scope=scope).compress({"w": np.ones(4, "f4")})
     with pytest.raises(wc.EncodeError, match="the tensor has 4 elements"):
         wc.encode_many({"w": np.ones(4, "f4")}, scheme)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "uint16"])
+def test_types_that_torch_does_not_add_are_an_error_with_a_remedy(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    where = torch.tensor([[1, 0]])
+    tensor = torch.sparse_coo_tensor(where, torch.ones(2).to(getattr(torch, dtype)), (3,))
+    with pytest.raises(wc.EncodeError, match=r"cannot add .*; pass tensor\.to_dense"):
+        wc.encode(tensor, SCHEME)

@@ -319,3 +319,45 @@ def test_buffers_of_other_types_are_refused(kind: str) -> None:
         wc.EncodeError, match=r"'counts': dtype .* parameters and buffers of these types only"
     ):
         co.LocalUpdates(None, named, wc.Compressor(LOSSLESS), comm, every=1)
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+@pytest.mark.parametrize("shape", [(), (1, 2), (4, 1), (2, 2, 2)])
+def test_another_shape_is_refused_on_all_ranks_before_anything_is_sent(
+    shape: tuple[int, ...], delay: int
+) -> None:
+    """NumPy repeats the elements of some of these shapes: the others would apply a movement that is none."""
+    torch = pytest.importorskip("torch")
+
+    def work(comm: Communicator) -> list[float]:
+        w = torch.nn.Parameter(torch.ones(2, 2))
+        local = co.LocalUpdates(None, {"w": w}, wc.Compressor(LOSSLESS), comm, every=2, delay=delay)
+        if comm.rank == 0:
+            w.data = torch.full(shape, 9.0)
+        with pytest.raises(
+            co.CollectiveError, match=r"tensor 'w': the shape is .*, and was \(2, 2\)"
+        ) as caught:
+            local.exchange()
+        assert caught.value.ranks == (0,)
+        return w.detach().reshape(-1).tolist()  # type: ignore[no-any-return]
+
+    assert co.simulate(2, work)[1] == [1.0] * 4
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("over_sites", [False, True])
+@pytest.mark.parametrize("kind", ["meta", "coo", "csr", "mkldnn"])
+def test_tensors_without_dense_elements_are_refused_by_name(kind: str, over_sites: bool) -> None:
+    torch = pytest.importorskip("torch")
+    made = {
+        "meta": lambda: torch.empty(3, 3, device="meta"),
+        "coo": lambda: torch.eye(3).to_sparse(),
+        "csr": lambda: torch.eye(3).to_sparse_csr(),
+        "mkldnn": lambda: torch.eye(3).to_mkldnn(),
+    }
+    comm: Any = co.simulate(1, lambda comm: comm)[0]
+    named = {"w": made[kind]()}
+    with pytest.raises(wc.EncodeError, match=r"tensor 'w': the parameter (is on meta|has layout)"):
+        co.LocalUpdates(
+            None, named, wc.Compressor(LOSSLESS), co.Sites(comm, comm) if over_sites else comm, every=1
+        )

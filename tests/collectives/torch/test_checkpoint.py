@@ -11,6 +11,7 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
+from collectives.torch.checkpoint import read_arrays, write_arrays
 from tests.collectives.torch.processes import run
 
 torch = pytest.importorskip("torch")
@@ -200,6 +201,16 @@ def test_state_that_does_not_fit(change: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         co.Checkpointable(new).load_state_dict(change(state))
     assert new.step == 0
+
+
+@pytest.mark.parametrize(("field", "value"), [(4, 200), (6, 1), (8, 99), (8, 8)])
+def test_damaged_members_are_a_value_error(field: int, value: int) -> None:
+    """Version, encryption and compression of a zip member; zipfile raises errors of its own for them."""
+    content = bytearray(write_arrays({"w": np.arange(9)}).tobytes())
+    at = content.find(b"PK\x01\x02")
+    content[at + field + 2] = value
+    with pytest.raises(ValueError, match="'state' is damaged"):
+        read_arrays("state", bytes(content))
 
 
 def test_pickles_are_not_read() -> None:

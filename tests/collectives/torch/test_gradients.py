@@ -351,3 +351,14 @@ print(json.dumps(found))
     zero, one = run(2, body)
     assert "this process is not in the group" in zero
     assert one == 1
+
+
+def test_nothing_is_averaged_without_a_parameter_that_needs_a_gradient() -> None:
+    """As in a phase of training that freezes the model."""
+
+    def work(comm: Communicator) -> Any:
+        weight = torch.nn.Parameter(torch.ones(3), requires_grad=False)
+        co.average_gradients(comm, {"w": weight}.items(), wc.Compressor("topk(0.1) | rice | raw"))
+        return weight.grad
+
+    assert co.simulate(2, work) == [None, None]
