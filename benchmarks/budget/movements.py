@@ -62,19 +62,19 @@ ABOUT = """At 0.14 bits per element, `budget` leaves {ours:.2f} of the movement'
 messages of {bits:.2f} bits leave {templar:.2f}. The cosine transform of DeMo and Psyche does not concentrate
 movements: the largest {demo} of 4,096 coefficients leave {cosine:.2f}.
 
-*Bits* are those of whole messages. *Squared error* is that of the decoded movement, relative to its square: 1 is that
-of sending nothing. Error feedback sends later what is missing.
+*Bits* are those of whole messages. *Squared error* is that of the decoded movement, relative to its square:
+1 is that of sending nothing. Error feedback sends later what is missing.
 
-- *Templar*, the public code of SparseLoCo (arXiv 2508.15706): the largest 64 of each block of 64 × 64, each as a place
-  of 12 bits and a value of 2.
-- *DeMo* (arXiv 2411.19870): the largest {demo} coefficients of a discrete cosine transform of each block of 64 × 64,
-  as int64 and float32.
-- *Psyche*: the same as a place of 16 bits and a sign, here of the mean of the block's largest coefficients; Psyche's
-  optimizer takes a step of its own size.
-- *Streaming DiLoCo* (arXiv 2501.18512): a sign and one of {exponents} powers of two, or zero, of every element. The
-  paper names no exponent bias; here the largest exponent of a matrix is the highest.
-- *MuLoCo*, the public code (arXiv 2505.23725): every element as one of {bins} bins of its row; their means are not
-  counted.
+- *Templar*, the public code of SparseLoCo (arXiv 2508.15706): the largest 64 of each block of 64 × 64, each
+  as a place of 12 bits and a value of 2.
+- *DeMo* (arXiv 2411.19870): the largest {demo} coefficients of a discrete cosine transform of each block of
+  64 × 64, as int64 and float32.
+- *Psyche*: the same as a place of 16 bits and a sign, here of the mean of the block's largest coefficients;
+  Psyche's optimizer takes a step of its own size.
+- *Streaming DiLoCo* (arXiv 2501.18512): a sign and one of {exponents} powers of two, or zero, of every
+  element. The paper names no exponent bias; here the largest exponent of a matrix is the highest.
+- *MuLoCo*, the public code (arXiv 2505.23725): every element as one of {bins} bins of its row; their means
+  are not counted.
 - *Movement*: the matrices of text-lstm's model in {steps} steps of Adam, after {before}.
 """
 

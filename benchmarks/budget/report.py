@@ -17,13 +17,13 @@ from benchmarks.common.targets import format_targets
 
 __all__ = ["format_page"]
 
-INTRODUCTION = """`budget(bits) | rice | error-bounded` chooses the number of elements and the quantizer's step so
-that a container takes at most a number of bits per element. Bits count the whole container. An error is
-Σ(x - x̂)² / Σx².
+INTRODUCTION = """`budget(bits) | rice | error-bounded` chooses the number of elements and the quantizer's
+step so that a container takes at most a number of bits per element. Bits count the whole container. An
+error is Σ(x - x̂)² / Σx².
 
-The grid is `topk(density) | rice | …` with 12 densities from .001 to .3, each with `error-bounded` at 8 errors
-from .01 to .7, and with `qsgd` at 2, 4 and 8 bits: 132 schemes for each gradient. "At no more bytes": no more than
-the container of `budget` took, up to 5 % less than the budget.
+The grid is `topk(density) | rice | …` with 12 densities from .001 to .3, each with `error-bounded` at 8
+errors from .01 to .7, and with `qsgd` at 2, 4 and 8 bits: 132 schemes for each gradient. "At no more
+bytes": no more than the container of `budget` took, up to 5 % less than the budget.
 """
 GRADIENTS = """- `…_raw` and `lstm_raw_slice`: gradients of small models
   ([tests/data](../../tests/data/README.md)); `…_residual`: gradients + residuals under error feedback.
@@ -32,34 +32,36 @@ GRADIENTS = """- `…_raw` and `lstm_raw_slice`: gradients of small models
 - `mixture`: normal values, one in a hundred 50 times as large. `walk`: a scale that is a random walk.
 - `zipf`: rows of 128 values with the scales of words by frequency.
 
-Other draws of `mixture` and `walk` showed faults that were then mended; nothing was tuned on `zipf`. After `make
-gradients`, its gradients are included.
+Other draws of `mixture` and `walk` showed faults that were then mended; nothing was tuned on `zipf`. After
+`make gradients`, its gradients are included.
 """
-BOUNDS = """The squared error of `budget` with `rice` in multiples of a rate-distortion bound: for a Laplace source, and
-for a generalized Gaussian whose shape p has the gradient's ratio of mean magnitude and root mean square. The bounds
-hold for independent values, within about 1.5 %. Codecs that follow layers and rows can be below them.
+BOUNDS = """The squared error of `budget` with `rice` in multiples of a rate-distortion bound: for a Laplace
+source, and for a generalized Gaussian whose shape p has the gradient's ratio of mean magnitude and root
+mean square. The bounds hold for independent values, within about 1.5 %. Codecs that follow layers and rows
+can be below them.
 """
 PICTURE = "![squared error relative to budget](budget.png)\n"
-DATA = """The picture has four of the gradients. [points.csv](budget/points.csv) has every scheme on every gradient:
-bytes, and squared error relative to Σx². [bounds.jsonl](budget/bounds.jsonl) has the bounds.
+DATA = """The picture has four of the gradients. [points.csv](budget/points.csv) has every scheme on every
+gradient: bytes, and squared error relative to Σx². [bounds.jsonl](budget/bounds.jsonl) has the bounds.
 """
 CURVES = ("budget, rice", "budget, context", GRID, "raw", "qsgd", ALL)
 CURVE_BITS = (0.06, 0.25, 1.0)
 """Curves and budgets of the tables of least errors."""
 CODECS = ("budget, rice", "budget, auto-index")
 """Curves that the table of gains shows."""
-ALL_NOTE = """`all, error-bounded` sends every element with a coarse step, one of 12. `budget` does not use this form: it is
-better on most gradients, and about as good at 2 bits.
+ALL_NOTE = """`all, error-bounded` sends every element with a coarse step, one of 12. `budget` does not use
+this form: it is better on most gradients, and about as good at 2 bits.
 """
-COST_NOTE = """Laplace values, one thread, least processor time of calls that take turns, in reads: the time to sum the
-magnitudes of the array. `topk` has the same density, and `error-bounded` the error that `budget` had. A selection by
-`budget` encodes the selected elements at least once, and the encoder reuses these sections. So compare whole encodes.
-*Coding in it* is the time to encode them once. `error-bounded` need not search its step after `budget`, which saves
-on large arrays what the search of the threshold costs. On small arrays, each call of Python counts as several reads.
+COST_NOTE = """Laplace values, one thread, least processor time of calls that take turns, in reads: the time
+to sum the magnitudes of the array. `topk` has the same density, and `error-bounded` the error that `budget`
+had. A selection by `budget` encodes the selected elements at least once, and the encoder reuses these
+sections. So compare whole encodes. *Coding in it* is the time to encode them once. `error-bounded` need not
+search its step after `budget`, which saves on large arrays what the search of the threshold costs. On small
+arrays, each call of Python counts as several reads.
 """
-FEEDBACK_NOTE = f"""{FEEDBACK_BITS:g} bits per element, 65,536 elements, Laplace values with different scales and a
-mean that stays. Each ratio of `topk` is set so that its containers take as many bytes. Norms are the residual's,
-in norms of a gradient.
+FEEDBACK_NOTE = f"""{FEEDBACK_BITS:g} bits per element, 65,536 elements, Laplace values with different
+scales and a mean that stays. Each ratio of `topk` is set so that its containers take as many bytes. Norms
+are the residual's, in norms of a gradient.
 """
 
 

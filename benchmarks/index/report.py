@@ -14,24 +14,24 @@ from benchmarks.index.targets import check_targets
 
 __all__ = ["format_page"]
 
-CAPTION = """Sizes are in bits per index. Speeds are encode / decode relative to `np.copyto` of the same uint32
-indices in the same run: 0.20 means that the copy takes a fifth of the time. All coders decode to uint32 indices;
-above 2^24 elements they work on chunks of 2^24. With few indices, a call's cost dominates. Third-party software is
-in italics. "unsupported": the codec cannot encode the support.
+CAPTION = """Sizes are in bits per index. Speeds are encode / decode relative to `np.copyto` of the same
+uint32 indices in the same run: 0.20 means that the copy takes a fifth of the time. All coders decode to
+uint32 indices; above 2^24 elements they work on chunks of 2^24. With few indices, a call's cost dominates.
+Third-party software is in italics. "unsupported": the codec cannot encode the support.
 
 The bound is the entropy:
 
 - `uniform`: all supports are equally probable, log2 C(d, r) / r.
 - `rows`: rows of 64 of an embedding, the first more probable; the bound assumes equal probabilities.
 - `runs`: runs of 8 on average from a Markov chain; the number of runs is known.
-- `layered`: the largest of Laplace values in 160 layers of log-uniform sizes and log-normal scales; layers and their
-  numbers of indices are known.
+- `layered`: the largest of Laplace values in 160 layers of log-uniform sizes and log-normal scales; layers
+  and their numbers of indices are known.
 - others: real gradients, with the bound of `uniform`. Codecs that use structure can be below it.
 """
 KINDS = ("uniform", "rows", "runs", "layered")
 PICTURE = "![bits above the bound over decoding speed](index.png)\n"
-DATA = """The tables show the largest size of each support. [measurements.csv](index/measurements.csv) also has
-smaller sizes, all nonzero elements of a gradient, and the other speeds.
+DATA = """The tables show the largest size of each support. [measurements.csv](index/measurements.csv) also
+has smaller sizes, all nonzero elements of a gradient, and the other speeds.
 """
 DENSITY = 0.01
 """Density of the answer's supports."""

@@ -38,10 +38,10 @@ def _format_table_2(found: Reproductions) -> str:
     ]
     return f"""## DeepReduce's Table 2: an inherently sparse model
 
-The paper trains NCF on ML-20m, whose gradients are 40 % zeros, and reports the best hit rate. Here is the error of
-one gradient, {_describe(found.table_2)}: a slice of an LSTM gradient. So the columns of volumes are of different models. QSGD's scale is
-the largest magnitude of 512 values. As in the paper, SKCompress has no grouped MinMaxSketch; here, buckets never
-hold both signs.
+The paper trains NCF on ML-20m, whose gradients are 40 % zeros, and reports the best hit rate. Here is the
+error of one gradient, {_describe(found.table_2)}: a slice of an LSTM gradient. So the columns of volumes
+are of different models. QSGD's scale is the largest magnitude of 512 values. As in the paper, SKCompress
+has no grouped MinMaxSketch; here, buckets never hold both signs.
 
 {format_markdown(["method", "scheme", "relative volume", "in the paper", "error", "cosine"], rows)}"""
 
@@ -61,12 +61,12 @@ def _format_figure_10(found: Reproductions) -> str:
     ]
     return f"""## DeepReduce's Figure 10: indices, values, times
 
-The paper measures ResNet-20 on CIFAR-10 during training, with its own programs; it does not list their parameters.
-Here is one gradient, {_describe(found.figure_10)}: residual + gradient of a ResNet-20. The largest 1 % are sent, with the parameters of
-the paper's other experiments. The last two rows are this library's own schemes. All run on one CPU with this
-library. Volumes are % of the dense gradient; "all" has the header, too, and maps of sorted values count as values.
-The error is over all elements, most of which no method sends. With so few values, a call's cost is a large part of
-the times. Picture: deepreduce_10.png.
+The paper measures ResNet-20 on CIFAR-10 during training, with its own programs; it does not list their
+parameters. Here is one gradient, {_describe(found.figure_10)}: residual + gradient of a ResNet-20. The
+largest 1 % are sent, with the parameters of the paper's other experiments. The last two rows are this
+library's own schemes. All run on one CPU with this library. Volumes are % of the dense gradient; "all" has
+the header, too, and maps of sorted values count as values. The error is over all elements, most of which no
+method sends. With so few values, a call's cost is a large part of the times. Picture: deepreduce_10.png.
 
 {format_markdown(["method", "scheme", "indices", "values", "all", "encode / decode, ms", "error"], rows)}"""
 
@@ -84,9 +84,10 @@ def _format_figure_5(found: Reproductions) -> str:
     ]
     return f"""## The FFT paper's Figure 5: top-k with and without a transform
 
-The paper shows one gradient after top-k, directly (err = 0.0246) and in the frequency domain (err = 0.0209), at
-the same fraction of elements; it does not name the norm. Here 85 % are dropped, θ of its other figures. Cells have
-the L2 error and the relative one. A complex coefficient counts as one of n/2 + 1. Picture: fft_5.png.
+The paper shows one gradient after top-k, directly (err = 0.0246) and in the frequency domain (err =
+0.0209), at the same fraction of elements; it does not name the norm. Here 85 % are dropped, θ of its other
+figures. Cells have the L2 error and the relative one. A complex coefficient counts as one of n/2 + 1.
+Picture: fft_5.png.
 
 {format_markdown(["method", "scheme", "compression ratio", *found.figure_5], rows)}"""
 
@@ -124,10 +125,10 @@ def _format_figure_15(found: Reproductions) -> str:
     ]
     return f"""## The FFT paper's Figure 15: distribution of decoded gradients
 
-The paper samples gradients of ResNet-32 every tenth epoch, of all nodes. Here is one gradient of one node, {_describe(found.figure_15)}.
-FFT has θ = 85 % and 10 bits, and top-k has the same θ. QSGD has 3 bits (seven of the paper's eight levels) and
-buckets of 512. TernGrad has one scale. KS distance: Kolmogorov-Smirnov statistic of the gradient and its decoded
-form. Picture: fft_15.png.
+The paper samples gradients of ResNet-32 every tenth epoch, of all nodes. Here is one gradient of one node,
+{_describe(found.figure_15)}. FFT has θ = 85 % and 10 bits, and top-k has the same θ. QSGD has 3 bits (seven
+of the paper's eight levels) and buckets of 512. TernGrad has one scale. KS distance: Kolmogorov-Smirnov
+statistic of the gradient and its decoded form. Picture: fft_15.png.
 
 {format_markdown(header, rows)}"""
 

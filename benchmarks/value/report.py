@@ -17,40 +17,41 @@ from benchmarks.value.targets import check_targets, compare_with_peers
 __all__ = ["format_page"]
 
 PICTURE = "![bits per value above the bound](value.png)\n"
-CAPTION = """Sizes are in bits per value, with all that a receiver needs except the number of values: parameters,
-scales, maps of sorted values. In parentheses: the ratio to the rate-distortion bound at the actual error. An
-error is ‖decoded - v‖ / ‖v‖. All values are in the order of their indices.
+CAPTION = """Sizes are in bits per value, with all that a receiver needs except the number of values:
+parameters, scales, maps of sorted values. In parentheses: the ratio to the rate-distortion bound at the
+actual error. An error is ‖decoded - v‖ / ‖v‖. All values are in the order of their indices.
 
-Times are minima over many calls on one thread, encode / decode, in multiples of `np.copyto` of the same float32
-values in the same run: 2.0 means twice the time of the copy. All coders decode to float32 values in new memory,
-which costs the system time: see the row "copy into new memory". `raw` copies nothing, so its time is that of a
-call.
+Times are minima over many calls on one thread, encode / decode, in multiples of `np.copyto` of the same
+float32 values in the same run: 2.0 means twice the time of the copy. All coders decode to float32 values in
+new memory, which costs the system time: see the row "copy into new memory". `raw` copies nothing, so its
+time is that of a call.
 
 Third-party software is in italics, tuned to the error in its name. "unsupported": the codec cannot encode the
 vector. ~: random codec.
 """
-DATA = f"""[measurements.csv](value/measurements.csv) has all vectors, also their largest 10 % and 0.1 %, each with
-sizes, errors and times. It has the largest single error (max_error) and the mean of sign(v)·(decoded - v) (bias), both
-relative to the root mean square of v. A positive bias means that magnitudes grow. For random codecs it is the mean
-over {SEEDS} seeds, or over the chunks of one seed. [bounds.csv](value/bounds.csv) has all bounds.
+DATA = f"""[measurements.csv](value/measurements.csv) has all vectors, also their largest 10 % and 0.1 %,
+each with sizes, errors and times. It has the largest single error (max_error) and the mean of
+sign(v)·(decoded - v) (bias), both relative to the root mean square of v. A positive bias means that
+magnitudes grow. For random codecs it is the mean over {SEEDS} seeds, or over the chunks of one seed.
+[bounds.csv](value/bounds.csv) has all bounds.
 """
-BOUND = """Shannon's rate-distortion bound for independent values of a known distribution at a mean squared error,
-by the algorithm of Blahut and Arimoto, plus one bit for the sign. For a gradient, the density is estimated from
-about √r quantiles, so a codec that follows the gradient's layers can be below the bound. Above an error of 30 % there
-is no bound: a sign is worth less than one bit.
+BOUND = """Shannon's rate-distortion bound for independent values of a known distribution at a mean squared
+error, by the algorithm of Blahut and Arimoto, plus one bit for the sign. For a gradient, the density is
+estimated from about √r quantiles, so a codec that follows the gradient's layers can be below the bound.
+Above an error of 30 % there is no bound: a sign is worth less than one bit.
 """
 KINDS = {
     "laplace": "The largest values of a Laplace vector.",
     "student": "The largest values of a vector of Student's t with four degrees of freedom.",
     "pareto": "The largest values of a vector whose magnitudes are generalised Pareto of shape 1/3.",
-    CLOCK: "All of a Laplace vector, in a cache and beyond all caches. Codecs above 10 ns per value, and third-party "
-    "software, are measured on the smaller vector only.",
+    CLOCK: "All of a Laplace vector, in a cache and beyond all caches. Codecs above 10 ns per value, and "
+    "third-party software, are measured on the smaller vector only.",
 }
 GRADIENT = "The largest values of a real gradient."
 CODEC, TOP = "error-bounded(error=0.01)", "top 1 %"
 """Codec of the answer, and the vectors that the page shows."""
-VECTORS = """The bits, their ratio to the bound, and the error. `laplace` is a distribution; the others are gradients
-of [tests/data](../../tests/data/README.md).
+VECTORS = """The bits, their ratio to the bound, and the error. `laplace` is a distribution; the others are
+gradients of [tests/data](../../tests/data/README.md).
 """
 SHOWN = ("laplace", "lstm_raw_slice", "resnet20_residual")
 """Vectors that the page shows."""
