@@ -168,7 +168,8 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
     if len(rates) < 3 and len(task.grid) > len(rates):
         text.append(
             f"Systems try {len(task.grid)} settings of {len(rates)} rates (*one worker alone*: two), so each"
-            " best rate is at an edge. Dense tries two momenta where local updates try two outer optimizers.\n"
+            " best rate is at an edge. Dense tries two momenta where local updates try two outer"
+            " optimizers.\n"
         )
     counts = {row.system.name: _count_on_gpu(plan, task, row.system) for row in rows}
     if on_gpu := "; ".join(f"{name}: {some} of {all_}" for name, (some, all_) in counts.items() if some):

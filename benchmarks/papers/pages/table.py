@@ -63,7 +63,7 @@ def format_rows(rows: Sequence[Row]) -> str:
 
 
 def format_counts(sections: Mapping[str, Sequence[Row]]) -> str:
-    """Format how many rows of each paper have each verdict, and list those that are not reproduced.
+    """Format how many rows of each paper have each verdict; list those not reproduced or undecided.
 
     Args:
         sections: {paper: its rows}.
@@ -72,7 +72,7 @@ def format_counts(sections: Mapping[str, Sequence[Row]]) -> str:
     table = [[paper, *(str(found[verdict]) for verdict in VERDICTS)] for paper, found in counts.items()]
     table.append(["all", *(str(sum(found[verdict] for found in counts.values())) for verdict in VERDICTS)])
     text = format_markdown(["paper", *VERDICTS], table)
-    for verdict in VERDICTS[1:]:
+    for verdict in (WRONG, UNDECIDED):
         text += f"\n{verdict.capitalize()}:\n\n"
         for paper, rows in sections.items():
             if named := [row.where for row in rows if row.verdict == verdict]:
