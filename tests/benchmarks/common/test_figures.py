@@ -44,7 +44,9 @@ def number(cell: str) -> float:
 
 def list_step() -> Iterator[tuple[str, float]]:
     for bar in read_rows(RESULTS / "step/bars.csv", step.Bar):
-        yield find_row("step", f"### {bar.model}, 2 ranks", f"{bar.link}, {bar.system}")[0], 1e3 * bar.seconds
+        heading = f"### {bar.model}, 2 ranks"
+        place = find_row("step", heading, "system").index(bar.link)
+        yield find_row("step", heading, bar.system)[place], 1e3 * bar.seconds
 
 
 def list_model() -> Iterator[tuple[str, float]]:
