@@ -143,7 +143,8 @@ def test_sentences_about_the_long_task_have_its_losses() -> None:
 
 def test_sentences_about_a_delay_have_its_losses() -> None:
     page = (ROOT / "benchmarks/results/training.md").read_text(encoding="utf-8")
-    guide = " ".join((ROOT / "docs/guides/local-updates.md").read_text(encoding="utf-8").split())
+    pages = [ROOT / f"docs/guides/local-updates{name}.md" for name in ("", "-overlap")]
+    guide = " ".join(word for path in pages for word in path.read_text(encoding="utf-8").split())
     for question, sentence in (
         ("a delay of 5 steps?", "{} % worse with 0"),
         ("a delay of 5 steps, and alpha 0.5?", "no difference ({} %) with 0.5"),
