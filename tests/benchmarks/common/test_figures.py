@@ -52,7 +52,9 @@ def list_step() -> Iterator[tuple[str, float]]:
 def list_model() -> Iterator[tuple[str, float]]:
     for bar in read_rows(RESULTS / "model/bars.csv", model.Bar):
         scheme = f"`topk({bar.rate:g}) · rice · {bar.values}`"
-        yield find_row("model", "one thread\n", f"{bar.model}, {scheme} | {bar.stage}")[2], bar.ratio
+        place = find_row("model", "one thread\n", "model, scheme").index(bar.stage)
+        cell = find_row("model", "one thread\n", f"{bar.model}, {scheme}")[place]
+        yield cell.rpartition("; ")[2], bar.ratio
 
 
 def list_select() -> Iterator[tuple[str, float]]:
