@@ -187,8 +187,8 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
         if name == task.name and system in done
     ]
     if tries := FURTHER_RUNS.get(task.name):
-        about, lines = tries
-        text += [f"### further runs\n\n{about}\n", format_markdown(["change", "validation"], lines)]
+        about, changes = tries
+        text += [f"### further runs\n\n{about}\n", format_markdown(["change", "validation"], changes)]
     absent = [one.name for one in systems if task.includes(one.name) and one.name not in done]
     if absent:
         text.append(f"Not run yet: {'; '.join(absent)}.\n")
