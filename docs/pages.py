@@ -19,6 +19,7 @@ HOME = "https://github.com/wirecodec/wirecodec"
 
 GUIDES = (
     *("where", "compress", "train", "settings", "checkpoints", "errors", "momentum", "local-updates"),
+    *("local-updates-methods", "local-updates-overlap", "local-updates-failures"),
     *("federated", "store", "frameworks", "lightning-accelerate", "mpi-torch", "recipes", "comparison"),
     *("questions", "*", "codec"),
 )

@@ -47,6 +47,8 @@ BUDGET = 4
 EXPONENTS, BINS, RANGE = 7, 4, 6
 """Exponents of E3M0 beside zero; bins of MuLoCo's values, and standard deviations that they cover."""
 HEADER = ["system", "bits per element", "sent", "bits per sent element", "squared error, relative"]
+VALUES = """Bits per element, and squared error. Public systems send the same share as in *Movement* below.
+"""
 RECIPES = """The first message of each of `co.LOCAL_RECIPES`, of all matrices of *Movement*.
 """
 RECIPES_HEADER = [
@@ -60,21 +62,20 @@ ABOUT = """At 0.14 bits per element, `budget` leaves {ours:.2f} of the movement'
 messages of {bits:.2f} bits leave {templar:.2f}. The cosine transform of DeMo and Psyche does not concentrate
 movements: the largest {demo} of 4,096 coefficients leave {cosine:.2f}.
 
-*Bits* are those of whole messages, relative to all elements and to those that are sent. *Squared error* is
-that of the decoded movement, relative to the movement's square: 1 is that of sending nothing. Error feedback
-sends later what is missing.
+*Bits* are those of whole messages. *Squared error* is that of the decoded movement, relative to its square:
+1 is that of sending nothing. Error feedback sends later what is missing.
 
-- *Templar* is the public code of SparseLoCo (arXiv 2508.15706): the largest 64 of each block of 64 × 64, a
-  place of 12 bits and a value of 2 for each.
-- *DeMo* (arXiv 2411.19870) sends the largest {demo} coefficients of a discrete cosine transform of each block
-  of 64 × 64, as int64 and float32.
-- *Psyche* sends them as a place of 16 bits and a sign. Here the sign's scale is the mean of the block's
-  largest coefficients; Psyche's optimizer takes a step of its own size.
-- *Streaming DiLoCo* (arXiv 2501.18512) sends a sign and one of {exponents} powers of two, or zero, of every
+- *Templar*, the public code of SparseLoCo (arXiv 2508.15706): the largest 64 of each block of 64 × 64, each
+  as a place of 12 bits and a value of 2.
+- *DeMo* (arXiv 2411.19870): the largest {demo} coefficients of a discrete cosine transform of each block of
+  64 × 64, as int64 and float32.
+- *Psyche*: the same as a place of 16 bits and a sign, here of the mean of the block's largest coefficients;
+  Psyche's optimizer takes a step of its own size.
+- *Streaming DiLoCo* (arXiv 2501.18512): a sign and one of {exponents} powers of two, or zero, of every
   element. The paper names no exponent bias; here the largest exponent of a matrix is the highest.
-- *MuLoCo* is the public code (arXiv 2505.23725): every element as one of {bins} bins of its row, whose means
-  are not counted in the bits.
-- *Movement* is that of the matrices of text-lstm's model in {steps} steps of Adam, after {before}.
+- *MuLoCo*, the public code (arXiv 2505.23725): every element as one of {bins} bins of its row; their means
+  are not counted.
+- *Movement*: the matrices of text-lstm's model in {steps} steps of Adam, after {before}.
 """
 
 
@@ -127,7 +128,22 @@ def format_page(found: Mapping[str, Sequence[Row]]) -> str:
         exponents=EXPONENTS,
         bins=BINS,
     )
-    return "\n".join([about, *(_format_source(name, rows) for name, rows in found.items())])
+    *drawn, (last, moved) = found.items()
+    parts = [about, _format_drawn(dict(drawn))] if drawn else [about]
+    return "\n".join([*parts, _format_source(last, moved)])
+
+
+def _format_drawn(found: Mapping[str, Sequence[Row]]) -> str:
+    """Format the table of independent values, with a column per distribution."""
+    lines = [
+        [_format_system(rows[0].system), *(f"{row.bits:.3f}, {row.error:.3f}" for row in rows)]
+        for rows in zip(*found.values(), strict=True)
+    ]
+    return f"## Independent values\n\n{VALUES}\n{format_markdown(['system', *found], lines)}"
+
+
+def _format_system(name: str) -> str:
+    return f"`{name.replace(' | ', ' · ')}`" if " | " in name else name
 
 
 def format_recipes(rows: Mapping[str, Row]) -> str:
@@ -143,9 +159,16 @@ def format_recipes(rows: Mapping[str, Row]) -> str:
 def _format_source(name: str, rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
-        system = f"`{row.system.replace(' | ', ' · ')}`" if " | " in row.system else row.system
         each = row.bits / row.sent
-        lines.append([system, f"{row.bits:.3f}", f"{row.sent:.2%}", f"{each:.1f}", f"{row.error:.3f}"])
+        lines.append(
+            [
+                _format_system(row.system),
+                f"{row.bits:.3f}",
+                f"{row.sent:.2%}",
+                f"{each:.1f}",
+                f"{row.error:.3f}",
+            ]
+        )
     return f"## {name}\n\n{format_markdown(HEADER, lines)}"
 
 

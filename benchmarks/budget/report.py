@@ -17,52 +17,51 @@ from benchmarks.common.targets import format_targets
 
 __all__ = ["format_page"]
 
-INTRODUCTION = """`budget(bits) | rice | error-bounded` chooses the number of elements and the
-quantizer's step so that a container takes at most a number of bits per element. Bits count the whole
-container. An error is Σ(x - x̂)² / Σx².
+INTRODUCTION = """`budget(bits) | rice | error-bounded` chooses the number of elements and the quantizer's
+step so that a container takes at most a number of bits per element. Bits count the whole container. An
+error is Σ(x - x̂)² / Σx².
 
 The grid is `topk(density) | rice | …` with 12 densities from .001 to .3, each with `error-bounded` at 8
-errors from .01 to .7, and with `qsgd` at 2, 4 and 8 bits. It is a search over 132 schemes for each
-gradient. "At no more bytes" means: no more than the container of `budget` took, which is less than the
-budget by up to 5 %.
+errors from .01 to .7, and with `qsgd` at 2, 4 and 8 bits: 132 schemes for each gradient. "At no more
+bytes": no more than the container of `budget` took, up to 5 % less than the budget.
 """
-GRADIENTS = """`…_raw` and `lstm_raw_slice` are gradients of small models, `…_residual` are gradients +
-residuals under error feedback ([tests/data](../../tests/data/README.md)). `laplace`, `student` (t, four
-degrees of freedom) and `pareto` (shape 1/3) are independent values. `layers` has eight layers whose
-scales differ by up to 2^10, and `rows` has rows of 64 values of which nine in ten are zero. `mixture`
-has normal values of which one in a hundred is 50 times as large, `walk` a scale that is a random walk, and
-`zipf` rows of 128 values with the scales of words by frequency. Other draws of `mixture` and `walk` showed
-faults that were then mended; nothing was tuned on `zipf`. If `make
-gradients` was run, its gradients are included.
+GRADIENTS = """- `…_raw` and `lstm_raw_slice`: gradients of small models
+  ([tests/data](../../tests/data/README.md)); `…_residual`: gradients + residuals under error feedback.
+- `laplace`, `student` (t, four degrees of freedom), `pareto` (shape 1/3): independent values.
+- `layers`: eight layers whose scales differ by up to 2^10. `rows`: rows of 64 values, nine in ten zero.
+- `mixture`: normal values, one in a hundred 50 times as large. `walk`: a scale that is a random walk.
+- `zipf`: rows of 128 values with the scales of words by frequency.
+
+Other draws of `mixture` and `walk` showed faults that were then mended; nothing was tuned on `zipf`. After
+`make gradients`, its gradients are included.
 """
-BOUNDS = """Rate-distortion bounds hold for independent values of a known distribution. They are
-computed for a Laplace source and for a generalized Gaussian whose shape p has the gradient's ratio of
-mean magnitude and root mean square. They are lower bounds, within about 1.5 %. Elements of a gradient
-are neither independent nor exactly of that distribution: codecs that follow layers and rows can be
-below the bound. The last number in a cell is the squared error of `budget` with `rice` in multiples of
-the bound.
+BOUNDS = """The squared error of `budget` with `rice` in multiples of a rate-distortion bound: for a Laplace
+source, and for a generalized Gaussian whose shape p has the gradient's ratio of mean magnitude and root
+mean square. The bounds hold for independent values, within about 1.5 %. Codecs that follow layers and rows
+can be below them.
 """
 PICTURE = "![squared error relative to budget](budget.png)\n"
 DATA = """The picture has four of the gradients. [points.csv](budget/points.csv) has every scheme on every
 gradient: bytes, and squared error relative to Σx². [bounds.jsonl](budget/bounds.jsonl) has the bounds.
 """
 CURVES = ("budget, rice", "budget, context", GRID, "raw", "qsgd", ALL)
-"""Curves of the table of least errors."""
-ALL_NOTE = """`all, error-bounded` sends every element with a coarse step: 12 steps, so that the table
-shows the nearest one below. At 2 bits it is about as good as `budget` with `rice`. With fewer bits,
-`budget` is better on most gradients. `budget` does not use this form.
+CURVE_BITS = (0.06, 0.25, 1.0)
+"""Curves and budgets of the tables of least errors."""
+CODECS = ("budget, rice", "budget, auto-index")
+"""Curves that the table of gains shows."""
+ALL_NOTE = """`all, error-bounded` sends every element with a coarse step, one of 12. `budget` does not use
+this form: it is better on most gradients, and about as good at 2 bits.
 """
-COST_NOTE = """Laplace values, one thread, least processor time of calls that take turns. A read is the time
-to sum the magnitudes of the array. `topk` has the same density, and `error-bounded` the error that
-`budget` had on the selected elements. A selection by `budget` encodes the selected elements at least
-once, and the encoder reuses these sections. The column after it is the time to encode them once, as a
-whole. Compare whole encodes, therefore, not selections. `error-bounded` searches its step if it gets an
-error, and not if it gets the step of `budget`: this saves what a search of the threshold costs on large
-arrays. Small arrays are read in microseconds, so that each call of Python counts as several reads.
+COST_NOTE = """Laplace values, one thread, least processor time of calls that take turns, in reads: the time
+to sum the magnitudes of the array. `topk` has the same density, and `error-bounded` the error that `budget`
+had. A selection by `budget` encodes the selected elements at least once, and the encoder reuses these
+sections. So compare whole encodes. *Coding in it* is the time to encode them once. `error-bounded` need not
+search its step after `budget`, which saves on large arrays what the search of the threshold costs. On small
+arrays, each call of Python counts as several reads.
 """
 FEEDBACK_NOTE = f"""{FEEDBACK_BITS:g} bits per element, 65,536 elements, Laplace values with different
-scales and a mean that stays. Each ratio of `topk` is set so that its containers take as many bytes.
-Norms are those of the residual, in norms of a gradient.
+scales and a mean that stays. Each ratio of `topk` is set so that its containers take as many bytes. Norms
+are the residual's, in norms of a gradient.
 """
 
 
@@ -91,9 +90,12 @@ def format_page(points: Sequence[Point], bounds: Bounds, rest: Rest, *, every: b
         "## Gradients\n",
         GRADIENTS,
         "## Bytes in budgets\n",
-        _format_budgets(budgets, lambda point: f"{point.spent:.3f}"),
+        _format_spent(budgets),
         "## Squared error in multiples of the grid's best at no more bytes\n",
-        _format_budgets(budgets, lambda point: _format_gain(point, points)),
+        _format_budgets(
+            [point for point in budgets if every or point.family in CODECS],
+            lambda point: _format_gain(point, points),
+        ),
         "## Distance from the bounds\n",
         BOUNDS,
         _format_bounds(points, bounds),
@@ -108,7 +110,7 @@ def format_page(points: Sequence[Point], bounds: Bounds, rest: Rest, *, every: b
         ALL_NOTE,
     ]
     if not every:
-        return "\n".join([*parts, _format_curves(points, CURVES)])
+        return "\n".join([*parts, *(_format_curves_at(points, bits) for bits in CURVE_BITS)])
     for gradient in gradients:
         found = [point for point in points if point.gradient == gradient]
         parts += [f"### {gradient}\n", _format_curves(found, dict.fromkeys(one.family for one in found))]
@@ -146,6 +148,17 @@ def _columns() -> list[str]:
     return [f"{bits:g} bits" for bits in BITS]
 
 
+def _format_spent(points: Sequence[Point]) -> str:
+    """Format the least and the most bytes over all gradients, in budgets."""
+    cells = []
+    for family in dict.fromkeys(point.family for point in points):
+        for bits in BITS:
+            spent = [point.spent for point in points if (point.family, point.asked) == (family, bits)]
+            if spent:
+                cells.append((family[8:], bits, f"{min(spent):.3f}-{max(spent):.3f}"))
+    return format_markdown(["index codec", *_columns()], pivot_rows(cells, BITS, "header"))
+
+
 def _format_budgets(points: Sequence[Point], cell: Callable[[Point], str]) -> str:
     cells = [(f"{point.gradient}, {point.family[8:]}", point.asked, cell(point)) for point in points]
     return format_markdown(["gradient, index codec", *_columns()], pivot_rows(cells, BITS, "header"))
@@ -161,12 +174,11 @@ def _format_bounds(points: Sequence[Point], bounds: Bounds) -> str:
     cells = []
     for gradient, pair in bounds.items():
         found = [point for point in points if point.gradient == gradient and point.family == "budget, rice"]
-        for bound, name in zip(pair, ("Laplace", f"p = {pair[1].shape:g}"), strict=True):
-            for point in found:
-                limit = bound.at(point.bits)
-                text = "-" if math.isnan(limit) else f"{limit:.3g} · {point.error / limit:.2f}"
-                cells.append((f"{gradient}, {name}", point.asked, text))
-    return format_markdown(["gradient, source", *_columns()], pivot_rows(cells, BITS))
+        for point in found:
+            limits = [bound.at(point.bits) for bound in pair]
+            ratios = ("-" if math.isnan(limit) else f"{point.error / limit:.2f}" for limit in limits)
+            cells.append((f"{gradient}, p = {pair[1].shape:g}", point.asked, "; ".join(ratios)))
+    return format_markdown(["gradient; Laplace; p", *_columns()], pivot_rows(cells, BITS))
 
 
 def _format_costs(costs: Sequence[Cost]) -> str:
@@ -217,15 +229,24 @@ def _format_runs(runs: Sequence[FeedbackRun]) -> str:
     return format_markdown(["scheme", "bytes in budgets: least", "mean", "most", *ends], rows)
 
 
-def _format_curves(points: Sequence[Point], families: Iterable[str]) -> str:
+def _format_curves_at(points: Sequence[Point], bits: float) -> str:
+    """Format the least errors at one budget, with a column per curve."""
     cells = []
-    families = list(families)
-    several = len({point.gradient for point in points}) > 1
     for gradient in dict.fromkeys(point.gradient for point in points):
-        for family in families:
+        for family in CURVES:
             found = [point for point in points if (point.gradient, point.family) == (gradient, family)]
-            for bits in BITS if found else ():
+            if found:
                 error = best_error(found, bits * found[0].size / 8)
-                name = f"{gradient}, {family}" if several else family
-                cells.append((name, bits, f"{100 * error:.3g}" if error <= 1 else "-"))
+                cells.append((gradient, family, f"{100 * error:.3g}" if error <= 1 else "-"))
+    return format_markdown([f"{bits:g} bits", *CURVES], pivot_rows(cells, CURVES))
+
+
+def _format_curves(points: Sequence[Point], families: Iterable[str]) -> str:
+    """Format the least errors of one gradient, with a row per curve."""
+    cells = []
+    for family in families:
+        found = [point for point in points if point.family == family]
+        for bits in BITS if found else ():
+            error = best_error(found, bits * found[0].size / 8)
+            cells.append((family, bits, f"{100 * error:.3g}" if error <= 1 else "-"))
     return format_markdown(["curve", *_columns()], pivot_rows(cells, BITS))

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.collectives import plot, report
+from benchmarks.collectives import kept, plot, report
 from benchmarks.collectives.cases import Case
 from benchmarks.collectives.hosts import RATES, Hosts, find_missing_tools
 from benchmarks.collectives.launch import find_mpi, launch_ranks
@@ -84,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_rows(FIGURES / "ratios.csv", ratios)
         write_rows(FIGURES / "points.csv", points)
         write_rows(FIGURES / "times.csv", times)
+        write_rows(FIGURES / kept.TABLE, kept.list_rows(measurements))
         plot.draw(RESULTS, ratios, points, times)
 
 

@@ -29,28 +29,27 @@ SHOWN = (
 )
 PICTURE = "![time relative to the byte limit](collectives.png)\n"
 RANKS_PICTURE = "![bytes and times over the number of ranks](collectives_ranks.png)\n"
-EXCHANGES = """An exchange moves prepared bytes. Each cell is the median time of the slowest rank in
-milliseconds, and in parentheses its ratio to the byte limit. The byte limit is the bytes that a rank must
-send, divided by the TCP goodput of one link in the same run. "native" is MPI's own: Allreduce; Allgatherv of
-raw pairs (uint32, float32); Bcast of raw indices and Allreduce of values. `pairs` and `raw` are the same
-bytes with this library's algorithms. The others are encodings. Dense vectors are measured once per size. All
-ranks share one machine: on fast links they compete for its cores rather than for the network. Ranks keep the
-memory that they free, so that the times do not include memory allocation by the system.
+EXCHANGES = """Median ms of the slowest rank, in parentheses the ratio to the byte limit: the bytes that a
+rank must send, divided by the TCP goodput of one link in the same run. An exchange moves prepared bytes.
+"native" is MPI's own: Allreduce; Allgatherv of raw pairs (uint32, float32); Bcast of raw indices and
+Allreduce of values. `pairs` and `raw`: the same bytes with this library's algorithms; the others are
+encodings. All ranks share one machine: on fast links they compete for its cores rather than for the
+network. Ranks keep the memory that they free.
+
+[measurements.csv](collectives/measurements.csv) also has 2 and 8 hosts, and the bytes of the other cases.
 """
-LINKS = """Counters of the links for the same exchanges, with the headers of Ethernet, IP and TCP. Each cell
-is the megabytes that the busiest rank sent. Their ratio to the bytes that it must send is in parentheses, and
-the mean over all ranks is after the slash.
+LINKS = """Megabytes that the busiest rank sent, by the counters of the links, with the headers of Ethernet,
+IP and TCP; in parentheses, the ratio to the bytes that it must send.
 """
-WHOLE_CALLS = """A whole call selects by top-k, encodes (`rice | raw`), communicates, decodes and sums. Times
-are in milliseconds. *regret* is the time of `auto` relative to the best algorithm. All ranks compute on the
-cores of one machine.
+WHOLE_CALLS = """A whole call selects by top-k, encodes (`rice | raw`), communicates, decodes and sums.
+*regret*: the time of `auto` relative to the best algorithm. All ranks compute on the cores of one machine.
 """
+HOSTS = 4
+"""Number of hosts whose tables the page shows."""
 SIMULATED = f"""Mean bytes that a rank sends, for {CASE.name}, counted by `collectives.simulate`, and the time
-at {ALPHA * 1e6:g} µs per message and {8e-9 / BETA:g} Gbit/s, without computation. The picture also shows
-measurements on 2, 4 and 8 hosts. These share the cores of one machine, so 8 hosts take several times as long
-as the model, which has no computation. Figures 1(b) and 6(b) of ScaleCom have a parameter server: gathered
-bytes grow with the number of ranks, and those of CLT-k are constant. Here they stay below twice those of 2
-ranks.
+at {ALPHA * 1e6:g} µs per message and {8e-9 / BETA:g} Gbit/s, without computation. The picture also shows 2, 4
+and 8 hosts; 8 share one machine's cores and take several times as long. In Figures 1(b) and 6(b) of ScaleCom,
+which has a parameter server, CLT-k's bytes are constant; here they stay below twice those of 2 ranks.
 """
 
 
@@ -70,10 +69,11 @@ def format_page(measurements: Sequence[Measurement], points: Sequence[Point], sk
     parts += [f"Skipped: {line}.\n" for line in skipped]
     if measurements:
         parts += ["## Exchanges\n", EXCHANGES]
-        parts += _format_times([m for m in measurements if m.kind == "exchange"])
-        parts += ["## Bytes on the links\n", LINKS, *_format_links(measurements)]
+        shown = [m for m in measurements if m.ranks == HOSTS]
+        parts += _format_times([m for m in shown if m.kind == "exchange"])
+        parts += ["## Bytes on the links\n", LINKS, *_format_links(shown)]
         parts += ["## Whole calls\n", WHOLE_CALLS]
-        parts += _format_times([m for m in measurements if m.kind == "whole"])
+        parts += _format_times([m for m in shown if m.kind == "whole"])
     return "\n".join(
         [*parts, "## Scaling with the number of ranks\n", SIMULATED, RANKS_PICTURE, _format_points(points)]
     )
@@ -136,10 +136,7 @@ def _format_links(measurements: Sequence[Measurement]) -> list[str]:
         fastest = [m for m in group if m.rate == rate]
         parts.append(f"### {fastest[0].mpi}, n = {fastest[0].ranks}; at {rate}\n")
         columns = list(dict.fromkeys(m.case for m in fastest))
-        cells = (
-            (m.name, m.case, f"{m.link / 1e6:.3g} ({m.link / m.nbytes:.3f}) / {m.links / 1e6:.3g}")
-            for m in fastest
-        )
+        cells = ((m.name, m.case, f"{m.link / 1e6:.3g} ({m.link / m.nbytes:.3f})") for m in fastest)
         rows = pivot_rows(cells, columns)
         parts.append(format_markdown(["MB", *(case.name for case in columns)], rows))
     return parts

@@ -14,27 +14,27 @@ from benchmarks.index.targets import check_targets
 
 __all__ = ["format_page"]
 
-CAPTION = """Sizes are in bits per index. The number in parentheses is the ratio to the entropy bound of that
-kind of support. Speeds are relative to `np.copyto` of the same uint32 indices in the same run, encode /
-decode: 0.20 means that the copy takes a fifth of the time. All coders, peers included, decode to uint32
-indices. Above 2^24 elements every coder works on chunks of 2^24. For few indices the speed is dominated by
-the cost of a call. Third-party software is in italics. "unsupported" means that a codec cannot encode the
-support.
+CAPTION = """Sizes are in bits per index. Speeds are encode / decode relative to `np.copyto` of the same
+uint32 indices in the same run: 0.20 means that the copy takes a fifth of the time. All coders decode to
+uint32 indices; above 2^24 elements they work on chunks of 2^24. With few indices, a call's cost dominates.
+Third-party software is in italics. "unsupported": the codec cannot encode the support.
+
+The bound is the entropy:
+
+- `uniform`: all supports are equally probable, log2 C(d, r) / r.
+- `rows`: rows of 64 of an embedding, the first more probable; the bound assumes equal probabilities.
+- `runs`: runs of 8 on average from a Markov chain; the number of runs is known.
+- `layered`: the largest of Laplace values in 160 layers of log-uniform sizes and log-normal scales; layers
+  and their numbers of indices are known.
+- others: real gradients, with the bound of `uniform`. Codecs that use structure can be below it.
 """
-KINDS = {
-    "uniform": "Every support is equally probable; the bound is log2 C(d, r) / r.",
-    "rows": "Rows of 64 of an embedding, the first more probable; the bound assumes equal probabilities.",
-    "runs": "Runs of 8 on average from a Markov chain; the bound is for a known number of runs.",
-    "layered": "The largest of Laplace values in 160 layers of log-uniform sizes and log-normal scales; "
-    "the bound is for known layers and a known number of indices in each.",
-}
+KINDS = ("uniform", "rows", "runs", "layered")
 PICTURE = "![bits above the bound over decoding speed](index.png)\n"
-DATA = """The tables show the largest size of each kind of support. [measurements.csv](index/measurements.csv)
-has all of them.
+DATA = """The tables show the largest size of each support. [measurements.csv](index/measurements.csv) also
+has smaller sizes, all nonzero elements of a gradient, and the other speeds.
 """
 DENSITY = 0.01
 """Density of the answer's supports."""
-GRADIENT = "A real gradient; the bound is log2 C(d, r) / r. Codecs that use structure can be below it."
 
 
 def format_page(measurements: Sequence[Measurement], rest: Rest, *, every: bool = False) -> str:
@@ -50,16 +50,18 @@ def format_page(measurements: Sequence[Measurement], rest: Rest, *, every: bool 
     parts += ["## How to read the tables\n", CAPTION, "" if every else DATA]
     if rest.missing:
         parts.append(f"Skipped because the package is not installed: {', '.join(rest.missing)}.\n")
-    for group in dict.fromkeys(m.group for m in measurements):
-        found = [m for m in measurements if m.group == group]
-        parts += _format_group(group, found if every else _select(found))
+    found = measurements if every else _select(measurements)
+    parts += _format_sizes(found, every)
+    parts += _format_times(found, every)
     return "\n".join(part for part in [*parts, *rest.sections] if part)
 
 
 def _select(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Select the largest size of each density."""
-    largest = max(m.d for m in measurements)
-    return [m for m in measurements if m.d == largest]
+    """Select the largest size of each group, at the densities that all groups have."""
+    largest: dict[str, int] = {}
+    for m in measurements:
+        largest[m.group] = max(m.d, largest.get(m.group, 0))
+    return [m for m in measurements if m.d == largest[m.group] and m.density is not None]
 
 
 def _format_answer(measurements: Sequence[Measurement]) -> str:
@@ -83,39 +85,58 @@ def _format_answer(measurements: Sequence[Measurement]) -> str:
     )
 
 
-def _format_group(group: str, measurements: Sequence[Measurement]) -> list[str]:
-    bounds = {m.column: m.bound for m in measurements}
+def _format_sizes(measurements: Sequence[Measurement], every: bool) -> list[str]:
+    """Format a table of sizes for each density, with a column per support."""
+    parts = ["## Sizes\n"]
+    for density in dict.fromkeys(m.density for m in measurements):
+        found = [m for m in measurements if m.density == density]
+        bounds = {m.case_name: _format_bits(m.bound) for m in found}
+        share = "all nonzero elements" if density is None else f"{100 * density:g} %"
+        title = f"bits per index, {share}"
+        parts.append(_format_table(title, found, every, _format_size, ["bound", *bounds.values()]))
+    return parts
+
+
+def _format_times(measurements: Sequence[Measurement], every: bool) -> list[str]:
+    """Format the speeds of large supports at the answer's density, and those of uniform supports."""
+    chosen = [m for m in measurements if every or (m.density == DENSITY and m.kind in KINDS)]
     copies = {
-        column: statistics.median(m.copy_rate for m in measurements if m.column == column)
-        for column in bounds
+        case: f"{statistics.median(m.copy_rate for m in chosen if m.case_name == case):.1f}"
+        for case in dict.fromkeys(m.case_name for m in chosen)
     }
-    bound_row = ["bound", *(_format_bits(bound) for bound in bounds.values())]
-    copy_row = ["copy, GB/s", *(f"{rate:.1f}" for rate in copies.values())]
-    parts = [
-        f"## {group}\n",
-        KINDS.get(group, GRADIENT) + "\n",
-        _format_table("bits per index", measurements, _format_size, bound_row),
-        _format_table(
-            "encode / decode, one thread", measurements, lambda m: _format_speeds(m.speeds), copy_row
-        ),
+    title = "encode / decode, one thread" + ("" if every else f", {100 * DENSITY:g} %")
+    first_row = ["copy, GB/s", *copies.values()]
+    parts = ["## Speeds\n"]
+    if chosen:
+        parts.append(_format_table(title, chosen, every, lambda m: _format_speeds(m.speeds), first_row))
+    uniform = [m for m in measurements if m.group == "uniform"]
+    two = [m for m in uniform if m.two_threads is not None]
+    others = [m for m in uniform if m.density != DENSITY and not every]
+    cells = [
+        *((_name(m), f"{m.column}, one thread", _format_speeds(m.speeds)) for m in others),
+        *((_name(m), f"{m.column}, two threads", _format_speeds(m.two_threads or m.speeds)) for m in two),
     ]
-    two = [m for m in measurements if m.two_threads is not None]
-    if two:
-        title = "encode / decode, two threads"
-        parts.append(_format_table(title, two, lambda m: _format_speeds(m.two_threads or m.speeds)))
+    if cells:
+        columns = list(dict.fromkeys(column for _, column, _ in cells))
+        parts.append(format_markdown(["encode / decode, uniform", *columns], pivot_rows(cells, columns, "–")))
     return parts
 
 
 def _format_table(
     title: str,
     measurements: Sequence[Measurement],
+    every: bool,
     cell: Callable[[Measurement], str],
-    first_row: Sequence[str] = (),
+    first_row: Sequence[str],
 ) -> str:
-    columns = list(dict.fromkeys(m.column for m in measurements))
-    cells = ((f"*{m.coder}*" if m.peer else f"`{m.coder}`", m.column, cell(m)) for m in measurements)
-    rows = pivot_rows(cells, columns, "unsupported")
-    return format_markdown([title, *columns], [first_row, *rows] if first_row else rows)
+    columns = {m.case_name: m.case_name if every else m.group for m in measurements}
+    cells = ((_name(m), m.case_name, cell(m)) for m in measurements)
+    rows = pivot_rows(cells, list(columns), "unsupported")
+    return format_markdown([title, *columns.values()], [first_row, *rows])
+
+
+def _name(m: Measurement) -> str:
+    return f"*{m.coder}*" if m.peer else f"`{m.coder}`"
 
 
 def _format_bits(bits: float) -> str:
@@ -123,8 +144,7 @@ def _format_bits(bits: float) -> str:
 
 
 def _format_size(m: Measurement) -> str:
-    ratio = f"{m.ratio:.3f}" if m.ratio < 10 else f"{m.ratio:.0f}"
-    text = f"{_format_bits(m.bits)} ({ratio})"
+    text = _format_bits(m.bits)
     if m.exact:
         return text
     return f"{text}, decodes {m.decoded:.2f} r" if m.recall == 1 else f"{text}, recall {100 * m.recall:.2f} %"

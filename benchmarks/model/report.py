@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.common.results import format_markdown
+from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import format_targets
 from benchmarks.common.timing import CallTime
 from benchmarks.model.peers import SMALLER, PeerTime
 from benchmarks.model.processes import FirstCall, LongRun
 from benchmarks.model.stages import DenseTime, SchemeTime, StageTime, format_scheme
 from benchmarks.model.sums import DIMENSION, INDICES, SMALL, IndexCall, SmallCall, SumTime
-from benchmarks.model.targets import check_targets, find_limit, pair_threads
+from benchmarks.model.targets import check_targets, pair_threads
 
 __all__ = ["Measurements", "format_page"]
 
 PICTURE = "![time relative to one flat vector](model.png)\n"
-CAPTION = """Times are the shortest of several runs. The calls of one model and scheme take turns. The
-number in parentheses is processor time, which other programs affect less. Ratios of one thread compare
-processor times, speed-ups compare elapsed times. *Flat* is the same call on one vector with the same
-values. The load average was {load:.1f} at the start and {end:.1f} at the end.
+CAPTION = """Times are the shortest of several runs, in ms. The calls of one model and scheme take turns. A
+number in parentheses is processor time, which other programs affect less. Ratios compare processor times,
+speed-ups elapsed times. *Flat* is the same call on one vector with the same values.
+The load average was {load:.1f} at the start and {end:.1f} at the end.
 
 Command: `{command}`{versions}
 """
@@ -30,22 +30,14 @@ transformer has query, key, value and output matrices of 256 × 256, two feed-fo
 them. Copy and add are those of the dense gradient as one vector. The last column is the speed-up of two
 threads that copy it, which is what the machine's memory allows.
 """
-STAGE_HEADER = [
-    "model, scheme",
-    "stage",
-    "model, ms",
-    "flat, ms",
-    "model / flat",
-    "× copy",
-    "target",
-    "reached",
-]
-THREAD_CAPTION = """Two threads take turns with one. If other programs use the second core, two threads
-take as long as one, and their elapsed time is not below their processor time.
+STAGE_CAPTION = """Milliseconds of the model; of flat; the ratio model / flat of processor times.
 """
-SCHEME_CAPTION = """Rice, auto-index, raw, qsgd and error-bounded process all tensors in one or two calls.
+THREAD_CAPTION = """Milliseconds with two threads; the speed-up over one; that of flat. The threads take turns
+with one. If other programs use the second core, two threads take as long as one.
+"""
+SCHEME_CAPTION = """Rice, auto-index, raw, qsgd and error-bounded process all tensors in one or two calls;
 auto-index takes one more per tensor that may have structure, or may suit huffman. Other codecs are called
-once per tensor to encode, and the rest of the work is done for all tensors together.
+once per tensor to encode.
 """
 SUM_CAPTION = """`decode_add` runs once per container. The ratio is to the time of one flat container, times
 their number; the last column is the ratio to as many flat containers. Scheme: `{scheme}`.
@@ -115,6 +107,7 @@ def format_page(found: Measurements, *, command: str, versions: str, load: float
         MODEL_CAPTION,
         _format_models(found.dense),
         "## Stages, one thread\n",
+        STAGE_CAPTION,
         _format_stages(found),
         "## Other schemes, one thread\n",
         *_format_schemes(found.schemes),
@@ -178,54 +171,47 @@ def _format_models(dense: Sequence[DenseTime]) -> str:
 
 
 def _format_stages(found: Measurements) -> str:
-    copies = {d.model.name: d.copy.processor for d in found.dense}
-    rows = []
-    for s in found.stages:
-        if s.threads != 1:
-            continue
-        limit = find_limit(s)
-        judged = ["", ""] if limit is None else [f"≤ {limit}", "yes" if s.ratio <= limit else "**no**"]
-        rows.append(
-            [
-                f"{s.model}, {_format_code(format_scheme(s.rate, s.values))}",
-                s.stage,
-                _format_time(s.many),
-                _format_time(s.flat),
-                f"{s.ratio:.2f}",
-                f"{s.many.processor / copies[s.model]:.2f}",
-                *judged,
-            ]
+    return _pivot_stages(
+        (
+            f"{s.model}, {_format_code(format_scheme(s.rate, s.values))}",
+            s.stage,
+            _format_ratio(s.many, s.flat),
         )
-    return format_markdown(STAGE_HEADER, rows)
+        for s in found.stages
+        if s.threads == 1
+    )
+
+
+def _format_ratio(many: CallTime, flat: CallTime) -> str:
+    times = (f"{1e3 * time.seconds:.3g}" for time in (many, flat))
+    return f"{'; '.join(times)}; {many.processor / flat.processor:.2f}"
+
+
+def _pivot_stages(cells: Iterable[tuple[str, str, str]]) -> str:
+    """Format a table with a row per model and scheme, and a column per stage."""
+    found = list(cells)
+    stages = list(dict.fromkeys(stage for _, stage, _ in found))
+    return format_markdown(["model, scheme", *stages], pivot_rows(found, stages))
 
 
 def _format_schemes(schemes: Sequence[SchemeTime]) -> list[str]:
-    rows = [
-        [
-            f"{s.model}, {_format_code(s.scheme)}",
-            s.stage,
-            *map(_format_time, (s.many, s.flat)),
-            f"{s.many.processor / s.flat.processor:.2f}",
-        ]
-        for s in schemes
-    ]
-    table = format_markdown(["model, scheme", "stage", "model, ms", "flat, ms", "model / flat"], rows)
-    return [SCHEME_CAPTION, table] if rows else ["Not measured.\n"]
+    table = _pivot_stages(
+        (f"{s.model}, {_format_code(s.scheme)}", s.stage, _format_ratio(s.many, s.flat)) for s in schemes
+    )
+    return [SCHEME_CAPTION, table] if schemes else ["Not measured.\n"]
 
 
 def _format_threads(stages: Sequence[StageTime]) -> str:
-    rows = [
-        [
+    cells = [
+        (
             f"{one.model}, {_format_code(format_scheme(one.rate, one.values))}",
             one.stage,
-            *map(_format_time, (one.many, two.many)),
-            f"{one.many.seconds / two.many.seconds:.2f}",
+            f"{1e3 * two.many.seconds:.3g}; {one.many.seconds / two.many.seconds:.2f}; "
             f"{one.flat.seconds / two.flat.seconds:.2f}",
-        ]
+        )
         for one, two in pair_threads(stages)
     ]
-    header = ["model, scheme", "stage", "one thread, ms", "two threads, ms", "speed-up", "speed-up of flat"]
-    return format_markdown(header, rows) if rows else "Not measured: Numba has one thread.\n"
+    return _pivot_stages(cells) if cells else "Not measured: Numba has one thread.\n"
 
 
 def _format_sums(sums: Sequence[SumTime]) -> str:

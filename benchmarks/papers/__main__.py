@@ -49,30 +49,21 @@ MISSING = """torch is missing. A CPU build is sufficient:
 `make bench-papers` installs it into the project's virtual environment."""
 JOBS = 2
 
-INTRODUCTION = """Every table and figure of the five papers that this library implements, and the main numbers
-of their texts. A row has the paper's result, ours, and why they differ. Theirs are from the papers' text; the
-models, machines and data differ throughout, so only the shape of a result can agree. *Partly*: in part, in a
-weaker form, by a reading or a formula of ours where the paper is silent, or by a constant that is fitted to
-its numbers. *Undecided*: one seed, whose noise may reverse it. *Not tried*: it needs GPUs, data that must be
-downloaded, or many seeds.
+INTRODUCTION = """Every table and figure of the five papers, and the main numbers of their texts. Models,
+machines and data differ throughout, so only the shape of a result can agree. *Partly*: in part, in a weaker
+form, by a reading or a formula of ours where the paper is silent, or by a fitted constant. *Undecided*: one
+seed, whose noise may reverse it. *Not tried*: it needs GPUs, data that must be downloaded, or many seeds.
 
 {counts}
-Not counted above: the papers' claims about training, which [training.md](training.md) judges by seeds.
+[training.md](training.md) judges the papers' claims about training. Networks without another name are the
+demo's: 272,586 parameters, handwritten digits. `make bench-papers` writes this page from one state of the
+code, here wirecodec {version}.
 
-Networks without another name are the demo's: 272,586 parameters, handwritten digits. `make bench-papers`
-writes this page from one state of the code, here wirecodec {version}; `ARGS=--quick` takes fewer steps.
-
-- SIDCo: Abdelmoniem et al., An Efficient Statistical-based Gradient Compression Technique for Distributed
-  Training Systems, MLSys 2021, arXiv 2101.10761.
-- DeepReduce: Xu et al., DeepReduce: A Sparse-tensor Communication Framework for Distributed Deep Learning,
-  arXiv 2102.03112, 2021. Figures, tables and sections are those of this text. The paper of NeurIPS 2021 is a
-  later one, with another title (Federated in place of Distributed).
-- FFT: Wang et al., FFT-based Gradient Sparsification for the Distributed Training of Deep Neural Networks,
-  HPDC 2020.
-- ScaleCom: Chen et al., ScaleCom: Scalable Sparsified Gradient Compression for Communication-Efficient
-  Distributed Training, NeurIPS 2020, arXiv 2104.11125.
-- AdaComp: Chen et al., AdaComp: Adaptive Residual Gradient Compression for Data-Parallel Distributed
-  Training, AAAI 2018, arXiv 1712.02679.
+- SIDCo: Abdelmoniem et al., MLSys 2021, arXiv 2101.10761.
+- DeepReduce: Xu et al., arXiv 2102.03112, 2021; not the paper of NeurIPS 2021, a later text.
+- FFT: Wang et al., FFT-based Gradient Sparsification, HPDC 2020.
+- ScaleCom: Chen et al., NeurIPS 2020, arXiv 2104.11125.
+- AdaComp: Chen et al., AAAI 2018, arXiv 1712.02679.
 
 """
 

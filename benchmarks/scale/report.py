@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 
-from benchmarks.common.results import format_markdown
+from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import TargetResult, check_at_most, format_targets
 from benchmarks.scale.arrivals import METHODS
 from benchmarks.scale.check import CheckedTime
@@ -20,17 +21,16 @@ __all__ = ["MAX_ERROR", "check_targets", "describe_settings", "format_page"]
 
 MAX_ERROR = 0.15
 """Largest relative error of a prediction."""
-MODEL = """The cost model is that of `wirecodec advise` (`collectives/advise`): messages, bytes and
-computing, at the rates below. A step is the slowest rank's. Dense, fp16 and PowerSGD are summed in the fewest
-messages that send no more bytes, as by MPI's recursive halving and doubling. The others are the algorithms of
-`collectives`. Ranks' supports are independent, which is the worst case for split: its sums cover the union.
-Each rank computes on one core like one of this machine, so faster processors favour compression more.
-Ok-Topk has work and messages per rank, beside its bytes. So with many ranks and a small gradient, PowerSGD,
-whose messages grow with the logarithm, is faster.
-Only time is compared. What arrives differs: see [training.md](training.md) for quality.
+MODEL = """The cost model is that of `wirecodec advise`: messages, bytes and computing, at the rates below. A
+step is the slowest rank's. Dense, fp16 and PowerSGD are summed in the fewest messages that send no more
+bytes, as by MPI's recursive halving and doubling. Ranks' supports are independent, the worst case for split.
+Each rank computes on one core like one of this machine; faster processors favour compression more. Ok-Topk
+has work and messages per rank, so with many ranks and a small gradient PowerSGD is faster. Only time is
+compared; [training.md](training.md) has the quality. A cell has the fastest system, and how many times as
+fast as dense it is; the pictures have all numbers of ranks.
 """
-SITES = """{ranks} ranks are on one fast network, at {bandwidth} each, and share the link of their site: the
-rows are the bandwidths of that link. Ranks sum densely within a site, and exchange parts between sites
+SITES = """{ranks} ranks are on one fast network, at {bandwidth} each, and share the link of their site, whose
+bandwidths are the rows. Ranks sum densely within a site, and exchange parts between sites
 (`collectives.Sites`).
 """
 OURS = ("allgather", "split", "CLT-k", "Ok-Topk")
@@ -38,31 +38,30 @@ FEWEST, SLOWEST, FASTEST = 16, 1e8, 1e10
 """Networks of the target: ranks, and bits per second."""
 ARRIVES = """Error of the mean that arrives in one step, in times of the error of its largest elements, for
 1 % of the elements and exact values. The gradients of simulated ranks have half of their variance in common.
-An all-gather sends every rank's elements to all, so more elements arrive. What does not arrive is kept and
-sent later; [training.md](training.md) has the quality after training. In short trainings with 8 and 16
-workers, Ok-Topk ended behind gathered top-k of the same ratio; on images it ended before CLT-k, which was not
-tried on text. With 8 workers and twice the ratio, it moves no more bytes than gathering does, and ended
-within the noise of it or 2 % behind.
+An all-gather sends every rank's elements to all, so more arrive. What does not arrive is sent later;
+[training.md](training.md) has the quality of short trainings.
 """
-LOCAL_NOTE = """Local updates are shown apart. They change the training: workers take {every} steps of their
-own between two exchanges. The time is that of an exchange over {every} steps.
+LOCAL_NOTE = """Local updates change the training: workers take {every} steps of their own between two
+exchanges. The time is that of an exchange over {every} steps: times as fast as dense, and as the fastest
+other system.
 """
 CHECK = """Real exchanges of ResNet-50's gradient between network namespaces with shaped links, one rank each,
-over MPI. Each time is the slowest rank's, the shortest of several turns. All ranks share {cores} cores, so
-the model computes with n/{cores} ranks per core. The speed of this machine drifts, so the rates are measured
-before and after each link and number of ranks. Latency and bandwidth are those of blocks between neighbours,
-the median of those that were measured before each system's run, while all ranks send. With many ranks on fast
-links, copies and the network stack take the cores as well, so that large sums are slower than predicted. Load
-of the machine before and after: {load}.
+over MPI: ms predicted and measured, and the error. A time is the slowest rank's, the shortest of several
+turns. All ranks share {cores} cores, so the model computes with n/{cores} ranks per core. This machine's
+speed drifts, so the rates are measured before and after each link and number of ranks. The link's figures are
+medians while all ranks send. With many ranks on fast links, copies and the network stack take the cores as
+well: large sums are slower than predicted. Load of the machine before and after: {load}.
 """
-STEPS_NOTE = """Training steps over the same networks, beside the prediction of `wirecodec advise --compute`.
-*Computing* is that of the same step without exchange, in turns with it, of all ranks at once. A step on an
-emulated accelerator computes without these cores: forward waits 0.1 s and backward 0.2 s, and each layer gets
-a gradient. The steps with *overlap* are those of DistributedDataParallel over gloo: its own all-reduce, and
-this library's hook per bucket. Overlap on cores that compute the gradients is left out: there, it made no
-step shorter. Where several ranks share a core, they also take each other's caches, which the prediction
-leaves out: such steps are longer than predicted.
+STEPS_NOTE = """Training steps over the same networks: ms of computing; predicted by
+`wirecodec advise --compute`, and measured; the error. *Computing* is the same step without exchange, in turns
+with it, of all ranks at once. On an emulated accelerator, forward waits 0.1 s and backward 0.2 s. The steps
+with *overlap* are DistributedDataParallel's over gloo: its own all-reduce, and this library's hook per
+bucket. Overlap on cores that compute the gradients made no step shorter. Ranks that share a core take each
+other's caches, so they take longer than predicted.
 """
+SHOWN_RANKS = (4, 16, 64, 256, 1024)
+SHOWN_BANDWIDTHS = (1e8, 1e9, 1e10)
+"""Columns of the maps on the page; bits per second in the tables of times."""
 
 
 def describe_settings(step: Step, latency: float) -> str:
@@ -150,7 +149,6 @@ def format_page(
         parts += [f"### {model}\n", _format_winners(cells)]
     parts += ["## Local updates\n", LOCAL_NOTE.format(every=options.every)]
     parts += ["![local updates](scale_local.png)\n"]
-    parts += ["Times as fast as dense, and as the fastest other system.\n"]
     for model, cells in maps.items():
         parts += [f"### {model}\n", _format_local(cells)]
     parts += ["## What arrives\n", ARRIVES, _format_arrivals(arrivals)]
@@ -211,11 +209,12 @@ def _format_arrivals(arrivals: Mapping[int, Mapping[str, float]]) -> str:
 
 
 def _pivot(cells: Sequence[Cell], texts: Sequence[str]) -> str:
-    """Format a table with a row per bandwidth and a column per number of ranks."""
-    ranks = list(dict.fromkeys(cell.network.ranks for cell in cells))
+    """Format a table with a row per bandwidth and a column per number of ranks that is shown."""
+    ranks = [n for n in dict.fromkeys(cell.network.ranks for cell in cells) if n in SHOWN_RANKS]
     rows: dict[str, list[str]] = {}
     for cell, text in zip(cells, texts, strict=True):
-        rows.setdefault(format_bandwidth(cell.network.bandwidth), []).append(text)
+        if cell.network.ranks in ranks:
+            rows.setdefault(format_bandwidth(cell.network.bandwidth), []).append(text)
     return format_markdown(
         ["ranks", *(f"{n:,}" for n in ranks)], [[name, *row] for name, row in rows.items()]
     )
@@ -245,7 +244,7 @@ def _format_times(cells: Sequence[Cell]) -> str:
             *(format_seconds(cell.seconds[name]) for name in SYSTEMS),
         ]
         for cell in cells
-        if cell.network.ranks in chosen
+        if cell.network.ranks in chosen and 8 * cell.network.bandwidth in SHOWN_BANDWIDTHS
     ]
     return format_markdown(["network", *SYSTEMS], rows)
 
@@ -285,28 +284,43 @@ def _format_rates(rates: Mapping[str, Rates]) -> str:
 
 
 def _format_check(checked: Sequence[CheckedTime]) -> str:
-    rows = [
-        [
-            c.name,
-            f"{c.run.network.bandwidth * 8e-6:.0f} Mbit/s, {c.run.network.latency * 1e6:.0f} µs",
-            f"{1e3 * c.predicted:.1f}",
-            f"{1e3 * c.sending:.1f}",
-            f"{1e3 * c.run.seconds:.1f}",
-            f"{c.error:+.1%}",
-        ]
-        for c in checked
+    """Format the exchanges with a row per system, below the links that were measured."""
+    columns = dict.fromkeys(map(_name_case, checked))
+    links = [
+        statistics.median_low(c.run.network.bandwidth * 8e-6 for c in checked if _name_case(c) == case)
+        for case in columns
     ]
-    header = ["run", "measured link", "predicted, ms", "of it sending", "measured, ms", "error"]
-    return format_markdown(header, rows)
+    delays = [
+        statistics.median_low(c.run.network.latency * 1e6 for c in checked if _name_case(c) == case)
+        for case in columns
+    ]
+    cells = [
+        *(
+            ("measured link", case, f"{link:.0f} Mbit/s, {delay:.0f} µs")
+            for case, link, delay in zip(columns, links, delays, strict=True)
+        ),
+        *(
+            (
+                c.run.system,
+                _name_case(c),
+                f"{1e3 * c.predicted:.1f}, {1e3 * c.run.seconds:.1f}, {c.error:+.1%}",
+            )
+            for c in checked
+        ),
+    ]
+    return format_markdown(["run", *columns], pivot_rows(cells, list(columns)))
 
 
 def _format_steps(checked: Sequence[CheckedTime]) -> str:
-    rows = [
-        [
-            c.name,
-            *(f"{1e3 * x:.0f}" for x in (c.run.computing, c.predicted, c.run.seconds)),
-            f"{c.error:+.1%}",
-        ]
-        for c in checked
-    ]
-    return format_markdown(["run", "computing, ms", "predicted, ms", "measured, ms", "error"], rows)
+    """Format the steps with a row per system."""
+    columns = list(dict.fromkeys(map(_name_case, checked)))
+    cells = []
+    for c in checked:
+        computing, *times = (f"{1e3 * x:.0f}" for x in (c.run.computing, c.predicted, c.run.seconds))
+        cells.append((c.run.system, _name_case(c), f"{computing}; {', '.join(times)}; {c.error:+.1%}"))
+    return format_markdown(["run", *columns], pivot_rows(cells, columns))
+
+
+def _name_case(checked: CheckedTime) -> str:
+    """Return the link and the number of ranks, the start of a run's name."""
+    return checked.name.removesuffix(f", {checked.run.system}")

@@ -31,6 +31,7 @@ from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import read_rows as read_table
 from benchmarks.common.tables import write_rows
 from benchmarks.step import plot, report
+from benchmarks.step.kept import list_steps
 from benchmarks.step.launch import needs_hosts, run_job, run_small_calls
 from benchmarks.step.plan import SMALL, Job, list_jobs
 from benchmarks.step.rows import read_rows
@@ -110,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         print(write_result("step", TITLE, text))
         write_rows(FIGURES, plot.list_bars(rows))
+        write_rows(FIGURES.with_name("steps.csv"), list_steps(rows))
         plot.draw(PICTURE, plot.list_bars(rows))
 
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from itertools import groupby
 
-from benchmarks.common.results import format_markdown
+from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.common.targets import format_targets
 from benchmarks.step.rows import DELAY, DELAY_SECONDS, LOOPBACK, SLOW, Row
 from benchmarks.step.small import ELEMENTS, FEW, MANY, NATIVE_BYTES, SmallCalls
@@ -20,42 +20,35 @@ __all__ = ["format_page"]
 
 STEPS = f"""A step is forward, backward with the exchange of gradients, and SGD, over gloo. All systems are in
 one process per rank and take turns, with `gradient_as_bucket_view=True` and one thread per rank. Links other
-than loopback are emulated. All ranks share this machine's cores. Four ranks run fewer systems.
+than loopback are emulated. All ranks share this machine's cores.
 
-- `topk` is `{TOPK.replace("|", "·")}`, with the hook's default of `overlap`.
-- `budget` is `{BUDGETED.replace("|", "·")}` with `scope="group"`.
-- `bytes_per_step` is the same scheme with the parameters / {ELEMENTS_PER_BYTE} as bytes.
+- `topk`: `{TOPK.replace("|", "·")}`, with the hook's default of `overlap`.
+- `budget`: `{BUDGETED.replace("|", "·")}` with `scope="group"`.
+- `bytes_per_step`: the same with the parameters / {ELEMENTS_PER_BYTE} as bytes.
 
-*ms* is the median of the rounds, and in brackets the lowest and the highest. *CPU* is that of rank 0. *kB
-sent* are headers and payloads as the library counts them. *kB on the link* is what the link's counter shows,
-with TCP's headers and acknowledgements. *Exchanges* are all-gathers and transfers, which follow one another;
-of torch's hooks, all-reduces.
-
-*Floor* is computing alone, one add of gradient and residual in place, one zero fill, and the bytes sent at
-the link's rate. *Ratio* is the time above computing alone, relative to that of the floor.
-
-At "{DELAY}", each message and each all-gather arrives {1e3 * DELAY_SECONDS:g} ms later, and the floor
-has one such delay. Only this library's hook takes a communicator that can be delayed,
-so the others have no number.
+A cell has the median of the rounds in ms, the lowest and the highest, and the *ratio*: the time above
+computing alone, relative to that of a floor. The floor is computing alone, one add of gradient and residual
+in place, one zero fill, and the bytes sent at the link's rate. *kB sent*: headers and payloads on loopback.
+*Exchanges*: all-gathers and transfers, which follow one another; of torch's hooks, all-reduces. At
+"{DELAY}", each message and each all-gather arrives {1e3 * DELAY_SECONDS:g} ms later, which torch's hooks
+cannot emulate; the floor has one such delay. [steps.csv](step/steps.csv) also has the CPU time of rank 0,
+the bytes by the link's counter, and the floors.
 """
-STAGE_TEXT = """Milliseconds per step of the thread that exchanges, and its CPU time in parentheses, with two
-ranks on loopback. They were measured in steps of their own, in which functions of the library are wrapped:
-encoding with the residual, exchange of headers, exchange of payloads, and sums. Payloads that travel behind
-the headers count as headers. *Rest* is what remains of the hook's exchange. With `overlap=True`, another
-thread encodes most buckets ahead, which does not count.
+STAGE_TEXT = """Milliseconds per step of the thread that exchanges, in parentheses its CPU time, with two
+ranks on loopback, in steps of their own, in which functions of the library are wrapped. Payloads that
+travel behind the headers count as headers. *Rest* is what remains of the hook's exchange. With
+`overlap=True`, another thread encodes most buckets ahead, which does not count.
 """
 MEMORY = """Peak of a process's memory while a system is built and takes its first steps, above that of the
-model alone, in float32 numbers per parameter. With two ranks on loopback.
+model alone, in float32 numbers per parameter. Two ranks on loopback.
 """
 SMALL_TEXT = """Two MPI ranks, `allreduce` with a Compressor of `{scheme}` and `out`, tensors of {elements:,}
-float32. Microseconds per call: the median of the rounds, and in brackets the lowest and the highest.
+float32. Microseconds per call: the median of the rounds, the lowest and the highest.
 """
 THREADS_TEXT = """A Compressor's step on the host, and the mean of two containers, with {elements:.0f}M
-float32 in {tensors} tensors. Each time is the least of several rounds, in which processes with one thread and
-with two take turns. *Parallel* is the fraction of the time with one thread that is spent in work that
-threads divide. The last column is computed from it: each such piece of work is divided by {threads}, or by
-as many threads as it is large enough for. Threads of one machine share its memory's bandwidth, which this
-leaves out.
+float32 in {tensors} tensors: ms with one thread; with two; *parallel*, the fraction spent in work that
+threads divide; and computed from it, ms with {threads}. Times are the least of several rounds. The memory's
+bandwidth, which threads share, is left out.
 """
 
 
@@ -125,21 +118,22 @@ def format_answer(rows: Sequence[Row]) -> str:
 
 
 def _format_steps(rows: Sequence[Row]) -> str:
-    header = ["link, system", "ms", "CPU", "kB sent", "kB on the link", "exchanges", "floor", "ratio"]
-    lines = [
-        [
-            f"{row.link}, {row.system}",
-            _format_spread(row.times, 1e3),
-            _format_number(1e3 * row.cpu),
-            _format_optional(row.sent, 1e-3),
-            _format_optional(row.link_bytes, 1e-3),
-            "" if row.exchanges is None else f"{row.exchanges:.3g}",
-            _format_optional(row.floor, 1e3),
-            "" if row.ratio is None else f"{row.ratio:.2f}",
-        ]
-        for row in rows
-    ]
-    return format_markdown(header, lines)
+    links = list(dict.fromkeys(row.link for row in rows))
+    first: dict[str, Row] = {}
+    for row in rows:
+        first.setdefault(row.system, row)
+    cells = [(row.system, row.link, _format_time(row)) for row in rows]
+    lines = pivot_rows(cells, links, "–")
+    for line in lines:
+        row = first[line[0]]
+        exchanges = "" if row.exchanges is None else f"{row.exchanges:.3g}"
+        line += [_format_optional(row.sent, 1e-3), exchanges]
+    return format_markdown(["system", *links, "kB sent", "exchanges"], lines)
+
+
+def _format_time(row: Row) -> str:
+    ratio = "" if row.ratio is None else f", {row.ratio:.2f}"
+    return f"{_format_spread(row.times, 1e3)}{ratio}"
 
 
 def _format_stages(rows: Sequence[Row]) -> str:

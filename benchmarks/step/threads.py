@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import wirecodec as wc
-from benchmarks.common.results import format_markdown
+from benchmarks.common.results import format_markdown, pivot_rows
 from benchmarks.step.stages import recorded
 from benchmarks.step.systems import BUDGETED, TOPK
 from wirecodec.cpu import forms
@@ -103,21 +103,22 @@ def measure_threads(rounds: int = 6, elements: int = ELEMENTS) -> list[StageTime
 
 
 def format_threads(rows: Sequence[StageTime]) -> str:
-    """Format the rows as a Markdown table, with the sums of each scheme."""
-    lines = []
+    """Format a Markdown table with a row per scheme: its stages, and their sum."""
+    cells = []
     for scheme in dict.fromkeys(row.scheme for row in rows):
         chosen = [row for row in rows if row.scheme == scheme]
         for row in chosen:
-            share = f"{row.parallel:.0%}" if row.one >= MIN_SECONDS else ""
-            lines.append([f"{scheme}, {row.stage}", *_format(row.one, row.two), share, *_format(row.many)])
+            share = f"{row.parallel:.0%}" if row.one >= MIN_SECONDS else "–"
+            cells.append((scheme, row.stage, f"{_format(row.one, row.two)}, {share}, {_format(row.many)}"))
         one, two, many = (sum(getattr(row, name) for row in chosen) for name in ("one", "two", "many"))
-        lines.append([f"{scheme}, **sum**", *_format(one, two), "", *_format(many)])
-    head = ["scheme, stage", "1 thread, ms", "2 threads, ms", "parallel", f"{MANY_THREADS} threads, ms"]
-    return format_markdown(head, lines)
+        cells.append((scheme, "sum", f"{_format(one, two)}, {_format(many)}"))
+    stages = list(dict.fromkeys(stage for _, stage, _ in cells if stage != "sum"))
+    columns = [*stages, "sum"]
+    return format_markdown(["scheme", *columns], pivot_rows(cells, columns))
 
 
-def _format(*seconds: float) -> list[str]:
-    return [f"{1e3 * value:.1f}" for value in seconds]
+def _format(*seconds: float) -> str:
+    return ", ".join(f"{1e3 * value:.1f}" for value in seconds)
 
 
 def _start(count: int, elements: int) -> Any:

@@ -102,12 +102,12 @@ def _list_choices() -> tuple[Choice, ...]:
 
 CHOICES = _list_choices()
 
-ABOUT = f"""Each row compares two systems that differ in one respect, each at its best settings.
-*Difference* says how much worse the first is, negative if it is better. Its {CONFIDENCE:.0%} interval (±) is
-the standard error of the difference of the two means, times Student's t with Welch's degrees of freedom.
-The verdict is *better* or *worse* if the interval excludes 0 and the difference exceeds {LEAST:.0%}.
-It is *no difference* only if the whole interval is within {LEAST:.0%}; everything else, and fewer than
-{SEEDS} seeds of either system, is *undecided*. Some pairs also differ in bits.
+ABOUT = f"""Two systems that differ in one respect, each at its best settings. *Difference*: how much worse
+the first is, negative if better. Its {CONFIDENCE:.0%} interval (±) is the standard error of the difference
+of the two means, times Student's t with Welch's degrees of freedom. *Better* or *worse*: the interval
+excludes 0 and the difference exceeds {LEAST:.0%}. *No difference*: the whole interval is within
+{LEAST:.0%}. Everything else, and fewer than {SEEDS} seeds of either system, is *undecided*. The tables
+below have the bits, which also differ in some pairs.
 """
 
 
@@ -139,4 +139,4 @@ def format_choices(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) ->
 
 
 def _describe(row: Row) -> str:
-    return f"{row.system.name}: {row.test:.4g}, {row.best.bits:.3g} bits"
+    return f"{row.system.name}: {row.test:.4g}"

@@ -92,14 +92,15 @@ def format_tasks(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) -
 
 
 def _format_versions(versions: Mapping[str, int]) -> str:
-    """Format how many runs have which versions of wirecodec, and of all libraries."""
+    """Format how many runs have which version of wirecodec, and how many were on a GPU."""
     own: Counter[str] = Counter()
     for text, count in versions.items():
         own[text.partition(",")[0]] += count
-    total = (
-        f"{sum(own.values()):,} runs are kept: {', '.join(f'{own[key]:,} of {key}' for key in sorted(own))}."
+    gpu = sum(count for text, count in versions.items() if text.endswith(GPU))
+    return (
+        f"{sum(own.values()):,} runs are kept: {', '.join(f'{own[key]:,} of {key}' for key in sorted(own))}; "
+        f"{gpu:,} of them on a GPU."
     )
-    return f"{total} By versions: {'; '.join(f'{versions[key]:,} of {key}' for key in sorted(versions))}."
 
 
 def format_answer(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> str:
@@ -167,19 +168,18 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
     if len(rates) < 3 and len(task.grid) > len(rates):
         text.append(
             f"Systems try {len(task.grid)} settings of {len(rates)} rates (*one worker alone*: two), so each"
-            " best rate is at an edge (`*`). Dense tries two momenta of its optimizer where local updates"
-            " try two outer optimizers: [systems.csv](training/systems.csv) names the best.\n"
+            " best rate is at an edge. Dense tries two momenta where local updates try two outer"
+            " optimizers.\n"
         )
     counts = {row.system.name: _count_on_gpu(plan, task, row.system) for row in rows}
     if on_gpu := "; ".join(f"{name}: {some} of {all_}" for name, (some, all_) in counts.items() if some):
-        text.append(
-            f"Runs on a GPU (NVIDIA H100 or H200), of all settings and seeds: {on_gpu}."
-            " All other runs: on CPUs.\n"
-        )
+        text.append(f"Runs on a GPU (NVIDIA H100 or H200), of all settings and seeds: {on_gpu}.\n")
+    lines = []
     for group in dict.fromkeys(system.group for system in systems):
         chosen = [_format_row(task, row, dense) for row in rows if row.system.group == group]
-        if chosen:
-            text += [f"### {group}\n", format_markdown(HEADER, chosen)]
+        lines += [[f"*{group}*", "", "", "", ""], *chosen] if chosen else []
+    if lines:
+        text.append(format_markdown(HEADER, lines))
     done = {row.system.name for row in rows}
     text += [
         f"{system}: {note}\n"
@@ -187,8 +187,8 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
         if name == task.name and system in done
     ]
     if tries := FURTHER_RUNS.get(task.name):
-        about, lines = tries
-        text += [f"### further runs\n\n{about}\n", format_markdown(["change", "validation"], lines)]
+        about, changes = tries
+        text += [f"### further runs\n\n{about}\n", format_markdown(["change", "validation"], changes)]
     absent = [one.name for one in systems if task.includes(one.name) and one.name not in done]
     if absent:
         text.append(f"Not run yet: {'; '.join(absent)}.\n")

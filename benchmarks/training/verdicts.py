@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -183,58 +182,48 @@ def format_counts(judged: Sequence[Judged]) -> str:
 
 def format_claims(judged: Sequence[Judged]) -> str:
     """Format a table of the claims."""
-    header = ["paper", "claim", "system here", "against", "metric, bits", "its metric, bits", "verdict"]
+    header = ["paper", "claim", "system here", "against", "verdict"]
     lines = []
     for one in judged:
-        claim, rows = one.claim, (one.ours, one.other)
-        cells = [_describe(row, steps=claim.steps) for row in rows]
-        system = f"{claim.task}: {claim.system}"
-        lines.append([claim.where, claim.text, system, claim.against, *cells, one.verdict])
+        claim = one.claim
+        ours, other = (_count_steps(row) if claim.steps else "" for row in (one.ours, one.other))
+        system = f"{claim.task}: {claim.system}{ours}"
+        lines.append([claim.where, claim.text, system, f"{claim.against}{other}", one.verdict])
     return f"## The papers' claims about training\n\n{ABOUT}\n{format_markdown(header, lines)}"
 
 
-def _describe(row: Row | None, *, steps: bool) -> str:
-    if row is None:
-        return "–"
-    if steps:
-        found = [count for count in row.steps if count is not None]
-        return f"{statistics.fmean(found):,.0f} steps ({len(row.tests)})" if found else "not reached"
-    deviation = "" if math.isnan(row.deviation) else f" ± {row.deviation:.2g}"
-    return f"{row.test:.4g}{deviation} ({len(row.tests)}){' *' if row.at_edge else ''}, {row.best.bits:.3g}"
+def _count_steps(row: Row | None) -> str:
+    found = [count for count in row.steps if count is not None] if row else []
+    return f", {statistics.fmean(found):,.0f} steps" if found else ", not reached"
 
 
 ABOUT = f"""Models and data differ from the papers', so only the direction can agree. A verdict needs
-{SEEDS} seeds of both systems, and uses the interval of [the choices](#what-to-choose). A claim of equality is
-*reproduced* if the whole interval is below +{LEAST:.0%}, and *not reproduced* if the system is *worse* by the
-rule there. A claim of more or less is *reproduced* by that rule, and *not reproduced* if no part of the
-interval is more than {LEAST:.0%} on the claimed side. Everything else is *undecided*. Accuracies are compared
-by their distance from 100 %; the number of seeds is in brackets. `*`: the best rate is at the edge of those
-that were tried, so a better one may be outside.
+{SEEDS} seeds of both systems, and uses the interval of [the choices](#what-to-choose). The tables below
+have the metrics, seeds and bits. A claim of equality is *reproduced* if the whole interval is below
++{LEAST:.0%}, and *not reproduced* if the system is *worse* by the rule there. A claim of more or less is
+*reproduced* by that rule, and *not reproduced* if no part of the interval is more than {LEAST:.0%} on the
+claimed side. Everything else is *undecided*.
 
-Some papers allow a loss. The verdict's difference is what is left after subtracting it, and its interval has
-to end below 0. AdaComp's text allows 1 %: points of an accuracy, and here a fraction of a perplexity. The
-others' own tables have losses. ScaleCom's ResNet-50 loses {TABLE_2:.2g} points in Table 2 and {TABLE_3:.2g}
-in Table 3, and FFT loses {FFT_LOSS:.2g} at most. The loss of BLEU of ScaleCom's Transformer has no equivalent
-in perplexity, so nothing is subtracted there.
+Where a paper allows a loss, it is subtracted, and the interval has to end below 0: 1 % for AdaComp (points
+of an accuracy, a fraction of a perplexity); from the papers' tables, {TABLE_2:.2g} points for ScaleCom's
+Table 2, {TABLE_3:.2g} for its Table 3, {FFT_LOSS:.2g} for FFT. ScaleCom's loss of BLEU has no equivalent in
+perplexity.
 
-With 8 and 16 workers there are 300 steps. CLT-k changes 1 % of the elements in a step, so each about three
-times after the warm-up; gathered top-k changes each worker's 1 %. Hence the controls. They are no claims of a
-paper, and do not count. ScaleCom has beta 1 for up to 8 workers, and beta 0.1 for large batches.
-`CLT-k by FLOPs` has the rates for 32 samples per worker; images has 16, and text-lstm 8. The paper would
-adjust the rates, by a rule that it does not state.
+Differences from the papers:
 
-Known differences: ScaleCom and AdaComp train with dense training's rate and momentum. Here every system has
-its own best ones. On ImageNet, ScaleCom's large batches keep 32 images per worker and add workers, from 8
-to 64. images-large has 4 workers, and 64 examples each in place of 16. Local top-k degrades a Transformer in
-Figure 1c; ours is a ResNet. Neither other betas (footnote 8) nor the loss of large data sets with beta 1
-(section 4) were tried. FFT's TernGrad leaves the last layer as it is; ours quantises it, too. AdaComp's paper
-tried Adam on a CNN only. The gradients of recommendations are mostly zeros: `deepreduce-sparse` takes 1.7
-bits per parameter, where the paper's, with 40 % zeros, take 18.8. FFT's range is ±1; ours is that of
-each chunk. SIDCo's training has a warm-up of 5 epochs, and the paper does not state of what; here `sidco`
-warms up the rate alone.
-
-In SIDCo and FFT, too, all systems have dense training's rate and momentum. SIDCo's LSTM has Nesterov momentum
-and DeepReduce's NCF Adam; text-lstm has Adam, and recommendations SGD. RedSync keeps k to 2k elements here,
-and about a hundredth of k on SIDCo's PTB. DeepReduce counts steps until an accuracy is reached; the steps
-here end at dense's training loss. FFT with θ = 0 is here the gradient itself, in float32.
+- All: here every system has its own best rate and momentum; in ScaleCom, AdaComp, SIDCo and FFT, dense's.
+- ScaleCom: with 8 and 16 workers there are 300 steps, in which CLT-k changes each element about three times
+  after the warm-up, and gathered top-k each worker's 1 %; hence the controls, which do not count. It has
+  beta 1 for up to 8 workers, and 0.1 for large batches. `CLT-k by FLOPs` has the rates for 32 samples per
+  worker; images has 16, text-lstm 8; the paper does not state how it adjusts them. Its large batches add
+  workers, from 8 to 64; images-large has 4, with 64 examples each in place of 16. Its local top-k degrades
+  a Transformer; ours is a ResNet. Other betas and large data sets with beta 1 were not tried.
+- FFT: its TernGrad leaves the last layer as it is. Its range is ±1; ours is each chunk's. θ = 0 is here the
+  gradient itself.
+- AdaComp: Adam on a CNN only.
+- DeepReduce: gradients of recommendations are mostly zeros, so `deepreduce-sparse` takes 1.7 bits per
+  parameter, and the paper's, with 40 % zeros, 18.8. Its NCF has Adam; recommendations SGD. It counts steps
+  until an accuracy; here they end at dense's training loss.
+- SIDCo: its warm-up of 5 epochs is not described; here the rate warms up. Its LSTM has Nesterov momentum,
+  text-lstm Adam. Its RedSync keeps about a hundredth of k on PTB, ours k to 2k.
 """

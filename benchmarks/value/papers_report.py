@@ -38,12 +38,10 @@ def _format_table_2(found: Reproductions) -> str:
     ]
     return f"""## DeepReduce's Table 2: an inherently sparse model
 
-The paper trains NCF on ML-20m, whose gradients are 40 % zeros, and reports the best hit rate. We use one
-gradient, {_describe(found.table_2)}: a slice of an LSTM gradient, whose embedding rows are updated in part by
-each batch. The table therefore shows the gradient's error instead of a hit rate, and the two columns of
-volumes belong to different models. The scale of QSGD is the largest magnitude of 512 values. As in the paper,
-SKCompress has no grouped MinMaxSketch. The paper omits the separation of signs, too; here, buckets never hold
-both.
+The paper trains NCF on ML-20m, whose gradients are 40 % zeros, and reports the best hit rate. Here is the
+error of one gradient, {_describe(found.table_2)}: a slice of an LSTM gradient. So the columns of volumes
+are of different models. QSGD's scale is the largest magnitude of 512 values. As in the paper, SKCompress
+has no grouped MinMaxSketch; here, buckets never hold both signs.
 
 {format_markdown(["method", "scheme", "relative volume", "in the paper", "error", "cosine"], rows)}"""
 
@@ -63,37 +61,39 @@ def _format_figure_10(found: Reproductions) -> str:
     ]
     return f"""## DeepReduce's Figure 10: indices, values, times
 
-The paper shows bytes and wall-clock times of ResNet-20 on CIFAR-10 during training, with its own programs
-on a GPU or a CPU. Its parameters give similar accuracies, but it does not list them. We use one gradient,
-{_describe(found.figure_10)}: residual + gradient of a ResNet-20. The largest 1 % are sent, with the
-parameters of the paper's other experiments. The last two rows are this library's own schemes. Every method
-runs on one CPU with this library, so that the times compare methods and not programs. Volumes are % of the
-dense gradient; "all" includes the container's header, and maps of sorted values count as values. The error is
-over all elements, most of which no method sends. With fewer than 3,000 values, the cost of a call is a large
-part of the times. The picture is deepreduce_10.png.
+The paper measures ResNet-20 on CIFAR-10 during training, with its own programs; it does not list their
+parameters. Here is one gradient, {_describe(found.figure_10)}: residual + gradient of a ResNet-20. The
+largest 1 % are sent, with the parameters of the paper's other experiments. The last two rows are this
+library's own schemes. All run on one CPU with this library. Volumes are % of the dense gradient; "all" has
+the header, too, and maps of sorted values count as values. The error is over all elements, most of which no
+method sends. With so few values, a call's cost is a large part of the times. Picture: deepreduce_10.png.
 
 {format_markdown(["method", "scheme", "indices", "values", "all", "encode / decode, ms", "error"], rows)}"""
 
 
 def _format_figure_5(found: Reproductions) -> str:
+    by_method = zip(*found.figure_5.values(), strict=True)
     rows = [
         [
-            f"{name}, {sent.method}",
-            _format_scheme(sent),
-            f"{sent.error * compute_rms(sent.gradient) * sent.gradient.size**0.5:.4f}",
-            f"{100 * sent.error:.2f} %",
-            f"{1 / sent.volume:.1f}×",
+            sent[0].method,
+            _format_scheme(sent[0]),
+            f"{1 / sent[0].volume:.1f}×",
+            *(f"{_compute_l2_error(each):.4f}, {100 * each.error:.2f} %" for each in sent),
         ]
-        for name, sent_methods in found.figure_5.items()
-        for sent in sent_methods
+        for sent in by_method
     ]
     return f"""## The FFT paper's Figure 5: top-k with and without a transform
 
-The paper shows one gradient after top-k, directly (err = 0.0246) and in the frequency domain (err = 0.0209),
-at the same fraction of elements. It does not name the norm. We drop 85 %, θ of its other figures, from each
-gradient of tests/data. A complex coefficient counts as one of n/2 + 1. The picture is fft_5.png.
+The paper shows one gradient after top-k, directly (err = 0.0246) and in the frequency domain (err =
+0.0209), at the same fraction of elements; it does not name the norm. Here 85 % are dropped, θ of its other
+figures. Cells have the L2 error and the relative one. A complex coefficient counts as one of n/2 + 1.
+Picture: fft_5.png.
 
-{format_markdown(["gradient, method", "scheme", "L2 error", "relative", "compression ratio"], rows)}"""
+{format_markdown(["method", "scheme", "compression ratio", *found.figure_5], rows)}"""
+
+
+def _compute_l2_error(sent: DecodedGradient) -> float:
+    return float(sent.error * compute_rms(sent.gradient) * sent.gradient.size**0.5)
 
 
 def _format_figure_15(found: Reproductions) -> str:
@@ -125,11 +125,10 @@ def _format_figure_15(found: Reproductions) -> str:
     ]
     return f"""## The FFT paper's Figure 15: distribution of decoded gradients
 
-The paper samples gradients of ResNet-32 every tenth epoch and aggregates those of all nodes. We use one
-gradient of one node, {_describe(found.figure_15)}. FFT has θ = 85 % and 10 bits, and top-k has the same θ.
-QSGD has 3 bits (seven of the paper's eight levels) and buckets of 512. TernGrad has one scale. "KS distance"
-is the Kolmogorov-Smirnov statistic: the largest difference between the distribution functions of the gradient
-and its decoded form. The picture is fft_15.png.
+The paper samples gradients of ResNet-32 every tenth epoch, of all nodes. Here is one gradient of one node,
+{_describe(found.figure_15)}. FFT has θ = 85 % and 10 bits, and top-k has the same θ. QSGD has 3 bits (seven
+of the paper's eight levels) and buckets of 512. TernGrad has one scale. KS distance: Kolmogorov-Smirnov
+statistic of the gradient and its decoded form. Picture: fft_15.png.
 
 {format_markdown(header, rows)}"""
 

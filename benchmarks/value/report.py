@@ -17,45 +17,44 @@ from benchmarks.value.targets import check_targets, compare_with_peers
 __all__ = ["format_page"]
 
 PICTURE = "![bits per value above the bound](value.png)\n"
-CAPTION = """Sizes are in bits per value. They include everything that a receiver needs except the number of
-values: parameters, scales, maps of sorted values. The number in parentheses is the ratio to the
-rate-distortion bound at the actual error. An error is ‖decoded - v‖ / ‖v‖.
+CAPTION = """Sizes are in bits per value, with all that a receiver needs except the number of values:
+parameters, scales, maps of sorted values. In parentheses: the ratio to the rate-distortion bound at the
+actual error. An error is ‖decoded - v‖ / ‖v‖. All values are in the order of their indices.
 
-Times are minima over many calls on one thread, encode / decode. They are multiples of `np.copyto` of the same
-float32 values in the same run: 2.0 means twice the time of the copy, whose nanoseconds per value are the
-first row. All coders, peers included, decode to float32 values in their original order and in new memory. The
-system needs time to provide such memory; the row "copy into new memory" shows it. `raw` copies nothing, so
-its time is the cost of a call.
+Times are minima over many calls on one thread, encode / decode, in multiples of `np.copyto` of the same
+float32 values in the same run: 2.0 means twice the time of the copy. All coders decode to float32 values in
+new memory, which costs the system time: see the row "copy into new memory". `raw` copies nothing, so its
+time is that of a call.
 
-Third-party software is in italics, tuned to the error in its name. "unsupported" means that a codec cannot
-encode the vector. Random codecs are marked ~. All values are in the order of their indices.
+Third-party software is in italics, tuned to the error in its name. "unsupported": the codec cannot encode the
+vector. ~: random codec.
 """
-DATA = f"""The tables show the largest 1 % of each vector. [measurements.csv](value/measurements.csv) has all
-measurements: the largest 10 % and 0.1 %, too, and with each of them the largest error, the bias and the
-times. "max_error" is the largest single error, and "bias" is the mean of sign(v)·(decoded - v). Both are
-relative to the root mean square of v. A positive bias means that magnitudes grow. For random codecs, the
-bias is the mean over {SEEDS} seeds, or over the chunks of one seed if there are several.
-[bounds.csv](value/bounds.csv) has the bounds.
+DATA = f"""[measurements.csv](value/measurements.csv) has all vectors, also their largest 10 % and 0.1 %,
+each with sizes, errors and times. It has the largest single error (max_error) and the mean of
+sign(v)·(decoded - v) (bias), both relative to the root mean square of v. A positive bias means that
+magnitudes grow. For random codecs it is the mean over {SEEDS} seeds, or over the chunks of one seed.
+[bounds.csv](value/bounds.csv) has all bounds.
 """
-BOUND = """The bound is Shannon's rate-distortion bound for independent values of a known distribution at a
-mean squared error. It is computed by the algorithm of Blahut and Arimoto, plus one bit for the sign. The
-density is exact for the three distributions. For a gradient it is estimated from about √r quantiles of the
-sample, so that a codec that follows the gradient's layers can be below the bound. There is no bound above an
-error of 30 %, because there a sign is worth less than one bit.
+BOUND = """Shannon's rate-distortion bound for independent values of a known distribution at a mean squared
+error, by the algorithm of Blahut and Arimoto, plus one bit for the sign. For a gradient, the density is
+estimated from about √r quantiles, so a codec that follows the gradient's layers can be below the bound.
+Above an error of 30 % there is no bound: a sign is worth less than one bit.
 """
 KINDS = {
     "laplace": "The largest values of a Laplace vector.",
     "student": "The largest values of a vector of Student's t with four degrees of freedom.",
     "pareto": "The largest values of a vector whose magnitudes are generalised Pareto of shape 1/3.",
-    CLOCK: "All of a Laplace vector, in a cache and beyond all caches; the targets of times refer to these. "
-    "Codecs above 10 ns per value, and third-party software, are measured on the smaller vector only.",
+    CLOCK: "All of a Laplace vector, in a cache and beyond all caches. Codecs above 10 ns per value, and "
+    "third-party software, are measured on the smaller vector only.",
 }
 GRADIENT = "The largest values of a real gradient."
 CODEC, TOP = "error-bounded(error=0.01)", "top 1 %"
 """Codec of the answer, and the vectors that the page shows."""
-VECTORS = """`laplace`, `student` (t with four degrees of freedom) and `pareto` (generalised, shape 1/3) are
-distributions. The others are gradients of [tests/data](../../tests/data/README.md).
+VECTORS = """The bits, their ratio to the bound, and the error. `laplace` is a distribution; the others are
+gradients of [tests/data](../../tests/data/README.md).
 """
+SHOWN = ("laplace", "lstm_raw_slice", "resnet20_residual")
+"""Vectors that the page shows."""
 SHOWN_ERRORS = (0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001)
 """Errors in the table of bounds."""
 
@@ -88,7 +87,8 @@ def format_page(
             parts += _format_group(group, [m for m in measurements if m.group == group])
     else:
         parts += _format_selection(measurements)
-    parts += ["## Rate-distortion bound\n", BOUND, _format_bounds(curves), *rest.sections]
+    shown = curves if every else {key: curve for key, curve in curves.items() if key[1] == TOP}
+    parts += ["## Rate-distortion bound\n", BOUND, _format_bounds(shown), *rest.sections]
     return "\n".join(part for part in parts if part)
 
 
@@ -111,21 +111,22 @@ def _format_answer(measurements: Sequence[Measurement]) -> str:
 
 
 def _format_selection(measurements: Sequence[Measurement]) -> list[str]:
-    """Format sizes and errors of the largest 1 % of all vectors, and times of all values."""
-    chosen = [m for m in measurements if m.column == TOP]
+    """Format sizes and errors of the largest 1 % of some vectors, and times of all values."""
+    chosen = [m for m in measurements if m.column == TOP and m.group in SHOWN]
     groups = {m.group: m.r for m in chosen}
     headings = [f"{group}: {r:,}" for group, r in groups.items()]
+    parts = []
+    if chosen:
+        rows = _format_rows(chosen, list(groups), _format_size, lambda m: m.group)
+        parts = [
+            f"## The largest 1 %\n\n{VECTORS}",
+            format_markdown(["bits per value, error", *headings], rows),
+        ]
+    return [*parts, *_format_times([m for m in measurements if m.group == CLOCK])]
 
-    def table(title: str, cell: Callable[[Measurement], str]) -> str:
-        rows = _format_rows(chosen, list(groups), cell, lambda m: m.group)
-        return format_markdown([title, *headings], rows)
 
-    return [
-        f"## The largest 1 %\n\n{VECTORS}",
-        table("bits per value", lambda m: f"{_format_bits(m.bits)}{_format_ratio(m.ratio)}"),
-        table("error, %", lambda m: _format_percent(m.error)),
-        *_format_times([m for m in measurements if m.group == CLOCK]),
-    ]
+def _format_size(m: Measurement) -> str:
+    return f"{_format_bits(m.bits)}{_format_ratio(m.ratio)}, {_format_percent(m.error)} %"
 
 
 def _format_times(measurements: Sequence[Measurement]) -> list[str]:
@@ -195,7 +196,7 @@ def _format_rows(
         )
         for m in measurements
     )
-    missing = "not measured" if measurements[0].group == CLOCK else "unsupported"
+    missing = "–" if measurements[0].group == CLOCK else "unsupported"
     return pivot_rows(cells, columns, missing)
 
 

@@ -49,14 +49,12 @@ def format_section(found: Result) -> str:
 {format_rows(list_rows(found))}
 ### Figures 1, 4, 5 and 6: stress tests
 
-All layers compressed alike, or *FC alone*, the fully connected ones, as in Figure 5. Each tensor has
-its own scale, as in the paper. Momentum 0.9, {found.steps} steps; dense training ends with a test error of
-{found.baselines[BATCH]:.1%}. *Local Selection* is `adacomp(factor=1)`, *Dryden* top-k with one mean per sign,
-*Seide* one bit of every element with one mean per sign, for the convolutions. The rate counts 8 bits per
-element that is sent for bins below 64 and 16 bits for larger ones; empty bins do not count. RG and dW are the
-95th percentiles of the magnitudes of residual and gradient. Rates and test errors are means of {len(SEEDS)}
-seeds. RG and dW are the first seed's. The pictures of residuals have all layers compressed; Figure 5 has the
-FC layer alone.
+All layers compressed alike, or *FC alone*, the fully connected ones, as in Figure 5. Momentum 0.9,
+{found.steps} steps; dense training ends with a test error of {found.baselines[BATCH]:.1%}. *Local
+Selection*: `adacomp(factor=1)`; *Dryden*: top-k with one mean per sign; *Seide*: one bit of every element,
+for the convolutions. The rate counts 8 bits per element sent for bins below 64, 16 for larger ones. RG and
+dW: 95th percentiles of the magnitudes of residual and gradient, first seed. Rates and test errors: means of
+{len(SEEDS)} seeds. Pictures: all layers compressed.
 
 {format_markdown(header, rows)}
 ![test error over rate](papers_adacomp.png)
@@ -66,9 +64,8 @@ FC layer alone.
 ### Figure 7: batch and learners
 
 a) The largest rate with a test error of at most 1 % above dense training's at the same batch, among bins of
-{", ".join(map(str, (*BINS, LARGEST)))}, with its test error and bin; {found.steps} steps of one learner,
-means of {len(SEEDS)} seeds. The paper's 16 bits can address bins of up to {LARGEST:,} elements, so
-larger ones are not tried. The last column is AdaComp's rate with bins of {BINS[0]}.
+{", ".join(map(str, (*BINS, LARGEST)))} (16 bits address no larger ones); {found.steps} steps of one
+learner, means of {len(SEEDS)} seeds. The last column is AdaComp's rate with bins of {BINS[0]}.
 
 {format_markdown(_BATCH_HEADER, _list_batches(found))}
 b) AdaComp with bins of {LEARNER_BIN}, {SUPER_BATCH} images per step over all learners, {found.steps // 2}
@@ -149,9 +146,8 @@ def list_rows(found: Result) -> list[Row]:
             "40× for convolutions, 200× for FC and LSTM layers",
             f"ResNet-20 {convolutions.ours}×, LSTM {lstm.ours}×; by the paper's count "
             f"{convolutions.counted}× and {lstm.counted}×",
-            "Theirs counts 8 or 16 bits per element; ours counts the bytes of the sections. The paper's "
-            f"accuracies do not degrade; our training losses end at {convolutions.loss} and {lstm.loss}, "
-            f"uncompressed at {convolutions.dense} and {lstm.dense}. Models and data differ "
+            "Theirs counts 8 or 16 bits per element, ours the sections' bytes. Our training losses end at "
+            f"{convolutions.loss} and {lstm.loss}, uncompressed at {convolutions.dense} and {lstm.dense} "
             "([adacomp.md](adacomp.md)).",
             PARTLY,
         ),
@@ -160,8 +156,8 @@ def list_rows(found: Result) -> list[Row]:
             "typically up to 5, with bins of 50 and 500",
             f"ResNet-20 {convolutions.per_bin}, LSTM {lstm.per_bin}: means over all bins; "
             f"{convolutions.filled:.1f} and {lstm.filled:.1f} over those that are not empty",
-            "At the end of the training. The first steps have more ([adacomp.md](adacomp.md)). The paper "
-            "does not mention empty bins.",
+            "At the end; the first steps have more ([adacomp.md](adacomp.md)). The paper mentions no empty "
+            "bins.",
             REPRODUCED if max(convolutions.filled, lstm.filled) <= PER_BIN else PARTLY,
         ),
         Row(
@@ -174,31 +170,30 @@ def list_rows(found: Result) -> list[Row]:
         Row(
             "Figure 4: test error over rate",
             "all near the baseline below 250×; AdaComp 22 % at 2,000×, the others diverge",
-            f"AdaComp {describe('AdaComp')}; Local Selection {describe('Local Selection')}; "
-            f"Dryden {describe('Dryden')}; dense {found.baselines[BATCH]:.1%}",
-            f"Means of {len(SEEDS)} seeds. {_judge_errors(found)[0]} {_compare_largest(found)} With Adam, "
-            "which the figure has, too: not tried.",
+            f"AdaComp {describe('AdaComp')}; Local Selection {describe('Local Selection')}; Dryden "
+            f"{describe('Dryden')}; dense {found.baselines[BATCH]:.1%}",
+            f"Means of {len(SEEDS)} seeds. {_judge_errors(found)[0]} {_compare_largest(found)} Adam was not "
+            "tried.",
             _judge_errors(found)[1],
         ),
         Row(
             "Figure 5: residual over training, FC layer alone",
-            "Local Selection is stable at 200 and explodes at 300; AdaComp is stable at 5,000. Rates: 2,000× "
-            "for AdaComp at 5,000, 600× for Local Selection at 300",
-            "95th percentile at the end, growth since the first quarter: "
-            f"Local Selection {_end(small)} at 200, {_end(larger)} at 300, {_end(local)} at 5,000; "
-            f"AdaComp {_end(ada)} at 5,000. Rates: AdaComp {ada.rate:,.0f}×, Local Selection at 300 "
-            f"{larger.rate:,.0f}×",
-            "The figure's point is the explosion at 300. Nothing explodes in these steps, which are about 10 "
-            "epochs; theirs are 140. AdaComp's residuals at 5,000 are smaller than Local Selection's at "
-            f"{' and '.join(smaller) or 'no bin'}; in the paper, also than those at 300.",
+            "Local Selection is stable at 200 and explodes at 300; AdaComp is stable at 5,000. Rates: "
+            "2,000× for AdaComp at 5,000, 600× for Local Selection at 300",
+            f"95th percentile at the end, growth since the first quarter: Local Selection {_end(small)} at "
+            f"200, {_end(larger)} at 300, {_end(local)} at 5,000; AdaComp {_end(ada)} at 5,000. Rates: "
+            f"AdaComp {ada.rate:,.0f}×, Local Selection at 300 {larger.rate:,.0f}×",
+            "Nothing explodes in about 10 epochs; theirs are 140. AdaComp's residuals at 5,000 are smaller "
+            f"than Local Selection's at {' and '.join(smaller) or 'no bin'}; in the paper, also than those "
+            "at 300.",
             PARTLY if _compute_growth(larger) > EXPLOSION else WRONG,
         ),
         Row(
             "Figure 6: histogram of the residual",
             "Local Selection from -240,000 to 239,000; AdaComp many orders of magnitude less",
             f"FC layers alone, bins of {BINS[-1]}: Local Selection {_reach(local)}, AdaComp {_reach(ada)}",
-            f"Local Selection's reach further, as in the paper, but only {_span(local) / _span(ada):.1f} "
-            "times. After about 10 epochs; theirs are 120. The text states neither bins nor layers.",
+            f"Local Selection's reach only {_span(local) / _span(ada):.1f} times further, after about 10 "
+            "epochs; theirs are 120. Bins and layers are not stated.",
             PARTLY,
         ),
         Row(
@@ -219,17 +214,15 @@ def list_rows(found: Result) -> list[Row]:
             f"{found.learners[0].rate:,.0f}× with 1 learner, {found.learners[-1].rate:,.0f}× with "
             f"{found.learners[-1].learners}",
             f"A weaker form: {found.learners[-1].rate / found.learners[0].rate:.2f} times the rate. One "
-            f"seed; the rate {'grows' if growing else 'does not grow'} at each step of the table. Bins are "
-            "fixed here; theirs may have been chosen per point.",
+            f"seed; the rate {'grows' if growing else 'does not grow'} at each step of the table.",
             PARTLY if found.learners[-1].rate > found.learners[0].rate else WRONG,
         ),
         Row(
             "Figure 3: rates with Adam",
             "similar to those with SGD",
             f"ResNet-20 {with_adam:.1f}× with Adam, {with_sgd:.1f}× with SGD",
-            "Whole containers of all layers, each optimizer at its best settings, means of 3 seeds. SGD "
-            f"is best without momentum; with 0.9, as in the paper, it has {moved:.1f}× with one seed "
-            "([training.md](training.md)).",
+            "Whole containers, each optimizer at its best settings, means of 3 seeds. SGD with momentum "
+            f"0.9, as theirs: {moved:.1f}× ([training.md](training.md)).",
             REPRODUCED if abs(with_adam / with_sgd - 1) < ALIKE else WRONG,
         ),
         Row(
@@ -240,11 +233,10 @@ def list_rows(found: Result) -> list[Row]:
         ),
         Row(
             "Figure 2: stress tests of two networks",
-            "bins of 800 for convolutions and 8,000 for FC layers (CIFAR10-CNN), 500 for all (AlexNet): the "
-            "limits of compression",
+            "bins of 800 for convolutions and 8,000 for FC layers (CIFAR10-CNN), 500 for all (AlexNet): "
+            "the limits of compression",
             "–",
-            "No such data. The text has no number: the result is a curve. The table of Figure 4 has bins of "
-            "50 to 5,000 for all layers, on the digits.",
+            "No such data. The table of Figure 4 has bins of 50 to 5,000, on the digits.",
             NOT_TRIED,
         ),
         Row(
@@ -333,7 +325,7 @@ def _describe_edge(runs: list[Run | None]) -> str:
     """Describe whether AdaComp's acceptable bins end where the grid ends."""
     ends = sum(run is not None and run.bin == LARGEST for run in runs)
     many = "every batch" if ends == len(runs) else f"{ends} of {len(runs)} batches"
-    return f"AdaComp's bin is the largest that was tried at {many}, so its factor may be larger."
+    return f"AdaComp's bin is the largest tried at {many}, so its factor may be larger."
 
 
 def _judge_errors(found: Result) -> tuple[str, str]:

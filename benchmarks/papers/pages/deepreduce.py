@@ -39,21 +39,19 @@ def format_section(found: Result) -> str:
 {format_rows(list_rows(found))}
 ### Figure 6: policies over the false-positive rate
 
-The largest 1 % of residual + gradient of a ResNet-20. *Kept* is the fraction of them that arrives, *volume*
-the bytes of filter and float32 values relative to 8 bytes per element, *error* that of the decoded gradient
-relative to the norm of the 1 %. Values at false positives are the gradient's own, so they reduce the
-residual, too. *P2* is this library's: it skips every list that holds a selected element. *P2 as printed* is
-Algorithm 1 with hash functions drawn at random. It stops at r elements; the printed loop may select more.
-*Refused*: readers refuse p2 above 2.5 positives per element; the numbers are computed without this bound.
-[codecs.md](codecs.md) shows that the bound costs nothing.
+The largest 1 % of residual + gradient of a ResNet-20. *Kept*: the fraction that arrives; *volume*: filter
+and float32 values relative to 8 bytes per element; *error*: relative to the norm of the 1 %. Values at
+false positives are the gradient's own. *P2* is this library's: it skips every list that holds a selected
+element. *P2 as printed*: Algorithm 1 with random hash functions, but it stops at r elements. *Refused*:
+above 2.5 positives per element, which readers refuse at no cost ([codecs.md](codecs.md)).
 
 {format_markdown(header, rows)}
 ![fraction kept and volume over the rate](papers_deepreduce.png)
 
 ### Figure 5, section 6.2: curve fits
 
-The picture has all values of the raw gradient of ResNet-20's largest convolution. The table has the largest
-1 % of residual + gradient of the whole network.
+Picture: the raw gradient of ResNet-20's largest convolution. Table: the largest 1 % of the network's
+residual + gradient.
 
 {format_markdown(["codec", "error", "bytes per value, without the map"], fits)}
 ![a gradient's sorted values, and a fit with 8 pieces](papers_deepreduce_fit.png)
@@ -61,9 +59,9 @@ The picture has all values of the raw gradient of ResNet-20's largest convolutio
 ### Table 2: an inherently sparse model
 
 Skip-gram embeddings in place of NCF: {format_zeros(found)}. NCF's gradients have about 40 % zeros.
-*Volume* is the mean size of the containers over the training, relative to the dense gradient. One worker,
-plain gradient descent without feedback, because a residual would fill the zeros. Steps are fewer with the
-larger batch. QSGD and SKCompress have 7 bits, as in the paper. The last two rows are this library's.
+*Volume*: mean size of the containers relative to the dense gradient. One worker, plain gradient descent, no
+feedback, which would fill the zeros. Steps are fewer with the larger batch. QSGD and SKCompress have 7
+bits, as in the paper. The last two rows are this library's.
 
 {format_sparse(found)}"""
 
@@ -166,38 +164,36 @@ def list_rows(found: Result) -> list[Row]:
             "close to the sorted values of a convolution",
             f"error {found.convolution.error:.2%}; of the largest 1 % of a whole network's residual + "
             f"gradient {found.fits[0].error:.2%}",
-            f"All {found.sorted_values.size:,} values of a convolution, as in the figure, of a raw gradient. "
-            "The paper states no error.",
+            f"All {found.sorted_values.size:,} values of a convolution's raw gradient. The paper states no "
+            "error.",
             REPRODUCED if found.convolution.error < CLOSE else PARTLY,
         ),
         Row(
             "Figure 6a: P0 over the rate",
             f"more data than the sparse gradient if the rate is above {CROSSING:g}",
             f"more if the rate is above {crossing:.1g}" if crossing else "never",
-            "At 1 %, interpolated between two rates. Filters have the sizes of Remark 2, and P0 sends one "
-            f"value per positive. From this, {CROSSING:g} follows at a density of "
-            f"{_find_density(CROSSING):.2%}. The paper states 1 % for Figure 15, but no density for this "
-            "figure.",
+            f"At 1 %, interpolated. The paper states no density; by Remark 2, {CROSSING:g} follows at "
+            f"{_find_density(CROSSING):.2%}.",
             PARTLY if crossing else WRONG,
         ),
         Row(
             "Figure 6b, 6c: P1 and P2 over the rate",
-            "the accuracy and the data of P1 decrease with the rate; P2 is more accurate, for modestly more "
-            "data",
+            "the accuracy and the data of P1 decrease with the rate; P2 is more accurate, for modestly "
+            "more data",
             f"kept at 0.001: P1 {point('P1', 0.001).kept:.1%}, P2 {point('P2', 0.001).kept:.1%}, as printed "
             f"{point(PRINTED, 0.001).kept:.1%}; at 0.01: {point('P1', 0.01).kept:.1%}, "
             f"{point('P2', 0.01).kept:.1%}, {point(PRINTED, 0.01).kept:.1%}; volume of P1 from "
             f"{point('P1', min(RATES)).volume:.2f} to {point('P1', max(RATES)).volume:.2f}",
-            "The fraction that is kept in place of accuracy. P2 sends as much as P1, because it stops at r "
-            f"elements. This library's P2 keeps more than the printed Algorithm 1 at {_list_better(found)}.",
+            "The fraction kept, not accuracy. P2 stops at r elements, so it sends as much as P1. This "
+            f"library's keeps more than Algorithm 1 at {_list_better(found)}.",
             PARTLY,
         ),
         Row(
             "Figure 6a: accuracy of P0 over the rate",
             "only marginally affected by the rate",
             f"kept at every rate from {min(RATES):g} to {max(RATES):g}: {min(kept):.0%}",
-            "The fraction that is kept in place of accuracy. Values at false positives are right, so nothing "
-            "is lost, by construction. [training.md](training.md) has one rate.",
+            "The fraction kept, not accuracy: nothing is lost, by construction. [training.md](training.md) "
+            "has one rate.",
             PARTLY if min(kept) == 1 else WRONG,
         ),
         Row(
@@ -220,9 +216,8 @@ def list_rows(found: Result) -> list[Row]:
             "compress Top-r by roughly 50 % and 40 %",
             f"by {less(fits[0])} and {less(fits[1])}; errors {found.fits[4].error:.2%} and "
             f"{found.fits[1].error:.2%}",
-            "Fit-DExp is the smaller one, as in the paper. Top-r has 8 bytes per element, so their 50 % "
-            "leaves no bits for the order. Raw keys could be sent in the order of the values. Ours ascend, "
-            "so 12 bits per value follow.",
+            "Fit-DExp is the smaller, as theirs. Their 50 % leaves no bits for the order; ours takes 12 "
+            "per value, as the keys ascend.",
             PARTLY,
         ),
         Row(
@@ -237,8 +232,7 @@ def list_rows(found: Result) -> list[Row]:
             "all versions less than Top-r; SKCompress the least",
             f"{least} the least, {sent[least].volume:.2%} of the dense gradient; {largest} the most, "
             f"{sent[largest].volume:.2%}; Top-r {sent['Top-r'].volume:.2%}",
-            "The paper's parameters give similar accuracies, and are not listed. Ours are those of its other "
-            "experiments. [value.md](value.md) has each variant measured here, and their errors.",
+            "Parameters are not listed; ours are its other experiments' ([value.md](value.md)).",
             REPRODUCED if least == "SKCompress" and sent[largest].volume < sent["Top-r"].volume else WRONG,
         ),
         Row(
@@ -247,17 +241,16 @@ def list_rows(found: Result) -> list[Row]:
             "QSGD, BF-P0",
             f"{slower(sent, 'SKCompress', 'DR –, QSGD'):.1f} and "
             f"{slower(sparse_sent, 'SKCompress', 'DR QSGD, BF-P0'):.1f} times as slow",
-            "Theirs compares programs on a CPU and on a GPU. Here both run on one core. "
-            "[value.md](value.md) has the times of another run.",
+            "Theirs compares programs on a CPU and on a GPU; here both run on one core.",
             WRONG,
         ),
         Row(
             "Table 2: inherently sparse model, volumes",
             "DR Fit-Poly, BF-P2 0.588, SKCompress 0.218, DR QSGD, BF-P0 0.206",
             f"{table_2}, at {dense.zeros:.0%} zeros",
-            "DR QSGD, BF-P0 is the smallest in the paper, SKCompress here. Embeddings of words in place of "
-            "NCF, whose data must be downloaded. Whole rows are zero, so gaps cost SKCompress little. A "
-            "Bloom filter gains nothing from that. Fit-Poly's map has 18 bits per value in place of 19.",
+            "DR QSGD, BF-P0 is the smallest in the paper. Embeddings of words, not NCF: whole rows are "
+            "zero, so gaps cost SKCompress little; a Bloom filter gains nothing. Fit-Poly's map has 18 "
+            "bits per value, not 19.",
             PARTLY,
         ),
         Row(
@@ -265,17 +258,15 @@ def list_rows(found: Result) -> list[Row]:
             "0.9496-0.9519, baseline 0.9497: virtually the same",
             f"[training.md](training.md); here {min(hits):.1f}-{max(hits):.1f} %, baseline {dense.hits:.1f} "
             "%",
-            "Three seeds of each there, on other batches. The runs here have one, and few steps, which end "
-            "near chance: 10 %. Both are hit rates at the end, not the best ones.",
+            "Three seeds there; here one, of few steps, near chance (10 %). At the end, not the best.",
         ),
         Row(
             "Figure 11: speed-up over bandwidth",
             "larger on slower networks, 100 Mbit/s to 10 Gbit/s; also with FP16",
             f"with {OWN} of the elements {_format_speed_ups(speed_ups)}; with {THEIRS}, as in the paper, "
             f"{_format_speed_ups(at_theirs)}",
-            f"Top-k of {GATHERED}, by `rice` in place of DeepReduce's codecs, over MPI's dense all-reduce, "
-            f"{HOSTS} hosts: encoding and communication, between network namespaces "
-            "([collectives.md](collectives.md)). No training of NCF, no GPU, no FP16.",
+            f"Top-k of {GATHERED} by `rice` over MPI's dense all-reduce, {HOSTS} hosts in network "
+            "namespaces ([collectives.md](collectives.md)). No NCF, GPU or FP16.",
             PARTLY if all(map(_falls, (speed_ups, at_theirs))) else WRONG,
         ),
         Row(
@@ -289,14 +280,14 @@ def list_rows(found: Result) -> list[Row]:
             "Figure 9: BF-P2 alone and Fit-Poly alone, 3LC and SketchML",
             "DeepReduce balances volume and accuracy; each of the others is biased towards one",
             "–",
-            "ResNet-50 on ImageNet needs GPUs for days. [training.md](training.md) has BF-P2, Fit-Poly and "
-            "3LC on images.",
+            "ResNet-50 takes GPUs for days. [training.md](training.md) has BF-P2, Fit-Poly and 3LC on "
+            "images.",
             NOT_TRIED,
         ),
         Row(
             "Figures 7, 8: training",
-            "all as accurate as the baseline, except the naive filter; BF-P2, Fit-Poly and Fit-DExp in fewer "
-            "steps than Top-r",
+            "all as accurate as the baseline, except the naive filter; BF-P2, Fit-Poly and Fit-DExp in "
+            "fewer steps than Top-r",
             "[training.md](training.md)",
             "Our models; not theirs.",
         ),
@@ -317,8 +308,7 @@ def list_rows(found: Result) -> list[Row]:
             "Table 3: devices",
             "P0, P1, QSGD and the curve fits on a GPU; P2 alone, RLE, Huffman and Deflate on a CPU",
             "[the GPU page](../../wirecodec/gpu/README.md)",
-            "P0, P1 and QSGD have kernels for GPUs here. The others, curve fits included, run on the host; "
-            "tensors on a GPU are copied.",
+            "P0, P1 and QSGD have GPU kernels; the others, curve fits included, run on the host.",
         ),
         Row(
             "Figures 1-4, 12, 14: examples of the formats and methods",

@@ -59,9 +59,8 @@ def format_section(found: Result) -> str:
 
 ### Figure 10: least ratio
 
-T_comm is the bandwidth of the link and T_s the throughput of the selection. The lines are equations 1-4 of
-the paper, with the constants of the table above. T_p has the same place in equation 1, so lines by throughput
-of the packing, as in the figure's second panel, have the same shape.
+T_comm: bandwidth of the link; T_s: throughput of the selection. The lines are the paper's equations 1-4,
+with the constants above. Lines by T_p have the same shape.
 
 ![least ratio that pays, over the bandwidth, by throughput of the selection](papers_fft_ratio.png)
 
@@ -74,7 +73,7 @@ v is the mean of the ranks' gradients, and v̂ that of the decoded ones.
 ### The range of the floats
 
 Error of `rfft | topk(0.15) | bitmap | offset-float(bits=10)` for a ResNet-20 gradient whose largest element
-is scaled. A fixed range of ±1 clamps larger coefficients, unless `overflow=raise` refuses them.
+is scaled: a fixed range of ±1 clamps larger coefficients.
 
 {format_markdown(["scale", "range ±1", "range per chunk"], saturated)}"""
 
@@ -105,34 +104,33 @@ def list_rows(found: Result) -> list[Row]:
     gathers = {n: ms for (link, n), ms in read_milliseconds("allgather", GATHERED).items() if link == LINK}
     dense = sent["FFT"].gradient
     normal, laplace = compute_distances(dense)
-    gpu = "It needs several GPUs; [gpu.md](gpu.md) has one."
+    gpu = "Takes several GPUs."
     return [
         Row(
             "Figure 5: FFT top-k and direct top-k",
             "err 0.0209 and 0.0246: FFT preserves more",
             f"one vector of all layers, as in step 1 of section 3.1: {errors['FFT, top-k']:.3f} and "
             f"{errors['top-k']:.3f}; each layer by itself: {transformed:.3f} and {direct:.3f}",
-            "Relative errors of ResNet-20's raw gradient at θ = 0.85; the paper states neither norm nor θ. "
-            "FFT loses less within layers, and more if top-k may choose among layers ([value.md](value.md)).",
+            "Relative, ResNet-20's raw gradient, θ = 0.85; the paper states neither norm nor θ. FFT loses "
+            "less within layers only ([value.md](value.md)).",
             PARTLY,
         ),
         Row(
             "Figure 6: status vector",
             "non-negligible after the ratio exceeds 20",
             f"{share:.0%} of the bytes at θ = 0.95",
-            "It has one bit per complex coefficient here, n/2 + 1 in all, and n bits in the paper. Rice "
-            f"codes lessen the effect: {rice:.1f}× in place of {bitmap:.1f}× at θ = 0.95.",
+            f"n/2 + 1 bits here, n in the paper. With Rice codes {rice:.1f}× in place of {bitmap:.1f}× at θ "
+            "= 0.95.",
             REPRODUCED,
         ),
         Row(
             "Figures 7, 9: representable numbers",
-            "dense near 0, within the given range; uniform is not dense there, and the range of IEEE 754 is "
-            "too large or too small for each number of exponent bits",
+            "dense near 0, within the given range; uniform is not, and IEEE 754's range is too large or "
+            "too small",
             f"table and picture; {IEEE}, {EXPONENT} bits of exponent: range ±{ieee.max():g}, "
             f"{np.mean(np.abs(ieee) <= 1):.0%} of the numbers in ±1; {min(EXPONENTS)} to {max(EXPONENTS)} "
             f"bits: range ±{min(ranges):.3g} to ±{max(ranges):.2g}",
-            "The same, with codes for 0 and for negative numbers. The ranges are too large for gradients in "
-            "±1.",
+            "With codes for 0 and negative numbers. The ranges are too large for gradients in ±1.",
             REPRODUCED,
         ),
         Row(
@@ -147,9 +145,8 @@ def list_rows(found: Result) -> list[Row]:
             "2 is enough at 10 Gbit/s; none pays above 22 Gbit/s with T_s = 12 GB/s; about 30 at 56 Gbit/s",
             f"{ratio:.2f} at 10 Gbit/s; none above {find_limit(12):.0f} Gbit/s; at 56 Gbit/s none, or "
             f"{free:.0f} if selection and packing cost nothing",
-            "The paper states neither T_m nor T_f. Only 2/T_m + 1/T_f counts: 0.069 s/GB is fitted to the "
-            f"second number, with T_p = 34 GB/s. No ratio pays above {find_limit(math.inf):.0f} Gbit/s "
-            "then, however fast the selection. The paper does not state the throughputs of its third number.",
+            "T_m and T_f are not stated: 2/T_m + 1/T_f = 0.069 s/GB is fitted to the second number, with "
+            f"T_p = 34 GB/s. Then no ratio pays above {find_limit(math.inf):.0f} Gbit/s.",
             PARTLY,
         ),
         Row(
@@ -158,16 +155,16 @@ def list_rows(found: Result) -> list[Row]:
             f"{', '.join(f'{ms:,.0f}' for ms in gathers.values())} ms with {', '.join(map(str, gathers))} "
             "hosts",
             f"{_compute_growth(gathers):.1f} times from {min(gathers)} to {max(gathers)} hosts: in "
-            f"proportion to n - 1. Top-k's {GATHERED} at {LINK}/s, between network namespaces, no "
-            "InfiniBand ([collectives.md](collectives.md)).",
+            f"proportion to n - 1. {GATHERED} at {LINK}/s, network namespaces "
+            "([collectives.md](collectives.md)).",
             PARTLY,
         ),
         Row(
             "Figure 12, Assumption 3.2: α",
             "in [0, 1]",
             f"{found.alphas.min():.2f}-{found.alphas.max():.2f}, {RANKS} ranks",
-            "θ = 0.85 and 10 bits on the demo's network, without feedback. Theirs are AlexNet and ResNet32 "
-            "with momentum 0.9; the paper states no θ.",
+            "θ = 0.85, 10 bits, the demo's network. Theirs: AlexNet and ResNet32 with momentum 0.9, θ "
+            "unstated.",
             REPRODUCED,
         ),
         Row(
@@ -177,9 +174,8 @@ def list_rows(found: Result) -> list[Row]:
                 f"{method} {' / '.join(f'{error:.3f}' for error in errors)}"
                 for method, errors in quantiles.items()
             ),
-            f"Errors at {' / '.join(f'{100 * part:.0f}' for part in PARTS)} % of the elements, in "
-            "rms of one gradient of one rank. Only FFT retains the distribution ([value.md](value.md)). "
-            f"{_describe_least(least)}",
+            f"Errors at {' / '.join(f'{100 * part:.0f}' for part in PARTS)} % of the elements, in rms. Only "
+            f"FFT retains the distribution ([value.md](value.md)). {_describe_least(least)}",
             REPRODUCED if set(least) == {"FFT"} else PARTLY if "FFT" in least else WRONG,
         ),
         Row(
@@ -188,9 +184,8 @@ def list_rows(found: Result) -> list[Row]:
             f"FFT {1 / sent['FFT'].volume:.1f}×, top-k {1 / sent['Top-k'].volume:.1f}×, TernGrad "
             f"{1 / sent['TernGrad'].volume:.1f}×, QSGD {1 / sent['QSGD'].volume:.1f}×; without the bitmap "
             f"FFT {_compute_ratio(sent['FFT']):.1f}×, top-k {_compute_ratio(sent['Top-k']):.2f}×",
-            "Theirs counts values alone; ours are containers with the status vector. With one bit per "
-            f"element, as in the paper, FFT would have {_compute_ratio(sent['FFT'], 1):.1f}×. TernGrad here "
-            "packs five values per byte.",
+            "Theirs counts values alone; ours are containers. With the paper's one bit per element, FFT "
+            f"would have {_compute_ratio(sent['FFT'], 1):.1f}×. TernGrad packs five values per byte.",
             PARTLY,
         ),
         Row(
@@ -198,7 +193,7 @@ def list_rows(found: Result) -> list[Row]:
             "34 GB/s on a V100, 689 times a single-threaded algorithm's",
             f"{_compute_throughput(KERNEL):,.0f} GB/s on an H100",
             f"*{KERNEL}* of {max(read_gpu_kernel(KERNEL)):,} elements, a threshold given "
-            "([gpu.md](gpu.md)). Another GPU; no single-threaded algorithm was measured.",
+            "([gpu.md](gpu.md)). Another GPU.",
             PARTLY,
         ),
         Row(
@@ -218,7 +213,6 @@ def list_rows(found: Result) -> list[Row]:
         ),
         Row(
             "Figures 2, 16: layers' communication, weak scaling",
-            "AlexNet's convolutions take 10 times their communication, ResNet's as long or less; "
             "communication is 18.6 to 64.2 % of an iteration (section 2.1); FFT has the highest throughput "
             "from 8 to 32 GPUs",
             "–",
@@ -230,8 +224,7 @@ def list_rows(found: Result) -> list[Row]:
             "a lot of near-zero components; a normal distribution (section 5)",
             f"{_count_small(dense):.0%} of the elements below 1 % of the largest; KS distance from a normal "
             f"distribution {normal:.2f}, from Laplace's {laplace:.2f}",
-            "ResNet-20's raw gradient. Those of SIDCo's Figure 2, above, have tails heavier than the "
-            "exponential. `wirecodec stats --png` draws it for any gradient.",
+            "ResNet-20's raw gradient, as `wirecodec stats --png` draws it.",
             PARTLY if normal > laplace else REPRODUCED,
         ),
         Row(

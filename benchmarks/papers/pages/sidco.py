@@ -57,29 +57,24 @@ def format_section(found: Result) -> str:
 {format_rows(list_rows(found))}
 ### Figures 1c, 3c, 3f, 4b, 4d, 5b, 6c, 6f, 9, 11a, 13c, 13f and 18: quality of the count
 
-k̂/k, elements selected over elements asked for, over {found.steps:,} steps of real training. Each selector
-trains its own network, on one worker in place of eight, with error feedback and plain gradient descent. A
-cell has the mean, the central 90 % of the steps, and the mean loss of the last tenth of the steps. *adaptive*
-and *retargeted* are this library's modes. Figure 9 has 15 panels, five networks at three ratios. Here are 12:
-VGG-16, VGG-19 and ResNet-50 need GPUs for days, and the data of PTB, AN4, CIFAR-10 and ImageNet would have to
-be downloaded. ResNet-20 is theirs, with other images. SIDCo's controller is the printed one, which stays at
-one stage if that keeps too much. Its average is corrected: the printed one adds Q - 1 counts and divides by
-Q.
+k̂/k, elements selected over elements asked for, over {found.steps:,} steps of training: mean, central 90 %
+of the steps, and mean loss of the last tenth. Each selector trains its own network, on one worker in place
+of eight, with error feedback and plain gradient descent. *adaptive* and *retargeted* are this library's
+modes. ResNet-20 is theirs, with other images; their other networks need GPUs for days or data. SIDCo's
+controller is the printed one, with its average corrected: that one adds Q - 1 counts and divides by Q.
 
 {tables}
 ![mean and 90 % interval of k̂/k](papers_sidco_quality.png)
 
-[select.md](select.md#accuracy-of-the-count) differs: all its selectors receive the gradients of one dense
-training, of 60 steps (ResNet-20) or 20 (LSTM), and its ranges are minimum and maximum.
+In [select.md](select.md#accuracy-of-the-count), all selectors receive the gradients of one dense training.
 
 ### Figures 2, 7 and 8: fits and compressibility
 
-The gradient of ResNet-20, or residual + gradient with feedback. It is trained with top-k at 0.001 and
+The gradient of ResNet-20, or residual + gradient with feedback, trained with top-k at 0.001 and
 {FIT_IMAGES} images per step; the paper's second iteration is 10,000. *KS*: Kolmogorov-Smirnov distance of
-each fit, which tests the whole distribution. k̂/k of one stage tests its tail. p, c1 and c2 are those of
-Definition 1: the line of least squares through the logarithms of rank and magnitude, over the largest 37 %,
-at ranks that are even in their logarithm.
-`wirecodec stats --sidco --png` draws all of this.
+each fit; k̂/k of one stage tests its tail. p, c1 and c2 are Definition 1's: a line of least squares through
+the logarithms of rank and magnitude, over the largest 37 %, at ranks even in their logarithm. `wirecodec
+stats --sidco --png` draws this.
 
 {format_markdown(["gradient", *(f"KS, {name}" for name in names), *tails, "p", "c1, c2"], fits)}
 ![densities, measured and fitted](papers_sidco_fits.png)
@@ -148,11 +143,9 @@ def list_rows(found: Result) -> list[Row]:
             "all faster than top-k; SIDCo at least 2 times as fast as DGC",
             f"over torch's top-k: one-stage SIDCo {_spread(device)}, DGC {_spread(on_device)}; SIDCo at "
             f"least 2 times as fast as DGC in {twice} of {len(device)} cells",
-            "Vectors of Figure 16 on an H100 ([gpu.md](gpu.md)); theirs is a V100, and the top-k that of "
-            f"PyTorch 1.1. SIDCo is faster than top-k in {_count_faster(device)} cells, DGC in "
-            f"{_count_faster(on_device)}: those of more elements. The default, of more stages, has "
-            f"{_spread(staged)}, and is faster in {_count_faster(staged)}. No networks of the paper, RedSync "
-            "or GaussianKSGD.",
+            "Figure 16's vectors on an H100 ([gpu.md](gpu.md)), not a V100. SIDCo is faster than top-k in "
+            f"{_count_faster(device)} cells, DGC in {_count_faster(on_device)}; the default, of more "
+            f"stages, in {_count_faster(staged)} ({_spread(staged)}).",
             PARTLY,
         ),
         Row(
@@ -161,20 +154,18 @@ def list_rows(found: Result) -> list[Row]:
             f"over torch's top-k: one-stage SIDCo {_spread([a for a, _ in speed])}, DGC "
             f"{_spread([a for a, _ in dgc])}; over this library's: {_spread([b for _, b in speed])} and "
             f"{_spread([b for _, b in dgc])}",
-            f"The order is the reverse: DGC is faster than SIDCo in {before} of {len(dgc)} cells of "
-            f"[select.md](select.md), measured on {read_machine('select.md')}. The library's exact top-k, "
-            f"{_spread([a for a, _ in top])} as fast as torch's, is faster than SIDCo in "
-            f"{_count_slower(speed)} cells and than DGC in {_count_slower(dgc)}. One stage is the cheapest "
-            f"SIDCo; the paper's adapts its stages. The default has {_spread([a for a, _ in default])}. One "
-            "thread; without the paper's 260 million elements. The paper's top-k is that of PyTorch 1.1.",
+            f"The reverse: DGC is faster than SIDCo in {before} of {len(dgc)} cells of "
+            f"[select.md](select.md), on {read_machine('select.md')}. The library's exact top-k "
+            f"({_spread([a for a, _ in top])} torch's) is faster than SIDCo in {_count_slower(speed)} "
+            f"cells, than DGC in {_count_slower(dgc)}. The default SIDCo has "
+            f"{_spread([a for a, _ in default])}.",
             PARTLY,
         ),
         Row(
             "Figures 1c, 3c, 3f, 4b, 4d, 5b, 6c, 6f, 9, 11a, 13c, 13f, 18: quality of SIDCo",
             "mean k̂/k about 1, in rare cases 0.8; SIDCo-GP in few cases up to 2 times the target",
             f"{len(near)} of {len(counts)} means are within 20 %; {spans(*own)}",
-            f"Outside: {_list_counts(far)}. Fewer than 10 % of the embeddings' elements are nonzero, so no "
-            f"selector reaches k at 0.1. {_explain_others(far)}"
+            f"At 0.1, too few of the embeddings' elements are nonzero. {_explain_others(far)}"
             if far
             else "The same.",
             PARTLY if far else REPRODUCED,
@@ -183,15 +174,14 @@ def list_rows(found: Result) -> list[Row]:
             "the same, this library's modes",
             "–",
             f"adaptive {spans('adaptive')}; retargeted {spans('retargeted')}",
-            "Retargeted, the default: each stage aims at k from the count that the stage before it kept.",
+            "Retargeted, the default: each stage aims at k from the previous stage's count.",
         ),
         Row(
             "the same: RedSync, GaussianKSGD, DGC",
             "RedSync and GaussianKSGD up to ±60 times the target, on PTB a hundredth of it; DGC is near it",
             f"RedSync {spans('RedSync')}; GaussianKSGD {spans('GaussianKSGD')}; DGC {spans('DGC')}",
-            "GaussianKSGD is far below the target at 0.001, as theirs. RedSync is not: here it keeps k to "
-            "2k if as many are nonzero. The paper does not state their constants. DGC never sends more than "
-            f"k, and at {min(DENSITIES):g} its sample leaves {_span(sampled)} of it.",
+            "GaussianKSGD is far below the target at 0.001, as theirs; RedSync keeps k to 2k. Their "
+            f"constants are not stated. At {min(DENSITIES):g}, DGC's sample leaves {_span(sampled)} of k.",
             PARTLY,
         ),
         Row(
@@ -199,15 +189,13 @@ def list_rows(found: Result) -> list[Row]:
             "one stage over-estimates k slightly for few iterations, until more stages follow",
             f"k̂/k at step 1: {_list_starts(starts, lambda count: count.ratios[0])}; mean after step "
             f"{SETTLED}: {_list_starts(starts, lambda count: count.ratios[SETTLED:].mean())}",
-            "Not slight here. It ends as in the paper, but by the residual, which lightens the tail. The "
-            "printed Adapt_Stages adds no stage as long as too much is kept.",
+            "Not slight here. It ends by the residual, which lightens the tail; the printed Adapt_Stages "
+            "adds no stage while too much is kept.",
             PARTLY,
         ),
         Row(
             "Figures 2, 8, Property 2: single-stage fits of ResNet-20's gradients",
-            "the three distributions approximate the gradients' well; without feedback the fits slightly "
-            "over- or underestimate the tail of the distribution function; with it, they suffer more, "
-            "particularly in the tail and in larger iterations",
+            "good fits, slightly off in the tail without feedback; more so with it, and in larger iterations",
             f"KS distances without feedback {_span_distances(found, False)}, with it "
             f"{_span_distances(found, True)}; k̂/k at 0.001, early and late, without feedback: "
             f"{tail(feedback=False)}; with it: {tail(feedback=True)}",
@@ -221,10 +209,8 @@ def list_rows(found: Result) -> list[Row]:
         ),
         Row(
             "Figures 3-6, 10, 11b, 13a, 13d, 18: training loss and accuracy",
-            "as top-k; at 0.001, RedSync and GaussianKSGD fail on PTB; on AN4 only SIDCo reaches the target "
-            "error rate in 150 epochs, and GaussianKSGD does not converge; ResNet-20 is degraded; on "
-            "ImageNet, SIDCo is more accurate than the baseline, top-k and DGC after 5 hours, and "
-            "compression as accurate as none or more after 90 epochs or 24 hours",
+            "as top-k; at 0.001, RedSync and GaussianKSGD fail on PTB, only SIDCo reaches the target on "
+            "AN4, ResNet-20 is degraded; SIDCo is the most accurate on ImageNet after 5 hours",
             "[training.md](training.md)",
             "Our models; not theirs. AN4 and ImageNet were not tried.",
         ),
@@ -233,9 +219,7 @@ def list_rows(found: Result) -> list[Row]:
             "up to 41.7× over no compression, 7.6× over top-k, 1.9× over DGC; CPU as the device: SIDCo "
             "fastest, DGC slowest",
             "–",
-            "8 servers with a GPU each, or one with 8 (Figure 13), networks of up to 144 million parameters. "
-            "No figure here is like theirs, which include training and network. The row of Figure 1b has the "
-            "selectors alone, on a CPU.",
+            "Takes 8 GPUs, and networks of up to 144 million parameters.",
             NOT_TRIED,
         ),
     ]
@@ -277,11 +261,9 @@ def _compare_fits(found: Result) -> str:
         for old, new in zip(kept[0].sidco.quality, kept[-1].sidco.quality, strict=True)
     )
     return (
-        f"As a ratio, the tail suffers more with feedback in {tails} of {number} fits.{exception} As a "
-        f"difference of distribution functions, as in the paper's figures, it does so in {parts} of "
-        f"{number}, and all are slight: at most {largest * TAILS[-1]:.4f}. The KS distance of the whole "
-        f"distribution falls in {whole} of {number} fits and rises in the others. With feedback, that "
-        f"distance is larger at the later step in {later} of {len(SIDS)}."
+        f"With feedback the tail is worse in {tails} of {number} fits, as a ratio.{exception} As a "
+        f"difference, as theirs, it is in {parts} of {number}, by at most {largest * TAILS[-1]:.4f}. The KS "
+        f"distance falls in {whole} of {number}, and is larger at the later step in {later} of {len(SIDS)}."
     )
 
 
@@ -318,12 +300,10 @@ def _judge_decay(found: Result) -> tuple[str, str, str]:
     )
     below = all(p <= BENCHMARK for p in (*plain, *even))
     reason = (
-        "The verdict depends on the fit, which the paper does not state: it shows a line of p = 0.7 beside "
-        "the curve, and one of k^-0.2 beside the error. "
-        f"{f'On its ranks, 1 to {PAPER_RANKS:,}, no fit exceeds {BENCHMARK:g}. ' if below else ''}"
-        "Definition 1 requires p above ½. It is an upper "
-        "bound with a free c1, which a slope of least squares does not test. Two iterations in place of "
-        f"three. Residual + gradient, not in the paper's figure, has {_span(residual)}."
+        "The paper states no fit; it shows a line of p = 0.7. "
+        f"{f'On its ranks, 1 to {PAPER_RANKS:,}, no fit exceeds {BENCHMARK:g}. ' if below else ''}Definition "
+        "1 requires p above ½, as a bound, which a slope does not test. Residual + gradient has "
+        f"{_span(residual)}."
     )
     measured = [*plain, *even, *whole]
     if min(measured) > BENCHMARK:
@@ -367,7 +347,3 @@ def _count_slower(speed: list[tuple[float, float]]) -> str:
 
 def _spread(numbers: list[float]) -> str:
     return f"{min(numbers):.3g}-{max(numbers):.3g}×"
-
-
-def _list_counts(counts: list[Count]) -> str:
-    return ", ".join(f"{c.network} {c.name} at {c.density:g}: {c.ratios.mean():.2f}" for c in counts)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.collectives.kept import load
 from benchmarks.common.results import RESULTS, format_markdown
 
 __all__ = [
@@ -63,7 +64,7 @@ def format_rows(rows: Sequence[Row]) -> str:
 
 
 def format_counts(sections: Mapping[str, Sequence[Row]]) -> str:
-    """Format how many rows of each paper have each verdict, and list those that are not reproduced.
+    """Format how many rows of each paper have each verdict; list those not reproduced or undecided.
 
     Args:
         sections: {paper: its rows}.
@@ -72,7 +73,7 @@ def format_counts(sections: Mapping[str, Sequence[Row]]) -> str:
     table = [[paper, *(str(found[verdict]) for verdict in VERDICTS)] for paper, found in counts.items()]
     table.append(["all", *(str(sum(found[verdict] for found in counts.values())) for verdict in VERDICTS)])
     text = format_markdown(["paper", *VERDICTS], table)
-    for verdict in VERDICTS[1:]:
+    for verdict in (WRONG, UNDECIDED):
         text += f"\n{verdict.capitalize()}:\n\n"
         for paper, rows in sections.items():
             if named := [row.where for row in rows if row.verdict == verdict]:
@@ -133,26 +134,20 @@ def read_machine(page: str) -> str:
 
 
 def read_milliseconds(row: str, column: str, *, whole: bool = False) -> dict[tuple[str, int], float]:
-    """Return the times of an exchange from collectives.md, by link and number of hosts.
+    """Return the times of an exchange between hosts, by link and number of hosts.
 
     Args:
         row: name of the exchange.
         column: elements and density, such as ``"26M, 1 %"``; dense exchanges have one time per size.
         whole: whether selection, encoding and decoding count, too.
     """
-    alone, _, calls = (RESULTS / "collectives.md").read_text(encoding="utf-8").partition("\n## Whole calls")
+    kind, size = "whole" if whole else "exchange", column.partition(",")[0]
+    rows = [one for one in load() if (one.mpi, one.kind) == ("Open MPI", kind)]
     found: dict[tuple[str, int], float] = {}
-    for section in (calls if whole else alone).split("\n### "):
-        named = re.match(r"Open MPI, ([\d.]+ [MG]bit), n = (\d+); goodput", section)
-        table = [
-            [cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if "|" in line
-        ]
-        if not named or column not in table[0]:
-            continue
-        cells = dict(zip(table[0], next(line for line in table if line[0] == row), strict=True))
-        size = column.partition(",")[0]
-        same = [cell for name, cell in cells.items() if name.startswith(size) and cell]
-        found[named[1], int(named[2])] = float((cells[column] or same[0]).split()[0])
+    for key in {(one.rate, one.ranks): None for one in rows if one.case == column}:
+        times = {one.case: one.milliseconds for one in rows if (one.rate, one.ranks, one.name) == (*key, row)}
+        same = [milliseconds for case, milliseconds in times.items() if case.startswith(size)]
+        found[key] = times.get(column, same[0])
     return found
 
 

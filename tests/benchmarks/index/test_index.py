@@ -147,7 +147,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
         "## Targets",
         "## Bitmaps and Bloom",
         "not installed: absent.",
-        "## layered",
+        "| layered |",
         "| bound |",
     ):
         assert expected in text
@@ -162,7 +162,7 @@ def test_supplement_on_small_inputs() -> None:
     extra_results, notes = supplement.measure(50_000, steps.append, budget=0.001)
     assert len(steps) == 2
     assert any("bitmap to indices" in result.target for result in extra_results)
-    assert "bloom: false positives at ε = 0.6, uniform" in notes
+    assert "bloom: false positives at ε = 0.6, 0.01, 0.001, uniform |" in notes
 
 
 def test_cases_of_gradients(tmp_path: Path) -> None:
@@ -191,4 +191,5 @@ def test_partial_run_is_only_printed(
     out = capsys.readouterr().out
     assert "`rice`" in out
     assert "bitmap`" not in out
-    assert "## uniform" not in out
+    assert "| uniform, " not in out
+    assert "| runs, " in out

@@ -245,8 +245,8 @@ def test_choices_count_deviations_and_directions(tmp_path: Path) -> None:
     save(whole, (3.1, 3.1, 3.1), 0.1)
     question, _, one, other, difference, verdict = format_row(3.2)
     assert question == "| one vector of the whole model, or a choice per tensor?"
-    assert one == "budget 0.1: 3.1, 0.1 bits"
-    assert other == "budget 0.1, per tensor: 3.2, 0.2 bits"
+    assert one == "budget 0.1: 3.1"
+    assert other == "budget 0.1, per tensor: 3.2"
     assert (difference, verdict) == ("-3.1%", "undecided |")
     assert format_row(3.2, 3.2, 3.2)[-2:] == ["-3.1% ± 0.0%", "better |"]
     assert format_row(3.0, 3.0, 3.0)[-2:] == ["+3.3% ± 0.0%", "worse |"]

@@ -210,7 +210,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
         "not installed: absent.",
         "## A note",
         "| laplace, top 1 % |",
-        "pareto: 200",
+        "laplace: 200",
     ):
         assert expected in text
     assert "## pareto" in report.format_page(figures, curves, rest, every=True)
@@ -254,7 +254,7 @@ def test_supplement_on_small_inputs() -> None:
     extra_results, notes = supplement.measure(50_000, steps.append, budget=0.001)
     assert len(steps) == 3
     assert any("packing" in result.target and result.met is not None for result in extra_results)
-    assert "unpack, n = 8" in notes
+    assert "pack, n = 8, unpack" in notes
 
 
 def test_reference_fits() -> None:
