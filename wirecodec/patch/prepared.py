@@ -222,7 +222,7 @@ class _Reader:
                 return
             if own != pairs[0][0]:
                 raise _wrong_base(names[0])
-            self._read_whole(members[0][0], rows)
+            self._read_whole(members[0][0], rows, given[0])
             return
         for (_, size), name, bits in zip(members, names, given, strict=True):
             expected = self.specs[members[0][0]].dtype
@@ -357,7 +357,9 @@ class _Reader:
         _check_bool(values, self.specs[row.key].dtype)
         return indices, values
 
-    def _read_whole(self, key: int, rows: Sequence[tuple[Row, list[Bytes]]]) -> None:
+    def _read_whole(
+        self, key: int, rows: Sequence[tuple[Row, list[Bytes]]], given: Bits | None = None
+    ) -> None:
         """Read a tensor that the patch has whole."""
         spec = self.specs[key]
         width = spec.dtype.itemsize // (2 if spec.dtype.kind == "c" else 1)
@@ -370,7 +372,8 @@ class _Reader:
         bits = Bits(np.concatenate([np.empty(0, UNSIGNED[width]), *found]), spec.dtype, spec.shape)
         if digest.digest_tensor(bits) != self.record.digests[key, 1]:
             raise Invalid("base-target", f"tensor {spec.name!r} is not what its digest says")
-        self.found.writes.append(Write(spec.name, None, bits.bits, bits))
+        in_place = given is not None and (given.dtype, given.shape) == (bits.dtype, bits.shape)
+        self.found.writes.append(Write(spec.name, None, bits.bits, None if in_place else bits))
 
     def _check_removed(self) -> None:
         for name, expected in self.record.removed.items():
