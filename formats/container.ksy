@@ -98,6 +98,7 @@ types:
             0x7: meta
             0x10009: semantics
             0x1000a: joined
+            0x1000b: base
       - id: padding
         size: (8 - len % 8) % 8
   fused:
@@ -236,6 +237,24 @@ types:
         type: u4
       - id: size
         type: u8
+  base:
+    seq:
+      - id: form
+        type: u1
+      - id: touched
+        type: u1
+      - id: reserved
+        type: u2
+      - id: n_removed
+        type: u4
+      - id: unchanged
+        type: u4
+      - id: reserved_2
+        type: u4
+      - id: rest
+        type: u8
+      - id: digests_and_names
+        size-eos: true
   payload:
     params:
       - id: i
@@ -265,6 +284,7 @@ enums:
     8: schema
     9: semantics
     10: joined
+    11: base
   meaning:
     1: unchanged
   element_type:

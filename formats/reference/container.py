@@ -111,6 +111,7 @@ def read_header(
     single: bool = False,
     supported: Set[int],
     private: Set[int] = frozenset(),
+    based: bool = False,
 ) -> Header:
     """Read everything before the payload: rows 1-44a. Arguments and errors are those of ``decode``.
 
@@ -121,14 +122,16 @@ def read_header(
         single: whether the caller asked for exactly one tensor.
         supported: ids of value codecs that are decoded.
         private: ids of index and value codecs that are accepted, too, although nothing decodes them.
+        based: whether to accept a patch of weights; row 27 is not applied then.
     """
     flags, n_entries, ext_len, total_len = _check_frame(data, limits)
     table_end = PREFIX_BYTES + ENTRY_BYTES * n_entries
     block = data[table_end : table_end + ext_len]
     entries = read_table(data[PREFIX_BYTES:table_end])
     _check_layout(entries, table_end + ext_len, total_len)  # row 13
-    check_table(entries, limits, total_len, schema is not None, supported, private)  # rows 14-27
-    records = read_records(block) if flags & HAS_EXTENSION else {}  # rows 28-30
+    vouched = based or schema is not None
+    check_table(entries, limits, total_len, vouched, supported, private, based=based)  # rows 14-27
+    records = read_records(block, based=based) if flags & HAS_EXTENSION else {}  # rows 28-30
     places, meta = locate_tensors(entries, records, schema, limits, single=single)  # rows 31-44a
     return Header(data[5], entries, block, records, places, meta, table_end + ext_len)
 
@@ -191,13 +194,8 @@ def _check_layout(entries: list[Entry], head_bytes: int, total_len: int) -> None
         raise Malformed("layout", f"the parts take {filled} of {total_len} bytes", offset=PREFIX_BYTES)
 
 
-def _decode_entry(
-    data: bytes, offset: int, entry: Entry, element: ElementType, work: Work, zstd: Decompress | None
-) -> tuple[Sequence[int], bytes]:
-    """Make the checks of rows 45-50 for the entry whose payload starts at ``offset``.
-
-    Returns its indices, counted within the chunk, and its values' bytes.
-    """
+def split_entry(data: bytes, offset: int, entry: Entry) -> list[tuple[int, bytes]]:
+    """Make the checks of rows 45 and 46; return the offset and the bytes of each of the three sections."""
     payload = data[offset : offset + entry.payload_bytes]
     if zlib.crc32(payload) != entry.crc:
         raise ChecksumMismatch(
@@ -212,6 +210,17 @@ def _decode_entry(
         end = start - offset + len(section)
         if any(payload[end : end + pad8(len(section))]):
             raise Malformed("padding", "padding is not zero", offset=offset + end, entry=entry.number)  # 46
+    return sections
+
+
+def _decode_entry(
+    data: bytes, offset: int, entry: Entry, element: ElementType, work: Work, zstd: Decompress | None
+) -> tuple[Sequence[int], bytes]:
+    """Make the checks of rows 45-50 for the entry whose payload starts at ``offset``.
+
+    Returns its indices, counted within the chunk, and its values' bytes.
+    """
+    sections = split_entry(data, offset, entry)  # 45, 46
     start = offset
     try:
         start, section = sections[0]

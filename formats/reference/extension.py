@@ -13,22 +13,27 @@ from formats.reference.errors import Invalid, Malformed, Unsupported
 
 CRITICAL = 0x0001
 FUSED, NAMES, SHAPES, TRANSFORM, TAG = 1, 2, 3, 4, 5
-TYPES, META, SCHEMA, SEMANTICS, JOINED = 6, 7, 8, 9, 10
+TYPES, META, SCHEMA, SEMANTICS, JOINED, BASE = 6, 7, 8, 9, 10, 11
 KNOWN_FLAGS = {FUSED: CRITICAL, NAMES: 0, SHAPES: 0, TRANSFORM: CRITICAL, TAG: 0}
 LATER = {TYPES: CRITICAL, META: 0, SCHEMA: 0, SEMANTICS: CRITICAL, JOINED: CRITICAL}
 """Types of later versions than 1.0 are known only with these flags, and otherwise unknown, as in 1.0."""
 
 
-def read_records(block: bytes) -> dict[int, bytes]:
-    """Return the bodies of the known records by type; the block's length is already checked (row 11)."""
+def read_records(block: bytes, *, based: bool = False) -> dict[int, bytes]:
+    """Return the bodies of the known records by type; the block's length is already checked (row 11).
+
+    Args:
+        block: the extension block.
+        based: whether the record ``base`` is known, which it is to readers of patches alone.
+    """
     records = _split_records(block)  # 28
     for (last, _, _), (kind, _, _) in itertools.pairwise(records):
         if kind <= last:
             raise Invalid("extension-order", f"record type {kind} follows {last}")  # 29
     for kind, flags, _ in records:
-        if not _is_known(kind, flags) and flags & CRITICAL:
+        if not _is_known(kind, flags, based=based) and flags & CRITICAL:
             raise Unsupported("extension", f"record of unknown type {kind} is critical")  # 30
-    return {kind: body for kind, flags, body in records if _is_known(kind, flags)}
+    return {kind: body for kind, flags, body in records if _is_known(kind, flags, based=based)}
 
 
 def read_unknown_records(block: bytes) -> list[tuple[int, bytes]]:
@@ -36,7 +41,9 @@ def read_unknown_records(block: bytes) -> list[tuple[int, bytes]]:
     return [(kind, body) for kind, flags, body in _split_records(block) if not _is_known(kind, flags)]
 
 
-def _is_known(kind: int, flags: int) -> bool:
+def _is_known(kind: int, flags: int, *, based: bool = False) -> bool:
+    if based and kind == BASE:
+        return flags == CRITICAL
     return kind in KNOWN_FLAGS or LATER.get(kind) == flags
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from formats.reference.element_types import IN_RECORD
 from formats.reference.errors import Invalid, LimitExceeded, Malformed, Unsupported
 from formats.reference.floats import BY_ID
-from formats.reference.index.codecs import INDEX_CODECS
+from formats.reference.index.codecs import BY_CLASS, INDEX_CODECS
 from formats.reference.limits import Limits
 from formats.reference.map.packed import PACKED, map_length
 from formats.reference.transform.coefficients import COMPONENTS, PLAIN
-from formats.reference.value.codecs import OF_ANY_TYPE, ORDERED
+from formats.reference.value.codecs import OF_ANY_TYPE, ORDERED, STEPS, STEPS_ZSTD
 
 ENTRY_BYTES = 40
 ENTRY_FORMAT = "<IIQIIIIIBBBB"
@@ -76,6 +76,8 @@ def check_table(
     vouched: bool,
     values: Set[int],
     private: Set[int] = frozenset(),
+    *,
+    based: bool = False,
 ) -> None:
     """Make the checks of rows 14-27.
 
@@ -86,10 +88,13 @@ def check_table(
         vouched: whether a schema bounds the sizes.
         values: ids of the value codecs that are supported.
         private: ids of codecs that are accepted without being known; a known map may go with them.
+        based: whether the codecs of patches of weights are supported, too.
 
     Raises:
         WireError: for the first check that fails; Invalid, Unsupported, Malformed or LimitExceeded.
     """
+    indices = INDEX_CODECS.keys() | ({BY_CLASS} if based else set())
+    steps = {STEPS, STEPS_ZSTD} if based else set()
     for last, entry in itertools.pairwise(entries):
         if (entry.key, entry.base) <= (last.key, last.base):
             raise Invalid("table-order", "(key, base) is not ascending", entry=entry.number)  # 14
@@ -100,12 +105,12 @@ def check_table(
         if entry.domain not in COMPONENTS or (entry.domain != PLAIN and entry.dtype == IN_RECORD):
             raise Unsupported("domain", f"domain {entry.domain} is not supported", entry=entry.number)  # 16
     for entry in entries:
-        if entry.index not in INDEX_CODECS and entry.index not in private:
+        if entry.index not in indices and entry.index not in private:
             raise Unsupported(
                 "index-codec", f"index codec {entry.index} is not supported", entry=entry.number
             )  # 17
     for entry in entries:
-        carriers = values & OF_ANY_TYPE if entry.dtype == IN_RECORD else values
+        carriers = steps | (values & OF_ANY_TYPE if entry.dtype == IN_RECORD else values)
         if entry.value not in carriers and entry.value not in private:
             raise Unsupported(
                 "value-codec", f"value codec {entry.value} is not supported for this type", entry=entry.number

@@ -39,7 +39,7 @@ def apply(
 
     Raises:
         WireError: the bytes are not a valid patch, or exceed a limit; or the state is neither its base nor
-            its target (SchemaMismatch with code "base", "names" or "shape"). Nothing has changed.
+            its target (SchemaMismatch with code "base", "base-tensors" or "base-shape"). Nothing has changed.
         ValueError: a tensor cannot be written. Nothing has changed.
 
     Examples:

@@ -8,7 +8,7 @@ that it has written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Container, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,11 +20,20 @@ from wirecodec.container.based import BASE, BY_CLASS, STEPS, STEPS_ZSTD, BaseRec
 from wirecodec.container.reader import ContainerHeader, Row, read_header, sections
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.errors import Invalid, LimitExceeded, SchemaMismatch, Unsupported
+from wirecodec.index.bitmap import Bitmap
+from wirecodec.index.raw import RawIndex
+from wirecodec.index.rice import Rice
 from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.states import Bits, check_writable, make_tensor, read_bits, view_memory, write_elements
 from wirecodec.registry import index_codec, value_codec
+from wirecodec.value.raw import Raw
+from wirecodec.value.zstd import Zstd
+
+_INDEX_CODECS = frozenset({RawIndex.wire_id, Bitmap.wire_id, Rice.wire_id, BY_CLASS})
+_VALUE_CODECS = frozenset({Raw.wire_id, Zstd.wire_id, STEPS, STEPS_ZSTD})
+"""Codecs of a patch's entries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +143,12 @@ def prepare(
     header = read_header(blob, limits, based=True, sizes_trusted=True)
     if BASE not in header.extension.bodies:
         raise Unsupported(
-            "base-record", "the container is not a patch of weights; read it with wirecodec.decode"
+            "base-absent", "the container is not a patch of weights; read it with wirecodec.decode"
         )
     specs = list(TensorSpecs(header, None))
     record = BaseRecord.read(header.extension.bodies[BASE], len(specs))
+    if both := [spec.name for spec in specs if spec.name in record.removed]:
+        raise Invalid("base-names", f"tensor {both[0]!r} is changed, and removed")
     return _Reader(blob, header, limits, record, specs, state, partial_state).read()
 
 
@@ -157,19 +168,40 @@ class _Reader:
     def read(self) -> PreparedPatch:
         """Make all checks in their order."""
         groups = {int(members[0, 0]): members.tolist() for members in self.header.extension.groups()}
-        kinds = _find_kinds(self.header)
+        kinds = self._find_kinds(groups)
+        self._check_expansion(kinds)
         touched = set[str]()
         parts: dict[int, list[tuple[Row, list[Bytes]]]] = {}
         for _, _, row, sections_of_row in sections(self.blob, self.header):
             parts.setdefault(row.key, []).append((row, sections_of_row))
-        self._check_expansion(kinds)
         for key, rows in parts.items():
             members = groups.get(key, [[key, sum(row.d for row, _ in rows)]])
             touched |= {self.specs[member].name for member, _ in members}
             self._read_key(members, rows, is_whole=kinds[key])
-        self._check_removed(touched)
+        self._check_removed()
         self._check_rest(touched)
         return self.found
+
+    def _find_kinds(self, fused: Container[int]) -> dict[int, bool]:
+        """Return whether the tensor of each key is whole: alone, with all elements, and without a base.
+
+        Raises Invalid for an entry that a patch does not have.
+        """
+        table = self.header.table
+        if self.header.extension.is_transformed or (table["map"] != 0).any():
+            raise Invalid("base-entries", "an entry of a patch is transformed, or has a map")
+        index = _INDEX_CODECS - {BY_CLASS} if self.record.touched else _INDEX_CODECS
+        for name, known in (("index", index), ("value", _VALUE_CODECS)):
+            if others := {*table[name].tolist()} - known:
+                raise Invalid("base-entries", f"{name} codec {min(others)} is not one of this patch's")
+        based = np.isin(table["value"], (STEPS, STEPS_ZSTD)) | (table["r"] < table["d"])
+        kinds: dict[int, bool] = {}
+        for key, is_based in zip(table["key"].tolist(), based.tolist(), strict=True):
+            kinds[key] = kinds.get(key, key not in fused) and not is_based
+        for key, is_whole in kinds.items():
+            if not is_whole and self.specs[key].dtype.kind == "c":
+                raise Invalid("base-entries", f"tensor {self.specs[key].name!r} is complex, and not whole")
+        return kinds
 
     def _check_expansion(self, kinds: Mapping[int, bool]) -> None:
         """Check the elements of whole tensors, whose sizes no tensor of the state confirms."""
@@ -191,7 +223,7 @@ class _Reader:
                 return
             if self.partial_state and len(absent) == len(names):
                 return
-            raise SchemaMismatch("names", f"the state has no tensor {absent[0]!r}")
+            raise SchemaMismatch("base-tensors", f"the state has no tensor {absent[0]!r}")
         given = [read_bits(name, self.state[name]) for name in names]
         pairs = [self.record.digests[key] for key, _ in members]
         if is_whole:
@@ -201,13 +233,13 @@ class _Reader:
                 return
             if own != pairs[0][0]:
                 raise _wrong_base(names[0])
-            self._read_whole(members[0][0], rows)
+            self._read_whole(members[0][0], rows, given[0])
             return
         for (_, size), name, bits in zip(members, names, given, strict=True):
             expected = self.specs[members[0][0]].dtype
             if bits.dtype != expected or bits.bits.size != size:
                 raise SchemaMismatch(
-                    "shape",
+                    "base-shape",
                     f"tensor {name!r} has {bits.bits.size} {bits.dtype}; the patch has {size} {expected}",
                 )
         if self.record.touched:
@@ -323,32 +355,35 @@ class _Reader:
         if row.r == 0:
             return indices, base[:0]
         if row.value_codec == STEPS:
-            return indices, steps.decode(parts[1], base, indices)
-        if row.value_codec == STEPS_ZSTD:
-            return indices, steps.decode_planes(parts[1], base, indices, self.limits)
-        values = value_codec(row.value_codec).decode(parts[1], row.r, base.dtype, self.limits)
-        return indices, values.view(base.dtype)
+            values = steps.decode(parts[1], base, indices)
+        elif row.value_codec == STEPS_ZSTD:
+            values = steps.decode_planes(parts[1], base, indices, self.limits)
+        else:
+            values = value_codec(row.value_codec).decode(parts[1], row.r, base.dtype, self.limits)
+        values = values.view(base.dtype)
+        _check_bool(values, self.specs[row.key].dtype)
+        return indices, values
 
-    def _read_whole(self, key: int, rows: Sequence[tuple[Row, list[Bytes]]]) -> None:
+    def _read_whole(
+        self, key: int, rows: Sequence[tuple[Row, list[Bytes]]], given: Bits | None = None
+    ) -> None:
         """Read a tensor that the patch has whole."""
         spec = self.specs[key]
         width = spec.dtype.itemsize // (2 if spec.dtype.kind == "c" else 1)
-        found = [
-            value_codec(row.value_codec)
-            .decode(parts[1], row.r, spec.dtype, self.limits)
-            .view(UNSIGNED[width])
-            for row, parts in rows
-            if row.r
-        ]
+        found = []
+        for row, parts in rows:
+            if row.r:
+                values = value_codec(row.value_codec).decode(parts[1], row.r, spec.dtype, self.limits)
+                found.append(values.view(UNSIGNED[width]))
+                _check_bool(found[-1], spec.dtype)
         bits = Bits(np.concatenate([np.empty(0, UNSIGNED[width]), *found]), spec.dtype, spec.shape)
         if digest.digest_tensor(bits) != self.record.digests[key, 1]:
             raise Invalid("base-target", f"tensor {spec.name!r} is not what its digest says")
-        self.found.writes.append(Write(spec.name, None, bits.bits, bits))
+        in_place = given is not None and (given.dtype, given.shape) == (bits.dtype, bits.shape)
+        self.found.writes.append(Write(spec.name, None, bits.bits, None if in_place else bits))
 
-    def _check_removed(self, touched: set[str]) -> None:
+    def _check_removed(self) -> None:
         for name, expected in self.record.removed.items():
-            if name in touched:
-                raise Invalid("base-names", f"tensor {name!r} is changed, and removed")
             if name not in self.state:
                 self.found.complete.append(name)
                 continue
@@ -363,7 +398,7 @@ class _Reader:
         others = [name for name in self.state if name not in touched and name not in self.record.removed]
         if len(others) != self.record.unchanged:
             raise SchemaMismatch(
-                "names",
+                "base-tensors",
                 f"the state has {len(others)} tensors beside those of the patch; its base has"
                 f" {self.record.unchanged}",
             )
@@ -387,20 +422,10 @@ def _divide(members: Sequence[Sequence[int]], indices: Array, values: Array) -> 
         yield indices[a:b] - np.uint32(start), values[a:b]
 
 
-def _find_kinds(header: ContainerHeader) -> dict[int, bool]:
-    """Return whether the tensor of each key is whole: all its entries have all elements, and no base.
-
-    Raises Unsupported if a tensor of floats is transformed, or for a codec that a patch does not have.
-    """
-    table = header.table
-    if header.extension.is_transformed or (table["map"] != 0).any():
-        raise Invalid("base-entries", "an entry of a patch is transformed, or has a map")
-    based = (table["index"] == BY_CLASS) | (table["value"] == STEPS) | (table["value"] == STEPS_ZSTD)
-    partly = table["r"] < table["d"]
-    kinds: dict[int, bool] = {}
-    for key, is_based in zip(table["key"].tolist(), (based | partly).tolist(), strict=True):
-        kinds[key] = kinds.get(key, True) and not is_based
-    return kinds
+def _check_bool(values: Array, dtype: np.dtype[Any]) -> None:
+    """Make the check of row 48a of SPEC section 7."""
+    if dtype == np.bool_ and values.size and values.max() > 1:
+        raise Invalid("bool-value", "an element is neither 0 nor 1")
 
 
 def _wrong_target(name: str) -> Invalid:

@@ -31,6 +31,8 @@ INDEX_CODECS: dict[int, Callable[[bytes, int, int], list[int]]] = {
     10: decode_structured,
     11: decode_context,
 }
+BY_CLASS = 12
+"""The codec that needs the old elements (spec/patch.md); readers of patches alone support it."""
 WORK: dict[int, Callable[[bytes, int, int], int]] = {
     9: count_bloom_work,
     11: count_context_work,

@@ -40,6 +40,8 @@ ORDERED = frozenset({9, 10})
 """Codecs that order values; their entries have a map."""
 OF_ANY_TYPE = frozenset({1, 6, 7})
 """Codecs of bytes of any width, which also carry the element types of the record ``types`` (SPEC 4.2)."""
+STEPS, STEPS_ZSTD = 16, 17
+"""Codecs that need the old elements (spec/patch.md); readers of patches alone support them."""
 ZSTD = 7
 """The codec that also needs a decompressor."""
 
