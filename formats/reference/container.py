@@ -129,8 +129,9 @@ def read_header(
     block = data[table_end : table_end + ext_len]
     entries = read_table(data[PREFIX_BYTES:table_end])
     _check_layout(entries, table_end + ext_len, total_len)  # row 13
-    vouched = based or schema is not None
-    check_table(entries, limits, total_len, vouched, supported, private, based=based)  # rows 14-27
+    check_table(  # rows 14-27
+        entries, limits, total_len, schema is not None, supported, private, based=based
+    )
     records = read_records(block, based=based) if flags & HAS_EXTENSION else {}  # rows 28-30
     places, meta = locate_tensors(entries, records, schema, limits, single=single)  # rows 31-44a
     return Header(data[5], entries, block, records, places, meta, table_end + ext_len)

@@ -26,7 +26,7 @@ class Lanes:
     def __init__(self, data: bytes, count: int) -> None:
         if len(data) < 8 * count:
             raise Broken("the states are missing")
-        self.states = list(struct.unpack_from(f"<{count}Q", data))
+        self.states: list[int] = list(struct.unpack_from(f"<{count}Q", data))
         if not all(LEAST <= x < 2**63 for x in self.states):
             raise Broken("a first state is out of range")
         self.words = [word for (word,) in struct.iter_unpack("<I", data[8 * count :])]
@@ -34,7 +34,7 @@ class Lanes:
 
     def slot(self, lane: int, bits: int) -> int:
         """Return the place of the lane's next symbol, out of 2^bits."""
-        return self.states[lane] % 2**bits
+        return self.states[lane] % (1 << bits)
 
     def leave(self, lane: int, start: int, frequency: int, bits: int) -> None:
         """Leave a symbol. Raises Broken if a word is needed and none is left."""
@@ -55,12 +55,12 @@ class Lanes:
 
 def row_of(word: int, width: int, shift: int) -> int:
     """Return the row of an element of ``width`` bits."""
-    return word // 2**shift % count_rows(width, shift)
+    return (word >> shift) % count_rows(width, shift)
 
 
 def count_rows(width: int, shift: int) -> int:
     """Return the number of rows; ``shift`` is less than ``width``."""
-    return int(2 ** (width - 1 - shift))
+    return 1 << (width - 1 - shift)
 
 
 def has_rows(width: int, shift: int) -> bool:

@@ -88,7 +88,7 @@ def check_table(
         vouched: whether a schema bounds the sizes.
         values: ids of the value codecs that are supported.
         private: ids of codecs that are accepted without being known; a known map may go with them.
-        based: whether the codecs of patches of weights are supported, too.
+        based: whether the codecs of patches of weights are supported, too; row 27 is not applied then.
 
     Raises:
         WireError: for the first check that fails; Invalid, Unsupported, Malformed or LimitExceeded.
@@ -152,7 +152,7 @@ def check_table(
     dense = sum(entry.d * entry.width for entry in entries)
     if dense > limits.max_dense:
         raise LimitExceeded("max-dense", f"{dense} elements")  # 26
-    if not vouched and stored > limits.max_expansion * total_len:
+    if not (vouched or based) and stored > limits.max_expansion * total_len:
         raise LimitExceeded("max-expansion", f"{stored} elements are stored in {total_len} bytes")  # 27
 
 

@@ -31,7 +31,7 @@ IN_BINARY64 = "__import__('struct').unpack(f'<{len(values) // dtype.itemsize}' +
 QSGD, TERNGRAD = "writing.value.qsgd: write_qsgd", "writing.value.terngrad: write_terngrad"
 THREE_LC = "writing.value.three_lc: write_three_lc"
 OFFSET = "writing.value.offset_float: round_stochastically"
-PADDING, ROWS, LOCATE = "container: _decode_entry", "container: read_header", "tensors: locate_tensors"
+PADDING, ROWS, LOCATE = "container: split_entry", "container: read_header", "tensors: locate_tensors"
 
 SIGN = "value.error_bounded: _decode_values"
 ROUND = "transform.inverse: _round_to_element"

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+import zstandard
 
 import wirecodec as wc
-from formats.reference import WireError, decode, patch, reseal
+from formats.reference import Limits, Record, Row, Tensor, WireError, assemble, decode, patch, reseal, write
+from formats.reference.container import read_header, split_entry
+from formats.reference.extension import BASE, KNOWN_FLAGS
+from formats.reference.writing.assembly import write_extension_block
 from formats.zstd import find_decompressor
+from tests.formats.test_registry import ERRORS, REGISTRY
 from tests.fuzz.mutate import mutate_container
 from wirecodec.arrays import UNSIGNED
 from wirecodec.element_types import element_dtype_named, number_of
@@ -21,6 +28,7 @@ from wirecodec.patch.prepared import prepare
 
 State = dict[str, np.ndarray[Any, Any]]
 Verdict = tuple[str, Any]
+Edit = Callable[[bytes], bytes] | None
 ZSTD = find_decompressor()
 pytestmark = pytest.mark.skipif(ZSTD is None, reason="needs a Zstandard decompressor")
 
@@ -30,7 +38,8 @@ TYPES = (*FLOATS, *INTEGERS, "bool", "complex64", "complex128")
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    return np.dtype(getattr(ml_dtypes, name, None) or name)
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name, None) or name)
+    return dtype
 
 
 def plain(state: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, patch.StateTensor]:
@@ -97,13 +106,10 @@ def by_library(blob: bytes, state: State, *, partial: bool = False) -> Verdict:
     copy = {name: x.copy() for name, x in state.items()}
     try:
         prepared = prepare(np.frombuffer(blob, np.uint8), copy, DecodeLimits(), partial_state=partial)
-    except WireErrors as error:
+    except wc.WireError as error:
         return type(error).__name__, error.code
     prepared.commit(copy)
     return "ok", plain(copy)
-
-
-WireErrors = wc.WireError
 
 
 def by_reference(blob: bytes, state: State, *, partial: bool = False) -> Verdict:
@@ -168,6 +174,96 @@ def small() -> list[tuple[State, bytes]]:
         for base in ("read", "unread"):
             found.append((old, wc.diff(old, new, base=base).tobytes()))
     return found
+
+
+def rebuild(
+    blob: bytes, *, index: Edit = None, value: Edit = None, body: Edit = None, value_id: int | None = None
+) -> bytes:
+    """Change the sections and the fields of the first entry, and the body of the record."""
+    header = read_header(blob, Limits(), supported={1, 7}, based=True)
+    rows, at = [], header.payload
+    for e in header.entries:
+        (_, own_index), (_, own_value), _ = split_entry(blob, at, e)
+        at += e.payload_bytes
+        rows.append(Row(e.key, e.base, e.d, e.r, e.dtype_byte, e.index, e.value, own_index, own_value))
+    first = rows[0]
+    first = replace(
+        first,
+        index_section=index(first.index_section) if index else first.index_section,
+        value_section=value(first.value_section) if value else first.value_section,
+        value=first.value if value_id is None else value_id,
+    )
+    bodies = header.records | ({BASE: body(header.records[BASE])} if body else {})
+    records = [Record(kind, KNOWN_FLAGS.get(kind, 1), own) for kind, own in bodies.items()]
+    return assemble([first, *rows[1:]], write_extension_block(records), minor=1)
+
+
+def put(at: int, new: bytes) -> Edit:
+    """Return a function that replaces bytes."""
+    return lambda old: old[: at % len(old)] + new + old[at % len(old) + len(new) :]
+
+
+def put_all(new: bytes) -> Edit:
+    """Return a function that replaces all bytes."""
+    return lambda old: new
+
+
+REFUSALS: dict[str, dict[str, Any]] = {
+    "base-record": {"body": put(0, b"\2")},
+    "base-names": {"body": put(-1, b"\xff")},
+    "base-entries": {"value_id": 6},
+    "base-target": {"body": put(32, b"x")},
+    "by-class-length": {"index": lambda old: old[:4]},
+    "by-class-head": {"index": put(0, b"\xc8")},
+    "by-class-codes": {"index": put(8, b"a")},
+    "by-class-lanes": {"index": put(1, b"\2\0\0\2\0\0\0\1\1\0\0\xff\xff\xff\xff")},
+    "by-class-stream": {"index": lambda old: old + bytes(4)},
+    "steps-length": {"value": lambda old: old + b"\0"},
+    "steps-head": {"value": put(0, b"\1")},
+    "steps-contexts": {"value": put(0, b"\0\1\7\2\0\0")},
+    "steps-table": {"value": put(0, b"\0\1\0\1\x89")},
+    "steps-stream": {"value": lambda old: old + bytes(4)},
+}
+
+
+def refused() -> Iterator[tuple[str, bytes, State]]:
+    """Yield a patch and a state for each code of the page."""
+    old = {"a": np.geomspace(1e-3, 1, 4000).astype(ml_dtypes.bfloat16), "b": np.ones(5, "f4")}
+    old |= {"c": np.ones(3, "f4"), "d": np.ones(3, "f4")}
+    new = {"a": old["a"].copy(), "b": old["b"], "d": old["d"] + 1}
+    new["a"].view("u2")[:600:7] += 1
+    blob = wc.diff(old, new).tobytes()
+    for code, edits in REFUSALS.items():
+        yield code, rebuild(blob, **edits), old
+    yield "base-absent", write([Tensor("a", "float32", (1,), [0], bytes(4))]), old
+    yield "base-tensors", blob, {**old, "more": old["a"]}
+    yield "base-tensors", blob, {name: old[name] for name in "bcd"}
+    yield "base-shape", blob, {**old, "a": old["a"].view("u2")}
+    yield "base", blob, {**old, "a": -old["a"]}
+    yield "base", blob, {**old, "c": old["c"] + 1}
+    yield "base", blob, {**old, "b": old["b"] + 1}
+
+
+def test_every_code_is_shown() -> None:
+    """Registered codes that need a base are those that both readers report."""
+    seen = set()
+    for code, blob, state in refused():
+        kind = ERRORS[code]
+        assert by_reference(blob, state) == (kind, code)
+        assert by_library(blob, state) == (kind, code)
+        seen.add(code)
+    assert seen == {error["code"] for error in REGISTRY["error"] if error.get("needs") == "base"}
+
+
+def test_an_element_of_bool_is_0_or_1() -> None:
+    old, new = {"w": np.zeros(2, bool)}, {"w": np.ones(2, bool)}
+    blob = wc.diff(old, new).tobytes()
+    made = (number_of(np.dtype(bool)), (2,), b"\2\1")
+    after = struct.pack("<Q", patch.seal(made))
+    for codec, section in ((1, b"\2\1"), (7, zstandard.ZstdCompressor().compress(b"\2\1"))):
+        given = section if codec == 1 else b"\0" + section
+        wrong = rebuild(blob, body=put(32, after), value=put_all(given), value_id=codec)
+        assert by_library(wrong, old) == by_reference(wrong, old) == ("Invalid", "bool-value")
 
 
 @pytest.mark.parametrize("number", range(12))

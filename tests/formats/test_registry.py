@@ -34,13 +34,13 @@ LOCAL = {
 ROOT = FORMATS.parent
 STATUS = {"1.0": "stable", "1.1": "draft"}
 """Status of the numbers of each version."""
-STREAM = FORMATS / "spec" / "stream.md"
+STREAM, PATCH = FORMATS / "spec" / "stream.md", FORMATS / "spec" / "patch.md"
 STREAMS = sorted((FORMATS / "vectors" / "streams").glob("*.json"))
 
 
 def test_every_page_and_code() -> None:
     pages: dict[str, set[str]] = {}
-    for page in (*PAGES, STREAM):
+    for page in (*PAGES, STREAM, PATCH):
         for kind, code in documented(page):
             assert ERRORS.get(code) == kind, (page, code)
             pages.setdefault(code, set()).add(page.relative_to(FORMATS).as_posix())
@@ -79,7 +79,15 @@ def test_the_text_and_the_library_show_what_is_a_draft() -> None:
     rows = re.findall(r"^\| (\d+) \| (\w+) \| [01] \| 3\.\d+ \| (\w+) \|$", text, re.MULTILINE)
     assert rows == [(str(row["id"]), row["name"], row["status"]) for row in REGISTRY["record"]]
     for kind in ("index", "value", "map", "domain"):  # wirecodec codecs prints no status
-        assert {row["status"] for row in REGISTRY[kind]} == {"stable"}
+        assert {row["status"] for row in REGISTRY[kind] if "needs" not in row} == {"stable"}
+
+
+def test_what_needs_a_base_is_of_patches_alone() -> None:
+    """Codes that only a reader with the old tensors reports have no vector; test_patches shows them."""
+    for rows in REGISTRY.values():
+        for row in rows:
+            is_of_patch = row.get("pages", [row.get("page")]) == ["spec/patch.md"]
+            assert (row.get("needs") == "base") == is_of_patch, row
 
 
 def raised(path: Path) -> Iterator[tuple[str, str]]:
@@ -126,4 +134,4 @@ def test_the_c_decoder_raises_registered_codes() -> None:
 def test_every_code_has_a_vector() -> None:
     shown = {v.code for v in vectors() if v.code}
     shown |= {stream.get("code") for stream in map(json.loads, map(Path.read_text, STREAMS))} - {None}
-    assert shown == set(ERRORS)
+    assert shown == {error["code"] for error in REGISTRY["error"] if "needs" not in error}

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
+from formats.reference.index import codecs as index_codecs
 from formats.reference.index.codecs import INDEX_CODECS
 from formats.reference.map.packed import PACKED
 from formats.reference.transform.coefficients import COMPONENTS, PLAIN
+from formats.reference.value import codecs as value_codecs
 from formats.reference.value.codecs import ORDERED, VALUE_CODECS
 from wirecodec import registry
-from wirecodec.container import extension_writer
+from wirecodec.container import based, extension_writer
 from wirecodec.element_types import DTYPES, RECORD_DTYPES
 from wirecodec.value import sort_permutation
 
@@ -28,7 +30,9 @@ else:
     import tomli as tomllib
 
 FORMATS = Path(__file__).parents[2] / "formats"
-ROWS = tomllib.loads((FORMATS / "registry.toml").read_text())
+ALL = tomllib.loads((FORMATS / "registry.toml").read_text())
+ROWS = {kind: [row for row in rows if "needs" not in row] for kind, rows in ALL.items()}
+"""Rows of what needs no base; those of patches of weights are compared on their own."""
 
 
 @pytest.mark.parametrize(
@@ -71,6 +75,20 @@ def test_maps_are_the_registry() -> None:
 def test_record_types_are_the_registry() -> None:
     flags = {**extension_writer.FLAGS, **extension_writer.LATER}
     assert {row["id"]: int(row["critical"]) for row in ROWS["record"]} == flags
+
+
+def test_patches_of_weights_are_the_registry() -> None:
+    of_patches = {
+        kind: {row["id"]: row["name"] for row in ALL[kind] if row.get("needs") == "base"}
+        for kind in ("index", "value", "record")
+    }
+    assert of_patches == {
+        "index": based.INDEX_CODECS,
+        "value": based.VALUE_CODECS,
+        "record": {based.BASE: "base"},
+    }
+    assert of_patches["index"].keys() == {index_codecs.BY_CLASS}
+    assert of_patches["value"].keys() == {value_codecs.STEPS, value_codecs.STEPS_ZSTD}
 
 
 def test_element_types_are_the_registry() -> None:
