@@ -65,11 +65,11 @@ def change(
     rng: np.random.Generator, x: np.ndarray[Any, Any], share: float, wide: float = 0.1
 ) -> np.ndarray[Any, Any]:
     """Change some elements, most of them by one unit in the last place."""
-    new = x.copy()
+    new: np.ndarray[Any, Any] = x.copy()
     if x.dtype == bool:
-        return new ^ (rng.random(x.shape) < share)
+        return np.asarray(new ^ (rng.random(x.shape) < share))
     if x.dtype.kind == "c":
-        return new + (rng.random(x.shape) < share)
+        return np.asarray(new + (rng.random(x.shape) < share))
     words = new.reshape(-1).view(UNSIGNED[x.dtype.itemsize])
     chosen = np.flatnonzero(rng.random(words.size) < share)
     steps = rng.choice([1, -1], chosen.size).astype(np.int64)

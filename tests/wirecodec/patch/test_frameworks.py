@@ -41,7 +41,7 @@ def test_tensors_are_changed_in_place() -> None:
 
 
 def test_modules_with_tied_and_buffered_tensors() -> None:
-    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Net(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.embed = torch.nn.Embedding(50, 8)
