@@ -1,0 +1,125 @@
+"""Bits per changed element and speed of patches of weights, compared with the formats of other projects.
+
+Trains a small transformer with GRPO at the learning rates of reinforcement learning, and writes the changes of
+1, 8 and 32 steps in nine formats. fp8 codes, a dense fine-tune and a table of embeddings follow. The training
+takes about eight minutes; its states are kept in benchmarks/patches/.states. Sizes and speeds are measured in
+one run of minutes.
+
+    python -m benchmarks.patches [--quick] [--data FOLDER] [--only "WORD; WORD"] [--report]
+
+``--report`` draws the page and the picture from their kept figures, in benchmarks/results/patches.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser
+from benchmarks.common.results import RESULTS, describe_machine, write_result
+from benchmarks.common.rest import Rest, load_rest, save_rest
+from benchmarks.common.tables import read_rows, write_rows
+from benchmarks.patches import plot, report
+from benchmarks.patches.cases import Case, load_folder, make_cases, make_table
+from benchmarks.patches.measurement import (
+    Cell,
+    Pair,
+    TensorSize,
+    describe_case,
+    measure_case,
+    measure_tensor,
+)
+from benchmarks.patches.peers import FORMATS, load_bsdiff
+from benchmarks.patches.targets import check_targets
+from wirecodec.kernels.cpu.threads import thread_count
+
+__all__ = ["main", "measure"]
+
+FIGURES = RESULTS / "patches"
+TENSOR = "blocks.0.gate_up.weight"
+"""Tensor on which compressors of arbitrary files are measured; they take a second per megabyte or more."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark, and write the page if the run is complete; a partial run is only printed."""
+    parser = create_parser(__doc__, __package__)
+    parser.add_argument("--quick", action="store_true", help="no training: the table of embeddings alone")
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="pairs NAME_030.npz, NAME_031_xor_030.npz of a folder"
+    )
+    parser.add_argument("--only", default="", metavar="WORDS", help="cases; names, or parts, separated by ;")
+    parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
+    options = parser.parse_args(arguments)
+    if not options.report:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns) as progress:
+            task = progress.add_task("", total=None)
+
+            def step(name: str) -> None:
+                progress.update(task, description=name)
+
+            if options.data:
+                cases = list(load_folder(options.data))
+            else:
+                cases = [make_table(20_000)] if options.quick else list(make_cases(step))
+            chosen = choose_names(options.only, [case.name for case in cases])
+            found = measure([case for case in cases if case.name in chosen], step)
+        if options.quick or options.data or options.only:
+            print(report.format_page(check_targets(*found[:2]), *found, thread_count()))
+            print(PARTIAL_RUN)
+            return
+        _save(*found)
+    rest = load_rest(FIGURES)
+    if rest is None:
+        sys.exit("there is no complete run: start one")
+    pairs, cells = read_rows(FIGURES / "pairs.csv", Pair), read_rows(FIGURES / "cells.csv", Cell)
+    tensor = TENSOR, read_rows(FIGURES / "tensor.csv", TensorSize)
+    threads = int(rest.sections[0])
+    text = report.format_page(check_targets(pairs, cells), pairs, cells, tensor, rest.missing, threads)
+    print(text)
+    print(write_result("patches", "Bits and speed of patches of weights", text, rest.machine))
+    plot.draw(RESULTS / "patches.png", pairs, cells)
+
+
+Measurements = tuple[list[Pair], list[Cell], tuple[str, list[TensorSize]], list[str]]
+
+
+def measure(cases: Iterable[Case], step: Callable[[str], None]) -> Measurements:
+    """Run all measurements.
+
+    Args:
+        cases: states.
+        step: called with the name of each measurement before it starts.
+
+    Returns:
+        Properties of the cases, all measurements, those of one tensor, and the missing packages.
+    """
+    pairs, cells, sizes = list[Pair](), list[Cell](), list[TensorSize]()
+    peers, missing = load_bsdiff()
+    for case in cases:
+        pairs.append(describe_case(case))
+        cells += measure_case(case, FORMATS, thread_count(), step)
+        if TENSOR in case.old and not sizes:
+            step(f"{case.name}: one tensor")
+            sizes = measure_tensor(case, TENSOR, {"bsdiff4": peer for peer in peers})
+    return pairs, cells, (TENSOR, sizes), missing
+
+
+def _save(
+    pairs: Sequence[Pair],
+    cells: Sequence[Cell],
+    tensor: tuple[str, Sequence[TensorSize]],
+    missing: Sequence[str],
+) -> None:
+    """Keep the figures of a complete run."""
+    write_rows(FIGURES / "pairs.csv", pairs)
+    write_rows(FIGURES / "cells.csv", cells)
+    write_rows(FIGURES / "tensor.csv", tensor[1])
+    save_rest(Rest(describe_machine(), list(missing), [], [str(thread_count())]), FIGURES)
+
+
+if __name__ == "__main__":
+    main()
