@@ -96,12 +96,17 @@ def make_cases(step: Callable[[str], None], cache: Path = CACHE) -> Iterator[Cas
         "tuned", lambda: training.fine_tune(masters, plan, FINE_TUNING_RATE, FINE_TUNING_STEPS, step)
     )
     before = {name: x.astype(BFLOAT16) for name, x in masters.items()}
-    yield Case(f"fine-tuning, {FINE_TUNING_STEPS} steps at {FINE_TUNING_RATE:g}", before, tuned)
+    yield Case(f"fine-tuning, {FINE_TUNING_STEPS} steps at {_number(FINE_TUNING_RATE)}", before, tuned)
     yield make_table()
 
 
 def _describe(rate: float, span: int) -> str:
-    return f"{span} step{'s' if span > 1 else ''} at {rate:g}"
+    return f"{span} step{'s' if span > 1 else ''} at {_number(rate)}"
+
+
+def _number(rate: float) -> str:
+    """Format a rate of one digit: 1e-6."""
+    return f"{rate:.0e}".replace("e-0", "e-")
 
 
 def quantize(state: dict[str, Array]) -> dict[str, Array]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from benchmarks.patches.bound import compute_bound
 from benchmarks.patches.cases import Case, bits
 from benchmarks.patches.peers import OURS, Format
@@ -15,7 +17,7 @@ from wirecodec.arrays import Array
 __all__ = ["Cell", "Pair", "TensorSize", "describe_case", "measure_case", "measure_tensor"]
 
 LEAST_BYTES = 64_000_000
-"""Bytes of the states whose times are measured: copies of the model under other names."""
+"""Bytes of the states whose times are measured: copies of the model, joined tensor by tensor."""
 ROUNDS = 5
 
 
@@ -145,8 +147,8 @@ def _time_formats(
 
 
 def _repeat(state: dict[str, Array], copies: int) -> dict[str, Array]:
-    """Return copies of the tensors, in memory of their own, under names of their own."""
-    return {f"{i}.{name}": x.copy() for i in range(copies) for name, x in state.items()}
+    """Return tensors that are each repeated, in memory of their own."""
+    return {name: np.concatenate([x] * copies) for name, x in state.items()}
 
 
 def measure_tensor(

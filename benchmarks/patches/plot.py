@@ -36,13 +36,12 @@ def draw(path: Path, pairs: Sequence[Pair], cells: Sequence[Cell]) -> None:
         cells: all measurements.
     """
     chosen = choose_pairs(pairs)
-    title = "How many bits does a changed weight take?"
+    title = "How many bits does each changed element take? Beside the cases: the share of changed elements"
     rows = -(-len(chosen) // 2)
     columns = min(2, len(chosen))
     with open_picture(path, rows, columns, title=title, height=3.3, sharey=True, sharex=True) as axes:
         for axis, pair in zip(axes.flat, chosen, strict=False):
             _draw_panel(axis, pair, [cell for cell in cells if cell.case == pair.case])
-        axes[0, 0].invert_yaxis()  # the panels share it
         for axis in axes[-1]:
             axis.set_xlabel("bits per changed element")
 
@@ -60,4 +59,4 @@ def _draw_panel(axis: Any, pair: Pair, cells: Sequence[Cell]) -> None:
     axis.set_xlim(0, MOST + 6)
     axis.set_ylim(len(cells) + 0.2, -0.7)
     share = 100 * pair.changed / pair.elements
-    axis.set_title(f"{pair.case}; {share:.2g} % changed".replace("1 step at", "One step at"), loc="left")
+    axis.set_title(f"{pair.case.partition(', 1')[0]}: {share:.2g} %", loc="left")
