@@ -20,8 +20,8 @@ HOME = "https://github.com/wirecodec/wirecodec"
 GUIDES = (
     *("where", "compress", "train", "settings", "checkpoints", "errors", "momentum", "local-updates"),
     *("local-updates-methods", "local-updates-overlap", "local-updates-failures"),
-    *("federated", "store", "frameworks", "lightning-accelerate", "mpi-torch", "recipes", "comparison"),
-    *("questions", "*", "codec"),
+    *("federated", "store", "weights", "frameworks", "lightning-accelerate", "mpi-torch", "recipes"),
+    *("comparison", "questions", "*", "codec"),
 )
 """The guides in the order in which readers need them; `*` is the place of all others."""
 

@@ -1,9 +1,9 @@
 """Bits per changed element and speed of patches of weights, compared with the formats of other projects.
 
-Trains a small transformer with GRPO at the learning rates of reinforcement learning, and writes the changes of
-1, 8 and 32 steps in nine formats. fp8 codes, a dense fine-tune and a table of embeddings follow. The training
-takes about eight minutes; its states are kept in benchmarks/patches/.states. Sizes and speeds are measured in
-one run of minutes.
+Trains a small transformer with GRPO at the learning rates of reinforcement learning, and writes the changes
+of 1, 8 and 32 steps in nine formats. fp8 codes, a dense fine-tune and a table of embeddings follow. The
+training takes about eight minutes; its states are kept in benchmarks/patches/.states. Sizes and speeds are
+measured in one run of minutes.
 
     python -m benchmarks.patches [--quick] [--data FOLDER] [--only "WORD; WORD"] [--report]
 
@@ -19,8 +19,8 @@ from pathlib import Path
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.common.command import PARTIAL_RUN, choose_names, create_parser
-from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.rest import Rest, load_rest, save_rest
+from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import read_rows, write_rows
 from benchmarks.patches import plot, report
 from benchmarks.patches.cases import Case, load_folder, make_cases, make_table
@@ -104,7 +104,7 @@ def measure(cases: Iterable[Case], step: Callable[[str], None]) -> Measurements:
         cells += measure_case(case, FORMATS, thread_count(), step)
         if TENSOR in case.old and not sizes:
             step(f"{case.name}: one tensor")
-            sizes = measure_tensor(case, TENSOR, {"bsdiff4": peer for peer in peers})
+            sizes = measure_tensor(case, TENSOR, dict(zip(("bsdiff4",), peers, strict=False)))
     return pairs, cells, (TENSOR, sizes), missing
 
 

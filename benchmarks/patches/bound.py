@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -22,7 +24,7 @@ def compute_bound(case: Case) -> float:
     elements are not floating-point numbers.
     """
     total, changed = 0.0, 0
-    differences: dict[np.dtype, list[tuple[Array, Array]]] = {}  # type: ignore[type-arg]
+    differences: dict[np.dtype[Any], list[tuple[Array, Array]]] = {}
     for name, x in case.old.items():
         try:
             mantissa = ml_dtypes.finfo(x.dtype).nmant
@@ -46,10 +48,12 @@ def compute_bound(case: Case) -> float:
 
 def _entropy_of(counts: Array) -> Array:
     """Return n log2(n) of each count."""
-    return counts * np.log2(np.maximum(counts, 1))
+    found: Array = counts * np.log2(np.maximum(counts, 1))
+    return found
 
 
 def _order(words: Array) -> Array:
     """Return the bits of floating-point numbers as integers in the order of the numbers."""
     magnitude = (words & words.dtype.type((1 << 8 * words.itemsize - 1) - 1)).astype(np.int64)
-    return np.where(words >> (8 * words.itemsize - 1), -magnitude, magnitude)
+    found: Array = np.where(words >> (8 * words.itemsize - 1), -magnitude, magnitude)
+    return found

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -35,13 +37,11 @@ class Case:
     Attributes:
         name: what happened between them.
         old, new: {name: array} of equal names, shapes and types.
-        made: False if they were read from a folder.
     """
 
     name: str
     old: dict[str, Array]
     new: dict[str, Array]
-    made: bool = True
 
     @property
     def bytes(self) -> int:
@@ -76,23 +76,22 @@ def make_cases(step: Callable[[str], None], cache: Path = CACHE) -> Iterator[Cas
     settings = repr((plan, RATES, SETTLED, SPANS, FINE_TUNING_RATE, FINE_TUNING_STEPS))
     store = ResultStore(settings, cache, SOURCES)
 
-    def get(name: str, make: Callable[[], object]) -> object:
+    def get(name: str, make: Callable[[], Any]) -> Any:
         if name not in store:
             store.save(name, make())
         return store[name]
 
-    masters: dict[str, Array] = get("masters", lambda: training.pretrain(plan, step))  # type: ignore[assignment]
+    masters: dict[str, Array] = get("masters", lambda: training.pretrain(plan, step))
     kept = [SETTLED, *(SETTLED + span for span in SPANS)]
     for rate in RATES:
-        run: dict[int, dict[str, Array]] = get(  # type: ignore[assignment]
-            f"{rate:g}", lambda rate=rate: training.reinforce(masters, plan, rate, kept, step)
-        )
+        train = partial(training.reinforce, masters, plan, rate, kept, step)
+        run: dict[int, dict[str, Array]] = get(f"{rate:g}", train)
         for span in SPANS:
             yield Case(_describe(rate, span), run[SETTLED], run[SETTLED + span])
         yield Case(
             f"{_describe(rate, 1)}, fp8 codes", quantize(run[SETTLED]), quantize(run[SETTLED + SPANS[0]])
         )
-    tuned: dict[str, Array] = get(  # type: ignore[assignment]
+    tuned: dict[str, Array] = get(
         "tuned", lambda: training.fine_tune(masters, plan, FINE_TUNING_RATE, FINE_TUNING_STEPS, step)
     )
     before = {name: x.astype(BFLOAT16) for name, x in masters.items()}
@@ -145,8 +144,8 @@ def make_table(rows: int = 100_000, columns: int = 64, draws: int = 2_048) -> Ca
     new = old.copy()
     new[drawn] += 1e-3 * np.clip(random.normal(0, 0.5, (drawn.size, columns)), -1, 1).astype(np.float32)
     share = 100 * drawn.size / rows
-    tables = [{"table": x.astype(BFLOAT16)} for x in (old, new)]
-    return Case(f"table of embeddings, {share:.1f} % of the rows", *tables)
+    before, after = ({"table": x.astype(BFLOAT16)} for x in (old, new))
+    return Case(f"table of embeddings, {share:.1f} % of the rows", before, after)
 
 
 def load_folder(folder: Path) -> Iterator[Case]:
@@ -163,5 +162,5 @@ def load_folder(folder: Path) -> Iterator[Case]:
         with np.load(folder / f"{run}_{before}.npz") as base, np.load(path) as changes:
             old = {name: base[name] for name in base.files}
             new = {name: x ^ changes[name] for name, x in old.items()}
-        states = [{name: x.view(BFLOAT16) for name, x in state.items()} for state in (old, new)]
-        yield Case(f"{run}, {int(before)} to {int(after)}", *states, made=False)
+        old, new = ({name: x.view(BFLOAT16) for name, x in state.items()} for state in (old, new))
+        yield Case(f"{run}, {int(before)} to {int(after)}", old, new)

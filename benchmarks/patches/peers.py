@@ -1,4 +1,4 @@
-"""Formats of other projects for the changes of weights, written anew from their sources.
+"""Formats of other projects for the changes of weights, rewritten from their sources.
 
 Each works tensor by tensor, on several threads if it may, as the projects do. Headers are short JSON. Formats
 with one frame per patch compress it on as many threads as the library can use.
@@ -24,7 +24,8 @@ from wirecodec.arrays import Array
 
 __all__ = ["FORMATS", "OURS", "Format", "load_bsdiff"]
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 State = Mapping[str, Array]
 COUNT = struct.Struct("<I")
 
@@ -247,9 +248,7 @@ FORMATS = (
     ),
     _xor(1, "THUDM/slime, miles: disk deltas"),
     _xor(3, "SkyRL #1935"),
-    _parts(
-        "int32 + values + zstd-1", "as the next one, compressed", _Layout(_write_int32, _read_int32, 1)
-    ),
+    _parts("int32 + values + zstd-1", "as the next one, compressed", _Layout(_write_int32, _read_int32, 1)),
     _parts(
         "int32 + values",
         "verl, delta_sharded; TRL; vLLM, SparseWeightPatch",

@@ -14,9 +14,9 @@ from benchmarks.patches.targets import READ, SMALLEST, UNREAD, is_steps
 __all__ = ["format_page"]
 
 PICTURE = "![bits per changed element](patches.png)\n"
-DATA = """A byte transformer of {elements:,} weights is pretrained for 400 steps, then trained by GRPO with a toy
-reward: float32 masters, AdamW, a cast to bfloat16 after each step. Steps are counted from step 30, when the
-moments have settled. Learning rates are 1e-6 and 3e-6. The model is small and the training short; PULSE
+DATA = """A byte transformer of {elements:,} weights is pretrained for 400 steps, then trained by GRPO with a
+toy reward: float32 masters, AdamW, a cast to bfloat16 after each step. Steps are counted from step 30, when
+the moments have settled. Learning rates are 1e-6 and 3e-6. The model is small and the training short; PULSE
 (arXiv 2602.03839) reports about 1 % per step for models of up to 7 billion weights.
 
 The fp8 codes are e4m3 of the same matrices in blocks of 128 × 128 with float32 scales. Norms, embeddings and
@@ -25,18 +25,19 @@ embeddings is simulated: its rows are drawn by Zipf's law, and their elements mo
 was applied, and every bit of the result compared. All sizes and speeds are of one run.
 
 The bound is the entropy of positions and differences, given the exponents of the old weights and the tensor,
-with elements independent of each other. In the table of embeddings whole rows change, so a format may need less.
+with elements independent of each other. In the table of embeddings whole rows change, so a format may need
+less.
 """
 RATIOS = """Bytes of the whole state divided by those of the patch. A dense fine-tune has few bits to save.
 """
-SPEEDS = """GB of the state's bytes per second. Each tensor is repeated, so that a state has at least 64 MB. The
-formats take turns for five rounds, and the best of each counts. `apply` of this library includes all
+SPEEDS = """GB of the state's bytes per second. Each tensor is repeated, so that a state has at least 64 MB.
+The formats take turns for five rounds, and the best of each counts. `apply` of this library includes all
 checks: digests of the old and the new tensors. The other formats are applied without
 any check.
 They are written in NumPy and Zstandard, so the projects themselves may be faster.
 """
-TENSOR = """Bits per changed element of one tensor, `{tensor}`, in one step at 1e-6. Third-party software is in
-italics.
+TENSOR = """Bits per changed element of one tensor, `{tensor}`, in one step at 1e-6. Third-party software is
+in italics.
 """
 
 
@@ -86,7 +87,7 @@ def format_page(
         parts += ["## One tensor\n", TENSOR.format(tensor=name), format_markdown(["format", "bits"], rows)]
     if missing:
         parts.append(f"Not installed, so left out: {', '.join(missing)}.\n")
-    parts += ["## Sources\n", "Each format was written anew from these sources.\n"]
+    parts += ["## Sources\n", "Each format was rewritten after these sources.\n"]
     parts.append(format_markdown(["format", "written after"], [[f.name, f.source] for f in FORMATS]))
     return "\n".join(parts)
 
@@ -99,8 +100,8 @@ def _format_answer(pairs: Sequence[Pair], cells: Sequence[Cell]) -> str:
     bits = 8 * ours.patch / pair.changed
     text = (
         f"After {pair.case}, {100 * pair.changed / pair.elements:.1f} % of the elements differ. "
-        f"`wc.diff` takes {bits:.1f} bits for each of them, {bits / pair.bound:.2f} of the bound given the old "
-        f"exponents. This is {pair.bytes / ours.patch:.0f} times less than the whole model, and "
+        f"`wc.diff` takes {bits:.1f} bits for each of them, {bits / pair.bound:.2f} of the bound given the "
+        f"old exponents. This is {pair.bytes / ours.patch:.0f} times less than the whole model, and "
         f"{ours.patch / other.patch:.2f} of the smallest other format, {SMALLEST}. "
     )
     if not math.isnan(ours.encode):

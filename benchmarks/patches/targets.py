@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from benchmarks.common.targets import TargetResult, check_at_least, check_at_most
@@ -36,7 +37,7 @@ def check_targets(pairs: Sequence[Pair], cells: Sequence[Cell]) -> list[TargetRe
 
     def speeds(form: str, field: str) -> list[tuple[str, float]]:
         listed = [(case, float(getattr(found[case, form], field))) for case in steps]
-        return [(case, speed) for case, speed in listed if speed == speed]
+        return [(case, speed) for case, speed in listed if not math.isnan(speed)]
 
     others = dict.fromkeys(cell.format for cell in cells if cell.format not in (READ, UNREAD))
     tables = [

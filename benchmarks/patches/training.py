@@ -1,4 +1,4 @@
-"""States of a small transformer in training, cast to bfloat16 after each step, as an inference server gets them.
+"""States of a small transformer in training, cast to bfloat16 after each step, as servers get them.
 
 A model of bytes is pretrained on the sources of Python's standard library. Then group-relative policy
 gradients (GRPO) go on from it at the learning rates of reinforcement learning: groups of completions of one
@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from wirecodec.arrays import Array
 
@@ -56,7 +56,7 @@ class Plan:
     completion: int = 24
 
 
-class _Block(nn.Module):
+class _Block(nn.Module):  # type: ignore[misc]
     """Attention and a gated layer, each after a norm and beside the identity."""
 
     def __init__(self, plan: Plan) -> None:
@@ -74,14 +74,14 @@ class _Block(nn.Module):
         batch, window, width = x.shape
         qkv = self.qkv(self.before_attention(x)).view(batch, window, 3, self.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, window, width))
         gate, up = self.gate_up(self.before_mlp(x)).chunk(2, -1)
-        added: torch.Tensor = x + self.down(F.silu(gate) * up)
+        added: torch.Tensor = x + self.down(functional.silu(gate) * up)
         return added
 
 
-class _Model(nn.Module):
+class _Model(nn.Module):  # type: ignore[misc]
     """Transformer of bytes with learned positions."""
 
     def __init__(self, plan: Plan) -> None:
@@ -138,9 +138,9 @@ def _train(
     for rate in rates:
         optimizer.param_groups[0]["lr"] = rate
         pieces = _draw(text, plan.batch, plan.window + 1, random)
-        loss = F.cross_entropy(model(pieces[:, :-1]).flatten(0, 1), pieces[:, 1:].flatten())
+        loss = functional.cross_entropy(model(pieces[:, :-1]).flatten(0, 1), pieces[:, 1:].flatten())
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         yield loss.item()
@@ -176,7 +176,7 @@ def fine_tune(
     return _cast(model)
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def _sample(model: nn.Module, prompts: torch.Tensor, length: int, random: torch.Generator) -> torch.Tensor:
     """Return prompts with completions, drawn byte by byte."""
     tokens = prompts
@@ -221,9 +221,9 @@ def reinforce(
         spread = reward.std(1, keepdim=True) + 1e-4
         advantage = ((reward - reward.mean(1, keepdim=True)) / spread).flatten()
         logits = server(tokens[:, :-1])[:, start - 1 :]
-        chance = F.log_softmax(logits, -1).gather(-1, tokens[:, start:, None])[..., 0]
+        chance = functional.log_softmax(logits, -1).gather(-1, tokens[:, start:, None])[..., 0]
         server.zero_grad()
-        (-(advantage[:, None] * chance).mean()).backward()  # type: ignore[no-untyped-call]
+        (-(advantage[:, None] * chance).mean()).backward()
         for master, cast in zip(model.parameters(), server.parameters(), strict=True):
             master.grad = cast.grad
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
