@@ -32,9 +32,8 @@ RATIOS = """Bytes of the whole state divided by those of the patch. A dense fine
 """
 SPEEDS = """GB of the state's bytes per second. Each tensor is repeated, so that a state has at least 64 MB.
 The formats take turns for five rounds, and the best of each counts. `apply` of this library includes all
-checks: digests of the old and the new tensors. The other formats are applied without
-any check.
-They are written in NumPy and Zstandard, so the projects themselves may be faster.
+checks: digests of the old and the new tensors. The other formats are applied
+without any check. They are written in NumPy and Zstandard, so the projects themselves may be faster.
 """
 TENSOR = """Bits per changed element of one tensor, `{tensor}`, in one step at 1e-6. Third-party software is
 in italics.
@@ -108,7 +107,8 @@ def _format_answer(pairs: Sequence[Pair], cells: Sequence[Cell]) -> str:
         unread = found[UNREAD]
         text += (
             f"On one thread, `diff` runs at {ours.encode:.1f} GB/s of weights, `apply` with all checks at "
-            f"{ours.apply:.1f} GB/s, and at {unread.apply:.1f} GB/s if the base is unread."
+            f"{ours.apply:.1f} GB/s, and at {unread.apply:.1f} GB/s if the base is unread. The other format checks "
+            f"nothing, and runs at {other.encode:.1f} and {other.apply:.1f} GB/s."
         )
     return text.rstrip() + "\n"
 
