@@ -36,7 +36,7 @@ def draw(path: Path, pairs: Sequence[Pair], cells: Sequence[Cell]) -> None:
         cells: all measurements.
     """
     chosen = choose_pairs(pairs)
-    title = "How many bits does each changed element take? Beside the cases: the share of changed elements"
+    title = "How many bits does a changed element take? With the share that changed"
     rows = -(-len(chosen) // 2)
     columns = min(2, len(chosen))
     with open_picture(path, rows, columns, title=title, height=3.3, sharey=True, sharex=True) as axes:

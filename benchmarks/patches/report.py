@@ -107,8 +107,8 @@ def _format_answer(pairs: Sequence[Pair], cells: Sequence[Cell]) -> str:
         unread = found[UNREAD]
         text += (
             f"On one thread, `diff` runs at {ours.encode:.1f} GB/s of weights, `apply` with all checks at "
-            f"{ours.apply:.1f} GB/s, and at {unread.apply:.1f} GB/s if the base is unread. The other format checks "
-            f"nothing, and runs at {other.encode:.1f} and {other.apply:.1f} GB/s."
+            f"{ours.apply:.1f} GB/s, and at {unread.apply:.1f} GB/s if the base is unread. The other format "
+            f"checks nothing, and runs at {other.encode:.1f} and {other.apply:.1f} GB/s."
         )
     return text.rstrip() + "\n"
 
