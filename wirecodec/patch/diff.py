@@ -27,7 +27,7 @@ from wirecodec.value.zstd import Zstd
 
 T = TypeVar("T")
 R = TypeVar("R")
-Progress: TypeAlias = Callable[[float], None]
+Progress: TypeAlias = Callable[[float], object]
 """Function that is called with the completed fraction of the work."""
 
 SHARED = 2**22
