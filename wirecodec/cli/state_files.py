@@ -1,7 +1,7 @@
 """Files of weights: a .safetensors, an .npz, or a folder of shards, as one state.
 
 Elements of files of the format safetensors are read where they are, by memory mapping. A file that changes is
-written anew: its tensors keep their order and their types, and its header keeps its texts.
+written whole: its tensors keep their order and their types, and its header keeps its texts.
 """
 
 from __future__ import annotations
