@@ -72,23 +72,36 @@ def load_arrays(file: FileArgument) -> dict[str, Any] | Array:
         MemoryError: its arrays do not fit into memory.
     """
     with name_file(file), open_input(file) as stream:
-        seekable = stream if stream.seekable() else io.BytesIO(stream.read())
-        magic = seekable.read(9)
-        seekable.seek(-len(magic), io.SEEK_CUR)
-        if magic.startswith(_PICKLE) and magic[8:] != _SAFETENSORS:
-            raise ValueError(f"this is {_SAVED_BY_TORCH}, or another pickle; {_SAVE_AS_NPZ}")
-        if magic.startswith(MAGIC):
-            raise ValueError("this is a container; wirecodec decode converts it to a .npy or .npz")
-        if not magic.startswith((_NPY, _ZIP)) and magic[8:] != _SAFETENSORS:
-            raise ValueError("the file is no .npy, .npz or .safetensors")
-        try:
-            if magic[8:] == _SAFETENSORS and not magic.startswith((_NPY, _ZIP)):
-                return load_safetensors(seekable)
-            return _load_npz(seekable) if magic.startswith(_ZIP) else _load_npy(seekable)
-        except (OSError, MemoryError, ValueError):
-            raise
-        except Exception as error:  # NumPy and zipfile raise any type of exception for damaged files
-            raise ValueError(f"the file is damaged: {type(error).__name__}: {error}") from None
+        return read_arrays(stream if stream.seekable() else io.BytesIO(stream.read()))
+
+
+def read_arrays(stream: BinaryIO) -> dict[str, Any] | Array:
+    """Read the array of a .npy, or the arrays of an .npz or a .safetensors, from a file that can seek.
+
+    Raises:
+        ValueError, OSError, MemoryError: as ``load_arrays``.
+    """
+    magic = stream.read(9)
+    stream.seek(-len(magic), io.SEEK_CUR)
+    if magic.startswith(_PICKLE) and magic[8:] != _SAFETENSORS:
+        raise ValueError(f"this is {_SAVED_BY_TORCH}, or another pickle; {_SAVE_AS_NPZ}")
+    if magic.startswith(MAGIC):
+        raise ValueError("this is a container; wirecodec decode converts it to a .npy or .npz")
+    if not magic.startswith((_NPY, _ZIP)) and magic[8:] != _SAFETENSORS:
+        raise ValueError("the file is no .npy, .npz or .safetensors")
+    try:
+        if is_safetensors(magic):
+            return load_safetensors(stream)
+        return _load_npz(stream) if magic.startswith(_ZIP) else _load_npy(stream)
+    except (OSError, MemoryError, ValueError):
+        raise
+    except Exception as error:  # NumPy and zipfile raise any type of exception for damaged files
+        raise ValueError(f"the file is damaged: {type(error).__name__}: {error}") from None
+
+
+def is_safetensors(magic: bytes) -> bool:
+    """Return whether the first 9 bytes of a file are those of a .safetensors."""
+    return magic[8:9] == _SAFETENSORS and not magic.startswith((_NPY, _ZIP))
 
 
 def load_tensors(file: FileArgument) -> dict[str, Any]:
@@ -168,7 +181,9 @@ def _load_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -
             raise ValueError(f"tensor '{format_name(name)}': {error}") from None
 
 
-def save_npz(file: BinaryIO, arrays: Iterable[tuple[str, Array]]) -> None:
+def save_npz(
+    file: BinaryIO, arrays: Iterable[tuple[str, Array]], compression: int = zipfile.ZIP_STORED
+) -> None:
     """Write arrays as an .npz.
 
     ``numpy.savez`` is not used: names such as "file" are its own parameters.
@@ -176,8 +191,9 @@ def save_npz(file: BinaryIO, arrays: Iterable[tuple[str, Array]]) -> None:
     Args:
         file: a binary file, open for writing.
         arrays: (name, array), with names that passed ``check_names``.
+        compression: method of the archive, as ``zipfile`` numbers it.
     """
-    with zipfile.ZipFile(file, "w") as archive:
+    with zipfile.ZipFile(file, "w", compression) as archive:
         for name, array in arrays:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)

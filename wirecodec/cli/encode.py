@@ -64,19 +64,19 @@ def add_to(commands: Any) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        type=_parse_output,
+        type=parse_container,
         required=True,
         help="the container to write; any name that does not end in .npy, .npz or .safetensors; - is "
         "standard output",
     )
 
 
-def _parse_output(text: str) -> FileArgument:
-    """Parse the output; refuse names of arrays, such as that of the input."""
+def parse_container(text: str) -> FileArgument:
+    """Parse the name of a container to write; refuse names of arrays, such as that of the input."""
     file = parse_file(text)
     if isinstance(file, Path) and file.suffix in (".npy", ".npz", ".safetensors"):
         raise argparse.ArgumentTypeError(
-            f"{text!r} ends in {file.suffix}, but encode writes a container; write {file.stem}.wc"
+            f"{text!r} ends in {file.suffix}, but the output is a container; write {file.stem}.wc"
         )
     return file
 

@@ -13,7 +13,7 @@ from wirecodec.arrays import Bytes
 from wirecodec.cli.files import name_file, open_input
 from wirecodec.cli.formatting import escape, format_count, format_name, format_table, shorten
 from wirecodec.cli.options import add_command, add_file, add_imports
-from wirecodec.container.inspect import ContainerInfo, inspect
+from wirecodec.container.inspect import ContainerInfo, PatchInfo, inspect
 from wirecodec.container.stream import Unit, iter_stream
 from wirecodec.element_types import element_dtype_named
 from wirecodec.errors import WireError
@@ -85,8 +85,11 @@ def _run(options: argparse.Namespace) -> int:
     else:
         for part in parts:
             print(_format_part(part))
-        if not decoded and any(isinstance(part, _Shown) for part in parts):
+        shown = [part for part in parts if isinstance(part, _Shown)]
+        if not decoded and any(part.info.patch is None for part in shown):
             print("payloads: not checked; inspect --verify checks them")
+        if any(part.info.patch is not None for part in shown):
+            print("payloads of patches of weights: not checked; wirecodec apply checks them")
     return int(any(map(_is_refused, parts)))
 
 
@@ -107,7 +110,7 @@ def _show(blob: Bytes, offset: int, *, decoded: bool) -> _Shown | _Refused:
         info = inspect(blob, private=True)
     except WireError as error:
         return _Refused(offset, blob.nbytes, _describe(error))
-    if not decoded:
+    if not decoded or info.patch is not None:  # the payload of a patch is read with the base
         return _Shown(info)
     try:
         return _Shown(info, VALID, decode_many(blob))
@@ -128,6 +131,10 @@ def _to_json(part: _Part, *, values: bool) -> Any:
     if not isinstance(part, _Shown):
         return to_plain(dataclasses.asdict(part))
     fields = {**dataclasses.asdict(part.info), "payload": part.payload}
+    if part.info.patch is None:
+        del fields["patch"]
+    else:
+        fields["patch"] |= dict(zip(("base", "target"), find_states(part.info.patch), strict=True))
     if values:
         fields["tensors"] = (
             part.tensors
@@ -182,6 +189,40 @@ def _format_annotations(info: ContainerInfo) -> list[str]:
     return lines
 
 
+def _format_patch(info: ContainerInfo, patch: PatchInfo) -> list[str]:
+    """Format what a patch of weights changes: digests of both states, tensors and elements."""
+    base, target = find_states(patch)
+    lines = (
+        ["patch of weights: touched, so its reader looks at changed elements alone"]
+        if patch.touched
+        else [f"patch of weights: base {base}, target {target}, {patch.unchanged} tensors unchanged"]
+    )
+    sizes = {name: size for entry in info.entries for name, size in entry.members}
+    added = sum(sizes[name] for name in patch.added)
+    stored, size = sum(e.nnz for e in info.entries) - added, sum(sizes.values()) - added
+    if size:
+        lines.append(f"{stored:,} of {size:,} elements of changed tensors ({100 * stored / size:.3g} %)")
+    if stored + added:
+        lines.append(f"{8 * info.nbytes / (stored + added):.2f} bits per stored element")
+    for what, names in (("new", patch.added), ("removed", patch.removed)):
+        lines += [f"{what}: {', '.join(map(format_name, names))}"] if names else []
+    return lines
+
+
+def find_states(patch: PatchInfo) -> tuple[str, str]:
+    """Return the digests of base and target in hexadecimal; "" if the patch has those of elements.
+
+    Each is the sum over all tensors, with their names. The target of a patch has that of the next one's base.
+    """
+    from wirecodec.patch.digest import MASK, digest_named  # it imports kernels
+
+    if patch.touched:
+        return "", ""
+    sides = {**patch.before, **patch.removed}, patch.after
+    base, target = (sum(digest_named(name, x) for name, x in side.items()) for side in sides)
+    return f"{(patch.rest + base) & MASK:016x}", f"{(patch.rest + target) & MASK:016x}"
+
+
 def format_container(info: ContainerInfo) -> str:
     """Format one container: a line about it, and a table with a row per entry.
 
@@ -208,6 +249,7 @@ def format_container(info: ContainerInfo) -> str:
         *format_table(header, rows, left),
     ]
     lines += _format_annotations(info)
+    lines += [] if info.patch is None else _format_patch(info, info.patch)
     dense = sum(e.size * element_dtype_named(e.dtype).itemsize for e in info.entries)
     if dense:
         ratio = dense / info.nbytes

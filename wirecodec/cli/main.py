@@ -14,10 +14,12 @@ from typing import Any, NoReturn
 
 from wirecodec.cli import (
     advise,
+    apply,
     bench,
     codecs,
     compare,
     decode,
+    diff,
     encode,
     inspect,
     presets,
@@ -35,6 +37,8 @@ from wirecodec.version import __version__
 _COMMANDS = (
     encode,
     decode,
+    diff,
+    apply,
     inspect,
     verify,
     codecs,

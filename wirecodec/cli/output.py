@@ -16,7 +16,7 @@ from wirecodec.cli.files import FileArgument, find_stream
 
 
 @contextmanager
-def open_output(file: FileArgument) -> Iterator[BinaryIO]:
+def open_output(file: FileArgument, *, durable: bool = False) -> Iterator[BinaryIO]:
     """Open a file for writing, and replace the old one only if the block succeeds.
 
     The bytes go to a temporary file in the same folder, which then takes the name of the file. If the block
@@ -26,6 +26,7 @@ def open_output(file: FileArgument) -> Iterator[BinaryIO]:
 
     Args:
         file: the file to write, or "-" for standard output.
+        durable: whether the bytes are on the disk before the file is replaced, and its name is at the end.
 
     Yields:
         A binary file, open for writing.
@@ -40,7 +41,7 @@ def open_output(file: FileArgument) -> Iterator[BinaryIO]:
     """
     name = str(file) if isinstance(file, Path) else "standard output"
     try:
-        with _open_file(file) if isinstance(file, Path) else _open_stdout() as opened:
+        with _open_file(file, durable) if isinstance(file, Path) else _open_stdout() as opened:
             yield opened
     except OSError as error:
         if error.errno is None:  # NumPy reports a short write without an error number
@@ -60,7 +61,7 @@ def _open_stdout() -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _open_file(path: Path) -> Iterator[BinaryIO]:
+def _open_file(path: Path, durable: bool) -> Iterator[BinaryIO]:
     """Open a device or a pipe directly, and the replacement of any other file."""
     old = path.stat() if path.exists() else None
     if old is not None and is_stream(path):
@@ -69,7 +70,7 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
         return
     if old is not None:
         path.open("r+b").close()  # raises PermissionError if the file is read-only
-    with _replacement(Path(os.path.realpath(path)), old) as replacement:
+    with _replacement(Path(os.path.realpath(path)), old, durable) as replacement:
         yield replacement
 
 
@@ -85,20 +86,45 @@ def is_stream(file: FileArgument) -> bool:
 
 
 @contextmanager
-def _replacement(target: Path, old: os.stat_result | None) -> Iterator[BinaryIO]:
+def _replacement(target: Path, old: os.stat_result | None, durable: bool) -> Iterator[BinaryIO]:
     """Open a temporary file beside ``target`` and rename it to ``target`` if the block succeeds."""
-    temporary = target.with_name(f".wirecodec-{secrets.token_hex(8)}.tmp")
+    temporary = name_temporary(target)
     file = temporary.open("xb")
     try:
         with file:
             yield file
+            if durable:
+                sync(file)
         if old is not None:
             temporary.chmod(stat.S_IMODE(old.st_mode))
         temporary.replace(target)
+        if durable:
+            sync_folder(target.parent)
     except BaseException:  # KeyboardInterrupt, too, must not leave the temporary file
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def name_temporary(target: Path) -> Path:
+    """Return a name beside a path that no file has."""
+    return target.with_name(f".wirecodec-{secrets.token_hex(8)}.tmp")
+
+
+def sync(file: BinaryIO) -> None:
+    """Wait until the bytes of a file are on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of a folder's files are on the disk; some file systems cannot say."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _is_stdout(old: os.stat_result) -> bool:

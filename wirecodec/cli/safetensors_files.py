@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, Bytes
 from wirecodec.cli.formatting import format_name
 
 _TYPES: dict[str, np.dtype[Any]] = {
@@ -36,8 +37,30 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("?"),
 }
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
+_OPAQUE = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8}
+"""Bits of an element of the types that containers do not name. Patches carry their bytes."""
 _LENGTH = 8
 _METADATA = "__metadata__"
+
+
+@dataclass(frozen=True, eq=False)
+class Safetensors:
+    """Content of a .safetensors.
+
+    Attributes:
+        head: the bytes before the elements.
+        rows: {name: row of the header}, in the order of the header.
+        metadata: the texts of the header, or None.
+        arrays: {name: tensor}, in the order of the elements; they share the memory of the file. Tensors of
+            ``opaque`` types are (bytes,) uint8.
+        opaque: {name: "F4 of shape [2, 8]"} of tensors whose type containers do not name.
+    """
+
+    head: bytes
+    rows: dict[str, Any]
+    metadata: Any
+    arrays: dict[str, Array]
+    opaque: dict[str, str]
 
 
 def load_safetensors(file: BinaryIO) -> dict[str, Array]:
@@ -46,21 +69,39 @@ def load_safetensors(file: BinaryIO) -> dict[str, Array]:
     Raises:
         ValueError: the file is damaged, or a tensor has a type that containers cannot hold.
     """
-    data = file.read()
-    start = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
-    if start > len(data):
+    found = view_safetensors(np.frombuffer(file.read(), np.uint8))
+    for name in found.opaque:
+        raise _unknown_type(name, found.rows[name])
+    return {name: found.arrays[name] for name in found.rows}
+
+
+def view_safetensors(data: Bytes) -> Safetensors:
+    """View the tensors of a .safetensors.
+
+    Raises:
+        ValueError: the file is damaged, or a tensor has an unknown type.
+    """
+    start = _LENGTH + int.from_bytes(data[:_LENGTH].tobytes(), "little")
+    if start > data.size:
         raise ValueError(
-            f"the header of the .safetensors ends at byte {start} of {len(data)}; the file is cut"
+            f"the header of the .safetensors ends at byte {start} of {data.size}; the file is cut"
         )
-    rows = {name: row for name, row in _parse_header(data[_LENGTH:start]).items() if name != _METADATA}
-    arrays, end = {}, start
+    head = data[:start].tobytes()
+    rows = _parse_header(head[_LENGTH:])
+    metadata = rows.pop(_METADATA, None)
+    arrays, end = dict[str, Array](), start
     for name, row in sorted(rows.items(), key=lambda item: _first_byte(*item)):
         arrays[name], end = _view_tensor(name, row, data, start, end)
-    if end != len(data):
+    if end != data.size:
         raise ValueError(
-            f"the tensors of the .safetensors end at byte {end} of {len(data)}; the file is damaged"
+            f"the tensors of the .safetensors end at byte {end} of {data.size}; the file is damaged"
         )
-    return {name: arrays[name] for name in rows}
+    opaque = {
+        name: f"{row['dtype']} of shape {row['shape']}"
+        for name, row in rows.items()
+        if row["dtype"] in _OPAQUE
+    }
+    return Safetensors(head, rows, metadata, arrays, opaque)
 
 
 def _parse_header(text: bytes) -> dict[str, Any]:
@@ -100,23 +141,35 @@ def _are_sizes(numbers: Any) -> bool:
     return isinstance(numbers, list) and all(type(n) is int and n >= 0 for n in numbers)
 
 
-def _view_tensor(name: str, row: Mapping[str, Any], data: bytes, start: int, end: int) -> tuple[Array, int]:
+def _view_tensor(name: str, row: Mapping[str, Any], data: Bytes, start: int, end: int) -> tuple[Array, int]:
     """Return a tensor, which must begin at byte ``end`` of the file, and the byte after it."""
-    dtype = _TYPES.get(row["dtype"])
-    if dtype is None:
-        raise ValueError(
-            f"tensor '{format_name(name)}' has type {row['dtype']}, which containers cannot hold; convert it"
-            f" to one of {', '.join(_TYPES)}"
-        )
     count = math.prod(row["shape"])
+    dtype, shape, nbytes = (
+        _TYPES.get(row["dtype"]),
+        row["shape"],
+        -(-count * _OPAQUE.get(row["dtype"], 0) // 8),
+    )
+    if dtype is not None:
+        nbytes = count * dtype.itemsize
+    elif row["dtype"] in _OPAQUE:
+        dtype, shape = np.dtype(np.uint8), [nbytes]
+    else:
+        raise _unknown_type(name, row)
     first, stop = (start + offset for offset in row["data_offsets"])
-    if first != end or stop - first != count * dtype.itemsize or stop > len(data):
+    if first != end or stop - first != nbytes or stop > data.size:
         raise ValueError(
             f"tensor '{format_name(name)}' of {count} {row['dtype']} is at bytes {first} to {stop} of"
-            f" {len(data)}; the .safetensors is damaged"
+            f" {data.size}; the .safetensors is damaged"
         )
-    flat = np.frombuffer(data, dtype, count, first) if count else np.empty(0, dtype)
-    return np.require(flat, None, ["A"]).reshape(row["shape"]), stop
+    flat = np.frombuffer(data, dtype, nbytes // dtype.itemsize, first) if nbytes else np.empty(0, dtype)
+    return np.require(flat, None, ["A"]).reshape(shape), stop
+
+
+def _unknown_type(name: str, row: Mapping[str, Any]) -> ValueError:
+    return ValueError(
+        f"tensor '{format_name(name)}' has type {row['dtype']}, which containers cannot hold; convert it"
+        f" to one of {', '.join(_TYPES)}"
+    )
 
 
 def save_safetensors(
@@ -132,16 +185,40 @@ def save_safetensors(
     Raises:
         ValueError: a name or a type that the format does not have.
     """
-    header: dict[str, Any] = {}
-    end = 0
-    for name, (shape, dtype) in specs.items():
-        if name == _METADATA or dtype not in _NAMES:
-            what = f"the name {name!r}" if name == _METADATA else f"the type {dtype} of '{format_name(name)}'"
-            raise ValueError(f"a .safetensors cannot have {what}; write an .npz")
-        first, end = end, end + math.prod(shape) * dtype.itemsize
-        header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [first, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _LENGTH)  # so that elements are aligned
-    file.write(len(text).to_bytes(_LENGTH, "little") + text)
+    file.write(make_head({name: make_row(name, *spec) for name, spec in specs.items()}, list(specs), None))
     for array in arrays:
-        file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        write_elements(file, array)
+
+
+def make_row(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Make the row of a tensor without its place. Raises ValueError for a name or type of no .safetensors."""
+    if name == _METADATA or dtype not in _NAMES:
+        what = f"the name {name!r}" if name == _METADATA else f"the type {dtype} of '{format_name(name)}'"
+        raise ValueError(f"a .safetensors cannot have {what}; write an .npz")
+    return {"dtype": _NAMES[dtype], "shape": list(shape)}
+
+
+def make_head(rows: Mapping[str, Any], order: Iterable[str], metadata: Any) -> bytes:
+    """Make the bytes before the elements.
+
+    Args:
+        rows: {name: row}, in the order of the header; their places are not read.
+        order: names in the order of the elements.
+        metadata: texts of the header; None for none.
+    """
+    places, end = dict[str, list[int]](), 0
+    for name in order:
+        row = rows[name]
+        bits = _OPAQUE[row["dtype"]] if row["dtype"] in _OPAQUE else 8 * _TYPES[row["dtype"]].itemsize
+        first, end = end, end + -(-math.prod(row["shape"]) * bits // 8)
+        places[name] = [first, end]
+    header = {} if metadata is None else {_METADATA: metadata}
+    header |= {name: {**row, "data_offsets": places[name]} for name, row in rows.items()}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % _LENGTH)  # so that elements are aligned
+    return len(text).to_bytes(_LENGTH, "little") + text
+
+
+def write_elements(file: BinaryIO, array: Array) -> None:
+    """Write the elements of a tensor."""
+    file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

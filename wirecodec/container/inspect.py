@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.container.annotations import CONTAINER
+from wirecodec.container.based import BASE, INDEX_CODECS, VALUE_CODECS, BaseRecord
 from wirecodec.container.reader import read_header
 from wirecodec.container.records import find_unknown_records
 from wirecodec.container.schema import TensorSpecs
@@ -18,6 +19,7 @@ from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, transform, value_codecs
 from wirecodec.tensors import as_bytes
 
+_INDEX_IDS, _VALUE_IDS = list(INDEX_CODECS), list(VALUE_CODECS)
 DRAFT = "1.1"
 """Version that is not released: the numbers with the status ``draft`` of formats/registry.toml."""
 
@@ -72,6 +74,32 @@ class RecordInfo:
 
 
 @dataclass(frozen=True)
+class PatchInfo:
+    """Content of a patch of weights, beside its entries.
+
+    Attributes:
+        before: {tensor: digest} in the base, of tensors that change; a new tensor is not in it.
+        after: {tensor: digest} in the target, of tensors that change or are new.
+        removed: {tensor: digest} of tensors that are removed.
+        unchanged: number of all other tensors; 0 if ``touched``.
+        rest: sum of their digests with their names; 0 if ``touched``.
+        touched: whether the digests are those of changed elements, not of whole tensors.
+    """
+
+    before: dict[str, int]
+    after: dict[str, int]
+    removed: dict[str, int]
+    unchanged: int
+    rest: int
+    touched: bool
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Names of the new tensors."""
+        return tuple(name for name in self.after if name not in self.before)
+
+
+@dataclass(frozen=True)
 class ContainerInfo:
     """Content of a container, from its header.
 
@@ -85,6 +113,7 @@ class ContainerInfo:
         patches: names of the tensors whose absent elements are unchanged.
         digest: SHA-256 of names, shapes and types, if it is stored in place of the names; else no bytes.
         records: records of types that are not known here, such as private ones.
+        patch: base and target of a patch of weights; None for other containers.
 
     Examples:
         >>> import numpy as np, wirecodec as wc
@@ -102,6 +131,7 @@ class ContainerInfo:
     patches: tuple[str, ...] = ()
     digest: bytes = b""
     records: tuple[RecordInfo, ...] = ()
+    patch: PatchInfo | None = None
 
     @property
     def is_draft(self) -> bool:
@@ -122,9 +152,26 @@ def count_stored(blob: Any) -> int:
     return stored
 
 
-def _join_names(codecs: Mapping[int, Any], ids: Array) -> str:
+def _join_names(codecs: Mapping[int, Any], of_patches: Mapping[int, str], ids: Array) -> str:
     """Return the names of some codecs, or the ids of those that are not registered."""
-    return "+".join(codecs[i].name if i in codecs else f"{i:#x}" for i in np.unique(ids).tolist())
+    names = {
+        i: codecs[i].name if i in codecs else of_patches.get(i, f"{i:#x}") for i in np.unique(ids).tolist()
+    }
+    return "+".join(names.values())
+
+
+def _read_patch(body: memoryview, names: Sequence[str]) -> PatchInfo:
+    """Read the record of a patch of weights. Raises Malformed or Invalid."""
+    record = BaseRecord.read(body, len(names))
+    before, after = (dict(zip(names, column, strict=True)) for column in record.digests.T.tolist())
+    return PatchInfo(
+        before={name: digest for name, digest in before.items() if digest},
+        after=after,
+        removed=record.removed,
+        unchanged=record.unchanged,
+        rest=record.rest,
+        touched=record.touched,
+    )
 
 
 def inspect(blob: Any, *, private: bool = False) -> ContainerInfo:
@@ -146,7 +193,11 @@ def inspect(blob: Any, *, private: bool = False) -> ContainerInfo:
         >>> entry.size, entry.nnz, entry.index, entry.value_bytes
         (4, 2, 'rice', 8)
     """
-    header = read_header(as_bytes(blob), UNLIMITED, whole=False, private=private)
+    data = as_bytes(blob)
+    header = read_header(data, UNLIMITED, whole=False, private=private, based=True)
+    base, table = header.extension.bodies.get(BASE), header.table
+    if base is None and (np.isin(table["index"], _INDEX_IDS) | np.isin(table["value"], _VALUE_IDS)).any():
+        read_header(data, UNLIMITED, whole=False, private=private)  # raises the error of their ids
     specs = list(TensorSpecs(header, None))
     groups = {int(members[0, 0]): members[:, 0].tolist() for members in header.extension.sharing()}
     entries = []
@@ -163,8 +214,8 @@ def inspect(blob: Any, *, private: bool = False) -> ContainerInfo:
                 dtype=of_entry[0].dtype.name,
                 shape=(size,) if len(of_entry) > 1 else of_entry[0].shape,
                 transform=transform(domain).name if domain else "",
-                index=_join_names(index_codecs(), rows["index"]),
-                value=_join_names(value_codecs(), rows["value"]),
+                index=_join_names(index_codecs(), INDEX_CODECS, rows["index"]),
+                value=_join_names(value_codecs(), VALUE_CODECS, rows["value"]),
                 index_bytes=int(rows["index_len"].sum(dtype=np.int64)),
                 value_bytes=int(rows["value_len"].sum(dtype=np.int64)),
                 chunks=len(rows),
@@ -186,5 +237,10 @@ def inspect(blob: Any, *, private: bool = False) -> ContainerInfo:
         tensor_meta=tensor_meta,
         patches=tuple(specs[key].name for key in extension.patches()),
         digest=extension.digest,
-        records=tuple(RecordInfo(*found) for found in find_unknown_records(memoryview(header.block))),
+        records=tuple(
+            RecordInfo(kind, body)
+            for kind, body in find_unknown_records(memoryview(header.block))
+            if kind != BASE
+        ),
+        patch=None if base is None else _read_patch(base, [spec.name for spec in specs]),
     )

@@ -49,15 +49,33 @@ def apply(
         >>> state is old, state["w"]
         (True, array([0., 1., 0.], dtype=float32))
     """
-    limits, parts = limits or DEFAULT_LIMITS, split(as_bytes(blob))
     tensors = read_state(state)
-    if len(parts) > 1:
-        _apply_chain(parts, state, tensors, limits, partial_state=partial)
-        return state
-    prepared = prepare(parts[0], tensors, limits, partial_state=partial)
-    _tell(prepared)
+    prepared = prepare_all(split(as_bytes(blob)), tensors, limits or DEFAULT_LIMITS, partial_state=partial)
     _commit(prepared, state, tensors)
     return state
+
+
+def prepare_all(
+    parts: Sequence[Bytes], tensors: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool = False
+) -> PreparedPatch:
+    """Decode patches in sequence, and check them against a state, which does not change.
+
+    A RuntimeWarning tells of a state that is half-written.
+
+    Args:
+        parts: of ``split``.
+        tensors: {name: tensor}.
+        limits: bounds on the cost of decoding each.
+        partial_state: whether the state may lack tensors that the patches have, and have others.
+
+    Raises:
+        WireError: a patch is not valid, exceeds a limit, or does not fit the state.
+    """
+    if len(parts) > 1:
+        return _prepare_chain(parts, tensors, limits, partial_state=partial_state)
+    prepared = prepare(parts[0], tensors, limits, partial_state=partial_state)
+    _tell(prepared)
+    return prepared
 
 
 def split(data: Bytes) -> list[Bytes]:
@@ -86,7 +104,7 @@ def _tell(prepared: PreparedPatch) -> None:
             f"the state was half-written: {len(prepared.complete)} tensors, such as {prepared.complete[0]!r},"
             " have the patch's bits already; the others are written now",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -99,10 +117,10 @@ def _copy(tensors: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _apply_chain(
-    parts: Sequence[Bytes], state: Any, tensors: dict[str, Any], limits: DecodeLimits, *, partial_state: bool
-) -> None:
-    """Apply patches in sequence as one: in a copy first, so that all are checked before the first write."""
+def _prepare_chain(
+    parts: Sequence[Bytes], tensors: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool
+) -> PreparedPatch:
+    """Prepare patches in sequence as one: in a copy first, so that all are checked before the first write."""
     copy = _copy(tensors)
     for number, part in enumerate(parts):
         try:
@@ -111,11 +129,10 @@ def _apply_chain(
             if number + 1 < len(parts) and _is_target(
                 parts[-1], tensors, limits, partial_state=partial_state
             ):
-                return
+                return PreparedPatch()
             raise
     whole = write(compare(tensors, copy, touched=False), touched=False, level=1)
-    prepared = prepare(whole, tensors, limits, partial_state=False)
-    _commit(prepared, state, tensors)
+    return prepare(whole, tensors, limits, partial_state=False)
 
 
 def _is_target(part: Bytes, tensors: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool) -> bool:

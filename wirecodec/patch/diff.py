@@ -6,10 +6,10 @@ states -> tensors that changed, and their positions -> entries, each by the smal
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from wirecodec.value.zstd import Zstd
 
 T = TypeVar("T")
 R = TypeVar("R")
+Progress: TypeAlias = Callable[[float], object]
+"""Function that is called with the completed fraction of the work."""
 
 SHARED = 2**22
 """Elements up to which tensors share an entry."""
@@ -34,6 +36,10 @@ MAX_SIZE = 2**32
 _DENSE = 0.2
 """Share of changed elements from which a coding of all elements is tried, too."""
 _NOTHING = np.empty(0, np.uint8)
+
+
+def _ignore(fraction: float) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +119,15 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any], *, base: str = "read", 
     return write(found, touched=base == "unread", level=level)
 
 
-def compare(old: Mapping[str, Any], new: Mapping[str, Any], *, touched: bool) -> Difference:
+def compare(
+    old: Mapping[str, Any], new: Mapping[str, Any], *, touched: bool, progress: Progress = _ignore
+) -> Difference:
     """Find the changes between two states."""
     found = Difference()
     names = sorted({*old, *new}, key=_order)
     results = _map(lambda name: _compare_one(name, old, new, touched=touched), names)
-    for name, result in zip(names, results, strict=True):
+    for number, (name, result) in enumerate(zip(names, results, strict=True), 1):
+        progress(number / len(names))
         if isinstance(result, Change):
             found.changes.append(result)
         elif name not in new:
@@ -201,7 +210,7 @@ def _get_scratch() -> Array:
     return scratch
 
 
-def write(found: Difference, *, touched: bool, level: int) -> Bytes:
+def write(found: Difference, *, touched: bool, level: int, progress: Progress = _ignore) -> Bytes:
     """Write a patch of changes."""
     changes = found.changes
     zstd = Zstd(level=level)
@@ -218,11 +227,11 @@ def write(found: Difference, *, touched: bool, level: int) -> Bytes:
             units.append(keys)
         keys.append(key)
         open_units[change.new.dtype] = keys, filled + size
-    entries = [
-        entry
-        for group in _map(lambda keys: _write_unit(keys, changes, zstd, touched=touched), units)
-        for entry in group
-    ]
+    entries = list[Entry]()
+    groups_of_entries = _map(lambda keys: _write_unit(keys, changes, zstd, touched=touched), units)
+    for number, group in enumerate(groups_of_entries, 1):
+        entries += group
+        progress(number / len(units))
     record = BaseRecord(
         np.array([change.digests for change in changes], np.uint64).reshape(-1, 2),
         touched,
@@ -339,13 +348,14 @@ def _write_entry(
     return min(options, key=lambda e: e.index_section.size + e.value_section.size)
 
 
-def _map(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Apply a function on all threads that kernels may use."""
+def _map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Apply a function on all threads that kernels may use, and yield the results in order."""
     from wirecodec.kernels.cpu.threads import thread_count
 
     listed = list(items)
     threads = min(thread_count(), len(listed))
     if threads < 2:
-        return [function(item) for item in listed]
+        yield from map(function, listed)
+        return
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(function, listed))
+        yield from pool.map(function, listed)

@@ -59,6 +59,17 @@ class Write:
         present = read_bits(self.name, state[self.name])
         return (present.dtype, present.shape) != (self.bits.dtype, self.bits.shape)
 
+    def make(self, state: Mapping[str, Any]) -> Array:
+        """Make the tensor that a commit leaves, as an array of its own; the state does not change."""
+        if self.bits is not None:
+            return self.bits.bits.view(self.bits.dtype).reshape(self.bits.shape)
+        old = read_bits(self.name, state[self.name])
+        bits = self.values
+        if self.indices is not None:
+            bits = old.bits.copy()
+            bits[self.indices] = self.values
+        return bits.view(old.dtype).reshape(old.shape)
+
 
 @dataclass(eq=False)
 class PreparedPatch:

@@ -122,7 +122,7 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
             ": nan.npy: element 3: topk cannot carry nan",
         ),
         (["encode", "empty", "-o", "x.wc"], ": empty: the file is no .npy, .npz or .safetensors"),
-        (["encode", "grad.npy", "-o", "grad.npy"], "'grad.npy' ends in .npy, but encode writes a container"),
+        (["encode", "grad.npy", "-o", "grad.npy"], "'grad.npy' ends in .npy, but the output is a container"),
         (["decode", "good.wc", "-o", "g.txt"], "'g.txt' must end in .npy, .npz or .safetensors"),
         (["decode", "good.wc", "-o", "g"], "'g' must end in .npy, .npz or .safetensors"),
         (["encode", "grad.npy", "--scheme", "topk(0.01)", "-o", "x.wc"], "as in 'topk(0.01) | rice | qsgd'"),

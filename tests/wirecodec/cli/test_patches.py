@@ -1,0 +1,432 @@
+"""``wirecodec diff``, ``apply`` and ``inspect`` of patches: files of weights come back, or stay as they are."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import wirecodec as wc
+from tests.wirecodec.cli.test_element_types import row, write
+from tests.wirecodec.cli.test_files import full_disk
+from tests.wirecodec.patch.weights import TYPES, is_equal, random_pair
+from wirecodec.cli import main
+from wirecodec.cli.safetensors_files import make_head, make_row, write_elements
+from wirecodec.cli.state_files import open_state
+
+INDEX = "model.safetensors.index.json"
+State = dict[str, Any]
+
+
+def make_pair(types: tuple[Any, ...] = TYPES) -> tuple[State, State]:
+    """Make two states of all types, with 0-d, empty and equal tensors."""
+    pairs = {f"{np.dtype(kind).name}.w": random_pair(kind, (3, 50), 0.1, seed=3) for kind in types}
+    one, other = random_pair(ml_dtypes.bfloat16, (400,), 0.02)
+    pairs |= {
+        "head": (one, other),
+        "embedding": (one, other),
+        "step": (np.array(1.0, "f4"), np.array(-0.0, "f4")),
+    }
+    pairs |= {"none": (np.empty((0, 3), "f4"),) * 2, "same": (np.arange(9, dtype="f8"),) * 2}
+    return tuple({name: pair[i] for name, pair in pairs.items()} for i in (0, 1))  # type: ignore[return-value]
+
+
+def without(*gone: Any) -> tuple[Any, ...]:
+    return tuple(kind for kind in TYPES if np.dtype(kind) not in map(np.dtype, gone))
+
+
+IN_SAFETENSORS = without("complex128")
+IN_NPZ = without(ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
+
+
+def save_file(path: Path, state: State) -> None:
+    rows = {name: make_row(name, x.shape, x.dtype) for name, x in state.items()}
+    with path.open("wb") as file:
+        file.write(make_head(rows, rows, {"format": "pt", "é": "ü"}))
+        for x in state.values():
+            write_elements(file, x)
+
+
+def save_folder(path: Path, state: State) -> None:
+    """Write two shards and their index as Hugging Face does."""
+    path.mkdir()
+    names, places = list(state), {}
+    for number, own in enumerate((names[::2], names[1::2]), 1):
+        shard = f"model-{number:05}-of-00002.safetensors"
+        save_file(path / shard, {name: state[name] for name in own})
+        places |= dict.fromkeys(own, shard)
+    index = {"metadata": {"total_size": sum(x.nbytes for x in state.values())}, "weight_map": places}
+    (path / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+
+
+def save_npz(path: Path, state: State) -> None:
+    np.savez(path, **state)
+
+
+def save_compressed(path: Path, state: State) -> None:
+    np.savez_compressed(path, **{name: np.asfortranarray(x) for name, x in state.items()})
+
+
+Save = Callable[[Path, State], None]
+FORMATS: dict[str, tuple[str, Save, tuple[Any, ...]]] = {
+    "safetensors": (".safetensors", save_file, IN_SAFETENSORS),
+    "folder": ("", save_folder, IN_SAFETENSORS),
+    "npz": (".npz", save_npz, IN_NPZ),
+    "compressed": (".npz", save_compressed, IN_NPZ),
+}
+formats = pytest.mark.parametrize("kind", FORMATS)
+
+
+def save_pair(tmp_path: Path, kind: str, old: State, new: State) -> tuple[Path, Path, Path]:
+    suffix, save, _ = FORMATS[kind]
+    paths = tmp_path / f"old{suffix}", tmp_path / f"new{suffix}", tmp_path / "p.wc"
+    for path, state in zip(paths, (old, new), strict=False):
+        save(path, state)
+    return paths
+
+
+def read(path: Path) -> dict[str, bytes]:
+    """Return the bytes of all files of a folder, or of the folder of a file."""
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def contents(path: Path) -> Any:
+    return read(path) if path.is_dir() else path.read_bytes()
+
+
+def run(*arguments: Any) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@formats
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_files_come_back_byte_for_byte(kind: str, base: str, tmp_path: Path, capsys: Any) -> None:
+    old, new, patch = save_pair(tmp_path, kind, *make_pair(FORMATS[kind][2]))
+    before, after, made = contents(old), contents(new), tmp_path / f"made{old.suffix}"
+    for source, target in ((old, new), (new, old)):
+        assert run("diff", source, target, "--base", base, "-o", patch) == 0
+        assert run("apply", patch, source, "-o", made.with_stem(f"made-{source.stem}")) == 0
+    assert contents(made.with_stem("made-old")) == after
+    assert contents(made.with_stem("made-new")) == contents(old) == before
+    assert run("apply", patch, new) == 0
+    assert contents(new) == before
+    times = {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in tmp_path.rglob("*")}
+    capsys.readouterr()
+    assert run("apply", patch, new) == 0
+    assert capsys.readouterr().out == f"{new}: it has these changes already; nothing has changed\n"
+    assert {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in tmp_path.rglob("*")} == times
+
+
+def test_files_of_the_package_safetensors_come_back(tmp_path: Path) -> None:
+    package = pytest.importorskip("safetensors.numpy")
+    pair = make_pair(without("complex128", "complex64"))
+    old, new, patch = (tmp_path / name for name in ("old.safetensors", "new.safetensors", "p.wc"))
+    for path, state in zip((old, new), pair, strict=True):
+        package.save_file(state, path, metadata={"format": "np", "step": "é"})
+    assert run("diff", old, new, "-o", patch, "-q") == 0
+    assert run("apply", patch, old) == 0
+    assert old.read_bytes() == new.read_bytes()
+    assert is_equal(package.load_file(old), pair[1])
+
+
+@formats
+def test_tensors_are_added_removed_and_replaced(kind: str, tmp_path: Path) -> None:
+    old_state, new_state = make_pair(FORMATS[kind][2])
+    del new_state["int8.w"], new_state["same"]
+    new_state["uint8.w"] = np.arange(7, dtype="f4")
+    new_state |= {
+        "head": new_state["head"].reshape(20, 20),
+        "added": np.ones((2, 2), "i4"),
+        "a": np.ones(3, "f4"),
+    }
+    old, new, patch = save_pair(tmp_path, kind, old_state, new_state)
+    assert run("diff", old, new, "-o", patch) == 0
+    assert run("apply", patch, old) == 0
+    assert is_equal(open_state(old).arrays, new_state)
+    if kind == "folder":
+        index = json.loads((old / INDEX).read_text())
+        assert index["metadata"]["total_size"] == sum(x.nbytes for x in new_state.values())
+        assert index["weight_map"]["added"] == "model-00002-of-00002.safetensors"
+        assert set(index["weight_map"]) == set(new_state)
+    assert run("diff", old, new, "-o", patch, "-q") == 0
+    info = wc.inspect(patch.read_bytes())
+    assert info.patch is not None
+    assert (info.entries, info.patch.removed) == ((), {})
+
+
+def test_shards_without_changes_are_not_written(tmp_path: Path) -> None:
+    old_state, _ = make_pair(IN_SAFETENSORS)
+    new_state = {**old_state, "head": old_state["head"] * 2}
+    old, new, patch = save_pair(tmp_path, "folder", old_state, new_state)
+    (old / "config.json").write_text("{}")
+    inodes = {path.name: path.stat().st_ino for path in old.iterdir()}
+    assert run("diff", old, new, "-o", patch) == 0
+    assert run("apply", patch, old) == 0
+    (changed,) = [path.name for path in old.iterdir() if path.stat().st_ino != inodes[path.name]]
+    assert changed == json.loads((old / INDEX).read_text())["weight_map"]["head"]
+
+
+def test_types_without_a_name_in_containers_are_bytes(tmp_path: Path, capsys: Any) -> None:
+    def save(name: str, kind: str, scales: bytes) -> Path:
+        rows = {"s": row(kind, [4], 0, 4), "f": row("F4", [2, 4], 4, 8)}
+        return write(tmp_path / name, rows, scales + bytes(scales[0:1] * 4))
+
+    old = save("old.safetensors", "F8_E8M0", b"\1\2\3\4")
+    new = save("new.safetensors", "F8_E8M0", b"\1\2\7\4")
+    other = save("other.safetensors", "U8", b"\1\2\7\4")
+    patch = tmp_path / "p.wc"
+    assert run("diff", old, new, "-o", patch) == 0
+    assert run("apply", patch, old) == 0
+    assert old.read_bytes() == new.read_bytes()
+    for one, two in ((old, other), (other, old)):
+        assert run("diff", one, two, "-o", tmp_path / "q.wc") == 2
+        assert "F8_E8M0 of shape [4]" in capsys.readouterr().err
+    assert not (tmp_path / "q.wc").exists()
+
+
+@formats
+@pytest.mark.parametrize("fault", ["base", "damage", "cut", "disk", "container"])
+def test_what_fails_leaves_all_files(kind: str, fault: str, tmp_path: Path, capsys: Any) -> None:
+    old_state, new_state = make_pair(FORMATS[kind][2])
+    big = {name: np.tile(x, 40) for name, x in old_state.items() if x.ndim}
+    old, new, patch = save_pair(tmp_path, kind, big, {**big, **{n: np.tile(new_state[n], 40) for n in big}})
+    assert run("diff", old, new, "-o", patch) == 0
+    assert run("apply", patch, old, "-o", tmp_path / f"made{old.suffix}") == 0  # kernels are compiled
+    if fault == "base":
+        assert run("diff", new, old, "-o", patch) == 0
+        FORMATS[kind][1](tmp_path / f"third{old.suffix}", {**big, "head": big["head"] * 3})
+        old = tmp_path / f"third{old.suffix}"
+    elif fault == "container":
+        patch.write_bytes(wc.encode(np.ones(3, "f4")).tobytes())
+    elif fault != "disk":
+        data = bytearray(patch.read_bytes())
+        data[-9] ^= 64
+        patch.write_bytes(data if fault == "damage" else data[:-8])
+    before = read(tmp_path)
+    capsys.readouterr()
+    if fault == "disk":
+        with full_disk():
+            assert run("apply", patch, old) == 2
+    else:
+        assert run("apply", patch, old) == 2
+    assert read(tmp_path) == before
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith("wirecodec: ")
+
+
+KILL = """
+import os, sys
+from pathlib import Path
+from wirecodec.cli import main
+rename, left = Path.replace, int(sys.argv[1])
+def replace(self, target):
+    global left
+    if not left:
+        os._exit(9)
+    left -= 1
+    return rename(self, target)
+Path.replace = replace
+sys.exit(main(["apply", *sys.argv[2:]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "renames"), [("safetensors", 0), ("folder", 0), ("folder", 1), ("folder", 2)]
+)
+def test_a_killed_run_leaves_the_old_state_or_the_next_completes_it(
+    kind: str, renames: int, tmp_path: Path, capsys: Any
+) -> None:
+    old_state, new_state = make_pair(IN_SAFETENSORS)
+    old, new, patch = save_pair(tmp_path, kind, old_state, new_state)
+    assert run("diff", old, new, "-o", patch) == 0
+    program = [sys.executable, "-c", KILL, str(renames), str(patch), str(old)]
+    assert subprocess.run(program, check=False, timeout=300).returncode == 9
+    if renames == 0:
+        assert is_equal(open_state(old).arrays, old_state)
+    else:
+        capsys.readouterr()
+        for command in (["diff", old, new], ["apply", patch, old]):
+            assert run(*command, "-o", tmp_path / "other") == 2
+            assert "an apply was killed while it replaced files; run it again" in capsys.readouterr().err
+    assert run("apply", patch, old) == 0
+    assert is_equal(open_state(old).arrays, new_state)
+    if renames:
+        assert contents(old) == contents(new)
+        assert "a run that was killed is complete now" in capsys.readouterr().err
+
+
+def test_an_interrupt_between_renames_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new, patch = save_pair(tmp_path, "folder", *make_pair(IN_SAFETENSORS))
+    assert run("diff", old, new, "-o", patch) == 0
+    rename = Path.replace
+
+    def replace(path: Path, target: Path) -> Path:
+        if target.name.startswith("model-00002"):
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", replace)
+        assert run("apply", patch, old) == 130
+    assert run("apply", patch, old) == 0
+    assert contents(old) == contents(new)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "the index is damaged"),
+        ('{"weight_map": {"w": "../x.safetensors"}}', "does not map names to files of the folder"),
+        ('{"weight_map": {"w": 3}}', "does not map names to files of the folder"),
+        ('{"weight_map": {"v": "model.safetensors"}}', "is either in the file or in"),
+        ('{"weight_map": {"w": "model.safetensors"}, "metadata": 3}', "metadata is no JSON object"),
+        ('{"weight_map": {"w": "absent.safetensors"}}', "No such file"),
+    ],
+)
+def test_a_damaged_index_is_named(content: str, says: str, tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_file(folder / "model.safetensors", {"w": np.ones(3, "f4")})
+    (folder / INDEX).write_text(content)
+    assert run("diff", folder, folder, "-o", tmp_path / "p.wc") == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+
+
+def test_a_damaged_journal_renames_nothing(tmp_path: Path, capsys: Any) -> None:
+    old, new, patch = save_pair(tmp_path, "folder", *make_pair(IN_SAFETENSORS))
+    assert run("diff", old, new, "-o", patch) == 0
+    (old / ".wirecodec-apply.json").write_text('{"../p.wc": "x"}')
+    before = read(tmp_path)
+    assert run("apply", patch, old) == 2
+    assert "the journal is damaged" in capsys.readouterr().err
+    assert read(tmp_path) == before
+
+
+def test_folders_without_an_index(tmp_path: Path, capsys: Any) -> None:
+    old, new, patch = tmp_path / "old", tmp_path / "new", tmp_path / "p.wc"
+    for path, value in ((old, 1), (new, 2)):
+        path.mkdir()
+        save_file(path / "model.safetensors", {"w": np.full(3, value, "f4")})
+    assert run("diff", old, new, "-o", patch) == 0
+    assert run("apply", patch, old) == 0
+    assert contents(old) == contents(new)
+    save_file(old / "other.safetensors", {"v": np.ones(3, "f4")})
+    assert run("diff", old, new, "-o", patch) == 2
+    assert "2 files of the format safetensors and no index" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [("x.npz", "must end in .safetensors"), ("-", "standard output is a terminal")],
+)
+def test_outputs_are_of_the_format_of_the_base(
+    output: str, says: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    old, new, patch = save_pair(tmp_path, "safetensors", *make_pair(("float32",)))
+    assert run("diff", old, new, "-o", patch) == 0
+    if output == "-":
+        monkeypatch.setattr("sys.stdout", Terminal(io.BytesIO()))
+    assert run("apply", patch, old, "-o", output) == 2
+    assert says in capsys.readouterr().err
+
+
+class Terminal(io.TextIOWrapper):
+    """Standard output of a person."""
+
+    def __init__(self, buffer: io.BytesIO) -> None:
+        buffer.isatty = lambda: True  # type: ignore[method-assign]
+        super().__init__(buffer)
+
+
+def test_a_folder_is_not_written_over_another(tmp_path: Path, capsys: Any) -> None:
+    old, new, patch = save_pair(tmp_path, "folder", *make_pair(("float32",)))
+    assert run("diff", old, new, "-o", patch) == 0
+    before = read(tmp_path)
+    for output in (new, patch):
+        assert run("apply", patch, old, "-o", output) == 2
+        assert "name a folder that does not exist" in capsys.readouterr().err
+    assert read(tmp_path) == before
+
+
+def test_patches_pass_through_pipes(tmp_path: Path) -> None:
+    old, new, patch = save_pair(tmp_path, "safetensors", *make_pair(("float32",)))
+    call = [sys.executable, "-m", "wirecodec"]
+    diff = subprocess.run(
+        [*call, "diff", "-", new, "-o", "-"], input=old.read_bytes(), capture_output=True, check=True
+    )
+    patch.write_bytes(diff.stdout)
+    made = subprocess.run(
+        [*call, "apply", patch, "-", "-o", "-"], input=old.read_bytes(), capture_output=True, check=True
+    )
+    assert made.stdout == new.read_bytes()
+    assert run("diff", "-", "-", "-o", patch) == run("apply", patch, "-") == 2
+
+
+def test_several_patches_are_applied_in_sequence(tmp_path: Path, capsys: Any) -> None:
+    old, new, patch = save_pair(tmp_path, "safetensors", *make_pair(("float32",)))
+    third = tmp_path / "third.safetensors"
+    save_file(third, {**make_pair(("float32",))[1], "head": np.ones(3, "f4")})
+    blobs = []
+    for source, target in ((old, new), (new, third)):
+        assert run("diff", source, target, "-o", patch, "-q") == 0
+        blobs.append(patch.read_bytes())
+    patch.write_bytes(b"".join(blobs))
+    assert run("inspect", "--json", patch) == 0
+    first, second = (part["patch"] for part in json.loads(capsys.readouterr().out))
+    assert first["target"] == second["base"] != first["base"]
+    assert run("apply", patch, old) == 0
+    assert open_state(old).arrays["head"].tolist() == [1, 1, 1]
+    assert run("apply", patch, old) == 0
+    assert "nothing has changed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_inspect_shows_what_a_patch_changes(base: str, tmp_path: Path, capsys: Any) -> None:
+    old_state = {"w": np.zeros(1000, "f4"), "gone": np.ones(2, "f4"), "kept": np.ones(5, "f4")}
+    new_state = {"w": old_state["w"].copy(), "added\x1b": np.ones(4, "f4"), "kept": old_state["kept"]}
+    new_state["w"][[3, 500]] = -0.0, 1
+    blob = wc.diff(old_state, new_state, base=base)
+    info = wc.inspect(blob)
+    assert info.patch is not None
+    assert (info.patch.added, list(info.patch.before), list(info.patch.removed)) == (
+        ("added\x1b",),
+        ["w"],
+        ["gone"],
+    )
+    assert (info.patch.touched, info.patch.unchanged) == (base == "unread", int(base == "read"))
+    assert {codec for entry in info.entries for codec in entry.value.split("+")} == {"steps", "zstd"}
+    patch = tmp_path / "p.wc"
+    patch.write_bytes(blob.tobytes())
+    for verified in ([], ["--verify"]):
+        assert run("inspect", patch, *verified) == 0
+        text = capsys.readouterr().out
+        assert "2 of 1,000 elements of changed tensors (0.2 %)" in text
+        assert "new: added\\x1b\nremoved: gone\n" in text
+        assert "wirecodec apply checks them" in text
+        assert ("touched" in text) is (base == "unread")
+    assert run("inspect", "--json", patch) == 0
+    (part,) = json.loads(capsys.readouterr().out)
+    assert bool(part["patch"]["base"]) is (base == "read")
+
+
+def test_codecs_of_patches_without_their_record_are_refused_by_inspect() -> None:
+    blob = np.array(wc.diff({"w": np.zeros(9, "f4")}, {"w": np.arange(9, dtype="f4")}))
+    assert wc.inspect(blob).patch is not None
+    plain = wc.encode(np.arange(9, dtype="f4"))
+    assert wc.inspect(plain).patch is None
+    from formats.reference import Row, assemble
+
+    with pytest.raises(wc.Unsupported, match="value"):
+        wc.inspect(assemble([Row(0, 0, 9, 9, 1, 1, 16, b"", b"1234")]))

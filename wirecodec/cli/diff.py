@@ -1,0 +1,96 @@
+"""``wirecodec diff``: write the changes between two states of weights as a patch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from wirecodec.arrays import Bytes
+from wirecodec.cli.encode import parse_container
+from wirecodec.cli.files import STANDARD, FileArgument, name_file, name_of
+from wirecodec.cli.formatting import escape, format_count, format_name
+from wirecodec.cli.options import add_command, add_file
+from wirecodec.cli.output import is_stream, open_output
+from wirecodec.cli.progress import show_progress
+from wirecodec.cli.state_files import StateFiles, open_state
+
+_LEVEL = 3
+"""Of Zstandard, as for ``wirecodec.diff``."""
+
+
+def add_to(commands: Any) -> None:
+    """Add the subcommand."""
+    command = add_command(
+        commands,
+        "diff",
+        _run,
+        "Write the changes between two states of weights as a patch",
+        "The patch is lossless: wirecodec apply makes NEW of OLD. A state is a .safetensors, an .npz, or a "
+        "folder of shards with model.safetensors.index.json. The sizes are printed, on standard error if "
+        "standard output gets the patch.",
+    )
+    add_file(command, "the state before", name="old", metavar="OLD")
+    add_file(command, "the state after", name="new", metavar="NEW")
+    command.add_argument(
+        "--base",
+        choices=("read", "unread"),
+        default="read",
+        help="whether a reader reads all old elements, or those that change alone, which takes about 2.5 "
+        "bits more per changed element (default: read)",
+    )
+    command.add_argument("-q", "--quiet", action="store_true", help="do not print the sizes")
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=parse_container,
+        required=True,
+        help="the patch to write; any name that does not end in .npy, .npz or .safetensors; - is standard "
+        "output",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from wirecodec.patch.diff import compare, write  # it imports kernels, which other commands do not need
+
+    if options.old == options.new == STANDARD:
+        raise ValueError("OLD and NEW are both standard input; name a file")
+    old, new = open_state(options.old), open_state(options.new)
+    touched = options.base == "unread"
+    with name_file(options.new), show_progress("diff") as progress:
+        _check_opaque(old, new)
+        found = compare(old.arrays, new.arrays, touched=touched, progress=lambda part: progress(part / 2))
+        blob = write(found, touched=touched, level=_LEVEL, progress=lambda part: progress((1 + part) / 2))
+    with open_output(options.output) as file:
+        file.write(blob.data)
+    if not options.quiet:
+        changed = sum(c.new.bits.size if c.old is None else c.indices.size for c in found.changes)
+        page = sys.stderr if is_stream(options.output) else sys.stdout
+        print(_format_sizes(options.new, len(found.changes), changed, new, blob), file=page)
+    return 0
+
+
+def _check_opaque(old: StateFiles, new: StateFiles) -> None:
+    """Check that tensors whose types containers do not name keep them. Raises ValueError."""
+    before, after = old.opaque, new.opaque
+    for name in sorted(before.keys() | after.keys()):
+        if name in new.arrays and before.get(name) != after.get(name):
+            was, becomes = (kinds.get(name, "of another type, or absent") for kinds in (before, after))
+            raise ValueError(
+                f"tensor '{format_name(name)}' is {becomes}, and was {was}; a patch cannot name such a type."
+                " Send the whole file"
+            )
+
+
+def _format_sizes(file: FileArgument, tensors: int, changed: int, new: StateFiles, blob: Bytes) -> str:
+    """Format the changes and the size of their patch as one line."""
+    elements = sum(x.size for x in new.arrays.values())
+    dense = sum(x.nbytes for x in new.arrays.values())
+    share = f" ({100 * changed / elements:.3g} %)" if elements else ""
+    each = f", {8 * blob.nbytes / changed:.2f} bits each" if changed else ""
+    return (
+        f"{escape(name_of(file))}: {changed:,} of {elements:,} elements{share} of"
+        f" {format_count(tensors, 'tensor', 'tensors')} change; patch: {blob.nbytes:,} bytes{each}, ratio"
+        f" {dense / blob.nbytes:.4g}"
+    )
