@@ -301,3 +301,5 @@ enums:
     26: float8_e5m2
     27: complex64
     28: complex128
+    29: float8_e8m0fnu
+    30: float4_e2m1fn_x2

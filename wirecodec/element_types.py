@@ -19,6 +19,9 @@ DTYPES: tuple[np.dtype[Any], ...] = (
 )
 """The element types that all codecs carry, in the order of their wire codes 1, 2, 3, 4."""
 
+FLOAT4_X2: np.dtype[Any] = np.dtype([("float4_e2m1fn_x2", np.uint8)])
+"""A byte of two floats of 4 bits. NumPy has no such type, so it is a structure, whose field has the name."""
+
 RECORD_DTYPES: dict[int, np.dtype[Any]] = dict(
     enumerate(
         map(
@@ -26,6 +29,7 @@ RECORD_DTYPES: dict[int, np.dtype[Any]] = dict(
             (
                 *(np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_),
                 *(ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, np.complex64, np.complex128),
+                *(ml_dtypes.float8_e8m0fnu, FLOAT4_X2),
             ),
         ),
         16,
@@ -36,14 +40,21 @@ RECORD_NUMBERS = {dtype: number for number, dtype in RECORD_DTYPES.items()}
 ELEMENT_DTYPES = (*DTYPES, *RECORD_DTYPES.values())
 """All element types."""
 
-OF_ML_DTYPES = {dtype.name: dtype for dtype in ELEMENT_DTYPES if dtype.isbuiltin != 1}
-"""Those that NumPy does not have, by their names."""
+OF_ML_DTYPES = {dtype.name: dtype for dtype in ELEMENT_DTYPES if dtype.isbuiltin == 2}
+"""Floats that NumPy does not have, by their names."""
+BEYOND_NUMPY = OF_ML_DTYPES | {name: FLOAT4_X2 for name in FLOAT4_X2.names or ()}
+"""All types that NumPy does not have, by their names."""
 FLOATS = frozenset(DTYPES)
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """Return the name of an element type, as in SPEC sections 2.2 and 3.6."""
+    return dtype.name if dtype.names is None else dtype.names[0]
 
 
 def holds(wide: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     """Return whether a type takes the values of another: a float takes floats; others have all of them."""
-    if is_float(wide) and is_float(dtype):
+    if wide == dtype or (is_float(wide) and is_float(dtype)):
         return True
     return wide.kind in "biufc" and np.can_cast(dtype, wide, "safe")
 
@@ -60,7 +71,9 @@ def dtype_named(dtype: Any) -> np.dtype[Any]:
     """
     native = element_dtype_named(dtype)
     if native not in FLOATS:
-        raise EncodeError(f"dtype {native} is not carried; it must be float32, float16, bfloat16 or float64")
+        raise EncodeError(
+            f"dtype {name_of(native)} is not carried; it must be float32, float16, bfloat16 or float64"
+        )
     return native
 
 
@@ -94,7 +107,7 @@ def _find_dtype(dtype: Any) -> np.dtype[Any]:
     if name is None:
         raise EncodeError("dtype is None; it must be float32, float16, bfloat16 or float64")
     try:
-        own = OF_ML_DTYPES.get(name) if isinstance(name, str) else None
+        own = BEYOND_NUMPY.get(name) if isinstance(name, str) else None
         given: np.dtype[Any] = np.dtype(name) if own is None else own
     except TypeError:
         raise EncodeError(f"dtype is {dtype!r}, which is unknown") from None
@@ -102,6 +115,7 @@ def _find_dtype(dtype: Any) -> np.dtype[Any]:
     if native not in ELEMENT_DTYPES:
         raise EncodeError(
             f"dtype {given} is not carried; it must be float32, float16, bfloat16 or float64, or for lossless"
-            " codecs an integer of 8 to 64 bits, bool, float8_e4m3fn, float8_e5m2, complex64 or complex128"
+            " codecs an integer of 8 to 64 bits, bool, float8_e4m3fn, float8_e5m2, float8_e8m0fnu,"
+            " float4_e2m1fn_x2, complex64 or complex128"
         )
     return native

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from wirecodec.arrays import Array, bits_of, index_dtype, overlaps_itself, read_only
-from wirecodec.element_types import DTYPES, holds
+from wirecodec.element_types import DTYPES, holds, name_of
 from wirecodec.errors import EncodeError, LimitExceeded, SchemaMismatch
 from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.tensors import as_elements, as_target, on_gpu
@@ -225,7 +225,7 @@ class SparseTensor:
                 return dense if out is None else out
             indices = _apart(self.indices, dense)
             if out is not None and self._absent == ZERO:
-                dense[...] = 0
+                dense[...] = self._module.zeros((), self.dtype)  # zero bits, which may be no zero
             if dense.flags.c_contiguous:
                 dense.reshape(-1)[indices] = values
             else:
@@ -239,7 +239,7 @@ class SparseTensor:
         if target.shape != self._shape:
             raise ValueError(f"out has shape {target.shape}; the tensor has {self._shape}")
         if not holds(target.dtype, self.dtype):
-            raise ValueError(f"out is {target.dtype}, which does not hold all values of {self.dtype}")
+            raise ValueError(f"out is {target.dtype}, which does not hold all values of {name_of(self.dtype)}")
         if type(target) in _HOST and not target.flags.writeable:
             raise ValueError("out is read-only; pass a copy")
         if type(target) in _HOST and overlaps_itself(target):
@@ -275,7 +275,7 @@ class SparseTensor:
         """
         refuse_patch(self, "it is not added")
         if self.dtype not in DTYPES:
-            raise ValueError(f"the tensor is {self.dtype}; only floats of 16 to 64 bits are added")
+            raise ValueError(f"the tensor is {name_of(self.dtype)}; only floats of 16 to 64 bits are added")
         target = as_target(out)
         self._require_array(target)
         if target.dtype not in (np.float32, np.float64):
@@ -312,7 +312,7 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         absent = "" if self._absent == ZERO else f", absent={self._absent!r}"
-        return f"SparseTensor(shape={self._shape}, nnz={self.nnz}, dtype={self.dtype}{absent})"
+        return f"SparseTensor(shape={self._shape}, nnz={self.nnz}, dtype={name_of(self.dtype)}{absent})"
 
 
 def _apart(x: Any, target: Any) -> Any:

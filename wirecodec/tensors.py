@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from wirecodec.arrays import UNSIGNED, Array, Bytes, read_only
-from wirecodec.element_types import FLOATS, OF_ML_DTYPES, dtype_named, element_dtype_named
+from wirecodec.element_types import BEYOND_NUMPY, FLOATS, dtype_named, element_dtype_named
 from wirecodec.errors import EncodeError, Malformed
 
 
@@ -296,7 +296,7 @@ def _share_memory(tensor: Any) -> Array:
 
     Raises TypeError, RuntimeError or ValueError, as torch does, if that is impossible.
     """
-    torch, own = sys.modules["torch"], OF_ML_DTYPES.get(str(tensor.dtype).removeprefix("torch."))
+    torch, own = sys.modules["torch"], BEYOND_NUMPY.get(str(tensor.dtype).removeprefix("torch."))
     plain = tensor.detach()
     if own is None:
         array: Array = plain.numpy()

@@ -66,7 +66,7 @@ static void print_tensor(const wc_tensor *tensor, uint32_t key, int width) {
     static const char *const dtypes[] = {
         "", "float32", "float16", "bfloat16", "float64", "", "", "", "", "", "", "", "", "", "", "",
         "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
-        "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"};
+        "float8_e4m3fn", "float8_e5m2", "complex64", "complex128", "float8_e8m0fnu", "float4_e2m1fn_x2"};
     char digits[16];
     uint64_t i;
     printf("tensor ");

@@ -59,7 +59,9 @@ enum {
     WC_FLOAT8_E4M3FN = 25,
     WC_FLOAT8_E5M2 = 26,
     WC_COMPLEX64 = 27,
-    WC_COMPLEX128 = 28
+    WC_COMPLEX128 = 28,
+    WC_FLOAT8_E8M0FNU = 29,
+    WC_FLOAT4_E2M1FN_X2 = 30
 };
 
 /* Meanings of the elements of a tensor that are not present (SPEC 3.9). A tensor with WC_UNCHANGED is a patch: apply it
@@ -366,7 +368,9 @@ static inline unsigned wc_width(int dtype) {
     case WC_UINT8:
     case WC_BOOL:
     case WC_FLOAT8_E4M3FN:
-    case WC_FLOAT8_E5M2: return 1;
+    case WC_FLOAT8_E5M2:
+    case WC_FLOAT8_E8M0FNU:
+    case WC_FLOAT4_E2M1FN_X2: return 1;
     case WC_FLOAT32:
     case WC_INT32:
     case WC_UINT32: return 4;
@@ -2685,7 +2689,7 @@ static inline wc_status wc_check_types(wc_reader *reader) {
         at = group.next;
     }
     for (at = 0; at < body.size; at += 8)
-        if (wc_u16(body.at + at + 4) < WC_INT8 || wc_u16(body.at + at + 4) > WC_COMPLEX128)
+        if (wc_u16(body.at + at + 4) < WC_INT8 || wc_u16(body.at + at + 4) > WC_FLOAT4_E2M1FN_X2)
             return wc_refuse(WC_UNSUPPORTED, "dtype");
     return wc_ok();
 }

@@ -47,6 +47,8 @@ RECORD_TYPES = (
     RecordType(26, "float8_e5m2", 1),
     RecordType(27, "complex64", 8),
     RecordType(28, "complex128", 16),
+    RecordType(29, "float8_e8m0fnu", 1),
+    RecordType(30, "float4_e2m1fn_x2", 1),
 )
 BY_NUMBER = {t.number: t for t in RECORD_TYPES}
 CODE_NAMED = {t.name: t.id for t in BY_NAME.values()} | {t.name: t.number for t in RECORD_TYPES}

@@ -52,13 +52,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Numbers:
-    """Sparse tensor: its elements that are present; all others are 0, or unchanged in a patch.
+    """Sparse tensor: its elements that are present; all others have zero bits, or are unchanged in a patch.
 
     Attributes:
         dtype: the element type: "float32", "float16", "bfloat16", "float64", or one of SPEC section 3.6.
         shape: the dimensions.
         indices: row-major numbers of the elements, ascending.
-        values: one for each of them: float, int, bool or complex, as the element type is.
+        values: one for each of them: float, int, bool or complex, as the element type is; (first, second) of
+            "float4_e2m1fn_x2".
         absent: "zero", or "unchanged" for a patch of a tensor that the caller has.
     """
 

@@ -96,6 +96,8 @@ def test_the_installed_reader_prints_the_text_form(installed: Path) -> None:
         ("float8_e4m3fn", b"\x38\xb4", [1.0, -0.75]),
         ("float8_e5m2", b"\x7b\xfc", [57344.0, float("-inf")]),
         ("float8_e5m2", b"\x3c\x81", [1.0, -(2.0**-16)]),
+        ("float8_e8m0fnu", b"\x80\xfe", [2.0, 2.0**127]),
+        ("float4_e2m1fn_x2", b"\x71\xf2", [(0.5, 6.0), (1.0, -6.0)]),
         ("complex64", struct.pack("<4f", 1.5, -2, 0, 1), [1.5 - 2j, 1j]),
         ("complex128", struct.pack("<4d", 1e300, 0, -1, 2), [1e300 + 0j, -1 + 2j]),
     ],
@@ -109,5 +111,6 @@ def test_values_are_numbers(dtype: str, data: bytes, numbers: list[float]) -> No
         [1, 2],
         numbers,
     )
-    assert tensor.to_list() == [0, *numbers, 0]
+    zero = {"float8_e8m0fnu": 2.0**-127, "float4_e2m1fn_x2": (0.0, 0.0)}.get(dtype, 0)
+    assert tensor.to_list() == [zero, *numbers, zero]
     assert read_tag(blob) == b"tag"

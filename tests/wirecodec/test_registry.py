@@ -21,7 +21,7 @@ from formats.reference.value import codecs as value_codecs
 from formats.reference.value.codecs import ORDERED, VALUE_CODECS
 from wirecodec import registry
 from wirecodec.container import based, extension_writer
-from wirecodec.element_types import DTYPES, RECORD_DTYPES
+from wirecodec.element_types import DTYPES, RECORD_DTYPES, name_of
 from wirecodec.value import sort_permutation
 
 if sys.version_info >= (3, 11):
@@ -94,7 +94,7 @@ def test_patches_of_weights_are_the_registry() -> None:
 def test_element_types_are_the_registry() -> None:
     in_table = {i + 1: d.name for i, d in enumerate(DTYPES)}
     assert {row["id"]: row["name"] for row in ROWS["dtype"]} == in_table | {14: "types"}
-    assert {row["id"]: row["name"] for row in ROWS["type"]} == {n: d.name for n, d in RECORD_DTYPES.items()}
+    assert {row["id"]: row["name"] for row in ROWS["type"]} == {n: name_of(d) for n, d in RECORD_DTYPES.items()}
 
 
 @dataclass(frozen=True)

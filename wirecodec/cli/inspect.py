@@ -15,7 +15,7 @@ from wirecodec.cli.formatting import escape, format_count, format_name, format_t
 from wirecodec.cli.options import add_command, add_file, add_imports
 from wirecodec.container.inspect import ContainerInfo, PatchInfo, inspect
 from wirecodec.container.stream import Unit, iter_stream
-from wirecodec.element_types import element_dtype_named
+from wirecodec.element_types import element_dtype_named, name_of
 from wirecodec.errors import WireError
 from wirecodec.limits import UNLIMITED
 from wirecodec.pipeline import decode_many
@@ -142,7 +142,7 @@ def _to_json(part: _Part, *, values: bool) -> Any:
             else [
                 {
                     "name": name,
-                    "dtype": tensor.dtype.name,
+                    "dtype": name_of(tensor.dtype),
                     "shape": tensor.shape,
                     "absent": tensor.absent,
                     "indices": tensor.indices.tolist(),

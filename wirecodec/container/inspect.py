@@ -15,6 +15,7 @@ from wirecodec.container.reader import read_header
 from wirecodec.container.records import find_unknown_records
 from wirecodec.container.schema import TensorSpecs
 from wirecodec.container.writer import MAJOR, PREFIX_BYTES, TABLE
+from wirecodec.element_types import name_of
 from wirecodec.limits import UNLIMITED
 from wirecodec.registry import index_codecs, transform, value_codecs
 from wirecodec.tensors import as_bytes
@@ -211,7 +212,7 @@ def inspect(blob: Any, *, private: bool = False) -> ContainerInfo:
                 name=", ".join(spec.name for spec in of_entry),
                 size=size,
                 nnz=int(rows["r"].sum(dtype=np.int64)) * (transform(domain).width if domain else 1),
-                dtype=of_entry[0].dtype.name,
+                dtype=name_of(of_entry[0].dtype),
                 shape=(size,) if len(of_entry) > 1 else of_entry[0].shape,
                 transform=transform(domain).name if domain else "",
                 index=_join_names(index_codecs(), INDEX_CODECS, rows["index"]),

@@ -22,7 +22,7 @@ from wirecodec.container.annotations import compute_digest
 from wirecodec.container.extension_writer import digits
 from wirecodec.container.reader import ContainerHeader
 from wirecodec.container.writer import TABLE
-from wirecodec.element_types import DTYPES, ELEMENT_DTYPES, RECORD_DTYPES, element_dtype_named
+from wirecodec.element_types import DTYPES, ELEMENT_DTYPES, RECORD_DTYPES, element_dtype_named, name_of
 from wirecodec.errors import EncodeError, SchemaMismatch, Unsupported
 from wirecodec.limits import Schema, TensorSchema
 
@@ -116,7 +116,7 @@ def dtypes_of(header: ContainerHeader) -> Array:
 def require_floats(header: ContainerHeader, what: str) -> None:
     """Raise Unsupported, with what cannot be done, if a tensor is not of the four floats."""
     for key, number in header.types.items():
-        raise Unsupported("dtype", f"{what}; tensor {key} is {RECORD_DTYPES[number]}")
+        raise Unsupported("dtype", f"{what}; tensor {key} is {name_of(RECORD_DTYPES[number])}")
 
 
 def check_count(header: ContainerHeader) -> None:
@@ -170,9 +170,8 @@ def _matches(pairs: Iterable[tuple[TensorSpec, TensorSchema]]) -> None:
                 what = f"tensor {spec.name!r} has shape {spec.shape}; the schema has {dims}"
                 wrong.setdefault("schema-shape", what)
             if spec.dtype != kind:
-                wrong.setdefault(
-                    "schema-dtype", f"tensor {spec.name!r} is {spec.dtype}; the schema has {kind}"
-                )
+                what = f"tensor {spec.name!r} is {name_of(spec.dtype)}; the schema has {name_of(kind)}"
+                wrong.setdefault("schema-dtype", what)
     except EncodeError as error:
         raise ValueError(f"schema: {error.reason}") from None
     for code in ("schema-shape", "schema-dtype"):

@@ -19,6 +19,7 @@ from wirecodec.arrays import UNSIGNED, Array, Bytes
 from wirecodec.container.based import BASE, BY_CLASS, STEPS, STEPS_ZSTD, BaseRecord
 from wirecodec.container.reader import ContainerHeader, Row, read_header, sections
 from wirecodec.container.schema import TensorSpecs
+from wirecodec.element_types import name_of
 from wirecodec.errors import Invalid, LimitExceeded, SchemaMismatch, Unsupported
 from wirecodec.index.bitmap import Bitmap
 from wirecodec.index.raw import RawIndex
@@ -249,10 +250,8 @@ class _Reader:
         for (_, size), name, bits in zip(members, names, given, strict=True):
             expected = self.specs[members[0][0]].dtype
             if bits.dtype != expected or bits.bits.size != size:
-                raise SchemaMismatch(
-                    "base-shape",
-                    f"tensor {name!r} has {bits.bits.size} {bits.dtype}; the patch has {size} {expected}",
-                )
+                has = f"{bits.bits.size} {name_of(bits.dtype)}; the patch has {size} {name_of(expected)}"
+                raise SchemaMismatch("base-shape", f"tensor {name!r} has {has}")
         if self.record.touched:
             self._read_touched(members, names, given, pairs, rows)
         else:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import UNSIGNED, Array, overlaps_itself
+from wirecodec.element_types import name_of
 from wirecodec.errors import EncodeError
 from wirecodec.tensors import as_elements, as_target, is_torch
 
@@ -222,7 +223,7 @@ def make_tensor(state: Mapping[str, Any], bits: Array, dtype: np.dtype[Any], sha
     if example is not None and is_torch(example):
         import torch
 
-        out = torch.empty(shape, dtype=getattr(torch, dtype.name), device=example.device)
+        out = torch.empty(shape, dtype=getattr(torch, name_of(dtype)), device=example.device)
         _write_torch(out, None, bits)
         return out
     return array

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from wirecodec.element_types import DTYPES
+from wirecodec.element_types import DTYPES, name_of
 from wirecodec.errors import EncodeError
 from wirecodec.index.auto import AutoIndex
 from wirecodec.index.base import IndexChoice
@@ -86,7 +86,7 @@ class Scheme:
         wrong = [part.name for part in stages if part and not getattr(part, "of_any_type", False)]
         if wrong:
             raise EncodeError(
-                f"{wrong[0]} does not carry {dtype}; use all or nonzero, with raw, deflate or zstd"
+                f"{wrong[0]} does not carry {name_of(dtype)}; use all or nonzero, with raw, deflate or zstd"
             )
 
     @cached_property
