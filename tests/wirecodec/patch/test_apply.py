@@ -15,6 +15,7 @@ import pytest
 import wirecodec as wc
 from tests.wirecodec.patch.weights import TYPES, bits_of, copy, is_equal, make_state, random_pair, train
 from wirecodec.arrays import Array
+from wirecodec.element_types import name_of
 from wirecodec.kernels.cpu.patch import digest as kernels
 from wirecodec.patch import prepared, states
 
@@ -29,7 +30,7 @@ def apply_to_copy(patch: Any, old: dict[str, Any], **options: Any) -> dict[str, 
 
 
 @pytest.mark.parametrize("base", MODES)
-@pytest.mark.parametrize("dtype", TYPES, ids=lambda x: np.dtype(x).name)
+@pytest.mark.parametrize("dtype", TYPES, ids=name_of)
 @pytest.mark.parametrize(("size", "share"), [(1, 1.0), (7, 0.5), (1000, 0.02), (3001, 0.4), (5000, 1.0)])
 def test_every_type(dtype: Any, size: int, share: float, base: str) -> None:
     old, new = random_pair(dtype, (size,), share)
@@ -352,7 +353,6 @@ def test_chunks_of_large_tensors() -> None:
 
 
 def test_bits_of_float_types_have_their_fraction() -> None:
-    for dtype in TYPES:
-        kind = np.dtype(dtype)
+    for kind in TYPES:
         if kind.kind == "f" or kind.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
             assert states.kind_of(kind).shifts == (ml_dtypes.finfo(kind).nmant,)

@@ -10,6 +10,7 @@ import pytest
 
 import wirecodec as wc
 from tests.wirecodec.patch.weights import make_state, train
+from wirecodec.element_types import ELEMENT_DTYPES, name_of
 
 torch = pytest.importorskip("torch")
 
@@ -65,6 +66,27 @@ def test_modules_with_tied_and_buffered_tensors() -> None:
     grown = wc.diff(net, dict(net.state_dict()) | {"new": torch.ones(2)})
     with pytest.raises(ValueError, match="pass a mapping"):
         wc.apply(grown, other)
+
+
+NAMES = sorted(name_of(dtype) for dtype in ELEMENT_DTYPES if hasattr(torch, name_of(dtype)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bits_of_each_type(name: str) -> None:
+    """Tensors of any bits that are changed, replaced and new, in place where their memory stays."""
+    dtype, rng = getattr(torch, name), np.random.default_rng(0)
+    old, new = (rng.integers(0, 2, (6, 16), np.uint8) * 0xFF for _ in range(2))
+    if name == "bool":
+        old, new = old & 1, new & 1
+    a, b = ({"w": torch.from_numpy(x.copy()).view(dtype)} for x in (old, new))
+    state, b["new"] = {"w": torch.from_numpy(old.copy()).view(dtype)}, b["w"][:2].clone()
+    memory = state["w"].data_ptr()
+    wc.apply(wc.diff(a, b), state)
+    assert is_equal(state, b)
+    assert state["w"].data_ptr() == memory
+    assert state["new"].dtype == dtype
+    patches = [wc.diff(a, b), wc.diff(b, a)]
+    assert is_equal(wc.apply(wc.merge(patches, a), a), {"w": torch.from_numpy(old).view(dtype)})
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,9 @@ import ml_dtypes
 import numpy as np
 
 from wirecodec.arrays import UNSIGNED, Array
+from wirecodec.element_types import ELEMENT_DTYPES
 
-TYPES = (
-    *("float32", "float16", "float64", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2),
-    *(
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "bool",
-        "complex64",
-        "complex128",
-    ),
-)
+TYPES = ELEMENT_DTYPES
 
 
 def bits_of(x: Any) -> Array:
