@@ -42,7 +42,7 @@ ELEMENT_DTYPES = (*DTYPES, *RECORD_DTYPES.values())
 
 OF_ML_DTYPES = {dtype.name: dtype for dtype in ELEMENT_DTYPES if dtype.isbuiltin == 2}
 """Floats that NumPy does not have, by their names."""
-BEYOND_NUMPY = OF_ML_DTYPES | {name: FLOAT4_X2 for name in FLOAT4_X2.names or ()}
+BEYOND_NUMPY = OF_ML_DTYPES | dict.fromkeys(FLOAT4_X2.names or (), FLOAT4_X2)
 """All types that NumPy does not have, by their names."""
 FLOATS = frozenset(DTYPES)
 

@@ -239,7 +239,9 @@ class SparseTensor:
         if target.shape != self._shape:
             raise ValueError(f"out has shape {target.shape}; the tensor has {self._shape}")
         if not holds(target.dtype, self.dtype):
-            raise ValueError(f"out is {target.dtype}, which does not hold all values of {name_of(self.dtype)}")
+            raise ValueError(
+                f"out is {target.dtype}, which does not hold all values of {name_of(self.dtype)}"
+            )
         if type(target) in _HOST and not target.flags.writeable:
             raise ValueError("out is read-only; pass a copy")
         if type(target) in _HOST and overlaps_itself(target):

@@ -1,4 +1,4 @@
-"""Elements as Python numbers: float, int, bool, complex, or two floats of 4 bits (SPEC sections 1 and 3.6)."""
+"""Elements as Python numbers: float, int, bool, complex, or a pair of floats (SPEC sections 1 and 3.6)."""
 
 from __future__ import annotations
 

@@ -114,7 +114,9 @@ def test_other_stages_refuse_them(scheme: str, name: str) -> None:
             lambda x=x: wc.max_encoded_bytes(x.shape, x.dtype, scheme),
         )
         for encode in encoders:
-            with pytest.raises(wc.EncodeError, match=f"{name} (does not carry {name_of(dtype)}; use|spreads)"):
+            with pytest.raises(
+                wc.EncodeError, match=f"{name} (does not carry {name_of(dtype)}; use|spreads)"
+            ):
                 encode()
 
 

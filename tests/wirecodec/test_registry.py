@@ -94,7 +94,9 @@ def test_patches_of_weights_are_the_registry() -> None:
 def test_element_types_are_the_registry() -> None:
     in_table = {i + 1: d.name for i, d in enumerate(DTYPES)}
     assert {row["id"]: row["name"] for row in ROWS["dtype"]} == in_table | {14: "types"}
-    assert {row["id"]: row["name"] for row in ROWS["type"]} == {n: name_of(d) for n, d in RECORD_DTYPES.items()}
+    assert {row["id"]: row["name"] for row in ROWS["type"]} == {
+        n: name_of(d) for n, d in RECORD_DTYPES.items()
+    }
 
 
 @dataclass(frozen=True)
