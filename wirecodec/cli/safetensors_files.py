@@ -17,6 +17,7 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes
 from wirecodec.cli.formatting import format_name
+from wirecodec.element_types import FLOAT4_X2, name_of
 
 _TYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
@@ -25,6 +26,8 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
     "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "F4": FLOAT4_X2,
     "C64": np.dtype("<c8"),
     "I64": np.dtype("<i8"),
     "I32": np.dtype("<i4"),
@@ -37,7 +40,9 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("?"),
 }
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
-_OPAQUE = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8}
+_PACKED = "F4"
+"""Type whose shape counts numbers of 4 bits, of which an element has two: those of the last dimension."""
+_OPAQUE = {"F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8}
 """Bits of an element of the types that containers do not name. Patches carry their bytes."""
 _LENGTH = 8
 _METADATA = "__metadata__"
@@ -53,7 +58,7 @@ class Safetensors:
         metadata: the texts of the header, or None.
         arrays: {name: tensor}, in the order of the elements; they share the memory of the file. Tensors of
             ``opaque`` types are (bytes,) uint8.
-        opaque: {name: "F4 of shape [2, 8]"} of tensors whose type containers do not name.
+        opaque: {name: "F6_E2M3 of shape [2, 8]"} of tensors whose type containers do not name.
     """
 
     head: bytes
@@ -143,14 +148,9 @@ def _are_sizes(numbers: Any) -> bool:
 
 def _view_tensor(name: str, row: Mapping[str, Any], data: Bytes, start: int, end: int) -> tuple[Array, int]:
     """Return a tensor, which must begin at byte ``end`` of the file, and the byte after it."""
-    count = math.prod(row["shape"])
-    dtype, shape, nbytes = (
-        _TYPES.get(row["dtype"]),
-        row["shape"],
-        -(-count * _OPAQUE.get(row["dtype"], 0) // 8),
-    )
-    if dtype is not None:
-        nbytes = count * dtype.itemsize
+    count, nbytes = math.prod(row["shape"]), _count_bytes(row)
+    if row["dtype"] in _TYPES:
+        dtype, shape = _TYPES[row["dtype"]], _element_shape(name, row)
     elif row["dtype"] in _OPAQUE:
         dtype, shape = np.dtype(np.uint8), [nbytes]
     else:
@@ -163,6 +163,26 @@ def _view_tensor(name: str, row: Mapping[str, Any], data: Bytes, start: int, end
         )
     flat = np.frombuffer(data, dtype, nbytes // dtype.itemsize, first) if nbytes else np.empty(0, dtype)
     return np.require(flat, None, ["A"]).reshape(shape), stop
+
+
+def _count_bytes(row: Mapping[str, Any]) -> int:
+    """Return the bytes of a tensor; 0 for an unknown type."""
+    kind, count = row["dtype"], math.prod(row["shape"])
+    own = 4 if kind == _PACKED else 8 * _TYPES[kind].itemsize if kind in _TYPES else _OPAQUE.get(kind, 0)
+    return -(-count * own // 8)
+
+
+def _element_shape(name: str, row: Mapping[str, Any]) -> list[int]:
+    """Return the shape of a tensor's array. Raises ValueError if pairs of numbers do not fill its rows."""
+    shape = row["shape"]
+    if row["dtype"] != _PACKED:
+        return list(shape)
+    if not shape or shape[-1] % 2:
+        raise ValueError(
+            f"tensor '{format_name(name)}' of F4 has the shape {shape}; its last dimension must be even, as"
+            " a byte has two numbers"
+        )
+    return [*shape[:-1], shape[-1] // 2]
 
 
 def _unknown_type(name: str, row: Mapping[str, Any]) -> ValueError:
@@ -193,9 +213,17 @@ def save_safetensors(
 def make_row(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> dict[str, Any]:
     """Make the row of a tensor without its place. Raises ValueError for a name or type of no .safetensors."""
     if name == _METADATA or dtype not in _NAMES:
-        what = f"the name {name!r}" if name == _METADATA else f"the type {dtype} of '{format_name(name)}'"
+        what = (
+            f"the name {name!r}" if name == _METADATA else f"the type {name_of(dtype)} of '{format_name(name)}'"
+        )
         raise ValueError(f"a .safetensors cannot have {what}; write an .npz")
-    return {"dtype": _NAMES[dtype], "shape": list(shape)}
+    if dtype != FLOAT4_X2:
+        return {"dtype": _NAMES[dtype], "shape": list(shape)}
+    if not shape:
+        raise ValueError(
+            f"a .safetensors cannot have '{format_name(name)}' of F4 without dimensions; write an .npz"
+        )
+    return {"dtype": _PACKED, "shape": [*shape[:-1], 2 * shape[-1]]}
 
 
 def make_head(rows: Mapping[str, Any], order: Iterable[str], metadata: Any) -> bytes:
@@ -209,8 +237,7 @@ def make_head(rows: Mapping[str, Any], order: Iterable[str], metadata: Any) -> b
     places, end = dict[str, list[int]](), 0
     for name in order:
         row = rows[name]
-        bits = _OPAQUE[row["dtype"]] if row["dtype"] in _OPAQUE else 8 * _TYPES[row["dtype"]].itemsize
-        first, end = end, end + -(-math.prod(row["shape"]) * bits // 8)
+        first, end = end, end + _count_bytes(row)
         places[name] = [first, end]
     header = {} if metadata is None else {_METADATA: metadata}
     header |= {name: {**row, "data_offsets": places[name]} for name, row in rows.items()}

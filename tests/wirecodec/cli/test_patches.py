@@ -179,8 +179,8 @@ def test_types_without_a_name_in_containers_are_bytes(tmp_path: Path, capsys: An
         rows = {"s": row(kind, [4], 0, 4), "f": row("F4", [2, 4], 4, 8)}
         return write(tmp_path / name, rows, scales + bytes(scales[0:1] * 4))
 
-    old = save("old.safetensors", "F8_E8M0", b"\1\2\3\4")
-    new = save("new.safetensors", "F8_E8M0", b"\1\2\7\4")
+    old = save("old.safetensors", "F8_E4M3FNUZ", b"\1\2\3\4")
+    new = save("new.safetensors", "F8_E4M3FNUZ", b"\1\2\7\4")
     other = save("other.safetensors", "U8", b"\1\2\7\4")
     patch = tmp_path / "p.wc"
     assert run("diff", old, new, "-o", patch) == 0
@@ -188,7 +188,7 @@ def test_types_without_a_name_in_containers_are_bytes(tmp_path: Path, capsys: An
     assert old.read_bytes() == new.read_bytes()
     for one, two in ((old, other), (other, old)):
         assert run("diff", one, two, "-o", tmp_path / "q.wc") == 2
-        assert "F8_E8M0 of shape [4]" in capsys.readouterr().err
+        assert "F8_E4M3FNUZ of shape [4]" in capsys.readouterr().err
     assert not (tmp_path / "q.wc").exists()
 
 
