@@ -214,7 +214,9 @@ def make_row(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> dict[str,
     """Make the row of a tensor without its place. Raises ValueError for a name or type of no .safetensors."""
     if name == _METADATA or dtype not in _NAMES:
         what = (
-            f"the name {name!r}" if name == _METADATA else f"the type {name_of(dtype)} of '{format_name(name)}'"
+            f"the name {name!r}"
+            if name == _METADATA
+            else f"the type {name_of(dtype)} of '{format_name(name)}'"
         )
         raise ValueError(f"a .safetensors cannot have {what}; write an .npz")
     if dtype != FLOAT4_X2:
