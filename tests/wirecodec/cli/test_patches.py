@@ -1,4 +1,4 @@
-"""``wirecodec diff``, ``apply`` and ``inspect`` of patches: files of weights come back, or stay as they are."""
+"""``wirecodec diff``, ``apply`` and ``inspect`` of patches: files come back, or stay as they are."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ State = dict[str, Any]
 
 def make_pair(types: tuple[Any, ...] = TYPES) -> tuple[State, State]:
     """Make two states of all types, with 0-d, empty and equal tensors."""
-    pairs = {f"{name_of(kind)}.w": random_pair(kind, (3, 50), 0.1, seed=3) for kind in types}
+    pairs = {f"{name_of(np.dtype(kind))}.w": random_pair(kind, (3, 50), 0.1, seed=3) for kind in types}
     one, other = random_pair(ml_dtypes.bfloat16, (400,), 0.02)
     pairs |= {
         "head": (one, other),
