@@ -167,7 +167,8 @@ def _view_tensor(name: str, row: Mapping[str, Any], data: Bytes, start: int, end
 
 def _count_bytes(row: Mapping[str, Any]) -> int:
     """Return the bytes of a tensor; 0 for an unknown type."""
-    kind, count = row["dtype"], math.prod(row["shape"])
+    kind: str = row["dtype"]
+    count: int = math.prod(row["shape"])
     own = 4 if kind == _PACKED else 8 * _TYPES[kind].itemsize if kind in _TYPES else _OPAQUE.get(kind, 0)
     return -(-count * own // 8)
 
