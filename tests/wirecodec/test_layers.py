@@ -21,7 +21,7 @@ LAYERS = {
         {"kernels", "scratch"},
         {"sparse", "support"},
         {"frameworks"},
-        {"select", "index", "value", "transform"},
+        {"overlap", "select", "index", "value", "transform"},
         {"registry"},
         {"settings"},
         {"container", "jobs"},
