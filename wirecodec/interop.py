@@ -56,7 +56,7 @@ from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.kernels.denormals import flushes_denormals
 from wirecodec.kernels.uninterrupted import run_uninterrupted
-from wirecodec.overlap import Layout, describe_overlap
+from wirecodec.patch.overlap import Layout, describe_overlap
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.registry import index_codecs, value_codecs
 from wirecodec.select import base as elements

@@ -21,7 +21,7 @@ LAYERS = {
         {"kernels", "scratch"},
         {"sparse", "support"},
         {"frameworks"},
-        {"overlap", "select", "index", "value", "transform"},
+        {"select", "index", "value", "transform"},
         {"registry"},
         {"settings"},
         {"container", "jobs"},

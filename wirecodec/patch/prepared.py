@@ -25,8 +25,8 @@ from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.limits import DecodeLimits
-from wirecodec.overlap import find_overlaps
 from wirecodec.patch import digest, positions, steps
+from wirecodec.patch.overlap import find_overlaps
 from wirecodec.patch.shared import check_shared, layouts_of
 from wirecodec.patch.states import Bits, check_writable, make_tensor, read_bits, view_memory, write_elements
 from wirecodec.patch.writes import Write

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirecodec.arrays import bits_of
-from wirecodec.overlap import Layout, find_overlaps
+from wirecodec.patch.overlap import Layout, find_overlaps
 from wirecodec.patch.writes import Write
 
 
