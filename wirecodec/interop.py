@@ -24,6 +24,7 @@ CuPy when they are called.
     steps                   StepInParts, which exchanges one step in parts
     arithmetic              flushes_denormals
     memory                  aligned: an array whose sums bypass the caches
+    shared memory           Layout of an array; describe_overlap, which names two arrays that share bytes
     sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_copy, gpu_count_nonzero, copy_to_host
 """
 
@@ -55,6 +56,7 @@ from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.kernels.denormals import flushes_denormals
 from wirecodec.kernels.uninterrupted import run_uninterrupted
+from wirecodec.patch.overlap import Layout, describe_overlap
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.registry import index_codecs, value_codecs
 from wirecodec.select import base as elements
@@ -77,6 +79,7 @@ __all__ = [
     "AccumulatedGradient",
     "CompilationNeeded",
     "HostGradient",
+    "Layout",
     "Memory",
     "OpenStep",
     "SchemeLike",
@@ -106,6 +109,7 @@ __all__ = [
     "decode_sum",
     "decode_to",
     "describe_arrays",
+    "describe_overlap",
     "dtype_named",
     "encode_known",
     "estimate_index_bytes",

@@ -15,10 +15,9 @@ import numpy as np
 
 from collectives.agreement.nonfinite import make_nan
 from collectives.device import copy_all_on_device, copy_on_device, is_on_gpu, match_devices, same_device
-from collectives.exchange.overlap import describe_overlap
 from collectives.exchange.specs import ONLY, TensorSpec, get_spec
 from collectives.transport.reduce import Dense
-from wirecodec.interop import DTYPES, as_target, as_writable, describe_arrays, dtype_named
+from wirecodec.interop import DTYPES, as_target, as_writable, describe_arrays, describe_overlap, dtype_named
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,11 @@ import wirecodec as wc
 from collectives.allreduce import allreduce
 from collectives.call import refuse_nested
 from collectives.channel import Channel
-from collectives.exchange.overlap import describe_overlap
 from collectives.gloo.communicator import TorchComm
 from collectives.integrations.updates import explain_missing
 from collectives.torch.step import commit_step
 from collectives.waiting.worker import Worker
-from wirecodec.interop import StepInParts
+from wirecodec.interop import StepInParts, describe_overlap
 
 try:
     import torch

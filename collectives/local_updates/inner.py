@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from collectives.exchange.overlap import Layout
+from wirecodec.interop import Layout
 
 
 class InnerOptimizer:

@@ -17,10 +17,9 @@ import ml_dtypes
 import numpy as np
 
 import wirecodec as wc
-from collectives.exchange.overlap import describe_overlap
 from collectives.local_updates.outer import Array
 from collectives.torch.arguments import require_distinct
-from wirecodec.interop import aligned, dtype_named, local_shard
+from wirecodec.interop import aligned, describe_overlap, dtype_named, local_shard
 
 
 def name_arrays(named_parameters: Iterable[Any]) -> dict[str, Any]:

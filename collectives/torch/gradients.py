@@ -13,13 +13,12 @@ from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
 from collectives.exchange.inputs import Inputs
-from collectives.exchange.overlap import describe_overlap
 from collectives.sites.sites import Sites, find_ends
 from collectives.torch.arguments import check_compressor, name_parameters
 from collectives.torch.layouts import SparseLayouts, is_dense
 from collectives.torch.optimizer import find_momentum, warn_of_momentum
 from collectives.torch.scaling import LossScale, check_scaler, warn_of_changed_scale
-from wirecodec.interop import find_zeros, local_shard
+from wirecodec.interop import describe_overlap, find_zeros, local_shard
 
 
 @counted(lambda comm, *_, **__: find_ends(comm))

@@ -11,8 +11,8 @@ import pytest
 import collectives as co
 import wirecodec as wc
 from collectives.communicator import Communicator
-from collectives.exchange.overlap import describe_overlap
 from tests.collectives.torch.processes import run
+from wirecodec.interop import describe_overlap
 
 torch = pytest.importorskip("torch")
 

@@ -27,7 +27,10 @@ from wirecodec.index.rice import Rice
 from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
+from wirecodec.patch.overlap import find_overlaps
+from wirecodec.patch.shared import check_shared, layouts_of
 from wirecodec.patch.states import Bits, check_writable, make_tensor, read_bits, view_memory, write_elements
+from wirecodec.patch.writes import Write
 from wirecodec.registry import index_codec, value_codec
 from wirecodec.value.raw import Raw
 from wirecodec.value.zstd import Zstd
@@ -35,41 +38,6 @@ from wirecodec.value.zstd import Zstd
 _INDEX_CODECS = frozenset({RawIndex.wire_id, Bitmap.wire_id, Rice.wire_id, BY_CLASS})
 _VALUE_CODECS = frozenset({Raw.wire_id, Zstd.wire_id, STEPS, STEPS_ZSTD})
 """Codecs of a patch's entries."""
-
-
-@dataclass(frozen=True, eq=False)
-class Write:
-    """New bits of a tensor: at (r,) u32 positions, or all of them if these are None.
-
-    If ``bits`` has a value, the tensor is replaced by a new one of this type and shape. ``memory`` are the
-    bits of a contiguous tensor on the host.
-    """
-
-    name: str
-    indices: Array | None
-    values: Array
-    bits: Bits | None = None
-    memory: Array | None = None
-
-    def replaces(self, state: Mapping[str, Any]) -> bool:
-        """Return whether a state has no tensor of this name, type and shape."""
-        if self.bits is None:
-            return False
-        if self.name not in state:
-            return True
-        present = read_bits(self.name, state[self.name])
-        return (present.dtype, present.shape) != (self.bits.dtype, self.bits.shape)
-
-    def make(self, state: Mapping[str, Any]) -> Array:
-        """Make the tensor that a commit leaves, as an array of its own; the state does not change."""
-        if self.bits is not None:
-            return self.bits.bits.view(self.bits.dtype).reshape(self.bits.shape)
-        old = read_bits(self.name, state[self.name])
-        bits = self.values
-        if self.indices is not None:
-            bits = old.bits.copy()
-            bits[self.indices] = self.values
-        return bits.view(old.dtype).reshape(old.shape)
 
 
 @dataclass(eq=False)
@@ -80,20 +48,23 @@ class PreparedPatch:
         writes: what a commit writes.
         removed: names that a commit removes.
         complete: names of tensors that had the patch's bits already.
+        unchanged: names of tensors that the patch says to leave as they are.
     """
 
     writes: list[Write] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     complete: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
 
     def commit(self, state: MutableMapping[str, Any]) -> None:
         """Write into the state that the patch was checked against.
 
         No signal handler interrupts it. After an exception, the state is as it was.
         """
-        for write in self.writes:
-            if not write.replaces(state):
-                check_writable(write.name, state[write.name])
+        in_place = [write for write in self.writes if not write.replaces(state)]
+        for write in in_place:
+            check_writable(write.name, state[write.name])
+        check_shared(state, in_place, [*self.complete, *self.unchanged])
         run_uninterrupted(partial(self._commit, state))
 
     def _commit(self, state: MutableMapping[str, Any]) -> None:
@@ -409,8 +380,8 @@ class _Reader:
         if len(others) != self.record.unchanged:
             raise SchemaMismatch(
                 "base-tensors",
-                f"the state has {len(others)} tensors beside those of the patch; its base has"
-                f" {self.record.unchanged}",
+                f"beside the tensors of the patch, the state has {len(others)}, and its base"
+                f" {self.record.unchanged}{self._explain_more(others)}",
             )
         total = 0
         for name in others:
@@ -419,6 +390,14 @@ class _Reader:
             raise SchemaMismatch(
                 "base", "a tensor that the patch does not change is not that of its base, or has another name"
             )
+        self.found.unchanged = others
+
+    def _explain_more(self, others: Sequence[str]) -> str:
+        """Return the reason why a state may have more tensors than the base: checkpoints lack tied names."""
+        if len(others) > self.record.unchanged:
+            for (_, a), (_, b) in find_overlaps(layouts_of(self.state, self.state)):
+                return f"; {a!r} and {b!r} share memory: leave out the name that the checkpoint lacks"
+        return ""
 
 
 def _divide(members: Sequence[Sequence[int]], indices: Array, values: Array) -> Iterator[tuple[Array, Array]]:

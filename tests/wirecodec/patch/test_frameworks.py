@@ -118,6 +118,37 @@ def test_an_inference_tensor_and_a_leaf_that_requires_a_gradient() -> None:
         assert tensor.tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("make", [torch.zeros, np.zeros])
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_tied_names_get_one_target_or_none(make: Any, base: str) -> None:
+    def tied() -> dict[str, Any]:
+        x = make(8)
+        return {"embed": x, "head": x}
+
+    old, one, two = make(8), make(8), make(8)
+    one[1], two[1] = 1, 2
+    apart = wc.diff({"embed": old, "head": old}, {"embed": one, "head": two}, base=base)
+    state = tied()
+    with pytest.raises(ValueError, match="'embed' and 'head' share memory"):
+        wc.apply(apart, state)
+    assert not state["embed"].any()
+    wc.apply(wc.diff({"embed": old, "head": old}, {"embed": one, "head": one}, base=base), state)
+    assert state["head"][1] == 1
+
+
+def test_a_tied_name_that_the_patch_lacks_or_keeps() -> None:
+    x, one = torch.zeros(8), torch.ones(8)
+    kept = wc.diff({"embed": torch.zeros(8), "head": x}, {"embed": one, "head": x})
+    with pytest.raises(ValueError, match="share memory"):
+        wc.apply(kept, {"embed": x, "head": x})
+    assert not x.any()
+    lacking = wc.diff({"embed": x.clone()}, {"embed": one})
+    with pytest.raises(wc.SchemaMismatch, match="leave out the name that the checkpoint lacks"):
+        wc.apply(lacking, {"embed": x, "head": x})
+    wc.apply(lacking, {"embed": x})
+    assert x.all()
+
+
 def test_tensors_that_share_elements_are_refused() -> None:
     patch = wc.diff({"w": np.zeros((3, 2), "f4")}, {"w": np.ones((3, 2), "f4")})
     with pytest.raises(ValueError, match="share memory"):

@@ -8,13 +8,13 @@ a GPU.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wirecodec.interop import local_shard
+from wirecodec.frameworks import local_shard
 
 MAX_WORK = 100_000  # candidates that NumPy tries for two strided arrays: milliseconds
 MAX_LISTED = 1 << 20  # elements whose addresses are compared
@@ -106,16 +106,25 @@ def describe_overlap(named: Mapping[str, Any], label: Callable[[str], str] = rep
         label: returns what a name is called in the sentence.
     """
     layouts = [(layout, name) for name, array in named.items() if (layout := Layout.of(array)) is not None]
-    reaching: list[tuple[Layout, str]] = []  # beyond the start of the next one
     for layout, name in sorted(layouts):
         if layout.repeats():
             return f"{label(name)} has several elements in one place of memory, as an expanded tensor has"
+    for (_, earlier), (_, later) in find_overlaps(layouts):
+        return f"{label(earlier)} and {label(later)} share memory"
+    return None
+
+
+def find_overlaps(
+    layouts: Iterable[tuple[Layout, str]],
+) -> Iterator[tuple[tuple[Layout, str], tuple[Layout, str]]]:
+    """Yield the pairs of named layouts that have a byte in common, in the order of their addresses."""
+    reaching: list[tuple[Layout, str]] = []  # beyond the start of the next one
+    for layout, name in sorted(layouts):
         reaching = [one for one in reaching if one[0].stop > layout.start]
         for other, earlier in reaching:
             if other.overlaps(layout):
-                return f"{label(earlier)} and {label(name)} share memory"
+                yield (other, earlier), (layout, name)
         reaching.append((layout, name))
-    return None
 
 
 _Found = tuple[int, tuple[int, ...], tuple[int, ...] | None, int]
