@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from wirecodec.cli.files import parse_file
+
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 
@@ -38,7 +40,7 @@ class _PrintCompletion(argparse.Action):
         if shell not in shtab.SUPPORTED_SHELLS:
             raise ValueError(f"this version of shtab has no {shell}: pip install --upgrade shtab")
         for action in _list_actions(parser):
-            if action.metavar == "FILE" or action.dest in ("file", "files"):
+            if action.metavar == "FILE" or action.type is parse_file:
                 action.complete = shtab.FILE
         print(shtab.complete(parser, shell))
         parser.exit()

@@ -56,8 +56,8 @@ class Safetensors:
         head: the bytes before the elements.
         rows: {name: row of the header}, in the order of the header.
         metadata: the texts of the header, or None.
-        arrays: {name: tensor}, in the order of the elements; they share the memory of the file. Tensors of
-            ``opaque`` types are (bytes,) uint8.
+        arrays: {name: tensor}, in the order of the elements; they share the memory of the file, and are
+            aligned if they are there. Tensors of ``opaque`` types are (bytes,) uint8.
         opaque: {name: "F6_E2M3 of shape [2, 8]"} of tensors whose type containers do not name.
     """
 
@@ -77,7 +77,7 @@ def load_safetensors(file: BinaryIO) -> dict[str, Array]:
     found = view_safetensors(np.frombuffer(file.read(), np.uint8))
     for name in found.opaque:
         raise _unknown_type(name, found.rows[name])
-    return {name: found.arrays[name] for name in found.rows}
+    return {name: np.require(found.arrays[name], None, ["A"]) for name in found.rows}
 
 
 def view_safetensors(data: Bytes) -> Safetensors:
@@ -162,7 +162,7 @@ def _view_tensor(name: str, row: Mapping[str, Any], data: Bytes, start: int, end
             f" {data.size}; the .safetensors is damaged"
         )
     flat = np.frombuffer(data, dtype, nbytes // dtype.itemsize, first) if nbytes else np.empty(0, dtype)
-    return np.require(flat, None, ["A"]).reshape(shape), stop
+    return flat.reshape(shape), stop
 
 
 def _count_bytes(row: Mapping[str, Any]) -> int:

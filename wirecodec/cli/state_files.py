@@ -121,9 +121,14 @@ class NpzFile:
         save_npz(file, ((name, self._order(name, make(name))) for name in target.names), self.compression)
 
     def _order(self, name: str, array: Array) -> Array:
+        """Return an array in the order of elements and bytes that the file has under its name."""
         old = self.arrays.get(name)
-        is_columnwise = old is not None and old.flags.f_contiguous and not old.flags.c_contiguous
-        return np.asfortranarray(array) if is_columnwise else array
+        if old is None:
+            return array
+        if old.dtype.newbyteorder("=") == array.dtype:
+            array = array.astype(old.dtype, copy=False)
+        is_columnwise = old.flags.f_contiguous and not old.flags.c_contiguous
+        return np.asarray(array, order="F") if is_columnwise else array
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,11 +212,12 @@ def open_state(file: FileArgument) -> StateFiles:
 
 def _open_shard(file: FileArgument) -> Shard:
     """Open a file; its first bytes determine what it is."""
-    with name_file(file):
-        data = _map_file(file)
-        if is_safetensors(data[:9].tobytes()):
-            return SafetensorsShard(file, view_safetensors(data))
-        source = io.BytesIO(data.tobytes())
+    with name_file(file), open_input(file) as opened:
+        source = opened if isinstance(file, Path) and not is_stream(file) else io.BytesIO(opened.read())
+        magic = source.read(9)
+        source.seek(0)
+        if is_safetensors(magic):
+            return SafetensorsShard(file, view_safetensors(_map(source)))
         arrays = read_arrays(source)
         if not isinstance(arrays, dict):
             raise ValueError("a .npy has no names; save the arrays as an .npz: numpy.savez(FILE, NAME=array)")
@@ -220,12 +226,11 @@ def _open_shard(file: FileArgument) -> Shard:
         return NpzFile(file, arrays, min(kinds, default=zipfile.ZIP_STORED))
 
 
-def _map_file(file: FileArgument) -> Bytes:
-    """Map a file into memory; read it if it is a stream or empty."""
-    with open_input(file) as opened:
-        if not isinstance(file, Path) or is_stream(file) or not file.stat().st_size:
-            return np.frombuffer(opened.read(), np.uint8)
-        return np.frombuffer(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+def _map(source: BinaryIO) -> Bytes:
+    """Map a file that is not empty into memory; one that is in memory is viewed."""
+    if isinstance(source, io.BytesIO):
+        return np.frombuffer(source.getbuffer(), np.uint8)
+    return np.frombuffer(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
 def _open_folder(folder: Path) -> StateFiles:

@@ -31,7 +31,8 @@ def test_bash_completes_commands_and_options(capsys: pytest.CaptureFixture[str])
     assert ended.value.code in (None, 0)
     script = capsys.readouterr().out
     assert {"encode", "decode", "stats", "warm"} <= set(complete(script, "wirecodec"))
-    assert "_shtab_compgen_files" in script
+    for position in ("diff_pos_0", "diff_pos_1", "apply_pos_0", "apply_pos_1", "verify_pos_0"):
+        assert f"_shtab_wirecodec_{position}_COMPGEN=_shtab_compgen_files" in script
 
 
 @pytest.mark.parametrize("shell", SHELLS)
