@@ -110,6 +110,7 @@ def torch_hook(
     named = name_parameters(named_parameters)
     refuse_complex(named)
     names = {id(parameter): name for name, parameter in named.items()}
+    trainable = frozenset(id(parameter) for parameter in named.values() if parameter.requires_grad)
     on_gpu = any(parameter.is_cuda for parameter in named.values())
     overlap = _decide_overlap(compressor, overlap)
     settings: Settings | None = None
@@ -123,7 +124,7 @@ def torch_hook(
             overlaps = has_spare_cores(channel, on_gpu=on_gpu) if overlap is None else overlap
             if overlaps:
                 isolate(channel)
-            settings = Settings(compressor, channel, names, algorithm, nonfinite, scaler)
+            settings = Settings(compressor, channel, names, trainable, algorithm, nonfinite, scaler)
         return settings
 
     if is_ready(comm):
@@ -132,11 +133,11 @@ def torch_hook(
 
     def hook(state: object, bucket: Any) -> Any:
         nonlocal current
-        number, is_last = bucket.index(), bucket.is_last()
-        if current is None or number == 0:  # an interrupted backward pass may have left a step
+        if current is None or not current.takes(bucket):
             current = TrainingStep(set_up())
         step = current
         channel = step.channel
+        number, is_last = step.place(bucket)
         try:
             future = step.add(bucket)
         except BaseException:  # the other ranks exchange this bucket

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,6 +45,7 @@ class Settings:
 
     Attributes:
         names: {id(parameter): name}.
+        trainable: ids of the parameters that have gradients.
         streams: of the thread that exchanges buckets.
         ahead: encodes buckets before their turn.
     """
@@ -52,6 +53,7 @@ class Settings:
     compressor: wc.Compressor | CLTk
     channel: Channel | Sites
     names: Mapping[int, str]
+    trainable: Set[int]
     algorithm: str
     nonfinite: Literal["raise", "propagate"]
     scaler: Any = None
@@ -73,6 +75,7 @@ class TrainingStep:
         self.error: BaseException | None = None
         self._settings = settings
         self._buckets: list[Any] = []
+        self._ids: set[int] = set()  # of the parameters in buckets whose number is 0
         self._futures: list[Any] = []
         self._written: list[Any] = []  # an event per bucket
         self._waiting: list[Any] = []  # buckets that are exchanged with the next one
@@ -82,6 +85,25 @@ class TrainingStep:
         self._encoded: dict[int, threading.Event] = {}  # by number of the bucket that is encoded ahead
         self._sparse: dict[str, Any] = {}  # means of sparse gradients
         self._finished = threading.Event()
+
+    def takes(self, bucket: Any) -> bool:
+        """Return whether a bucket goes on with this step. Otherwise it begins another.
+
+        Bucket 0 begins a step, because an interrupted backward pass may have left one. But torch gives the
+        number 0 to all buckets of a static graph's first step, and says of none that it is the last.
+        """
+        return bucket.index() > 0 or not (
+            self._finished.is_set() or self._ids & {id(parameter) for parameter in bucket.parameters()}
+        )
+
+    def place(self, bucket: Any) -> tuple[int, bool]:
+        """Return the number of the next bucket in this step, and whether it is the last one."""
+        number = len(self._buckets)
+        if bucket.index() == 0:
+            self._ids |= {id(parameter) for parameter in bucket.parameters()}
+        is_unnumbered = number > bucket.index()
+        is_last = self._settings.trainable <= self._ids if is_unnumbered else bucket.is_last()
+        return number, is_last
 
     def add(self, bucket: Any) -> Any:
         """Add the next bucket; return the future of its buffer."""

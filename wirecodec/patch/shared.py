@@ -51,4 +51,5 @@ def _make_same(a: Write, b: Write, state: Mapping[str, Any]) -> bool:
     """Return whether two writes into the same memory leave the same bits."""
     if a.indices is not None and b.indices is not None:
         return np.array_equal(a.indices, b.indices) and np.array_equal(a.values, b.values)
-    return np.array_equal(*(bits_of(write.make(state).reshape(-1)) for write in (a, b)))
+    one, other = (bits_of(write.make(state).reshape(-1)) for write in (a, b))
+    return np.array_equal(one, other)

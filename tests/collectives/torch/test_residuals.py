@@ -60,9 +60,11 @@ class Ledger:
             lost = max(lost, float((left - self.delivered[name]).abs().max()))
         return lost
 
-def steps(make, uses, unused=True, no_sync=(), freeze=None, overlap=True, **options):
-    # uses(step) returns the names that this rank uses.
+def steps(make, uses, unused=True, no_sync=(), freeze=None, overlap=True, double="", **options):
+    # uses(step) returns the names that this rank uses. Those of double have float64.
     ledger, model = Ledger(make, overlap=overlap), Model("abcd")
+    for name in double:
+        model.p[name].data = model.p[name].data.double()
     ddp = ledger.wrap(model, find_unused_parameters=unused, **options)
     for step in range(6):
         if freeze and step == 3:
@@ -90,6 +92,12 @@ SCENARIOS = {
     "CLT-k, used on one rank": "steps(cltk, lambda step: 'ab' if rank else 'ac')",
     "views of buckets": "steps(topk, lambda step: 'ab' if step % 2 else 'abc', gradient_as_bucket_view=True)",
     "a static graph": "steps(topk, lambda step: 'ab', unused=False, static_graph=True)",
+    "a static graph of two types": (
+        "steps(topk, lambda step: 'ab', unused=False, static_graph=True, double='b')"
+    ),
+    "the same, after backward": (
+        "steps(topk, lambda step: 'ab', unused=False, static_graph=True, double='b', overlap=False)"
+    ),
     "no_sync": "steps(topk, lambda step: 'ab' if step % 2 else 'abc', no_sync=(0, 2, 3))",
     "after backward": "steps(topk, lambda step: 'ab' if rank else 'ac', overlap=False)",
     "CLT-k, after backward": "steps(cltk, lambda step: 'ab' if rank else 'ac', overlap=False)",
