@@ -84,19 +84,21 @@ class Log:
                 return
             self._add(data)
 
-    def append(self, kind: Kind, body: bytes, name: str, sign: Sign) -> None:
+    def append(self, kind: Kind, body: bytes, name: str, sign: Sign) -> bool:
         """Write a record into the slot after those that were read, unless another peer has; then read on.
 
         Args:
             kind, body: of the record.
             name: of this peer.
             sign: makes its signatures.
+
+        Returns:
+            Whether the record was written.
         """
         data = Envelope(kind, self.place.run, self.place.number, name, body).pack(sign)
-        if self._slots.create(self.slot, data):
-            self._add(data)
-        else:
-            self.read()
+        is_written = self._slots.create(self.slot, data)
+        self._add(data) if is_written else self.read()
+        return is_written
 
     def _add(self, data: bytes) -> None:
         """Take note of the bytes in the next slot; those that are no valid record change nothing.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from collectives.agreement.header import Status
 from collectives.channel import ByteArray
@@ -41,6 +42,8 @@ from wirecodec.interop import flushes_denormals
 
 OLD_ROUNDS = 16
 """Folders of rounds are deleted after so many times the rounds whose objects are kept."""
+MIN_KEEP = 2
+"""The fewest rounds whose objects a peer keeps."""
 REPLAY_POLLS = 10
 """Looks at an object of an earlier round before it is taken for deleted."""
 
@@ -132,6 +135,18 @@ class Participant:
         log.read()
         return one.log.taken is None and not log.slot and self.find_newest(one.place.number) is not None
 
+    def _is_past(self, place: Place) -> bool:
+        """Return whether a round, which this peer has just decided, was decided and deleted before.
+
+        Later rounds begin after the decision. Folders are deleted once, so a record that is there in spite of
+        many later rounds was written after that.
+        """
+        if self.find_newest(above=place.number + OLD_ROUNDS * MIN_KEEP - 1) is None:
+            return False
+        log = Log(place, grace=0)
+        log.read()
+        return log.taken is not None
+
     def _find_result(self, one: _Open) -> bool:
         """Take part in an open round again; return whether this peer's contribution counts."""
         self._place.files.put(one.path, one.data)  # an earlier try may have failed; twice is once
@@ -221,7 +236,15 @@ class Participant:
         place = replace(self._place, number=number)
         timing = self._timing
         patience = min(timing.absence, REPLAY_POLLS * timing.poll) if is_old else timing.absence
-        return Round(place, self._ring, self.name, Arrivals(place, terms, check), timing, patience)
+        return Round(
+            place,
+            self._ring,
+            self.name,
+            Arrivals(place, terms, check),
+            timing,
+            patience,
+            partial(self._is_past, place),
+        )
 
     def read_round(self, terms: Terms, check: Check, *, number: int | None = None) -> Outcome | None:
         """Return the result of a round that is decided, and None of one that is open.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collectives.errors import CollectiveError
@@ -34,7 +34,7 @@ MIN_ABSENCE = 5.0
 
 
 class Lost(CollectiveError):
-    """Error of a round that is decided, and whose objects this peer cannot read: it has no result here."""
+    """Error of a round that is decided, and has no result here: its objects or its log cannot be read."""
 
 
 class OtherTerms(CollectiveError):
@@ -120,6 +120,7 @@ class Round:
         arrivals: objects that it has seen.
         timing: of this peer.
         patience: seconds until an object that cannot be read is absent.
+        is_past: returns whether the run has gone on until the log of this round was deleted.
         log: of the round.
         own: this peer's contribution, or None if it only reads.
     """
@@ -130,10 +131,12 @@ class Round:
     arrivals: Arrivals
     timing: Timing
     patience: float
+    is_past: Callable[[], bool]
     log: Log = field(init=False)
     own: Contribution | None = None
     _since: float = field(default_factory=time.monotonic)
     _asked: tuple[bytes | None, float] = (None, 0.0)
+    _is_gone: bool = False
     _judged: dict[ObjectName, Judged] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -188,7 +191,7 @@ class Round:
         if decision is None or self.own is None:
             return False
         entry = decision.find(self.name)
-        return entry is not None and entry.digest == self.own.digest
+        return not self._is_gone and entry is not None and entry.digest == self.own.digest
 
     def _pause(self) -> None:
         """Wait between two looks; peers that look at different times do not all propose at once."""
@@ -223,10 +226,25 @@ class Round:
         terms = self._find_terms(judged)
         good = sum(not one.code for one in judged)
         is_of_use = members.is_void or (terms is not None and good >= self.place.rules.quorum)
-        self._append(Kind.TAKEN, pending) if is_of_use else self._append(Kind.DROPPED, b"")
+        self._take(pending) if is_of_use else self._append(Kind.DROPPED, b"")
 
-    def _append(self, kind: Kind, body: bytes) -> None:
-        self.log.append(kind, body, self.name, self.ring.sign)
+    def _take(self, proposal: bytes) -> None:
+        """Take a proposal. Raises Lost if the log was deleted meanwhile: the round was decided before.
+
+        A process that was suspended finds an empty log, and would decide the round once more, alone.
+        """
+        if self._append(Kind.TAKEN, proposal) and self.is_past():
+            self._is_gone = True
+            raise Lost(
+                f"round {self.place.number} was decided and deleted while this process did not run; nothing"
+                " of this peer counts in it. It goes on with the next one; with LocalUpdates, call"
+                " synchronize()",
+                reason="sequence",
+            )
+
+    def _append(self, kind: Kind, body: bytes) -> bool:
+        """Write a record into the log, and return True, unless another peer was faster."""
+        return self.log.append(kind, body, self.name, self.ring.sign)
 
     def _conclude(self) -> Outcome:
         """Return the result of the proposal that is taken, when its objects have arrived."""

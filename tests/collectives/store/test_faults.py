@@ -24,6 +24,7 @@ import wirecodec as wc
 from collectives.store.backends import UnsuitableStore
 from collectives.store.files import Files
 from collectives.store.folders import Folder
+from collectives.store.rounds import Round
 from tests.collectives.store.faulty import Faults
 from tests.collectives.store.peers import gradient, make_comm, run_each, run_peers
 
@@ -150,6 +151,35 @@ def test_a_member_whose_object_is_gone_is_named(tmp_path: Path) -> None:
     bob.move_to(0)
     with pytest.raises(co.CollectiveError, match="object of member 'alice' is not in the store"):
         co.allgather_bytes(bob, b"y")
+
+
+@pytest.mark.parametrize(("owner", "method"), [(Round, "_pause"), (Files, "put")], ids=["waiting", "writing"])
+def test_a_suspended_peer_does_not_decide_a_deleted_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, method: str
+) -> None:
+    """It finds an empty log, and could decide alone; nothing of it counts, and it keeps its gradient."""
+    settings: dict[str, Any] = {"quorum": 1, "deadline": 0.05, "publish_every": 1, "keep": 2}
+    alice, bob = (make_comm(tmp_path, name, **settings) for name in ("alice", "bob"))
+    summed = np.zeros(64, np.float32)
+    original = getattr(owner, method)
+
+    def run_alice() -> None:
+        for _ in range(40):
+            summed[:] += co.allreduce(alice, {"w": np.zeros(64, np.float32)}, "all | raw-index | raw")["w"]
+
+    def suspend(self: Any, *args: Any) -> None:
+        monkeypatch.setattr(owner, method, original)
+        for path in tmp_path.glob("run/rounds/*/bob.*"):
+            path.unlink()  # it comes too late for alice
+        run_peers([run_alice])
+        original(self, *args)
+
+    monkeypatch.setattr(owner, method, suspend)
+    compressor = wc.Compressor("topk(0.25) | rice | raw")
+    with pytest.raises(co.CollectiveError, match="was decided and deleted"):
+        co.allreduce(bob, {"w": gradient(1)}, compressor)
+    assert compressor.residual("w") is None
+    assert not summed.any()
 
 
 def test_a_folder_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
