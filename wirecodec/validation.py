@@ -21,7 +21,7 @@ def as_integer(value: Any, what: str) -> int:
         if isinstance(value, bool):
             raise TypeError
         return operator.index(value)
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):  # the last one is of torch, for a tensor without values
         raise EncodeError(f"{what} is {value!r}; it must be an integer") from None
 
 
@@ -34,7 +34,7 @@ def as_real(value: Any, what: str) -> float:
         raise EncodeError(f"{what} is {value!r}; it must be a number")
     try:
         return float(str(value)) if hasattr(value, "dtype") else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         raise EncodeError(f"{what} is {value!r}; it must be a number") from None
     except OverflowError:
         raise EncodeError(f"{what} is an integer above every float; it must be at most 1.8e308") from None

@@ -112,6 +112,7 @@ def damages(x: Array) -> Iterator[tuple[str, Any]]:
     yield "a tensor that requires grad", torch.nn.Parameter(torch.from_numpy(np.array(x, np.float32)))
     yield "a sparse tensor", torch.zeros(2, 2).to_sparse()
     yield "a tensor without memory", torch.zeros(3, device="meta")
+    yield "a number without memory", torch.zeros((), dtype=torch.int64, device="meta")
     yield "not contiguous", np.repeat(np.atleast_1d(x), 2)[::2].reshape(x.shape)
     if x.size:
         yield "read-only", np.broadcast_to(x.reshape(-1)[0], x.shape)
