@@ -34,12 +34,12 @@ pytestmark = pytest.mark.skipif(ZSTD is None, reason="needs a Zstandard decompre
 
 FLOATS = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-TYPES = (*FLOATS, *INTEGERS, "bool", "complex64", "complex128")
+BITS = "float8_e8m0fnu", "float4_e2m1fn_x2"
+TYPES = (*FLOATS, *INTEGERS, *BITS, "bool", "complex64", "complex128")
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name, None) or name)
-    return dtype
+    return element_dtype_named(getattr(ml_dtypes, name, None) or name)
 
 
 def plain(state: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, patch.StateTensor]:
@@ -54,6 +54,8 @@ def weights(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.n
     dtype = dtype_named(name)
     if name in FLOATS:
         return np.asarray(rng.normal(0, 0.02, shape)).astype(dtype)
+    if name in BITS:
+        return np.asarray(rng.integers(0, 256, shape)).astype(np.uint8).view(dtype)
     if name == "bool":
         return np.asarray(rng.integers(0, 2, shape)).astype(bool)
     if name in INTEGERS:
