@@ -23,7 +23,7 @@ from benchmarks.common.rest import Rest, load_rest, save_rest
 from benchmarks.common.results import RESULTS, describe_machine, write_result
 from benchmarks.common.tables import read_rows, write_rows
 from benchmarks.patches import plot, report
-from benchmarks.patches.cases import Case, load_folder, make_cases, make_table
+from benchmarks.patches.cases import Case, make_table, plan_cases, plan_folder
 from benchmarks.patches.measurement import (
     Cell,
     Pair,
@@ -54,19 +54,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
     options = parser.parse_args(arguments)
     if not options.report:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns) as progress:
-            task = progress.add_task("", total=None)
+        progress = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        task = progress.add_task("", total=None)
 
-            def step(name: str) -> None:
-                progress.update(task, description=name)
+        def step(name: str) -> None:
+            progress.update(task, description=name)
 
-            if options.data:
-                cases = list(load_folder(options.data))
-            else:
-                cases = [make_table(20_000)] if options.quick else list(make_cases(step))
-            chosen = choose_names(options.only, [case.name for case in cases])
-            found = measure([case for case in cases if case.name in chosen], step)
+        table = make_table(20_000)
+        quick = {table.name: lambda: table}
+        cases = plan_folder(options.data) if options.data else quick if options.quick else plan_cases(step)
+        chosen = choose_names(options.only, cases)
+        with progress:
+            found = measure((cases[name]() for name in chosen), step)
         if options.quick or options.data or options.only:
             print(report.format_page(check_targets(*found[:2]), *found, thread_count()))
             print(PARTIAL_RUN)

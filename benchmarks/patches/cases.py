@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.common.store import ResultStore
 from wirecodec.arrays import UNSIGNED, Array
 
-__all__ = ["Case", "load_folder", "make_cases", "quantize"]
+__all__ = ["Case", "plan_cases", "plan_folder", "quantize"]
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FP8 = np.dtype(ml_dtypes.float8_e4m3fn)
@@ -63,49 +63,84 @@ def bits(x: Array) -> Array:
     return x.reshape(-1).view(UNSIGNED[x.dtype.itemsize])
 
 
-def make_cases(step: Callable[[str], None], cache: Path = CACHE) -> Iterator[Case]:
-    """Train, and return the pairs. The states are kept in a folder, so that a second run reads them.
+def plan_cases(step: Callable[[str], None], cache: Path = CACHE) -> dict[str, Callable[[], Case]]:
+    """Return {name: function that makes the pair}. The first call of a function trains its states.
 
     Args:
         step: called with a description of each step of training.
-        cache: folder of the states.
+        cache: folder that keeps the states, so that a second run reads them.
     """
+    plan = {
+        _describe(rate, span): partial(_make_reinforced, rate, span, step, cache)
+        for rate in RATES
+        for span in SPANS
+    }
+    plan |= {_describe_codes(rate): partial(_make_codes, rate, step, cache) for rate in RATES}
+    plan[TUNED] = partial(_make_tuned, step, cache)
+    table = make_table()
+    plan[table.name] = lambda: table
+    return plan
+
+
+def _make_reinforced(rate: float, span: int, step: Callable[[str], None], cache: Path) -> Case:
+    run = _reinforce(rate, step, cache)
+    return Case(_describe(rate, span), run[SETTLED], run[SETTLED + span])
+
+
+def _make_codes(rate: float, step: Callable[[str], None], cache: Path) -> Case:
+    run = _reinforce(rate, step, cache)
+    return Case(_describe_codes(rate), quantize(run[SETTLED]), quantize(run[SETTLED + SPANS[0]]))
+
+
+def _make_tuned(step: Callable[[str], None], cache: Path) -> Case:
     from benchmarks.patches import training
 
-    plan = training.Plan()
-    settings = repr((plan, RATES, SETTLED, SPANS, FINE_TUNING_RATE, FINE_TUNING_STEPS))
-    store = ResultStore(settings, cache, SOURCES)
-
-    def get(name: str, make: Callable[[], Any]) -> Any:
-        if name not in store:
-            store.save(name, make())
-        return store[name]
-
-    masters: dict[str, Array] = get("masters", lambda: training.pretrain(plan, step))
-    kept = [SETTLED, *(SETTLED + span for span in SPANS)]
-    for rate in RATES:
-        train = partial(training.reinforce, masters, plan, rate, kept, step)
-        run: dict[int, dict[str, Array]] = get(f"{rate:g}", train)
-        for span in SPANS:
-            yield Case(_describe(rate, span), run[SETTLED], run[SETTLED + span])
-        yield Case(
-            f"{_describe(rate, 1)}, fp8 codes", quantize(run[SETTLED]), quantize(run[SETTLED + SPANS[0]])
-        )
-    tuned: dict[str, Array] = get(
-        "tuned", lambda: training.fine_tune(masters, plan, FINE_TUNING_RATE, FINE_TUNING_STEPS, step)
-    )
+    plan, masters = training.Plan(), _pretrain(step, cache)
+    train = partial(training.fine_tune, masters, plan, FINE_TUNING_RATE, FINE_TUNING_STEPS, step)
     before = {name: x.astype(BFLOAT16) for name, x in masters.items()}
-    yield Case(f"fine-tuning, {FINE_TUNING_STEPS} steps at {_number(FINE_TUNING_RATE)}", before, tuned)
-    yield make_table()
+    return Case(TUNED, before, _keep("tuned", cache, train))
+
+
+def _reinforce(rate: float, step: Callable[[str], None], cache: Path) -> dict[int, dict[str, Array]]:
+    """Return {step: state} of the training at a rate."""
+    from benchmarks.patches import training
+
+    kept = [SETTLED, *(SETTLED + span for span in SPANS)]
+    masters = _pretrain(step, cache)
+    return _keep(f"{rate:g}", cache, partial(training.reinforce, masters, training.Plan(), rate, kept, step))
+
+
+def _pretrain(step: Callable[[str], None], cache: Path) -> dict[str, Array]:
+    from benchmarks.patches import training
+
+    return _keep("masters", cache, partial(training.pretrain, training.Plan(), step))
+
+
+def _keep(name: str, cache: Path, make: Callable[[], Any]) -> Any:
+    """Return what the cache keeps under a name, or make it."""
+    from benchmarks.patches import training
+
+    settings = repr((training.Plan(), RATES, SETTLED, SPANS, FINE_TUNING_RATE, FINE_TUNING_STEPS))
+    store = ResultStore(settings, cache, SOURCES)
+    if name not in store:
+        store.save(name, make())
+    return store[name]
 
 
 def _describe(rate: float, span: int) -> str:
     return f"{span} step{'s' if span > 1 else ''} at {_number(rate)}"
 
 
+def _describe_codes(rate: float) -> str:
+    return f"{_describe(rate, SPANS[0])}, fp8 codes"
+
+
 def _number(rate: float) -> str:
     """Format a rate of one digit: 1e-6."""
     return f"{rate:.0e}".replace("e-0", "e-")
+
+
+TUNED = f"fine-tuning, {FINE_TUNING_STEPS} steps at {_number(FINE_TUNING_RATE)}"
 
 
 def quantize(state: dict[str, Array]) -> dict[str, Array]:
@@ -148,19 +183,25 @@ def make_table(rows: int = 100_000, columns: int = 64, draws: int = 2_048) -> Ca
     return Case(f"table of embeddings, {share:.1f} % of the rows", before, after)
 
 
-def load_folder(folder: Path) -> Iterator[Case]:
-    """Read pairs from a folder of ``NAME_030.npz`` and ``NAME_031_xor_030.npz`` (bfloat16 as int16 bits).
+def plan_folder(folder: Path) -> dict[str, Callable[[], Case]]:
+    """Return {name: function that reads a pair} of ``NAME_030.npz``, ``NAME_031_xor_030.npz`` in a folder.
 
     Args:
-        folder: each file has one array per tensor; the second one has the XOR of both states.
+        folder: each file has one array per tensor, bfloat16 as int16 bits; the second has the XOR of both.
     """
+    found: dict[str, Callable[[], Case]] = {}
     for path in sorted(folder.glob("*_xor_*.npz")):
         match = re.fullmatch(r"(.+)_(\d+)_xor_(\d+)", path.stem)
-        if match is None:
-            continue
-        run, after, before = match.groups()
-        with np.load(folder / f"{run}_{before}.npz") as base, np.load(path) as changes:
-            old = {name: base[name] for name in base.files}
-            new = {name: x ^ changes[name] for name, x in old.items()}
-        old, new = ({name: x.view(BFLOAT16) for name, x in state.items()} for state in (old, new))
-        yield Case(f"{run}, {int(before)} to {int(after)}", old, new)
+        if match is not None:
+            run, after, before = match.groups()
+            name = f"{run}, {int(before)} to {int(after)}"
+            found[name] = partial(_load, name, folder / f"{run}_{before}.npz", path)
+    return found
+
+
+def _load(name: str, base: Path, changes: Path) -> Case:
+    """Read a state and its XOR with the next one."""
+    with np.load(base) as before, np.load(changes) as xor:
+        old = {tensor: before[tensor] for tensor in before.files}
+        new = {tensor: x ^ xor[tensor] for tensor, x in old.items()}
+    return Case(name, *({tensor: x.view(BFLOAT16) for tensor, x in state.items()} for state in (old, new)))

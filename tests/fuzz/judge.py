@@ -16,7 +16,7 @@ from formats import conformance, reference
 from formats.reference.floats import BY_NAME
 from tests.fuzz.anatomy import count_declared
 from tests.fuzz.promise import NOISE, allowed_seconds, measure_decoding
-from wirecodec.element_types import dtype_named
+from wirecodec.element_types import dtype_named, name_of
 
 SMALL = {
     "max_bytes": 2**17,
@@ -42,7 +42,7 @@ def library(data: bytes, limits: dict[str, int], expected: Any) -> tuple[bytes, 
     tensors = [
         (
             name,
-            t.dtype.name,
+            name_of(t.dtype),
             t.shape,
             range(t.size) if t.is_full else t.indices.tolist(),
             t.values.tobytes(),

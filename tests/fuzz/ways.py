@@ -20,6 +20,7 @@ from formats.conformance import Vector, check
 from formats.reference.element_types import IN_RECORD
 from formats.streams import CONTAINERS, UNITS, Part, Split
 from tests.fuzz.judge import library
+from wirecodec.element_types import name_of
 from wirecodec.interop import decode_sum
 
 __all__ = ["Ways", "bounded", "splits_of"]
@@ -223,7 +224,7 @@ def _other(dtype: str) -> str:
 
 def _is_alike(found: Any, dtype: str, shape: Any, indices: Any, values: bytes, within: float) -> bool:
     """Compare a decoded tensor with a vector's."""
-    if isinstance(found, tuple) or (found.dtype.name, found.shape) != (dtype, tuple(shape)):
+    if isinstance(found, tuple) or (name_of(found.dtype), found.shape) != (dtype, tuple(shape)):
         return False
     if not np.array_equal(found.indices, indices):
         return False

@@ -16,7 +16,7 @@ pytest.importorskip("zstandard", reason="other formats need it")
 
 from benchmarks.patches import plot, report
 from benchmarks.patches.bound import compute_bound
-from benchmarks.patches.cases import Case, bits, load_folder, make_table, quantize
+from benchmarks.patches.cases import Case, bits, make_table, plan_folder, quantize
 from benchmarks.patches.measurement import describe_case, measure_case, measure_tensor
 from benchmarks.patches.peers import FORMATS, Format
 from benchmarks.patches.targets import check_targets
@@ -84,7 +84,8 @@ def test_pairs_of_a_folder(tmp_path: Path) -> None:
     np.savez(tmp_path / "run_030.npz", **words[0])
     changes: dict[str, Any] = {name: x ^ words[1][name] for name, x in words[0].items()}
     np.savez(tmp_path / "run_031_xor_030.npz", **changes)
-    (found,) = load_folder(tmp_path)
+    (make,) = plan_folder(tmp_path).values()
+    found = make()
     assert found.name == "run, 30 to 31"
     assert found.count_changed() == case.count_changed()
 
