@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -28,6 +28,9 @@ SPANS = (1, 8, 32)
 FINE_TUNING_RATE, FINE_TUNING_STEPS = 1e-4, 40
 CACHE = Path(__file__).parent / ".states"
 SOURCES = (Path(__file__).with_name("training.py"),)
+
+
+State = TypeVar("State")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +73,7 @@ def plan_cases(step: Callable[[str], None], cache: Path = CACHE) -> dict[str, Ca
         step: called with a description of each step of training.
         cache: folder that keeps the states, so that a second run reads them.
     """
-    plan = {
+    plan: dict[str, Callable[[], Case]] = {
         _describe(rate, span): partial(_make_reinforced, rate, span, step, cache)
         for rate in RATES
         for span in SPANS
@@ -116,7 +119,7 @@ def _pretrain(step: Callable[[str], None], cache: Path) -> dict[str, Array]:
     return _keep("masters", cache, partial(training.pretrain, training.Plan(), step))
 
 
-def _keep(name: str, cache: Path, make: Callable[[], Any]) -> Any:
+def _keep(name: str, cache: Path, make: Callable[[], State]) -> State:
     """Return what the cache keeps under a name, or make it."""
     from benchmarks.patches import training
 
@@ -124,7 +127,8 @@ def _keep(name: str, cache: Path, make: Callable[[], Any]) -> Any:
     store = ResultStore(settings, cache, SOURCES)
     if name not in store:
         store.save(name, make())
-    return store[name]
+    found: State = store[name]
+    return found
 
 
 def _describe(rate: float, span: int) -> str:
