@@ -46,9 +46,11 @@ BOUNDED_ESCAPE = 48
 """Greatest number of values per block, rows of frequencies, and the escape symbol
 (formats/spec/value/error-bounded.md)."""
 
+PATCH_CLASSES = 64
 PATCH_RUN = 16
 PATCH_SEGMENTS = 16
-"""Elements of which lanes are multiples, and segments of the scale of positions (formats/spec/patch.md)."""
+"""Classes of elements, elements of which lanes are multiples, and segments of the scale of positions
+(formats/spec/patch.md)."""
 STEP_BITS = 12
 STEP_SYMBOLS = 136
 """Bits of the frequency of a difference's symbol, and number of symbols (formats/spec/patch.md)."""

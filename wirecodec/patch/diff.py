@@ -5,7 +5,6 @@ states -> tensors that changed, and their positions -> entries, each by the smal
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,7 +21,8 @@ from wirecodec.errors import EncodeError
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
 from wirecodec.patch import digest, positions, steps
-from wirecodec.patch.states import Bits, Kind, kind_of, read_bits, read_state
+from wirecodec.patch.states import Bits, Kind, join, kind_of, read_bits, read_state
+from wirecodec.scratch import borrow
 from wirecodec.value.zstd import Zstd
 
 T = TypeVar("T")
@@ -166,48 +166,40 @@ def _compare_one(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, t
         return Change(
             name, None, after, _NOTHING, (digest.digest_tensor(before), digest.digest_tensor(after))
         )
-    indices, sums = find_changes(before.bits, after.bits)
+    is_touched = touched and after.dtype.kind != "c"
+    indices, sums = find_changes(before.bits, after.bits, digests=not is_touched)
     one, other = (digest.seal(total, after) for total in sums)
     if not indices.size:
         return one
     if after.dtype.kind == "c":
         return Change(name, None, after, _NOTHING, (one, other))
-    if touched:
-        one, other = (digest.digest_touched(x, indices, x.bits[indices]) for x in (before, after))
+    if is_touched:
+        one, other = (
+            digest.digest_touched(x, indices, digest.take(x.bits, indices)) for x in (before, after)
+        )
     return Change(name, before, after, indices, (one, other))
 
 
-def find_changes(old: Array, new: Array) -> tuple[Array, tuple[int, int]]:
-    """Return the positions (r,) u32 at which (size,) unsigned bits differ, and the sums of both digests."""
+def find_changes(old: Array, new: Array, *, digests: bool) -> tuple[Array, tuple[int, int]]:
+    """Return the positions (r,) u32 at which (size,) unsigned bits differ, and the sums of both digests.
+
+    The sums are 0 if they are not wanted.
+    """
     from wirecodec.kernels.cpu.patch import digest as kernels
 
-    per = 8 // old.itemsize
     (a, last_a), (b, last_b) = (digest.split_words(x.view(np.uint8)) for x in (old, new))
-    found = _get_scratch()
+    if not digests:
+        a, b, last_a, last_b = (x[:0] for x in (a, b, last_a, last_b))
     parts, state, at = [], np.zeros(3, np.uint64), 0
-    while at < a.size:
-        state[0] = 0
-        at = int(kernels.find_changes(a, b, at, per, found, state))
-        parts.append(found[: int(state[0])].copy())
-    tail = np.flatnonzero(old[a.size * per :] != new[a.size * per :]).astype(np.uint32)
-    if tail.size:
-        parts.append(tail + np.uint32(a.size * per))
-    ends = [digest.sum_words(x, a.size + 1) for x in (last_a, last_b)]
-    before = (int(state[1]) + ends[0]) & digest.MASK
-    after = (int(state[1]) + int(state[2]) + ends[1]) & digest.MASK
+    with borrow("positions of changes", (2**16,), np.uint32) as found:
+        while at < old.size:
+            state[0] = 0
+            at = int(kernels.find_changes(old, new, a, b, at, found, state))
+            parts.append(found[: int(state[0])].copy())
+    before = digest.add_last(int(state[1]), a, last_a)
+    after = digest.add_last(int(state[1]) + int(state[2]) & digest.MASK, b, last_b)
     indices = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint32), *parts])
     return indices, (before, after)
-
-
-_local = threading.local()
-
-
-def _get_scratch() -> Array:
-    """Return this thread's memory for positions; fresh pages would cost as much as the search."""
-    scratch: Array | None = getattr(_local, "scratch", None)
-    if scratch is None:
-        scratch = _local.scratch = np.empty(2**16, np.uint32)
-    return scratch
 
 
 def write(found: Difference, *, touched: bool, level: int, progress: Progress = _ignore) -> Bytes:
@@ -267,18 +259,18 @@ def _write_unit(keys: Sequence[int], changes: Sequence[Change], zstd: Zstd, *, t
         cuts = range(0, max(data.size, 1), CHUNK)
         return [_write_whole(keys[0], at, data[at : at + CHUNK], zstd) for at in cuts]
     if len(own) > 1:
-        base = np.concatenate([c.old.bits for c in own if c.old is not None])
         starts = np.cumsum([0, *(c.new.bits.size for c in own[:-1])]).tolist()
         parts = zip(own, starts, strict=True)
         indices = np.concatenate([c.indices + np.uint32(start) for c, start in parts])
-        values = np.concatenate([c.new.bits[c.indices] for c in own])
-        shared = base, indices, values, first
-        return [_write_entry(keys[0], 0, *shared, zstd, touched=touched, is_shared=True)]
+        values = np.concatenate([digest.take(c.new.bits, c.indices) for c in own])
+        with join([c.old.bits for c in own if c.old is not None]) as base:
+            shared = base, indices, values, first
+            return [_write_entry(keys[0], 0, *shared, zstd, touched=touched, is_shared=True)]
     entries = []
     for at in range(0, first.new.bits.size, CHUNK):
         stop = min(at + CHUNK, first.new.bits.size)
-        here = first.indices[slice(*np.searchsorted(first.indices, [at, stop]))]
-        own_part = first.old.bits[at:stop], here - np.uint32(at), first.new.bits[here], first
+        here = first.indices[slice(*np.searchsorted(first.indices, np.array([at, stop], np.uint32)))]
+        own_part = first.old.bits[at:stop], here - np.uint32(at), digest.take(first.new.bits, here), first
         entries.append(_write_entry(keys[0], at, *own_part, zstd, touched=touched))
     return entries
 
@@ -329,14 +321,13 @@ def _write_entry(
     elif r < d:
         found = Rice.wire_id, Rice().encode(indices, d, 0)
     signed = kind.signed or shift is not None
-    coded = steps.encode(base, values, indices, signed=signed, shift=shift)
+    coded = steps.encode(digest.take(base, indices), values, signed=signed, shift=shift)
     best = Entry(key, at, d, r, *shape, found[0], STEPS, found[1], coded)
     if touched or r < _DENSE * d:
         return best
     whole = base.copy()
     whole[indices] = values
-    everything = np.arange(d, dtype=np.uint32)
-    dense = steps.encode(base, whole, everything, signed=signed, shift=shift)
+    dense = steps.encode(base, whole, signed=signed, shift=shift)
     planes = steps.encode_planes(base, whole, signed=signed, level=zstd.level)
     options = [
         best,

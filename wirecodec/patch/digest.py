@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +52,12 @@ def split_words(data: Bytes) -> tuple[Array, Array]:
 def sum_elements(bits: Array) -> int:
     """Add up the mixed words of the elements (size,) unsigned."""
     whole, last = split_words(bits.view(np.uint8))
-    return (sum_words(whole) + sum_words(last, whole.size + 1)) & MASK
+    return add_last(sum_words(whole), whole, last)
+
+
+def add_last(total: int, whole: Array, last: Array) -> int:
+    """Add the mixed last word, which is (0,) if there is none, to a sum of those before it."""
+    return (total + sum_words(last, whole.size + 1)) & MASK if last.size else total
 
 
 def sum_change(bits: Array, indices: Array, values: Array) -> int:
@@ -65,7 +72,7 @@ def sum_change(bits: Array, indices: Array, values: Array) -> int:
 
     per = 8 // bits.itemsize
     whole, last = split_words(bits.view(np.uint8))
-    cut = int(np.searchsorted(indices, whole.size * per))
+    cut = int(np.searchsorted(indices, np.uint32(whole.size * per)))
     moved = int(kernels.digest_change(whole, per, indices[:cut], values[:cut]))
     if cut < indices.size:
         before, places = last[0], indices[cut:] - np.uint32(whole.size * per)
@@ -77,21 +84,30 @@ def sum_change(bits: Array, indices: Array, values: Array) -> int:
     return moved & MASK
 
 
-def describe(tensor: Bits) -> int:
-    """Return the digest of a tensor's element type and shape."""
-    shape = tensor.shape
-    head = struct.pack("<HH", number_of(tensor.dtype), len(shape))
+@lru_cache(4096)
+def describe(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """Return the digest of an element type and a shape."""
+    head = struct.pack("<HH", number_of(dtype), len(shape))
     return digest_bytes(head + struct.pack(f"<{len(shape)}Q", *shape))
 
 
 def seal(total: int, tensor: Bits) -> int:
     """Return the digest of a tensor whose elements have this sum."""
-    return fold(total + describe(tensor), tensor.bits.nbytes)
+    return fold(total + describe(tensor.dtype, tensor.shape), tensor.bits.nbytes)
 
 
 def digest_tensor(tensor: Bits) -> int:
     """Return the digest of a tensor: type, shape and elements."""
     return seal(sum_elements(tensor.bits), tensor)
+
+
+def take(bits: Array, indices: Array) -> Array:
+    """Return the elements of (size,) unsigned at (r,) u32 positions."""
+    from wirecodec.kernels.cpu.patch import digest as kernels
+
+    values = np.empty(indices.size, bits.dtype)
+    kernels.take(bits, indices, values)
+    return values
 
 
 def digest_touched(tensor: Bits, indices: Array, values: Array) -> int:
@@ -101,7 +117,7 @@ def digest_touched(tensor: Bits, indices: Array, values: Array) -> int:
     total = 0
     for at in range(0, indices.size, _PIECE):
         total += int(kernels.digest_pairs(indices[at : at + _PIECE], values[at : at + _PIECE]))
-    return fold(total + describe(tensor), int(indices.size))
+    return fold(total + describe(tensor.dtype, tensor.shape), int(indices.size))
 
 
 def digest_named(name: str, digest: int) -> int:

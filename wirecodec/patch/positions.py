@@ -10,14 +10,14 @@ import numpy as np
 
 from wirecodec.arrays import Array, Bytes, read_only
 from wirecodec.errors import Invalid, Malformed
-from wirecodec.kernels.layout import PATCH_RUN, PATCH_SEGMENTS
+from wirecodec.kernels.layout import PATCH_CLASSES, PATCH_RUN, PATCH_SEGMENTS
 
 HEAD = struct.Struct("<BBHB3x")
 BY_CLASS = 12
 """Wire id of the index codec."""
 MAX_ROWS = 2048
 MAX_CODE = 96
-MAX_CLASSES, MAX_LANES, LEAST_OF_LANES = 64, 8, 2048
+MAX_LANES, LEAST_OF_LANES = 8, 2048
 _SAMPLE = 2**18
 """Elements above which the classes of a sample are counted."""
 
@@ -54,6 +54,20 @@ def weight_of_codes() -> Array:
     """Return the weight of each code: 0, and then four per octave from 16 on."""
     codes = np.arange(MAX_CODE)
     return read_only(np.append(0, (4 + (codes & 3)) << (codes >> 2) + 2).astype(np.uint64))
+
+
+def weights_of(codes: Array, rows: int) -> Array:
+    """Return the table of the kernels: the weights of 64 classes, the last repeated, and the mask of rows.
+
+    Args:
+        codes: (n,) u8, n ≤ 64, of the classes.
+        rows: number of rows.
+
+    Returns (65,) u32.
+    """
+    weights = weight_of_codes()[codes]
+    padded = np.append(np.pad(weights, (0, PATCH_CLASSES - codes.size), "edge"), np.uint64(rows - 1))
+    return padded.astype(np.uint32)
 
 
 @cache
@@ -114,7 +128,7 @@ def choose_classes(base: Array, indices: Array, shifts: tuple[int, ...]) -> tupl
         totals = np.maximum(totals * step, changed)
         found = np.flatnonzero(changed)
         last = int(found[-1])
-        first = max(int(found[0]), last - MAX_CLASSES + 1)
+        first = max(int(found[0]), last - PATCH_CLASSES + 1)
         if first == last:
             first -= first > 0
             last += first == last
@@ -144,11 +158,11 @@ def encode(base: Array, indices: Array, classes: Classes, changed: Array, totals
 
     gaps, own = np.empty((2, indices.size), np.uint64)
     codes = codes_of(changed, totals)
-    table = weight_of_codes()[codes][classes.of_rows(8 * base.itemsize)]
+    table = weights_of(codes, count_rows(8 * base.itemsize, classes.shift))
     lanes = MAX_LANES if indices.size >= LEAST_OF_LANES else 1
     starts = find_lanes(base.size, lanes)
-    cuts = np.searchsorted(indices, starts)
-    kernels.measure_gaps(base, classes.shift, table, starts, indices, gaps, own)
+    cuts = np.searchsorted(indices, starts.astype(np.uint32))
+    kernels.measure_gaps(base, classes.shift, classes.first, table, starts, indices, gaps, own)
     room, at = 2 * indices.size + 64, kernels.FAULT
     while at == kernels.FAULT:
         words, states = np.empty(room, np.uint32), np.empty(lanes, np.uint64)
@@ -167,7 +181,7 @@ def decode(section: Bytes, base: Array, r: int) -> Array:
     if section.size < HEAD.size or section.size % 4:
         raise Malformed("by-class-length", f"a section of {section.size} bytes")
     shift, count, first, lanes = HEAD.unpack(section[: HEAD.size].tobytes())
-    sound = 1 < count <= MAX_CLASSES and is_shift(width, shift) and lanes in (1, 2, 4, 8)
+    sound = 1 < count <= PATCH_CLASSES and is_shift(width, shift) and lanes in (1, 2, 4, 8)
     if not sound or section[5:8].any():
         raise Malformed(
             "by-class-head", f"{count} classes from row {first}, shifted by {shift}; {lanes} lanes"
@@ -184,11 +198,11 @@ def decode(section: Bytes, base: Array, r: int) -> Array:
     if parts.sum() > r:
         raise Invalid("by-class-lanes", f"the lanes have {parts.sum()} positions of {r}")
     cuts = np.concatenate([[0], np.cumsum(parts), [r]]).astype(np.int64)
-    table = weight_of_codes()[codes][Classes(shift, first, count).of_rows(width)]
+    table = weights_of(codes, count_rows(width, shift))
     indices = np.empty(r, np.uint32)
     tables = cumulative_frequencies(), segments_of_places()
     words = section[start:].view(np.uint32)
     starts = find_lanes(base.size, lanes)
-    if kernels.read_positions(base, shift, table, starts, cuts, *tables, words, indices):
+    if kernels.read_positions(base, shift, first, table, starts, cuts, *tables, words, indices):
         raise Invalid("by-class-stream", "the coded positions are not valid")
     return indices

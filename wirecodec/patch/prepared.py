@@ -29,7 +29,15 @@ from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.overlap import find_overlaps
 from wirecodec.patch.shared import check_shared, layouts_of
-from wirecodec.patch.states import Bits, check_writable, make_tensor, read_bits, view_memory, write_elements
+from wirecodec.patch.states import (
+    Bits,
+    check_writable,
+    join,
+    make_tensor,
+    read_bits,
+    view_memory,
+    write_elements,
+)
 from wirecodec.patch.writes import Write
 from wirecodec.registry import index_codec, value_codec
 from wirecodec.value.raw import Raw
@@ -76,13 +84,13 @@ class PreparedPatch:
         try:
             for write in self.writes:
                 if write.indices is not None and write.memory is not None:
-                    old = write.memory[write.indices]
+                    old = digest.take(write.memory, write.indices)
                     undone.append(replace(write, values=old))
                     kernels.scatter(write.memory, write.indices, write.values)
                     continue
                 if not write.replaces(state):
                     before = read_bits(write.name, state[write.name]).bits
-                    old = before.copy() if write.indices is None else before[write.indices]
+                    old = before.copy() if write.indices is None else digest.take(before, write.indices)
                     undone.append(Write(write.name, write.indices, old))
                     write_elements(state, write.name, write.indices, write.values)
                     continue
@@ -270,7 +278,7 @@ class _Reader:
     ) -> None:
         """Read changes whose positions depend on no element; their values may depend on the old ones."""
         positions_of = list(self._decode_positions(members, given, rows))
-        olds = [bits.bits[indices] for bits, indices in zip(given, positions_of, strict=True)]
+        olds = [digest.take(bits.bits, own) for bits, own in zip(given, positions_of, strict=True)]
         own = [
             digest.digest_touched(bits, indices, old)
             for bits, indices, old in zip(given, positions_of, olds, strict=True)
@@ -282,12 +290,21 @@ class _Reader:
         for name, one, pair in zip(names, own, pairs, strict=True):
             if one != pair[0]:
                 raise _wrong_base(name)
-        for bits, pair, name, (indices, values) in zip(
-            given, pairs, names, self._decode(members, given, rows), strict=True
+        together = np.concatenate(olds)
+        cuts = np.cumsum([0, *(row.r for row, _ in rows)])
+        values = np.concatenate(
+            [
+                self._decode_values(row, parts[1], together[a:b])
+                for (row, parts), a, b in zip(rows, cuts, cuts[1:], strict=False)
+            ]
+        )
+        ends = np.cumsum([0, *(old.size for old in olds)])
+        for bits, pair, name, indices, a, b in zip(
+            given, pairs, names, positions_of, ends, ends[1:], strict=False
         ):
-            if digest.digest_touched(bits, indices, values) != pair[1]:
+            if digest.digest_touched(bits, indices, values[a:b]) != pair[1]:
                 raise _wrong_target(name)
-            self._add(name, bits, indices, values)
+            self._add(name, bits, indices, values[a:b])
 
     def _add(self, name: str, bits: Bits, indices: Array, values: Array) -> None:
         """Note what a commit writes into a tensor."""
@@ -298,8 +315,8 @@ class _Reader:
         self, members: Sequence[Sequence[int]], given: Sequence[Bits], rows: Sequence[tuple[Row, list[Bytes]]]
     ) -> Iterator[tuple[Array, Array]]:
         """Yield the positions and the new bits of each member."""
-        base = given[0].bits if len(given) == 1 else np.concatenate([bits.bits for bits in given])
-        found = [self._decode_row(row, parts, base) for row, parts in rows]
+        with join([bits.bits for bits in given]) as base:
+            found = [self._decode_row(row, parts, base) for row, parts in rows]
         indices = np.concatenate(
             [indices + np.uint32(row.base) for (row, _), (indices, _) in zip(rows, found, strict=True)]
         )
@@ -333,17 +350,22 @@ class _Reader:
         """Return the positions (r,) u32 and the new bits (r,) of an entry."""
         base = whole[row.base : row.base + row.d]
         indices = self._decode_indices(row, parts[0], base)
+        olds = base if row.r == row.d else digest.take(base, indices)
+        return indices, self._decode_values(row, parts[1], olds)
+
+    def _decode_values(self, row: Row, section: Bytes, olds: Array) -> Array:
+        """Return the new bits (r,) of the elements of an entry that had the bits ``olds``."""
         if row.r == 0:
-            return indices, base[:0]
+            return olds
         if row.value_codec == STEPS:
-            values = steps.decode(parts[1], base, indices)
+            values = steps.decode(section, olds)
         elif row.value_codec == STEPS_ZSTD:
-            values = steps.decode_planes(parts[1], base, indices, self.limits)
+            values = steps.decode_planes(section, olds, self.limits)
         else:
-            values = value_codec(row.value_codec).decode(parts[1], row.r, base.dtype, self.limits)
-        values = values.view(base.dtype)
+            values = value_codec(row.value_codec).decode(section, row.r, olds.dtype, self.limits)
+        values = values.view(olds.dtype)
         _check_bool(values, self.specs[row.key].dtype)
-        return indices, values
+        return values
 
     def _read_whole(
         self, key: int, rows: Sequence[tuple[Row, list[Bytes]]], given: Bits | None = None
@@ -406,7 +428,7 @@ def _divide(members: Sequence[Sequence[int]], indices: Array, values: Array) -> 
         yield indices, values
         return
     starts = np.cumsum([0, *(size for _, size in members)])
-    cuts = np.searchsorted(indices, starts).tolist()
+    cuts = np.searchsorted(indices, starts.astype(np.uint32)).tolist()
     for start, a, b in zip(starts.tolist(), cuts, cuts[1:], strict=False):
         yield indices[a:b] - np.uint32(start), values[a:b]
 

@@ -7,7 +7,8 @@ an entry of the mapping is replaced.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,11 @@ import numpy as np
 from wirecodec.arrays import UNSIGNED, Array, overlaps_itself
 from wirecodec.element_types import name_of
 from wirecodec.errors import EncodeError
+from wirecodec.scratch import borrow
 from wirecodec.tensors import as_elements, as_target, is_torch
+
+MAX_JOINED = 2**23
+"""Most bytes that a thread keeps for tensors that share an entry."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +90,18 @@ def of_array(array: Array, shape: tuple[int, ...]) -> Bits:
     if bits.__array_interface__["data"][0] % 8:
         bits = bits.copy()
     return Bits(bits, array.dtype, shape)
+
+
+@contextmanager
+def join(parts: Sequence[Array]) -> Iterator[Array]:
+    """Lend the elements of some arrays of one type as one array, which nobody may keep."""
+    if len(parts) == 1:
+        yield parts[0]
+    elif (nbytes := sum(part.nbytes for part in parts)) > MAX_JOINED:
+        yield np.concatenate(parts)
+    else:
+        with borrow("elements of a patch's tensors", (nbytes // parts[0].itemsize,), parts[0].dtype) as out:
+            yield np.concatenate(parts, out=out)
 
 
 def read_state(state: Any) -> dict[str, Any]:

@@ -23,11 +23,13 @@ MAX_CONTEXTS, LANES, LEAST_OF_LANES = 16, 4, 256
 TOTAL = 1 << STEP_BITS
 
 
-def _entropy(counts: Array) -> float:
-    """Return the bits of symbols and of their table, (symbols,) i64."""
-    found = counts[counts > 0].astype(np.float64)
-    n = found.sum()
-    return float(n * np.log2(n) - (found * np.log2(found)).sum()) + 8 + 10 * found.size
+def _entropies(counts: Array) -> Array:
+    """Return the bits of the symbols and of the table of each row of (rows, symbols) i64."""
+    found = counts.astype(np.float64)
+    n = found.sum(axis=1)
+    bits = n * np.log2(n) - (found * np.log2(np.maximum(found, 1))).sum(axis=1)
+    costs: Array = bits + 8 + 10 * (counts > 0).sum(axis=1)
+    return costs
 
 
 def choose_contexts(counts: Array) -> Array:
@@ -39,20 +41,20 @@ def choose_contexts(counts: Array) -> Array:
     Returns the first row of each context, (n,) ascending from 0.
     """
     used = np.flatnonzero(counts.any(axis=1))
-    starts, groups = used.tolist(), list(counts[used][:, counts.any(axis=0)])
-    costs = [_entropy(group) for group in groups]
-    joined = [_entropy(a + b) for a, b in pairwise(groups)]
+    groups = counts[used][:, counts.any(axis=0)]
+    starts, costs = used.tolist(), _entropies(groups).tolist()
+    joined = _entropies(groups[:-1] + groups[1:]).tolist()
     while joined:
         saved = [a + b + 16 - c for (a, b), c in zip(pairwise(costs), joined, strict=True)]
-        at = int(np.argmax(saved))
+        at = max(range(len(saved)), key=saved.__getitem__)
         if saved[at] <= 0 and len(groups) <= MAX_CONTEXTS:
             break
-        groups[at : at + 2] = [groups[at] + groups[at + 1]]
+        groups[at] += groups[at + 1]
+        groups = np.delete(groups, at + 1, axis=0)
         costs[at : at + 2] = [joined.pop(at)]
         del starts[at + 1]
-        for i in (at - 1, at):
-            if 0 <= i < len(joined):
-                joined[i] = _entropy(groups[i] + groups[i + 1])
+        first, last = max(at - 1, 0), min(at + 1, len(joined))
+        joined[first:last] = _entropies(groups[first:last] + groups[first + 1 : last + 1]).tolist()
     return np.array([0, *starts[1:]], np.int64)
 
 
@@ -110,28 +112,26 @@ def _contexts_of_rows(starts: Array, rows: int) -> Array:
     return (np.searchsorted(starts, np.arange(rows), side="right") - 1).astype(np.uint8)
 
 
-def encode(base: Array, new: Array, indices: Array, *, signed: bool, shift: int | None) -> Bytes:
+def encode(olds: Array, new: Array, *, signed: bool, shift: int | None) -> Bytes:
     """Encode the new bits of elements as a section.
 
     Args:
-        base: (d,) unsigned.
-        new: (r,) unsigned.
-        indices: (r,) u32, r > 0.
+        olds, new: (r,) unsigned, r > 0.
         signed: whether the highest bit is a sign beside a magnitude.
         shift: of the rows of the old elements; None for one context.
     """
     from wirecodec.kernels.cpu.patch import steps as kernels
 
-    width = 8 * base.itemsize
+    width = 8 * olds.itemsize
     counts = np.zeros((1 if shift is None else count_rows(width, shift), STEP_SYMBOLS), np.int64)
-    steps, rows = np.empty(indices.size, np.uint64), np.empty(indices.size, np.uint16)
-    kernels.find_steps(base, new, indices, int(signed), shift or 0, steps, rows, counts)
+    steps, rows = np.empty(new.size, np.uint64), np.empty(new.size, np.uint16)
+    kernels.find_steps(olds, new, int(signed), shift or 0, steps, rows, counts)
     starts = choose_contexts(counts)
     frequencies = np.stack([normalise(part.sum(axis=0)) for part in np.split(counts, starts[1:])])
     cumulative, _ = _tables(frequencies)
     wide = 3 + int(steps.max() >> np.uint64(40) > 0) * 3
-    states = np.empty(LANES if indices.size >= LEAST_OF_LANES else 1, np.uint64)
-    words = np.empty(wide * indices.size + 16, np.uint32)
+    states = np.empty(LANES if new.size >= LEAST_OF_LANES else 1, np.uint64)
+    words = np.empty(wide * new.size + 16, np.uint32)
     contexts = _contexts_of_rows(starts, counts.shape[0])
     at = kernels.write_steps(steps, rows, contexts, frequencies, cumulative, states, words)
     flags = int(signed) | (int(states.size > 1) << 1)
@@ -140,33 +140,33 @@ def encode(base: Array, new: Array, indices: Array, *, signed: bool, shift: int 
     return np.concatenate([np.frombuffer(head + bytes(-len(head) % 4), np.uint8), words[at:].view(np.uint8)])
 
 
-def encode_planes(base: Array, new: Array, *, signed: bool, level: int) -> Bytes:
-    """Encode the differences of all elements (d,) as the codec zstd does unsigned integers."""
+def encode_planes(olds: Array, new: Array, *, signed: bool, level: int) -> Bytes:
+    """Encode the differences of elements (r,) as the codec zstd does unsigned integers."""
     from wirecodec.kernels.cpu.patch import steps as kernels
 
-    steps = np.empty_like(base)
-    kernels.subtract(base, new, int(signed), steps)
+    steps = np.empty_like(olds)
+    kernels.subtract(olds, new, int(signed), steps)
     frame = Zstd(level=level).encode(steps, 0)
     return np.append(np.uint8(signed), frame)
 
 
-def decode_planes(section: Bytes, base: Array, indices: Array, limits: DecodeLimits) -> Array:
+def decode_planes(section: Bytes, olds: Array, limits: DecodeLimits) -> Array:
     """Decode the new bits (r,) of elements. Raises WireError."""
     from wirecodec.kernels.cpu.patch import steps as kernels
 
     if section[0] > 1 or section.size < 2:
         raise Malformed("steps-head", "the section's first byte is not 0 or 1")
-    steps = Zstd.decode(section[1:], indices.size, base.dtype, limits)
-    values = np.empty(indices.size, base.dtype)
-    kernels.add(base, indices, steps, int(section[0]), values)
+    steps = Zstd.decode(section[1:], olds.size, olds.dtype, limits)
+    values = np.empty_like(olds)
+    kernels.add(olds, steps, int(section[0]), values)
     return values
 
 
-def decode(section: Bytes, base: Array, indices: Array) -> Array:
-    """Decode the new bits (r,) of elements. Raises Malformed or Invalid."""
+def decode(section: Bytes, olds: Array) -> Array:
+    """Decode the new bits (r,) of elements that had the bits ``olds``. Raises Malformed or Invalid."""
     from wirecodec.kernels.cpu.patch import steps as kernels
 
-    width = 8 * base.itemsize
+    width = 8 * olds.itemsize
     if section.size < HEAD.size or section.size % 4:
         raise Malformed("steps-length", f"a section of {section.size} bytes")
     data = section.tobytes()
@@ -190,11 +190,11 @@ def decode(section: Bytes, base: Array, indices: Array) -> Array:
         raise Malformed("steps-length", "the section ends within its head, or padding is not zero")
     frequencies = np.stack(found)
     cumulative, symbols = _tables(frequencies)
-    values = np.empty(indices.size, base.dtype)
+    values = np.empty_like(olds)
     contexts = _contexts_of_rows(starts, rows)
     words, states = section[end:].view(np.uint32), np.empty(LANES if flags & 2 else 1, np.uint64)
     if kernels.read_steps(
-        base, indices, flags & 1, shift, contexts, frequencies, cumulative, symbols, states, words, values
+        olds, flags & 1, shift, contexts, frequencies, cumulative, symbols, states, words, values
     ):
         raise Invalid("steps-stream", "the coded differences are not valid")
     return values

@@ -9,9 +9,14 @@ import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline, kernel
+from wirecodec.kernels.cpu.simd.set_bits import store_set_bits
+from wirecodec.kernels.cpu.simd.vector import load, mask_to_bits
+from wirecodec.kernels.cpu.simd.words import popcount
 from wirecodec.kernels.layout import DIGEST_FACTORS, DIGEST_STRIDE
 
 U64 = np.uint64
+BLOCK = 4096
+"""Elements that are compared between two sums of their words, while they are in a near cache."""
 STRIDE, (FIRST, SECOND) = U64(DIGEST_STRIDE), map(U64, DIGEST_FACTORS)
 
 
@@ -24,46 +29,55 @@ def fold(word: np.uint64, number: np.uint64) -> np.uint64:
     return x ^ (x >> U64(32))
 
 
-@kernel
-def digest_words(words: Array, first: int) -> np.uint64:
-    """Add the mixed words of (n,) u64, the first of which has the number ``first``."""
-    total, at = U64(0), U64(first)
-    for j in range(words.size):
-        total += fold(words[j], at + U64(j))
+@inline
+def add_words(words: Array, start: int, stop: int, before: np.uint64) -> np.uint64:
+    """Add the mixed words from ``start`` to ``stop`` - 1; word 0 has the number ``before`` + 1."""
+    total, first = U64(0), before + U64(1)
+    for j in range(U64(start), U64(stop)):
+        total += fold(words[j], first + j)
     return total
 
 
 @kernel
-def find_changes(old: Array, new: Array, start: int, per: int, found: Array, state: Array) -> int:
+def digest_words(words: Array, first: int) -> np.uint64:
+    """Add the mixed words of (n,) u64, the first of which has the number ``first``."""
+    return add_words(words, 0, words.size, U64(first) - U64(1))
+
+
+@kernel
+def find_changes(
+    old: Array, new: Array, old_words: Array, new_words: Array, start: int, found: Array, state: Array
+) -> int:
     """Find the elements that differ, until the buffer may be full; add up the digests of both arrays.
 
     Args:
-        old, new: (n,) u64, words of ``per`` elements.
-        start: first word to compare.
-        per: elements per word: 1, 2, 4 or 8.
-        found: (m,) u32, written from ``state[0]`` on: positions of elements, ascending.
+        old, new: (size,) unsigned, elements.
+        old_words, new_words: (n,) u64, the same memory without a last part of a word; or (0,) for no digests.
+        start: first element to compare, a multiple of ``BLOCK``.
+        found: (m,) u32, m ≥ ``BLOCK`` + 64, written from ``state[0]`` on: positions of elements, ascending.
         state: (3,) u64: number of positions, digest of ``old``, digest of ``new``.
 
-    Returns the first word that was not compared.
+    Returns the first element that was not compared.
     """
     count, total, moved = np.int64(state[0]), state[1], state[2]
-    width = U64(64 // per)
-    mask = U64(0xFFFFFFFFFFFFFFFF) >> (U64(64) - width)
-    j, n, room = start, old.size, found.size - per
-    while j < n and count <= room:
-        a, b = old[j], new[j]
-        mixed = fold(a, U64(j + 1))
-        total += mixed
-        if a != b:
-            moved += fold(b, U64(j + 1)) - mixed
-            x = a ^ b
-            for i in range(per):
-                found[count] = per * j + i
-                count += np.int64((x & mask) != U64(0))
-                x = (x >> (width - U64(1))) >> U64(1)
-        j += 1
+    per = 8 // old.itemsize
+    while start < old.size and count + BLOCK + 64 <= found.size:
+        before, stop = count, min(start + BLOCK, old.size)
+        whole = start + ((stop - start) & ~63)
+        for at in range(start, whole, 64):
+            differs = mask_to_bits(load(old, at, 64) != load(new, at, 64))
+            count += store_set_bits(found, count, differs, np.uint32(at))
+        for at in range(whole, stop):
+            found[count] = at
+            count += np.int64(old[at] != new[at])
+        j, k = start // per, min(stop // per, old_words.size)
+        one = add_words(old_words, j, k, U64(0))
+        total += one
+        if count > before:
+            moved += add_words(new_words, j, k, U64(0)) - one
+        start = stop
     state[0], state[1], state[2] = U64(count), total, moved
-    return j
+    return start
 
 
 @kernel
@@ -79,17 +93,26 @@ def digest_change(words: Array, per: int, indices: Array, values: Array) -> np.u
     moved = U64(0)
     width = U64(64 // per)
     mask = U64(0xFFFFFFFFFFFFFFFF) >> (U64(64) - width)
+    last = U64(per - 1)
+    to_word = U64(popcount(last))
     i, r = 0, indices.size
     while i < r:
-        j = np.int64(indices[i]) // per
+        j = U64(indices[i]) >> to_word
         word = words[j]
         new = word
-        while i < r and np.int64(indices[i]) // per == j:
-            shift = (U64(indices[i]) - U64(per * j)) * width
+        while i < r and U64(indices[i]) >> to_word == j:
+            shift = (U64(indices[i]) & last) * width
             new = (new & ~(mask << shift)) | (U64(values[i]) << shift)
             i += 1
-        moved += fold(new, U64(j + 1)) - fold(word, U64(j + 1))
+        moved += fold(new, j + U64(1)) - fold(word, j + U64(1))
     return moved
+
+
+@kernel
+def take(bits: Array, indices: Array, values: Array) -> None:
+    """Read elements of (size,) unsigned at (r,) u32 positions into (r,) values."""
+    for i in range(indices.size):
+        values[i] = bits[indices[i]]
 
 
 @kernel

@@ -8,12 +8,27 @@ of a symbol, and finds the element there.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wirecodec.arrays import Array
 from wirecodec.kernels.compiler.jit import inline_without_refcounts, kernel
 from wirecodec.kernels.cpu.patch.rans import LEAST, has_ended, pull, push, read_states, write_states
-from wirecodec.kernels.layout import PATCH_RUN, PATCH_SEGMENTS
+from wirecodec.kernels.cpu.simd.gather import look_up
+from wirecodec.kernels.cpu.simd.vector import (
+    load,
+    mask_to_bits,
+    prefix_sum,
+    ramp,
+    reduce_add,
+    reduce_max,
+    resize,
+    select,
+    splat,
+)
+from wirecodec.kernels.cpu.simd.words import popcount
+from wirecodec.kernels.layout import PATCH_CLASSES, PATCH_RUN, PATCH_SEGMENTS
 
 U64 = np.uint64
 SEGMENT_BITS = U64(24)
@@ -23,9 +38,10 @@ SEGMENTS = PATCH_SEGMENTS
 REACH = U64(SEGMENTS) << SEGMENT_BITS
 PRECISION = U64(31)
 
-RUN, TILE_RUNS = PATCH_RUN, 1024
-STRIDE = TILE_RUNS + 9
-"""Elements whose weights are added up at a time, and such runs between two looks at the changes."""
+CLASSES, RUN, TILE_RUNS = PATCH_CLASSES, PATCH_RUN, 1024
+STRIDE = TILE_RUNS + RUN + 1
+"""Elements whose weights are added up at a time, such runs between two looks at the changes, and the sums of
+these runs with those beyond, which are compared too."""
 
 FAULT = -1
 """Result for a section that is not valid."""
@@ -35,9 +51,13 @@ FAULT = -1
 def count_classes(base: Array, shift: int, step: int, counts: Array) -> None:
     """Count the classes of every ``step``-th run of 8 elements: add to (m,) i64 at bits >> shift, of m."""
     s, rows = U64(shift), U64(counts.size - 1)
+    # Neighbours are often of one class; an addition to a number that was just written waits for it.
+    parts = np.zeros((4, counts.size), np.int64)
     for first in range(0, base.size, 8 * step):
         for i in range(first, min(first + 8, base.size)):
-            counts[(U64(base[i]) >> s) & rows] += 1
+            parts[i & 3, (U64(base[i]) >> s) & rows] += 1
+    for row in range(counts.size):
+        counts[row] += parts[0, row] + parts[1, row] + parts[2, row] + parts[3, row]
 
 
 @kernel
@@ -49,30 +69,47 @@ def count_classes_at(base: Array, shift: int, indices: Array, counts: Array) -> 
 
 
 @inline_without_refcounts
-def add_run(base: Array, first: int, shift: np.uint64, rows: np.uint64, table: Array) -> np.uint64:
-    """Add up the weights of 16 elements."""
-    total = U64(0)
-    for i in range(RUN):
-        total += table[(U64(base[first + i]) >> shift) & rows]
-    return total
+def weigh(bits: np.uint64, shift: np.uint64, first: np.uint64, table: Array) -> np.uint64:
+    """Return the weight of an element.
+
+    Args:
+        bits: of the element.
+        shift, first: the class of an element is its row, bits >> shift without the sign, minus ``first``.
+        table: (65,) u32, the weight of each class, and the mask of rows.
+    """
+    row = (bits >> shift) & U64(table[CLASSES])
+    return U64(table[min(max(row, first) - first, U64(CLASSES - 1))])
 
 
 @inline_without_refcounts
-def add_before(base: Array, stop: int, shift: np.uint64, rows: np.uint64, table: Array) -> np.uint64:
+def weigh_run(base: Array, at: int, shift: np.uint64, first: np.uint64, table: Array) -> Any:
+    """Return the weights of 16 elements, a vector of u32."""
+    rows = resize((load(base, at, RUN) >> shift) & U64(table[CLASSES]), 32)
+    lowest, last = splat(np.uint32(first), RUN), splat(np.uint32(CLASSES - 1), RUN)
+    classes = select(rows > lowest, rows, lowest) - lowest
+    return look_up(table, select(classes < last, classes, last))
+
+
+@inline_without_refcounts
+def add_before(base: Array, stop: int, shift: np.uint64, first: np.uint64, table: Array) -> np.uint64:
     """Add up the weights from a run's first element to the one before ``stop``."""
+    at = stop & ~(RUN - 1)
+    if at + RUN <= base.size:
+        weights = weigh_run(base, at, shift, first, table)
+        return U64(reduce_add(select(ramp(RUN, 32) < np.uint32(stop - at), weights, weights ^ weights)))
     total = U64(0)
-    for i in range(stop & ~(RUN - 1), stop):
-        total += table[(U64(base[i]) >> shift) & rows]
+    for i in range(at, stop):
+        total += weigh(U64(base[i]), shift, first, table)
     return total
 
 
 @inline_without_refcounts
 def accumulate(
     base: Array,
-    first: int,
+    start: int,
     stop: int,
     shift: np.uint64,
-    rows: np.uint64,
+    first: np.uint64,
     table: Array,
     total: np.uint64,
     sums: Array,
@@ -82,52 +119,51 @@ def accumulate(
 
     A last run of fewer than 16 elements has no sum of its own.
     """
-    runs = min(TILE_RUNS, (stop - first) // RUN)
+    runs = min(TILE_RUNS, (stop - start) // RUN)
     for run in range(runs):
         sums[at + run] = total
-        total += add_run(base, first + RUN * run, shift, rows, table)
+        total += U64(reduce_add(weigh_run(base, start + RUN * run, shift, first, table)))
     sums[at + runs] = total
-    for run in range(at + runs + 1, at + runs + 9):
+    for run in range(at + runs + 1, at + runs + 1 + RUN):
         sums[run] = U64(0xFFFFFFFFFFFFFFFF)
     return runs, total
 
 
 @kernel
 def measure_gaps(
-    base: Array, shift: int, table: Array, starts: Array, indices: Array, gaps: Array, own: Array
+    base: Array, shift: int, first: int, table: Array, starts: Array, indices: Array, gaps: Array, own: Array
 ) -> None:
     """Compute the sum of weights from the change before, in its lane, to each change, and its weight.
 
     Args:
         base: (d,) unsigned, bits of the elements.
-        shift: the row of an element is its upper bits without the sign, bits >> shift.
-        table: (rows,) u64, weights; a power of two.
+        shift, first, table: as of ``weigh``.
         starts: (lanes + 1,) i64, the first element of each lane, and d; multiples of 16 but for d.
         indices: (r,) u32, ascending.
         gaps, own: (r,) u64, written.
     """
-    s, rows = U64(shift), U64(table.size - 1)
-    sums = np.empty(TILE_RUNS + 9, U64)
+    s, low = U64(shift), U64(first)
+    sums = np.empty(STRIDE, U64)
     total, before, i, lane = U64(0), U64(0), 0, 1
-    for first in range(0, base.size, TILE_RUNS * RUN):
-        runs, total = accumulate(base, first, base.size, s, rows, table, total, sums, 0)
-        stop = first + RUN * runs if runs == TILE_RUNS else base.size
+    for start in range(0, base.size, TILE_RUNS * RUN):
+        runs, total = accumulate(base, start, base.size, s, low, table, total, sums, 0)
+        stop = start + RUN * runs if runs == TILE_RUNS else base.size
         while lane < starts.size - 1 and starts[lane] < stop:
             i, before = measure_until(
-                base, first, starts[lane], s, rows, table, sums, before, i, indices, gaps, own
+                base, start, starts[lane], s, low, table, sums, before, i, indices, gaps, own
             )
-            before = sums[(starts[lane] - first) // RUN]
+            before = sums[(starts[lane] - start) // RUN]
             lane += 1
-        i, before = measure_until(base, first, stop, s, rows, table, sums, before, i, indices, gaps, own)
+        i, before = measure_until(base, start, stop, s, low, table, sums, before, i, indices, gaps, own)
 
 
 @inline_without_refcounts
 def measure_until(
     base: Array,
-    first: int,
+    start: int,
     stop: int,
     shift: np.uint64,
-    rows: np.uint64,
+    first: np.uint64,
     table: Array,
     sums: Array,
     before: np.uint64,
@@ -139,8 +175,8 @@ def measure_until(
     """Measure the gaps before an element of a tile; return the next change, and the sum after the last."""
     while i < indices.size and np.int64(indices[i]) < stop:
         at = np.int64(indices[i])
-        here = sums[(at - first) // RUN] + add_before(base, at, shift, rows, table)
-        weight = table[(U64(base[at]) >> shift) & rows]
+        here = sums[(at - start) // RUN] + add_before(base, at, shift, first, table)
+        weight = weigh(U64(base[at]), shift, first, table)
         gaps[i], own[i] = here - before, weight
         before = here + weight
         i += 1
@@ -241,27 +277,24 @@ def leave(
 @inline_without_refcounts
 def find_in_run(
     base: Array,
-    first: int,
+    at: int,
     shift: np.uint64,
-    rows: np.uint64,
+    first: np.uint64,
     table: Array,
     total: np.uint64,
     place: np.uint64,
 ) -> tuple[int, np.uint64]:
     """Find the element of a run whose weights reach beyond a place; return it, and the sum before it."""
-    found, below, here = first, total, total
-    for i in range(RUN):
-        here += table[(U64(base[first + i]) >> shift) & rows]
-        is_below = here <= place
-        found += np.int64(is_below)
-        below = here if is_below else below
-    return found, below
+    sums = prefix_sum(weigh_run(base, at, shift, first, table))
+    below = sums <= np.uint32(place - total)
+    return at + popcount(mask_to_bits(below)), total + U64(reduce_max(select(below, sums, sums ^ sums)))
 
 
 @kernel
 def read_positions(
     base: Array,
     shift: int,
+    first: int,
     table: Array,
     starts: Array,
     cuts: Array,
@@ -275,13 +308,13 @@ def read_positions(
     The lanes take turns, so that the processor works at all of them at a time.
 
     Args:
-        base, shift, table, starts: as of ``measure_gaps``.
+        base, shift, first, table, starts: as of ``measure_gaps``.
         cuts, cumulative: as of ``write_positions``.
         segments: (2048,) u8, the segment of the first of each 2^20 places.
         coded: (n,) u32, the section's words.
         indices: (r,) u32, written.
     """
-    s, rows, lanes = U64(shift), U64(table.size - 1), cuts.size - 1
+    s, low, lanes = U64(shift), U64(first), cuts.size - 1
     sums = np.empty(lanes * STRIDE, U64)
     states, after, before = np.empty(lanes, U64), np.zeros(lanes, U64), np.zeros(lanes, U64)
     firsts, counts, places = (
@@ -294,7 +327,7 @@ def read_positions(
     for lane in range(lanes):
         firsts[lane] = starts[lane] - TILE_RUNS * RUN
         longest = max(longest, cuts[lane + 1] - cuts[lane])
-        sums[lane * STRIDE + 8] = U64(0xFFFFFFFFFFFFFFFF)
+        sums[lane * STRIDE + RUN] = U64(0xFFFFFFFFFFFFFFFF)
         if at == FAULT:
             return FAULT
     for turn in range(longest):
@@ -311,26 +344,23 @@ def read_positions(
             while place >= after[lane] and counts[lane] == TILE_RUNS:
                 firsts[lane] += TILE_RUNS * RUN
                 counts[lane], after[lane] = accumulate(
-                    base, firsts[lane], end, s, rows, table, after[lane], sums, row
+                    base, firsts[lane], end, s, low, table, after[lane], sums, row
                 )
                 places[lane] = 0
             run = places[lane]
-            while sums[row + run + 8] <= place:
-                run += 8
-            passed = 0
-            for j in range(1, 9):
-                passed += np.int64(sums[row + run + j] <= place)
-            run += passed
+            while sums[row + run + RUN] <= place:
+                run += RUN
+            run += popcount(mask_to_bits(load(sums, row + run + 1, RUN) <= place))
             i, total = firsts[lane] + RUN * run, sums[row + run]
             if run < counts[lane]:
-                i, total = find_in_run(base, i, s, rows, table, total, place)
+                i, total = find_in_run(base, i, s, low, table, total, place)
             else:
-                while i < end and total + table[(U64(base[i]) >> s) & rows] <= place:
-                    total += table[(U64(base[i]) >> s) & rows]
+                while i < end and total + weigh(U64(base[i]), s, low, table) <= place:
+                    total += weigh(U64(base[i]), s, low, table)
                     i += 1
                 if i >= end:
                     return FAULT
-            own = table[(U64(base[i]) >> s) & rows]
+            own = weigh(U64(base[i]), s, low, table)
             x, at = leave(x, total, own, offset, cumulative, coded, at)
             states[lane], before[lane], places[lane] = x, total + own, run
             indices[k] = i

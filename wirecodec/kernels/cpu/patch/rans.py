@@ -38,12 +38,11 @@ def pull(
     """
     low = x & ((U64(1) << bits) - U64(1))
     x = freq * (x >> bits) + low - start
-    if x < LEAST:
-        if at >= words.size:
-            return U64(0), at
-        x = (x << U64(32)) | U64(words[at])
-        at += 1
-    return x, at
+    is_low, ends = x < LEAST, at >= words.size
+    # No branch: whether a word is needed is as good as random.
+    longer = (x << U64(32)) | U64(words[0 if ends else at])
+    longer = U64(0) if ends else longer
+    return (longer if is_low else x), at + np.int64(is_low)
 
 
 @inline_without_refcounts

@@ -49,23 +49,21 @@ def octave_of(step: np.uint64) -> np.uint64:
 
 @kernel
 def find_steps(
-    base: Array, new: Array, indices: Array, signed: int, shift: int, steps: Array, rows: Array, counts: Array
+    olds: Array, new: Array, signed: int, shift: int, steps: Array, rows: Array, counts: Array
 ) -> None:
     """Compute differences, and count their symbols by the row of the old element.
 
     Args:
-        base: (d,) unsigned.
-        new: (r,) unsigned.
-        indices: (r,) u32.
+        olds, new: (r,) unsigned.
         signed: 1 if the highest bit is a sign beside a magnitude, 0 for integers.
         shift: the row of an element is its upper bits without the sign, bits >> shift.
         steps: (r,) u64, written.
         rows: (r,) u16, written.
         counts: (rows, symbols) i64, incremented.
     """
-    width, s, m = U64(8 * base.itemsize), U64(shift), U64(counts.shape[0] - 1)
-    for i in range(indices.size):
-        old = U64(base[indices[i]])
+    width, s, m = U64(8 * olds.itemsize), U64(shift), U64(counts.shape[0] - 1)
+    for i in range(olds.size):
+        old = U64(olds[i])
         step = to_step(old, U64(new[i]), width, U64(signed))
         row = (old >> s) & m
         steps[i], rows[i] = step, row
@@ -77,19 +75,19 @@ def find_steps(
 
 
 @kernel
-def subtract(base: Array, new: Array, signed: int, steps: Array) -> None:
-    """Compute the differences of all elements, (d,) unsigned each."""
-    width = U64(8 * base.itemsize)
-    for i in range(base.size):
-        steps[i] = to_step(U64(base[i]), U64(new[i]), width, U64(signed))
+def subtract(olds: Array, new: Array, signed: int, steps: Array) -> None:
+    """Compute differences, (r,) unsigned each."""
+    width = U64(8 * olds.itemsize)
+    for i in range(olds.size):
+        steps[i] = to_step(U64(olds[i]), U64(new[i]), width, U64(signed))
 
 
 @kernel
-def add(base: Array, indices: Array, steps: Array, signed: int, values: Array) -> None:
-    """Compute the elements that are differences away from others, (r,) unsigned."""
-    width = U64(8 * base.itemsize)
-    for i in range(indices.size):
-        values[i] = from_step(U64(base[indices[i]]), U64(steps[i]), width, U64(signed))
+def add(olds: Array, steps: Array, signed: int, values: Array) -> None:
+    """Compute the elements that are differences away from others, (r,) unsigned each."""
+    width = U64(8 * olds.itemsize)
+    for i in range(olds.size):
+        values[i] = from_step(U64(olds[i]), U64(steps[i]), width, U64(signed))
 
 
 @kernel
@@ -137,8 +135,7 @@ def write_steps(
 
 @kernel
 def read_steps(
-    base: Array,
-    indices: Array,
+    olds: Array,
     signed: int,
     shift: int,
     contexts: Array,
@@ -152,8 +149,7 @@ def read_steps(
     """Decode the bits of elements; return 0, or -1 if the section is not valid.
 
     Args:
-        base: (d,) unsigned.
-        indices: (r,) u32.
+        olds: (r,) unsigned.
         signed, shift: as of ``find_steps``.
         contexts, frequencies, cumulative: as of ``write_steps``.
         symbols: (contexts, 4096) u8, the symbol of each place.
@@ -161,12 +157,12 @@ def read_steps(
         words: (n,) u32, the section's.
         values: (r,) unsigned, written.
     """
-    width, s, m, low = U64(8 * base.itemsize), U64(shift), U64(contexts.size - 1), U64(4095)
+    width, s, m, low = U64(8 * olds.itemsize), U64(shift), U64(contexts.size - 1), U64(4095)
     at, mask = read_states(words, states), states.size - 1
     if at < 0:
         return FAULT
-    for i in range(indices.size):
-        old = U64(base[indices[i]])
+    for i in range(olds.size):
+        old = U64(olds[i])
         context = contexts[(old >> s) & m]
         x = states[i & mask]
         symbol = U64(symbols[context, x & low])

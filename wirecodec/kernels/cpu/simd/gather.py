@@ -98,20 +98,49 @@ def gather(typing_context: Any, array: Any, indices: Any) -> Any:
     """Load the element of a contiguous array at each lane's index; all indices must be within it."""
     vector = Vector(indices.lanes, array.dtype.bitwidth)
 
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        wide = builder.zext(args[1], ir.VectorType(I64, vector.lanes))
-        if context.enable_boundscheck:
-            view = context.make_array(sig.args[0])(context, builder, args[0])
-            for i in range(vector.lanes):
-                cgutils.do_boundscheck(context, builder, builder.extract_element(wide, I32(i)), view.nitems)
-        data = context.make_array(sig.args[0])(context, builder, args[0]).data
-        found: Any = ir.Constant(vector.form, ir.Undefined)
-        for i in range(vector.lanes):
-            element = builder.load(builder.gep(data, [builder.extract_element(wide, I32(i))]))
-            found = builder.insert_element(found, element, I32(i))
-        return found
+    return vector(array, indices), _gather_lanes
 
-    return vector(array, indices), generate
+
+def _gather_lanes(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """Load per lane; LLVM knows when an instruction that gathers is faster."""
+    vector = sig.return_type
+    wide = builder.zext(args[1], ir.VectorType(I64, vector.lanes))
+    view = context.make_array(sig.args[0])(context, builder, args[0])
+    if context.enable_boundscheck:
+        for i in range(vector.lanes):
+            cgutils.do_boundscheck(context, builder, builder.extract_element(wide, I32(i)), view.nitems)
+    found: Any = ir.Constant(vector.form, ir.Undefined)
+    for i in range(vector.lanes):
+        element = builder.load(builder.gep(view.data, [builder.extract_element(wide, I32(i))]))
+        found = builder.insert_element(found, element, I32(i))
+    return found
+
+
+@llvm_intrinsic
+def look_up(typing_context: Any, table: Any, indices: Any) -> Any:
+    """Load the element of a contiguous array of 64 numbers u32 at each of 16 lanes' indices, below 64."""
+    if (table.dtype.bitwidth, indices.lanes, indices.bits) != (32, 16, 32):
+        return None
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if not has_feature(context, "avx512f"):
+            return _gather_lanes(context, builder, sig, args)
+        at = element_pointer(context, builder, sig.args[0], args[0], I64(0), 64)
+        return _permute(builder, builder.bitcast(at, indices.form.as_pointer()), args[1])
+
+    return indices(table, indices), generate
+
+
+def _permute(builder: Any, at: Any, indices: Any) -> Any:
+    """Look up in four registers: each instruction has two, and bit 5 of an index decides between both."""
+    form = indices.type
+    parts = [builder.load(builder.gep(at, [I64(i)]), align=4) for i in range(4)]
+    kind = ir.FunctionType(form, [form, form, form])
+    name = "llvm.x86.avx512.vpermi2var.d.512"
+    permute = cgutils.get_or_insert_function(builder.module, kind, name)
+    low, high = (builder.call(permute, [a, indices, b]) for a, b in (parts[:2], parts[2:]))
+    thirty_two = ir.Constant(form, [32] * form.count)
+    return builder.select(builder.icmp_unsigned("<", indices, thirty_two), low, high)
 
 
 @llvm_intrinsic
