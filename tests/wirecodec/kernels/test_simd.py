@@ -258,6 +258,14 @@ for gaps in (rng.geometric(0.1, 9000), rng.geometric(0.9, 5000), rng.geometric(0
         digest.update(bytes(section))
         found = codec.decode(read_only(np.asarray(section)), x.size, where.size, UNLIMITED)
         assert np.array_equal(found, where)
+old = {"w": rng.normal(0, 0.02, 40_003).astype(np.float16)}
+new = {"w": old["w"].copy()}
+new["w"].view(np.uint16)[rng.choice(40_003, 600, replace=False)] += 1
+for base in ("read", "unread"):
+    patch = wc.diff(old, new, base=base)
+    digest.update(bytes(patch))
+    state = {"w": old["w"].copy()}
+    assert np.array_equal(wc.apply(patch, state)["w"].view(np.uint16), new["w"].view(np.uint16))
 print(digest.hexdigest())
 """
 
