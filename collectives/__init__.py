@@ -16,6 +16,8 @@ from collectives.cltk.ratios import ratios_by_flops
 from collectives.cltk.similarity import MagnitudeHistogram, Similarity, similarity
 from collectives.errors import CollectiveError, Timeout
 from collectives.exchange.pending import Pending
+from collectives.feed.publisher import Publisher
+from collectives.feed.subscriber import Subscriber
 from collectives.gloo.communicator import TorchComm
 from collectives.gtopk.allreduce import GTopK
 from collectives.local_updates.local_updates import LocalUpdates
@@ -43,9 +45,11 @@ __all__ = [
     "MagnitudeHistogram",
     "OkTopK",
     "Pending",
+    "Publisher",
     "Similarity",
     "Sites",
     "StoreComm",
+    "Subscriber",
     "Timeout",
     "TorchComm",
     "allgather",

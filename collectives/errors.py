@@ -47,6 +47,8 @@ class CollectiveError(RuntimeError):
             contribution was refused ("refused", or "value" for NaN), another process has its name ("name"),
             the store fails or an object is gone ("transport"), this peer was away for too long ("sequence"),
             it flushes denormal numbers ("denormals"), or another process has made the StoreComm ("closed").
+            Of a feed: another publisher has published ("writer"), nothing was published in time ("timeout"),
+            objects are gone ("transport") or not valid ("refused").
             A signal handler or a callback made a call inside another one: "nested"; it was refused, on this
             rank alone, and nothing was sent.
     """

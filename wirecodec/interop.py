@@ -24,6 +24,8 @@ CuPy when they are called.
     steps                   StepInParts, which exchanges one step in parts
     arithmetic              flushes_denormals
     memory                  aligned: an array whose sums bypass the caches
+    patches of weights      read_tensors, prepare_all, split_patches, commit_patch; prepare_replacement,
+                            PreparedPatch; digest_state, count_state
     shared memory           Layout of an array; describe_overlap, which names two arrays that share bytes
     sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_copy, gpu_count_nonzero, copy_to_host
 """
@@ -56,7 +58,13 @@ from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.kernels.denormals import flushes_denormals
 from wirecodec.kernels.uninterrupted import run_uninterrupted
+from wirecodec.patch.apply import commit as commit_patch
+from wirecodec.patch.apply import digest_state, prepare_all
+from wirecodec.patch.apply import split as split_patches
 from wirecodec.patch.overlap import Layout, describe_overlap
+from wirecodec.patch.prepared import PreparedPatch, prepare_replacement
+from wirecodec.patch.states import count_state
+from wirecodec.patch.states import read_state as read_tensors
 from wirecodec.pipeline import decode_many_to, decode_to
 from wirecodec.registry import index_codecs, value_codecs
 from wirecodec.select import base as elements
@@ -82,6 +90,7 @@ __all__ = [
     "Layout",
     "Memory",
     "OpenStep",
+    "PreparedPatch",
     "SchemeLike",
     "SelectedValues",
     "State",
@@ -102,14 +111,17 @@ __all__ = [
     "as_writable",
     "cached_kernels_only",
     "check_keys",
+    "commit_patch",
     "copy_of",
     "copy_to_host",
+    "count_state",
     "count_stored",
     "decode_many_to",
     "decode_sum",
     "decode_to",
     "describe_arrays",
     "describe_overlap",
+    "digest_state",
     "dtype_named",
     "encode_known",
     "estimate_index_bytes",
@@ -136,12 +148,16 @@ __all__ = [
     "local_shards",
     "make_sparse",
     "parse_stage",
+    "prepare_all",
+    "prepare_replacement",
     "read_only",
     "read_state",
+    "read_tensors",
     "restore_schedule",
     "run_uninterrupted",
     "schedule_string",
     "schedule_text",
+    "split_patches",
     "sum_sparse",
     "take_outer_step",
     "top_of_group",

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     STATE = 4
     TAKEN = 5
     DROPPED = 6
+    VERSION = 7  # of a feed: formats/spec/feeds.md
 
 
 def make_statement(kind: int, run: bytes, number: int, digest: bytes) -> bytes:

@@ -271,7 +271,8 @@ class Files:
         if os.getpid() != self._process:
             raise CollectiveError(
                 f"this connection to the store {self.root} was made in process {self._process}, and cannot be"
-                f" used in process {os.getpid()}; make a StoreComm in each process, after the fork",
+                f" used in process {os.getpid()}; make the StoreComm, Publisher or Subscriber in each"
+                " process, after the fork",
                 reason="closed",
             )
 

@@ -12,7 +12,8 @@ from collectives.store.layout import check_name
 
 KEY = 32
 _HEXADECIMAL = re.compile(rf"[0-9a-fA-F]{{{2 * KEY}}}")
-_DOMAIN = b"wirecodec rounds 2\0"  # signatures of other protocols are not valid here
+ROUNDS, FEEDS = b"wirecodec rounds 2\0", b"wirecodec feeds 1\0"
+"""What signed statements of a protocol begin with, so that they are not valid in others."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,14 @@ class Ring:
     digest: str
 
 
-def make_ring(name: str, key: bytes | None, keys: Mapping[str, bytes] | None) -> Ring:
+def make_ring(name: str, key: bytes | None, keys: Mapping[str, bytes] | None, domain: bytes = ROUNDS) -> Ring:
     """Return the keys of a peer.
 
     Args:
         name: of this peer.
         key: its private key, 32 bytes, or None.
         keys: {name: public key of 32 bytes} of all peers that may take part, or None for anybody.
+        domain: of the protocol.
 
     Raises:
         ValueError: one of both is missing, or the keys do not fit.
@@ -48,9 +50,7 @@ def make_ring(name: str, key: bytes | None, keys: Mapping[str, bytes] | None) ->
         return Ring(lambda _: NO_SIGNATURE, check_everyone, frozenset(), "")
     if key is None or not keys:
         raise ValueError("key and keys belong together: pass this peer's private key and all public keys")
-    for other, public in keys.items():
-        check_name(other, "a name in keys")
-        _check_key(f"the public key of {other!r}", public)
+    verify = make_verifier(keys, domain)
     _check_key("key", key)
     ed25519 = _load()
     private = ed25519.Ed25519PrivateKey.from_private_bytes(key)
@@ -58,15 +58,33 @@ def make_ring(name: str, key: bytes | None, keys: Mapping[str, bytes] | None) ->
         raise ValueError(f"keys has no public key of this peer, {name!r}")
     if private.public_key().public_bytes_raw() != keys[name]:
         raise ValueError(f"key is not the private key of {name!r}, whose public key is in keys")
-    public_keys = {
-        other: ed25519.Ed25519PublicKey.from_public_bytes(public) for other, public in keys.items()
-    }
     return Ring(
-        lambda statement: bytes(private.sign(_DOMAIN + statement)),
-        lambda other, statement, signature: _is_signed(public_keys.get(other), statement, signature),
+        lambda statement: bytes(private.sign(domain + statement)),
+        verify,
         frozenset(keys),
         names_digest(keys),
     )
+
+
+def make_verifier(keys: Mapping[str, bytes] | None, domain: bytes = ROUNDS) -> Verify:
+    """Return the function that checks signatures.
+
+    Args:
+        keys: {name: public key of 32 bytes} of all that may write, or None for anybody.
+        domain: of the protocol.
+
+    Raises:
+        ValueError: a name or a key is not valid.
+        ImportError: there are keys, and ``cryptography`` is missing.
+    """
+    if keys is None:
+        return check_everyone
+    for other, public in keys.items():
+        check_name(other, "a name in keys")
+        _check_key(f"the public key of {other!r}", public)
+    load = _load().Ed25519PublicKey.from_public_bytes
+    public_keys = {other: load(public) for other, public in keys.items()}
+    return lambda name, statement, signature: _is_signed(public_keys.get(name), domain + statement, signature)
 
 
 def make_key() -> tuple[bytes, bytes]:
@@ -82,7 +100,7 @@ def _is_signed(public: Any, statement: bytes, signature: bytes) -> bool:
     if public is None:
         return False
     try:
-        public.verify(signature, _DOMAIN + statement)
+        public.verify(signature, statement)
     except InvalidSignature:
         return False
     return True

@@ -48,6 +48,7 @@ LAYERS = {
         {"exchange"},
         {"sums"},
         {"store"},
+        {"feed"},
         {"algorithms"},
         {"tuning"},
         {"allgather"},

@@ -12,9 +12,11 @@ from wirecodec.arrays import Bytes
 from wirecodec.container.reader import blob_size
 from wirecodec.errors import EncodeError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
+from wirecodec.patch import digest
 from wirecodec.patch.diff import compare, write
 from wirecodec.patch.prepared import PreparedPatch, prepare
 from wirecodec.patch.states import read_bits, read_state
+from wirecodec.patch.threads import map_in_threads
 from wirecodec.tensors import as_bytes
 
 
@@ -51,7 +53,7 @@ def apply(
     """
     tensors = read_state(state)
     prepared = prepare_all(split(as_bytes(blob)), tensors, limits or DEFAULT_LIMITS, partial_state=partial)
-    _commit(prepared, state, tensors)
+    commit(prepared, state, tensors)
     return state
 
 
@@ -88,14 +90,32 @@ def split(data: Bytes) -> list[Bytes]:
     return parts
 
 
-def _commit(prepared: PreparedPatch, state: Any, tensors: dict[str, Any]) -> None:
-    """Write into a mapping, or into the tensors of a module, which stay the same ones."""
+def commit(prepared: PreparedPatch, state: Any, tensors: dict[str, Any]) -> None:
+    """Write into a mapping, or into the tensors of a module, which stay the same ones.
+
+    Args:
+        prepared: of ``tensors``.
+        state: the mapping or the module.
+        tensors: of ``read_state``.
+
+    Raises:
+        ValueError: a tensor cannot be written. Nothing has changed.
+    """
     if isinstance(state, MutableMapping):
         prepared.commit(state)
         return
     if prepared.removed or any(write.replaces(tensors) for write in prepared.writes):
         raise ValueError("the patch adds, removes or reshapes tensors; pass a mapping, such as a state_dict")
     prepared.commit(tensors)
+
+
+def digest_state(tensors: Mapping[str, Any]) -> int:
+    """Return a digest of all tensors with their names, whatever their order."""
+
+    def digest_one(name: str) -> int:
+        return digest.digest_named(name, digest.digest_tensor(read_bits(name, tensors[name])))
+
+    return digest.fold(sum(map_in_threads(digest_one, tensors)) & digest.MASK, len(tensors))
 
 
 def _tell(prepared: PreparedPatch) -> None:

@@ -5,10 +5,9 @@ states -> tensors that changed, and their positions -> entries, each by the smal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,11 +21,10 @@ from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.states import Bits, Kind, join, kind_of, read_bits, read_state
+from wirecodec.patch.threads import map_in_threads
 from wirecodec.scratch import borrow
 from wirecodec.value.zstd import Zstd
 
-T = TypeVar("T")
-R = TypeVar("R")
 Progress: TypeAlias = Callable[[float], object]
 """Function that is called with the completed fraction of the work."""
 
@@ -125,7 +123,7 @@ def compare(
     """Find the changes between two states."""
     found = Difference()
     names = sorted({*old, *new}, key=_order)
-    results = _map(lambda name: _compare_one(name, old, new, touched=touched), names)
+    results = map_in_threads(lambda name: _compare_one(name, old, new, touched=touched), names)
     for number, (name, result) in enumerate(zip(names, results, strict=True), 1):
         progress(number / len(names))
         if isinstance(result, Change):
@@ -220,7 +218,7 @@ def write(found: Difference, *, touched: bool, level: int, progress: Progress = 
         keys.append(key)
         open_units[change.new.dtype] = keys, filled + size
     entries = list[Entry]()
-    groups_of_entries = _map(lambda keys: _write_unit(keys, changes, zstd, touched=touched), units)
+    groups_of_entries = map_in_threads(lambda keys: _write_unit(keys, changes, zstd, touched=touched), units)
     for number, group in enumerate(groups_of_entries, 1):
         entries += group
         progress(number / len(units))
@@ -337,16 +335,3 @@ def _write_entry(
     if not is_shared:
         options.append(_write_whole(key, at, whole.view(dtype), zstd))
     return min(options, key=lambda e: e.index_section.size + e.value_section.size)
-
-
-def _map(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Apply a function on all threads that kernels may use, and yield the results in order."""
-    from wirecodec.kernels.cpu.threads import thread_count
-
-    listed = list(items)
-    threads = min(thread_count(), len(listed))
-    if threads < 2:
-        yield from map(function, listed)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(function, listed)

@@ -117,6 +117,22 @@ class PreparedPatch:
             raise
 
 
+def prepare_replacement(state: Mapping[str, Any], target: Mapping[str, Array]) -> PreparedPatch:
+    """Compare a state with contiguous arrays that become its own: a commit gives it their names and bits."""
+    found = PreparedPatch(removed=[name for name in state if name not in target])
+    for name, array in target.items():
+        new = read_bits(name, array)
+        old = read_bits(name, state[name]) if name in state else None
+        if old is None or (old.dtype, old.shape) != (new.dtype, new.shape):
+            own = replace(new, bits=array.reshape(-1).view(new.bits.dtype))  # which can be written
+            found.writes.append(Write(name, None, own.bits, own))
+        elif not np.array_equal(old.bits, new.bits):
+            found.writes.append(Write(name, None, new.bits))
+        else:
+            found.unchanged.append(name)
+    return found
+
+
 def prepare(
     blob: Bytes, state: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool
 ) -> PreparedPatch:

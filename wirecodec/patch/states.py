@@ -6,6 +6,7 @@ an entry of the mapping is replaced.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -111,6 +112,12 @@ def read_state(state: Any) -> dict[str, Any]:
     if hasattr(state, "state_dict") and hasattr(state, "named_parameters"):
         return dict(state.state_dict(keep_vars=False))
     raise TypeError(f"state is {type(state).__name__}; it must be a mapping of names to tensors")
+
+
+def count_state(tensors: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the numbers of elements and of bytes of all tensors."""
+    found = [read_bits(name, tensor) for name, tensor in tensors.items()]
+    return sum(math.prod(x.shape) for x in found), sum(x.bits.nbytes for x in found)
 
 
 def _to_host(tensor: Any) -> Any:

@@ -1,0 +1,84 @@
+"""Reading of a feed: what makes the newest version of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from collectives.errors import CollectiveError, Refused
+from collectives.feed.archive import Archive
+from collectives.feed.record import Version
+from collectives.feed.route import Hop, Records, count_bytes, find_route
+from wirecodec import DecodeLimits, WireError
+from wirecodec.interop import (
+    PreparedPatch,
+    digest_state,
+    prepare_all,
+    split_patches,
+)
+
+Progress = Callable[[int, int], object]
+"""Function that is called with the bytes that have arrived, and those of all objects of an update."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reader of the objects of a feed.
+
+    Attributes:
+        archive: of the feed.
+        limits: bounds on the cost of decoding an object.
+        progress: is told of the bytes that have arrived.
+    """
+
+    archive: Archive
+    limits: DecodeLimits
+    progress: Progress
+
+    def identify(self, tensors: Mapping[str, Any], record: Version) -> int | None:
+        """Return the version of a state by its digest: that of a record, or one of those before it."""
+        if not tensors:
+            return None
+        digest = digest_state(tensors)
+        known = (record.digest, *record.recent)
+        return record.number - known.index(digest) if digest in known else None
+
+    def fetch(self, route: list[Hop]) -> list[bytes]:
+        """Return the objects of a route. Raises Refused."""
+        total, arrived, found = count_bytes(route), 0, []
+        for hop in route:
+            found.append(self.archive.fetch(hop.version.number, hop.part))
+            arrived += hop.part.size
+            self.progress(arrived, total)
+        return found
+
+    def find_route(self, base: int | None, target: Version) -> list[Hop]:
+        """Return the objects that make a version of another one, or of nothing. Raises Refused."""
+        return find_route(Records(self.archive, {target.number: target}), base, target)
+
+    def load(self, route: list[Hop]) -> dict[str, Any]:
+        """Make a version of nothing, as arrays, by a route from an anchor. Raises Refused or WireError."""
+        target = route[-1].version
+        state: dict[str, Any] = {}
+        for data in self.fetch(route):
+            self.prepare([data], state).commit(state)
+        if digest_state(state) != target.digest:
+            raise Refused("digest", f"version {target.number} has other bits than its record says")
+        return state
+
+    def prepare(self, objects: list[bytes], tensors: Mapping[str, Any]) -> PreparedPatch:
+        """Decode patches in sequence, and check them against a state. Raises WireError."""
+        parts = [part for data in objects for part in split_patches(np.frombuffer(data, np.uint8))]
+        return prepare_all(parts, tensors, self.limits)
+
+
+def explain_damage(error: Exception | None, version: int) -> CollectiveError:
+    """Return the error of a version that cannot be read."""
+    return CollectiveError(
+        f"version {version} of the feed cannot be read, and no anchor leads to it: {error}; call again when"
+        " the publisher has published an anchor, as a new Publisher does with anchor=True",
+        reason="refused" if isinstance(error, WireError) else "transport",
+    )

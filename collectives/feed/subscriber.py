@@ -1,0 +1,306 @@
+"""Subscriber: a reader of a feed of weights, which follows the newest version."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import wirecodec as wc
+from collectives.call import exclusive
+from collectives.errors import CollectiveError, Refused
+from collectives.feed.archive import open_archive
+from collectives.feed.publisher import LIMITS
+from collectives.feed.reader import Progress, Reader, explain_damage
+from collectives.feed.record import Version
+from collectives.store.files import Traffic
+from collectives.store.signing import FEEDS, make_verifier
+from collectives.waiting.backoff import check_seconds
+from wirecodec.interop import (
+    PreparedPatch,
+    commit_patch,
+    digest_state,
+    prepare_replacement,
+    read_tensors,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """Newest version of a feed, fetched and checked; ``commit`` writes it into the state."""
+
+    _subscriber: Subscriber
+    _record: Version
+    _state: Any
+    _tensors: dict[str, Any]
+    _prepared: PreparedPatch
+
+    @property
+    def version(self) -> int:
+        """Number of the version."""
+        return self._record.number
+
+    @property
+    def changed(self) -> int:
+        """Number of elements that ``commit`` writes."""
+        return _count(self._prepared)
+
+    def commit(self) -> int:
+        """Write the version into the state, which nobody may have changed, and return its number.
+
+        After an exception, the state is as it was.
+        """
+        commit_patch(self._prepared, self._state, self._tensors)
+        self._subscriber._record = self._record
+        return self.version
+
+
+class Subscriber:
+    """Reader of a feed of weights.
+
+    Each call of ``update`` brings a state to the newest version, in place: from any version, or from nothing.
+    All is checked before the first write. If it fails, the state has the bits of its old version, or of one
+    between the old and the newest, and the next call goes on.
+
+    Args:
+        url: of the folder of the Publisher.
+        run: name of the feed.
+        poll: seconds between two looks at the store while ``update`` waits.
+        timeout: seconds for which requests are repeated while the store fails.
+        verify: whether ``update`` checks the digest of the whole state if no patch does. False saves a pass
+            over the state per call, and does not see weights that someone else has changed.
+        storage_options: of the file system of fsspec.
+        keys: {name: public key, 32 bytes} of all that may publish, or None for anybody who can write.
+        max_bytes: largest object that is read, in bytes.
+        limits: bounds on the cost of decoding an object.
+        progress: is called with the bytes that have arrived, and those of all objects of an update.
+        report: is called with a dictionary after each update that changed the state: ``last``.
+
+    Attributes:
+        version: number of the version of the last update, or None.
+        last: numbers of the last update: "version", "base" (the version before, or None), "bytes",
+            "objects", "requests", "seconds", "changed", "elements", and "age", seconds since the version was
+            published, by both clocks. None before the first one.
+        traffic: bytes and requests so far.
+
+    Raises:
+        ValueError: an argument is out of range, or the store is of an unknown kind.
+        ImportError: fsspec, the package of the protocol, or for keys ``cryptography`` is missing.
+
+    Source:
+        formats/spec/feeds.md.
+
+    Examples:
+        >>> import collectives as co, tempfile, numpy as np
+        >>> folder = tempfile.mkdtemp()
+        >>> version = co.Publisher(folder, "demo").publish({"w": np.ones(3, "f4")})
+        >>> state = {}
+        >>> co.Subscriber(folder, "demo").update(state), state["w"]
+        (0, array([1., 1., 1.], dtype=float32))
+    """
+
+    def __init__(
+        self,
+        url: str,
+        run: str,
+        *,
+        poll: float = 1.0,
+        timeout: float = 600.0,
+        verify: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+        keys: Mapping[str, bytes] | None = None,
+        max_bytes: int = 2**36,
+        limits: wc.DecodeLimits = LIMITS,
+        progress: Progress | None = None,
+        report: Callable[[dict[str, Any]], object] | None = None,
+    ) -> None:
+        check_seconds(poll=poll, timeout=timeout)
+        archive = open_archive(
+            url,
+            run,
+            make_verifier(keys, FEEDS),
+            timeout=timeout,
+            storage_options=storage_options,
+            max_bytes=max_bytes,
+        )
+        self._archive = archive
+        self._reader = Reader(archive, limits, progress or (lambda arrived, total: None))
+        self._poll, self._verify, self._report = poll, verify, report
+        self._record: Version | None = None
+        self.last: dict[str, Any] | None = None
+
+    @property
+    def version(self) -> int | None:
+        """Number of the version of the last update, or None."""
+        return None if self._record is None else self._record.number
+
+    @property
+    def traffic(self) -> Any:
+        """Bytes and requests so far."""
+        return self._archive.files.traffic
+
+    def latest(self) -> int | None:
+        """Return the number of the newest version in the store, or None; not below ``version``.
+
+        It may be called from another thread while ``update`` runs.
+
+        Raises:
+            CollectiveError: the store fails.
+        """
+        found = self._find()
+        return None if found is None else found.number
+
+    @exclusive
+    def update(self, state: Any, *, timeout: float = 0.0) -> int:
+        """Bring a state to the newest version, in place, and return the version's number.
+
+        Args:
+            state: {name: tensor}, also an empty dictionary, or a torch module, as ``wirecodec.apply`` takes
+                them.
+            timeout: seconds to wait for a version that is newer than that of the state. If there is none, the
+                state stays as it is.
+
+        Raises:
+            CollectiveError: nothing has been published in time ("timeout"), the store fails, or objects are
+                gone ("transport"), or are not valid ("refused").
+            ValueError: a tensor cannot be written.
+        """
+        meter = _Meter(self.traffic)
+        record = self._wait(timeout)
+        failure: Exception | None = None
+        for base in self._bases(state, record):
+            if base == record.number:
+                self._record = record
+                return record.number
+            try:
+                changed, objects = self._follow(state, base, record)
+            except (Refused, wc.WireError) as error:
+                failure = error
+                continue
+            self._note(meter, base, record, changed, objects)
+            return record.number
+        raise explain_damage(failure, record.number) from failure
+
+    @exclusive
+    def prepare(self, state: Any, *, timeout: float = 0.0) -> Update:
+        """Fetch and check the newest version, and leave the state as it is until ``Update.commit``.
+
+        The arguments and the errors are those of ``update``. From several versions behind, and from an
+        anchor, the new state is made in a copy first.
+        """
+        record = self._wait(timeout)
+        failure: Exception | None = None
+        tensors = read_tensors(state)
+        for base in self._bases(state, record):
+            try:
+                prepared = PreparedPatch() if base == record.number else self._prepare(tensors, base, record)
+            except (Refused, wc.WireError) as error:
+                failure = error
+                continue
+            return Update(self, record, state, tensors, prepared)
+        raise explain_damage(failure, record.number) from failure
+
+    def _wait(self, timeout: float) -> Version:
+        """Return the newest record; wait for one that is newer than that of the last update."""
+        end = time.monotonic() + timeout
+        found = self._find()
+        while found is None or found is self._record:
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(self._poll, left))
+            found = self._find() if self._record is None else self._find_next()
+        if found is None:
+            raise CollectiveError(
+                f"nothing has been published in {self._archive.files.root}; start the Publisher, or pass a"
+                " larger timeout",
+                reason="timeout",
+            )
+        return found
+
+    def _find(self) -> Version | None:
+        """Return the newest record; that of the last update, the same object, if there is no newer one."""
+        known = self._record
+        newest = self._archive.find_newest(-1 if known is None else known.number)
+        return newest or (None if known is None else self._find_next())
+
+    def _find_next(self) -> Version | None:
+        """Look for one version more, without a list, which may be old; return the known one otherwise."""
+        known = self._record
+        return known if known is None else self._archive.read(known.number + 1) or known
+
+    def _bases(self, state: Any, record: Version) -> Iterator[int | None]:
+        """Yield the versions that the state may have, the most likely first, and None for any bits."""
+        known = None if self._record is None else self._record.number
+        if known is not None and (
+            known < record.number or not self._verify or digest_state(read_tensors(state)) == record.digest
+        ):
+            yield known
+        found = self._reader.identify(read_tensors(state), record)
+        if found is not None:
+            yield found
+        yield None
+
+    def _follow(self, state: Any, base: int | None, record: Version) -> tuple[int, int]:
+        """Bring a state of a version to a newer one; return the changed elements, and the objects."""
+        route = self._reader.find_route(base, record)
+        tensors, changed = read_tensors(state), 0
+        if route[0].part.base is None:
+            prepared = prepare_replacement(tensors, self._reader.load(route))
+            commit_patch(prepared, state, tensors)
+            self._record = record
+            return _count(prepared), len(route)
+        for hop, data in zip(route, self._reader.fetch(route), strict=True):
+            prepared = self._reader.prepare([data], tensors)
+            commit_patch(prepared, state, tensors)
+            self._record, tensors = hop.version, read_tensors(state)
+            changed += _count(prepared)
+        if record.unread and self._verify and digest_state(tensors) != record.digest:
+            raise Refused("digest", "weights that did not change have other bits than those of the version")
+        return changed, len(route)
+
+    def _prepare(self, tensors: dict[str, Any], base: int | None, record: Version) -> PreparedPatch:
+        """Prepare what brings a state of a version to a newer one."""
+        route = self._reader.find_route(base, record)
+        if route[0].part.base is None:
+            return prepare_replacement(tensors, self._reader.load(route))
+        return self._reader.prepare(self._reader.fetch(route), tensors)
+
+    def _note(self, meter: _Meter, base: int | None, record: Version, changed: int, objects: int) -> None:
+        """Write the numbers of an update down, and report them."""
+        self.last = {
+            "version": record.number,
+            "base": base,
+            **meter.read(),
+            "objects": objects,
+            "changed": changed,
+            "elements": record.elements,
+            "age": time.time() - record.written / 1e6,
+        }
+        if self._report is not None:
+            self._report(dict(self.last))
+
+    def __repr__(self) -> str:
+        """Return the folder and the version."""
+        return f"<Subscriber of {self._archive.files.root}, version {self.version}>"
+
+
+class _Meter:
+    """Bytes, requests and seconds from its creation on."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic, self._before, self._start = traffic, replace(traffic), time.monotonic()
+
+    def read(self) -> dict[str, Any]:
+        """Return the numbers so far."""
+        return {
+            "bytes": self._traffic.received - self._before.received,
+            "requests": self._traffic.requests - self._before.requests,
+            "seconds": time.monotonic() - self._start,
+        }
+
+
+def _count(prepared: PreparedPatch) -> int:
+    """Return the number of elements that a commit writes."""
+    return sum(write.values.size for write in prepared.writes)
