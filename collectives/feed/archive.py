@@ -45,7 +45,7 @@ class Archive:
 
     def list_numbers(self) -> list[int]:
         """Return the numbers of all listed versions, the newest first; a list may be old, or have others."""
-        listed = {parse_version(entry.base) for entry in self.files.entries(VERSIONS)}
+        listed = {parse_version(entry.base) for entry in self.files.entries(VERSIONS) if not entry.is_folder}
         return sorted((number for number in listed if number is not None), reverse=True)
 
     def iterate_newest(self, above: int = -1) -> Iterator[Version]:
@@ -66,23 +66,25 @@ class Archive:
         return next(self.iterate_newest(above), None)
 
     def read(self, number: int) -> Version | None:
-        """Return the record of a version, or None."""
-        found = self._slots(number).find()[1]
+        """Return the record of a version, or None, also if it is not written completely."""
+        found = self._slots(number, 0).find()[1]
         return None if found is None else Version.parse(number, found.body)
 
     def claim(self, made: Version, name: str, sign: Sign) -> Version:
         """Create the record of a version, and return it; or return that of another publisher."""
         data = Envelope(Kind.VERSION, self.run, made.number, name, made.pack()).pack(sign)
-        return Version.parse(made.number, self._slots(made.number).claim(lambda: data).body)
+        return Version.parse(
+            made.number,
+            self._slots(made.number, min(_MAX_GRACE, self.files.patience / 4)).claim(lambda: data).body,
+        )
 
-    def _slots(self, number: int) -> Slots:
+    def _slots(self, number: int, grace: float) -> Slots:
         def parse(data: bytes) -> Envelope:
             found = open_slot(data, [Kind.VERSION], self.run, number, self.verify)
             Version.parse(number, found.body)
             return found
 
         limit = OVERHEAD + MAX_NAME + MAX_BODY
-        grace = min(_MAX_GRACE, self.files.patience / 4)
         return Slots(self.files, lambda slot: path_of_version(number, slot), parse, limit, grace)
 
     def put(self, number: int, base: int | None, data: bytes) -> Part:

@@ -123,11 +123,11 @@ def prepare_replacement(state: Mapping[str, Any], target: Mapping[str, Array]) -
     for name, array in target.items():
         new = read_bits(name, array)
         old = read_bits(name, state[name]) if name in state else None
+        own = replace(new, bits=array.reshape(-1).view(new.bits.dtype))  # which can be written
         if old is None or (old.dtype, old.shape) != (new.dtype, new.shape):
-            own = replace(new, bits=array.reshape(-1).view(new.bits.dtype))  # which can be written
             found.writes.append(Write(name, None, own.bits, own))
         elif not np.array_equal(old.bits, new.bits):
-            found.writes.append(Write(name, None, new.bits))
+            found.writes.append(Write(name, None, own.bits))
         else:
             found.unchanged.append(name)
     return found

@@ -1,0 +1,386 @@
+"""Feeds of weights: every update ends with the bits of a published version, or with an error."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collectives as co
+from collectives.errors import Refused
+from collectives.feed.record import Part, Version
+from tests.collectives.feed.weights import Training, bits_of, copy_of, start_training
+from tests.collectives.injector import Injected, Injector
+from tests.collectives.store.faulty import Faults
+from tests.collectives.store.stores import Store
+
+OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
+
+
+class Killed(BaseException):
+    """End of a program, at a request."""
+
+
+@pytest.fixture
+def training() -> Training:
+    return start_training()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return os.fspath(tmp_path / "store")
+
+
+def follow(folder: str, **options: Any) -> co.Subscriber:
+    return co.Subscriber(folder, "run", poll=0.01, **options)
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_readers_of_any_lateness_have_the_bits(store: Store, training: Training, base: str) -> None:
+    """Also from nothing; and a reader that follows makes three requests per version."""
+    options = {"storage_options": store.options}
+    publisher = co.Publisher(store.url, "run", base=base, skips=(4,), **options)
+    readers = [(every, co.Subscriber(store.url, "run", **options), dict[str, Any]()) for every in (1, 3, 7)]
+    for number in range(12):
+        assert training.publish(publisher) == number
+        for every, reader, state in readers:
+            if number % every == 0:
+                assert reader.update(state) == number == reader.version == reader.latest()
+                assert bits_of(state) == training.kept[number]
+        training.step()
+    first = readers[0][1].last
+    assert first is not None
+    assert (first["base"], first["objects"], first["requests"]) == (10, 1, 3)
+    requests = readers[0][1].traffic.requests
+    readers[0][1].update(readers[0][2])  # nothing is new
+    assert readers[0][1].traffic.requests == requests + 2
+
+
+def test_a_late_reader_fetches_few_patches(folder: str, training: Training) -> None:
+    publisher = co.Publisher(folder, "run", skips=(4, 16))
+    late = {}
+    for number in range(40):
+        training.publish(publisher)
+        if number in (3, 17, 30):
+            late[number] = copy_of(training.state)
+        training.step()
+    for number, state in late.items():
+        reader = follow(folder)
+        assert reader.update(state) == 39
+        assert bits_of(state) == training.kept[39]
+        assert reader.last is not None
+        assert reader.last["base"] == number  # which it has found by the digest of its state
+        assert reader.last["objects"] <= 3 * 4
+
+
+def test_pruning_strands_nobody(folder: str, training: Training) -> None:
+    publisher = co.Publisher(folder, "run", skips=(4,), keep=4)
+    readers = [(follow(folder), dict[str, Any]()) for _ in range(6)]
+    sizes = []
+    for number in range(60):
+        publisher._since_anchor *= 4  # so that there are more anchors
+        training.publish(publisher)
+        for every, (reader, state) in enumerate(readers, 1):
+            if number % (every * every) == 0:
+                assert reader.update(state) == number
+                assert bits_of(state) == training.kept[number]
+        training.step()
+        sizes.append(sum(len(files) for _, _, files in os.walk(folder)))
+    assert max(sizes[30:]) <= max(sizes[:30]) + 8  # the store does not grow
+
+
+def test_a_state_that_was_changed_is_repaired(folder: str, training: Training) -> None:
+    for base in ("read", "unread"):
+        publisher = co.Publisher(folder, f"run-{base}", base=base)
+        training.kept.clear()
+        training.publish(publisher)
+        reader, state = co.Subscriber(folder, f"run-{base}"), dict[str, Any]()
+        reader.update(state)
+        state["embedding"][3, 3] = 9  # with nothing new
+        assert reader.update(state) == 0
+        assert bits_of(state) == training.kept[0]
+        state["embedding"][3, 3] = 9  # with a new version
+        training.step()
+        training.publish(publisher)
+        assert reader.update(state) == 1
+        assert bits_of(state) == training.kept[1]
+        reader._record = None
+        state["other"] = np.zeros(3)  # a restarted one
+        del state["scale"]
+        assert reader.update(state) == 1
+        assert bits_of(state) == training.kept[1]
+
+
+@dataclass
+class Killer:
+    """Hook of a faulty store that ends the program at a request; from then on, it does nothing.
+
+    Attributes:
+        number: of the request.
+        count: of requests so far.
+    """
+
+    number: int
+    count: int = 0
+
+    def __call__(self, operation: str, path: str) -> None:
+        self.count += 1
+        if self.count == self.number:
+            raise Killed
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_writer_may_die_at_any_request(tmp_path: Path, restarts: bool) -> None:
+    """The same publisher, or a new one with another state, goes on; readers see published versions alone."""
+    killer = Killer(0)
+    for number in itertools.count(1):
+        url, training, faults = f"faulty://{tmp_path}/{number}", start_training(), Faults()
+        options: dict[str, Any] = {"storage_options": {"faults": faults}, "timeout": 0.1}
+        publisher = co.Publisher(url, "run", skips=(2,), **options)
+        for _ in range(4):
+            training.publish(publisher)
+            training.step()
+        faults.hook = killer = Killer(number)
+        with suppress(Killed):
+            publisher.publish(training.state)
+        faults.hook = None
+        training.kept[4] = bits_of(training.state)
+        reader, state = co.Subscriber(url, "run", **options), dict[str, Any]()
+        seen = reader.update(state)
+        assert bits_of(state) == training.kept[seen]
+        publisher = co.Publisher(url, "run", **options) if restarts else publisher
+        training.step()
+        assert publisher.publish(training.state) == seen + 1
+        assert reader.update(state) == seen + 1
+        assert bits_of(state) == bits_of(training.state)
+        if killer.count < number:
+            break
+    assert killer.count > 3
+
+
+def test_a_reader_may_die_at_any_line(folder: str, training: Training) -> None:
+    """Its state has the bits of a version then, and the next update goes on."""
+    publisher = co.Publisher(folder, "run", skips=())
+    states = []
+    for _ in range(3):
+        training.publish(publisher)
+        states.append(copy_of(training.state))
+        training.step()
+    k, places = 1, set[str]()
+    rng = random.Random(1)
+    while True:
+        reader, state = follow(folder), copy_of(states[0])
+        injector = Injector(OWN, number=k, lines=True)
+        try:
+            with injector.active():
+                reader.update(state)
+        except (Injected, MemoryError):
+            places.add(injector.place)
+        if not injector.place:
+            break
+        assert training.version_of(state) is not None
+        assert reader.update(state) == 2
+        assert bits_of(state) == training.kept[2]
+        k += rng.randint(1, 3)
+    assert len(places) > 30
+
+
+def test_a_writer_may_be_interrupted_at_any_line(tmp_path: Path) -> None:
+    """No version is lost or published twice, and the same publisher goes on."""
+    k, rng = 1, random.Random(2)
+    while True:
+        folder, training = os.fspath(tmp_path / str(k)), start_training()
+        publisher = co.Publisher(folder, "run", skips=(2,))
+        for _ in range(2):
+            training.publish(publisher)
+            training.step()
+        injector = Injector(OWN, number=k, lines=True)
+        with suppress(Injected, MemoryError), injector.active():
+            publisher.publish(training.state)
+        if not injector.place:
+            break
+        training.kept[2] = bits_of(training.state)
+        training.step()
+        number = publisher.publish(training.state)
+        training.kept[number] = bits_of(training.state)
+        assert number in (2, 3)
+        reader, state = follow(folder), dict[str, Any]()
+        assert reader.update(state) == number
+        assert bits_of(state) == bits_of(training.state)
+        k += rng.randint(3, 9)
+    assert k > 100
+
+
+def test_one_of_two_writers_is_refused(folder: str, training: Training) -> None:
+    first, second = (co.Publisher(folder, "run") for _ in range(2))
+    training.publish(first)
+    training.step()
+    with pytest.raises(co.CollectiveError, match="another publisher has published version 0") as refused:
+        second.publish(training.state)
+    assert refused.value.reason == "writer"
+    with pytest.raises(co.CollectiveError, match="make a new Publisher"):
+        second.publish(training.state)
+    third = co.Publisher(folder, "run")  # as one that was started again
+    assert training.publish(third) == 1
+    training.step()
+    with pytest.raises(co.CollectiveError, match="another publisher has published version 1"):
+        first.publish(training.state)
+
+
+def test_faults_of_a_store(tmp_path: Path, training: Training) -> None:
+    """Requests that fail, lost answers, lists that lag, an outage, and a wait for a version."""
+    faults = Faults(every=5, lost=3, lag=0.2)
+    options: dict[str, Any] = {"storage_options": {"faults": faults}, "timeout": 30}
+    publisher = co.Publisher(f"faulty://{tmp_path}", "run", skips=(3,), **options)
+    reader, state, number = co.Subscriber(f"faulty://{tmp_path}", "run", poll=0.01, **options), {}, -1
+    for _ in range(8):
+        training.publish(publisher)
+        found = reader.update(state, timeout=10)
+        assert number <= found
+        number = found
+        assert bits_of(state) == training.kept[number]
+        training.step()
+    faults.down_until = time.monotonic() + 0.3
+    training.publish(publisher)
+    assert reader.update(state, timeout=10) >= number
+    threading.Timer(0.1, training.publish, [publisher]).start()
+    training.step()
+    assert reader.update(state, timeout=10) >= number
+
+
+def objects_in(folder: str) -> list[Path]:
+    return sorted(Path(folder, "run", "feed", "objects").iterdir())
+
+
+def test_damage_and_foreign_objects(folder: str, training: Training) -> None:
+    """A damaged patch without an anchor behind it is an error that names the remedy, which helps."""
+    publisher = co.Publisher(folder, "run")
+    for _ in range(3):
+        training.publish(publisher)
+        base = copy_of(training.state)
+        training.step()
+    reader, state = follow(folder), base
+    training.publish(publisher)
+    versions = Path(folder, "run", "feed", "versions")
+    for name in ("000000000099.00", "000000000004.00", "000000000004.77", "x", "999999999999.00"):
+        (versions / name).write_bytes(b"garbage")
+    (versions / "000000000098.00").mkdir()
+    objects_in(folder)[3].write_bytes(b"?" * objects_in(folder)[3].stat().st_size)
+    with pytest.raises(co.CollectiveError, match="anchor=True") as damaged:
+        reader.update(state)
+    assert damaged.value.reason == "transport"
+    assert training.version_of(state) is not None
+    again = co.Publisher(folder, "run", anchor=True)
+    training.step()
+    assert training.publish(again) == 4
+    assert reader.update(state) == 4
+    assert bits_of(state) == training.kept[4]
+
+
+def test_a_feed_with_keys_takes_no_others(folder: str, training: Training) -> None:
+    pytest.importorskip("cryptography")
+    key, public = co.Publisher.make_key()
+    other, _ = co.Publisher.make_key()
+    keys = {"trainer": public}
+    publisher = co.Publisher(folder, "run", name="trainer", key=key, keys=keys)
+    training.publish(publisher)
+    training.step()
+    stranger = co.Publisher(folder, "run")
+    stranger.publish({"scale": np.float32([7])})
+    reader, state = follow(folder, keys=keys), dict[str, Any]()
+    assert reader.update(state) == 0
+    assert training.publish(publisher) == 1  # in the slot behind the stranger's
+    assert reader.update(state) == 1
+    assert bits_of(state) == training.kept[1]
+    with pytest.raises(ValueError, match="not the private key"):
+        co.Publisher(folder, "run", name="trainer", key=other, keys=keys)
+
+
+def test_prepare_and_commit(folder: str, training: Training) -> None:
+    publisher = co.Publisher(folder, "run")
+    training.publish(publisher)
+    reader, state = follow(folder), dict[str, Any]()
+    reader.update(state)
+    for span in (1, 3):
+        for _ in range(span):
+            training.step()
+            training.publish(publisher)
+        before = bits_of(state)
+        update = reader.prepare(state)
+        assert bits_of(state) == before
+        assert update.changed > 0
+        assert update.commit() == reader.version == publisher.version
+        assert bits_of(state) == bits_of(training.state)
+    assert reader.prepare(state).changed == 0
+
+
+def test_an_equal_state_is_no_version(folder: str, training: Training) -> None:
+    publisher = co.Publisher(folder, "run")
+    assert [training.publish(publisher) for _ in range(3)] == [0, 0, 0]
+    assert co.Publisher(folder, "run").publish(training.state) == 0
+
+
+def test_errors(folder: str, training: Training) -> None:
+    with pytest.raises(co.CollectiveError, match="nothing has been published") as empty:
+        follow(folder).update({}, timeout=0.05)
+    assert empty.value.reason == "timeout"
+    assert follow(folder).latest() is None
+    for options in ({"skips": (4, 6)}, {"skips": (1,)}, {"keep": 0}, {"base": "both"}, {"name": "a b"}):
+        with pytest.raises(ValueError, match="must"):
+            co.Publisher(folder, "run", **options)  # type: ignore[arg-type]
+    publisher = co.Publisher(folder, "run")
+    training.publish(publisher)
+    reader = follow(folder)
+    process = os.fork()
+    if process == 0:
+        try:
+            reader.update({})
+        except co.CollectiveError as error:
+            os._exit(0 if error.reason == "closed" else 1)
+        os._exit(2)
+    assert os.waitpid(process, 0)[1] == 0
+
+
+def test_torch_modules_keep_their_tensors(folder: str) -> None:
+    torch = pytest.importorskip("torch")
+    trained, served = (torch.nn.Linear(40, 30, dtype=torch.bfloat16) for _ in range(2))
+    publisher, reader = co.Publisher(folder, "run"), follow(folder)
+    publisher.publish(trained)
+    addresses = [x.data_ptr() for x in served.parameters()]
+    for _ in range(3):
+        assert reader.update(served) == publisher.version
+        for mine, theirs in zip(served.parameters(), trained.parameters(), strict=True):
+            assert torch.equal(mine, theirs)
+        with torch.no_grad():
+            trained.weight[:3] *= 1.01
+        publisher.publish(trained)
+    assert addresses == [x.data_ptr() for x in served.parameters()]
+
+
+def test_records_are_parsed_or_refused() -> None:
+    made = Version(
+        9, 1, 2, 3, 4, 5, 6, 9, 8, b"s" * 16, True, (Part(8, 7, b"d" * 32), Part(None, 9, b"e" * 32)), (1, 2)
+    )
+    body = made.pack()
+    assert Version.parse(9, body) == made
+    rng = random.Random(4)
+    for _ in range(2_000):
+        data = bytearray(body)
+        for _ in range(rng.randint(1, 3)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        try:
+            Version.parse(9, bytes(data[: rng.randint(0, len(data))] if rng.random() < 0.3 else data)).pack()
+        except Refused:
+            continue
+    for stop in range(len(body)):
+        with pytest.raises(Refused):
+            Version.parse(9, body[:stop])
