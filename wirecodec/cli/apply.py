@@ -24,7 +24,7 @@ from wirecodec.cli.options import (
     get_limits,
     name_limit_options,
 )
-from wirecodec.cli.output import is_stream, open_output
+from wirecodec.cli.output import is_replaceable, is_stream, open_output
 from wirecodec.cli.progress import show_progress
 from wirecodec.cli.state_files import Shard, StateFiles, Target, open_state, shard_name
 from wirecodec.comparison.measurement import ProgressCallback
@@ -79,11 +79,7 @@ class _Plan:
 def _run(options: argparse.Namespace) -> int:
     if options.base == STANDARD and (options.output is None or options.file == STANDARD):
         raise ValueError("BASE is standard input; name the patch's file, and the output by -o")
-    if isinstance(options.base, Path) and is_unfinished(options.base):
-        if options.output is not None:
-            raise ValueError(
-                f"{options.base}: an apply was killed while it replaced files; run it without -o"
-            )
+    if options.output is None and isinstance(options.base, Path) and is_unfinished(options.base):
         complete(options.base)
         print(f"{escape(str(options.base))}: a run that was killed is complete now", file=sys.stderr)
     state = open_state(options.base)
@@ -110,7 +106,7 @@ def _prepare(file: FileArgument, state: StateFiles, limits: DecodeLimits) -> Any
 def _check_output(state: StateFiles, output: FileArgument | None) -> None:
     """Check that an output can hold a state. Raises ValueError."""
     if output is None:
-        if isinstance(state.file, Path) and not state.is_folder and is_stream(state.file):
+        if isinstance(state.file, Path) and not state.is_folder and not is_replaceable(state.file):
             raise ValueError(f"{state.file}: it cannot be replaced; name the output by -o")
         return
     suffix = state.shards[0].suffix
@@ -172,7 +168,8 @@ def _write(state: StateFiles, plan: _Plan, output: FileArgument | None, progress
         shard_name(shard): partial(write, shard) for shard in chosen
     }
     if not state.is_folder:
-        with open_output(output or state.file, durable=True) as file:
+        is_new = output is not None
+        with open_output(output or state.file, durable=True, follow_links=is_new) as file:
             write(state.shards[0], file)
         return
     if (index := state.make_index(plan.targets, always=output is not None)) is not None:

@@ -20,7 +20,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.cli.array_files import check_names, is_safetensors, read_arrays, save_npz
 from wirecodec.cli.files import FileArgument, format_file, name_file, open_input
-from wirecodec.cli.folder_output import is_unfinished
+from wirecodec.cli.folder_output import refuse_unfinished
 from wirecodec.cli.formatting import format_name
 from wirecodec.cli.output import is_stream
 from wirecodec.cli.safetensors_files import (
@@ -235,8 +235,7 @@ def _map(source: BinaryIO) -> Bytes:
 
 def _open_folder(folder: Path) -> StateFiles:
     """Open a folder with an index and its shards, or with a single .safetensors."""
-    if is_unfinished(folder):
-        raise ValueError(f"{folder}: an apply was killed while it replaced files; run it again, without -o")
+    refuse_unfinished(folder)
     found = sorted(folder.glob(f"*{INDEX_SUFFIX}"))
     if len(found) > 1:
         raise ValueError(f"{folder}: there are {len(found)} indexes, such as {found[0].name}; keep one")
