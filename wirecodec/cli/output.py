@@ -98,7 +98,7 @@ def is_stream(file: FileArgument) -> bool:
         status = file.stat()
     except OSError:
         return False
-    return not stat.S_ISREG(status.st_mode) or _is_open_as(1, status)
+    return not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)) or _is_open_as(1, status)
 
 
 def is_replaceable(path: Path) -> bool:

@@ -176,6 +176,60 @@ def test_tensors_are_added_removed_and_replaced(kind: str, tmp_path: Path) -> No
     assert (info.entries, info.patch.removed) == ((), {})
 
 
+def save_folder_of_one(path: Path, state: State) -> None:
+    """Write a folder without an index."""
+    path.mkdir()
+    save_file(path / "model.safetensors", state)
+
+
+@pytest.mark.parametrize("has_output", [False, True])
+@pytest.mark.parametrize("kind", [*FORMATS, "folder of one"])
+def test_all_tensors_are_removed_and_come_back(
+    kind: str, has_output: bool, tmp_path: Path, capsys: Any
+) -> None:
+    suffix, save, _ = {**FORMATS, "folder of one": ("", save_folder_of_one, ())}[kind]
+    full, empty, patch = tmp_path / f"full{suffix}", tmp_path / f"empty{suffix}", tmp_path / "p.wc"
+    state, _ = make_pair(("float32",))
+    save(full, state)
+    np.savez(tmp_path / "nothing.npz")
+    assert run("diff", full, tmp_path / "nothing.npz", "-o", patch) == 0
+    assert run("apply", patch, full, "-o", empty) == 0
+    assert open_state(empty).arrays == {}
+    assert run("apply", patch, empty, *(["-o", tmp_path / f"copy{suffix}"] if has_output else [])) == 0
+    assert "it has these changes already" in capsys.readouterr().out
+    assert run("diff", empty, full, "-o", patch) == 0
+    made = tmp_path / f"made{suffix}" if has_output else empty
+    assert run("apply", patch, empty, *(["-o", made] if has_output else [])) == 0
+    assert is_equal(open_state(made).arrays, state)
+    if kind == "folder":
+        assert json.loads((made / INDEX).read_text())["metadata"] == {
+            "total_size": sum(x.nbytes for x in state.values())
+        }
+
+
+def test_a_folder_of_no_files_is_named(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / INDEX).write_text('{"weight_map": {}}')
+    assert run("diff", tmp_path, tmp_path, "-o", tmp_path / "p.wc") == 2
+    assert "the folder has no file of the format safetensors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["decode"], ["verify"], ["verify", "--json"]], ids=" ".join)
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_commands_that_decode_name_the_one_that_applies(
+    command: list[str], base: str, tmp_path: Path, capsys: Any
+) -> None:
+    patch = tmp_path / "p.wc"
+    patch.write_bytes(wc.diff({"w": np.zeros(9, "f4")}, {"w": np.arange(9, dtype="f4")}, base=base).tobytes())
+    output = ["-o", tmp_path / "x.npz"] if command == ["decode"] else []
+    assert run(*command, patch, *output) == (1 if command[0] == "verify" else 2)
+    printed = capsys.readouterr()
+    assert "wirecodec apply PATCH BASE" in printed.out + printed.err
+    patch.write_bytes(wc.encode(np.ones(3, "f4")).tobytes())
+    np.savez(tmp_path / "base.npz", w=np.ones(3, "f4"))
+    assert run("apply", patch, tmp_path / "base.npz") == 2
+    assert "the command wirecodec decode" in capsys.readouterr().err
+
+
 def test_shards_without_changes_are_not_written(tmp_path: Path) -> None:
     old_state, _ = make_pair(IN_SAFETENSORS)
     new_state = {**old_state, "head": old_state["head"][::-1]}
@@ -294,6 +348,7 @@ def test_an_interrupt_between_renames_is_completed(tmp_path: Path, monkeypatch: 
         ("{", "the index is damaged"),
         ('{"weight_map": {"w": "../x.safetensors"}}', "does not map names to files of the folder"),
         ('{"weight_map": {"w": 3}}', "does not map names to files of the folder"),
+        ('{"weight_map": {}}', "is either in the file or in"),
         ('{"weight_map": {"v": "model.safetensors"}}', "is either in the file or in"),
         ('{"weight_map": {"w": "model.safetensors"}, "metadata": 3}', "metadata is no JSON object"),
         ('{"weight_map": {"w": "absent.safetensors"}}', "No such file"),
