@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +23,7 @@ import wirecodec as wc
 from tests.wirecodec.cli.test_element_types import row, write
 from tests.wirecodec.cli.test_files import full_disk
 from tests.wirecodec.patch.weights import TYPES, is_equal, random_pair
+from wirecodec import cli
 from wirecodec.cli import main
 from wirecodec.cli.safetensors_files import make_head, make_row, write_elements
 from wirecodec.cli.state_files import open_state
@@ -28,6 +31,7 @@ from wirecodec.element_types import name_of
 
 INDEX = "model.safetensors.index.json"
 JOURNAL = ".wirecodec-apply.json"
+README = (Path(cli.__file__).parent / "README.md").read_text(encoding="utf-8")
 State = dict[str, Any]
 
 
@@ -294,6 +298,7 @@ def test_what_fails_leaves_all_files(kind: str, fault: str, tmp_path: Path, caps
 KILL = """
 import os, sys
 from pathlib import Path
+from wirecodec import cli
 from wirecodec.cli import main
 rename, left = Path.replace, int(sys.argv[1])
 def replace(self, target):
@@ -658,6 +663,77 @@ def test_inspect_shows_what_a_patch_changes(base: str, tmp_path: Path, capsys: A
     assert run("inspect", "--json", patch) == 0
     (part,) = json.loads(capsys.readouterr().out)
     assert bool(part["patch"]["base"]) is (base == "read")
+
+
+def fields_of(command: str) -> list[str]:
+    """Return the names in the table of a command's fields."""
+    rows = README.partition(f"| field of `{command}` | content |\n|---|---|\n")[2].partition("\n\n")[0]
+    return [name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])]
+
+
+DIFF_FIELDS = fields_of("diff")
+*FILES, FIRST_SHARED, LAST_SHARED = fields_of("apply")
+SHARED = DIFF_FIELDS[DIFF_FIELDS.index(FIRST_SHARED) : DIFF_FIELDS.index(LAST_SHARED) + 1]
+
+
+@formats
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_sizes_and_digests_as_json(kind: str, base: str, tmp_path: Path, capsys: Any) -> None:
+    old_state, new_state = make_pair(FORMATS[kind][2])
+    old_state["z"], new_state["z"] = np.zeros(3, "c8"), np.array([0, 1, 1j], "c8")
+    old_state["reshaped"], new_state["reshaped"] = np.ones(6, "f4"), np.ones((2, 3), "f4")
+    del new_state["same"]
+    old, new, patch = save_pair(tmp_path, kind, old_state, {**new_state, "added": np.ones(4, "f4")})
+    assert run("diff", old, new, "--base", base, "--json", "-o", patch) == 0
+    sizes = json.loads(capsys.readouterr().out)
+    assert list(sizes) == DIFF_FIELDS
+    changed = sum(
+        int((old_state[name].reshape(-1, 1).view("u1") != x.reshape(-1, 1).view("u1")).any(1).sum())
+        for name, x in new_state.items()
+        if x.ndim and x.size and name != "reshaped"
+    )
+    changed += 1 + 6 + 4  # of step, reshaped and added
+    assert sizes["changed_elements"] == changed
+    assert (sizes["new_tensors"], sizes["removed_tensors"]) == (1, 1)
+    assert sizes["bytes"] == patch.stat().st_size
+    assert sizes["bits_per_changed_element"] == 8 * sizes["bytes"] / changed
+    assert sizes["dense_bytes"] == 16 + sum(x.nbytes for x in new_state.values())
+    assert sizes["elements"] == 4 + sum(x.size for x in new_state.values())
+    assert run("inspect", "--json", patch) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    digests = sizes["base_digest"], sizes["target_digest"]
+    assert digests == (shown["patch"]["base"], shown["patch"]["target"])
+    assert bool(digests[0]) is (base == "read")
+    made = tmp_path / f"made{old.suffix}"
+    for output in ([], ["-o", made]):
+        assert run("apply", patch, old, "--json", *output) == 0
+        done = json.loads(capsys.readouterr().out)
+        assert list(done) == FILES + SHARED
+        assert (done["patch"], done["base"], done["output"]) == (
+            str(patch),
+            str(old),
+            str(made) if output else None,
+        )
+        if not output:
+            assert {name: done[name] for name in SHARED} == {name: sizes[name] for name in SHARED}
+            continue
+        assert (done["changed_elements"], done["bits_per_changed_element"]) == (0, None)
+        assert (done["changed_tensors"], done["new_tensors"], done["removed_tensors"]) == (0, 0, 0)
+        assert (done["base_digest"], done["target_digest"]) == digests
+
+
+def test_json_of_several_patches_has_both_ends(tmp_path: Path, capsys: Any) -> None:
+    states = [{"w": np.full(9, number, "f4")} for number in range(3)]
+    patches = [wc.diff(*pair) for pair in itertools.pairwise(states)]
+    patch, base = tmp_path / "p.wc", tmp_path / "base.npz"
+    patch.write_bytes(wc.merge(patches).tobytes())
+    np.savez(base, **states[0])
+    assert run("inspect", "--json", patch) == 0
+    first, last = (part["patch"] for part in json.loads(capsys.readouterr().out))
+    assert run("apply", patch, base, "--json") == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["bytes"], done["changed_elements"]) == (patch.stat().st_size, 9)
+    assert (done["base_digest"], done["target_digest"]) == (first["base"], last["target"])
 
 
 def test_codecs_of_patches_without_their_record_are_refused_by_inspect() -> None:
