@@ -27,7 +27,7 @@ from wirecodec import cli
 from wirecodec.cli import main
 from wirecodec.cli.safetensors_files import make_head, make_row, write_elements
 from wirecodec.cli.state_files import open_state
-from wirecodec.element_types import name_of
+from wirecodec.element_types import FLOAT4_X2, name_of
 
 INDEX = "model.safetensors.index.json"
 JOURNAL = ".wirecodec-apply.json"
@@ -136,14 +136,14 @@ def test_files_come_back_byte_for_byte(kind: str, base: str, tmp_path: Path, cap
 
 def test_files_of_the_package_safetensors_come_back(tmp_path: Path) -> None:
     package = pytest.importorskip("safetensors.numpy")
-    pair = make_pair(without("complex128", "complex64"))
+    pair = make_pair(without("complex128", "complex64", FLOAT4_X2))  # NumPy has no name for the last one
     old, new, patch = (tmp_path / name for name in ("old.safetensors", "new.safetensors", "p.wc"))
     for path, state in zip((old, new), pair, strict=True):
-        package.save_file(state, path, metadata={"format": "np", "step": "é"})
+        package.save_file(state, path, metadata={"step": "é"})  # the package shuffles several texts
     assert run("diff", old, new, "-o", patch, "-q") == 0
     assert run("apply", patch, old) == 0
     assert old.read_bytes() == new.read_bytes()
-    assert is_equal(package.load_file(old), pair[1])
+    assert is_equal(open_state(old).arrays, pair[1])  # the package does not read all types that it writes
 
 
 def test_arrays_of_an_npz_keep_their_order_of_bytes_and_their_dimensions(tmp_path: Path) -> None:
