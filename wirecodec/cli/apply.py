@@ -44,8 +44,9 @@ def add_to(commands: Any) -> None:
         _run,
         "Apply a patch of wirecodec diff to files of weights",
         "Everything is checked before the first write. If BASE has the changes already, nothing is written. "
-        "Without -o, files that change are replaced when all new ones are on the disk. If a run on a folder "
-        "is killed while it replaces files, the next one completes it.",
+        "Without -o, files that change are replaced when all new ones are on the disk; a symbolic link is "
+        "replaced, too, and its target stays. If a run on a folder is killed while it replaces files, the "
+        "next one completes it.",
     )
     add_file(command, "one patch, or several in sequence", metavar="PATCH")
     add_file(command, ".safetensors, .npz, or a folder of shards with an index", name="base", metavar="BASE")

@@ -57,4 +57,4 @@ def count_changed(old: Array | None, new: Array) -> int:
     if old is None or (old.dtype.newbyteorder("="), old.shape) != (new.dtype.newbyteorder("="), new.shape):
         return new.size
     differs = read_bits("", old).bits != read_bits("", new).bits
-    return int(np.count_nonzero(differs.reshape(new.size, -1).any(axis=1)) if new.size else 0)
+    return int(np.count_nonzero(differs.reshape(-1, 2).any(axis=1) if new.dtype.kind == "c" else differs))

@@ -680,7 +680,7 @@ SHARED = DIFF_FIELDS[DIFF_FIELDS.index(FIRST_SHARED) : DIFF_FIELDS.index(LAST_SH
 @pytest.mark.parametrize("base", ["read", "unread"])
 def test_sizes_and_digests_as_json(kind: str, base: str, tmp_path: Path, capsys: Any) -> None:
     old_state, new_state = make_pair(FORMATS[kind][2])
-    old_state["z"], new_state["z"] = np.zeros(3, "c8"), np.array([0, 1, 1j], "c8")
+    old_state["z"], new_state["z"] = np.zeros(3, "c8"), np.array([0, 1 + 1j, 1j], "c8")
     old_state["reshaped"], new_state["reshaped"] = np.ones(6, "f4"), np.ones((2, 3), "f4")
     del new_state["same"]
     old, new, patch = save_pair(tmp_path, kind, old_state, {**new_state, "added": np.ones(4, "f4")})
