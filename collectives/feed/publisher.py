@@ -20,7 +20,6 @@ from collectives.feed.route import count_bytes
 from collectives.store.layout import check_name
 from collectives.store.signing import FEEDS, make_key, make_ring
 from collectives.waiting.backoff import check_seconds
-from wirecodec import WireError
 from wirecodec.interop import PreparedPatch, count_state, digest_state, read_tensors
 
 SKIPS = (8, 64)
@@ -195,7 +194,7 @@ class Publisher:
         try:
             route = self._reader.find_route(None, self._newest)
             held = self._reader.load(route)
-        except (Refused, WireError) as error:
+        except (Refused, wc.WireError) as error:
             if self._wants_anchor:
                 return {}
             raise explain_damage(error, self._newest.number) from error

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+import wirecodec as wc
 from collectives.errors import CollectiveError, Refused
 from collectives.feed.archive import Archive
 from collectives.feed.record import Version
 from collectives.feed.route import Hop, Records, count_bytes, find_route
-from wirecodec import DecodeLimits, WireError
 from wirecodec.interop import (
     PreparedPatch,
     digest_state,
@@ -35,7 +35,7 @@ class Reader:
     """
 
     archive: Archive
-    limits: DecodeLimits
+    limits: wc.DecodeLimits
     progress: Progress
 
     def identify(self, tensors: Mapping[str, Any], record: Version) -> int | None:
@@ -80,5 +80,5 @@ def explain_damage(error: Exception | None, version: int) -> CollectiveError:
     return CollectiveError(
         f"version {version} of the feed cannot be read, and no anchor leads to it: {error}; call again when"
         " the publisher has published an anchor, as a new Publisher does with anchor=True",
-        reason="refused" if isinstance(error, WireError) else "transport",
+        reason="refused" if isinstance(error, wc.WireError) else "transport",
     )

@@ -153,7 +153,7 @@ class Subscriber:
 
     @exclusive
     def update(self, state: Any, *, timeout: float = 0.0) -> int:
-        """Bring a state to the newest version, in place, and return the version's number.
+        """Make a state that of the newest version, in place, and return the version's number.
 
         Args:
             state: {name: tensor}, also an empty dictionary, or a torch module, as ``wirecodec.apply`` takes
@@ -243,7 +243,7 @@ class Subscriber:
         yield None
 
     def _follow(self, state: Any, base: int | None, record: Version) -> tuple[int, int]:
-        """Bring a state of a version to a newer one; return the changed elements, and the objects."""
+        """Apply what makes a newer version of a state; return the changed elements, and the objects."""
         route = self._reader.find_route(base, record)
         tensors, changed = read_tensors(state), 0
         if route[0].part.base is None:

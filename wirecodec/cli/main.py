@@ -21,6 +21,7 @@ from wirecodec.cli import (
     decode,
     diff,
     encode,
+    feed,
     inspect,
     presets,
     rounds,
@@ -48,6 +49,7 @@ _COMMANDS = (
     compare,
     advise,
     rounds,
+    feed,
     warm,
 )
 _MAX_MESSAGE_WIDTH = 2000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import threading
@@ -22,6 +23,7 @@ from tests.collectives.feed.weights import Training, bits_of, copy_of, start_tra
 from tests.collectives.injector import Injected, Injector
 from tests.collectives.store.faulty import Faults
 from tests.collectives.store.stores import Store
+from wirecodec.cli import main
 
 OWN = (os.fspath(Path(co.__file__).parent / "feed") + os.sep,)
 
@@ -47,7 +49,7 @@ def follow(folder: str, **options: Any) -> co.Subscriber:
 @pytest.mark.parametrize("base", ["read", "unread"])
 def test_readers_of_any_lateness_have_the_bits(store: Store, training: Training, base: str) -> None:
     """Also from nothing; and a reader that follows makes three requests per version."""
-    options = {"storage_options": store.options}
+    options: dict[str, Any] = {"storage_options": store.options}
     publisher = co.Publisher(store.url, "run", base=base, skips=(4,), **options)
     readers = [(every, co.Subscriber(store.url, "run", **options), dict[str, Any]()) for every in (1, 3, 7)]
     for number in range(12):
@@ -241,7 +243,8 @@ def test_faults_of_a_store(tmp_path: Path, training: Training) -> None:
     faults = Faults(every=5, lost=3, lag=0.2)
     options: dict[str, Any] = {"storage_options": {"faults": faults}, "timeout": 30}
     publisher = co.Publisher(f"faulty://{tmp_path}", "run", skips=(3,), **options)
-    reader, state, number = co.Subscriber(f"faulty://{tmp_path}", "run", poll=0.01, **options), {}, -1
+    reader = co.Subscriber(f"faulty://{tmp_path}", "run", poll=0.01, **options)
+    state, number = dict[str, Any](), -1
     for _ in range(8):
         training.publish(publisher)
         found = reader.update(state, timeout=10)
@@ -295,7 +298,7 @@ def test_a_feed_with_keys_takes_no_others(folder: str, training: Training) -> No
     training.publish(publisher)
     training.step()
     stranger = co.Publisher(folder, "run")
-    stranger.publish({"scale": np.float32([7])})
+    stranger.publish({"scale": np.ones(1, np.float32)})
     reader, state = follow(folder, keys=keys), dict[str, Any]()
     assert reader.update(state) == 0
     assert training.publish(publisher) == 1  # in the slot behind the stranger's
@@ -336,7 +339,7 @@ def test_errors(folder: str, training: Training) -> None:
     assert follow(folder).latest() is None
     for options in ({"skips": (4, 6)}, {"skips": (1,)}, {"keep": 0}, {"base": "both"}, {"name": "a b"}):
         with pytest.raises(ValueError, match="must"):
-            co.Publisher(folder, "run", **options)  # type: ignore[arg-type]
+            co.Publisher(folder, "run", **options)
     publisher = co.Publisher(folder, "run")
     training.publish(publisher)
     reader = follow(folder)
@@ -364,6 +367,24 @@ def test_torch_modules_keep_their_tensors(folder: str) -> None:
             trained.weight[:3] *= 1.01
         publisher.publish(trained)
     assert addresses == [x.data_ptr() for x in served.parameters()]
+
+
+def test_the_command(folder: str, training: Training, capsys: pytest.CaptureFixture[str]) -> None:
+    publisher = co.Publisher(folder, "run", skips=(2,))
+    for _ in range(3):
+        training.publish(publisher)
+        training.step()
+    assert main(["feed", f"{folder}/run", "--last", "2"]) == 0
+    title, _, _, *rows = capsys.readouterr().out.splitlines()
+    assert title.startswith("run: version 2; ")
+    assert [row.split()[0] for row in rows] == ["1", "2"]
+    assert main(["feed", f"{folder}/run", "--json"]) == 0
+    versions = json.loads(capsys.readouterr().out)["versions"]
+    assert [one["version"] for one in versions] == [0, 1, 2]
+    assert versions[0]["anchor_bytes"] > versions[2]["bytes"] > 0
+    assert versions[2]["skip_bytes"] > 0
+    assert main(["feed", folder]) == 2
+    assert "has no version of a feed" in capsys.readouterr().err
 
 
 def test_records_are_parsed_or_refused() -> None:

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("fsspec")
 
 import collectives as co
-from collectives.rounds import command
+from collectives.store import opening
 from collectives.store.envelope import Envelope, Kind
 from tests.collectives.store.peers import make_comm, run_each, run_of
 from wirecodec.cli import main
@@ -116,7 +116,7 @@ def test_errors(
 def test_wrong_storage_options_are_named(
     s3: tuple[str, dict[str, Any]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "_PATIENCE", 0.1)
+    monkeypatch.setattr(opening, "_PATIENCE", 0.1)
     for options in ({"endpoint": "http://127.0.0.1:1"}, {**s3[1], "endpoint_url": "http://127.0.0.1:1"}):
         assert main(["rounds", s3[0], "--storage-options", json.dumps(options)]) == 2
         error = capsys.readouterr().err

@@ -1,0 +1,40 @@
+"""Options of ``wirecodec feed``, which shows the versions of a feed of weights."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from typing import Any
+
+from wirecodec.cli.options import add_command
+
+_LAST = 20
+
+
+def add_to(commands: Any) -> None:
+    """Add the subcommand."""
+    command = add_command(
+        commands,
+        "feed",
+        _run,
+        "Show the versions of a feed of weights in an object store",
+        "The feed is one of collectives.Publisher. The command needs fsspec, and the package of the store's"
+        " protocol.",
+    )
+    command.add_argument("url", help="folder of a feed: /mnt/shared/RUN or s3://BUCKET/FOLDER/RUN")
+    command.add_argument(
+        "--last",
+        metavar="N",
+        type=int,
+        default=_LAST,
+        help="newest versions that are read (default: %(default)s)",
+    )
+    command.add_argument(
+        "--storage-options", metavar="JSON", help='of the file system: \'{"endpoint_url": "http://…"}\''
+    )
+    command.add_argument("--json", action="store_true", help="print JSON; times are in seconds since 1970")
+
+
+def _run(options: argparse.Namespace) -> int:
+    # As for ``rounds``: by its name, the other package is loaded only for this command.
+    return int(import_module("collectives.feed.command").run(options))
