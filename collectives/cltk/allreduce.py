@@ -12,7 +12,7 @@ the same elements, so selecting and averaging commute, bit for bit. With beta 1,
 
 The selection is a contraction only in expectation, and only if the ranks' residuals are similar, which
 ``similarity`` measures. By default, the leader selects the exact top k. The paper's leader sorts chunks,
-which a GPU of its time did faster; ``selector=wc.ChunkTopK(ratio, chunk)`` does the same.
+which a GPU of its time did faster; ``selector=wc.selectors.ChunkTopK(ratio, chunk)`` does the same.
 
 If all gradients of a rank are on one GPU, x and m stay there. Only the leader's indices and the selected
 values leave it, and only indices and means enter it.
@@ -64,7 +64,7 @@ class CLTk(CLTkState):
         beta: coefficient of the low-pass filter, above 0 and at most 1. The paper uses 0.1 for large batches.
         warmup: number of initial steps that send everything.
         selector: selector of the leader, or its string; each tensor's ratio replaces its own. The paper's
-            leader sorts chunks, which is ``wc.ChunkTopK``.
+            leader sorts chunks, which is ``wc.selectors.ChunkTopK``.
         schedule: function (step, ratio) -> ratio, as for a Compressor; at 1, a tensor is sent whole.
         scope: "tensor" to select from each tensor by itself; "group" to select from all tensors that one key
             matches as from one vector. Residuals are per tensor. A hook that overlaps selects from each
@@ -90,7 +90,7 @@ class CLTk(CLTkState):
         beta: float = 1.0,
         warmup: int = 0,
         *,
-        selector: Any = wc.TopK(1.0),  # noqa: B008 - frozen, so shared safely
+        selector: Any = wc.selectors.TopK(1.0),  # noqa: B008 - frozen, so shared safely
         schedule: Any = None,
         scope: Literal["tensor", "group"] = "tensor",
         feedback: None = None,

@@ -28,8 +28,8 @@ class LeaderSelectors:
         base = parse_stage("selector", selector) if isinstance(selector, str) else selector
         if getattr(base, "ratio", None) is None:
             raise wc.EncodeError(
-                f"selector is {selector!r}, which has no ratio; use one that has, such as wc.TopK(0.01) or"
-                " wc.ChunkTopK(0.01, 4096)"
+                f"selector is {selector!r}, which has no ratio; use one that has, such as"
+                " wc.selectors.TopK(0.01) or wc.selectors.ChunkTopK(0.01, 4096)"
             )
         given = ratio if isinstance(ratio, Mapping) else {"*": ratio}
         if scope not in ("tensor", "group"):
@@ -47,7 +47,7 @@ class LeaderSelectors:
     @property
     def has_gpu_kernels(self) -> bool:
         """Whether the selection runs on a GPU."""
-        return isinstance(self._base, wc.TopK)
+        return isinstance(self._base, wc.selectors.TopK)
 
     @property
     def ratios(self) -> dict[Any, float]:
