@@ -14,8 +14,8 @@ from pathlib import Path
 
 from docs import ROOT
 
-PACKAGES = ("wirecodec", "collectives")
-"""The packages whose `__all__` the API reference covers."""
+PACKAGES = ("wirecodec", "wirecodec.codecs", "wirecodec.selectors", "collectives")
+"""The packages and modules whose `__all__` the API reference covers."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,9 @@ GROUPS = (
         (
             *("wirecodec.settings.scheme", "wirecodec.settings.presets", "wirecodec.comparison"),
             *("wirecodec.compilation", "wirecodec.registry", "wirecodec.version"),
+            *("wirecodec.codecs", "wirecodec.selectors"),
         ),
-        ("Scheme", "preset", "compare", "warm", "register"),
+        ("Scheme", "preset", "compare", "warm", "codecs", "selectors", "register"),
     ),
     Group(
         "training",
@@ -145,7 +146,7 @@ class ApiPage:
 
 
 def public_names(package: str, root: Path = ROOT) -> dict[str, str]:
-    """Read a package's `__all__` without importing the package.
+    """Read the `__all__` of a package or module without importing it.
 
     Args:
         package: a dotted name.
@@ -157,12 +158,12 @@ def public_names(package: str, root: Path = ROOT) -> dict[str, str]:
     Raises:
         ValueError: if the package has no literal `__all__`.
     """
-    source = root.joinpath(*package.split("."), "__init__.py")
+    source = _source_of(package, root)
     imported = _imports(source)
     for node in ast.parse(source.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return {name: imported.get(name) or package for name in ast.literal_eval(node.value)}
-    raise ValueError(f"{package}/__init__.py has no literal __all__")
+    raise ValueError(f"{source} has no literal __all__")
 
 
 def api_pages(root: Path = ROOT) -> list[ApiPage]:
@@ -172,12 +173,14 @@ def api_pages(root: Path = ROOT) -> list[ApiPage]:
     for package in PACKAGES:
         names = public_names(package, root)
         for name, module in names.items():
-            found[_group_of(module)].append(f"{package}.{name}")
-            source = root.joinpath(*module.split("."), f"{name}.py")
-            if source.exists() and name not in _imports(source.with_name("__init__.py")):  # a module
-                members[f"{package}.{name}"] = tuple(_own_members(source, names))
-    for module in sorted({module for group in GROUPS for module in group.modules}):
-        members |= dict.fromkeys(_implementations(module, root), ())
+            entry = f"{package}.{name}"
+            if _is_module(name, module, root):
+                found[_group_of(f"{module}.{name}")].append(entry)
+                members[entry] = tuple(_own_members(_source_of(f"{module}.{name}", root), names))
+                continue
+            found[_group_of(module)].append(entry)
+            if _is_implementation(name, module, root):
+                members[entry] = ()
     return [
         ApiPage(f"api/{group.slug}.md", group.title, tuple(_in_order(names, group)), group.text, members)
         for group, names in found.items()
@@ -188,19 +191,25 @@ def api_pages(root: Path = ROOT) -> list[ApiPage]:
 def link_names(text: str, root: Path = ROOT) -> str:
     """Link the public names in code of a page, such as `wc.encode`, to their entries in the API reference."""
     aliases = {"wc": "wirecodec", "co": "collectives"}
-    public = {package: public_names(package, root) for package in PACKAGES}
+    public = {f"{package}.{name}" for package in PACKAGES for name in public_names(package, root)}
 
     def replace(match: re.Match[str]) -> str:
-        package, name = aliases[match[1]], match[2]
-        return f"[{match[0]}][{package}.{name}]" if name in public[package] else match[0]
+        name = f"{aliases[match[1]]}.{match[2]}"
+        return f"[{match[0]}][{name}]" if name in public else match[0]
 
-    return re.sub(r"`(wc|co)\.(\w+)`", replace, text)
+    return re.sub(r"`(wc|co)\.([\w.]+)`", replace, text)
 
 
 def missing_names(anchors: Iterable[str], root: Path = ROOT) -> list[str]:
     """Return the public names without an entry among the anchors of the API reference."""
     present = set(anchors)
     return [name for page in api_pages(root) for name in page.names if name not in present]
+
+
+def _source_of(module: str, root: Path) -> Path:
+    """Return the file of a module, or of a package."""
+    place = root.joinpath(*module.split("."))
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
 def _imports(source: Path) -> dict[str, str]:
@@ -240,10 +249,15 @@ def _own_members(source: Path, public: Iterable[str]) -> Iterator[str]:
             yield node.name
 
 
-def _implementations(module: str, root: Path) -> Iterator[str]:
-    """Yield the public names of a stage's package that are not its interfaces, which `base` defines."""
-    package = module.partition(".")[0]
-    if root.joinpath(*module.split("."), "base.py").exists():
-        for name, source in public_names(module, root).items():
-            if not source.endswith(".base"):
-                yield f"{package}.{name}"
+def _is_module(name: str, package: str, root: Path) -> bool:
+    """Tell whether a name that a package gives is a module of it, or else an object of the same name."""
+    if not root.joinpath(*package.split("."), f"{name}.py").exists():
+        return False
+    return _imports(_source_of(package, root)).get(name, package) == package
+
+
+def _is_implementation(name: str, package: str, root: Path) -> bool:
+    """Tell whether a name is of a stage's package, and is no interface, which `base` defines."""
+    if not root.joinpath(*package.split("."), "base.py").exists():
+        return False
+    return not public_names(package, root)[name].endswith(".base")

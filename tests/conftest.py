@@ -22,6 +22,11 @@ from wirecodec import registry
 DATA = Path(__file__).parent / "data"
 DTYPES = [np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float64)]
 
+OWN_DEPRECATIONS = ",".join(
+    f"error:{package}.:DeprecationWarning" for package in ("wirecodec", "collectives")
+)
+"""Filters that make our own deprecations errors in programs that tests start, too; their texts begin so."""
+
 WITHOUT_GPU = pytest.StashKey[int]()
 """The number of tests left out because there is no GPU."""
 
@@ -32,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("WIRECODEC_QUIET", "1")  # tests of programs compare all that they print
+    os.environ.setdefault("PYTHONWARNINGS", OWN_DEPRECATIONS)
     config.pluginmanager.register(mpi_launch.make_plugin(), "mpi-launch")
 
 

@@ -324,8 +324,11 @@ def test_every_name_has_one_entry() -> None:
 
 
 def test_names_link_to_their_entries() -> None:
-    text = reference.link_names("`wc.encode` `wc.none` `co.Channel`")
-    assert text == "[`wc.encode`][wirecodec.encode] `wc.none` [`co.Channel`][collectives.Channel]"
+    text = reference.link_names("`wc.encode` `wc.none` `co.Channel` `wc.codecs.Rice` `wc.codecs`")
+    assert text == (
+        "[`wc.encode`][wirecodec.encode] `wc.none` [`co.Channel`][collectives.Channel]"
+        " [`wc.codecs.Rice`][wirecodec.codecs.Rice] [`wc.codecs`][wirecodec.codecs]"
+    )
 
 
 def test_guides_are_in_the_order_of_the_menu() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("wirecodec", "collectives", "formats", "benchmarks", "docs")
-PUBLIC = ("wirecodec", "collectives")
+PUBLIC = ("wirecodec", "wirecodec.codecs", "wirecodec.selectors", "collectives")
 
 OPENERS = {
     "a",

@@ -1,10 +1,14 @@
 """wirecodec encodes sparse gradients as compact bytes and decodes them.
 
 ``encode`` and ``decode`` are pure functions between tensors and containers (formats/SPEC.md). A ``Scheme``
-names the codecs. A ``Compressor`` holds the state that persists between steps. The package ``collectives``
-moves the bytes between ranks.
+names the stages; ``codecs`` and ``selectors`` have their classes. A ``Compressor`` holds the state that
+persists between steps. The package ``collectives`` moves the bytes between ranks.
 """
 
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from wirecodec import codecs, selectors
 from wirecodec.comparison import Comparison, ComparisonTable, compare
 from wirecodec.compilation import Warmth, warm
 from wirecodec.compressor import Compressor, Prepared, rename_state
@@ -24,41 +28,12 @@ from wirecodec.errors import (
     Unsupported,
     WireError,
 )
-from wirecodec.index import (
-    RLE,
-    AutoIndex,
-    Binned,
-    Bitmap,
-    Bloom,
-    ContextIndex,
-    Delta,
-    EliasFano,
-    Huffman,
-    IndexCodec,
-    RawIndex,
-    Rice,
-    Structured,
-)
+from wirecodec.index import IndexCodec
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import apply, diff, merge
 from wirecodec.pipeline import decode, decode_many, encode, encode_many
 from wirecodec.registry import register
-from wirecodec.select import (
-    DGC,
-    AdaComp,
-    All,
-    Budget,
-    ChunkTopK,
-    GaussianK,
-    NonZero,
-    RandomK,
-    RedSync,
-    Selection,
-    Selector,
-    SIDCo,
-    Threshold,
-    TopK,
-)
+from wirecodec.select import Selection, Selector
 from wirecodec.settings import rules
 from wirecodec.settings.feedback import ErrorFeedback, MomentumCorrection
 from wirecodec.settings.presets import PRESETS, Preset, preset
@@ -67,95 +42,38 @@ from wirecodec.settings.rules import Rule
 from wirecodec.settings.schedule import Diminishing, Follow, Steps, WarmUp
 from wirecodec.settings.scheme import Scheme
 from wirecodec.sparse import SparseTensor
-from wirecodec.transform import DCT, RFFT, Transform
-from wirecodec.value import (
-    QSGD,
-    AutoValue,
-    Deflate,
-    DExpFit,
-    ErrorBounded,
-    Mean,
-    OffsetFloat,
-    PolyFit,
-    Raw,
-    SignScale,
-    SketchML,
-    TernGrad,
-    ThreeLC,
-    ValueCodec,
-    Zstd,
-)
+from wirecodec.value import ValueCodec
 from wirecodec.version import __version__
 
 __all__ = [
-    "DCT",
-    "DGC",
     "PRESETS",
-    "QSGD",
     "RECIPES",
-    "RFFT",
-    "RLE",
-    "AdaComp",
-    "All",
-    "AutoIndex",
-    "AutoValue",
-    "Binned",
-    "Bitmap",
-    "Bloom",
-    "Budget",
     "ChecksumMismatch",
-    "ChunkTopK",
     "Comparison",
     "ComparisonTable",
     "Compressor",
     "ContainerInfo",
-    "ContextIndex",
-    "DExpFit",
     "DecodeLimits",
-    "Deflate",
-    "Delta",
     "DeviceError",
     "Diminishing",
-    "EliasFano",
     "EncodeError",
-    "ErrorBounded",
     "ErrorFeedback",
     "Follow",
-    "GaussianK",
-    "Huffman",
     "IndexCodec",
     "Invalid",
     "LimitExceeded",
     "Malformed",
-    "Mean",
     "MomentumCorrection",
-    "NonZero",
-    "OffsetFloat",
-    "PolyFit",
     "Prepared",
     "Preset",
-    "RandomK",
-    "Raw",
-    "RawIndex",
     "Recipe",
-    "RedSync",
-    "Rice",
     "Rule",
-    "SIDCo",
     "SchemaMismatch",
     "Scheme",
     "Selection",
     "Selector",
-    "SignScale",
-    "SketchML",
     "SparseTensor",
     "Steps",
-    "Structured",
-    "TernGrad",
-    "ThreeLC",
-    "Threshold",
-    "TopK",
-    "Transform",
     "Truncated",
     "Unit",
     "Unsupported",
@@ -163,10 +81,10 @@ __all__ = [
     "WarmUp",
     "Warmth",
     "WireError",
-    "Zstd",
     "__version__",
     "apply",
     "blob_size",
+    "codecs",
     "compare",
     "decode",
     "decode_add",
@@ -184,8 +102,75 @@ __all__ = [
     "register",
     "rename_state",
     "rules",
+    "selectors",
     "warm",
 ]
+
+_MOVED = {
+    codecs: (
+        "AutoIndex",
+        "AutoValue",
+        "Binned",
+        "Bitmap",
+        "Bloom",
+        "ContextIndex",
+        "DCT",
+        "DExpFit",
+        "Deflate",
+        "Delta",
+        "EliasFano",
+        "ErrorBounded",
+        "Huffman",
+        "Mean",
+        "OffsetFloat",
+        "PolyFit",
+        "QSGD",
+        "RFFT",
+        "RLE",
+        "Raw",
+        "RawIndex",
+        "Rice",
+        "SignScale",
+        "SketchML",
+        "Structured",
+        "TernGrad",
+        "ThreeLC",
+        "Transform",
+        "Zstd",
+    ),
+    selectors: (
+        "AdaComp",
+        "All",
+        "Budget",
+        "ChunkTopK",
+        "DGC",
+        "GaussianK",
+        "NonZero",
+        "RandomK",
+        "RedSync",
+        "SIDCo",
+        "Threshold",
+        "TopK",
+    ),
+}
+"""Modules, and the names that moved there in 0.2.0; as names of this module they work until 0.3.0."""
+
+if TYPE_CHECKING:  # the moved names keep their types
+    from wirecodec.codecs import *  # noqa: F403
+    from wirecodec.selectors import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Return the object of a name that moved, with a DeprecationWarning at the caller's line."""
+        for module, names in _MOVED.items():
+            if name in names:
+                warnings.warn(
+                    f"wirecodec.{name} is {module.__name__}.{name} now; the old name goes with 0.3.0",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+                return getattr(module, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from wirecodec.annotate import annotate, collect_records, split_patches
 from wirecodec.arrays import Bytes
+from wirecodec.container.annotate import annotate, collect_records, split_patches
 from wirecodec.container.reader import ContainerHeader, read_header
 from wirecodec.container.schema import (
     TensorSpecs,

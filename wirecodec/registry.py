@@ -1,7 +1,8 @@
 """Registry of codecs, selectors and transforms by name and by wire id.
 
 A test compares the ids, which are class attributes, with formats/registry.toml. ``register`` adds
-user-defined codecs and selectors. This registry is the only state of the package that a caller can change.
+user-defined codecs and selectors. A name that is not known is looked up among the entry points of installed
+distributions. This registry is the only state of the package that a caller can change.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import difflib
 import inspect
 import re
 from abc import ABC
-from collections.abc import Iterable
-from typing import Any, TypeVar, cast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from wirecodec.errors import EncodeError
 from wirecodec.index import CHOICES as INDEX_CHOICES
@@ -26,8 +27,14 @@ from wirecodec.value import CODECS as VALUE_CODECS
 from wirecodec.value import TYPED_RAW, ValueCodec
 from wirecodec.value.base import ValueChoice
 
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
+
 EXPERIMENTAL = 0x80
 """The lowest id for codecs that no specification defines."""
+
+GROUP = "wirecodec.codecs"
+"""Group of the entry points by which distributions offer codecs and selectors: names, and their classes."""
 
 T = TypeVar("T", bound=type)
 
@@ -103,8 +110,13 @@ def transform(domain: int) -> type[Transform]:
 
 
 def named(stage: str, name: str) -> Any:
-    """Return the class of a name at a stage; raise EncodeError with the nearest valid name."""
+    """Return the class of a name at a stage; raise EncodeError with the nearest valid name.
+
+    An unknown name is looked up among the installed distributions first.
+    """
     classes = _stages[stage]
+    if name not in classes:
+        _register_installed(name)
     if name not in classes:
         raise EncodeError(f"unknown {stage} {name!r}{suggestion(name, classes)}")
     return classes[name]
@@ -175,6 +187,48 @@ def register(cls: T) -> T:
     return cls
 
 
+def _register_installed(name: str) -> None:
+    """Register the class that an installed distribution offers by a name, if one does.
+
+    Raises:
+        EncodeError: several distributions offer the name, or the class cannot be loaded or registered.
+    """
+    offers = list(_find_offers(name))
+    owners = " and ".join(f"{one.name} {one.version}" for one, _ in offers)
+    if len(offers) > 1:
+        raise EncodeError(f"{name!r} is offered by several distributions, {owners}; uninstall all but one")
+    for _, entry in offers:
+        try:
+            cls = entry.load()
+            if not isinstance(cls, type) or getattr(cls, "name", None) != name:
+                raise EncodeError(f"{entry.value} is {cls!r}; it must be a class whose name is {name!r}")
+            register(cls)
+        except Exception as error:  # the distribution's code may raise anything
+            raise EncodeError(
+                f"{name!r} of the distribution {owners} cannot be used; update or uninstall it:"
+                f" {type(error).__name__}: {error}"
+            ) from error
+
+
+def _find_offers(name: str) -> Iterator[tuple[Distribution, EntryPoint]]:
+    """Yield the entry points of a name, and their distributions; of equal distributions, the first counts.
+
+    Raises EncodeError if a distribution's list of entry points is damaged.
+    """
+    from importlib import metadata  # takes longer to import than a known name to find
+
+    owners = {one.name for one in metadata.distributions() if GROUP in (one.read_text(_ENTRIES) or "")}
+    found = {one.name: one for one in map(metadata.distribution, filter(None, owners))}
+    for _, distribution in sorted(found.items()):
+        try:
+            entries = distribution.entry_points
+        except Exception as error:  # a line without "=" is a TypeError
+            raise EncodeError(
+                f"{_ENTRIES} of the distribution {distribution.name} is damaged; install it again"
+            ) from error
+        yield from ((distribution, one) for one in entries if (one.group, one.name) == (GROUP, name))
+
+
 def adopt(stage: str, part: Any) -> None:
     """Give an object of a class that ``register`` has not seen the optional methods of its stage.
 
@@ -205,6 +259,7 @@ def _adopt(cls: type, stage: str) -> None:
     base.register(cls)
 
 
+_ENTRIES = "entry_points.txt"
 _REQUIRED = {
     "transform": ("forward",),
     "selector": ("select",),

@@ -65,7 +65,7 @@ class SketchSGD:
         """Average one gradient per rank, {name: array}, and keep what was not applied."""
         flat = [np.concatenate([each.ravel() for each in one.values()]) for one in gradients]
         d, n = flat[0].size, len(flat)
-        k = wc.TopK(self._ratio).count(d)
+        k = wc.selectors.TopK(self._ratio).count(d)
         if self._sketch is None:
             self._sketch = CountSketch(d, self._rows, self._columns)
             self._residuals = [np.zeros_like(each) for each in flat]

@@ -87,8 +87,8 @@ def choose_recipe(name: str) -> Choice:
     if isinstance(found["schedule"], wc.WarmUp):
         steps = max(1, round(found["schedule"].steps * EPOCH / PAPERS_EPOCH))
         found["schedule"] = dataclasses.replace(found["schedule"], steps=steps)
-    if "ratio" in found:
-        text = f"CLT-k with {found['ratio']:.1%} of the elements, beta {found['beta']:g}"
+    if name == "clt-k":
+        text = f"CLT-k with {found['scheme']:.1%} of the elements, beta {found['feedback'].beta:g}"
         return Choice(name, text, str(found), lambda seed: co.CLTk(**found))
     momentum = 0.0 if isinstance(found["feedback"], wc.MomentumCorrection) else None
     return Choice(

@@ -96,12 +96,12 @@ def measure_selectors(
     flat = DeviceFlat(x.view(np.uint32), np.dtype(np.float32), (x.size,))
     last = LastTop()
     selectors: dict[str, tuple[Any, Context]] = {
-        "topk": (wc.TopK(density), Context()),
-        "topk, warm": (wc.TopK(density), Context(last=last)),
-        "dgc": (wc.DGC(density), Context()),
-        "sidco": (wc.SIDCo(density), Context()),
-        "sidco, gp": (wc.SIDCo(density, sid="gp"), Context()),
-        "sidco, one stage": (wc.SIDCo(density, mode="faithful", stages=1), Context()),
+        "topk": (wc.selectors.TopK(density), Context()),
+        "topk, warm": (wc.selectors.TopK(density), Context(last=last)),
+        "dgc": (wc.selectors.DGC(density), Context()),
+        "sidco": (wc.selectors.SIDCo(density), Context()),
+        "sidco, gp": (wc.selectors.SIDCo(density, sid="gp"), Context()),
+        "sidco, one stage": (wc.selectors.SIDCo(density, mode="faithful", stages=1), Context()),
     }
     calls: dict[str, Callable[[], object]] = {
         name: lambda selector=selector, context=context: select(device, flat, selector, context)  # type: ignore[misc]

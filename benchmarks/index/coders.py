@@ -70,7 +70,7 @@ class Codec:
     @property
     def name(self) -> str:
         """Return the codec as schemes spell it."""
-        return str(wc.Scheme(wc.All(), self.codec, wc.Raw())).split(" | ")[1]
+        return str(wc.Scheme(wc.selectors.All(), self.codec, wc.codecs.Raw())).split(" | ")[1]
 
     @property
     def exact(self) -> bool:
@@ -102,4 +102,4 @@ def build_codecs() -> list[Coder]:
     codecs: list[Coder] = []
     for _, cls in sorted(index_codecs().items()):
         codecs += [Codec(cls(**parameters)) for parameters in VARIANTS.get(cls.name, [{}])]
-    return [*codecs, Codec(wc.AutoIndex()), Codec(wc.AutoIndex(smallest=True))]
+    return [*codecs, Codec(wc.codecs.AutoIndex()), Codec(wc.codecs.AutoIndex(smallest=True))]

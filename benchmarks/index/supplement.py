@@ -63,9 +63,11 @@ def _measure_bitmaps(d: int, budget: float) -> SectionResult:
         ours = copy / measure_median_time(partial(_make_bitmap, x), budget=budget)
         numpy = copy / measure_median_time(partial(_packbits, x), budget=budget)
         to_bitmap.append((case, ours))
-        section = as_bytes(wc.Bitmap().encode(support.indices, d, 0))
+        section = as_bytes(wc.codecs.Bitmap().encode(support.indices, d, 0))
         copy = measure_copy_time(support.indices, budget=budget)
-        time = measure_median_time(partial(wc.Bitmap.decode, section, d, support.r, UNLIMITED), budget=budget)
+        time = measure_median_time(
+            partial(wc.codecs.Bitmap.decode, section, d, support.r, UNLIMITED), budget=budget
+        )
         table.append(
             [
                 f"dense to bitmap, np.packbits, bitmap to indices, {case}",

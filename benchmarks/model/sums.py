@@ -178,7 +178,7 @@ def measure_index_calls(step: Callable[[str], None], *, budget: float, min_calls
     calls: list[Callable[[], Any]] = []
     for values in INDEX_VALUES:
         scheme = f"nonzero | rice | {values}"
-        index, value = wc.Rice(), cast("Any", wc.Scheme.parse(scheme).value)
+        index, value = wc.codecs.Rice(), cast("Any", wc.Scheme.parse(scheme).value)
         blob = wc.encode(chosen, scheme)
         sections = read_only(index.encode(indices, DIMENSION, 0)), read_only(value.encode(x, 0))
         names += [("encode", scheme), ("decode", scheme)]

@@ -61,7 +61,7 @@ class Dryden:
 
     def select(self, x: Array, *, gradient: Any = None, state: Any = None, seed: int = 0) -> Selection:
         """Select the top elements, with the mean magnitude of each sign as scales."""
-        indices = wc.TopK(self.ratio).select(x).indices
+        indices = wc.selectors.TopK(self.ratio).select(x).indices
         chosen = np.arange(x.size) if indices is None else indices
         return Selection(chosen, None, _average_by_sign(x[chosen]))
 
@@ -257,7 +257,11 @@ def _build(method: str, bin: int, scope: str) -> Any:
     if method == "Dryden":
         one: Any = Dryden(1 / bin)
     else:
-        one = wc.AdaComp(bin, factor=1.0) if method == "Local Selection" else wc.AdaComp(bin)
+        one = (
+            wc.selectors.AdaComp(bin, factor=1.0)
+            if method == "Local Selection"
+            else wc.selectors.AdaComp(bin)
+        )
     return Layers(one if scope == "all" else None, one)
 
 

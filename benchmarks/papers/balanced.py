@@ -112,7 +112,7 @@ def _reduce(
 
 def _sparsify(x: Array) -> Array:
     kept = np.zeros_like(x)
-    indices = wc.TopK(RATIO).select(x).indices
+    indices = wc.selectors.TopK(RATIO).select(x).indices
     kept[indices] = x[indices]
     return kept
 

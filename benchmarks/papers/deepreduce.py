@@ -126,7 +126,7 @@ def _name_rate(rate: float) -> str:
 def _load() -> tuple[Array, Array]:
     """Load the vector and the indices of its largest elements."""
     x = np.load(TEST_GRADIENTS / "resnet20_residual.npy").reshape(-1).astype(np.float32)
-    return x, np.asarray(wc.TopK(DENSITY).select(x).indices, np.uint32)
+    return x, np.asarray(wc.selectors.TopK(DENSITY).select(x).indices, np.uint32)
 
 
 def measure_fits() -> _Fits:

@@ -78,7 +78,7 @@ class Run:
 
 
 def _pick(x: Array, ratio: float) -> Array:
-    return wc.TopK(ratio).select(x).indices
+    return wc.selectors.TopK(ratio).select(x).indices
 
 
 def train(name: str, steps: int) -> Run:

@@ -94,14 +94,14 @@ class Result:
 def build_selectors(density: float) -> dict[str, wc.Selector]:
     """Build the selectors of Figures 1c, 3c and 9, and this library's two."""
     return {
-        "DGC": wc.DGC(density),
-        "RedSync": wc.RedSync(density),
-        "GaussianKSGD": wc.GaussianK(density),
-        "SIDCo-E": wc.SIDCo(density, "exponential", mode="faithful"),
-        "SIDCo-GP": wc.SIDCo(density, "gamma-gp", mode="faithful"),
-        "SIDCo-P": wc.SIDCo(density, "gp", mode="faithful"),
-        "adaptive": wc.SIDCo(density, mode="adaptive"),
-        "retargeted": wc.SIDCo(density),
+        "DGC": wc.selectors.DGC(density),
+        "RedSync": wc.selectors.RedSync(density),
+        "GaussianKSGD": wc.selectors.GaussianK(density),
+        "SIDCo-E": wc.selectors.SIDCo(density, "exponential", mode="faithful"),
+        "SIDCo-GP": wc.selectors.SIDCo(density, "gamma-gp", mode="faithful"),
+        "SIDCo-P": wc.selectors.SIDCo(density, "gp", mode="faithful"),
+        "adaptive": wc.selectors.SIDCo(density, mode="adaptive"),
+        "retargeted": wc.selectors.SIDCo(density),
     }
 
 
@@ -145,7 +145,7 @@ def measure_count(network: str, name: str, density: float, steps: int) -> Count:
     kind, ratios, losses = NETWORKS[network], [], []
     with np.errstate(all="ignore"):
         for each in run_training(kind.build(), build_selectors(density)[name], steps, rate=kind.rate):
-            ratios.append(each.count / wc.TopK(density).count(each.x.size))
+            ratios.append(each.count / wc.selectors.TopK(density).count(each.x.size))
             losses.append(each.loss)
     loss = float(np.mean(losses[-max(1, steps // 10) :]))
     return Count(network, name, density, np.array(ratios), loss)
@@ -156,7 +156,7 @@ def measure_fits(feedback: bool, steps: int) -> list[Fitted]:
     stops = (min(EARLY, steps // 2), steps)
     training = run_training(
         build_resnet20(FIT_IMAGES),
-        wc.TopK(FIT_DENSITY),
+        wc.selectors.TopK(FIT_DENSITY),
         steps,
         rate=NETWORKS["ResNet-20"].rate,
         feedback=feedback,

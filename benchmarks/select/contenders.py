@@ -36,33 +36,33 @@ class Contender:
 
 def format_selector(selector: wc.Selector, density: float) -> str:
     """Return a selector as schemes spell it, with δ for the density."""
-    text = str(wc.Scheme(selector, wc.RawIndex(), wc.Raw())).split(" | ")[0]
+    text = str(wc.Scheme(selector, wc.codecs.RawIndex(), wc.codecs.Raw())).split(" | ")[0]
     return text.replace(f"({density:g}", "(δ", 1)
 
 
 def compute_target_count(density: float, size: int) -> int:
     """Return k, the number of elements that top-k selects at a density."""
-    return wc.TopK(density).count(size)
+    return wc.selectors.TopK(density).count(size)
 
 
 def build_contenders(density: float) -> list[Contender]:
     """Build every contender for one density."""
     chunk = round(1 / density)
     selectors: Sequence[wc.Selector] = (
-        wc.TopK(density),
-        wc.SIDCo(density),
-        wc.SIDCo(density, mode="faithful"),
-        wc.DGC(density),
-        wc.RedSync(density),
-        wc.GaussianK(density),
-        wc.RandomK(density),
+        wc.selectors.TopK(density),
+        wc.selectors.SIDCo(density),
+        wc.selectors.SIDCo(density, mode="faithful"),
+        wc.selectors.DGC(density),
+        wc.selectors.RedSync(density),
+        wc.selectors.GaussianK(density),
+        wc.selectors.RandomK(density),
     )
     contenders = [Contender(format_selector(selector, density), selector.select) for selector in selectors]
     for name, size in (("1/δ", chunk), ("32/δ", 32 * chunk)):
-        contenders.append(Contender(f"chunk-topk(δ, {name})", wc.ChunkTopK(density, size).select))
+        contenders.append(Contender(f"chunk-topk(δ, {name})", wc.selectors.ChunkTopK(density, size).select))
     contenders += [
-        Contender("threshold", wc.Threshold(round(-math.log(density), 2)).select),
-        Contender("adacomp(50)", lambda x: wc.AdaComp(50).select(x, gradient=x)),
+        Contender("threshold", wc.selectors.Threshold(round(-math.log(density), 2)).select),
+        Contender("adacomp(50)", lambda x: wc.selectors.AdaComp(50).select(x, gradient=x)),
         Contender(
             "np.argpartition",
             lambda x: _run_argpartition(x, compute_target_count(density, x.size)),
@@ -81,13 +81,13 @@ def build_contenders(density: float) -> list[Contender]:
 def build_thresholds(density: float) -> dict[str, wc.Selector]:
     """Build the selectors whose count may differ from k: the default, the paper's three and its baselines."""
     return {
-        "sidco": wc.SIDCo(density),
-        "SIDCo-E": wc.SIDCo(density, mode="faithful"),
-        "SIDCo-GP": wc.SIDCo(density, "gamma-gp", mode="faithful"),
-        "SIDCo-P": wc.SIDCo(density, "gp", mode="faithful"),
-        "dgc": wc.DGC(density),
-        "redsync": wc.RedSync(density),
-        "gaussiank": wc.GaussianK(density),
+        "sidco": wc.selectors.SIDCo(density),
+        "SIDCo-E": wc.selectors.SIDCo(density, mode="faithful"),
+        "SIDCo-GP": wc.selectors.SIDCo(density, "gamma-gp", mode="faithful"),
+        "SIDCo-P": wc.selectors.SIDCo(density, "gp", mode="faithful"),
+        "dgc": wc.selectors.DGC(density),
+        "redsync": wc.selectors.RedSync(density),
+        "gaussiank": wc.selectors.GaussianK(density),
     }
 
 

@@ -51,7 +51,7 @@ def measure_slow_inputs(n: int, step: Callable[[str], None], *, budget: float) -
     with numba_threads(1):
         for name, x in _generate_slow(np.random.default_rng(0), n):
             step(f"top-k of: {name}")
-            calls = [partial(wc.TopK(density).select, x) for density in DENSITIES]
+            calls = [partial(wc.selectors.TopK(density).select, x) for density in DENSITIES]
             inputs.append(SlowInput(name, 0, tuple(measure_reads(x, calls, budget=budget).times)))
         sampled = np.random.default_rng(1).laplace(size=n).astype(np.float32)
         for name, values, factor in _generate_misleading(np.random.default_rng(0), n):
@@ -74,7 +74,7 @@ def _measure_misled(k: int, values: Any, sampled: Any, samples: int, budget: flo
         x[positions] = sampled[positions]
     fixed_clock = SimpleNamespace(perf_counter_ns=lambda: 7)
     with mock.patch.object(topk_exact, "time", fixed_clock) if samples == 2 else nullcontext():
-        (time,) = measure_reads(x, [partial(wc.TopK(k=k).select, x)], budget=budget).times
+        (time,) = measure_reads(x, [partial(wc.selectors.TopK(k=k).select, x)], budget=budget).times
     return time
 
 

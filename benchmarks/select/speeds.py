@@ -94,8 +94,8 @@ def measure_synthetic(n: int, step: Callable[[str], None], *, budget: float) -> 
     for threads in (1, 2):
         step(f"{n:,}: gradient + residual, {threads} threads")
         with numba_threads(threads):
-            sums = [partial(select_from_sum, wc.TopK(d), x, residual, rest) for d in DENSITIES]
-            selects = [lambda d=d: wc.TopK(d).select(x) for d in DENSITIES] if threads > 1 else []
+            sums = [partial(select_from_sum, wc.selectors.TopK(d), x, residual, rest) for d in DENSITIES]
+            selects = [lambda d=d: wc.selectors.TopK(d).select(x) for d in DENSITIES] if threads > 1 else []
             reads = measure_reads(x, [*sums, *selects], budget=budget)
         for i, time in enumerate(reads.times):
             name = FUSED if i < len(DENSITIES) else TOPK
@@ -104,7 +104,7 @@ def measure_synthetic(n: int, step: Callable[[str], None], *, budget: float) -> 
     return speeds
 
 
-def select_from_sum(selector: wc.TopK, gradient: Any, residual: Any, rest: Any) -> Any:
+def select_from_sum(selector: wc.selectors.TopK, gradient: Any, residual: Any, rest: Any) -> Any:
     """Select from gradient + residual as a Compressor does.
 
     If the fused kernel does not apply, the sum is computed first and searched afterwards.
@@ -133,7 +133,7 @@ def measure_array(
     speeds = []
     for density in DENSITIES:
         step(f"{array}: {density:g}")
-        search = wc.SIDCo(density).search(x)
+        search = wc.selectors.SIDCo(density).search(x)
         contenders = build_contenders(density)
         with numba_threads(1):
             for peer in (False, True):

@@ -67,7 +67,7 @@ class Candidate:
     @property
     def is_whole(self) -> bool:
         """Return whether all tensors are one vector, as with ``scope="group"``, which suits a budget best."""
-        return isinstance(self.scheme.select, wc.Budget)
+        return isinstance(self.scheme.select, wc.selectors.Budget)
 
 
 def limit_bytes(nbytes: float, elements: float) -> Candidate:

@@ -168,7 +168,7 @@ class Measurement(Linear):
             tensors = {"all": np.concatenate([x.reshape(-1) for x in tensors.values()])}
             sums = allocate_sums(tensors)
         encoded = EncodedGradient.of(tensors, scheme, sums)
-        plain = isinstance(scheme.select, wc.All) and isinstance(scheme.value, wc.Raw)
+        plain = isinstance(scheme.select, wc.selectors.All) and isinstance(scheme.value, wc.codecs.Raw)
         pairs, calls, decoded = None, list(encoded.calls), encoded.decoded
         owned = None
         if candidate.owns and encoded.stored:

@@ -12,7 +12,7 @@ the same elements, so selecting and averaging commute, bit for bit. With beta 1,
 
 The selection is a contraction only in expectation, and only if the ranks' residuals are similar, which
 ``similarity`` measures. By default, the leader selects the exact top k. The paper's leader sorts chunks,
-which a GPU of its time did faster; ``selector=wc.ChunkTopK(ratio, chunk)`` does the same.
+which a GPU of its time did faster; the scheme ``chunk-topk(0.01, 4096) | rice | raw`` does the same.
 
 If all gradients of a rank are on one GPU, x and m stay there. Only the leader's indices and the selected
 values leave it, and only indices and means enter it.
@@ -31,6 +31,7 @@ from collectives.agreement.header import Header, Operation, Reduction, Status
 from collectives.agreement.nonfinite import check_results, check_setting, is_propagated
 from collectives.call import counted
 from collectives.channel import Channel
+from collectives.cltk.older import read_arguments
 from collectives.cltk.rehearsal import rehearse_large
 from collectives.cltk.selection import LeaderSelectors
 from collectives.cltk.state import CLTkState
@@ -59,17 +60,17 @@ class CLTk(CLTkState):
     each: with a common one, a tensor may always have the same leader.
 
     Args:
-        ratio: fraction of each tensor's elements that is sent, or {key: ratio}; a key is a glob or a Rule,
-            and the first match applies. A tensor with ratio 1 is sent whole.
-        beta: coefficient of the low-pass filter, above 0 and at most 1. The paper uses 0.1 for large batches.
-        warmup: number of initial steps that send everything.
-        selector: selector of the leader, or its string; each tensor's ratio replaces its own. The paper's
-            leader sorts chunks, which is ``wc.ChunkTopK``.
-        schedule: function (step, ratio) -> ratio, as for a Compressor; at 1, a tensor is sent whole.
+        scheme: one for all tensors, or {key: scheme}; a key is a glob or a Rule, and the first match applies.
+            A scheme is a ratio, the fraction of a tensor's elements that is sent, or as for a Compressor. Its
+            selector is that of the leader, and needs a ratio; values are exact, so its last stage is ``raw``.
+            A tensor with ratio 1 is sent whole. The paper's leader has the selector ``chunk-topk``.
+        feedback: an ErrorFeedback whose decay is 1. The paper uses ``beta`` 0.1 for large batches.
+        schedule: function (step, ratio) -> ratio, as for a Compressor; at 1, a tensor is sent whole. The
+            paper's warm-up is ``WarmUp(steps, hold=True)``.
         scope: "tensor" to select from each tensor by itself; "group" to select from all tensors that one key
             matches as from one vector. Residuals are per tensor. A hook that overlaps selects from each
             bucket; pass ``overlap=False`` to it.
-        feedback: must be None; ``beta`` sets the filter of the residuals that CLT-k keeps itself.
+        ratio, beta, warmup, selector: older arguments, with a DeprecationWarning; they go with 0.3.0.
 
     Raises:
         EncodeError: an argument is out of range.
@@ -86,21 +87,24 @@ class CLTk(CLTkState):
 
     def __init__(
         self,
-        ratio: float | Mapping[Any, float],
-        beta: float = 1.0,
-        warmup: int = 0,
+        scheme: Any = None,
+        beta: float | None = None,
+        warmup: int | None = None,
         *,
-        selector: Any = wc.TopK(1.0),  # noqa: B008 - frozen, so shared safely
+        feedback: wc.ErrorFeedback | None = wc.ErrorFeedback(),  # noqa: B008 - frozen, so shared safely
         schedule: Any = None,
         scope: Literal["tensor", "group"] = "tensor",
-        feedback: None = None,
+        ratio: float | Mapping[Any, float] | None = None,
+        selector: Any = None,
     ) -> None:
-        if feedback is not None:
+        older = {"ratio": ratio, "beta": beta, "warmup": warmup, "selector": selector}
+        given = read_arguments(scheme, feedback, older)
+        if not isinstance(given.feedback, wc.ErrorFeedback) or given.feedback.decay != 1:
             raise wc.EncodeError(
-                f"feedback is {feedback!r}; CLT-k keeps residuals itself: set their filter by beta, and give"
-                " the optimizer its momentum"
+                f"feedback is {given.feedback!r}; CLT-k keeps residuals itself: pass wc.ErrorFeedback(beta),"
+                " without decay, and give the optimizer its momentum"
             )
-        super().__init__(LeaderSelectors(ratio, selector, schedule, warmup, scope), wc.ErrorFeedback(beta))
+        super().__init__(LeaderSelectors(given.scheme, schedule, scope, given.warmup), given.feedback)
 
     @overload
     def allreduce(
@@ -279,7 +283,7 @@ class CLTk(CLTkState):
                 local.listens = proposal.weight == 0
                 failure = self._prepare(local, make, nonfinite, channel, holds=hold_zeros)
                 if failure is None and not local.on_gpu:
-                    key = Operation.CLTK, self.step < self._selectors.warmup, local.dtypes
+                    key = Operation.CLTK, self._selectors.sends_raw(self.step), local.dtypes
                     rehearse(channel, key, lambda: self._rehearse(local.inputs.tensors, local.specs))
                 return failure
 
@@ -350,7 +354,7 @@ class CLTk(CLTkState):
 
     def _rehearse(self, grad: Any, specs: Mapping[str, TensorSpec]) -> None:
         """Take steps alone with new objects, which call the kernels that follow the headers."""
-        alone = CLTk(1.0, self._feedback.beta)
-        alone._selectors = self._selectors.rehearsal(warm=self.step < self._selectors.warmup)
+        alone = CLTk(1.0, feedback=self._feedback)
+        alone._selectors = self._selectors.rehearsal(warm=self._selectors.sends_raw(self.step))
         simulate(1, lambda comm: alone.allreduce(comm, grad))
-        rehearse_large(specs, lambda: CLTk(0.001, self._feedback.beta))
+        rehearse_large(specs, lambda: CLTk(0.001, feedback=self._feedback))

@@ -30,7 +30,7 @@ def accumulate_in(
     residual: Any,
     *,
     on_gpu: bool,
-    selector: wc.TopK | None = None,
+    selector: wc.selectors.TopK | None = None,
 ) -> AccumulatedGradient:
     """Add a tensor's residual to its gradient, in memory that is not the residual's.
 

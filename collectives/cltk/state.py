@@ -75,7 +75,7 @@ class CLTkState(Stateful):
 
     @property
     def signature(self) -> str:
-        """Text of all that ranks must agree on: ratios, beta, warm-up and step."""
+        """Text of all that ranks must agree on: schemes, beta, schedule and step."""
         return f"clt-k({self._selectors}, beta={self._feedback.beta!r}); step {self.step}"
 
     def selector(self, name: str, shape: tuple[int, ...] | None = None) -> Any:

@@ -29,7 +29,6 @@ from collectives.exchange.targets import Targets
 from collectives.transport.reduce import Dense
 from wirecodec.interop import AccumulatedGradient, Memory, State, as_bytes, is_zero, top_of_group
 
-INDEX_SCHEME = "all | auto-index | mean"
 _NO_INDICES = np.empty(0, np.int64)
 
 
@@ -157,7 +156,8 @@ class LocalStep:
                 indices = np.arange(size, dtype=np.int64)
             sparse[name] = wc.SparseTensor(indices, np.ones(indices.size, np.float32), (size,))
         self.stored = sum(tensor.nnz for tensor in sparse.values())
-        self.blob = as_bytes(wc.encode_many(sparse, INDEX_SCHEME, names=False))
+        schemes = selectors.index_schemes({name: self.specs[name][0] for name in self.sparse})
+        self.blob = as_bytes(wc.encode_many(sparse, schemes, names=False))
 
     def _select(self, selectors: LeaderSelectors) -> dict[str, Dense | None]:
         """Return the indices that this leader selects of each tensor, None for all; none of silent ones."""

@@ -68,7 +68,7 @@ class GTopK(Stateful):
     """
 
     def __init__(self, ratio: float) -> None:
-        self._selector = wc.TopK(ratio=ratio)
+        self._selector = wc.selectors.TopK(ratio=ratio)
         self._holder = StateHolder()
 
     def residual(self, name: str = ONLY) -> Array | None:

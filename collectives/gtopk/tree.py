@@ -85,7 +85,7 @@ def merge(one: Sparse, other: Sparse, k: int) -> tuple[Sparse, Sparse]:
     sums[np.searchsorted(indices, other.indices)] += other.values
     if indices.size <= k:
         return Sparse(indices, sums), Sparse(indices[:0], sums[:0])
-    best = wc.TopK(k=k).select(sums).indices
+    best = wc.selectors.TopK(k=k).select(sums).indices
     kept = np.zeros(indices.size, bool)
     kept[best] = True
     return Sparse(indices[kept], sums[kept]), Sparse(indices[~kept], sums[~kept])

@@ -90,7 +90,7 @@ class OkTopK(SummingCompressor):
                 raise TypeError("a Compressor has its own settings; pass no others")
             vars(self).update(scheme.__getstate__())
         elif isinstance(scheme, int | float | np.number):
-            text = f"topk({wc.TopK(ratio=float(scheme)).ratio!r}) | rice | raw"
+            text = f"topk({wc.selectors.TopK(ratio=float(scheme)).ratio!r}) | rice | raw"
             super().__init__(text, **{"scope": "group", **settings})
         else:
             super().__init__(scheme, **settings)
@@ -215,7 +215,7 @@ class OkTopK(SummingCompressor):
         """Return the value codec of a tensor; of one that the schedule sends whole in this step, raw."""
         given = find_match(name, shape, self._given, "scheme")
         now = self.scheme(name, shape, step=self.step)
-        if isinstance(now.select, wc.All) and not isinstance(given.select, wc.All):
+        if isinstance(now.select, wc.selectors.All) and not isinstance(given.select, wc.selectors.All):
             return _EXACT.value
         return given.value
 

@@ -33,7 +33,7 @@ def make_calls(sent: Sparse, scheme: wc.Scheme) -> tuple[Callable[[], object], C
     flat, specs, schemes = layout.join(sent), layout.specs, make_schemes(layout, None)
     whole = {name: (0, x.size) for name, x in flat.items()}
     name = next(name for name, x in flat.items() if x.nnz)
-    is_exact = scheme.value == wc.Raw()
+    is_exact = scheme.value == wc.codecs.Raw()
     end = int(flat[name].indices[min(FEW, flat[name].nnz) - 1]) + 1
     few = cut_all(flat, [{name: (0, end)}])[0]
 

@@ -133,7 +133,7 @@ def _take_largest(tensors: Mapping[str, wc.SparseTensor], k: int) -> dict[str, w
     if k:
         values = [tensor.values for tensor in tensors.values()]
         joined = np.concatenate(values).astype(np.result_type(*values), copy=False)
-        found = wc.TopK(k=k).select(joined).indices
+        found = wc.selectors.TopK(k=k).select(joined).indices
         kept[slice(None) if found is None else found] = True
     largest, end = {}, 0
     for (name, tensor), size in zip(tensors.items(), sizes, strict=True):

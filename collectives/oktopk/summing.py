@@ -269,8 +269,8 @@ def make_schemes(layout: Layout, find_error: Callable[[], float | None] | None) 
     If the codec leaves its error to the selector, such as a budget, it has the error that this one has chosen
     for the rank's own container.
     """
-    free = wc.ErrorBounded()
+    free = wc.codecs.ErrorBounded()
     codecs = {name: vector.codec for name, vector in layout.vectors.items()}
     error = find_error() if find_error is not None and free in codecs.values() else None
-    bounded = free if error is None else wc.ErrorBounded(min(max(float(f"{error:.2g}"), 0.001), 0.5))
+    bounded = free if error is None else wc.codecs.ErrorBounded(min(max(float(f"{error:.2g}"), 0.001), 0.5))
     return {name: replace(_ALL, value=bounded if codec == free else codec) for name, codec in codecs.items()}

@@ -117,7 +117,7 @@ def _list_rules(compressor: wc.Compressor) -> list[Any]:
 def _measure(scheme: wc.Scheme) -> tuple[float, str]:
     """Return the density that a scheme asks for, 1 if it is not known, and a text. A budget has bits."""
     selector: Any = scheme.select
-    if isinstance(selector, wc.Budget):
+    if isinstance(selector, wc.selectors.Budget):
         return MIN_RATIO * selector.bits / MIN_BITS, f"{selector.bits:g} bits per element are sent"
     ratio = 1.0 if getattr(selector, "ratio", None) is None else float(selector.ratio)
     return ratio, _as_text(ratio)

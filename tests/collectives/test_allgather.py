@@ -115,7 +115,7 @@ def test_spellings_of_one_scheme_agree(several: World) -> None:
     spelled: list[wc.Scheme | str] = [
         "topk(0.01) | rice | raw",
         "topk(ratio=0.01)|rice()|raw",
-        wc.Scheme(wc.TopK(0.01), wc.Rice(), wc.Raw()),
+        wc.Scheme(wc.selectors.TopK(0.01), wc.codecs.Rice(), wc.codecs.Raw()),
     ]
     results = several.run(lambda comm: len(co.allgather(comm, gradient(comm.rank), spelled[comm.rank % 3])))
     assert results == [several.n] * several.n

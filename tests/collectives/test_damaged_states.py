@@ -65,7 +65,7 @@ SAVERS = {
     "Compressor with all kinds": _compressor(
         feedback=wc.MomentumCorrection(0.9), schedule=wc.WarmUp(steps=4), seed=3
     ),
-    "CLTk": Saver(lambda _: co.CLTk(0.25, warmup=4)),
+    "CLTk": Saver(lambda _: co.CLTk(0.25, schedule=wc.WarmUp(4, hold=True))),
     "GTopK": Saver(lambda _: co.GTopK(0.25)),
     "OkTopK": Saver(lambda _: co.OkTopK(0.25)),
     "LocalUpdates": _local(momentum=0.5),

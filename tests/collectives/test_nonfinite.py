@@ -53,7 +53,7 @@ def step(comm: Communicator, compressor: Any, grads: dict[str, Array], algorithm
         (lambda: wc.Compressor("randomk(0.1) | rice | raw", feedback=None), "allgather"),
         (lambda: co.CLTk(0.1), ""),
         (lambda: co.OkTopK("topk(0.1) | rice | qsgd"), "auto"),
-        (lambda: co.CLTk(0.1, warmup=9), ""),
+        (lambda: co.CLTk(0.1, schedule=wc.WarmUp(9, hold=True)), ""),
     ],
 )
 def test_all_ranks_get_nan_and_continue(

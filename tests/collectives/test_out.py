@@ -71,7 +71,11 @@ def reducers() -> list[Any]:
 
     named = {algorithm: compressed(algorithm) for algorithm in ALGORITHMS}
     named["OkTopK"] = owned
-    named |= {"CLTk": cltk(), "CLTk beta": cltk(beta=0.3), "CLTk warmup": cltk(warmup=2)}
+    named |= {
+        "CLTk": cltk(),
+        "CLTk beta": cltk(feedback=wc.ErrorFeedback(0.3)),
+        "CLTk warmup": cltk(schedule=wc.WarmUp(2, hold=True)),
+    }
     return [pytest.param(make, id=name) for name, make in named.items()]
 
 

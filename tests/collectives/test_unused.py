@@ -28,7 +28,7 @@ def whole_numbers(step: int, rank: int, ranks: int) -> dict[str, Array]:
 
 
 def compressor(method: str) -> wc.Compressor | co.CLTk:
-    return co.CLTk(0.05, warmup=1) if method == "clt-k" else wc.Compressor(method)
+    return co.CLTk(0.05, schedule=wc.WarmUp(1, hold=True)) if method == "clt-k" else wc.Compressor(method)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def examples() -> list[str]:
                     part = cls(**(base if value is None else {**base, field: value}))
                 except wc.EncodeError:
                     continue
-                stages: list[Any] = [None, wc.TopK(0.01), wc.Rice(), wc.Raw()]
+                stages: list[Any] = [None, wc.selectors.TopK(0.01), wc.codecs.Rice(), wc.codecs.Raw()]
                 stages[at] = part
                 transform, select, index, coded = stages
                 found.append(str(wc.Scheme(select, index, coded, transform)))

@@ -16,8 +16,8 @@ from wirecodec.limits import DEFAULT_LIMITS
 
 CASES = supports(np.random.default_rng(3))
 CODECS: dict[str, tuple[Any, Callable[..., Any], Callable[..., Any]]] = {
-    "rice": (wc.Rice(), rice.encode, rice.decode),
-    "elias-fano": (wc.EliasFano(), elias_fano.encode, elias_fano.decode),
+    "rice": (wc.codecs.Rice(), rice.encode, rice.decode),
+    "elias-fano": (wc.codecs.EliasFano(), elias_fano.encode, elias_fano.decode),
 }
 
 

@@ -57,7 +57,7 @@ def test_adacomp_with_its_residual(emulator: Emulator, kind: Any, width: int) ->
     gradient, residual = (rng.laplace(size=10_007).astype(kind) for _ in range(2))
     gradient[1000:1600], residual[1000:1600] = 0, 0
     total = residual + gradient
-    expected = wc.AdaComp(width).select(total, gradient=gradient)
+    expected = wc.selectors.AdaComp(width).select(total, gradient=gradient)
     there, left = emulator.put(gradient), emulator.put(residual)
     keys, mean, bad = mark_bins(emulator, there, left, min(width, gradient.size), 1.0, left)
     assert not bad[0]

@@ -29,14 +29,14 @@ VECTORS = value_vectors(np.random.default_rng(5), np.float32)
 def test_qsgd(emulator: Emulator, name: str, bits: int) -> None:
     x = VECTORS[name]
     for bucket, norm in ((512, 0), (16, 0), (48, 0), (2048, 0), (512, 1), (64, 1)):
-        codec = wc.QSGD(bits, bucket, ("max", "l2")[norm])
+        codec = wc.codecs.QSGD(bits, bucket, ("max", "l2")[norm])
         expected = codec.encode(x, STREAM)
         there = emulator.put(bits_of(x))
         section = qsgd.encode(emulator, there, bits, bucket, norm, MAX_FLOAT32["float32"], STREAM)
         assert section.tobytes() == expected.tobytes()
         out, bad = qsgd.decode(emulator, section, x.size, bits, bucket)
         assert not bad[0]
-        back = wc.QSGD.decode(expected, x.size, SINGLE, DEFAULT_LIMITS)
+        back = wc.codecs.QSGD.decode(expected, x.size, SINGLE, DEFAULT_LIMITS)
         assert out.tobytes() == back.tobytes()
 
 
@@ -49,7 +49,7 @@ def test_qsgd_reports_invalid_codes(emulator: Emulator) -> None:
         wrong[at] = code
         assert qsgd.decode(emulator, wrong, 600, 4, 512)[1][0] == 1
         with pytest.raises(wc.Invalid, match="code"):
-            wc.QSGD.decode(wrong.copy(), 600, SINGLE, DEFAULT_LIMITS)
+            wc.codecs.QSGD.decode(wrong.copy(), 600, SINGLE, DEFAULT_LIMITS)
 
 
 OFFSETS: list[dict[str, Any]] = [
@@ -68,7 +68,7 @@ OFFSETS: list[dict[str, Any]] = [
 def test_offset_float(emulator: Emulator, name: str, rounding: str) -> None:
     x = VECTORS[name]
     for bits, given in zip((8, 8, 5, 2, 12, 16), OFFSETS, strict=True):
-        codec = wc.OffsetFloat(bits=bits, rounding=rounding, **given)
+        codec = wc.codecs.OffsetFloat(bits=bits, rounding=rounding, **given)
         expected = codec.encode(x, STREAM)
         eps, up, down = (
             None if each is None else magnitude(each) for each in (codec.eps, codec.max, codec.min)
@@ -82,7 +82,7 @@ def test_offset_float(emulator: Emulator, name: str, rounding: str) -> None:
         head = n, m, base, positive, negative
         out, bad = offset_float.decode(emulator, section, x.size, head)
         assert not bad[0]
-        back = wc.OffsetFloat.decode(expected, x.size, SINGLE, DEFAULT_LIMITS)
+        back = wc.codecs.OffsetFloat.decode(expected, x.size, SINGLE, DEFAULT_LIMITS)
         assert out.tobytes() == back.tobytes()
         if positive + negative < 2**n - 1:
             section[12:] = 0xFF
@@ -99,14 +99,14 @@ def test_sign_scale(emulator: Emulator, kind: Any) -> None:
     if kind == np.float64:
         cases |= {"overflowing": np.array([1e308, -1.5e308, 1.7e308]), "alike": np.full(100, -0.1)}
     for x in cases.values():
-        expected = wc.SignScale().encode(x, STREAM)
+        expected = wc.codecs.SignScale().encode(x, STREAM)
         section = sign_scale.encode(emulator, emulator.put(x))
         assert section.tobytes() == expected.tobytes()
         head = x.dtype.itemsize
         zero = section[:head].view(bits_of(x).dtype)[0]
         one = zero | zero.dtype.type(1 << (8 * head - 1))
         out = sign_scale.expand(emulator, section[head:], x.size, zero, one)
-        back = wc.SignScale.decode(expected, x.size, x.dtype, DEFAULT_LIMITS)
+        back = wc.codecs.SignScale.decode(expected, x.size, x.dtype, DEFAULT_LIMITS)
         assert out.tobytes() == back.tobytes()
 
 

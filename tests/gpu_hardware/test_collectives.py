@@ -53,7 +53,7 @@ def test_steps_on_host_and_gpu(cupy: Any) -> None:
 @pytest.mark.parametrize("kind", [np.float32, np.float16, np.float64])
 def test_clt_k_on_host_and_gpu(cupy: Any, kind: Any, beta: float) -> None:
     def steps(comm: Any, there: bool) -> tuple[bytes, bytes]:
-        cltk = co.CLTk(0.05, beta, warmup=1)
+        cltk = co.CLTk(0.05, feedback=wc.ErrorFeedback(beta), schedule=wc.WarmUp(1, hold=True))
         for step in range(5):
             x = gradient(10 * step + comm.rank, 100_000, kind)
             on_device = there and (comm.rank + step // 2) % 2

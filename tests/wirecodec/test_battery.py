@@ -89,7 +89,7 @@ def test_index_sections_read_by_the_reference(codec: Any, case: str) -> None:
     d, indices = SUPPORTS[case]
     d = min(d, int(indices[-1]) + 2)  # the reference reads bitmaps bit by bit, slowly
     tensor = wc.SparseTensor(indices, np.arange(1, indices.size + 1, dtype=np.float32), (d,))
-    blob = wc.encode(tensor, wc.Scheme(wc.All(), codec, wc.Raw()), seed=3).tobytes()
+    blob = wc.encode(tensor, wc.Scheme(wc.selectors.All(), codec, wc.codecs.Raw()), seed=3).tobytes()
     (read,), found = reference.decode(blob).tensors, wc.decode(blob)
     assert list(read.indices) == found.indices.tolist()
     assert read.values == found.values.tobytes()
@@ -105,13 +105,15 @@ def vector_cases(dtype: Any) -> dict[str, Any]:
 def test_value_sections_read_by_the_reference(codec: Any, dtype: np.dtype[Any]) -> None:
     """Library and reference decode the same bits; decoding is finite, as the input was."""
     if codec.name in ("raw-float16", "raw-bfloat16"):
-        codec = wc.Raw(codec.name.removeprefix("raw-"))  # picks the wire codec by the type, as schemes do
+        codec = wc.codecs.Raw(
+            codec.name.removeprefix("raw-")
+        )  # picks the wire codec by the type, as schemes do
     for name, values in vector_cases(dtype).items():
-        if codec == wc.Raw("float16") and np.abs(values.astype(float)).max() > 65504:
+        if codec == wc.codecs.Raw("float16") and np.abs(values.astype(float)).max() > 65504:
             continue
-        if codec == wc.Raw("bfloat16") and name == "largest":
+        if codec == wc.codecs.Raw("bfloat16") and name == "largest":
             continue
-        blob = wc.encode(values, wc.Scheme(wc.All(), wc.RawIndex(), codec), seed=5)
+        blob = wc.encode(values, wc.Scheme(wc.selectors.All(), wc.codecs.RawIndex(), codec), seed=5)
         decoded = wc.decode(blob)
         assert decoded.dtype == dtype
         assert np.isfinite(decoded.values.astype(np.float64)).all(), name
@@ -124,7 +126,7 @@ def test_value_sections_read_by_the_reference(codec: Any, dtype: np.dtype[Any]) 
 @pytest.mark.parametrize("codec", [v for c in VALUE for v in variants(c) if c.carries_nonfinite], ids=repr)
 def test_nonfinite_values_that_are_carried(codec: Any) -> None:
     values = np.array([np.nan, -np.nan, np.inf, -np.inf, 1.0, -0.0], np.float32)
-    decoded = wc.decode(wc.encode(values, wc.Scheme(wc.All(), wc.RawIndex(), codec))).values
+    decoded = wc.decode(wc.encode(values, wc.Scheme(wc.selectors.All(), wc.codecs.RawIndex(), codec))).values
     assert np.array_equal(np.isnan(decoded), np.isnan(values))
     assert np.array_equal(np.signbit(decoded), np.signbit(values))
     assert np.array_equal(decoded[2:], values[2:])
@@ -139,14 +141,14 @@ def test_nonfinite_values_that_are_refused(codec: Any, dtype: np.dtype[Any]) -> 
         x = np.zeros(1000)
         x[[3, 700, 800]] = 1.0, bad, bad
         with pytest.raises(wc.EncodeError, match=r"tensor 'w', element 700: .* cannot carry") as caught:
-            wc.encode_many({"w": x.astype(dtype)}, wc.Scheme(wc.NonZero(), wc.Rice(), codec))
+            wc.encode_many({"w": x.astype(dtype)}, wc.Scheme(wc.selectors.NonZero(), wc.codecs.Rice(), codec))
         assert (caught.value.tensor, caught.value.position) == ("w", 700)
 
 
 @pytest.mark.parametrize("codec", [v for c in VALUE for v in variants(c)], ids=repr)
 def test_same_input_same_bytes(codec: Any, rng: np.random.Generator) -> None:
     x = rng.normal(size=3000).astype(np.float32)
-    scheme = wc.Scheme(wc.TopK(0.3), wc.Rice(), codec)
+    scheme = wc.Scheme(wc.selectors.TopK(0.3), wc.codecs.Rice(), codec)
     first = wc.encode(x, scheme, seed=11)
     strided = np.empty((3000, 2), np.float32)[:, 0]
     strided[...] = x
@@ -156,8 +158,8 @@ def test_same_input_same_bytes(codec: Any, rng: np.random.Generator) -> None:
 
 
 SCHEMES = {
-    **{repr(i): wc.Scheme(wc.NonZero(), i, wc.Raw()) for c in INDEX for i in variants(c)},
-    **{repr(v): wc.Scheme(wc.NonZero(), wc.Rice(), v) for c in VALUE for v in variants(c)},
+    **{repr(i): wc.Scheme(wc.selectors.NonZero(), i, wc.codecs.Raw()) for c in INDEX for i in variants(c)},
+    **{repr(v): wc.Scheme(wc.selectors.NonZero(), wc.codecs.Rice(), v) for c in VALUE for v in variants(c)},
 }
 SMALL = [*SCHEMES, "many", "fused"]
 

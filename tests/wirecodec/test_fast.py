@@ -180,7 +180,7 @@ def test_a_wrong_guess_of_a_threshold_affects_only_the_time(dtype: Any) -> None:
     gradients = [x for x in make_model(dtype).values() if x.size > 63]
     residuals = [x[::-1].copy() for x in gradients]
     sizes = np.array([x.size for x in gradients])
-    selector, largest = wc.TopK(0.01), (1 << 31) - 1 if dtype == np.float32 else (1 << 63) - 1
+    selector, largest = wc.selectors.TopK(0.01), (1 << 31) - 1 if dtype == np.float32 else (1 << 63) - 1
 
     def run(guesses: Any) -> tuple[list[bytes], Any]:
         sums = [aligned(x.size, dtype) for x in gradients]

@@ -170,21 +170,21 @@ class EveryTenth:
 
 
 def test_errors_name_the_element_whose_value_was_gathered() -> None:
-    scheme = wc.Scheme(EveryTenth(), wc.Bloom(fpr=0.1), wc.Raw())
+    scheme = wc.Scheme(EveryTenth(), wc.codecs.Bloom(fpr=0.1), wc.codecs.Raw())
     found = wc.decode(wc.encode(np.ones(1000, np.float32), scheme)).indices
     false = int(found[found % 10 != 0][3])
     for bad, value, message in (
-        (np.nan, wc.QSGD(), "cannot carry nan"),
-        (1e30, wc.Raw("float16"), "too large for float16"),
+        (np.nan, wc.codecs.QSGD(), "cannot carry nan"),
+        (1e30, wc.codecs.Raw("float16"), "too large for float16"),
     ):
         x = np.ones(1000, np.float32)
         x[false] = bad
         for fuse in (0, 5000):
             tensors = {"a": np.ones(30, np.float32), "b": x} if fuse else {"b": x}
-            scheme = wc.Scheme(EveryTenth(), wc.Bloom(fpr=0.9999999 if fuse else 0.1), value)
+            scheme = wc.Scheme(EveryTenth(), wc.codecs.Bloom(fpr=0.9999999 if fuse else 0.1), value)
             with pytest.raises(wc.EncodeError, match=rf"tensor 'b', element {false}: .*{message}"):
                 wc.encode_many(tensors, scheme, fuse=fuse)
-        naive = wc.Scheme(EveryTenth(), wc.Bloom("naive", 0.1), value)
+        naive = wc.Scheme(EveryTenth(), wc.codecs.Bloom("naive", 0.1), value)
         wc.encode(x, naive)
         x[70] = bad
         with pytest.raises(wc.EncodeError, match=f"element 70: .*{message}"):
@@ -291,7 +291,7 @@ def test_a_lossy_codec_that_derives_from_the_base_class_is_lossy() -> None:
             return section.view("<u4").copy()
 
     x = np.array([0, 0, 5, 0, 0, 9, 0, 1], np.float32)
-    scheme = wc.Scheme(wc.TopK(k=2), Neighbours(), wc.Raw())
+    scheme = wc.Scheme(wc.selectors.TopK(k=2), Neighbours(), wc.codecs.Raw())
     blob = wc.encode(x, scheme)
     assert Neighbours().max_decoded(2, 8) == 8
     wc.register(Neighbours)

@@ -57,9 +57,11 @@ def _variants(codec: Any) -> Iterator[Any]:
     yield from (codec(**parameters) for parameters in VARIANTS.get(codec.name, [{}]))
 
 
-@pytest.mark.parametrize("codec", [*INDEX, wc.AutoIndex], ids=lambda c: c.name)
+@pytest.mark.parametrize("codec", [*INDEX, wc.codecs.AutoIndex], ids=lambda c: c.name)
 def test_index_sections_stay_within_their_bound(codec: Any) -> None:
-    for one in [*_variants(codec)] + ([wc.AutoIndex(smallest=True)] if codec is wc.AutoIndex else []):
+    for one in [*_variants(codec)] + (
+        [wc.codecs.AutoIndex(smallest=True)] if codec is wc.codecs.AutoIndex else []
+    ):
         for name, (d, indices) in (SUPPORTS | adversarial_supports()).items():
             if d > 2_000_000 and codec.name == "bloom":
                 continue  # asks the filter for every element
@@ -75,7 +77,7 @@ def test_index_sections_stay_within_their_bound(codec: Any) -> None:
                 assert found is None or found.size <= one.max_decoded(r, d)
 
 
-@pytest.mark.parametrize("codec", [*INDEX, wc.AutoIndex], ids=lambda c: c.name)
+@pytest.mark.parametrize("codec", [*INDEX, wc.codecs.AutoIndex], ids=lambda c: c.name)
 def test_bounds_of_indices_do_not_fall(codec: Any) -> None:
     for one, d in itertools.product(_variants(codec), (2, 3, 100, 70_001, 2**24)):
         counts = sorted({*range(1, min(d, 600)), *np.geomspace(1, d - 1, 60).astype(int).tolist()})
@@ -97,10 +99,10 @@ def hard_values(dtype: Any) -> Iterator[Array]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: np.dtype(t).name)
-@pytest.mark.parametrize("codec", [*VALUE, wc.AutoValue], ids=lambda c: c.name)
+@pytest.mark.parametrize("codec", [*VALUE, wc.codecs.AutoValue], ids=lambda c: c.name)
 def test_value_sections_stay_within_their_bound(codec: Any, dtype: Any) -> None:
     for one, vector in itertools.product(_variants(codec), hard_values(dtype)):
-        if codec is wc.AutoValue and vector.size > 9000:
+        if codec is wc.codecs.AutoValue and vector.size > 9000:
             continue  # tries every codec
         values = sort_ascending(vector)[0] if one.ordered else vector
         try:
@@ -119,7 +121,7 @@ SELECTORS = [
 ]
 SCHEMES = [
     *(f"{select} | rice | raw" for select in SELECTORS),
-    *(f"topk(0.1) | {codec.name} | raw" for codec in (*INDEX, wc.AutoIndex)),
+    *(f"topk(0.1) | {codec.name} | raw" for codec in (*INDEX, wc.codecs.AutoIndex)),
     *(f"nonzero | bloom(policy={policy}, fpr=0.1) | raw" for policy in ("naive", "p0", "p1", "leftmost")),
     *(
         f"topk(0.1) | raw-index | {codec.name}"
@@ -256,7 +258,7 @@ def test_a_registered_codec_says_its_bound(monkeypatch: pytest.MonkeyPatch) -> N
         def decode(cls, section: Array, r: int, dtype: Any, limits: Any) -> Array:
             return section.view(dtype)
 
-    scheme = wc.Scheme(wc.TopK(k=3), wc.RawIndex(), Unbounded())
+    scheme = wc.Scheme(wc.selectors.TopK(k=3), wc.codecs.RawIndex(), Unbounded())
     with pytest.raises(wc.EncodeError, match=r"define max_bytes\(r, dtype\)"):
         wc.max_encoded_bytes(10, "float32", scheme)
     monkeypatch.setattr(Unbounded, "max_bytes", lambda self, r, dtype: r * dtype.itemsize, raising=False)

@@ -16,7 +16,7 @@ PATCH = wc.SparseTensor([1, 3, 4, 8, 9], VALUES, (2, 6), absent="unchanged")
 LOSSLESS = ["raw", "deflate", "zstd"]
 
 
-class Sparing(wc.NonZero):
+class Sparing(wc.selectors.NonZero):
     """Selector of a user, derived from a lossless one."""
 
     name = "sparing"
@@ -44,7 +44,7 @@ OTHERS = [name for name in stages()["selector"] if name not in ("all", "nonzero"
 @pytest.mark.parametrize("name", [*OTHERS, "sparing"])
 def test_selectors_that_may_drop_elements_are_refused(name: str) -> None:
     select = Sparing() if name == "sparing" else parse_stage("selector", name + ARGUMENTS.get(name, "(0.5)"))
-    scheme = wc.Scheme(select, wc.Rice(), wc.Raw())
+    scheme = wc.Scheme(select, wc.codecs.Rice(), wc.codecs.Raw())
     with pytest.raises(wc.EncodeError, match="use all"):
         wc.encode(PATCH, scheme)
     with pytest.raises(wc.EncodeError, match=r"tensor 'w': .*use all"):

@@ -133,7 +133,7 @@ def test_a_tensor_made_by_hand(indices: list[int]) -> None:
 
 @pytest.mark.parametrize("scope", ["tensor", "group"])
 def test_a_selector_of_a_user(scope: Any) -> None:
-    scheme = wc.Scheme(Outside(), wc.RawIndex(), wc.Raw())
+    scheme = wc.Scheme(Outside(), wc.codecs.RawIndex(), wc.codecs.Raw())
     with pytest.raises(wc.EncodeError, match="the tensor has 4 elements"):
         wc.Compressor(scheme, scope=scope).compress({"w": np.ones(4, "f4")})
     with pytest.raises(wc.EncodeError, match="the tensor has 4 elements"):

@@ -92,13 +92,13 @@ def test_a_part_with_other_arguments_is_encoded_again() -> None:
 
 
 def test_code_of_the_user_is_not_called_ahead() -> None:
-    class Mine(wc.TopK):
+    class Mine(wc.selectors.TopK):
         name = "mine"
 
         def select(self, x: Any, **options: Any) -> Any:
             raise AssertionError
 
-    parts = StepInParts(wc.Compressor(wc.Scheme(Mine(0.1), wc.Rice(), wc.Raw())))
+    parts = StepInParts(wc.Compressor(wc.Scheme(Mine(0.1), wc.codecs.Rice(), wc.codecs.Raw())))
     parts.encode_ahead(1, {"a": np.ones(500, "f4")}, rank=0, ranks=2, hold_zeros=False)
 
 

@@ -27,7 +27,7 @@ class FirstQuarter(wc.Selector):
 
 @pytest.mark.parametrize("scope", ["tensor", "group"])
 def test_views_that_a_selector_returns_are_sent_as_they_were(scope: str) -> None:
-    compressor = wc.Compressor(wc.Scheme(FirstQuarter(), wc.RawIndex(), wc.Raw()), scope=scope)
+    compressor = wc.Compressor(wc.Scheme(FirstQuarter(), wc.codecs.RawIndex(), wc.codecs.Raw()), scope=scope)
     sent = []
     for step in range(1, 4):
         prepared = compressor.prepare({"a": np.full(8, step, "f4"), "b": np.ones(8, "f4")})
@@ -52,7 +52,9 @@ def test_a_nonfinite_value_of_a_selector_in_a_group_is_reported() -> None:
 
     model = {"a": np.ones(8, "f4"), "b": np.ones(8, "f4")}
     for way in (nullcontext(), fast.off()):
-        compressor = wc.Compressor(wc.Scheme(Wrong(), wc.RawIndex(), wc.QSGD(bits=4)), scope="group")
+        compressor = wc.Compressor(
+            wc.Scheme(Wrong(), wc.codecs.RawIndex(), wc.codecs.QSGD(bits=4)), scope="group"
+        )
         compressor.compress(model)
         with way, pytest.raises(wc.EncodeError, match="tensor 'a', element 0: qsgd cannot carry nan"):
             compressor.compress(model)
@@ -60,13 +62,13 @@ def test_a_nonfinite_value_of_a_selector_in_a_group_is_reported() -> None:
 
 def test_a_subclass_with_its_own_select_has_no_faster_forms_of_another() -> None:
     @dataclass(frozen=True)
-    class Last(wc.TopK):
+    class Last(wc.selectors.TopK):
         name: ClassVar[str] = "last"
 
         def select(self, x: Any, *, gradient: Any = None, state: Any = None, seed: int = 0) -> wc.Selection:
             return wc.Selection(np.arange(x.size - self.count(x.size), x.size, dtype=np.int32))
 
-    compressor = wc.Compressor(wc.Scheme(Last(0.001), wc.RawIndex(), wc.Raw()))
+    compressor = wc.Compressor(wc.Scheme(Last(0.001), wc.codecs.RawIndex(), wc.codecs.Raw()))
     for _ in range(3):
         prepared = compressor.prepare({name: np.arange(9000, 0, -1, dtype=np.float32) for name in "ab"})
         prepared.commit()
@@ -81,6 +83,6 @@ def test_schemes_that_no_call_takes_together_need_no_hash() -> None:
         def select(self, x: Any, *, gradient: Any = None, state: Any = None, seed: int = 0) -> wc.Selection:
             return wc.Selection(np.arange(2, dtype=np.int32))
 
-    compressor = wc.Compressor(wc.Scheme(Unhashable(), wc.RawIndex(), wc.Raw()))
+    compressor = wc.Compressor(wc.Scheme(Unhashable(), wc.codecs.RawIndex(), wc.codecs.Raw()))
     for _ in range(3):
         assert wc.decode(compressor.compress({"w": np.ones(8, "f4")})).nnz == 2

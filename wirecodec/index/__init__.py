@@ -1,7 +1,7 @@
 """Index codecs, which encode ascending element numbers as bytes. Each has a file; ``base`` has the protocol.
 
 The registry is built from ``CODECS`` and ``CHOICES``. A new codec is imported here and added to ``CODECS``,
-and ``wirecodec/__init__.py`` re-exports its class.
+and ``wirecodec/codecs.py`` re-exports its class.
 """
 
 from wirecodec.index.auto import AutoIndex

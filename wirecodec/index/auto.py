@@ -50,7 +50,7 @@ class AutoIndex(IndexChoice):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> codec, section = wc.AutoIndex().choose(np.arange(10, 50_000, dtype=np.uint32), 100_000, 0)
+        >>> codec, section = wc.codecs.AutoIndex().choose(np.arange(10, 50_000, dtype=np.uint32), 100_000, 0)
         >>> codec.name, section.size
         ('rle', 4)
     """

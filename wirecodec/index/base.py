@@ -91,7 +91,7 @@ class IndexCodec(IndexChoice):
 
     Examples:
         >>> import wirecodec as wc
-        >>> isinstance(wc.Rice(), wc.IndexCodec), wc.Rice.wire_id
+        >>> isinstance(wc.codecs.Rice(), wc.IndexCodec), wc.codecs.Rice.wire_id
         (True, 3)
     """
 

@@ -40,7 +40,7 @@ class Binned(IndexCodec):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.Binned(bin=50).encode(np.arange(0, 40_000, 50, dtype=np.uint32), 40_000, 0).size
+        >>> wc.codecs.Binned(bin=50).encode(np.arange(0, 40_000, 50, dtype=np.uint32), 40_000, 0).size
         702
     """
 

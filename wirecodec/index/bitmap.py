@@ -33,7 +33,7 @@ class Bitmap(IndexCodec):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.Bitmap().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
+        >>> wc.codecs.Bitmap().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
         [136, 0, 16, 0, 0, 0, 0, 0]
     """
 

@@ -65,7 +65,7 @@ class Bloom(LossyIndexCodec):
     Examples:
         >>> import numpy as np, wirecodec as wc
         >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
-        >>> wc.Bloom("p0", fpr=0.001).encode(indices, 100_000, 0).size
+        >>> wc.codecs.Bloom("p0", fpr=0.001).encode(indices, 100_000, 0).size
         1816
     """
 

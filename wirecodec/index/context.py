@@ -47,7 +47,7 @@ class ContextIndex(IndexCodec):
     Examples:
         >>> import numpy as np, wirecodec as wc
         >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
-        >>> wc.ContextIndex().encode(indices, 100_000, 0).size
+        >>> wc.codecs.ContextIndex().encode(indices, 100_000, 0).size
         16
     """
 

@@ -30,7 +30,7 @@ class Delta(IndexCodec):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.Delta().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
+        >>> wc.codecs.Delta().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
         [3, 3, 12]
     """
 

@@ -38,7 +38,7 @@ class EliasFano(IndexCodec):
     Examples:
         >>> import numpy as np, wirecodec as wc
         >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
-        >>> wc.EliasFano().encode(indices, 100_000, 0).size
+        >>> wc.codecs.EliasFano().encode(indices, 100_000, 0).size
         1072
     """
 

@@ -58,7 +58,7 @@ class Huffman(IndexCodec):
     Examples:
         >>> import numpy as np, wirecodec as wc
         >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
-        >>> wc.Huffman().encode(indices, 100_000, 0).size
+        >>> wc.codecs.Huffman().encode(indices, 100_000, 0).size
         522
     """
 

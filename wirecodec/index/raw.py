@@ -42,7 +42,7 @@ class RawIndex(IndexCodec):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.RawIndex().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
+        >>> wc.codecs.RawIndex().encode(np.array([3, 7, 20], np.uint32), 64, 0).tolist()
         [3, 0, 7, 0, 20, 0]
     """
 

@@ -41,7 +41,7 @@ class Rice(IndexCodec):
     Examples:
         >>> import numpy as np, wirecodec as wc
         >>> indices = np.arange(0, 100_000, 100, dtype=np.uint32)
-        >>> wc.Rice().encode(indices, 100_000, 0).size
+        >>> wc.codecs.Rice().encode(indices, 100_000, 0).size
         1008
     """
 

@@ -34,7 +34,7 @@ class RLE(IndexCodec):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.RLE().encode(np.arange(10, 50, dtype=np.uint32), 64, 0).tolist()
+        >>> wc.codecs.RLE().encode(np.arange(10, 50, dtype=np.uint32), 64, 0).tolist()
         [10, 39]
     """
 

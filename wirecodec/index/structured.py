@@ -42,7 +42,7 @@ class Structured(IndexCodec):
     Examples:
         >>> import numpy as np, wirecodec as wc
         >>> rows = 64 * np.arange(0, 1000, 10, dtype=np.uint32)[:, None] + np.arange(64, dtype=np.uint32)
-        >>> wc.Structured().encode(rows.ravel(), 64_000, 0).size
+        >>> wc.codecs.Structured().encode(rows.ravel(), 64_000, 0).size
         65
     """
 

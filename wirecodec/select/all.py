@@ -22,7 +22,7 @@ class All(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.All().select(np.zeros(3, np.float32)).indices is None
+        >>> wc.selectors.All().select(np.zeros(3, np.float32)).indices is None
         True
     """
 

@@ -28,7 +28,7 @@ class Selection:
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.NonZero().select(np.array([0.0, 2.0, 0.0], np.float32)).indices
+        >>> wc.selectors.NonZero().select(np.array([0.0, 2.0, 0.0], np.float32)).indices
         array([1], dtype=int32)
     """
 
@@ -87,7 +87,7 @@ class Selector(ABC):
 
     Examples:
         >>> import wirecodec as wc
-        >>> isinstance(wc.TopK(0.01), wc.Selector), wc.TopK(0.01).count_range(500)
+        >>> isinstance(wc.selectors.TopK(0.01), wc.Selector), wc.selectors.TopK(0.01).count_range(500)
         (True, (5, 5))
     """
 

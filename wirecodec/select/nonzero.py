@@ -24,7 +24,7 @@ class NonZero(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.NonZero().select(np.array([0.0, 2.0, -0.0], np.float32)).indices
+        >>> wc.selectors.NonZero().select(np.array([0.0, 2.0, -0.0], np.float32)).indices
         array([1, 2], dtype=int32)
     """
 

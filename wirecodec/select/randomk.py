@@ -41,7 +41,7 @@ class RandomK(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.RandomK(0.25).select(np.zeros(8, np.float32), seed=1).indices.size
+        >>> wc.selectors.RandomK(0.25).select(np.zeros(8, np.float32), seed=1).indices.size
         2
     """
 

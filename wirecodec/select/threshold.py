@@ -33,7 +33,7 @@ class Threshold(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.Threshold(1.0).select(np.array([0.1, -3.0, 1.0], np.float32)).indices
+        >>> wc.selectors.Threshold(1.0).select(np.array([0.1, -3.0, 1.0], np.float32)).indices
         array([1, 2], dtype=int32)
     """
 

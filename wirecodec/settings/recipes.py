@@ -8,6 +8,7 @@ A recipe has the scheme of the preset with its name, and feedback, schedule, cli
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -146,9 +147,9 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
 
     Returns:
         {"scheme", "feedback", "schedule", "clip", "scope"}; the scheme of "adacomp" is {Rule: scheme}. For
-        "clt-k", {"ratio", "beta", "schedule"}, for co.CLTk; ``ratio`` may be {key: ratio}, as
-        co.ratios_by_flops returns it. DGC clips as the dense training of the same model does: ``clip`` is
-        None unless it is given.
+        "clt-k", {"scheme", "feedback", "schedule"}, for co.CLTk; its scheme is ``ratio``, which may be
+        {key: ratio}, as co.ratios_by_flops returns it. DGC clips as the dense training of the same model
+        does: ``clip`` is None unless it is given.
 
     Raises:
         EncodeError: a name is unknown, or a parameter is out of range. The message has the nearest name.
@@ -174,17 +175,31 @@ def recipe(name: str, **overrides: Any) -> dict[str, Any]:
     for key in ("feedback", "schedule"):
         settings[key] = _set_fields(settings[key], overrides)
     if published.scheme is None:
-        ratio = overrides.pop("ratio", published.ratio)
+        settings["scheme"] = overrides.pop("ratio", settings["scheme"] or published.ratio)
         if overrides:
-            key, known = next(iter(overrides)), ("ratio", "beta", "schedule", "steps", "start", "hold")
+            key = next(iter(overrides))
+            known = ("scheme", "ratio", "feedback", "beta", "schedule", "steps", "start", "hold")
             raise EncodeError(f"recipe {name!r}: unknown override {key!r}{suggestion(key, known)}")
-        return {"ratio": ratio, "beta": settings["feedback"].beta, "schedule": settings["schedule"]}
+        del settings["clip"]
+        return _LeaderSettings(settings)
     settings["scope"] = overrides.pop("scope", published.scope)
     try:
         settings["scheme"] = _override_each(settings["scheme"], overrides)
     except EncodeError as error:
         raise EncodeError(f"recipe {name!r}: {error.reason}") from None
     return settings
+
+
+class _LeaderSettings(dict[str, Any]):
+    """Settings of CLT-k; those of 0.1.0 had the keys "ratio" and "beta", which go with 0.3.0."""
+
+    def __missing__(self, key: str) -> Any:
+        older = {"ratio": lambda: self["scheme"], "beta": lambda: self["feedback"].beta}
+        if key not in older:
+            raise KeyError(key)
+        text = f"wirecodec.recipe('clt-k'): the key {key} goes with 0.3.0; use scheme and feedback"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return older[key]()
 
 
 def _override_each(scheme: Any, overrides: Mapping[str, Any]) -> Any:

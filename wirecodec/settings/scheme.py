@@ -57,7 +57,7 @@ class Scheme:
 
     Examples:
         >>> import wirecodec as wc
-        >>> scheme = wc.Scheme(wc.TopK(0.01), wc.Rice(), wc.QSGD(bits=4))
+        >>> scheme = wc.Scheme(wc.selectors.TopK(0.01), wc.codecs.Rice(), wc.codecs.QSGD(bits=4))
         >>> str(scheme), scheme == wc.Scheme.parse("topk(0.01) | rice | qsgd(bits=4)")
         ('topk(0.01) | rice | qsgd', True)
     """

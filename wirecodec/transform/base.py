@@ -33,7 +33,7 @@ class Transform(Protocol):
 
     Examples:
         >>> import wirecodec as wc
-        >>> isinstance(wc.DCT(), wc.Transform)
+        >>> isinstance(wc.codecs.DCT(), wc.codecs.Transform)
         True
     """
 

@@ -24,7 +24,7 @@ class DCT:
     Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
-        >>> wc.DCT.inverse(wc.DCT.forward(x), 4, x.dtype)
+        >>> wc.codecs.DCT.inverse(wc.codecs.DCT.forward(x), 4, x.dtype)
         array([ 1. , -2. ,  0.5,  3. ], dtype=float32)
     """
 

@@ -30,7 +30,7 @@ class RFFT:
     Examples:
         >>> import numpy as np, wirecodec as wc
         >>> x = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
-        >>> wc.RFFT.inverse(wc.RFFT.forward(x), 4, x.dtype)
+        >>> wc.codecs.RFFT.inverse(wc.codecs.RFFT.forward(x), 4, x.dtype)
         array([ 1. , -2. ,  0.5,  3. ], dtype=float32)
     """
 

@@ -104,7 +104,7 @@ class AutoValue(ValueChoice):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> codec, section = wc.AutoValue(error=0.01).choose(np.full(700, 0.1, np.float32), 0)
+        >>> codec, section = wc.codecs.AutoValue(error=0.01).choose(np.full(700, 0.1, np.float32), 0)
         >>> codec, section.size
         (Mean(), 4)
     """

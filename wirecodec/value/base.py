@@ -114,7 +114,7 @@ class ValueCodec(ValueChoice):
 
     Examples:
         >>> import wirecodec as wc
-        >>> isinstance(wc.QSGD(bits=4), wc.ValueCodec)
+        >>> isinstance(wc.codecs.QSGD(bits=4), wc.ValueCodec)
         True
     """
 

@@ -19,7 +19,7 @@ from wirecodec.arrays import Array, Bytes, bits_of, read_only
 from wirecodec.errors import Invalid, Malformed
 from wirecodec.kernels.bounded_step import MAX_START
 from wirecodec.kernels.layout import BOUNDED_ROWS
-from wirecodec.scratch import borrow
+from wirecodec.kernels.scratch import borrow
 from wirecodec.value.error_bounded_cells import CENTRED, OFFSET, Cells, split_blocks
 from wirecodec.value.float32_convert import from_float32, max_float32
 

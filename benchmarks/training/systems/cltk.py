@@ -41,7 +41,8 @@ class _LeaderExchange:
     def __init__(self, system: Leader, workers: int, warm_up: int) -> None:
         schedule = wc.WarmUp(warm_up, hold=True) if warm_up else None
         ratio = dict(system.ratios) or system.ratio
-        self._states = [co.CLTk(ratio, system.beta, schedule=schedule) for _ in range(workers)]
+        feedback = wc.ErrorFeedback(system.beta)
+        self._states = [co.CLTk(ratio, feedback=feedback, schedule=schedule) for _ in range(workers)]
 
     def mean(self, gradients: Sequence[Tensors]) -> tuple[Tensors, int]:
         """Return the mean of simulated ranks, and the bytes of one container of indices and all values.

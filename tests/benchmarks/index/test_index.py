@@ -53,7 +53,7 @@ CASE = Case("uniform", "20,000, 1 %", 0.01, partial(draw_uniform, 20_000, 200))
 
 
 def test_measurement_of_a_codec() -> None:
-    found = measure_coder(Codec(wc.RawIndex()), CASE, CASE.make(), budget=0.001)
+    found = measure_coder(Codec(wc.codecs.RawIndex()), CASE, CASE.make(), budget=0.001)
     assert (found.coder, found.peer, found.r, found.bits) == ("raw-index", False, 200, 16)
     assert found.exact
     assert found.ratio == pytest.approx(16 / 8.06, rel=0.01)
@@ -66,7 +66,7 @@ def test_wrong_decoding_is_an_error() -> None:
             return np.arange(r, dtype=np.uint32)
 
     with pytest.raises(AssertionError, match="raw-index does not decode to its input: uniform"):
-        measure_coder(Wrong(wc.RawIndex()), CASE, CASE.make(), budget=0.001)
+        measure_coder(Wrong(wc.codecs.RawIndex()), CASE, CASE.make(), budget=0.001)
 
 
 def _measurement(coder: str, bits: float, **given: object) -> Measurement:

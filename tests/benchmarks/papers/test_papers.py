@@ -73,7 +73,7 @@ def test_page_and_pictures(tmp_path: Path) -> None:
 def test_training_loses_nothing() -> None:
     """What a step sends and what it keeps is residual + gradient."""
     before = 0.0
-    for step in run_training(build_demo(), wc.TopK(0.01), 3, rate=0.05):
+    for step in run_training(build_demo(), wc.selectors.TopK(0.01), 3, rate=0.05):
         sent = step.x.copy()
         assert step.sent is not None
         sent[step.sent] = 0
@@ -234,7 +234,7 @@ def test_layers_have_scales_of_their_own_and_may_be_sent_whole() -> None:
     every: Any = adacomp._build("AdaComp", 5000, "all").select(x, gradient=x)
     start = 0
     for size in parts.values():
-        own = wc.AdaComp(5000).select(x[start : start + size], gradient=x[start : start + size])
+        own = wc.selectors.AdaComp(5000).select(x[start : start + size], gradient=x[start : start + size])
         inside = (every.indices >= start) & (every.indices < start + size)
         assert own.indices is not None
         assert (every.indices[inside] - start).tolist() == own.indices.tolist()

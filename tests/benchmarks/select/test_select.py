@@ -46,7 +46,7 @@ def test_every_selector_is_included() -> None:
 @pytest.mark.parametrize("density", DENSITIES)
 def test_peers_take_the_same_k(density: float) -> None:
     x = np.random.default_rng(0).permutation(5000).astype(np.float32)
-    expected = wc.TopK(density).select(x).indices
+    expected = wc.selectors.TopK(density).select(x).indices
     assert expected is not None
     for one in contenders.build_contenders(density):
         if one.peer:
@@ -58,8 +58,8 @@ def test_select_from_sum_is_top_k_of_the_sum(size: int) -> None:
     """The fused kernel does not apply to short arrays."""
     rng = np.random.default_rng(0)
     x, residual = (rng.laplace(size=size).astype(np.float32) for _ in range(2))
-    found = speeds.select_from_sum(wc.TopK(0.01), x, residual, aligned(size, np.float32)).indices
-    expected = wc.TopK(0.01).select(x + residual).indices
+    found = speeds.select_from_sum(wc.selectors.TopK(0.01), x, residual, aligned(size, np.float32)).indices
+    expected = wc.selectors.TopK(0.01).select(x + residual).indices
     assert expected is not None
     assert found.tolist() == expected.tolist()
 
@@ -72,7 +72,7 @@ def test_feedback_adds_unsent_elements() -> None:
     by = {(q.name, q.feedback): q.ratios for q in found}
     assert len(by) == 2 * len(contenders.build_thresholds(0.01))
     for feedback in (False, True):
-        selector, residual, expected = wc.RedSync(0.01), np.zeros(20_000, np.float32), []
+        selector, residual, expected = wc.selectors.RedSync(0.01), np.zeros(20_000, np.float32), []
         for gradient in stream:
             x = gradient + residual
             indices = selector.select(x).indices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,16 @@ import pytest
 
 import collectives as co
 import wirecodec as wc
+from collectives.cltk.selection import LeaderSelectors
 from collectives.cltk.step import LocalStep
 from collectives.communicator import Communicator
+from collectives.exchange.inputs import Inputs
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.conftest import World
 from tests.collectives.inputs import bits, smooth, top
 from tests.conftest import DTYPES
 from tests.oracles import Array, rank_ordered_sum
+from wirecodec.interop import Memory
 
 RATIO = 0.1
 
@@ -49,7 +53,7 @@ def test_the_steps_are_those_of_the_definition(world: World, beta: float) -> Non
     expected, residuals = definition(grads, beta, 100)
 
     def train(comm: Communicator) -> tuple[list[Array], Array]:
-        cltk = co.CLTk(RATIO, beta)
+        cltk = co.CLTk(RATIO, feedback=wc.ErrorFeedback(beta))
         means = [cltk.allreduce(comm, step[comm.rank]) for step in grads]
         left = cltk.residual()
         assert left is not None
@@ -92,7 +96,7 @@ def test_a_sent_coordinate_keeps_its_share(several: World) -> None:
 
     def check(comm: Communicator) -> bool:
         beta = np.float32(0.25)
-        cltk = co.CLTk(RATIO, float(beta))
+        cltk = co.CLTk(RATIO, feedback=wc.ErrorFeedback(float(beta)))
         cltk.allreduce(comm, smooth(comm.rank))
         m, g = cltk.residual(), smooth(50 + comm.rank)
         assert m is not None
@@ -168,7 +172,7 @@ def test_named_tensors_of_every_type(several: World, dtype: np.dtype[Any]) -> No
 
 def test_warm_up_sends_everything(several: World) -> None:
     def train(comm: Communicator) -> list[int]:
-        cltk = co.CLTk(RATIO, warmup=2)
+        cltk = co.CLTk(RATIO, schedule=wc.WarmUp(2, hold=True))
         return [int(np.count_nonzero(cltk.allreduce(comm, smooth(comm.rank + 9 * t)))) for t in range(3)]
 
     counts = several.run(train)
@@ -209,11 +213,11 @@ def test_the_bytes_do_not_grow_with_the_ranks() -> None:
 
 def test_state_is_saved_and_restored(several: World) -> None:
     def train(comm: Communicator) -> bool:
-        one = co.CLTk(RATIO, 0.5)
+        one = co.CLTk(RATIO, feedback=wc.ErrorFeedback(0.5))
         for t in range(3):
             one.allreduce(comm, {"w": smooth(comm.rank + 9 * t)})
         saved = one.state_dict()
-        other = co.CLTk(RATIO, 0.5)
+        other = co.CLTk(RATIO, feedback=wc.ErrorFeedback(0.5))
         other.load_state_dict({key: x.copy() for key, x in saved.items()})
         g = {"w": smooth(comm.rank + 77)}
         return bits(one.allreduce(comm, g)["w"]) == bits(other.allreduce(comm, g)["w"])
@@ -317,20 +321,98 @@ def test_a_broken_choice_is_an_error_on_all(monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"ratio": 0}, {"ratio": 0.1, "beta": 0}, {"ratio": 0.1, "warmup": -1}], ids=str
+    ("given", "message"),
+    [
+        (0, "ratio is 0"),
+        ({"*": None}, "has no ratio; use one that has"),
+        ("nonzero | rice | raw", "has no ratio; use one that has"),
+        ("topk(k=5) | rice | raw", "has no ratio; use one that has"),
+        ("topk(0.1) | rice | qsgd", "the last stage must be raw"),
+        ("topk(0.1) | rice | raw(float16)", "the last stage must be raw"),
+        ("topk(0.1) | bloom | raw", "the index codec lossless"),
+        ({"w": 1, "*": "dct | topk(0.1) | rice | raw"}, "no transform may come first"),
+        ("topk(0.1)", "which is one stage"),
+    ],
+    ids=str,
 )
-def test_odd_parameters_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(wc.EncodeError):
-        co.CLTk(**given)
+def test_odd_schemes_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(wc.EncodeError, match=message):
+        co.CLTk(given)
+
+
+@pytest.mark.parametrize("scope", ["tensor", "group"])
+def test_a_scheme_is_that_of_a_compressor(scope: Any) -> None:
+    """A Scheme, its text and a ratio select the same; the leader's container has the index codec."""
+    text = "topk(0.1) | bitmap | raw"
+    ways: list[Any] = [0.1, text, wc.Scheme.parse(text), {"w": text, "*": "all | rice | raw"}]
+    grads = [{"w": smooth(rank), "v": smooth(rank + 9)} for rank in range(2)]
+
+    def train(comm: SimulatedComm, way: Any) -> list[bytes]:
+        cltk, seen = co.CLTk(way, scope=scope), []
+        for _ in range(3):
+            seen += [bits(x) for x in cltk.allreduce(comm, grads[comm.rank]).values()]
+        return seen
+
+    found = [co.simulate(2, partial(train, way=way))[0] for way in ways]
+    assert found[0] == found[1] == found[2]
+    assert found[3] != found[0]
+    blobs = []
+    for way in ways:
+        local = LocalStep()
+        local.inputs = Inputs(grads[0])
+        selectors = LeaderSelectors(way, scope=scope)
+        local.describe("")
+        local.choose(selectors, leads=True, holds=False)
+        local.accumulate(Memory(), wc.ErrorFeedback(), on_gpu=False, selects=scope == "tensor")
+        local.encode_indices(selectors)
+        blobs.append({str(entry.index) for entry in wc.inspect(local.blob).entries})
+    assert blobs[1] == blobs[2] == blobs[3] == {"bitmap"} != blobs[0]
+
+
+def test_older_arguments_warn_and_mean_the_same() -> None:
+    """They go with 0.3.0. The warning is at the caller's line."""
+    chunks = "chunk-topk(0.1, 50) | auto-index | raw"
+    half = wc.ErrorFeedback(0.5)
+    cases: list[tuple[Any, dict[str, Any], str, co.CLTk]] = [
+        ((), {"ratio": 0.1}, "ratio", co.CLTk(0.1)),
+        ((0.1, 0.5), {}, "beta", co.CLTk(0.1, feedback=half)),
+        ((0.1,), {"beta": 0.5}, "beta", co.CLTk(0.1, feedback=half)),
+        ((0.1,), {"feedback": None}, "feedback=None", co.CLTk(0.1)),
+        ((0.1,), {"selector": "chunk-topk(0.7, 50)"}, "selector", co.CLTk(chunks)),
+        (
+            ({"b": 1, "*": 0.1},),
+            {"selector": wc.selectors.TopK(0.3)},
+            "selector",
+            co.CLTk({"b": 1, "*": 0.1}),
+        ),
+    ]
+    for positional, named, name, same in cases:
+        with pytest.warns(DeprecationWarning, match=f"the argument {name} goes with 0.3.0; pass") as caught:
+            older = co.CLTk(*positional, **named)
+        assert {(one.filename, len(caught)) for one in caught} == {(__file__, 1)}
+        assert older.signature == same.signature
+    with pytest.warns(DeprecationWarning, match="the argument warmup goes with 0.3.0; pass schedule="):
+        warm = [co.CLTk(RATIO, warmup=2) for _ in range(2)]
+    held = [co.CLTk(RATIO, schedule=wc.WarmUp(2, hold=True)) for _ in range(2)]
+
+    def train(comm: SimulatedComm, ways: list[co.CLTk]) -> list[bytes]:
+        return [bits(ways[comm.rank].allreduce(comm, smooth(comm.rank + t))) for t in range(3)]
+
+    assert co.simulate(2, lambda comm: train(comm, warm)) == co.simulate(2, lambda comm: train(comm, held))
+    for wrong in ({"warmup": -1}, {"beta": 0}, {"selector": "nonzero"}):
+        with pytest.warns(DeprecationWarning, match="0.3.0"), pytest.raises(wc.EncodeError):
+            co.CLTk(0.1, **wrong)
+    with pytest.raises(TypeError, match="needs a scheme"):
+        co.CLTk()
 
 
 def test_a_schedule_and_another_selector() -> None:
     """The leader's selector gets the schedule's ratio; the schedule is saved; a step at ratio 1 is exact."""
     grad = {"w": smooth(0), "b": np.ones(40, np.float32)}
-    options: dict[str, Any] = {"selector": "chunk-topk(0.5, 100)", "schedule": wc.WarmUp(2, start=1.0)}
+    schemes = {"b": 1, "*": "chunk-topk(0.01, 100) | rice | raw"}
 
     def fn(comm: SimulatedComm) -> tuple[list[int], co.CLTk]:
-        cltk = co.CLTk({"b": 1, "*": 0.01}, **options)
+        cltk = co.CLTk(schemes, schedule=wc.WarmUp(2, start=1.0))
         sent = [int(np.count_nonzero(cltk.allreduce(comm, grad)["w"])) for _ in range(3)]
         return sent, cltk
 
@@ -339,16 +421,15 @@ def test_a_schedule_and_another_selector() -> None:
     assert sent[0] == size
     assert sent[1] == pytest.approx(0.1 * size, rel=0.05)
     assert sent[2] == pytest.approx(0.01 * size, rel=0.05)
-    loaded = co.CLTk({"b": 1, "*": 0.01}, selector=options["selector"])
+    loaded = co.CLTk(schemes)
     loaded.load_state_dict(cltk.state_dict())
     assert loaded.signature == cltk.signature
 
 
 def test_bad_settings_say_what_to_do() -> None:
-    with pytest.raises(wc.EncodeError, match="CLT-k keeps residuals itself"):
-        co.CLTk(0.1, feedback=wc.MomentumCorrection())  # type: ignore[arg-type]
-    with pytest.raises(wc.EncodeError, match="which has no ratio; use one that has"):
-        co.CLTk(0.1, selector="nonzero")
+    for feedback in (wc.MomentumCorrection(), wc.ErrorFeedback(decay=0.9), {"*": wc.ErrorFeedback()}):
+        with pytest.raises(wc.EncodeError, match="CLT-k keeps residuals itself"):
+            co.CLTk(0.1, feedback=feedback)  # type: ignore[arg-type]
 
 
 def test_a_group_is_one_vector(several: World) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import collectives as co
+import wirecodec as wc
 from collectives.simulation.communicator import SimulatedComm
 from tests.collectives.inputs import bits, gradient
 from tests.gpu_emulated.standin import OnGPU, StandInDevice, marked, standin
@@ -24,6 +25,11 @@ __all__ = ["standin"]
 RANKS = [1, 2, 3, 5]
 SHAPES: dict[str, tuple[int, ...]] = {"conv": (30, 40), "bias": (7,), "norm": (0,), "scalar": ()}
 RATIOS = {"bias": 1.0, "*": 0.1}
+
+
+def make(beta: float, **settings: Any) -> co.CLTk:
+    return co.CLTk(RATIOS, feedback=wc.ErrorFeedback(beta), **settings)
+
 
 Places = Callable[[int, int], bool]
 """Whether a rank's gradients of a step lie on the GPU: (rank, step)."""
@@ -87,7 +93,8 @@ def test_every_type_through_all_leaders(standin: StandInDevice, ranks: int, beta
     def run(places: Places) -> list[list[object]]:
         steps = range(2 * ranks + 2 if ranks < 3 else ranks + 2)
         return co.simulate(
-            ranks, lambda comm: train(comm, co.CLTk(RATIOS, beta, warmup=1), places, steps, dtype)
+            ranks,
+            lambda comm: train(comm, make(beta, schedule=wc.WarmUp(1, hold=True)), places, steps, dtype),
         )
 
     assert run(there) == run(here)
@@ -98,7 +105,7 @@ def test_every_type_through_all_leaders(standin: StandInDevice, ranks: int, beta
 @pytest.mark.parametrize("kind", ["float32", "float16"])
 def test_ranks_here_and_there(standin: StandInDevice, ranks: int, beta: float, kind: str) -> None:
     def run(places: Places) -> list[list[object]]:
-        return co.simulate(ranks, lambda comm: train(comm, co.CLTk(RATIOS, beta), places, range(6), kind))
+        return co.simulate(ranks, lambda comm: train(comm, make(beta), places, range(6), kind))
 
     assert run(either) == run(here)
 
@@ -118,7 +125,7 @@ def test_groups(standin: StandInDevice) -> None:
 def test_a_state_goes_anywhere(standin: StandInDevice, saved: Places, restored: Places) -> None:
     def run(first: Places, second: Places) -> list[list[object]]:
         def both(comm: SimulatedComm) -> list[object]:
-            one, other = co.CLTk(RATIOS, 0.5), co.CLTk(RATIOS, 0.5)
+            one, other = make(0.5), make(0.5)
             before = train(comm, one, first, range(3), "float32")
             other.load_state_dict(one.state_dict())
             return before + train(comm, other, second, range(3, 6), "float32")
@@ -138,7 +145,7 @@ def test_sums_near_the_end_of_the_range(standin: StandInDevice, kind: str, wide:
 
     def run(on_gpu: bool) -> list[list[bytes]]:
         def both(comm: SimulatedComm) -> list[bytes]:
-            cltk = co.CLTk(0.2, beta)
+            cltk = co.CLTk(0.2, feedback=wc.ErrorFeedback(beta))
             with np.errstate(all="ignore"):
                 residual = gradient(9, size, np.float64)
                 residual[::5] = min(most, float(np.finfo(wide).max)) * 0.9
@@ -207,7 +214,7 @@ def test_what_leaves(standin: StandInDevice, kind: str, beta: float) -> None:
     k = size // 100
 
     def run(comm: SimulatedComm) -> None:
-        cltk = co.CLTk(0.01, beta)
+        cltk = co.CLTk(0.01, feedback=wc.ErrorFeedback(beta))
         for step in range(steps):
             cltk.allreduce(comm, marked(gradient(10 * step + comm.rank, size, kind)))
 
@@ -225,7 +232,7 @@ def test_what_leaves_where_all_is_sent(standin: StandInDevice) -> None:
     size = 5000
 
     def run(comm: SimulatedComm) -> None:
-        co.CLTk(0.01, warmup=1).allreduce(comm, marked(gradient(comm.rank, size)))
+        co.CLTk(0.01, schedule=wc.WarmUp(1, hold=True)).allreduce(comm, marked(gradient(comm.rank, size)))
         co.CLTk(1.0).allreduce(comm, marked(gradient(comm.rank, size)))
 
     standin.fetched.clear()

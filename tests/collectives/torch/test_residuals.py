@@ -80,7 +80,7 @@ def steps(make, uses, unused=True, no_sync=(), freeze=None, overlap=True, double
 topk = lambda: wc.Compressor("topk(0.1) | rice | raw")
 fused = lambda: wc.Compressor("topk(0.1) | rice | raw", fuse=1000)
 dense = lambda: wc.Compressor({"p.a": "all | raw-index | raw", "*": "topk(0.1) | rice | raw"})
-cltk = lambda: co.CLTk(0.1, warmup=2)
+cltk = lambda: co.CLTk(0.1, schedule=wc.WarmUp(2, hold=True))
 """
 
 SCENARIOS = {

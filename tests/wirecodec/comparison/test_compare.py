@@ -205,7 +205,7 @@ def test_what_a_scheme_warns_of_is_below_the_table() -> None:
 def test_a_count_that_is_not_the_one_asked_for_is_noted() -> None:
     """On a heavy tail, one stage of SIDCo keeps too much, and the printed controller does not add one."""
     heavy = np.random.default_rng(3).standard_t(3, size=200_000).astype(np.float32)
-    selector, state = wc.SIDCo(0.001, mode="faithful"), None
+    selector, state = wc.selectors.SIDCo(0.001, mode="faithful"), None
     for _ in range(51):
         selection = selector.select(heavy, state=state)
         state = selection.state

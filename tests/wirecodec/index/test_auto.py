@@ -31,7 +31,7 @@ def test_bits_per_index_of_embedding_rows(density: float, bits: float, d: int, p
     total = r = 0
     for _ in range(20 if density == 0.001 else 1):
         indices = rows(rng, d, density, 64, phase)
-        codec, section = wc.AutoIndex().choose(indices, d, 0)
+        codec, section = wc.codecs.AutoIndex().choose(indices, d, 0)
         assert codec.name == "structured"
         total += section.size
         r += indices.size
@@ -46,7 +46,7 @@ def test_long_runs_take_nearly_the_entropy_of_their_lengths() -> None:
     starts = np.cumsum(gap_lengths) + np.cumsum(run_lengths) - run_lengths
     indices = np.concatenate([np.arange(s, s + k) for s, k in zip(starts, run_lengths, strict=True)])
     d = int(indices[-1]) + 10
-    _, section = wc.AutoIndex().choose(indices.astype(np.uint32), d, 0)
+    _, section = wc.codecs.AutoIndex().choose(indices.astype(np.uint32), d, 0)
     entropy = sum(oracles.entropy_bits(n * mean, n) for mean in (gap, length))
     assert 8 * section.size <= 1.03 * entropy
 
@@ -56,7 +56,7 @@ def test_a_nearly_full_support_costs_its_absent_elements() -> None:
     d = 1_000_000
     absent = inputs.support(rng, d, 10_000)
     indices = np.setdiff1d(np.arange(d, dtype=np.uint32), absent)
-    codec, section = wc.AutoIndex().choose(indices, d, 0)
+    codec, section = wc.codecs.AutoIndex().choose(indices, d, 0)
     assert codec.name == "structured"
     assert 8 * section.size <= 1.01 * oracles.entropy_bits(d, 10_000)
 
@@ -64,9 +64,9 @@ def test_a_nearly_full_support_costs_its_absent_elements() -> None:
 @pytest.mark.parametrize("case", SUPPORTS := inputs.supports(np.random.default_rng(1)))
 def test_auto_index_is_never_larger(case: str) -> None:
     d, indices = SUPPORTS[case]
-    codec, section = wc.AutoIndex().choose(indices, d, 0)
+    codec, section = wc.codecs.AutoIndex().choose(indices, d, 0)
     assert np.array_equal(type(codec).decode(section, d, indices.size, UNLIMITED), indices)
-    for other in (wc.Rice(), wc.Bitmap(), wc.RLE()):
+    for other in (wc.codecs.Rice(), wc.codecs.Bitmap(), wc.codecs.RLE()):
         assert section.size <= other.encode(indices, d, 0).size
 
 
@@ -74,7 +74,7 @@ def test_auto_index_is_never_larger(case: str) -> None:
 @given(grained())
 def test_auto_index_is_never_larger_on_any_grains(support: tuple[int, Any]) -> None:
     d, indices = support
-    codec, section = wc.AutoIndex().choose(indices, d, 0)
+    codec, section = wc.codecs.AutoIndex().choose(indices, d, 0)
     assert np.array_equal(type(codec).decode(section, d, indices.size, UNLIMITED), indices)
     assert section.size <= min(rice.measure_section(indices), -(-d // 8), rle.measure_section(indices))
 
@@ -83,9 +83,9 @@ def test_auto_index_codes_gaps_of_unstructured_supports() -> None:
     """Check for rice, or huffman at the densities at which it saves about 1 %."""
     rng = np.random.default_rng(6)
     for r in (1025, 5000, 20_000, 50_000):
-        codec, section = wc.AutoIndex().choose(support := inputs.support(rng, 200_000, r), 200_000, 0)
-        assert codec in (wc.Rice(), wc.Huffman())
-        assert 0.985 * wc.Rice().encode(support, 200_000, 0).size < section.size
+        codec, section = wc.codecs.AutoIndex().choose(support := inputs.support(rng, 200_000, r), 200_000, 0)
+        assert codec in (wc.codecs.Rice(), wc.codecs.Huffman())
+        assert 0.985 * wc.codecs.Rice().encode(support, 200_000, 0).size < section.size
 
 
 @pytest.mark.parametrize("uneven", [False, True])
@@ -95,7 +95,7 @@ def test_auto_index_chooses_huffman_for_uneven_gaps(uneven: bool) -> None:
     steps = rng.choice([4, 70, 400], 20_000) if uneven else rng.geometric(0.01, 20_000)
     indices = np.cumsum(steps).astype(np.uint32)
     d = int(indices[-1]) + 1
-    codec, section = wc.AutoIndex().choose(indices, d, 0)
+    codec, section = wc.codecs.AutoIndex().choose(indices, d, 0)
     assert codec.name == ("huffman" if uneven else "rice")
     if uneven:
         assert section.size < 0.8 * rice.measure_section(indices)
@@ -131,8 +131,8 @@ def test_auto_index_is_not_larger() -> None:
         for density in (0.9, 0.5, 0.3, 0.2, 0.1, 0.065, 0.06, 0.03, 0.001):
             r = max(1, int(d * density))
             indices = inputs.support(rng, d, r)
-            sizes = {c: c.encode(indices, d, 0).size for c in (wc.Bitmap(), wc.Rice())}
-            assert wc.AutoIndex().choose(indices, d, 0)[1].size <= min(sizes.values()), (d, r)
+            sizes = {c: c.encode(indices, d, 0).size for c in (wc.codecs.Bitmap(), wc.codecs.Rice())}
+            assert wc.codecs.AutoIndex().choose(indices, d, 0)[1].size <= min(sizes.values()), (d, r)
 
 
 def draw_supports(rng: np.random.Generator, count: int) -> list[tuple[int, Any]]:
@@ -154,7 +154,7 @@ def draw_supports(rng: np.random.Generator, count: int) -> list[tuple[int, Any]]
 
 def test_many_tensors_get_the_sections_of_one_by_one() -> None:
     """Compare ids and sections with those of ``choose``, of supports of all kinds."""
-    codec = wc.AutoIndex()
+    codec = wc.codecs.AutoIndex()
     chosen = draw_supports(np.random.default_rng(8), 2000)
     chosen += [(100_000, inputs.support(np.random.default_rng(9), 100_000, 30_000))]
     sizes = np.array([d for d, _ in chosen])
@@ -181,9 +181,9 @@ def test_the_batch_plans_small_sections_itself(monkeypatch: pytest.MonkeyPatch) 
     chosen = [(d, inputs.support(rng, d, max(1, d // 100))) for d in (64, 500, 2048, 4096, 65_536, 100_000)]
     sizes = np.array([d for d, _ in chosen])
     cuts = np.cumsum([0, *(indices.size for _, indices in chosen)])
-    monkeypatch.setattr(wc.AutoIndex, "choose", None)
+    monkeypatch.setattr(wc.codecs.AutoIndex, "choose", None)
     indices = read_only(np.concatenate([x for _, x in chosen]))
-    batch = wc.AutoIndex().encode_batch(indices, cuts, sizes, np.zeros(sizes.size, np.uint64))
+    batch = wc.codecs.AutoIndex().encode_batch(indices, cuts, sizes, np.zeros(sizes.size, np.uint64))
     assert batch is not None
     assert batch.lengths.size == sizes.size
 
@@ -199,7 +199,7 @@ def test_the_bound_of_huffman_is_a_bound() -> None:
         supports.append((2**24, np.cumsum(gaps).astype(np.uint32)))
     slack = []
     for d, indices in supports:
-        bound, nbytes = gap_probe.bound_bytes(indices), wc.Huffman().encode(indices, d, 0).size
+        bound, nbytes = gap_probe.bound_bytes(indices), wc.codecs.Huffman().encode(indices, d, 0).size
         assert bound <= nbytes
         slack.append(nbytes - bound)
     assert min(slack) == 0

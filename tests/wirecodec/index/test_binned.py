@@ -19,7 +19,7 @@ def test_bits_with_one_element_per_bin(size: int, bits: int) -> None:
     rng = np.random.default_rng(1)
     n = 800
     indices = (size * np.arange(n) + rng.integers(0, size, n)).astype(np.uint32)
-    section = wc.Binned(size).encode(indices, size * n, 0)
+    section = wc.codecs.Binned(size).encode(indices, size * n, 0)
     assert section.size == 2 + bits * n // 8
 
 
@@ -28,12 +28,12 @@ def test_bits_with_one_element_per_bin(size: int, bits: int) -> None:
 def test_sections_match_the_reference_writer(d: int, size: int, data: st.DataObject) -> None:
     r = data.draw(st.one_of(st.integers(1, d - 1), st.integers(1, min(d - 1, 20))))
     indices = inputs.support(np.random.default_rng(data.draw(st.integers(0, 2**32))), d, r)
-    section = wc.Binned(size).encode(indices, d, 0)
+    section = wc.codecs.Binned(size).encode(indices, d, 0)
     bins = indices // size
     records = r + int(bins[-1]) + 1 - np.unique(bins).size
     assert section.size == 2 + -(-records * (size.bit_length() + 1) // 8)
     assert section.tobytes() == reference.Binned(size).write_section(indices.tolist(), d)
-    assert np.array_equal(wc.Binned.decode(section, d, r, UNLIMITED), indices)
+    assert np.array_equal(wc.codecs.Binned.decode(section, d, r, UNLIMITED), indices)
 
 
 @settings(max_examples=120, deadline=None)
@@ -41,10 +41,10 @@ def test_sections_match_the_reference_writer(d: int, size: int, data: st.DataObj
 def test_any_bytes_decode_or_raise_a_wire_error(raw: bytes, r: int, size: int) -> None:
     section = np.frombuffer(bytes([size, 0]) + raw, np.uint8)
     try:
-        found = wc.Binned.decode(section, 1000, r, UNLIMITED)
+        found = wc.codecs.Binned.decode(section, 1000, r, UNLIMITED)
     except wc.WireError:
         return
-    assert wc.Binned(size).encode(found, 1000, 0).tobytes() == section.tobytes()
+    assert wc.codecs.Binned(size).encode(found, 1000, 0).tobytes() == section.tobytes()
 
 
 def test_many_empty_bins_cost_no_more_than_their_bytes() -> None:
@@ -52,11 +52,11 @@ def test_many_empty_bins_cost_no_more_than_their_bytes() -> None:
     section = np.full(2 + 1_000_000, 0xFF, np.uint8)
     section[:2] = np.array([16_383], "<u2").view(np.uint8)
     with pytest.raises(wc.WireError) as caught:
-        wc.Binned.decode(section, 2**24, 5, UNLIMITED)
+        wc.codecs.Binned.decode(section, 2**24, 5, UNLIMITED)
     assert caught.value.code == "binned-length"
 
 
 @pytest.mark.parametrize("size", [0, -1, 16_384, 2.5, True])
 def test_invalid_bin_sizes_raise(size: int) -> None:
     with pytest.raises(wc.EncodeError, match="bin"):
-        wc.Binned(size)
+        wc.codecs.Binned(size)

@@ -28,7 +28,7 @@ HEAD = 16
 
 
 def positives(indices: Array, d: int, fpr: float) -> Array:
-    return wc.Bloom("p0", fpr).approximate(indices, d, 0).found
+    return wc.codecs.Bloom("p0", fpr).approximate(indices, d, 0).found
 
 
 def rate(indices: Array, d: int, fpr: float) -> float:
@@ -64,7 +64,7 @@ def test_sizes_computed_by_hand() -> None:
         (7, 1_199_120),
         (10, 1_797_208),
     ]
-    section = wc.Bloom("p1", 0.01).encode(np.arange(100, dtype=np.uint32), 1000, 2**64 - 2)
+    section = wc.codecs.Bloom("p1", 0.01).encode(np.arange(100, dtype=np.uint32), 1000, 2**64 - 2)
     assert section.size == HEAD + filter_bytes(100, 0.01) == HEAD + 120
     assert section[:HEAD].tobytes() == b"\xfe" + 7 * b"\xff" + b"\x64\0\0\0" + b"\7\2\0\0"
 
@@ -72,7 +72,7 @@ def test_sizes_computed_by_hand() -> None:
 def test_bits_match_the_specification(rng: np.random.Generator) -> None:
     indices = inputs.support(rng, 5000, 300)
     for fpr in (0.6, 0.05, 1e-6):
-        section = wc.Bloom("naive", fpr).encode(indices, 5000, 0)
+        section = wc.codecs.Bloom("naive", fpr).encode(indices, 5000, 0)
         k, length = windows(fpr), section.size - HEAD
         found = np.flatnonzero(np.unpackbits(section[HEAD:], bitorder="little"))
         assert set(found.tolist()) == {bit for x in indices.tolist() for bit in element_bits(x, k, length)}
@@ -125,7 +125,7 @@ def test_clustered_supports_keep_the_rate(case: str, fpr: float) -> None:
 
 
 def decode_by(policy: str, indices: Array, d: int, fpr: float, stream: int = 5) -> Array:
-    codec = wc.Bloom(policy, fpr)
+    codec = wc.codecs.Bloom(policy, fpr)
     made = codec.approximate(indices, d, stream)
     found = codec.decode(made.section, d, indices.size, UNLIMITED)
     assert made.found is None or np.array_equal(made.found, found)
@@ -192,28 +192,28 @@ def test_sections_match_the_reference_writer(
         section, found = theirs.approximate(indices.tolist(), d, stream)
     except reference.Invalid:
         with pytest.raises(wc.EncodeError, match="use an fpr below"):
-            wc.Bloom(policy, fpr).approximate(indices, d, stream)
+            wc.codecs.Bloom(policy, fpr).approximate(indices, d, stream)
         return
-    made = wc.Bloom(policy, fpr).approximate(indices, d, stream)
+    made = wc.codecs.Bloom(policy, fpr).approximate(indices, d, stream)
     assert made.section.tobytes() == section
     assert (made.found is None) == (found is None)
     assert found is None or made.found.tolist() == found
 
 
 def test_filters_can_be_merged_by_or(rng: np.random.Generator) -> None:
-    d, codec = 50_000, wc.Bloom("p0", 0.001)
+    d, codec = 50_000, wc.codecs.Bloom("p0", 0.001)
     one, two = (inputs.support(rng, d, 400) for _ in range(2))
     both = codec.encode(one, d, 1)
     both[HEAD:] |= codec.encode(two, d, 2)[HEAD:]
     union = np.union1d(one, two)
     seen = [r for r in range(union.size, union.size + 5000) if _decodes(both, d, r)]
     assert len(seen) == 1
-    assert np.isin(union, wc.Bloom.decode(both, d, seen[0], UNLIMITED)).all()
+    assert np.isin(union, wc.codecs.Bloom.decode(both, d, seen[0], UNLIMITED)).all()
 
 
 def _decodes(section: Array, d: int, r: int) -> bool:
     try:
-        return wc.Bloom.decode(section, d, r, UNLIMITED).size == r
+        return wc.codecs.Bloom.decode(section, d, r, UNLIMITED).size == r
     except wc.Invalid:
         return False
 
@@ -227,17 +227,17 @@ def test_p2_raises_if_false_positives_are_too_many() -> None:
 
 
 def test_parameters() -> None:
-    assert wc.Bloom() == wc.Scheme.parse("all | bloom(policy=p0, fpr=0.001) | raw").index
-    assert wc.Bloom("p2", np.float32(0.1)) == wc.Bloom("p2", 0.1)
-    scheme = wc.Scheme(wc.TopK(0.01), wc.Bloom("rightmost", 0.02), wc.QSGD())
+    assert wc.codecs.Bloom() == wc.Scheme.parse("all | bloom(policy=p0, fpr=0.001) | raw").index
+    assert wc.codecs.Bloom("p2", np.float32(0.1)) == wc.codecs.Bloom("p2", 0.1)
+    scheme = wc.Scheme(wc.selectors.TopK(0.01), wc.codecs.Bloom("rightmost", 0.02), wc.codecs.QSGD())
     assert str(scheme) == "topk(0.01) | bloom(policy=rightmost, fpr=0.02) | qsgd"
     assert wc.Scheme.parse(str(scheme)) == scheme
     for wrong in (0, 1, -0.1, 2.0**-33, float("nan"), float("inf"), "0.1", None, True):
         with pytest.raises(wc.EncodeError, match="bloom: fpr"):
-            wc.Bloom("p0", wrong)
+            wc.codecs.Bloom("p0", wrong)
     for wrong in ("P0", "p3", 0, None, ["p0"]):
         with pytest.raises(wc.EncodeError, match="bloom: policy"):
-            wc.Bloom(wrong)
+            wc.codecs.Bloom(wrong)
 
 
 # ---- cost of decoding ----
@@ -291,7 +291,11 @@ def test_memory_is_bounded_by_bytes_and_r(rng: np.random.Generator) -> None:
     indices = inputs.support(rng, 2**20, 30_000)
     for policy, fpr in (("p0", 0.001), ("p2", 0.001), ("p2", 0.02), ("p0", 0.5)):
         tensor = wc.SparseTensor(indices, np.ones(30_000, np.float32), 2**20)
-        blobs.append(wc.encode(tensor, wc.Scheme(wc.All(), wc.Bloom(policy, fpr), wc.Raw())).tobytes())
+        blobs.append(
+            wc.encode(
+                tensor, wc.Scheme(wc.selectors.All(), wc.codecs.Bloom(policy, fpr), wc.codecs.Raw())
+            ).tobytes()
+        )
     for blob in blobs:
         r = wc.decode(blob).nnz
         tracemalloc.start()

@@ -40,8 +40,8 @@ def top(x: Any, ratio: float) -> Any:
 def test_gradients_are_smaller_than_huffman_and_zstd(gradient: Any, ratio: float) -> None:
     """Compare with huffman at high density, and with zstd of the gaps in the narrowest integer type."""
     indices = top(gradient, ratio)
-    found = size(wc.ContextIndex(), indices, gradient.size)
-    assert found < size(wc.Huffman(), indices, gradient.size) or ratio < 0.1
+    found = size(wc.codecs.ContextIndex(), indices, gradient.size)
+    assert found < size(wc.codecs.Huffman(), indices, gradient.size) or ratio < 0.1
     zstandard = pytest.importorskip("zstandard")
     gaps = np.diff(indices.astype(np.int64), prepend=-1) - 1
     narrow = gaps.astype(np.min_scalar_type(int(gaps.max())))
@@ -52,7 +52,7 @@ def test_gradients_are_smaller_than_huffman_and_zstd(gradient: Any, ratio: float
 def test_uniform_supports_take_nearly_the_entropy(density: float, ratio: float) -> None:
     d = 2_000_000
     indices = inputs.support(np.random.default_rng(4), d, int(d * density))
-    assert 8 * size(wc.ContextIndex(), indices, d) <= ratio * oracles.entropy_bits(d, indices.size)
+    assert 8 * size(wc.codecs.ContextIndex(), indices, d) <= ratio * oracles.entropy_bits(d, indices.size)
 
 
 def test_stripes_take_the_entropy_of_their_columns() -> None:
@@ -60,8 +60,8 @@ def test_stripes_take_the_entropy_of_their_columns() -> None:
     indices = striped(np.random.default_rng(3), rows, period)
     counts = np.bincount(indices % period, minlength=period)
     entropy = sum(oracles.entropy_bits(rows, int(n)) for n in counts if 0 < n < rows)
-    assert 8 * size(wc.ContextIndex(), indices, rows * period) <= 1.12 * entropy
-    assert 8 * size(wc.ContextIndex(0), indices, rows * period) > 1.5 * entropy
+    assert 8 * size(wc.codecs.ContextIndex(), indices, rows * period) <= 1.12 * entropy
+    assert 8 * size(wc.codecs.ContextIndex(0), indices, rows * period) > 1.5 * entropy
 
 
 @pytest.mark.parametrize("period", [64, 65, 127, 400, 1001, 16_384])
@@ -85,20 +85,20 @@ def test_sections_match_the_reference_writer(d: int, period: int, seed: int, low
     if not 0 < indices.size < d:
         indices = np.array([seed % d], np.uint32)
     for given_period in (None, 0, period, 16_384):
-        section = wc.ContextIndex(given_period).encode(indices, d, 0)
+        section = wc.codecs.ContextIndex(given_period).encode(indices, d, 0)
         assert section.tobytes() == reference.Context(given_period).write_section(indices.tolist(), d)
-        assert np.array_equal(wc.ContextIndex.decode(section, d, indices.size, UNLIMITED), indices)
+        assert np.array_equal(wc.codecs.ContextIndex.decode(section, d, indices.size, UNLIMITED), indices)
     assert context.find_period(indices) == find_period(indices.tolist())
 
 
 @pytest.mark.parametrize("case", SUPPORTS)
 def test_the_smallest_auto_index_is_never_larger(case: str) -> None:
     d, indices = SUPPORTS[case]
-    codec, section = wc.AutoIndex(smallest=True).choose(indices, d, 0)
+    codec, section = wc.codecs.AutoIndex(smallest=True).choose(indices, d, 0)
     assert np.array_equal(type(codec).decode(section, d, indices.size, UNLIMITED), indices)
-    fast, its_section = wc.AutoIndex().choose(indices, d, 0)
+    fast, its_section = wc.codecs.AutoIndex().choose(indices, d, 0)
     assert fast.name != "context"
-    assert section.size == min(its_section.size, size(wc.ContextIndex(), indices, d))
+    assert section.size == min(its_section.size, size(wc.codecs.ContextIndex(), indices, d))
 
 
 def test_the_smallest_auto_index_is_a_scheme(gradient: Any) -> None:
@@ -108,17 +108,17 @@ def test_the_smallest_auto_index_is_a_scheme(gradient: Any) -> None:
     assert wc.inspect(blob).entries[0].index == "context"
     assert np.array_equal(wc.decode(blob).indices, top(gradient, 0.1))
     with pytest.raises(wc.EncodeError, match="smallest is 1; it must be True or False"):
-        wc.AutoIndex(smallest=1)
+        wc.codecs.AutoIndex(smallest=1)
 
 
 def test_walk_returns_the_length_even_if_the_buffer_is_too_small() -> None:
     rng = np.random.default_rng(9)
     indices = inputs.support(rng, 20_000, 10_000)
-    section = wc.ContextIndex().encode(indices, 20_000, 0)
+    section = wc.codecs.ContextIndex().encode(indices, 20_000, 0)
     small = np.zeros(section.size - 7, np.uint8)
     needed = context.walk(small, indices.copy(), 0, 20_000, True)
     assert needed == section.size - 2
-    assert np.array_equal(wc.ContextIndex.decode(section, 20_000, 10_000, UNLIMITED), indices)
+    assert np.array_equal(wc.codecs.ContextIndex.decode(section, 20_000, 10_000, UNLIMITED), indices)
 
 
 def test_each_support_has_one_section() -> None:
@@ -127,10 +127,10 @@ def test_each_support_has_one_section() -> None:
     for byte in range(256):
         section = np.array([0, 0, byte], np.uint8)
         try:
-            found = wc.ContextIndex.decode(section, 40, 1, UNLIMITED)
+            found = wc.codecs.ContextIndex.decode(section, 40, 1, UNLIMITED)
         except wc.WireError:
             continue
-        assert np.array_equal(wc.ContextIndex(0).encode(found, 40, 0), section)
+        assert np.array_equal(wc.codecs.ContextIndex(0).encode(found, 40, 0), section)
         read.add(int(found[0]))
     assert len(read) > 20
 
@@ -138,9 +138,9 @@ def test_each_support_has_one_section() -> None:
 def test_invalid_periods_raise() -> None:
     for wrong in (1, 63, 16_385, -1):
         with pytest.raises(wc.EncodeError, match=rf"period is {wrong}; it must be 0 or 64 to 16384"):
-            wc.ContextIndex(wrong)
+            wc.codecs.ContextIndex(wrong)
     with pytest.raises(wc.EncodeError, match="must be an integer"):
-        wc.ContextIndex(400.0)
+        wc.codecs.ContextIndex(400.0)
 
 
 @pytest.mark.parametrize("period", [0, 64, 16_384])
@@ -150,14 +150,14 @@ def test_hostile_sections_cost_at_most_their_work(period: int) -> None:
     head = period.to_bytes(2, "little")
     for code, r in ((b"\xff" * 4, 1), (b"\0" * 4, d - 1), (b"\xff" * 400, 1), (b"\x55" * 4000, d // 2)):
         section = np.frombuffer(head + code, np.uint8)
-        assert wc.ContextIndex.work(section, d, r) == d
+        assert wc.codecs.ContextIndex.work(section, d, r) == d
         with pytest.raises(wc.WireError):
-            wc.ContextIndex.decode(section, d, r, UNLIMITED)  # loads the kernels
+            wc.codecs.ContextIndex.decode(section, d, r, UNLIMITED)  # loads the kernels
         start = time.perf_counter()
         tracemalloc.start()
         try:
             with pytest.raises(wc.WireError):
-                wc.ContextIndex.decode(section, d, r, UNLIMITED)
+                wc.codecs.ContextIndex.decode(section, d, r, UNLIMITED)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

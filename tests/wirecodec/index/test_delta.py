@@ -23,13 +23,13 @@ SUPPORTS = inputs.supports(np.random.default_rng(21))
 @pytest.mark.parametrize("case", SUPPORTS)
 def test_sections_match_the_definition(case: str) -> None:
     _, indices = SUPPORTS[case]
-    assert encode_and_check(wc.Delta(), indices) == leb128(gaps_of(indices))
+    assert encode_and_check(wc.codecs.Delta(), indices) == leb128(gaps_of(indices))
 
 
 @settings(max_examples=150, deadline=None)
 @given(NUMBERS)
 def test_delta_of_any_gaps(gaps: list[int]) -> None:
-    assert encode_and_check(wc.Delta(), from_gaps(gaps)) == leb128(gaps)
+    assert encode_and_check(wc.codecs.Delta(), from_gaps(gaps)) == leb128(gaps)
 
 
 @pytest.mark.sampled
@@ -38,7 +38,7 @@ def test_delta_of_any_gaps(gaps: list[int]) -> None:
 def test_numbers_that_straddle_groups_of_bytes(before: int, number: int) -> None:
     """64 one-byte numbers are read at once, unless the first byte ends a number from the group before."""
     gaps = [1] * before + [number] + [2] * 200
-    assert encode_and_check(wc.Delta(), from_gaps(gaps)) == leb128(gaps)
+    assert encode_and_check(wc.codecs.Delta(), from_gaps(gaps)) == leb128(gaps)
 
 
 def test_passes_of_the_kernels_join(rng: np.random.Generator) -> None:
@@ -47,8 +47,8 @@ def test_passes_of_the_kernels_join(rng: np.random.Generator) -> None:
         gaps = np.where(rng.random(20_000) < 0.3, rng.integers(0, 300, 20_000), 0)
         gaps[4090 + shift : 4100] = 0
         indices = from_gaps(gaps.tolist())
-        assert encode_and_check(wc.Delta(), indices) == leb128(gaps.tolist())
+        assert encode_and_check(wc.codecs.Delta(), indices) == leb128(gaps.tolist())
 
 
 def test_any_bytes_decode_or_raise_a_wire_error(rng: np.random.Generator) -> None:
-    assert len(check_random_sections(wc.Delta, rng)) >= 4
+    assert len(check_random_sections(wc.codecs.Delta, rng)) >= 4

@@ -20,7 +20,7 @@ def test_bits_per_index(density: float, bits: float) -> None:
     rng = np.random.default_rng(8)
     for d in (2_600_000, 2**24):
         r = int(d * density)
-        section = wc.EliasFano().encode(inputs.support(rng, d, r), d, 0)
+        section = wc.codecs.EliasFano().encode(inputs.support(rng, d, r), d, 0)
         assert oracles.entropy_bits(d, r) < 8 * section.size <= bits * r, d
 
 
@@ -29,7 +29,7 @@ def test_clustering_does_not_change_the_size() -> None:
     d, r = 1_000_000, 4000
     spread = np.arange(0, d, 250, dtype=np.uint32)
     crowded = np.concatenate([np.arange(r - 1), [d - 1]]).astype(np.uint32)
-    sizes = [wc.EliasFano().encode(s, d, 0).size for s in (spread, crowded)]
+    sizes = [wc.codecs.EliasFano().encode(s, d, 0).size for s in (spread, crowded)]
     assert abs(sizes[0] - sizes[1]) <= 4
 
 
@@ -40,8 +40,10 @@ def test_thread_count_does_not_change_sections(monkeypatch: pytest.MonkeyPatch) 
     sections = []
     for count in (1, 3):
         monkeypatch.setattr(threads, "thread_count", lambda count=count: count)
-        sections.append(wc.EliasFano().encode(indices, 2**24, 0))
-        assert np.array_equal(wc.EliasFano.decode(sections[-1], 2**24, indices.size, UNLIMITED), indices)
+        sections.append(wc.codecs.EliasFano().encode(indices, 2**24, 0))
+        assert np.array_equal(
+            wc.codecs.EliasFano.decode(sections[-1], 2**24, indices.size, UNLIMITED), indices
+        )
     assert np.array_equal(*sections)
 
 
@@ -55,9 +57,9 @@ def test_sections_match_the_reference_writer(d: int, data: st.DataObject) -> Non
     else:
         indices = data.draw(st.integers(0, d - r)) + np.arange(r)
     indices = indices.astype(np.uint32)
-    section = wc.EliasFano().encode(indices, d, 0)
+    section = wc.codecs.EliasFano().encode(indices, d, 0)
     assert section.tobytes() == reference.EliasFano().write_section(indices.tolist(), d)
-    assert np.array_equal(wc.EliasFano.decode(section, d, r, UNLIMITED), indices)
+    assert np.array_equal(wc.codecs.EliasFano.decode(section, d, r, UNLIMITED), indices)
 
 
 @settings(max_examples=120, deadline=None)
@@ -66,7 +68,7 @@ def test_any_bytes_decode_or_raise_a_wire_error(raw: bytes, d: int, data: st.Dat
     r = data.draw(st.one_of(st.integers(1, d), st.integers(1, min(d, 5000))))
     section = np.frombuffer(raw + bytes(-len(raw) % 4), np.uint8).copy()
     try:
-        found = wc.EliasFano.decode(section, d, r, UNLIMITED)
+        found = wc.codecs.EliasFano.decode(section, d, r, UNLIMITED)
     except wc.WireError:
         return
     assert (np.diff(found.astype(np.int64)) > 0).all()

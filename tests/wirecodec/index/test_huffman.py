@@ -110,7 +110,7 @@ def test_the_smallest_form_is_chosen(gaps: list[int]) -> None:
 
     indices = (np.cumsum(np.array(gaps) + 1) - 1).astype(np.uint32)
     d = int(indices[-1]) + 2
-    section = wc.Huffman().encode(indices, d, 0)
+    section = wc.codecs.Huffman().encode(indices, d, 0)
     sizes = [len(Huffman(m=m).write_section(indices.tolist(), d)) for m in range(4)]
     assert abs(section.size - min(sizes)) <= 1  # Forms are compared by bits, before padding to bytes.
     assert bytes(section) == Huffman().write_section(indices.tolist(), d)
@@ -119,14 +119,14 @@ def test_the_smallest_form_is_chosen(gaps: list[int]) -> None:
 @pytest.mark.parametrize(("density", "bits"), [(0.1, 4.75), (0.01, 8.13), (0.001, 11.47)])
 def test_sizes_are_near_the_entropy(density: float, bits: float) -> None:
     indices = inputs.support(np.random.default_rng(5), 2**24, int(density * 2**24))
-    assert 8 * wc.Huffman().encode(indices, 2**24, 0).size / indices.size <= bits
+    assert 8 * wc.codecs.Huffman().encode(indices, 2**24, 0).size / indices.size <= bits
 
 
 def test_small_supports_stay_small() -> None:
     rng = np.random.default_rng(6)
     for r in (1, 2, 10, 100, 500):
         for d in (1000, 100_000, 2**24):
-            found = wc.Huffman().encode(inputs.support(rng, d, r), d, 0).size
+            found = wc.codecs.Huffman().encode(inputs.support(rng, d, r), d, 0).size
             assert found <= 1.1 * oracles.entropy_bits(d, r) / 8 + 14, (d, r)
 
 
@@ -138,15 +138,18 @@ def test_every_number_of_symbols_per_load(largest: int) -> None:
     gaps[rng.integers(0, 30_000, 40)] = largest
     indices = (np.cumsum(gaps + 1) - 1).astype(np.uint32)
     d = int(indices[-1]) + 2
-    section = wc.Huffman().encode(indices, d, 0)
-    assert np.array_equal(wc.Huffman.decode(section, d, indices.size, UNLIMITED), indices)
+    section = wc.codecs.Huffman().encode(indices, d, 0)
+    assert np.array_equal(wc.codecs.Huffman.decode(section, d, indices.size, UNLIMITED), indices)
 
 
 def test_parameters() -> None:
-    assert wc.Scheme.parse("topk(0.01) | huffman(symbols=keys) | raw").index == wc.Huffman("keys")
-    assert str(wc.Scheme(wc.All(), wc.Huffman("keys"), wc.Raw())) == "all | huffman(symbols=keys) | raw"
+    assert wc.Scheme.parse("topk(0.01) | huffman(symbols=keys) | raw").index == wc.codecs.Huffman("keys")
+    assert (
+        str(wc.Scheme(wc.selectors.All(), wc.codecs.Huffman("keys"), wc.codecs.Raw()))
+        == "all | huffman(symbols=keys) | raw"
+    )
     with pytest.raises(wc.EncodeError, match="'gaps' or 'keys'"):
-        wc.Huffman("bits")
+        wc.codecs.Huffman("bits")
 
 
 def test_any_bytes_decode_or_raise_a_wire_error(rng: np.random.Generator) -> None:
@@ -157,7 +160,7 @@ def test_any_bytes_decode_or_raise_a_wire_error(rng: np.random.Generator) -> Non
         head = np.array(heads[n % 5] if n % 10 < 5 else rng.integers(0, 6, 4), np.uint8)
         r = int(rng.integers(1, 60))
         try:
-            indices = wc.Huffman.decode(np.concatenate([head, tail]), 256, r, UNLIMITED)
+            indices = wc.codecs.Huffman.decode(np.concatenate([head, tail]), 256, r, UNLIMITED)
         except wc.WireError as error:
             outcomes.add(error.code)
         else:

@@ -66,7 +66,7 @@ def rice_supports() -> list[Any]:
 
 @pytest.mark.parametrize("indices", rice_supports(), ids=range(13))
 def test_rice_writes_what_the_reference_writes(indices: Any) -> None:
-    found = wc.Rice().encode(indices.astype(np.uint32), 2**24, 0)
+    found = wc.codecs.Rice().encode(indices.astype(np.uint32), 2**24, 0)
     assert found.tobytes() == write_rice(indices.tolist())
 
 
@@ -75,4 +75,4 @@ def test_rice_reads_any_parameter(b: int) -> None:
     indices = inputs.support(np.random.default_rng(b), 2**24, 600)
     indices[300:] -= indices[300:] - (indices[299] + np.arange(1, 301, dtype=np.uint32))
     section = np.frombuffer(write_rice(indices.tolist(), [b, 24 - b]), np.uint8)
-    assert np.array_equal(wc.Rice.decode(section, 2**24, 600, UNLIMITED), indices)
+    assert np.array_equal(wc.codecs.Rice.decode(section, 2**24, 600, UNLIMITED), indices)

@@ -26,15 +26,15 @@ CODES = {"smallest": None, "gaps": 0, "runs": 1, "bitmap": 2}
 
 
 def header_of(indices: Any, d: int) -> Header:
-    return Header.of(wc.Structured().encode(indices, d, 0), d)
+    return Header.of(wc.codecs.Structured().encode(indices, d, 0), d)
 
 
 @settings(max_examples=150, deadline=None)
 @given(grained(), st.sampled_from(sorted(CODES)))
 def test_sections_match_the_reference_writer(support: tuple[int, Any], form: str) -> None:
     d, indices = support
-    section = wc.Structured(form).encode(indices, d, 0)
-    assert np.array_equal(wc.Structured.decode(section, d, indices.size, UNLIMITED), indices)
+    section = wc.codecs.Structured(form).encode(indices, d, 0)
+    assert np.array_equal(wc.codecs.Structured.decode(section, d, indices.size, UNLIMITED), indices)
     header = Header.of(section, d)
     if header.count_listed(indices.size, d) not in (0, header.count_grains(d)):
         assert section.tobytes() == reference.Structured(CODES[form]).write_section(indices.tolist(), d)
@@ -74,7 +74,7 @@ def test_gap_streams_have_the_planned_length(steps: list[int]) -> None:
 
 def test_unknown_forms_raise() -> None:
     with pytest.raises(wc.EncodeError, match="form is 'row'; it must be smallest, gaps, runs, bitmap"):
-        wc.Structured("row")
+        wc.codecs.Structured("row")
 
 
 def test_memory_is_bounded_by_bytes_and_r() -> None:
@@ -87,7 +87,7 @@ def test_memory_is_bounded_by_bytes_and_r() -> None:
 
     def decode(data: Array) -> Array | None:
         try:
-            return wc.Structured.decode(data, d, 1, UNLIMITED)
+            return wc.codecs.Structured.decode(data, d, 1, UNLIMITED)
         except wc.WireError:
             return None
 

@@ -101,7 +101,7 @@ def run_index_codecs(sink: Sink) -> None:
     """Encode and decode every support by every index codec and variant."""
     rng = np.random.default_rng(1)
     for d, indices in supports(rng):
-        sink(wc.AutoIndex().choose(read_only(indices), d, 1)[1])
+        sink(wc.codecs.AutoIndex().choose(read_only(indices), d, 1)[1])
         for codec in (one for cls in INDEX for one in variants(cls)):
             try:
                 section = bytes(codec.encode(read_only(indices), d, 7))
@@ -133,12 +133,17 @@ def run_value_codecs(sink: Sink) -> None:
     """Encode and decode values of every type by every value codec and variant."""
     rng = np.random.default_rng(2)
     codecs = [one for cls in VALUE for one in variants(cls) if not cls.name.startswith("raw-")]
-    codecs += [wc.Raw("float16"), wc.Raw("bfloat16"), wc.AutoValue(), wc.AutoValue(0.3)]
+    codecs += [
+        wc.codecs.Raw("float16"),
+        wc.codecs.Raw("bfloat16"),
+        wc.codecs.AutoValue(),
+        wc.codecs.AutoValue(0.3),
+    ]
     for dtype in DTYPES:
         for size in SIZES:
             for values in values_of(rng, size, dtype):
                 for codec in codecs:
-                    scheme = wc.Scheme(wc.All(), wc.RawIndex(), codec)
+                    scheme = wc.Scheme(wc.selectors.All(), wc.codecs.RawIndex(), codec)
                     try:
                         blob = wc.encode(values, scheme, seed=3)
                     except wc.EncodeError as error:
@@ -320,10 +325,10 @@ def run_tables(sink: Sink) -> None:
             for arrays in written[0 if form >= HEAVY_BALL else 1 :]:
                 sink(np.concatenate(arrays))
             for _ in range(2):
-                each = wc.TopK(0.05).select_each(table, guesses)
+                each = wc.selectors.TopK(0.05).select_each(table, guesses)
                 sink(each.indices)
                 sink(each.values)
-            joint = wc.TopK(0.05).select_joint(table)
+            joint = wc.selectors.TopK(0.05).select_joint(table)
             sink(joint.indices)
             sink(joint.values)
             for arrays in written[0 if form >= HEAVY_BALL else 1 :]:

@@ -251,9 +251,9 @@ for gaps in (rng.geometric(0.1, 9000), rng.geometric(0.9, 5000), rng.geometric(0
              np.where(rng.random(9000) < 0.01, 1500, 1), rng.integers(1, 4, 300) ** 9):
     x = np.zeros(int(gaps.sum()), np.float32)
     x[np.cumsum(gaps) - 1] = 1
-    where = wc.NonZero().select(read_only(x)).indices
+    where = wc.selectors.NonZero().select(read_only(x)).indices
     assert np.array_equal(where, np.cumsum(gaps) - 1)
-    for codec in (wc.Rice(), wc.Bitmap()):
+    for codec in (wc.codecs.Rice(), wc.codecs.Bitmap()):
         section = codec.encode(read_only(where.view(np.uint32)), x.size, 0)
         digest.update(bytes(section))
         found = codec.decode(read_only(np.asarray(section)), x.size, where.size, UNLIMITED)

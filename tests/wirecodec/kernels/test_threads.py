@@ -156,11 +156,11 @@ def test_the_same_bytes_and_indices(many: int, support: Any) -> None:
     d = 300_000
     dense = np.zeros(d, np.float32)
     dense[support] = -0.0
-    for codec in (wc.Rice(), wc.Bitmap()):
+    for codec in (wc.codecs.Rice(), wc.codecs.Bitmap()):
         section = codec.encode(read_only(support), d, 0)
         found = codec.decode(read_only(section), d, support.size, UNLIMITED)
         assert np.array_equal(found, support)
-        if isinstance(codec, wc.Rice):
+        if isinstance(codec, wc.codecs.Rice):
             assert measure_section(read_only(support)) == section.size
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(threads, "thread_count", lambda: 1)
@@ -172,22 +172,22 @@ def test_the_same_bytes_and_indices(many: int, support: Any) -> None:
 
 def test_the_first_error_is_reported(many: int, support: Any) -> None:
     """Span 2 runs past the chunk and span 7 has one bit too many; threads find them in any order."""
-    section = wc.Rice().encode(read_only(support), 300_000, 0)
+    section = wc.codecs.Rice().encode(read_only(support), 300_000, 0)
     section[4 * 1 : 4 * 2].view("<u4")[:] = 2**32 - 1
     last = section[-4:].view("<u4")
     last |= last - 1
     with pytest.raises(wc.Invalid, match="span 2 ") as caught:
-        wc.Rice.decode(read_only(section), 300_000, support.size, UNLIMITED)
+        wc.codecs.Rice.decode(read_only(section), 300_000, support.size, UNLIMITED)
     assert caught.value.code == "index-range"
 
 
 def test_several_callers(monkeypatch: pytest.MonkeyPatch, support: Any) -> None:
     monkeypatch.setattr(threads, "thread_count", lambda: 3)
     monkeypatch.setattr(rice_read, "MIN_UNITS_PER_THREAD", 1)
-    section = read_only(wc.Rice().encode(read_only(support), 300_000, 0))
+    section = read_only(wc.codecs.Rice().encode(read_only(support), 300_000, 0))
 
     def right(_: int) -> bool:
-        return np.array_equal(wc.Rice.decode(section, 300_000, support.size, UNLIMITED), support)
+        return np.array_equal(wc.codecs.Rice.decode(section, 300_000, support.size, UNLIMITED), support)
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(right, range(100)))

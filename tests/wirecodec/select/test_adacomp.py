@@ -44,7 +44,7 @@ def test_selection_is_the_algorithm(
 ) -> None:
     for name, pair in cases(rng).items():
         x, gradient = (one.astype(dtype) for one in pair)
-        selection = wc.AdaComp(bin, factor).select(x, gradient=gradient)
+        selection = wc.selectors.AdaComp(bin, factor).select(x, gradient=gradient)
         indices, scale = oracles.adacomp(x, gradient, bin, factor)
         found = range(x.size) if selection.indices is None else selection.indices.tolist()
         assert list(found) == indices, name
@@ -55,7 +55,7 @@ def test_every_length_of_the_last_bin(rng: np.random.Generator) -> None:
     for size in (*range(1, 200), 2**18 - 1, 2**18, 2**18 + 1, 2**18 + 150_000):
         x, gradient = (rng.normal(size=size).astype(np.float32) for _ in range(2))
         for bin in (50, 100) if size < 200 else (50,):
-            found = wc.AdaComp(bin).select(x, gradient=gradient)
+            found = wc.selectors.AdaComp(bin).select(x, gradient=gradient)
             if size < 200:
                 indices, scale = oracles.adacomp(x, gradient, bin, 2.0)
             else:
@@ -70,10 +70,10 @@ def test_every_length_of_the_last_bin(rng: np.random.Generator) -> None:
 
 
 def test_empty_tensor() -> None:
-    empty = wc.AdaComp().select(np.empty(0, np.float32))
+    empty = wc.selectors.AdaComp().select(np.empty(0, np.float32))
     assert empty.indices is None
     assert empty.scale == 0
-    zeros = wc.AdaComp().select(np.zeros(1000, np.float32), gradient=np.ones(1000, np.float32))
+    zeros = wc.selectors.AdaComp().select(np.zeros(1000, np.float32), gradient=np.ones(1000, np.float32))
     assert zeros.indices.size == 0
     assert wc.decode(wc.encode(np.zeros((3, 5), np.float32), ADACOMP)).nnz == 0
     assert wc.decode(wc.encode(np.empty(0), ADACOMP)).nnz == 0
@@ -96,7 +96,7 @@ def test_receivers_get_signs_times_one_scale(
     x = rng.normal(size=(40, 30)).astype(dtype)
     scheme = wc.Scheme.parse(f"adacomp | rice | {value}")
     decoded = wc.decode(wc.encode(x, scheme))
-    scale = wc.AdaComp().select(x.ravel()).scale
+    scale = wc.selectors.AdaComp().select(x.ravel()).scale
     magnitude = np.array([oracles.round_to(scale, dtype)]).astype(dtype)
     assert np.array_equal(decoded.values, np.copysign(magnitude, x.ravel()[decoded.indices]))
 
@@ -105,7 +105,7 @@ def test_gradients_of_another_type_raise() -> None:
     x = np.ones(10, np.float32)
     for wrong in (np.ones(9, np.float32), np.ones(10), np.ones((2, 5), np.float32)):
         with pytest.raises(wc.EncodeError, match="adacomp: gradient is"):
-            wc.AdaComp().select(x, gradient=wrong)
+            wc.selectors.AdaComp().select(x, gradient=wrong)
 
 
 @pytest.mark.parametrize("bin", [50, 500])
@@ -146,7 +146,7 @@ def test_scales_that_are_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones(4, np.float32)
     for wrong in (float("nan"), float("inf"), -1.0, 1e39):
         selection = wc.Selection(np.array([1, 2]), scale=wrong)
-        monkeypatch.setattr(wc.AdaComp, "select", lambda *a, s=selection, **k: s)
+        monkeypatch.setattr(wc.selectors.AdaComp, "select", lambda *a, s=selection, **k: s)
         with pytest.raises(wc.EncodeError, match="the selection's scale is"):
             wc.encode(x, ADACOMP)
 

@@ -8,4 +8,4 @@ import wirecodec as wc
 
 
 def test_all_is_every_element() -> None:
-    assert wc.All().select(np.array([np.nan, 0, 1], np.float32)).indices is None
+    assert wc.selectors.All().select(np.array([np.nan, 0, 1], np.float32)).indices is None

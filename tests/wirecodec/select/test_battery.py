@@ -34,24 +34,34 @@ def by_ratio(ratio: str) -> dict[Any, Choose]:
         return oracles.selected_count(ratio, x.size)
 
     return {
-        wc.TopK(number): lambda x: oracles.top_k(x, k(x)),
-        wc.RandomK(number): lambda x: oracles.random_k(x.size, k(x), SEED),
-        wc.DGC(number): lambda x: share(x, ratio, lambda x: oracles.dgc(x, ratio, SEED, "0.01")),
-        wc.DGC(number, sample=0.2): lambda x: share(x, ratio, lambda x: oracles.dgc(x, ratio, SEED, "0.2")),
-        wc.RedSync(number): lambda x: share(x, ratio, lambda x: oracles.redsync(x, k(x), 10)),
-        wc.GaussianK(number): lambda x: share(x, ratio, lambda x: oracles.gaussiank(x, k(x), number)),
-        **{wc.ChunkTopK(number, c): lambda x, c=c: oracles.chunk_top_k(x, ratio, c) for c in (1, 50, 300)},
+        wc.selectors.TopK(number): lambda x: oracles.top_k(x, k(x)),
+        wc.selectors.RandomK(number): lambda x: oracles.random_k(x.size, k(x), SEED),
+        wc.selectors.DGC(number): lambda x: share(x, ratio, lambda x: oracles.dgc(x, ratio, SEED, "0.01")),
+        wc.selectors.DGC(number, sample=0.2): lambda x: share(
+            x, ratio, lambda x: oracles.dgc(x, ratio, SEED, "0.2")
+        ),
+        wc.selectors.RedSync(number): lambda x: share(x, ratio, lambda x: oracles.redsync(x, k(x), 10)),
+        wc.selectors.GaussianK(number): lambda x: share(
+            x, ratio, lambda x: oracles.gaussiank(x, k(x), number)
+        ),
+        **{
+            wc.selectors.ChunkTopK(number, c): lambda x, c=c: oracles.chunk_top_k(x, ratio, c)
+            for c in (1, 50, 300)
+        },
     }
 
 
 EXPECTED: dict[Any, Choose] = {
-    wc.All(): lambda x: list(range(x.size)),
-    wc.NonZero(): lambda x: np.flatnonzero(bits_of(x)).tolist(),
+    wc.selectors.All(): lambda x: list(range(x.size)),
+    wc.selectors.NonZero(): lambda x: np.flatnonzero(bits_of(x)).tolist(),
     **{
-        wc.Threshold(t): lambda x, t=t: oracles.threshold_indices(x, t)
+        wc.selectors.Threshold(t): lambda x, t=t: oracles.threshold_indices(x, t)
         for t in (0, 0.5, 1.3, 1e-41, 1e5, 1e300)
     },
-    **{wc.AdaComp(b): lambda x, b=b: oracles.adacomp(x, x, b, 2.0)[0] for b in (1, 50, 64, 200, 10**6)},
+    **{
+        wc.selectors.AdaComp(b): lambda x, b=b: oracles.adacomp(x, x, b, 2.0)[0]
+        for b in (1, 50, 64, 200, 10**6)
+    },
     **{
         selector: choose for ratio in ("0.3", "0.05", "0.004") for selector, choose in by_ratio(ratio).items()
     },
@@ -97,7 +107,10 @@ def test_selection_is_the_definition(selector: Any, dtype: np.dtype[Any]) -> Non
 
 def test_every_selector_has_a_definition() -> None:
     """SIDCo is defined by its threshold, and Budget by its bytes, in tests of their own."""
-    assert {type(selector) for selector in EXPECTED} == set(SELECTORS.values()) - {wc.SIDCo, wc.Budget}
+    assert {type(selector) for selector in EXPECTED} == set(SELECTORS.values()) - {
+        wc.selectors.SIDCo,
+        wc.selectors.Budget,
+    }
 
 
 def example(name: str, ratio: float = 0.05) -> Any:
@@ -113,7 +126,7 @@ def example(name: str, ratio: float = 0.05) -> Any:
 def test_selection_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) -> None:
     """It does not depend on memory layout, on write permission, or on earlier selections."""
     x = np.random.default_rng(1).normal(size=2000).astype(dtype)
-    first = wc.encode(x, wc.Scheme(example(name), wc.Rice(), wc.Raw()), seed=5)
+    first = wc.encode(x, wc.Scheme(example(name), wc.codecs.Rice(), wc.codecs.Raw()), seed=5)
     strided = np.empty((2000, 3), dtype)[:, 1]
     strided[...] = x
     frozen = x.copy()
@@ -121,7 +134,9 @@ def test_selection_depends_on_numbers_alone(name: str, dtype: np.dtype[Any]) -> 
     shifted = np.empty(x.nbytes + 1, np.uint8)[1:].view(dtype)
     shifted[...] = x
     for same in (x, strided, frozen, shifted, x.astype(dtype.newbyteorder(">"))):
-        assert np.array_equal(wc.encode(same, wc.Scheme(example(name), wc.Rice(), wc.Raw()), seed=5), first)
+        assert np.array_equal(
+            wc.encode(same, wc.Scheme(example(name), wc.codecs.Rice(), wc.codecs.Raw()), seed=5), first
+        )
     assert chosen(example(name), x) == chosen(example(name), frozen)
 
 
@@ -169,7 +184,7 @@ def test_ratios_are_fractions_and_follow_schedules(name: str) -> None:
         with pytest.raises(wc.EncodeError, match="ratio"):
             example(name, wrong)
     x = np.random.default_rng(0).normal(size=1000).astype(np.float32)
-    scheme = wc.Scheme(example(name), wc.Rice(), wc.Raw())
+    scheme = wc.Scheme(example(name), wc.codecs.Rice(), wc.codecs.Raw())
     assert wc.Scheme.parse(str(scheme)) == scheme
     c = wc.Compressor(scheme, schedule=lambda step, own: 1.0 if step == 0 else 0.1)
     first, second = (c.decompress(c.compress({"w": x}))["w"].nnz for _ in range(2))
@@ -188,22 +203,22 @@ def test_selectors_are_frozen_values(name: str) -> None:
 
 def test_other_parameters_are_checked() -> None:
     for wrong in (
-        lambda: wc.Threshold(-1),
-        lambda: wc.Threshold(float("inf")),
-        lambda: wc.Threshold(float("nan")),
-        lambda: wc.DGC(0.1, sample=0),
-        lambda: wc.ChunkTopK(0.1, 0),
-        lambda: wc.ChunkTopK(0.1, 2.5),
-        lambda: wc.DGC(10**400),
-        lambda: wc.AdaComp(0),
-        lambda: wc.Budget(0),
-        lambda: wc.Budget(65),
-        lambda: wc.AdaComp(50, factor=0.5),
-        lambda: wc.AdaComp(50, factor=float("inf")),
+        lambda: wc.selectors.Threshold(-1),
+        lambda: wc.selectors.Threshold(float("inf")),
+        lambda: wc.selectors.Threshold(float("nan")),
+        lambda: wc.selectors.DGC(0.1, sample=0),
+        lambda: wc.selectors.ChunkTopK(0.1, 0),
+        lambda: wc.selectors.ChunkTopK(0.1, 2.5),
+        lambda: wc.selectors.DGC(10**400),
+        lambda: wc.selectors.AdaComp(0),
+        lambda: wc.selectors.Budget(0),
+        lambda: wc.selectors.Budget(65),
+        lambda: wc.selectors.AdaComp(50, factor=0.5),
+        lambda: wc.selectors.AdaComp(50, factor=float("inf")),
     ):
         with pytest.raises(wc.EncodeError):
             wrong()
-    assert wc.DGC(np.float32(0.1)) == wc.DGC(0.1)
+    assert wc.selectors.DGC(np.float32(0.1)) == wc.selectors.DGC(0.1)
 
 
 def test_ranks_select_the_same_elements() -> None:

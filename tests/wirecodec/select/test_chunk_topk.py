@@ -18,8 +18,14 @@ def test_chunks_keep_less_energy(gradient: Any) -> None:
     def energy(selector: Any) -> float:
         return float((gradient[chosen(selector, gradient)].astype(float) ** 2).sum())
 
-    assert energy(wc.ChunkTopK(0.01, 100)) < energy(wc.ChunkTopK(0.01, 10_000)) < energy(wc.TopK(0.01))
-    assert chosen(wc.ChunkTopK(0.01, gradient.size), gradient) == chosen(wc.TopK(0.01), gradient)
+    assert (
+        energy(wc.selectors.ChunkTopK(0.01, 100))
+        < energy(wc.selectors.ChunkTopK(0.01, 10_000))
+        < energy(wc.selectors.TopK(0.01))
+    )
+    assert chosen(wc.selectors.ChunkTopK(0.01, gradient.size), gradient) == chosen(
+        wc.selectors.TopK(0.01), gradient
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -45,4 +51,4 @@ def test_chunks_of_any_size_and_scale(
         "steps": np.round(x) + scale,
     }[kind]
     x = np.clip(made, -6e4, 6e4).astype(dtype)
-    assert chosen(wc.ChunkTopK(ratio, chunk), x) == oracles.chunk_top_k(x, str(ratio), chunk)
+    assert chosen(wc.selectors.ChunkTopK(ratio, chunk), x) == oracles.chunk_top_k(x, str(ratio), chunk)

@@ -12,11 +12,11 @@ from tests.wirecodec.select.choices import chosen
 # What the baselines promise, beyond their definitions.
 def test_dgc_keeps_at_most_k_and_only_of_the_top(gradient: Any) -> None:
     for ratio in (0.1, 0.01, 0.001):
-        found = chosen(wc.DGC(ratio), gradient)
+        found = chosen(wc.selectors.DGC(ratio), gradient)
         k = oracles.selected_count(str(ratio), gradient.size)
         assert 0 < len(found) <= k
         assert ratio < 0.01 or len(found) > k / 2  # 0.1 % of a 1 % sample are two elements here
-        assert set(found) <= set(chosen(wc.TopK(k=k), gradient))
+        assert set(found) <= set(chosen(wc.selectors.TopK(k=k), gradient))
 
 
 def test_no_sample_is_drawn_twice() -> None:

@@ -14,8 +14,8 @@ from wirecodec.arrays import bits_of
 def test_nonzero_goes_by_bits(dtype: np.dtype[Any]) -> None:
     x = np.array([0.0, -0.0, 1.0, np.nan, 0.0, np.inf, 1e-41]).astype(dtype)
     bits = x.view(f"u{x.dtype.itemsize}")
-    assert chosen(wc.NonZero(), x) == np.flatnonzero(bits).tolist()
-    assert 1 in chosen(wc.NonZero(), x)
+    assert chosen(wc.selectors.NonZero(), x) == np.flatnonzero(bits).tolist()
+    assert 1 in chosen(wc.selectors.NonZero(), x)
 
 
 def test_nonzero_looks_at_bits(dtype: np.dtype[Any]) -> None:

@@ -14,8 +14,8 @@ from tests.wirecodec.select.choices import chosen
 def test_randomk_does_not_look_at_the_values() -> None:
     rng = np.random.default_rng(9)
     one, other = rng.normal(size=5000).astype(np.float32), np.zeros(5000)
-    assert chosen(wc.RandomK(0.1), one) == chosen(wc.RandomK(0.1), other)
-    seeds = {tuple(wc.RandomK(0.1).select(one, seed=s).indices) for s in range(20)}
+    assert chosen(wc.selectors.RandomK(0.1), one) == chosen(wc.selectors.RandomK(0.1), other)
+    seeds = {tuple(wc.selectors.RandomK(0.1).select(one, seed=s).indices) for s in range(20)}
     assert len(seeds) == 20
 
 
@@ -24,14 +24,14 @@ def test_randomk_draws_every_set_alike() -> None:
     counts = dict.fromkeys(combinations(range(6), 3), 0)
     x = np.ones(6, np.float32)
     for seed in range(6000):
-        counts[tuple(wc.RandomK(0.5).select(x, seed=seed).indices.tolist())] += 1
+        counts[tuple(wc.selectors.RandomK(0.5).select(x, seed=seed).indices.tolist())] += 1
     assert sum((c - 300) ** 2 / 300 for c in counts.values()) < 43.8
 
 
 def test_randomk_of_a_million_is_uniform() -> None:
     x = np.zeros(1_000_000, np.float32)
     for ratio in (0.3, 0.01, 0.0001):
-        found = wc.RandomK(ratio).select(x, seed=1).indices
+        found = wc.selectors.RandomK(ratio).select(x, seed=1).indices
         k = oracles.selected_count(str(ratio), x.size)
         assert found.size == np.unique(found).size == k
         counts = np.bincount(found // 100_000, minlength=10)
@@ -40,5 +40,5 @@ def test_randomk_of_a_million_is_uniform() -> None:
 
 def test_randomk_is_its_definition_at_any_size() -> None:
     for size, ratio in ((100_000, "0.1"), (99_999, "0.001"), (50_000, "0.9999")):
-        found = wc.RandomK(float(ratio)).select(np.zeros(size), seed=7).indices
+        found = wc.selectors.RandomK(float(ratio)).select(np.zeros(size), seed=7).indices
         assert found.tolist() == oracles.random_k(size, oracles.selected_count(ratio, size), 7)

@@ -52,8 +52,10 @@ def test_sweeps_are_the_moments(rng: np.random.Generator, dtype: np.dtype[Any]) 
 
 def test_sums_have_one_order(rng: np.random.Generator) -> None:
     x = rng.standard_t(2, 300_001).astype(np.float32)
-    first = wc.SIDCo(0.01, "gamma-gp").search(x)
-    again = wc.SIDCo(0.01, "gamma-gp").search(np.concatenate([np.ones(3, np.float32), x])[3:].copy())
+    first = wc.selectors.SIDCo(0.01, "gamma-gp").search(x)
+    again = wc.selectors.SIDCo(0.01, "gamma-gp").search(
+        np.concatenate([np.ones(3, np.float32), x])[3:].copy()
+    )
     assert first.measured == again.measured
 
 
@@ -74,7 +76,7 @@ def test_faithful_stages_are_the_papers(sid: str, rng: np.random.Generator, dtyp
             for stages in (1, 2, 4):
                 if stages > sidco_controller.max_stages(ratio):
                     continue
-                found = wc.SIDCo(ratio, sid, mode="faithful", stages=stages).search(y)
+                found = wc.selectors.SIDCo(ratio, sid, mode="faithful", stages=stages).search(y)
                 expected = oracles.sidco_threshold(y, ratio, sid, stages)
                 step = {"float16": 2**-8, "bfloat16": 2**-5}.get(dtype.name, 2e-4)
                 assert found.threshold == pytest.approx(expected, rel=step, abs=1e-7), (name, ratio, stages)
@@ -112,7 +114,7 @@ def test_the_printed_controller_stays_at_one_stage_that_keeps_too_much(rng: np.r
         state: Any = None
         for _ in range(40):
             x = rng.standard_t(3, 100_000).astype(np.float32)
-            selection = wc.SIDCo(0.001, mode=mode).select(x, state=state)
+            selection = wc.selectors.SIDCo(0.001, mode=mode).select(x, state=state)
             assert state is None or state is not selection.state
             state = selection.state
             counts.append(selection.indices.size / 100)
@@ -153,9 +155,9 @@ def test_faithful_state_is_a_compressors(rng: np.random.Generator) -> None:
 )
 def test_invalid_states_raise(state: Any) -> None:
     with pytest.raises(wc.EncodeError, match="state"):
-        wc.SIDCo(0.1, mode="faithful").select(np.ones(10, np.float32), state=state)
+        wc.selectors.SIDCo(0.1, mode="faithful").select(np.ones(10, np.float32), state=state)
     with pytest.raises(wc.EncodeError, match="state"):
-        wc.SIDCo(0.1, mode="adaptive").select(np.ones(10, np.float32), state=state)
+        wc.selectors.SIDCo(0.1, mode="adaptive").select(np.ones(10, np.float32), state=state)
 
 
 @pytest.mark.parametrize("name", ["tolerance_high", "tolerance_low", "max_stages"])
@@ -165,7 +167,7 @@ def test_each_bound_is_its_own(name: str, rng: np.random.Generator) -> None:
     light = np.sign(normal) * np.abs(normal) ** 1.4
 
     def stages_after_a_window(x: Any, **given: Any) -> int:
-        selector = wc.SIDCo(0.001, mode="faithful", window=1, stages=2, **given)
+        selector = wc.selectors.SIDCo(0.001, mode="faithful", window=1, stages=2, **given)
         return int(selector.select(x.astype("f4")).state[0])
 
     assert (stages_after_a_window(heavy), stages_after_a_window(light)) == (1, 3)
@@ -186,7 +188,7 @@ def test_each_bound_is_its_own(name: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("sid", SIDS)
 def test_adaptive_settles(gradient: Any, sid: str, ratio: float) -> None:
     """Each window of the last 20 is within the tolerance, under feedback, and so is the first call."""
-    rng, selector = np.random.default_rng(6), wc.SIDCo(ratio, sid, mode="adaptive")
+    rng, selector = np.random.default_rng(6), wc.selectors.SIDCo(ratio, sid, mode="adaptive")
     residual, state, kept = np.zeros_like(gradient), None, []
     for step in range(150):
         noise = rng.laplace(size=gradient.size) if step % 2 else rng.normal(size=gradient.size)
@@ -229,7 +231,7 @@ def near(x: Any, ratio: float, found: Any, off: float = 0.05) -> None:
 @pytest.mark.parametrize("sid", SIDS)
 def test_real_gradients_stay_near_k(gradient: Any, sid: str) -> None:
     for ratio in (0.5, *DENSITIES):
-        found = wc.SIDCo(ratio, sid).search(gradient)
+        found = wc.selectors.SIDCo(ratio, sid).search(gradient)
         near(gradient, ratio, found)
         assert found.reads <= 5
 
@@ -245,7 +247,7 @@ def test_feedback_stays_near_k(gradient: Any, sid: str, ratio: float) -> None:
     for step in range(60):
         noise = rng.laplace(size=gradient.size) if step % 2 else rng.normal(size=gradient.size)
         x = (residual + gradient * (0.7**step + 0.3 * noise)).astype(np.float32)
-        found = wc.SIDCo(ratio, sid).search(x)
+        found = wc.selectors.SIDCo(ratio, sid).search(x)
         near(x, ratio, found)
         residual = x.copy()
         residual[found.selection.indices] = 0
@@ -276,7 +278,7 @@ def test_any_shape_stays_near_k(sid: str, rng: np.random.Generator, dtype: np.dt
         y = x.astype(dtype)
         for ratio in (0.6, *DENSITIES, 1 / y.size):
             try:
-                near_or_ties(y, ratio, wc.SIDCo(ratio, sid).search(y))
+                near_or_ties(y, ratio, wc.selectors.SIDCo(ratio, sid).search(y))
             except AssertionError as error:
                 raise AssertionError(f"{name}, {ratio}") from error
 
@@ -313,7 +315,7 @@ def test_extreme_magnitudes(sid: str, mode: str, dtype: Any, scale: float, rng: 
     x = (np.clip(rng.laplace(size=30_000), -1.9, 1.9) * 1.0).astype(dtype) * dtype(scale)
     assert np.isfinite(x).all()
     with np.errstate(all="raise"):
-        found = wc.SIDCo(0.01, sid, mode=mode).search(x)
+        found = wc.selectors.SIDCo(0.01, sid, mode=mode).search(x)
     g = np.abs(x.astype(np.float64))
     if mode == "faithful":
         expected = oracles.sidco_threshold(x / dtype(scale), 0.01, sid, 1) * scale
@@ -331,16 +333,16 @@ def test_extreme_magnitudes(sid: str, mode: str, dtype: Any, scale: float, rng: 
 
 @pytest.mark.parametrize("mode", ["retargeted", "faithful"])
 def test_few_elements(mode: str, dtype: np.dtype[Any]) -> None:
-    selector = wc.SIDCo(0.5, mode=mode)
+    selector = wc.selectors.SIDCo(0.5, mode=mode)
     assert selector.select(np.empty(0, dtype)).indices.size == 0
     assert selector.select(np.zeros(9, dtype)).indices.size == 0
     assert selector.select(np.array([0, -0.0, 3, 0, -1, 0], dtype)).indices.tolist() == [2, 4]
     assert selector.select(np.array([0, -0.0, 3, 0, 0, 0], dtype)).indices.tolist() == [2]
-    assert wc.SIDCo(0.1, mode=mode).select(np.array([5.0], dtype)).indices is None
-    assert wc.SIDCo(1.0, mode=mode).select(np.arange(4).astype(dtype)).indices is None
+    assert wc.selectors.SIDCo(0.1, mode=mode).select(np.array([5.0], dtype)).indices is None
+    assert wc.selectors.SIDCo(1.0, mode=mode).select(np.arange(4).astype(dtype)).indices is None
     for size in (1, 2, 3, 10, 64, 1000, 1025):
         x = np.random.default_rng(size).normal(size=size).astype(dtype)
-        indices = wc.SIDCo(0.1).select(x).indices
+        indices = wc.selectors.SIDCo(0.1).select(x).indices
         expected = oracles_top(x, 0.1)
         assert (list(range(size)) if indices is None else indices.tolist()) == expected or size > 1024
 
@@ -353,7 +355,7 @@ def test_the_first_nonfinite_is_reported(mode: str, dtype: np.dtype[Any], bad: f
         y = x.copy()
         y[at] = bad
         with pytest.raises(wc.EncodeError, match=f"element {at[0]}: sidco cannot carry") as caught:
-            wc.SIDCo(0.01, mode=mode).select(y)
+            wc.selectors.SIDCo(0.01, mode=mode).select(y)
         assert caught.value.position == at[0]
 
 
@@ -390,10 +392,12 @@ def test_parameters_are_checked_and_printed() -> None:
         {"max_stages": 65},
     ):
         with pytest.raises(wc.EncodeError, match="sidco"):
-            wc.SIDCo(**{"ratio": 0.1, **wrong})
+            wc.selectors.SIDCo(**{"ratio": 0.1, **wrong})
     scheme = wc.Scheme.parse("sidco(0.01, sid=gamma-gp, stages=4) | rice | raw")
-    assert scheme.select == wc.SIDCo(0.01, "gamma-gp", stages=4)
+    assert scheme.select == wc.selectors.SIDCo(0.01, "gamma-gp", stages=4)
     assert str(scheme) == "sidco(0.01, sid=gamma-gp, stages=4) | rice | raw"
-    assert isinstance(wc.SIDCo(0.1), wc.Selector)
-    tight = wc.SIDCo(0.01, tolerance=0).search(np.random.default_rng(0).laplace(size=100_000).astype("f4"))
+    assert isinstance(wc.selectors.SIDCo(0.1), wc.Selector)
+    tight = wc.selectors.SIDCo(0.01, tolerance=0).search(
+        np.random.default_rng(0).laplace(size=100_000).astype("f4")
+    )
     assert tight.selection.indices.size == 1000

@@ -197,7 +197,7 @@ def test_the_first_nonfinite_is_reported(dtype: Any, on_threads: Any) -> None:
                     x[list(places)] = bad
                     x[places[-1]] = np.nan  # whose bits are the largest
                     with pytest.raises(wc.EncodeError, match="topk cannot carry") as caught:
-                        wc.TopK(ratio).select(x)
+                        wc.selectors.TopK(ratio).select(x)
                     assert caught.value.position == places[0]
 
 
@@ -208,7 +208,10 @@ def test_the_largest_of_all_bit_patterns_is_reported(size: int, dtype: Any, on_t
     x = typed(family("heavy tails", size, 5), dtype)
     bits_of(x)[7::2] = ~bits_of(x)[0] | bits_of(x)[0]
     scheme = "topk(0.01) | rice | raw"
-    for model in (lambda: wc.TopK(0.01).select(x), lambda: wc.encode_many({"a": x, "b": x}, scheme)):
+    for model in (
+        lambda: wc.selectors.TopK(0.01).select(x),
+        lambda: wc.encode_many({"a": x, "b": x}, scheme),
+    ):
         with pytest.raises(wc.EncodeError, match="topk cannot carry") as caught:
             model()
         assert caught.value.position == 7
@@ -217,7 +220,7 @@ def test_the_largest_of_all_bit_patterns_is_reported(size: int, dtype: Any, on_t
 def test_values_come_with_the_selection(dtype: Any) -> None:
     x = typed(family("heavy tails", 30_000, 6), dtype)
     x.flags.writeable = False
-    found = wc.TopK(0.01).select(x)
+    found = wc.selectors.TopK(0.01).select(x)
     assert found.values.dtype == x.dtype
     assert np.array_equal(found.values, x[found.indices])
 
@@ -268,7 +271,7 @@ for dtype in DTYPES:
     if np.dtype(dtype).itemsize >= 4:
         gradient, residual = sums(1, 30_001, "heavy tails", dtype)
         x, rest = gradient + residual, aligned(30_001, dtype)
-        found = select_sum(wc.TopK(0.02), gradient, residual, rest)
+        found = select_sum(wc.selectors.TopK(0.02), gradient, residual, rest)
         assert np.array_equal(found.indices, oracles.top_k_sorted(x, 600))
         x[found.indices] = 0
         assert np.array_equal(x, rest)

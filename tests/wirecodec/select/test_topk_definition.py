@@ -35,7 +35,7 @@ def test_topk_is_the_definition(rng: np.random.Generator, dtype: np.dtype[Any]) 
     for name, x in vectors(rng).items():
         y = x.astype(dtype)
         for k in (1, 2, 17, 350, 699, 700, 701):
-            assert chosen(wc.TopK(k=k), y) == oracles.top_k(y, min(k, y.size)), (name, k)
+            assert chosen(wc.selectors.TopK(k=k), y) == oracles.top_k(y, min(k, y.size)), (name, k)
 
 
 @settings(max_examples=100, deadline=None)
@@ -45,7 +45,7 @@ def test_topk_is_the_definition(rng: np.random.Generator, dtype: np.dtype[Any]) 
 def test_topk_on_any_floats(values: list[float], data: st.DataObject) -> None:
     x = np.array(values, np.float32)
     k = data.draw(st.integers(1, x.size))
-    assert chosen(wc.TopK(k=k), x) == oracles.top_k(x, k)
+    assert chosen(wc.selectors.TopK(k=k), x) == oracles.top_k(x, k)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_k_is_exact_decimal_anywhere(ratio: Any, size: int) -> None:
 
 def test_topk_of_real_gradients(gradient: Any) -> None:
     for ratio in (0.1, 0.01, 0.001):
-        found = chosen(wc.TopK(ratio), gradient)
+        found = chosen(wc.selectors.TopK(ratio), gradient)
         order = np.lexsort((np.arange(gradient.size), -np.abs(gradient)))
         assert found == np.sort(order[: int(gradient.size * ratio)]).tolist()
 
@@ -81,12 +81,12 @@ def test_topk_reports_the_first_nonfinite(dtype: np.dtype[Any], bad: float) -> N
     x = np.ones(10_000).astype(dtype)
     x[[5000, 7000]] = bad
     with pytest.raises(wc.EncodeError, match="element 5000: topk cannot carry") as caught:
-        wc.TopK(0.01).select(x)
+        wc.selectors.TopK(0.01).select(x)
     assert caught.value.position == 5000
 
 
 def test_topk_of_an_empty_tensor() -> None:
-    assert chosen(wc.TopK(0.5), np.empty(0, np.float32)) == []
+    assert chosen(wc.selectors.TopK(0.5), np.empty(0, np.float32)) == []
 
 
 def test_topk_needs_one_parameter() -> None:
@@ -100,4 +100,4 @@ def test_topk_needs_one_parameter() -> None:
         {"ratio": float("nan")},
     ):
         with pytest.raises(wc.EncodeError):
-            wc.TopK(**wrong)
+            wc.selectors.TopK(**wrong)

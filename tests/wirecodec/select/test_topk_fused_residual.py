@@ -29,7 +29,7 @@ def test_top_of_a_sum(n: int, name: str, dtype: Any, share: float, seed: int) ->
     before = gradient.copy(), residual.copy()
     x, rest = gradient + residual, aligned(n, dtype)
     k = max(1, int(share * n))
-    found = select_sum(wc.TopK(k=k), gradient, residual, rest)
+    found = select_sum(wc.selectors.TopK(k=k), gradient, residual, rest)
     assert np.array_equal(before[0], gradient)
     assert np.array_equal(before[1], residual)
     if found is not None:
@@ -49,7 +49,7 @@ def test_top_of_a_sum_from_threads(dtype: Any, on_threads: Any) -> None:
             on_threads(n)
             for k in (1, 150, 15_000):
                 rest = aligned(x.size, dtype)
-                found = select_sum(wc.TopK(k=k), gradient, residual, rest)
+                found = select_sum(wc.selectors.TopK(k=k), gradient, residual, rest)
                 if found is None:  # many tie at the threshold
                     assert name == "many ties"
                     continue
@@ -91,5 +91,5 @@ def test_a_compressor_in_one_pass_does_as_in_several(
         return seen
 
     in_one = run()
-    monkeypatch.setattr(wc.TopK, "select_joint", lambda *a: None)
+    monkeypatch.setattr(wc.selectors.TopK, "select_joint", lambda *a: None)
     assert all(np.array_equal(bits_of(a), bits_of(b)) for a, b in zip(in_one, run(), strict=True))

@@ -94,7 +94,7 @@ def check_written(case: Case, i: int, where: Any, *, cleared: bool) -> None:
         assert np.array_equal(bits_of(total), bits_of(left))
 
 
-def check_each(case: Case, selector: wc.TopK, guesses: Any = None) -> list[int]:
+def check_each(case: Case, selector: wc.selectors.TopK, guesses: Any = None) -> list[int]:
     """Select the top k of each row, compare, and return the members."""
     before = [[x.copy() for x in arrays] for arrays in case.given]
     found = selector.select_each(case.table, guesses)
@@ -112,7 +112,7 @@ def check_each(case: Case, selector: wc.TopK, guesses: Any = None) -> list[int]:
     return found.members.tolist()
 
 
-def check_joint(case: Case, selector: wc.TopK) -> bool:
+def check_joint(case: Case, selector: wc.selectors.TopK) -> bool:
     """Select the top k of all rows, compare, and tell whether there was a result."""
     found = selector.select_joint(case.table)
     if found is None:
@@ -129,7 +129,7 @@ def check_joint(case: Case, selector: wc.TopK) -> bool:
     return True
 
 
-WHOLE = (wc.TopK(k=1), wc.TopK(k=499), wc.TopK(k=4095))
+WHOLE = (wc.selectors.TopK(k=1), wc.selectors.TopK(k=499), wc.selectors.TopK(k=4095))
 WIDE = [dtype for dtype in DTYPES if dtype.itemsize >= 4]
 KERNELS = [*((IDENTITY, dtype) for dtype in DTYPES), *product(SUM_NAMES, WIDE)]
 """Form and type of each kernel."""
@@ -153,7 +153,7 @@ def test_each_row_of_every_form(form: int, dtype: Any, every: bool, on_threads: 
     for number, name in enumerate(FAMILIES):
         case = make_case(form, SIZES, name, dtype, 3)
         whole = WHOLE if every else [WHOLE[number % 3]]
-        for selector in (wc.TopK(0.01), wc.TopK(0.2), *whole):
+        for selector in (wc.selectors.TopK(0.01), wc.selectors.TopK(0.2), *whole):
             guesses = np.zeros(len(SIZES), np.uint64)
             members = check_each(case, selector, guesses)
             assert check_each(case, selector, guesses) == members
@@ -175,7 +175,7 @@ def test_rows_of_any_size(
     sizes: list[int], name: str, kernel: tuple[int, Any], ratio: float, seed: int
 ) -> None:
     form, dtype = kernel
-    case, selector = make_case(form, sizes, name, dtype, seed), wc.TopK(ratio)
+    case, selector = make_case(form, sizes, name, dtype, seed), wc.selectors.TopK(ratio)
     check_each(case, selector)
     if selector.takes_joint(sum(sizes)):
         check_joint(case, selector)
@@ -197,7 +197,7 @@ def test_joint_rows_from_threads(
             case = make_case(form, sizes, name, dtype, 5)
             on_threads(n)
             monkeypatch.setattr(term_table, "MAX_PART_SIZE", longest)
-            for selector in (wc.TopK(0.001), wc.TopK(0.1)):
+            for selector in (wc.selectors.TopK(0.001), wc.selectors.TopK(0.1)):
                 assert check_joint(case, selector)
 
 
@@ -208,7 +208,7 @@ def test_signs_of_zeros(form: int) -> None:
     for arrays in case.given:
         for x in arrays:
             x[::2] = -0.0
-    check_each(case, wc.TopK(0.1))
+    check_each(case, wc.selectors.TopK(0.1))
     case.table.add()
     for i in range(2):
         check_written(case, i, [], cleared=True)
@@ -222,17 +222,17 @@ def test_a_row_with_a_nonfinite_sum_is_no_member(form: int, bad: float, on_threa
     for i, place in ((5, 0), (9, 6000), (10, 77)):
         case.given[0][i][place] = bad
     for guesses in (None, np.zeros(len(SIZES), np.uint64), np.full(len(SIZES), 2**29, np.uint64)):
-        members = check_each(case, wc.TopK(0.02), guesses)
+        members = check_each(case, wc.selectors.TopK(0.02), guesses)
         assert members == [1, 2, 3, 4, 6, 7, 8, 11]
         assert guesses is None or form == IDENTITY or not guesses[[5, 9, 10]].any()
     if form != IDENTITY:
-        assert not check_joint(case, wc.TopK(0.02))
+        assert not check_joint(case, wc.selectors.TopK(0.02))
         assert not case.table.add()
 
 
 @pytest.mark.parametrize(("form", "dtype"), kernels_of(product(SUM_NAMES, WIDE)))
 def test_a_wrong_guess_affects_only_the_time(form: int, dtype: Any) -> None:
-    case, selector = make_case(form, SIZES, "heavy tails", dtype, 4), wc.TopK(0.01)
+    case, selector = make_case(form, SIZES, "heavy tails", dtype, 4), wc.selectors.TopK(0.01)
     guesses = np.zeros(len(SIZES), np.uint64)
     members = check_each(case, selector, guesses)
     largest = np.uint64((1 << (8 * np.dtype(dtype).itemsize - 1)) - 1)
@@ -260,5 +260,5 @@ def test_rows_are_taken_from_threads(on_threads: Any, monkeypatch: pytest.Monkey
             case = make_case(form, [3000 + 7 * i for i in range(30)], "heavy tails", np.float32, 7)
             guesses = np.zeros(30, np.uint64)
             for _ in range(2):
-                assert check_each(case, wc.TopK(0.01), guesses) == list(range(30))
+                assert check_each(case, wc.selectors.TopK(0.01), guesses) == list(range(30))
     each._plan_batch.cache_clear()

@@ -148,7 +148,7 @@ class FirstHalf:
 
 @pytest.mark.parametrize("beta", [1.0, 0.5])
 def test_nan_that_is_not_selected_is_refused(beta: float) -> None:
-    scheme = wc.Scheme(FirstHalf(), wc.Rice(), wc.Raw())
+    scheme = wc.Scheme(FirstHalf(), wc.codecs.Rice(), wc.codecs.Raw())
     c = wc.Compressor(scheme, feedback=wc.ErrorFeedback(beta))
     g = np.ones(10, np.float32)
     c.compress({"w": g})

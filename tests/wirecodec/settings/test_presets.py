@@ -16,33 +16,45 @@ NAMES = list(wc.PRESETS)
 WITHOUT_FEEDBACK = ("qsgd", "qsgd-3-bits", "terngrad", "terngrad-noclip")
 
 PUBLISHED = {
-    "deepreduce-bf-p0": (wc.TopK(0.01), wc.Bloom(policy="p0", fpr=0.001), wc.Raw()),
-    "deepreduce-bf-p1": (wc.TopK(0.01), wc.Bloom(policy="p1", fpr=0.001), wc.Raw()),
-    "deepreduce-bf-p2": (wc.TopK(0.01), wc.Bloom(policy="p2", fpr=0.001), wc.Raw()),
-    "deepreduce-fit-poly": (wc.TopK(0.01), wc.RawIndex(), wc.PolyFit(degree=5)),
-    "deepreduce-fit-dexp": (wc.TopK(0.01), wc.RawIndex(), wc.DExpFit()),
-    "deepreduce-both": (wc.TopK(0.01), wc.Bloom(policy="p2", fpr=0.001), wc.PolyFit(degree=5)),
-    "deepreduce-sparse": (wc.NonZero(), wc.Bloom(policy="p2", fpr=0.01), wc.PolyFit(degree=5)),
+    "deepreduce-bf-p0": (wc.selectors.TopK(0.01), wc.codecs.Bloom(policy="p0", fpr=0.001), wc.codecs.Raw()),
+    "deepreduce-bf-p1": (wc.selectors.TopK(0.01), wc.codecs.Bloom(policy="p1", fpr=0.001), wc.codecs.Raw()),
+    "deepreduce-bf-p2": (wc.selectors.TopK(0.01), wc.codecs.Bloom(policy="p2", fpr=0.001), wc.codecs.Raw()),
+    "deepreduce-fit-poly": (wc.selectors.TopK(0.01), wc.codecs.RawIndex(), wc.codecs.PolyFit(degree=5)),
+    "deepreduce-fit-dexp": (wc.selectors.TopK(0.01), wc.codecs.RawIndex(), wc.codecs.DExpFit()),
+    "deepreduce-both": (
+        wc.selectors.TopK(0.01),
+        wc.codecs.Bloom(policy="p2", fpr=0.001),
+        wc.codecs.PolyFit(degree=5),
+    ),
+    "deepreduce-sparse": (
+        wc.selectors.NonZero(),
+        wc.codecs.Bloom(policy="p2", fpr=0.01),
+        wc.codecs.PolyFit(degree=5),
+    ),
     "deepreduce-qsgd-bf-p0": (
-        wc.NonZero(),
-        wc.Bloom(policy="p0", fpr=0.6),
-        wc.QSGD(bits=7, bucket=512, norm="max"),
+        wc.selectors.NonZero(),
+        wc.codecs.Bloom(policy="p0", fpr=0.6),
+        wc.codecs.QSGD(bits=7, bucket=512, norm="max"),
     ),
-    "skcompress": (wc.NonZero(), wc.Huffman(symbols="gaps"), wc.SketchML(buckets=2**7)),
-    "sketchml": (wc.NonZero(), wc.Delta(), wc.SketchML(buckets=2**6)),
-    "3lc": (wc.All(), wc.RawIndex(), wc.ThreeLC(sparsity=1.0)),
-    "qsgd": (wc.All(), wc.RawIndex(), wc.QSGD(bits=4, bucket=512, norm="max")),
-    "qsgd-3-bits": (wc.All(), wc.RawIndex(), wc.QSGD(bits=3, bucket=512, norm="max")),
-    "terngrad-noclip": (wc.All(), wc.RawIndex(), wc.TernGrad(clip=None)),
-    "terngrad": (wc.All(), wc.RawIndex(), wc.TernGrad(clip=2.5)),
-    "fft": (wc.TopK(0.15), wc.Bitmap(), wc.OffsetFloat(bits=10), wc.RFFT()),
-    "adacomp": (wc.AdaComp(bin=50, factor=2.0), wc.Binned(bin=50), wc.SignScale()),
+    "skcompress": (
+        wc.selectors.NonZero(),
+        wc.codecs.Huffman(symbols="gaps"),
+        wc.codecs.SketchML(buckets=2**7),
+    ),
+    "sketchml": (wc.selectors.NonZero(), wc.codecs.Delta(), wc.codecs.SketchML(buckets=2**6)),
+    "3lc": (wc.selectors.All(), wc.codecs.RawIndex(), wc.codecs.ThreeLC(sparsity=1.0)),
+    "qsgd": (wc.selectors.All(), wc.codecs.RawIndex(), wc.codecs.QSGD(bits=4, bucket=512, norm="max")),
+    "qsgd-3-bits": (wc.selectors.All(), wc.codecs.RawIndex(), wc.codecs.QSGD(bits=3, bucket=512, norm="max")),
+    "terngrad-noclip": (wc.selectors.All(), wc.codecs.RawIndex(), wc.codecs.TernGrad(clip=None)),
+    "terngrad": (wc.selectors.All(), wc.codecs.RawIndex(), wc.codecs.TernGrad(clip=2.5)),
+    "fft": (wc.selectors.TopK(0.15), wc.codecs.Bitmap(), wc.codecs.OffsetFloat(bits=10), wc.codecs.RFFT()),
+    "adacomp": (wc.selectors.AdaComp(bin=50, factor=2.0), wc.codecs.Binned(bin=50), wc.codecs.SignScale()),
     "sidco": (
-        wc.SIDCo(0.001, sid="exponential", mode="faithful", first=0.25, window=5, tolerance=0.2),
-        wc.RawIndex(),
-        wc.Raw(),
+        wc.selectors.SIDCo(0.001, sid="exponential", mode="faithful", first=0.25, window=5, tolerance=0.2),
+        wc.codecs.RawIndex(),
+        wc.codecs.Raw(),
     ),
-    "dgc": (wc.DGC(0.001, sample=0.01), wc.RawIndex(), wc.Raw()),
+    "dgc": (wc.selectors.DGC(0.001, sample=0.01), wc.codecs.RawIndex(), wc.codecs.Raw()),
 }
 
 
@@ -60,7 +72,7 @@ def test_its_string_is_a_scheme(name: str) -> None:
 
 
 def test_schemes_know_no_presets() -> None:
-    assert wc.Scheme.parse("all | raw-index | qsgd(bits=2)").value == wc.QSGD(bits=2)
+    assert wc.Scheme.parse("all | raw-index | qsgd(bits=2)").value == wc.codecs.QSGD(bits=2)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +110,7 @@ def test_text_that_is_no_scheme_names_what_to_write(text: str, says: list[str]) 
             "topk(0.01) | bloom(policy=p2, fpr=0.0001) | polyfit(3)",
         ),
         ("deepreduce-both", {"ratio": None, "k": 9}, "topk(k=9) | bloom(policy=p2) | polyfit"),
-        ("dgc", {"index": "rice", "value": wc.QSGD()}, "dgc(0.001) | rice | qsgd"),
+        ("dgc", {"index": "rice", "value": wc.codecs.QSGD()}, "dgc(0.001) | rice | qsgd"),
         ("dgc", {"value": "qsgd(bits=3)", "bucket": 64}, "dgc(0.001) | raw-index | qsgd(bits=3, bucket=64)"),
         ("dgc", {"select": "topk(0.1)", "ratio": 0.2}, "topk(0.2) | raw-index | raw"),
         ("adacomp", {"bin": 500}, "adacomp(bin=500) | binned(bin=500) | sign-scale"),
@@ -108,7 +120,7 @@ def test_text_that_is_no_scheme_names_what_to_write(text: str, says: list[str]) 
             "dct | topk(0.15) | bitmap | offset-float",
         ),
         ("fft", {"transform": None}, "topk(0.15) | bitmap | offset-float(bits=10)"),
-        ("3lc", {"transform": wc.DCT()}, "dct | all | raw-index | 3lc"),
+        ("3lc", {"transform": wc.codecs.DCT()}, "dct | all | raw-index | 3lc"),
     ],
 )
 def test_overrides(name: str, overrides: dict[str, Any], scheme: str) -> None:
@@ -160,7 +172,7 @@ def test_real_gradients(name: str, gradient: Any) -> None:
     scheme = wc.preset(name)
     tensor = wc.decode(wc.encode(gradient, scheme))
     back = tensor.to_dense().astype(np.float64)
-    if scheme.value == wc.Raw():
+    if scheme.value == wc.codecs.Raw():
         assert np.array_equal(tensor.values, gradient[tensor.indices])
     assert back @ gradient > 0
     if name not in WITHOUT_FEEDBACK:

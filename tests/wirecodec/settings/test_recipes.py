@@ -84,7 +84,19 @@ def test_adacomp_has_a_bin_per_kind_of_layer(rng: np.random.Generator) -> None:
 
 def test_clt_k_has_a_form_of_its_own() -> None:
     settings = wc.recipe("clt-k", ratio=0.1, beta=0.1, steps=1)
-    assert settings == {"ratio": 0.1, "beta": 0.1, "schedule": wc.WarmUp(1, hold=True)}
+    assert settings == {
+        "scheme": 0.1,
+        "feedback": wc.ErrorFeedback(beta=0.1),
+        "schedule": wc.WarmUp(1, hold=True),
+    }
+
+    for key, value in (("ratio", 0.1), ("beta", 0.1)):
+        with pytest.warns(DeprecationWarning, match=f"the key {key} goes with 0.3.0") as caught:
+            assert settings[key] == value
+        assert caught[0].filename == __file__
+    with pytest.raises(KeyError, match="rate"):
+        settings["rate"]
+    assert wc.recipe("clt-k", scheme="topk(0.5) | rice | raw")["scheme"] == "topk(0.5) | rice | raw"
 
     def run(comm: Any) -> list[int]:
         cltk = co.CLTk(**settings)

@@ -14,16 +14,28 @@ from wirecodec.settings.scheme import scheme_for
 @pytest.mark.parametrize(
     ("text", "scheme"),
     [
-        ("topk(0.01) | rice | qsgd(bits=4)", wc.Scheme(wc.TopK(0.01), wc.Rice(), wc.QSGD(4))),
-        ("topk(ratio=1e-3)|bitmap|raw", wc.Scheme(wc.TopK(0.001), wc.Bitmap(), wc.Raw())),
-        ("topk(k=5) | raw-index | raw(float16)", wc.Scheme(wc.TopK(k=5), wc.RawIndex(), wc.Raw("float16"))),
-        ("all | raw-index | raw", wc.Scheme(wc.All(), wc.RawIndex(), wc.Raw())),
+        (
+            "topk(0.01) | rice | qsgd(bits=4)",
+            wc.Scheme(wc.selectors.TopK(0.01), wc.codecs.Rice(), wc.codecs.QSGD(4)),
+        ),
+        (
+            "topk(ratio=1e-3)|bitmap|raw",
+            wc.Scheme(wc.selectors.TopK(0.001), wc.codecs.Bitmap(), wc.codecs.Raw()),
+        ),
+        (
+            "topk(k=5) | raw-index | raw(float16)",
+            wc.Scheme(wc.selectors.TopK(k=5), wc.codecs.RawIndex(), wc.codecs.Raw("float16")),
+        ),
+        ("all | raw-index | raw", wc.Scheme(wc.selectors.All(), wc.codecs.RawIndex(), wc.codecs.Raw())),
         (
             " nonzero |auto-index| raw( 'bfloat16' ) ",
-            wc.Scheme(wc.NonZero(), wc.AutoIndex(), wc.Raw("bfloat16")),
+            wc.Scheme(wc.selectors.NonZero(), wc.codecs.AutoIndex(), wc.codecs.Raw("bfloat16")),
         ),
-        ("all | rice | qsgd(8, 64, norm=l2)", wc.Scheme(wc.All(), wc.Rice(), wc.QSGD(8, 64, "l2"))),
-        ("all() | rice() | raw(None)", wc.Scheme(wc.All(), wc.Rice(), wc.Raw())),
+        (
+            "all | rice | qsgd(8, 64, norm=l2)",
+            wc.Scheme(wc.selectors.All(), wc.codecs.Rice(), wc.codecs.QSGD(8, 64, "l2")),
+        ),
+        ("all() | rice() | raw(None)", wc.Scheme(wc.selectors.All(), wc.codecs.Rice(), wc.codecs.Raw())),
     ],
 )
 def test_parse(text: str, scheme: wc.Scheme) -> None:
@@ -33,22 +45,39 @@ def test_parse(text: str, scheme: wc.Scheme) -> None:
 
 
 def test_strings_are_short_and_clear() -> None:
-    assert str(wc.Scheme(wc.TopK(0.01), wc.Rice(), wc.QSGD(bits=4))) == "topk(0.01) | rice | qsgd"
-    assert str(wc.Scheme(wc.TopK(k=9), wc.Rice(), wc.QSGD(bits=8))) == "topk(k=9) | rice | qsgd(bits=8)"
-    assert str(wc.Scheme(wc.All(), wc.AutoIndex(), wc.Raw("float16"))) == "all | auto-index | raw(float16)"
+    assert (
+        str(wc.Scheme(wc.selectors.TopK(0.01), wc.codecs.Rice(), wc.codecs.QSGD(bits=4)))
+        == "topk(0.01) | rice | qsgd"
+    )
+    assert (
+        str(wc.Scheme(wc.selectors.TopK(k=9), wc.codecs.Rice(), wc.codecs.QSGD(bits=8)))
+        == "topk(k=9) | rice | qsgd(bits=8)"
+    )
+    assert (
+        str(wc.Scheme(wc.selectors.All(), wc.codecs.AutoIndex(), wc.codecs.Raw("float16")))
+        == "all | auto-index | raw(float16)"
+    )
 
 
 @given(
     st.one_of(
-        st.floats(1e-9, 1.0).map(wc.TopK),
-        st.integers(1, 10**9).map(lambda k: wc.TopK(k=k)),
-        st.just(wc.NonZero()),
+        st.floats(1e-9, 1.0).map(wc.selectors.TopK),
+        st.integers(1, 10**9).map(lambda k: wc.selectors.TopK(k=k)),
+        st.just(wc.selectors.NonZero()),
     ),
-    st.sampled_from([wc.RawIndex(), wc.Bitmap(), wc.Rice(), wc.AutoIndex(), wc.Structured("runs")]),
+    st.sampled_from(
+        [
+            wc.codecs.RawIndex(),
+            wc.codecs.Bitmap(),
+            wc.codecs.Rice(),
+            wc.codecs.AutoIndex(),
+            wc.codecs.Structured("runs"),
+        ]
+    ),
     st.one_of(
-        st.sampled_from([wc.Raw(), wc.Raw("float16"), wc.Raw("bfloat16")]),
+        st.sampled_from([wc.codecs.Raw(), wc.codecs.Raw("float16"), wc.codecs.Raw("bfloat16")]),
         st.builds(
-            wc.QSGD,
+            wc.codecs.QSGD,
             st.integers(2, 8),
             st.integers(1, 2**20).map(lambda n: 16 * n),
             st.sampled_from(["max", "l2"]),
@@ -61,19 +90,19 @@ def test_every_scheme_reads_its_own_string(select: object, index: object, value:
 
 
 def test_parameters_from_numpy_are_plain_numbers() -> None:
-    assert wc.TopK(np.float32(0.1)) == wc.TopK(np.float64(0.1)) == wc.TopK(0.1)
+    assert wc.selectors.TopK(np.float32(0.1)) == wc.selectors.TopK(np.float64(0.1)) == wc.selectors.TopK(0.1)
     assert (
-        str(wc.Scheme(wc.TopK(np.float32(0.1)), wc.Rice(), wc.QSGD(np.int64(8))))
+        str(wc.Scheme(wc.selectors.TopK(np.float32(0.1)), wc.codecs.Rice(), wc.codecs.QSGD(np.int64(8))))
         == "topk(0.1) | rice | qsgd(bits=8)"
     )
-    assert wc.TopK(k=np.int32(5)) == wc.TopK(k=5)
+    assert wc.selectors.TopK(k=np.int32(5)) == wc.selectors.TopK(k=5)
     assert wc.ErrorFeedback(np.float32(0.5)) == wc.ErrorFeedback(0.5)
     assert wc.WarmUp(np.int64(3), np.float32(0.1)) == wc.WarmUp(3, 0.1)
     for wrong in (
-        lambda: wc.TopK("0.1"),
-        lambda: wc.TopK(True),
-        lambda: wc.TopK(k=5.0),
-        lambda: wc.QSGD(bits="4"),
+        lambda: wc.selectors.TopK("0.1"),
+        lambda: wc.selectors.TopK(True),
+        lambda: wc.selectors.TopK(k=5.0),
+        lambda: wc.codecs.QSGD(bits="4"),
     ):
         with pytest.raises(wc.EncodeError):
             wrong()
@@ -114,9 +143,9 @@ def test_wrong_strings_say_what_is_wrong(text: str, says: str) -> None:
 
 def test_schemes_take_instances() -> None:
     for wrong in (
-        (wc.TopK, wc.Rice(), wc.Raw()),
-        (wc.TopK(0.1), "rice", wc.Raw()),
-        (None, wc.Rice(), wc.Raw()),
+        (wc.selectors.TopK, wc.codecs.Rice(), wc.codecs.Raw()),
+        (wc.selectors.TopK(0.1), "rice", wc.codecs.Raw()),
+        (None, wc.codecs.Rice(), wc.codecs.Raw()),
     ):
         with pytest.raises(wc.EncodeError):
             wc.Scheme(*wrong)

@@ -18,7 +18,7 @@ from formats.zstd import find_decompressor
 from wirecodec import registry
 from wirecodec.transform.base import smooth_length
 
-TRANSFORMS = [wc.RFFT(), wc.DCT()]
+TRANSFORMS = [wc.codecs.RFFT(), wc.codecs.DCT()]
 NAMES = [t.name for t in TRANSFORMS]
 SIZES = [0, 1, 2, 3, 4, 7, 8, 9, 11, 13, 100, 1000, 1001, 4099]
 PRECISION = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
@@ -66,17 +66,17 @@ def test_coefficients_follow_the_spec_formulas(size: int, rng: np.random.Generat
     j, k = np.arange(size), np.arange(m)[:, None]
     weights = np.sqrt(np.where(k == 0, 1, 2) / m)
     cosines = weights * np.cos(np.pi * (2 * j + 1) * k / (2 * m))
-    assert np.allclose(wc.DCT.forward(x), cosines @ x, atol=1e-12)
+    assert np.allclose(wc.codecs.DCT.forward(x), cosines @ x, atol=1e-12)
     k = k[: m // 2 + 1]
     weights = np.sqrt(np.where((k == 0) | (2 * k == m), 1, 2) / m)
     turns = weights * np.exp(-2j * np.pi * (j * k % m) / m)
-    assert np.allclose(wc.RFFT.forward(x), turns @ x, atol=1e-12)
+    assert np.allclose(wc.codecs.RFFT.forward(x), turns @ x, atol=1e-12)
 
 
 def test_dct_equals_scipy(rng: np.random.Generator) -> None:
     x = rng.normal(size=360)
-    assert np.allclose(wc.DCT.forward(x), fft.dct(x, norm="ortho"), atol=1e-13)
-    assert np.allclose(wc.DCT.inverse(x, 360, x.dtype), fft.idct(x, norm="ortho"), atol=1e-13)
+    assert np.allclose(wc.codecs.DCT.forward(x), fft.dct(x, norm="ortho"), atol=1e-13)
+    assert np.allclose(wc.codecs.DCT.inverse(x, 360, x.dtype), fft.idct(x, norm="ortho"), atol=1e-13)
 
 
 @either
@@ -90,7 +90,11 @@ def test_all_coefficients_lose_only_rounding(name: str, dtype: Any, rng: np.rand
 
 
 INDEX = sorted(registry.index_codecs())
-VALUE = [wc.Raw(), wc.Raw("bfloat16"), *(c() for c in registry.value_codecs().values() if c.wire_id > 3)]
+VALUE = [
+    wc.codecs.Raw(),
+    wc.codecs.Raw("bfloat16"),
+    *(c() for c in registry.value_codecs().values() if c.wire_id > 3),
+]
 
 
 @pytest.mark.sampled
@@ -100,15 +104,21 @@ VALUE = [wc.Raw(), wc.Raw("bfloat16"), *(c() for c in registry.value_codecs().va
 def test_every_pair_of_codecs(transform: Any, index: int, value: Any, rng: np.random.Generator) -> None:
     """The error of the coefficients is that of the tensor; library and reference decode alike."""
     codec = registry.index_codec(index)
-    codec = wc.Bloom("p0") if codec is wc.Bloom else wc.Binned(50) if codec is wc.Binned else codec()
+    codec = (
+        wc.codecs.Bloom("p0")
+        if codec is wc.codecs.Bloom
+        else wc.codecs.Binned(50)
+        if codec is wc.codecs.Binned
+        else codec()
+    )
     x = rng.normal(size=600).cumsum().astype(np.float32)
-    blob = wc.encode(x, wc.Scheme(wc.TopK(0.2), codec, value, transform), seed=4)
+    blob = wc.encode(x, wc.Scheme(wc.selectors.TopK(0.2), codec, value, transform), seed=4)
     entry = wc.inspect(blob).entries[0]
     assert (entry.transform, entry.size, entry.shape) == (transform.name, 600, (600,))
     kept = np.abs(transform.forward(x))
     lost = math.sqrt(1 - (np.sort(kept)[::-1][: entry.nnz // transform.width] ** 2).sum() / (kept**2).sum())
     error = np.linalg.norm(wc.decode(blob).values - x) / np.linalg.norm(x)
-    if isinstance(value, wc.Raw):
+    if isinstance(value, wc.codecs.Raw):
         assert error == pytest.approx(lost, abs=0.004)
     (t,) = reference.decode(blob.tobytes(), zstd=find_decompressor()).tensors
     near = 2.0**-19 * np.linalg.norm(x)
@@ -131,7 +141,9 @@ def test_every_selector_receives_coefficients(
     x = (rng.laplace(size=5000) * rng.random(5000)).astype(np.float32)
     c = transform.forward(x)
     seen = np.abs(c) if transform.width == 2 else c
-    selected = wc.decode(wc.encode(seen, wc.Scheme(scheme.select, wc.Rice(), wc.Raw()), seed=3)).indices
+    selected = wc.decode(
+        wc.encode(seen, wc.Scheme(scheme.select, wc.codecs.Rice(), wc.codecs.Raw()), seed=3)
+    ).indices
     masked = np.zeros_like(c)
     masked[selected] = c[selected]
     blob = wc.encode(x, scheme, seed=3)
@@ -178,13 +190,15 @@ def test_coefficients_out_of_range_raise(name: str) -> None:
 def test_scheme_string_round_trip() -> None:
     text = "rfft | topk(0.15) | bitmap | raw"
     scheme = wc.Scheme.parse(text)
-    assert scheme == wc.Scheme(wc.TopK(0.15), wc.Bitmap(), wc.Raw(), transform=wc.RFFT())
+    assert scheme == wc.Scheme(
+        wc.selectors.TopK(0.15), wc.codecs.Bitmap(), wc.codecs.Raw(), transform=wc.codecs.RFFT()
+    )
     assert str(scheme) == text
     assert wc.Scheme.parse("dct | all | rice | raw") != wc.Scheme.parse("all | rice | raw")
-    assert isinstance(wc.DCT(), wc.Transform)
-    for wrong in (wc.DCT, "dct", wc.TopK(0.1), 3):
+    assert isinstance(wc.codecs.DCT(), wc.codecs.Transform)
+    for wrong in (wc.codecs.DCT, "dct", wc.selectors.TopK(0.1), 3):
         with pytest.raises(wc.EncodeError, match="transform is"):
-            wc.Scheme(wc.All(), wc.Rice(), wc.Raw(), transform=wrong)
+            wc.Scheme(wc.selectors.All(), wc.codecs.Rice(), wc.codecs.Raw(), transform=wrong)
     with pytest.raises(wc.EncodeError, match=r"dct: argument .* is one too many"):
         wc.Scheme.parse("dct(2) | all | rice | raw")
 
@@ -317,7 +331,7 @@ def test_feedback_converges(transform: Any) -> None:
     """On a quadratic, with 2 % of the coefficients per step."""
     rng = np.random.default_rng(5)
     target, curvature = rng.normal(size=400), 10.0 ** rng.uniform(-1, 0, 400)
-    c = wc.Compressor(wc.Scheme(wc.TopK(0.02), wc.Rice(), wc.QSGD(4), transform))
+    c = wc.Compressor(wc.Scheme(wc.selectors.TopK(0.02), wc.codecs.Rice(), wc.codecs.QSGD(4), transform))
     w = np.zeros(400)
     for _ in range(1000):
         w -= 0.02 * wide(c.decompress(c.compress({"w": curvature * (w - target)}))["w"])

@@ -19,15 +19,29 @@ from wirecodec.value.raw import RawBfloat16, RawFloat16
 
 def all_candidates(error: float, dtype: Any) -> list[Any]:
     """Return every candidate, with all parameters."""
-    found = [wc.Raw(), wc.SignScale(), wc.ErrorBounded(error), *(wc.QSGD(bits) for bits in range(2, 9))]
-    found += [wc.Mean(), wc.Zstd(), wc.Deflate(), wc.TernGrad(), wc.ThreeLC()]
-    found += [*(wc.OffsetFloat(n) for n in range(2, 17)), *(wc.SketchML(n) for n in (4, 16, 64, 256))]
+    found = [
+        wc.codecs.Raw(),
+        wc.codecs.SignScale(),
+        wc.codecs.ErrorBounded(error),
+        *(wc.codecs.QSGD(bits) for bits in range(2, 9)),
+    ]
+    found += [
+        wc.codecs.Mean(),
+        wc.codecs.Zstd(),
+        wc.codecs.Deflate(),
+        wc.codecs.TernGrad(),
+        wc.codecs.ThreeLC(),
+    ]
+    found += [
+        *(wc.codecs.OffsetFloat(n) for n in range(2, 17)),
+        *(wc.codecs.SketchML(n) for n in (4, 16, 64, 256)),
+    ]
     return found + ([RawFloat16(), RawBfloat16()] if dtype.itemsize > 2 else [])
 
 
 def check_choice(values: Any, error: float, stream: int) -> None:
     """Check that the choice is within the error, and that nothing within it is more than 2 % smaller."""
-    chosen, section = wc.AutoValue(error).choose(values, stream)
+    chosen, section = wc.codecs.AutoValue(error).choose(values, stream)
     assert chosen in all_candidates(error, values.dtype)
     for codec in all_candidates(error, values.dtype):
         try:
@@ -105,7 +119,7 @@ def test_error_holds_for_corner_cases(dtype: np.dtype[Any]) -> None:
 def test_every_registered_codec_is_a_candidate_or_exempt() -> None:
     """A new value codec must be tried, or be listed here as exempt."""
     known = {type(codec) for codec in all_candidates(0.01, np.dtype(np.float32))}
-    ordered = {wc.PolyFit, wc.DExpFit}  # their map alone is larger than other sections
+    ordered = {wc.codecs.PolyFit, wc.codecs.DExpFit}  # their map alone is larger than other sections
     assert known | ordered == set(value_codecs().values())
 
 
@@ -122,7 +136,7 @@ def test_every_registered_codec_is_a_candidate_or_exempt() -> None:
     ],
 )
 def test_choice_of_known_cases(values: Any, error: float, name: str) -> None:
-    assert wc.AutoValue(error).choose(values, 0)[0].name == name
+    assert wc.codecs.AutoValue(error).choose(values, 0)[0].name == name
 
 
 def test_empty_supports() -> None:
@@ -132,8 +146,8 @@ def test_empty_supports() -> None:
 
 def test_scheme_string_round_trip() -> None:
     scheme = wc.Scheme.parse("topk(0.01) | auto-index | auto-value(error=0.05)")
-    assert scheme.value == wc.AutoValue(0.05)
+    assert scheme.value == wc.codecs.AutoValue(0.05)
     assert str(scheme) == "topk(0.01) | auto-index | auto-value(error=0.05)"
     for error in (0, 1, -0.1, float("nan"), "0.1", True):
         with pytest.raises(wc.EncodeError):
-            wc.AutoValue(error)
+            wc.codecs.AutoValue(error)

@@ -15,7 +15,7 @@ import wirecodec as wc
 from tests.wirecodec.value.sections import decode_section, encode_section
 from wirecodec.element_types import DTYPES
 
-CODERS = [wc.Deflate, wc.Zstd]
+CODERS = [wc.codecs.Deflate, wc.codecs.Zstd]
 
 
 @pytest.mark.parametrize("cls", CODERS)
@@ -40,7 +40,7 @@ def test_content_is_shuffled_as_specified(cls: Any, rng: np.random.Generator, dt
         assert section[0] == shuffle
         found = (
             zlib.decompress(section[1:], -15)
-            if cls is wc.Deflate
+            if cls is wc.codecs.Deflate
             else zstandard.ZstdDecompressor().decompress(section[1:])
         )
         assert found == content
@@ -48,8 +48,8 @@ def test_content_is_shuffled_as_specified(cls: Any, rng: np.random.Generator, dt
 
 @pytest.mark.parametrize("cls", CODERS)
 def test_shuffling_makes_gradients_smaller(cls: Any, gradient: Any) -> None:
-    tensor = wc.encode(gradient, wc.Scheme(wc.TopK(0.1), wc.Rice(), cls()))
-    plain = wc.encode(gradient, wc.Scheme(wc.TopK(0.1), wc.Rice(), cls(shuffle=False)))
-    raw = wc.encode(gradient, wc.Scheme(wc.TopK(0.1), wc.Rice(), wc.Raw()))
+    tensor = wc.encode(gradient, wc.Scheme(wc.selectors.TopK(0.1), wc.codecs.Rice(), cls()))
+    plain = wc.encode(gradient, wc.Scheme(wc.selectors.TopK(0.1), wc.codecs.Rice(), cls(shuffle=False)))
+    raw = wc.encode(gradient, wc.Scheme(wc.selectors.TopK(0.1), wc.codecs.Rice(), wc.codecs.Raw()))
     assert tensor.size < 0.97 * plain.size < raw.size
     assert np.array_equal(wc.decode(tensor).values, wc.decode(raw).values)

@@ -14,18 +14,18 @@ from tests.wirecodec.value.sections import encode_section, error_of
 def test_every_prefix_of_a_section_raises(rng: np.random.Generator) -> None:
     for shuffle in (False, True):
         values = rng.integers(-3, 3, 300).astype(np.float32)
-        section = encode_section(wc.Deflate(shuffle=shuffle), values).tobytes()
+        section = encode_section(wc.codecs.Deflate(shuffle=shuffle), values).tobytes()
         for n in range(1, len(section)):
-            assert error_of(wc.Deflate, section[:n], 300) == ("Malformed", "deflate-stream")
+            assert error_of(wc.codecs.Deflate, section[:n], 300) == ("Malformed", "deflate-stream")
 
 
 def test_decompression_bomb_uses_little_memory() -> None:
     """The section holds 64 MiB of zeros; 3 values are expected."""
-    section = encode_section(wc.Deflate(), np.zeros(2**24, np.float32)).tobytes()
-    error_of(wc.Deflate, section, 3)
+    section = encode_section(wc.codecs.Deflate(), np.zeros(2**24, np.float32)).tobytes()
+    error_of(wc.codecs.Deflate, section, 3)
     tracemalloc.start()
     try:
-        assert error_of(wc.Deflate, section, 3)[1] == "deflate-stream"
+        assert error_of(wc.codecs.Deflate, section, 3)[1] == "deflate-stream"
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -19,8 +19,8 @@ from wirecodec.value.curve_fit import split_by_sign
 
 def round_trip(values: Any) -> tuple[Any, Any]:
     """Return the section of sorted values, and the decoded values."""
-    section = wc.DExpFit().encode(values, 0)
-    return section, wc.DExpFit.decode(section, values.size, values.dtype, UNLIMITED)
+    section = wc.codecs.DExpFit().encode(values, 0)
+    return section, wc.codecs.DExpFit.decode(section, values.size, values.dtype, UNLIMITED)
 
 
 def check_against_scipy(v: Any) -> None:
@@ -38,7 +38,7 @@ def check_against_scipy(v: Any) -> None:
 
 @pytest.mark.parametrize("density", [0.001, 0.01])
 def test_real_gradients_are_fitted_as_well_as_by_scipy(gradient: Any, density: float) -> None:
-    check_against_scipy(np.sort(gradient[wc.TopK(density).select(gradient).indices]))
+    check_against_scipy(np.sort(gradient[wc.selectors.TopK(density).select(gradient).indices]))
 
 
 CURVES: dict[str, Callable[[np.random.Generator], Any]] = {

@@ -66,9 +66,9 @@ KINDS = (
 )
 def test_error_bound_holds(kind: str, r: int, seed: int, dtype: Any, error: float) -> None:
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
-    section = encode_section(wc.ErrorBounded(error), values)
+    section = encode_section(wc.codecs.ErrorBounded(error), values)
     assert section.size <= 1 + values.nbytes
-    read = wc.ErrorBounded.decode(section, r, dtype, UNLIMITED)
+    read = wc.codecs.ErrorBounded.decode(section, r, dtype, UNLIMITED)
     assert np.isfinite(read.astype(np.float64)).all()
     assert oracles.is_within_error(values, read, error)
 
@@ -82,7 +82,7 @@ def test_bytes_equal_the_reference_writer(
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
     error = data.draw(st.sampled_from([0.9, 0.1, 0.01, 1e-3, 1e-5]))
     written = reference.ErrorBounded(error).write_section(values.tobytes(), BY_NAME[dtype.name], 0)
-    assert encode_section(wc.ErrorBounded(error), values).tobytes() == written
+    assert encode_section(wc.codecs.ErrorBounded(error), values).tobytes() == written
 
 
 @settings(max_examples=60, deadline=None)
@@ -98,7 +98,7 @@ def test_bytes_of_a_step_equal_the_reference_writer(
 ) -> None:
     values = hostile(kind, r, np.random.default_rng(seed), dtype)
     with np.errstate(over="ignore"):
-        section = wc.ErrorBounded().choose_with_step(values, 0, step)[1]
+        section = wc.codecs.ErrorBounded().choose_with_step(values, 0, step)[1]
     written = reference.ErrorBounded(step=step).write_section(values.tobytes(), BY_NAME[dtype.name], 0)
     assert section.tobytes() == written
 
@@ -108,7 +108,7 @@ def test_bytes_of_a_step_equal_the_reference_writer(
 @example([1.0, 100.0] * 8, 0.01)
 def test_error_bound_holds_for_any_floats(numbers: list[float], error: float) -> None:
     values = np.array(numbers, np.float32)
-    assert oracles.is_within_error(values, round_trip(wc.ErrorBounded(error), values), error)
+    assert oracles.is_within_error(values, round_trip(wc.codecs.ErrorBounded(error), values), error)
 
 
 def largest_laplace_values(size: int, fraction: float) -> Any:
@@ -120,9 +120,9 @@ def largest_laplace_values(size: int, fraction: float) -> Any:
 def test_sizes_near_the_rate_distortion_bound(error: float, bound: float, most: float) -> None:
     """Sections of the top 1 % of Laplace values are within 6 % of the bound at an error of 1 %."""
     values = largest_laplace_values(10_000_000, 0.01)
-    section = encode_section(wc.ErrorBounded(error), values)
+    section = encode_section(wc.codecs.ErrorBounded(error), values)
     assert bound < 8 * section.size / values.size < most
-    read = wc.ErrorBounded.decode(section, values.size, values.dtype, UNLIMITED)
+    read = wc.codecs.ErrorBounded.decode(section, values.size, values.dtype, UNLIMITED)
     found = np.linalg.norm((values - read).astype(float)) / np.linalg.norm(values.astype(float))
     assert 0.99 * error < found <= error
 
@@ -135,8 +135,8 @@ def test_repeating_signs_take_fewer_bits(rng: np.random.Generator) -> None:
     gain = (
         8
         * (
-            encode_section(wc.ErrorBounded(0.01), mixed).size
-            - encode_section(wc.ErrorBounded(0.01), runs).size
+            encode_section(wc.codecs.ErrorBounded(0.01), mixed).size
+            - encode_section(wc.codecs.ErrorBounded(0.01), runs).size
         )
         / magnitudes.size
     )
@@ -145,16 +145,16 @@ def test_repeating_signs_take_fewer_bits(rng: np.random.Generator) -> None:
 
 def test_zeros_are_almost_free() -> None:
     values = np.zeros(100_000, np.float32)
-    assert encode_section(wc.ErrorBounded(0.01), values).size < 400
+    assert encode_section(wc.codecs.ErrorBounded(0.01), values).size < 400
     values[::1000] = 1
-    assert encode_section(wc.ErrorBounded(0.01), values).size < 1000
+    assert encode_section(wc.codecs.ErrorBounded(0.01), values).size < 1000
 
 
 def test_error_bound_holds_at_block_and_lane_limits(rng: np.random.Generator) -> None:
     """The sizes are near those that change the number of lanes or blocks."""
     x = rng.laplace(size=2**17 + 40).astype(np.float32)
     for r in (1023, 1024, 1027, 16_383, 16_384, 16_384 + 31, 2**17, 2**17 + 33):
-        read = round_trip(wc.ErrorBounded(0.02), x[:r])
+        read = round_trip(wc.codecs.ErrorBounded(0.02), x[:r])
         assert oracles.is_within_error(x[: min(r, 2000)], read[:2000], 0.5)
         error = np.linalg.norm((x[:r] - read).astype(float)) / np.linalg.norm(x[:r].astype(float))
         assert 0.019 < error <= 0.02
@@ -164,8 +164,8 @@ def test_reference_decodes_a_block_in_lanes(rng: np.random.Generator) -> None:
     values = (rng.standard_t(2, 16_384 + 77) * np.where(np.arange(16_461) % 5000 < 900, 300, 1)).astype(
         np.float32
     )
-    section = encode_section(wc.ErrorBounded(1e-3), values)
-    read = wc.ErrorBounded.decode(section, values.size, values.dtype, UNLIMITED)
+    section = encode_section(wc.codecs.ErrorBounded(1e-3), values)
+    read = wc.codecs.ErrorBounded.decode(section, values.size, values.dtype, UNLIMITED)
     assert page.decode_error_bounded(section.tobytes(), values.size, BY_NAME["float32"]) == read.tobytes()
 
 
@@ -178,7 +178,7 @@ def test_threads_do_not_change_bytes(rng: np.random.Generator) -> None:
         sections = []
         for count in (1, before):
             numba.set_num_threads(count)
-            sections.append(encode_section(wc.ErrorBounded(0.01), values).tobytes())
+            sections.append(encode_section(wc.codecs.ErrorBounded(0.01), values).tobytes())
     finally:
         numba.set_num_threads(before)
     assert len(set(sections)) == 1
@@ -189,12 +189,14 @@ def test_threads_do_not_change_bytes(rng: np.random.Generator) -> None:
 def test_corrupt_sections_decode_as_in_the_reference(seed: int, r: int, data: st.DataObject) -> None:
     """The library raises the reference's error or returns its values, without reading out of bounds."""
     rng = np.random.default_rng(seed)
-    section = bytearray(encode_section(wc.ErrorBounded(0.01), hostile("waves", r, rng, np.dtype(np.float32))))
+    section = bytearray(
+        encode_section(wc.codecs.ErrorBounded(0.01), hostile("waves", r, rng, np.dtype(np.float32)))
+    )
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(1, len(section) - 1))
         section[at] = data.draw(st.integers(0, 255))
     try:
-        read = wc.ErrorBounded.decode(
+        read = wc.codecs.ErrorBounded.decode(
             np.frombuffer(bytes(section), np.uint8), r, np.dtype(np.float32), UNLIMITED
         )
         found: Any = read.tobytes()
@@ -272,26 +274,28 @@ def test_symbols_cover_all_numbers() -> None:
 
 
 def test_parameter_out_of_range() -> None:
-    assert wc.ErrorBounded(np.float32(0.1)).error == 0.1
+    assert wc.codecs.ErrorBounded(np.float32(0.1)).error == 0.1
     for wrong in (0, 1, -0.1, 2.0, float("nan"), "0.1", True):
         with pytest.raises(wc.EncodeError, match="error-bounded: error is"):
-            wc.ErrorBounded(wrong)
+            wc.codecs.ErrorBounded(wrong)
 
 
 def test_without_an_argument_the_error_is_one_per_cent() -> None:
     x = np.random.default_rng(0).laplace(size=5000).astype(np.float32)
-    assert np.array_equal(wc.ErrorBounded().encode(x, 0), wc.ErrorBounded(error=0.01).encode(x, 0))
+    assert np.array_equal(
+        wc.codecs.ErrorBounded().encode(x, 0), wc.codecs.ErrorBounded(error=0.01).encode(x, 0)
+    )
 
 
 @pytest.mark.parametrize("step", [0.03, 0.5, 7.0])
 def test_given_step(step: float, dtype: np.dtype[Any]) -> None:
     """Cells have the given width, from the least magnitude on; none of their values is far from its cell."""
     x = (2 + np.random.default_rng(1).laplace(size=4000) ** 2).astype(dtype)
-    section = wc.ErrorBounded().choose_with_step(x, 0, step)[1]
+    section = wc.codecs.ErrorBounded().choose_with_step(x, 0, step)[1]
     form, first, width = struct.unpack("<Bff", section[:9].tobytes())
     assert form in (1, 2)
     assert width == np.float32(step)
-    decoded = wc.ErrorBounded.decode(section, x.size, dtype, wc.DecodeLimits()).astype(np.float64)
+    decoded = wc.codecs.ErrorBounded.decode(section, x.size, dtype, wc.DecodeLimits()).astype(np.float64)
     rounding = np.abs(x.astype(np.float64)) * float(np.finfo(np.float32).eps if dtype.itemsize > 2 else 2**-8)
     low = first if form == 2 else 0
     assert np.all(np.abs(decoded - x.astype(np.float64)) <= max(step, low) * 1.0001 + rounding)
@@ -323,13 +327,13 @@ def test_many_blocks_equal_the_reference_writer(
     monkeypatch.setattr(model, "BLOCK", 3000)
     values = rng.laplace(size=3000 * count - 7).astype(np.float32)
     values[3000:6000] *= 40  # not counted if there are five blocks
-    section = encode_section(wc.ErrorBounded(0.02), values)
+    section = encode_section(wc.codecs.ErrorBounded(0.02), values)
     written = reference.ErrorBounded(0.02).write_section(values.tobytes(), BY_NAME["float32"], 0)
     assert section.tobytes() == written
-    assert oracles.is_within_error(values, round_trip(wc.ErrorBounded(0.02), values), 0.02)
+    assert oracles.is_within_error(values, round_trip(wc.codecs.ErrorBounded(0.02), values), 0.02)
     assert (
         page.decode_error_bounded(written, values.size, BY_NAME["float32"])
-        == round_trip(wc.ErrorBounded(0.02), values).tobytes()
+        == round_trip(wc.codecs.ErrorBounded(0.02), values).tobytes()
     )
 
 

@@ -18,7 +18,7 @@ from tests.wirecodec.value.traits import CODECS, traits_of
 
 
 def scheme(codec: Any, select: Any = None) -> wc.Scheme:
-    return wc.Scheme(select or wc.All(), wc.RawIndex(), codec)
+    return wc.Scheme(select or wc.selectors.All(), wc.codecs.RawIndex(), codec)
 
 
 def carries_nonfinite(codec: Any) -> bool:
@@ -110,7 +110,7 @@ def test_nonfinite_values_are_preserved_or_raise(codec: Any, dtype: np.dtype[Any
 @pytest.mark.parametrize("codec", CODECS, ids=label)
 def test_empty_selections(codec: Any, dtype: np.dtype[Any]) -> None:
     """The tensor is empty, or no element is selected; the codec is not called."""
-    for size, select in ((0, wc.All()), (0, wc.NonZero()), (50, wc.NonZero())):
+    for size, select in ((0, wc.selectors.All()), (0, wc.selectors.NonZero()), (50, wc.selectors.NonZero())):
         found = wc.decode(wc.encode(np.zeros(size, dtype), scheme(codec, select)))
         assert (found.dtype, found.values.size, found.size) == (dtype, 0, size)
 

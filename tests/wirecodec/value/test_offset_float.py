@@ -19,7 +19,7 @@ FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 SMALL = st.floats(-4, 4, width=32)
 
 
-def representable_numbers(codec: wc.OffsetFloat, values: Any) -> list[Fraction]:
+def representable_numbers(codec: wc.codecs.OffsetFloat, values: Any) -> list[Fraction]:
     """Compute all numbers that have a code, by the spec page's formula."""
     _, m, _, positive, negative, base = struct.unpack("<BBHHHI", bytes(codec.encode(values, 0)[:12]))
     plus = (np.arange(base, base + positive) << (23 - m)).astype(np.uint32).view(np.float32)
@@ -28,7 +28,7 @@ def representable_numbers(codec: wc.OffsetFloat, values: Any) -> list[Fraction]:
 
 
 def test_figure_8_of_the_paper() -> None:
-    codec = wc.OffsetFloat(8, mantissa=3, min=-2, max=2, eps=0.125)
+    codec = wc.codecs.OffsetFloat(8, mantissa=3, min=-2, max=2, eps=0.125)
     section = codec.encode(np.array([0.256], np.float32), 0)
     assert struct.unpack("<I", section[8:12].tobytes())[0] == 0b001111100000
     assert unpack(section[12:], 1, 8, np.uint8)[0] == 0b00001001
@@ -50,7 +50,7 @@ def test_figure_8_of_the_paper() -> None:
 def test_values_round_to_the_nearest_number(
     values: list[float], bits: int, mantissa: int | None, bound: float | None, eps: float | None
 ) -> None:
-    codec = wc.OffsetFloat(bits, mantissa, None if bound is None else -bound, bound, eps)
+    codec = wc.codecs.OffsetFloat(bits, mantissa, None if bound is None else -bound, bound, eps)
     x = np.array(values, np.float32)
     numbers = representable_numbers(codec, x)
     assert len(numbers) <= 2**bits
@@ -65,7 +65,7 @@ def test_eps_is_the_smallest_for_which_the_codes_suffice(
     values: list[float], bits: int, mantissa: int
 ) -> None:
     x = np.array(values, np.float32)
-    section = bytes(wc.OffsetFloat(bits, mantissa).encode(x, 0)[:12])
+    section = bytes(wc.codecs.OffsetFloat(bits, mantissa).encode(x, 0)[:12])
     _, _, _, positive, negative, base = struct.unpack("<BBHHHI", section)
     cut = 23 - mantissa
     largest = 0x7F7FFFFF >> cut
@@ -90,16 +90,17 @@ def test_mantissa_has_the_smallest_error(rng: np.random.Generator) -> None:
         v = x.astype(np.float32)
         for bits in (4, 8, 12):
             errors = [
-                ((round_trip(wc.OffsetFloat(bits, m), v) - v).astype(float) ** 2).sum() for m in range(24)
+                ((round_trip(wc.codecs.OffsetFloat(bits, m), v) - v).astype(float) ** 2).sum()
+                for m in range(24)
             ]
-            found = wc.OffsetFloat(bits).encode(v, 0)[1]
+            found = wc.codecs.OffsetFloat(bits).encode(v, 0)[1]
             assert errors[found] <= min(errors) * (1 + 1e-12)
 
 
 def test_stochastic_rounding_is_unbiased(rng: np.random.Generator) -> None:
     """The values are below eps, between codes, and at powers of two."""
     for mantissa, scale in ((None, 1.0), (0, 1.0), (2, 1e-3), (9, 1.0), (16, 1.0)):
-        codec = wc.OffsetFloat(6, mantissa, rounding="stochastic")
+        codec = wc.codecs.OffsetFloat(6, mantissa, rounding="stochastic")
         points = (rng.laplace(size=40) * scale).astype(np.float32)
         x = np.repeat(points, 4096)
         mean, spread = np.zeros(40), np.zeros(40)
@@ -118,20 +119,20 @@ def test_nearest_rounding_contracts(values: list[float], bits: int) -> None:
     x = np.array(values, np.float32)
     exact = [
         (Fraction(float(a)), Fraction(float(b)))
-        for a, b in zip(x, round_trip(wc.OffsetFloat(bits), x), strict=True)
+        for a, b in zip(x, round_trip(wc.codecs.OffsetFloat(bits), x), strict=True)
     ]
     assert sum((a - b) ** 2 for a, b in exact) <= sum(a * a for a, _ in exact)
 
 
 def test_enough_codes_are_lossless() -> None:
     x = np.array([0.5, 0.75, -1.0, 1.25, 0.0, -0.5], np.float32)
-    assert np.array_equal(round_trip(wc.OffsetFloat(8), x), x)
+    assert np.array_equal(round_trip(wc.codecs.OffsetFloat(8), x), x)
 
 
 def test_section_sizes() -> None:
     for r in (1, 100, 512, 1000):
         for bits in (2, 5, 8, 16):
-            size = len(wc.OffsetFloat(bits).encode(np.ones(r, np.float32), 0))
+            size = len(wc.codecs.OffsetFloat(bits).encode(np.ones(r, np.float32), 0))
             assert size == 12 + 64 * bits * (r // 512) + 4 * -(-(r % 512) * bits // 32)
 
 
@@ -141,7 +142,7 @@ def test_thread_count_does_not_change_bytes(rounding: str, rng: np.random.Genera
     import numba
 
     x = rng.laplace(size=600_001).astype(np.float32)
-    codec = wc.OffsetFloat(7, 3, -9.0, 9.0, 0.01, rounding)
+    codec = wc.codecs.OffsetFloat(7, 3, -9.0, 9.0, 0.01, rounding)
     before = numba.get_num_threads()
     found = []
     try:
@@ -174,7 +175,7 @@ def test_thread_count_does_not_change_bytes(rounding: str, rng: np.random.Genera
 )
 def test_parameters_out_of_range(given: dict[str, Any]) -> None:
     with pytest.raises(wc.EncodeError, match="offset-float: "):
-        wc.OffsetFloat(**given)
+        wc.codecs.OffsetFloat(**given)
 
 
 @pytest.mark.parametrize(
@@ -193,12 +194,12 @@ def test_scheme_string_round_trip(scheme: str) -> None:
 )
 def test_values_out_of_the_range_can_raise(limits: dict[str, float], value: str) -> None:
     x = np.array([0.5, 1.5, -2.0, 1.0], np.float32)
-    assert wc.OffsetFloat(8, **limits).encode(x, 0).size
+    assert wc.codecs.OffsetFloat(8, **limits).encode(x, 0).size
     with pytest.raises(wc.EncodeError, match=value):
-        wc.OffsetFloat(8, **limits, overflow="raise").encode(x, 0)
+        wc.codecs.OffsetFloat(8, **limits, overflow="raise").encode(x, 0)
     inside = np.clip(x, -1, 1)
-    clamped = wc.OffsetFloat(8, min=-1.0, max=1.0)
-    checked = wc.OffsetFloat(8, min=-1.0, max=1.0, overflow="raise")
+    clamped = wc.codecs.OffsetFloat(8, min=-1.0, max=1.0)
+    checked = wc.codecs.OffsetFloat(8, min=-1.0, max=1.0, overflow="raise")
     assert checked.encode(inside, 0).tobytes() == clamped.encode(inside, 0).tobytes()
 
 

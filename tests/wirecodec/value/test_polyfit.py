@@ -21,7 +21,7 @@ from wirecodec.value.curve_fit import split_by_sign
 FINITE = st.floats(-(2.0**120), 2.0**120, width=32)
 
 
-PLAIN = wc.PolyFit()
+PLAIN = wc.codecs.PolyFit()
 
 
 def round_trip(values: Any, codec: Any = PLAIN) -> tuple[Any, Any]:
@@ -66,7 +66,9 @@ def corner_cases(dtype: Any) -> list[list[float]]:
 
 
 @pytest.mark.parametrize(
-    "codec", [wc.PolyFit(), wc.PolyFit(8), wc.PolyFit(1, pieces=1), wc.DExpFit()], ids=repr
+    "codec",
+    [wc.codecs.PolyFit(), wc.codecs.PolyFit(8), wc.codecs.PolyFit(1, pieces=1), wc.codecs.DExpFit()],
+    ids=repr,
 )
 def test_curve_fits_contract_on_corner_cases(codec: Any, dtype: np.dtype[Any]) -> None:
     for case in corner_cases(dtype):
@@ -82,7 +84,7 @@ def test_curve_fits_contract_on_corner_cases(codec: Any, dtype: np.dtype[Any]) -
 @given(st.lists(FINITE, min_size=1, max_size=200), st.integers(0, 8), st.sampled_from([None, 1, 5]))
 def test_curve_fits_contract(values: list[float], degree: int, pieces: int | None) -> None:
     v = np.sort(np.array(values, np.float32))
-    for codec in (wc.PolyFit(degree, pieces), wc.DExpFit()):
+    for codec in (wc.codecs.PolyFit(degree, pieces), wc.codecs.DExpFit()):
         _, decoded = round_trip(v, codec)
         exact = [Fraction(float(a)) for a in v]
         error = sum((a - Fraction(float(b))) ** 2 for a, b in zip(exact, decoded, strict=True))
@@ -94,9 +96,9 @@ def test_curve_fits_contract(values: list[float], degree: int, pieces: int | Non
 @pytest.mark.parametrize("degree", [1, 3, 5])
 def test_error_is_at_most_the_papers(gradient: Any, density: float, degree: int) -> None:
     """The comparison splits pieces in turn and fits the same number of them by NumPy."""
-    x = wc.TopK(density).select(gradient)
+    x = wc.selectors.TopK(density).select(gradient)
     v = np.sort(gradient[x.indices])
-    section, decoded = round_trip(v, wc.PolyFit(degree))
+    section, decoded = round_trip(v, wc.codecs.PolyFit(degree))
     pieces = pieces_of(section)
     if pieces:
         fitted = oracles.chord_fit(v, split_by_sign(v), len(pieces), degree)
@@ -108,7 +110,7 @@ def test_error_is_at_most_the_papers(gradient: Any, density: float, degree: int)
 def test_a_piece_is_the_least_squares_polynomial(rng: np.random.Generator, degree: int) -> None:
     for n in (60, 64, 65, 1000, 50_000):
         v = np.sort(rng.exponential(size=n))
-        section, decoded = round_trip(v, wc.PolyFit(degree, pieces=1))
+        section, decoded = round_trip(v, wc.codecs.PolyFit(degree, pieces=1))
         assert pieces_of(section) == [(n, degree)]
         fitted = oracles.chord_fit(v, np.array([0, n]), 1, degree)
         assert np.abs(decoded - fitted).max() < 1e-10
@@ -116,11 +118,11 @@ def test_a_piece_is_the_least_squares_polynomial(rng: np.random.Generator, degre
 
 def test_constants_approach_the_values(gradient: Any) -> None:
     """More constants have less error; the derived number of them has about the error of the argument."""
-    v = np.sort(gradient[wc.TopK(0.01).select(gradient).indices])
-    errors = [relative_error(v, round_trip(v, wc.PolyFit(0, pieces=n))[1]) for n in (3, 10, 30, 100)]
+    v = np.sort(gradient[wc.selectors.TopK(0.01).select(gradient).indices])
+    errors = [relative_error(v, round_trip(v, wc.codecs.PolyFit(0, pieces=n))[1]) for n in (3, 10, 30, 100)]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.05
-    assert relative_error(v, round_trip(v, wc.PolyFit(0, error=0.05))[1]) < 0.1
+    assert relative_error(v, round_trip(v, wc.codecs.PolyFit(0, error=0.05))[1]) < 0.1
 
 
 @settings(max_examples=100, deadline=None)
@@ -128,7 +130,7 @@ def test_constants_approach_the_values(gradient: Any) -> None:
 def test_pieces_follow_the_spec_page(r: int, degree: int, seed: int, most: int | None) -> None:
     rng = np.random.default_rng(seed)
     v = np.sort(rng.laplace(size=r) * (rng.random(r) < rng.choice([0.3, 0.9, 1]))).astype(np.float32)
-    section, _ = round_trip(v, wc.PolyFit(degree, most))
+    section, _ = round_trip(v, wc.codecs.PolyFit(degree, most))
     assert section.size <= 4 + v.nbytes
     pieces = pieces_of(section)
     if not pieces:
@@ -157,7 +159,7 @@ def expected_pieces(v: Any, parts: list[int], error: float) -> int:
 
 def test_smaller_error_parameters_give_larger_sections(rng: np.random.Generator) -> None:
     v = np.sort(rng.laplace(size=20_000)).astype(np.float32)
-    found = [round_trip(v, wc.PolyFit(error=e)) for e in (0.1, 0.01, 0.001, 0.0001)]
+    found = [round_trip(v, wc.codecs.PolyFit(error=e)) for e in (0.1, 0.01, 0.001, 0.0001)]
     assert np.all(np.diff([section.size for section, _ in found]) > 0)
     assert np.all(np.diff([relative_error(v, decoded) for _, decoded in found]) < 0)
     assert relative_error(v, found[-1][1]) < 2e-3
@@ -205,7 +207,7 @@ def test_equal_values_are_preserved(dtype: np.dtype[Any]) -> None:
 )
 def test_parameters_out_of_range(given: dict[str, Any], text: str) -> None:
     with pytest.raises(wc.EncodeError, match=text):
-        wc.PolyFit(**given)
+        wc.codecs.PolyFit(**given)
 
 
 @pytest.mark.parametrize("value", ["polyfit", "polyfit(degree=3)", "polyfit(pieces=8)", "dexpfit"])

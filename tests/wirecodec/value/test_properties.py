@@ -36,7 +36,9 @@ Z = 6.0
 
 
 def round_trip(codec: Any, values: Any, seed: int = 0) -> Any:
-    return wc.decode(wc.encode(values, wc.Scheme(wc.All(), wc.RawIndex(), codec), seed=seed)).values
+    return wc.decode(
+        wc.encode(values, wc.Scheme(wc.selectors.All(), wc.codecs.RawIndex(), codec), seed=seed)
+    ).values
 
 
 def decode_draw(codec: Any, values: Any, stream: int) -> Any:
@@ -46,7 +48,7 @@ def decode_draw(codec: Any, values: Any, stream: int) -> Any:
 
 
 def label(codec: Any) -> str:
-    return repr(codec) if not isinstance(codec, wc.Raw) else wire_name(codec)
+    return repr(codec) if not isinstance(codec, wc.codecs.Raw) else wire_name(codec)
 
 
 def with_trait(name: str) -> list[Any]:
@@ -155,7 +157,7 @@ def converges(codec: Any, rate: float, steps: int) -> bool:
     squares = a.T @ a / 1000
     offset = -rng.laplace(size=200)
     first = float(offset @ squares @ offset)
-    c = wc.Compressor(wc.Scheme(wc.TopK(0.2), wc.Rice(), codec))
+    c = wc.Compressor(wc.Scheme(wc.selectors.TopK(0.2), wc.codecs.Rice(), codec))
     for _ in range(steps):
         gradient = squares @ offset
         if not float(offset @ gradient) < 1e6 * first:
@@ -167,4 +169,4 @@ def converges(codec: Any, rate: float, steps: int) -> bool:
 
 def test_norm_l2_with_two_bits_diverges() -> None:
     """The spec page states it; this shows that ``converges`` can be False."""
-    assert not any(converges(wc.QSGD(bits=2, norm="l2"), *pace) for pace in PACES)
+    assert not any(converges(wc.codecs.QSGD(bits=2, norm="l2"), *pace) for pace in PACES)

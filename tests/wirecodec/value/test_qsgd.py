@@ -31,12 +31,12 @@ def test_any_bucket_size_equals_the_reference(r: int, bits: int, rows: int, norm
     rng = np.random.default_rng(seed)
     x = (rng.standard_t(1.5, r) * (rng.random(r) < 0.7)).astype(np.float32)
     x[: r // 3] = 0
-    section = wc.QSGD(bits, 16 * rows, norm).encode(x, seed)
+    section = wc.codecs.QSGD(bits, 16 * rows, norm).encode(x, seed)
     expected = write_qsgd(
         x.tobytes(), BY_NAME["float32"], bits=bits, bucket=16 * rows, norm=norm == "l2", stream=seed
     )
     assert section.tobytes() == expected
-    read = wc.QSGD.decode(section, r, x.dtype, UNLIMITED)
+    read = wc.codecs.QSGD.decode(section, r, x.dtype, UNLIMITED)
     assert read.tobytes() == decode_qsgd(expected, r, BY_NAME["float32"])
 
 
@@ -55,8 +55,10 @@ def test_thread_count_does_not_change_bytes(
     found = []
     for count in both_thread_counts:
         numba.set_num_threads(count)
-        section = wc.QSGD(4, bucket).encode(x, 9)
-        found.append((section.tobytes(), wc.QSGD.decode(section, x.size, x.dtype, UNLIMITED).tobytes()))
+        section = wc.codecs.QSGD(4, bucket).encode(x, 9)
+        found.append(
+            (section.tobytes(), wc.codecs.QSGD.decode(section, x.size, x.dtype, UNLIMITED).tobytes())
+        )
     assert found[0] == found[1]
 
 
@@ -64,13 +66,13 @@ def test_thread_count_does_not_change_bytes(
 def test_invalid_codes_raise_at_any_position(r: int, rng: np.random.Generator) -> None:
     x = rng.laplace(size=r).astype(np.float32)
     x[:64] = 0
-    section = wc.QSGD(4, 64).encode(x, 9)
+    section = wc.codecs.QSGD(4, 64).encode(x, 9)
     body = 8 + 4 * -(-r // 64)
     for at in (body, body + 20, (body + section.size) // 2, section.size - 1):
         wrong = section.copy()
         wrong[at] = 0xF7 if at % 2 else 0x7F  # a code of 15 in a bucket of values, or one that is not 7
         with pytest.raises(wc.Invalid) as caught:
-            wc.QSGD.decode(wrong, r, x.dtype, UNLIMITED)
+            wc.codecs.QSGD.decode(wrong, r, x.dtype, UNLIMITED)
         assert caught.value.code == "qsgd-code"
 
 

@@ -28,7 +28,7 @@ def test_narrowing_refuses_what_would_become_infinite(stored: str) -> None:
 def test_sections_are_the_values_in_the_stored_type(dtype: np.dtype[Any]) -> None:
     """``raw(T)`` narrows float32 and float64 alone, and rounds to nearest even."""
     values = np.array([1.5, -0.0, 1e-3, 65504.0, -3.1415926], dtype)
-    assert encode_section(wc.Raw(), values).tobytes() == values.tobytes()
+    assert encode_section(wc.codecs.Raw(), values).tobytes() == values.tobytes()
     for name, stored in (("float16", np.dtype(np.float16)), ("bfloat16", np.dtype(ml_dtypes.bfloat16))):
         blob = wc.encode(values, f"all | raw-index | raw({name})")
         expected = values.astype(stored).astype(dtype) if dtype.itemsize > 2 else values

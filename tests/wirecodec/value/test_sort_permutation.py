@@ -15,7 +15,7 @@ import wirecodec as wc
 from formats import reference
 from wirecodec.value import sort_permutation
 
-CURVES = [wc.PolyFit(), wc.DExpFit()]
+CURVES = [wc.codecs.PolyFit(), wc.codecs.DExpFit()]
 
 
 def key(x: float) -> tuple[float, bool]:
@@ -77,9 +77,9 @@ def test_values_return_to_their_positions(codec: Any, rng: np.random.Generator) 
     """A wrong position would cause a large error."""
     x = rng.laplace(size=20_000).astype(np.float32)
     for select, index in (
-        (wc.All(), wc.RawIndex()),
-        (wc.TopK(0.05), wc.Rice()),
-        (wc.TopK(0.05), wc.Bitmap()),
+        (wc.selectors.All(), wc.codecs.RawIndex()),
+        (wc.selectors.TopK(0.05), wc.codecs.Rice()),
+        (wc.selectors.TopK(0.05), wc.codecs.Bitmap()),
     ):
         y = wc.decode(wc.encode(x, wc.Scheme(select, index, codec)))
         assert np.linalg.norm(y.values - x[y.indices]) < 0.07 * np.linalg.norm(y.values)
@@ -89,7 +89,7 @@ def test_values_return_to_their_positions(codec: Any, rng: np.random.Generator) 
 def test_with_bloom_the_gathered_values_are_sorted(codec: Any, rng: np.random.Generator) -> None:
     x = rng.laplace(size=20_000).astype(np.float32)
     for policy in ("p0", "p1", "p2"):
-        scheme = wc.Scheme(wc.TopK(0.05), wc.Bloom(fpr=0.01, policy=policy), codec)
+        scheme = wc.Scheme(wc.selectors.TopK(0.05), wc.codecs.Bloom(fpr=0.01, policy=policy), codec)
         blob = wc.encode(x, scheme, seed=3)
         y = wc.decode(blob)
         assert np.linalg.norm(y.values - x[y.indices]) < 0.2 * np.linalg.norm(y.values)
@@ -100,7 +100,7 @@ def test_with_bloom_the_gathered_values_are_sorted(codec: Any, rng: np.random.Ge
 @pytest.mark.parametrize("codec", CURVES, ids=repr)
 def test_fused_tensors_share_a_map(codec: Any, rng: np.random.Generator) -> None:
     tensors = {name: rng.laplace(size=n).astype(np.float32) for name, n in (("a", 300), ("b", 7), ("c", 900))}
-    scheme = wc.Scheme(wc.TopK(0.5), wc.Rice(), codec)
+    scheme = wc.Scheme(wc.selectors.TopK(0.5), wc.codecs.Rice(), codec)
     blob = wc.encode_many(tensors, scheme, fuse=1000)
     (entry,) = wc.inspect(blob).entries
     assert entry.map_bytes == sort_permutation.map_bytes(entry.nnz)
@@ -113,7 +113,10 @@ def test_each_chunk_has_its_own_map(rng: np.random.Generator) -> None:
     indices = np.unique(rng.integers(0, size, 3000))
     indices = np.concatenate([indices[:2000], np.arange(2**24, 2**24 + 1000)])
     values = rng.laplace(size=indices.size).astype(np.float32)
-    blob = wc.encode(wc.SparseTensor(indices, values, (size,)), wc.Scheme(wc.All(), wc.Rice(), wc.PolyFit()))
+    blob = wc.encode(
+        wc.SparseTensor(indices, values, (size,)),
+        wc.Scheme(wc.selectors.All(), wc.codecs.Rice(), wc.codecs.PolyFit()),
+    )
     (entry,) = wc.inspect(blob).entries
     assert (entry.chunks, entry.map_bytes) == (
         2,
@@ -126,7 +129,7 @@ def test_each_chunk_has_its_own_map(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("codec", CURVES, ids=repr)
 def test_map_of_no_values_is_empty(codec: Any) -> None:
-    blob = wc.encode(np.zeros(9, np.float32), wc.Scheme(wc.NonZero(), wc.Rice(), codec))
+    blob = wc.encode(np.zeros(9, np.float32), wc.Scheme(wc.selectors.NonZero(), wc.codecs.Rice(), codec))
     assert blob[24 + 39] == sort_permutation.PACKED
     assert wc.inspect(blob).entries[0].map_bytes == 0
     assert wc.decode(blob).indices.size == 0
@@ -135,7 +138,7 @@ def test_map_of_no_values_is_empty(codec: Any) -> None:
 @pytest.mark.parametrize("codec", CURVES, ids=repr)
 def test_decoding_memory_is_bounded(codec: Any, rng: np.random.Generator, dtype: np.dtype[Any]) -> None:
     x = rng.normal(size=100_000).astype(dtype)
-    blob = wc.encode(x, wc.Scheme(wc.All(), wc.RawIndex(), codec))
+    blob = wc.encode(x, wc.Scheme(wc.selectors.All(), wc.codecs.RawIndex(), codec))
     wc.decode(blob)
     tracemalloc.start()
     try:

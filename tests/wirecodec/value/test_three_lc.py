@@ -33,7 +33,7 @@ def expected_size(levels: Any) -> int:
 def test_levels_follow_the_spec_page(values: list[float], sparsity: float) -> None:
     """v / M is rounded to nearest, ties away from zero; the test computes with fractions."""
     v = np.array(values, np.float32)
-    got = round_trip(wc.ThreeLC(sparsity), v)
+    got = round_trip(wc.codecs.ThreeLC(sparsity), v)
     top = float(np.abs(v).max())
     scale = Fraction(oracles.round_to(top * sparsity, np.float32))
     half = Fraction(oracles.round_to(float(scale / 2), np.float32))
@@ -50,7 +50,7 @@ def test_three_lc_contracts(values: list[float], sparsity: float) -> None:
     v = np.array(values, np.float32)
     errors = [
         abs(Fraction(float(a)) - Fraction(float(b)))
-        for a, b in zip(v, round_trip(wc.ThreeLC(sparsity), v), strict=True)
+        for a, b in zip(v, round_trip(wc.codecs.ThreeLC(sparsity), v), strict=True)
     ]
     top = Fraction(float(np.abs(v).max()))
     slack = Fraction(float(np.spacing(np.float32(2 * top))))
@@ -63,22 +63,22 @@ def test_three_lc_contracts(values: list[float], sparsity: float) -> None:
 @given(st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, -1]), st.integers(1, 200)), min_size=1, max_size=30))
 def test_section_sizes_of_runs(pieces: list[tuple[int, int]]) -> None:
     levels = np.concatenate([np.full(n, level) for level, n in pieces])
-    section = encode_section(wc.ThreeLC(), levels.astype(np.float32))
+    section = encode_section(wc.codecs.ThreeLC(), levels.astype(np.float32))
     assert section.size == expected_size(levels)
-    assert np.array_equal(round_trip(wc.ThreeLC(), levels.astype(np.float32)), levels)
+    assert np.array_equal(round_trip(wc.codecs.ThreeLC(), levels.astype(np.float32)), levels)
 
 
 @pytest.mark.parametrize("density", [0.001, 0.01, 0.05, 0.2, 0.5, 1])
 def test_large_sections(rng: np.random.Generator, density: float) -> None:
     levels = rng.choice([-1, 1], 100_003) * (rng.random(100_003) < density)
-    section = encode_section(wc.ThreeLC(), levels.astype(np.float32))
+    section = encode_section(wc.codecs.ThreeLC(), levels.astype(np.float32))
     assert section.size == expected_size(levels)
-    assert np.array_equal(round_trip(wc.ThreeLC(), levels.astype(np.float32)), levels)
+    assert np.array_equal(round_trip(wc.codecs.ThreeLC(), levels.astype(np.float32)), levels)
 
 
 def test_zeros_take_a_seventieth_of_a_byte() -> None:
-    assert encode_section(wc.ThreeLC(), np.zeros(7000, np.float32)).size == 4 + 100
-    assert encode_section(wc.ThreeLC(), np.ones(7000, np.float32)).size == 4 + 1400
+    assert encode_section(wc.codecs.ThreeLC(), np.zeros(7000, np.float32)).size == 4 + 100
+    assert encode_section(wc.codecs.ThreeLC(), np.ones(7000, np.float32)).size == 4 + 1400
 
 
 def test_scales_stay_finite_in_every_type(dtype: np.dtype[Any]) -> None:
@@ -87,24 +87,24 @@ def test_scales_stay_finite_in_every_type(dtype: np.dtype[Any]) -> None:
     )
     v = np.array([most, -most, most / 4, 0]).astype(dtype)
     for sparsity in (1.0, 1.5, np.nextafter(2, 0)):
-        assert round_trip(wc.ThreeLC(sparsity), v).astype(float).tolist() == [most, -most, 0, 0]
+        assert round_trip(wc.codecs.ThreeLC(sparsity), v).astype(float).tolist() == [most, -most, 0, 0]
 
 
 def test_smallest_magnitude_is_not_zero(dtype: np.dtype[Any]) -> None:
     v = np.array([0, -SMALLEST[dtype.name], -0.0, SMALLEST[dtype.name]]).astype(dtype)
-    assert np.sign(round_trip(wc.ThreeLC(1.0), v).astype(float)).tolist() == [0, -1, 0, 1]
+    assert np.sign(round_trip(wc.codecs.ThreeLC(1.0), v).astype(float)).tolist() == [0, -1, 0, 1]
 
 
 def test_float64_beyond_float32_raises() -> None:
     with pytest.raises(wc.EncodeError, match=r"too large for the float32 of 3lc") as caught:
-        wc.ThreeLC().encode(np.array([1.0, 1e39]), 0)
+        wc.codecs.ThreeLC().encode(np.array([1.0, 1e39]), 0)
     assert caught.value.position == 1
 
 
 @pytest.mark.parametrize("sparsity", [0.99, 2, 2.5, -1, float("nan"), float("inf"), "1", None, True])
 def test_parameter_out_of_range(sparsity: Any) -> None:
     with pytest.raises(wc.EncodeError, match="3lc: sparsity"):
-        wc.ThreeLC(sparsity)
+        wc.codecs.ThreeLC(sparsity)
 
 
 @pytest.mark.parametrize("sparsity", [1.0, 1.5])
@@ -114,7 +114,7 @@ def test_residuals_stay_bounded(rng: np.random.Generator, sparsity: float) -> No
     norms = []
     for _ in range(400):
         x = residual + rng.normal(size=1000).astype(np.float32)
-        residual = x - round_trip(wc.ThreeLC(sparsity), x)
+        residual = x - round_trip(wc.codecs.ThreeLC(sparsity), x)
         norms.append(np.linalg.norm(residual) / math.sqrt(1000))
     assert max(norms) < {1.0: 2, 1.5: 6}[sparsity]
 
@@ -128,7 +128,7 @@ def test_large_learning_rates_diverge_with_high_sparsity() -> None:
         w, residual = np.zeros(1000), np.zeros(1000)
         for _ in range(steps):
             x = rate * curvature * (w - target) + residual
-            step = round_trip(wc.ThreeLC(sparsity), x)
+            step = round_trip(wc.codecs.ThreeLC(sparsity), x)
             residual, w = x - step, w - step
             if np.linalg.norm(w - target) > 100 * np.linalg.norm(target):
                 break

@@ -98,7 +98,7 @@ def _configurations() -> list[Any]:
     found: list[Any] = []
     for name, cls in classes.items():
         narrow = name.startswith("raw-")
-        found += [wc.Raw(name.removeprefix("raw-"))] if narrow else variants(cls)
+        found += [wc.codecs.Raw(name.removeprefix("raw-"))] if narrow else variants(cls)
     return found
 
 
@@ -108,4 +108,4 @@ CODECS = _configurations()
 
 def wire_name(codec: Any) -> str:
     """Return the wire name; ``Raw`` with a 16-bit dtype has its own page and traits."""
-    return f"raw-{codec.dtype}" if isinstance(codec, wc.Raw) and codec.dtype else codec.name
+    return f"raw-{codec.dtype}" if isinstance(codec, wc.codecs.Raw) and codec.dtype else codec.name

@@ -49,7 +49,7 @@ class AdaComp(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.AdaComp(bin=2).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).scale
+        >>> wc.selectors.AdaComp(bin=2).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).scale
         2.5
     """
 

@@ -43,7 +43,7 @@ class ChunkTopK(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.ChunkTopK(0.5, chunk=2).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
+        >>> wc.selectors.ChunkTopK(0.5, chunk=2).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
         array([1, 2], dtype=int32)
     """
 

@@ -37,7 +37,7 @@ class DGC(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.DGC(0.25, sample=1.0).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
+        >>> wc.selectors.DGC(0.25, sample=1.0).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
         array([1], dtype=int32)
     """
 

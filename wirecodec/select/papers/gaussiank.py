@@ -47,7 +47,7 @@ class GaussianK(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.GaussianK(0.25).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
+        >>> wc.selectors.GaussianK(0.25).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
         array([1], dtype=int32)
     """
 

@@ -43,7 +43,7 @@ class RedSync(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.RedSync(0.25).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
+        >>> wc.selectors.RedSync(0.25).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
         array([1], dtype=int32)
     """
 

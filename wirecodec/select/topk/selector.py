@@ -50,7 +50,7 @@ class TopK(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.TopK(0.5).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
+        >>> wc.selectors.TopK(0.5).select(np.array([0.1, -3.0, 2.0, 0.5], np.float32)).indices
         array([1, 2], dtype=int32)
     """
 

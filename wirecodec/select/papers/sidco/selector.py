@@ -101,7 +101,7 @@ class SIDCo(Selector):
 
     Examples:
         >>> import numpy as np, wirecodec as wc
-        >>> wc.SIDCo(0.01).select(np.arange(10_000, dtype=np.float32)).indices.size
+        >>> wc.selectors.SIDCo(0.01).select(np.arange(10_000, dtype=np.float32)).indices.size
         100
     """
 

@@ -34,7 +34,7 @@ def borrow(name: str, shape: tuple[int, ...], dtype: Any) -> Iterator[Array]:
 
     Examples:
         >>> import numpy as np
-        >>> from wirecodec.scratch import borrow
+        >>> from wirecodec.kernels.scratch import borrow
         >>> with borrow("example", (2, 3), np.uint32) as first:
         ...     first[:] = 7
         >>> with borrow("example", (5,), np.uint16) as second:

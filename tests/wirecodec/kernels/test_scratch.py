@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.scratch import borrow
+from wirecodec.kernels.scratch import borrow
 
 
 def test_users_at_the_same_time_have_different_memory() -> None:
