@@ -19,10 +19,10 @@ from wirecodec.element_types import RECORD_NUMBERS
 from wirecodec.errors import EncodeError
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
+from wirecodec.kernels.scratch import borrow
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.states import Bits, Kind, join, kind_of, read_bits, read_state
 from wirecodec.patch.threads import map_in_threads
-from wirecodec.scratch import borrow
 from wirecodec.value.zstd import Zstd
 
 Progress: TypeAlias = Callable[[float], object]

@@ -18,7 +18,7 @@ import numpy as np
 from wirecodec.arrays import UNSIGNED, Array, overlaps_itself
 from wirecodec.element_types import name_of
 from wirecodec.errors import EncodeError
-from wirecodec.scratch import borrow
+from wirecodec.kernels.scratch import borrow
 from wirecodec.tensors import as_elements, as_target, is_torch
 
 MAX_JOINED = 2**23
