@@ -190,6 +190,10 @@ def _entries() -> Iterator[Case]:
         yield refused(
             f"limit-{code}", f"The limit {code}.", "LimitExceeded", code, changed(), OLD, limits=limits
         )
+    first = patch(changed().assemble(), 16, "Q", 2**63 + 1)
+    about = "The limit comes before the length."
+    limits = {"max_bytes": 8}
+    yield refused("limit-first", about, "LimitExceeded", "max-bytes", first, OLD, limits=limits)
 
 
 # ---- the codecs ----

@@ -104,7 +104,7 @@ def _prepare(file: FileArgument, state: StateFiles, limits: DecodeLimits) -> Any
 
     with name_file(file), open_input(file) as opened, name_limit_options():
         data = np.frombuffer(opened.read(), np.uint8)
-        return prepare_all(split(data), state.arrays, limits)
+        return prepare_all(split(data, limits), state.arrays, limits)
 
 
 def _check_output(state: StateFiles, output: FileArgument | None) -> None:
