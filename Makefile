@@ -33,7 +33,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 unexport PYTHONDONTWRITEBYTECODE  # tests and benchmarks start hundreds of processes, which import faster from bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-patches bench-collectives bench-step gradients docs dist clean
+.PHONY: help demo quick test test-all test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip fuzz-patch mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-patches bench-collectives bench-step gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,9 +88,9 @@ lint: $(INSTALLED)  ## style and types
 vectors: $(INSTALLED)  ## write new golden containers; ARGS=--update also changes those there are
 	$(BIN)/python formats/make_vectors.py $(ARGS)
 
-fuzz: fuzz-decode fuzz-round_trip  ## break containers, and judge what decoders do: SECONDS=60 a target; finds go into fuzz-finds
+fuzz: fuzz-decode fuzz-round_trip fuzz-patch  ## break containers, and judge what decoders do: SECONDS=60 a target; finds go into fuzz-finds
 
-fuzz-decode fuzz-round_trip: fuzz-%: $(FUZZ)
+fuzz-decode fuzz-round_trip fuzz-patch: fuzz-%: $(FUZZ)
 	@if $(BIN)/python -c 'import atheris' 2>/dev/null; \
 	then $(BIN)/python -m tests.fuzz.atheris_target $* -seed=$(SEED) -max_total_time=$(SECONDS) -max_len=69632 -print_final_stats=1 $(ARGS); \
 	else $(BIN)/python -m tests.fuzz.loop $* $(SECONDS) --seed $(SEED) $(ARGS); fi

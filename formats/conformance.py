@@ -7,7 +7,8 @@
 
 ``--core`` leaves out the vectors that use an extended codec or transform (SPEC section 1.3). With
 ``--streams units`` or ``--streams containers``, a splitter of streams runs over the stream vectors instead
-(streams.py). With ``--pieces N``, the standard input of a program arrives in pieces of N bytes.
+(streams.py), and with ``--patches`` a reader of patches of weights over their vectors (patches.py). With
+``--pieces N``, the standard input of a program arrives in pieces of N bytes.
 """
 
 from __future__ import annotations
@@ -349,6 +350,21 @@ def _run_streams(options: argparse.Namespace) -> tuple[int, list[Failure]]:
     return total, streams.run_streams(split, options.vectors, options.streams)
 
 
+def _run_patches(options: argparse.Namespace) -> tuple[int, list[Failure]]:
+    """Return the number of patches, and the failures of the reader that the command line names."""
+    from formats import patches
+
+    apply: patches.Apply = patches.reference
+    if options.program is not None:
+        from formats.program import run_patcher
+
+        apply = run_patcher(shlex.split(options.program), options.pieces)
+    elif options.decoder is not None:
+        apply = _import_function(options.decoder)
+    total = sum(1 for _ in patches.load_patches(options.vectors))
+    return total, patches.run_patches(apply, options.vectors)
+
+
 def _run_texts(options: argparse.Namespace) -> tuple[int, list[Failure]]:
     """Return the number of vectors, and the failures of the program that prints their text forms."""
     from formats import texts
@@ -385,13 +401,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         choices=("units", "containers"),
         help="the stream vectors, for a splitter that returns units or that skips them",
     )
+    parser.add_argument("--patches", action="store_true", help="the patches of weights, for their readers")
     options = parser.parse_args(arguments)
     if options.text and options.streams:
         parser.error("--text takes the streams, too: --streams is for splitters")
+    if options.patches and (options.text or options.streams or options.core):
+        parser.error("--patches is for readers of patches, without --text, --streams and --core")
     started = options.program or options.text
     if options.pieces is not None and not (started and 1 <= options.pieces <= MOST_PIECE):
         parser.error(f"--pieces takes 1 to {MOST_PIECE} bytes, for a program")
     runs = _run_texts if options.text else _run_streams if options.streams else _run_containers
+    runs = _run_patches if options.patches else runs
     total, failures = runs(options)
     for failure in failures:
         print(f"{failure.id}: {failure.message}")

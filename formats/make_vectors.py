@@ -30,6 +30,8 @@ CONTAINER = "container"
 """Folder of the vectors that no single page covers."""
 STREAMS = "streams"
 """Folder of the streams, which are not among the vectors of a decoder of containers."""
+PATCHES = "patches"
+"""Folder of the patches of weights, which need a reader that is given a state."""
 
 
 def folder_of(id: str) -> str:
@@ -55,8 +57,9 @@ def render_all() -> dict[str, str]:
                 raise AssertionError(f"two cases have the id {case.id}")
             ids.add(case.id)
             path = f"{case.verdict}/{folder_of(case.id)}/{case.id}.json"
-            if "parts" in case.fields:
-                path = f"{STREAMS}/{case.id}.json"
+            for field, folder in (("parts", STREAMS), ("state", PATCHES)):
+                if field in case.fields:
+                    path = f"{folder}/{case.id}.json"
             texts[path] = "\n".join(_render(case.fields, "")) + "\n"
     return texts
 
@@ -160,8 +163,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.release:
         release(options.release, texts)
     folders = [name.partition("/")[0] for name in texts]
-    counts = {verdict: folders.count(verdict) for verdict in ("valid", "bad", STREAMS)}
-    print(f"{counts['valid']} valid vectors, {counts['bad']} bad ones, {counts[STREAMS]} streams")
+    counts = {verdict: folders.count(verdict) for verdict in ("valid", "bad", STREAMS, PATCHES)}
+    print(
+        f"{counts['valid']} valid vectors, {counts['bad']} bad ones, {counts[STREAMS]} streams,"
+        f" {counts[PATCHES]} patches"
+    )
     return 0
 
 

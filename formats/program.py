@@ -18,6 +18,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from formats.conformance import Decode, Expected, One, TensorTuple, parse_decoded, refusal_of
+from formats.patches import Apply, State, parse_state, write_state
 from formats.streams import Part, Split, parse_outcome, split_all, write_parts
 from formats.texts import Show
 
@@ -69,6 +70,24 @@ def run_splitter(command: Sequence[str], kind: str, pieces: int | None = None) -
             raise Refused(outcome.result, str(outcome.code))
 
     return split
+
+
+def run_patcher(command: Sequence[str], pieces: int | None = None) -> Apply:
+    """Return a reader of patches that starts the program for each patch.
+
+    Args:
+        command: the program and its first arguments.
+        pieces: number of bytes that the program gets at a time; None for all.
+    """
+
+    def apply(data: bytes, state: State, limits: dict[str, int], part: bool) -> State:
+        argument = {"state": write_state(state)} | ({"part": True} if part else {})
+        answer = ask(command, data, argument | write_argument(limits, None), pieces)
+        if answer["result"] != "ok":
+            raise Refused(answer["result"], answer["code"])
+        return parse_state(answer["target"])
+
+    return apply
 
 
 def run_text(command: Sequence[str], pieces: int | None = None) -> Show:
@@ -190,6 +209,26 @@ def answer_stream(split: Split, data: bytes, argument: str) -> dict[str, Any]:
     outcome = split_all(split, data, read_argument(argument)[0])
     fields = {"result": outcome.result} | ({"code": outcome.code} if outcome.code else {})
     return fields | {"parts": write_parts(outcome.parts)}
+
+
+def answer_patch(apply: Apply, data: bytes, argument: str) -> dict[str, Any]:
+    """Return what a program with this reader of patches prints.
+
+    Args:
+        apply: the reader.
+        data: the patch.
+        argument: the program's argument, with the state.
+    """
+    fields = json.loads(argument)
+    state = parse_state(fields["state"])
+    try:
+        target = apply(data, state, fields.get("limits", {}), fields.get("part", False))
+    except Exception as error:
+        kind, code = refusal_of(error)
+        if code is None:
+            raise
+        return {"result": kind, "code": code}
+    return {"result": "ok", "target": write_state(target)}
 
 
 def _tensor_fields(tensor: TensorTuple) -> dict[str, Any]:

@@ -71,7 +71,9 @@ class Reader:
 
     def prepare(self, objects: list[bytes], tensors: Mapping[str, Any]) -> PreparedPatch:
         """Decode patches in sequence, and check them against a state. Raises WireError."""
-        parts = [part for data in objects for part in split_patches(np.frombuffer(data, np.uint8))]
+        parts = [
+            part for data in objects for part in split_patches(np.frombuffer(data, np.uint8), self.limits)
+        ]
         return prepare_all(parts, tensors, self.limits)
 
 

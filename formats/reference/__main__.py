@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 import sys
 
+from formats import patches
 from formats.conformance import reference
-from formats.program import answer, answer_stream
+from formats.program import answer, answer_patch, answer_stream
 from formats.streams import reference_of
 
 if __name__ == "__main__":
     data, argument = sys.stdin.buffer.read(), "".join(sys.argv[1:]) or "{}"
-    if kind := json.loads(argument).get("stream"):
+    fields = json.loads(argument)
+    if kind := fields.get("stream"):
         answered = answer_stream(reference_of(kind), data, argument)
+    elif "state" in fields:
+        answered = answer_patch(patches.reference, data, argument)
     else:
         answered = answer(reference, data, argument)
     print(json.dumps(answered))

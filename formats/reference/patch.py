@@ -287,16 +287,10 @@ class _Partial:
         old = [word for tensor in given for word in unpack_elements(tensor[2], dtype.itemsize)]
         indices = self._read_indices(old, dtype) if self.touched else []
         own = self._digest(given, indices, old, dtype)
-        done = [digest == member.after for digest, member in zip(own, self.members, strict=True)]
-        if all(done):
+        if own == [member.after for member in self.members]:
             return {}
-        for digest, member in zip(own, self.members, strict=True):
-            if digest not in (member.before, member.after):
-                raise SchemaMismatch(
-                    "base", f"{member.place.name!r} is neither that of the base nor of the target"
-                )
-        if any(done):
-            raise SchemaMismatch("base", "some tensors of an entry are those of the target, but not all")
+        if own != [member.before for member in self.members]:
+            raise SchemaMismatch("base", "tensors of a key are neither those of the base nor of the target")
         indices, words = self._read_elements(old, dtype)
         new = list(old)
         for i, word in zip(indices, words, strict=True):

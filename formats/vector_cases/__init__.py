@@ -13,6 +13,7 @@ from formats.vector_cases import (
     bad_extension,
     bad_index_codecs,
     bad_joined,
+    bad_patches,
     bad_reader,
     bad_table,
     bad_transforms,
@@ -39,6 +40,7 @@ from formats.vector_cases import (
     mean,
     offset_float,
     order,
+    patches,
     reader_borders,
     rle_delta,
     several,
@@ -106,5 +108,7 @@ MODULES: tuple[ModuleType, ...] = (
     types,
     joined,
     bad_joined,
+    patches,
+    bad_patches,
 )
 """The modules of cases; each has a function ``cases``."""

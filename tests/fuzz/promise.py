@@ -1,4 +1,4 @@
-"""Time bound of SECURITY.md as a formula, for the fuzzer and the tests."""
+"""Bounds of SECURITY.md as formulas, for the fuzzer and the tests."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ PER_BYTE = 5e-9
 """Seconds per byte of the container and per stored byte."""
 PER_STEP = 20e-9
 """Seconds per step of ``DecodeLimits.max_work``."""
+PER_TENSOR = 250e-6
+"""Seconds per tensor of a patch of weights or of a state."""
+PER_BYTE_OF_STATE = 20e-9
+"""Seconds per byte of a patch of weights, of a state, and of the elements of a patch."""
 NOISE = 3
 """Allowed factor, because other processes share the machine."""
 
@@ -38,3 +42,19 @@ def measure_decoding(data: bytes, limits: wc.DecodeLimits) -> tuple[float, str]:
     except wc.WireError as error:
         code = error.code
     return time.process_time() - start, code
+
+
+def allowed_seconds_of_patch(data: bytes, size: int, tensors: int) -> float:
+    """Return the maximum CPU seconds of an application, with compiled kernels.
+
+    Args:
+        data: the patch.
+        size: bytes of the state, and of the elements that the patch declares.
+        tensors: number of tensors of the state.
+    """
+    return CALL + PER_TENSOR * (tensors + len(data) // ENTRY_BYTES) + PER_BYTE_OF_STATE * (len(data) + size)
+
+
+def allowed_bytes_of_patch(data: bytes, size: int, tensors: int) -> int:
+    """Return the maximum bytes of memory of an application; arguments as of the seconds."""
+    return 2**18 + 2**11 * (tensors + len(data) // ENTRY_BYTES) + 24 * (len(data) + size)

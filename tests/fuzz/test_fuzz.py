@@ -28,7 +28,7 @@ from wirecodec.container import reader, schema
 from wirecodec.transform.dct import DCT
 
 
-@pytest.mark.parametrize("target", ["decode", "round_trip"])
+@pytest.mark.parametrize("target", loop.TARGETS)
 def test_a_short_run_finds_nothing(target: str, tmp_path: Path) -> None:
     found = loop.run(target, 200.0, 1, tmp_path, cases=200)
     assert found == 0, [path.name for path in tmp_path.iterdir()]

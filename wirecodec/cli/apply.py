@@ -115,7 +115,7 @@ def _prepare(file: FileArgument, state: StateFiles, limits: DecodeLimits) -> tup
     from wirecodec.patch.apply import prepare_all, split  # it imports kernels
 
     with name_file(file), open_input(file) as opened, name_limit_options():
-        patches = split(np.frombuffer(opened.read(), np.uint8))
+        patches = split(np.frombuffer(opened.read(), np.uint8), limits)
         return patches, prepare_all(patches, state.arrays, limits)
 
 

@@ -51,8 +51,8 @@ def apply(
         >>> state is old, state["w"]
         (True, array([0., 1., 0.], dtype=float32))
     """
-    tensors = read_state(state)
-    prepared = prepare_all(split(as_bytes(blob)), tensors, limits or DEFAULT_LIMITS, partial_state=partial)
+    tensors, limits = read_state(state), limits or DEFAULT_LIMITS
+    prepared = prepare_all(split(as_bytes(blob), limits), tensors, limits, partial_state=partial)
     commit(prepared, state, tensors)
     return state
 
@@ -80,11 +80,11 @@ def prepare_all(
     return prepared
 
 
-def split(data: Bytes) -> list[Bytes]:
+def split(data: Bytes, limits: DecodeLimits) -> list[Bytes]:
     """Divide a sequence of containers. Raises WireError."""
     parts, at = list[Bytes](), 0
     while at < data.size or not parts:
-        size = blob_size(data[at:])
+        size = blob_size(data[at:], limits)
         parts.append(data[at : at + size])
         at += size
     return parts
@@ -191,10 +191,11 @@ def merge(
     """
     if not blobs:
         raise EncodeError("there is no patch to merge")
-    parts = [part for blob in blobs for part in split(as_bytes(blob))]
+    limits = limits or DEFAULT_LIMITS
+    parts = [part for blob in blobs for part in split(as_bytes(blob), limits)]
     if base is None:
         return np.concatenate(parts)
-    tensors, limits = read_state(base), limits or DEFAULT_LIMITS
+    tensors = read_state(base)
     copy = _copy(tensors)
     for part in parts:
         prepare(part, copy, limits, partial_state=False).commit(copy)

@@ -238,7 +238,7 @@ class _Reader:
         if is_whole:
             own = digest.digest_tensor(given[0])
             if own == pairs[0][1]:
-                self.found.complete.append(names[0])
+                self._keep(names, pairs)
                 return
             if own != pairs[0][0]:
                 raise _wrong_base(names[0])
@@ -265,19 +265,8 @@ class _Reader:
         """Read changes whose positions may depend on all elements."""
         sums = [digest.sum_elements(bits.bits) for bits in given]
         own = [digest.seal(total, bits) for total, bits in zip(sums, given, strict=True)]
-        done = [name for name, one, pair in zip(names, own, pairs, strict=True) if one == pair[1]]
-        if len(done) == len(names):
-            self.found.complete += done
+        if self._are_complete(names, own, pairs):
             return
-        for name, one, pair in zip(names, own, pairs, strict=True):
-            if one != pair[0] and one != pair[1]:
-                raise _wrong_base(name)
-        if done:
-            raise SchemaMismatch(
-                "base",
-                f"the state is half-written: {done[0]!r} has the patch's bits already, and others that are"
-                " coded with it have the old ones; load a whole state",
-            )
         for total, bits, pair, name, (indices, values) in zip(
             sums, given, pairs, names, self._decode(members, given, rows), strict=True
         ):
@@ -301,13 +290,8 @@ class _Reader:
             digest.digest_touched(bits, indices, old)
             for bits, indices, old in zip(given, positions_of, olds, strict=True)
         ]
-        done = [name for name, one, pair in zip(names, own, pairs, strict=True) if one == pair[1]]
-        if len(done) == len(names):
-            self.found.complete += done
+        if self._are_complete(names, own, pairs):
             return
-        for name, one, pair in zip(names, own, pairs, strict=True):
-            if one != pair[0]:
-                raise _wrong_base(name)
         together = np.concatenate(olds)
         cuts = np.cumsum([0, *(row.r for row, _ in rows)])
         values = np.concatenate(
@@ -323,6 +307,31 @@ class _Reader:
             if digest.digest_touched(bits, indices, values[a:b]) != pair[1]:
                 raise _wrong_target(name)
             self._add(name, bits, indices, values[a:b])
+
+    def _are_complete(self, names: Sequence[str], own: Sequence[int], pairs: Sequence[Array]) -> bool:
+        """Return whether the tensors of a key are those of the target; if so, note it.
+
+        Raises SchemaMismatch if they are neither all those of the target, nor all those of the base.
+        """
+        rows = list(zip(names, own, pairs, strict=True))
+        if all(one == pair[1] for _, one, pair in rows):
+            self._keep(names, pairs)
+            return True
+        for name, one, pair in rows:
+            if one not in pair:
+                raise _wrong_base(name)
+        if done := [name for name, one, pair in rows if one != pair[0]]:
+            raise SchemaMismatch(
+                "base",
+                f"the state is half-written: {done[0]!r} has the patch's bits already, and others that are"
+                " coded with it have the old ones; load a whole state",
+            )
+        return False
+
+    def _keep(self, names: Sequence[str], pairs: Sequence[Array]) -> None:
+        """Note tensors of the patch that stay as they are: it does not change them, or was applied before."""
+        for name, (before, after) in zip(names, pairs, strict=True):
+            (self.found.unchanged if before == after else self.found.complete).append(name)
 
     def _add(self, name: str, bits: Bits, indices: Array, values: Array) -> None:
         """Note what a commit writes into a tensor."""
@@ -430,7 +439,7 @@ class _Reader:
             raise SchemaMismatch(
                 "base", "a tensor that the patch does not change is not that of its base, or has another name"
             )
-        self.found.unchanged = others
+        self.found.unchanged += others
 
     def _explain_more(self, others: Sequence[str]) -> str:
         """Return the reason why a state may have more tensors than the base: checkpoints lack tied names."""
