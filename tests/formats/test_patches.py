@@ -268,20 +268,30 @@ def test_an_element_of_bool_is_0_or_1() -> None:
         assert by_library(wrong, old) == by_reference(wrong, old) == ("Invalid", "bool-value")
 
 
-@pytest.mark.parametrize("number", range(12))
-def test_mutants_have_the_same_verdict(number: int) -> None:
+def mutants(number: int, count: int) -> tuple[State, Iterator[bytes]]:
+    """Return a small base, and modified patches of it, most of them with correct checksums."""
     rng = random.Random(number)
     patches = small()
     old, blob = patches[number]
     others = [other for _, other in patches]
-    seen = set()
-    for _ in range(150):
+
+    def draw() -> bytes:
         mutant = mutate_container(blob, others, rng)
         if rng.random() < 0.5:
             damaged = bytearray(blob)
             for _ in range(rng.choice((1, 1, 2))):
                 damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
             mutant = reseal(bytes(damaged))
+        return mutant
+
+    return old, (draw() for _ in range(count))
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_mutants_have_the_same_verdict(number: int) -> None:
+    old, drawn = mutants(number, 150)
+    seen = set()
+    for mutant in drawn:
         one, other = by_library(mutant, old), by_reference(mutant, old)
         assert one == other, mutant.hex()
         seen.add(one[:1] if one[0] == "ok" else one)
