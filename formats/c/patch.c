@@ -1,6 +1,7 @@
 /* Apply patches of weights to a state.
  *
- *     patch STATE PATCH … > NEW     each patch, to the state that the one before it makes; NEW is written if all are accepted
+ *     patch STATE FILE … > NEW      the patches of each file, to the state that the one before makes; NEW is written if all are
+ *                                   accepted
  *     patch                         requests from standard input; each is answered before the next is read; for tests
  *
  * A state is, all little-endian: count u32, and for each tensor, ascending by name: name_len u32, dtype u32, ndim u32,
@@ -232,30 +233,44 @@ static uint8_t *read_file(const char *path, uint64_t *size) {
     return bytes;
 }
 
-/* Apply patches from files one after the other. What they point to lives as long as the program. */
-static int apply_files(const char *state, char **paths, int n) {
+/* Return the length of the container at the front of these bytes; it is all of them if the length is false, so that it is refused. */
+static uint64_t container_size(const uint8_t *data, uint64_t left) {
+    uint64_t size = left < WC_PREFIX ? left : wc_u64(data + 16);
+    return size < WC_PREFIX || size > left ? left : size;
+}
+
+/* Apply the patches of a file to *state. What that points to then lives as long as the program. */
+static wc_status apply_file(const char *path, wc_state *state) {
     const wc_decompressor *zstd = NULL;
-    FILE *file = open_file(state);
-    wc_state base = read_state(file);
-    int i;
+    uint64_t size, at = 0, n;
+    uint8_t *data = read_file(path, &size);
 #ifdef WITH_ZSTD
     static const wc_decompressor real = {decompress, NULL};
     zstd = &real;
 #endif
+    do {
+        applied *step = (applied *)allocate(sizeof *step);
+        n = container_size(data + at, size - at);
+        WC_TRY(apply(step, state, data + at, n, NULL, zstd));
+        *state = step->patch.target;
+        at += n;
+    } while (at < size);
+    return wc_ok();
+}
+
+static int apply_files(const char *state, char **paths, int n) {
+    FILE *file = open_file(state);
+    wc_state target = read_state(file);
+    int i;
     fclose(file);
     for (i = 0; i < n; i++) {
-        applied *step = (applied *)allocate(sizeof *step);
-        uint64_t size;
-        uint8_t *data = read_file(paths[i], &size);
-        wc_status status = apply(step, &base, data, size, NULL, zstd);
-        if (status.kind != WC_OK) {
-            fprintf(stderr, "%s: ", paths[i]);
-            print_refusal(stderr, status);
-            return 1;
-        }
-        base = step->patch.target;
+        wc_status status = apply_file(paths[i], &target);
+        if (status.kind == WC_OK) continue;
+        fprintf(stderr, "%s: ", paths[i]);
+        print_refusal(stderr, status);
+        return 1;
     }
-    write_state(&base);
+    write_state(&target);
     if (fflush(stdout)) fail("the new state cannot be written");
     return 0;
 }

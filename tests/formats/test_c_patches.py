@@ -6,6 +6,7 @@ readers have the same decompressor.
 
 from __future__ import annotations
 
+import itertools
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -43,7 +44,7 @@ LIMITS = Limits()
 
 
 def compile_patch(target: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [str(COMPILER), *WARNINGS, *options, "-o", str(target), str(SOURCES / "patch.c")]
+    command = [str(COMPILER), *WARNINGS, "-o", str(target), str(SOURCES / "patch.c"), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -176,7 +177,7 @@ def test_chains(patcher: Patcher) -> None:
     third = {name: change(rng, x, 0.3) for name, x in second.items() if name != "float32.0"}
     one, two = wc.diff(first, second), wc.diff(second, third)
     step = patcher.apply(two.tobytes(), patch.apply(one.tobytes(), plain(first), zstd=ZSTD))
-    merged = wc.merge([one, two]).tobytes()
+    merged = wc.merge([one, two], first).tobytes()
     assert step == patcher.apply(merged, plain(first)) == ("ok", pack_state(plain(third)))
 
 
@@ -210,6 +211,36 @@ def test_false_sizes_need_no_memory(patcher: Patcher) -> None:
     blob = assemble(chunks, write_extension_block([Record(BASE, CRITICAL, pair)]), minor=1)
     limits = Limits(max_elements=2**40)
     assert agree(patcher, blob, {"0": np.zeros(4)}, limits=limits) == ("SchemaMismatch", "base-shape")
+
+
+@pytest.mark.parametrize("with_zstd", [False, True])
+def test_files(tmp_path: Path, with_zstd: bool) -> None:
+    """The program applies patches in sequence, from one file and from several; it writes all or nothing."""
+    options = ["-DWITH_ZSTD", "-lzstd"] if with_zstd else []
+    made = compile_patch(tmp_path / "patch", *options)
+    if made.returncode and with_zstd:
+        pytest.skip("there is no libzstd to compile with")
+    assert made.returncode == 0, made.stderr
+    rng = np.random.default_rng(5)
+    chain = [{"v": np.ones(2, "f4"), "w": weights(rng, "bfloat16", (3000,))}]
+    for _ in range(3):
+        chain.append({**chain[-1], "w": change(rng, chain[-1]["w"], 0.1)})
+    if with_zstd:
+        chain[2]["new"] = np.zeros(100)
+    blobs = [wc.diff(a, b) for a, b in itertools.pairwise(chain)]
+    (tmp_path / "state").write_bytes(pack_state(plain(chain[0])))
+    (tmp_path / "two").write_bytes(wc.merge(blobs[:2]).tobytes())
+    (tmp_path / "one").write_bytes(blobs[2].tobytes())
+    (tmp_path / "cut").write_bytes(blobs[2].tobytes()[:-8])
+
+    def run(*files: str) -> tuple[int, bytes]:
+        done = subprocess.run([tmp_path / "patch", *files], cwd=tmp_path, capture_output=True, check=False)
+        return done.returncode, done.stdout or done.stderr
+
+    assert run("state", "two", "one") == (0, pack_state(plain(chain[3])))
+    assert run("state") == (0, pack_state(plain(chain[0])))
+    assert run("state", "one") == (1, b"one: refused SchemaMismatch base\n")
+    assert run("state", "two", "cut") == (1, b"cut: refused Truncated container\n")
 
 
 @pytest.mark.parametrize("number", range(12))

@@ -213,7 +213,7 @@ def put_all(new: bytes) -> Edit:
 REFUSALS: dict[str, dict[str, Any]] = {
     "base-record": {"body": put(0, b"\2")},
     "base-names": {"body": put(-1, b"\xff")},
-    "base-entries": {"value_id": 6},
+    "base-entries": {"value_id": 5},
     "base-target": {"body": put(32, b"x")},
     "by-class-length": {"index": lambda old: old[:4]},
     "by-class-head": {"index": put(0, b"\xc8")},
