@@ -7,6 +7,7 @@ readers have the same decompressor.
 from __future__ import annotations
 
 import itertools
+import re
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -241,6 +242,23 @@ def test_files(tmp_path: Path, with_zstd: bool) -> None:
     assert run("state") == (0, pack_state(plain(chain[0])))
     assert run("state", "one") == (1, b"one: refused SchemaMismatch base\n")
     assert run("state", "two", "cut") == (1, b"cut: refused Truncated container\n")
+
+
+def test_the_function_of_the_page_compiles(tmp_path: Path) -> None:
+    page = (SOURCES / "README.md").read_text(encoding="utf-8")
+    *_, function = re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "apply.c").write_text(function)
+    command = [
+        str(COMPILER),
+        *WARNINGS,
+        "-I",
+        str(SOURCES),
+        "-c",
+        "-o",
+        tmp_path / "apply",
+        tmp_path / "apply.c",
+    ]
+    subprocess.run(command, check=True)
 
 
 @pytest.mark.parametrize("number", range(12))
