@@ -28,7 +28,9 @@ from tests.formats.test_patches import (
     State,
     Verdict,
     change,
+    edited,
     mutants,
+    pieces,
     plain,
     refused,
     states,
@@ -259,6 +261,17 @@ def test_the_function_of_the_page_compiles(tmp_path: Path) -> None:
         tmp_path / "apply.c",
     ]
     subprocess.run(command, check=True)
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+@pytest.mark.parametrize("number", range(3))
+def test_parts_with_one_change(
+    monkeypatch: pytest.MonkeyPatch, patcher: Patcher, number: int, base: str
+) -> None:
+    _, old, new = pieces(monkeypatch)[number]
+    blob = wc.diff(old, new, base=base).tobytes()
+    for mutant in (blob, *edited(blob)):
+        agree(patcher, mutant, old)
 
 
 @pytest.mark.parametrize("number", range(12))

@@ -24,6 +24,7 @@ from tests.fuzz.mutate import mutate_container
 from wirecodec.arrays import UNSIGNED
 from wirecodec.element_types import element_dtype_named, number_of
 from wirecodec.limits import DecodeLimits
+from wirecodec.patch import positions, steps
 from wirecodec.patch.prepared import prepare
 
 State = dict[str, np.ndarray[Any, Any]]
@@ -208,6 +209,66 @@ def put(at: int, new: bytes) -> Edit:
 def put_all(new: bytes) -> Edit:
     """Return a function that replaces all bytes."""
     return lambda old: new
+
+
+def pieces(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, State, State]]:
+    """Return (name, base, target) of small patches that have lanes, contexts, frames and removed tensors."""
+    monkeypatch.setattr(positions, "LEAST_OF_LANES", 4)
+    monkeypatch.setattr(steps, "LEAST_OF_LANES", 4)
+    rng = np.random.default_rng(6)
+    old = weights(rng, "bfloat16", (1200,))
+    small = np.abs(old) < 0.01
+    some = np.where(small, change(rng, old, 0.35, 0.9), change(rng, old, 0.06, 0))
+    wide = weights(rng, "float64", (40,))
+    gone: State = {"gone": wide[:2], "lost": wide[:3]}
+    return [
+        ("lanes", {"a": old, **gone}, {"a": some}),
+        ("frames", {"a": wide}, {"a": change(rng, wide, 1), "new": np.arange(70) % 2 == 0}),
+        ("whole", {"a": wide[:5], "b": wide}, {"a": wide[:6], "b": wide}),
+    ]
+
+
+def edit_bytes(old: bytes) -> Iterator[bytes]:
+    """Yield byte strings that differ in one of the first bytes, or in their length."""
+    for at in range(min(len(old), 60)):
+        yield old[:at]
+        for byte in {old[at] ^ 1, old[at] ^ 128, *((old[at] + n) % 256 for n in (-1, 1, 4)), 0, 255} - {
+            old[at]
+        }:
+            yield old[:at] + bytes([byte]) + old[at + 1 :]
+    yield from (old + bytes(n) for n in (1, 4, 8))
+
+
+def read_parts(blob: bytes) -> dict[str, bytes]:
+    """Return the sections of the first entry, and the record, by their names in ``rebuild``."""
+    header = read_header(blob, Limits(), supported={1, 7}, based=True)
+    (_, index), (_, value), _ = split_entry(blob, header.payload, header.entries[0])
+    return {"index": index, "value": value, "body": header.records[BASE]}
+
+
+def edited(blob: bytes) -> Iterator[bytes]:
+    """Yield patches with a change in a section of the first entry, or in the record."""
+    for part, old in read_parts(blob).items():
+        for new in edit_bytes(old):
+            yield rebuild(blob, **{part: put_all(new)})
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+@pytest.mark.parametrize("number", range(3))
+def test_parts_with_one_change(monkeypatch: pytest.MonkeyPatch, number: int, base: str) -> None:
+    name, old, new = pieces(monkeypatch)[number]
+    blob = wc.diff(old, new, base=base).tobytes()
+    assert by_library(blob, old) == ("ok", plain(new))
+    if (name, base) == ("lanes", "read"):
+        parts = read_parts(blob)
+        assert parts["index"][4] == 8  # lanes of by-class
+        assert parts["value"][1:4] == bytes([3, 7, 2])  # signed, in 4 lanes, with a shift of 7 and 2 contexts
+    seen = set()
+    for mutant in edited(blob):
+        one, other = by_library(mutant, old), by_reference(mutant, old)
+        assert one == other, mutant.hex()
+        seen.add(one[1] if one[0] != "ok" else "ok")
+    assert len(seen) > 6, name
 
 
 REFUSALS: dict[str, dict[str, Any]] = {
