@@ -28,10 +28,17 @@ from tests.formats.test_patches import (
     State,
     Verdict,
     change,
+    distant,
+    edit_bytes,
     edited,
+    false_bools,
+    framed,
     mutants,
     pieces,
     plain,
+    put_all,
+    read_parts,
+    rebuild,
     refused,
     states,
     weights,
@@ -173,6 +180,18 @@ def test_lanes(patcher: Patcher, name: str, share: float) -> None:
     assert patcher.apply(blob, plain(old), zstd=False) == ("ok", pack_state(plain(new)))
 
 
+def test_positions_frames_and_bools(patcher: Patcher) -> None:
+    """Those that are compared with the library, too (test_patches)."""
+    old, new, blob = distant()
+    assert patcher.apply(blob, plain(old)) == ("ok", pack_state(plain(new)))
+    for section in edit_bytes(read_parts(blob)["index"]):
+        agree(patcher, rebuild(blob, index=put_all(section)), old)
+    for is_valid, one, base in framed():
+        assert (agree(patcher, one, base)[0] == "ok") == is_valid
+    for one, base in false_bools():
+        assert agree(patcher, one, base) == ("Invalid", "bool-value")
+
+
 def test_chains(patcher: Patcher) -> None:
     """A merged patch has the result of its parts."""
     rng = np.random.default_rng(4)
@@ -264,12 +283,11 @@ def test_the_function_of_the_page_compiles(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("base", ["read", "unread"])
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_parts_with_one_change(
     monkeypatch: pytest.MonkeyPatch, patcher: Patcher, number: int, base: str
 ) -> None:
-    _, old, new = pieces(monkeypatch)[number]
-    blob = wc.diff(old, new, base=base).tobytes()
+    _, old, _, blob = pieces(monkeypatch, base)[number]
     for mutant in (blob, *edited(blob)):
         agree(patcher, mutant, old)
 
