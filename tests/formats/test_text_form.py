@@ -27,10 +27,11 @@ from tests.golden import vectors
 from wirecodec.cli.main import main
 
 PAGE = (FORMATS / "spec" / "text.md").read_text(encoding="utf-8")
-CONTAINER, ENTRY, TENSOR, UNIT, REFUSAL = (
+OF_PATCHES, ENTRY, PATCH, TENSOR, UNIT, REFUSAL = (
     re.findall(r"^\| (\w+) \| ", part.split("\n\n")[0], re.MULTILINE)
     for part in PAGE.split("| field | type | content |")[1:]
 )
+CONTAINER = [field for field in OF_PATCHES if field != "patch"]
 
 
 REFUSED, ACCEPTED = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -182,6 +183,24 @@ def test_fields_are_those_of_the_page(
         assert all(list(tensor) == TENSOR for tensor in part.get("tensors", ()))
     (unit,) = json.loads(show(wc.Unit(7, b"").to_bytes(), tmp_path, capsys))
     assert list(unit) == UNIT
+
+
+@pytest.mark.parametrize("options", [(), ("--verify",), ("--values",)])
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_fields_of_patches_are_those_of_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], base: str, options: tuple[str, ...]
+) -> None:
+    old = {"w": np.zeros(9, "f4"), "gone": np.ones(2, "f4"), "kept": np.ones(3, "f4")}
+    new = {"w": np.arange(9, dtype="f4"), "added": np.ones(2, "f4"), "kept": old["kept"]}
+    data = wc.diff(old, new, base=base).tobytes() + wc.diff(new, old, base=base).tobytes()
+    first, second = json.loads(show(data, tmp_path, capsys, *options))
+    for part in (first, second):
+        assert list(part) == (OF_PATCHES if options == ("--values",) else OF_PATCHES[:-1])
+        assert list(part["patch"]) == PATCH
+        assert (part["payload"], part.get("tensors")) == (None, None)
+    assert first["patch"]["target"] == second["patch"]["base"]
+    assert len(first["patch"]["target"]) == (16 if base == "read" else 0)
+    assert first["patch"]["after"] == second["patch"]["before"] | second["patch"]["removed"]
 
 
 def test_numbers_and_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

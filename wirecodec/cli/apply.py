@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from wirecodec.arrays import Array
+from wirecodec.arrays import Array, Bytes
 from wirecodec.cli.files import STANDARD, FileArgument, format_file, name_file, open_input, parse_file
 from wirecodec.cli.folder_output import complete, is_unfinished, replace_files, write_folder
 from wirecodec.cli.formatting import escape, format_count
@@ -24,7 +25,8 @@ from wirecodec.cli.options import (
     get_limits,
     name_limit_options,
 )
-from wirecodec.cli.output import is_stream, open_output
+from wirecodec.cli.output import is_replaceable, is_stream, open_output
+from wirecodec.cli.patch_facts import PatchFacts, count_changed
 from wirecodec.cli.progress import show_progress
 from wirecodec.cli.state_files import Shard, StateFiles, Target, open_state, shard_name
 from wirecodec.comparison.measurement import ProgressCallback
@@ -42,8 +44,9 @@ def add_to(commands: Any) -> None:
         _run,
         "Apply a patch of wirecodec diff to files of weights",
         "Everything is checked before the first write. If BASE has the changes already, nothing is written. "
-        "Without -o, files that change are replaced when all new ones are on the disk. If a run on a folder "
-        "is killed while it replaces files, the next one completes it.",
+        "Without -o, files that change are replaced when all new ones are on the disk; a symbolic link is "
+        "replaced, too, and its target stays. If a run on a folder is killed while it replaces files, the "
+        "next one completes it.",
     )
     add_file(command, "one patch, or several in sequence", metavar="PATCH")
     add_file(command, ".safetensors, .npz, or a folder of shards with an index", name="base", metavar="BASE")
@@ -55,7 +58,9 @@ def add_to(commands: Any) -> None:
         help="the file or folder to write, of the same format as BASE, which stays as it is; - is standard "
         "output; a folder must be new, and gets the shards and the index",
     )
-    command.add_argument("-q", "--quiet", action="store_true", help="do not print what has changed")
+    page = command.add_mutually_exclusive_group()
+    page.add_argument("-q", "--quiet", action="store_true", help="do not print what has changed")
+    page.add_argument("--json", action="store_true", help="print what has changed, and both digests, as JSON")
     add_limit_options(command, _LIMITS)
 
 
@@ -75,42 +80,49 @@ class _Plan:
     added: int
     removed: int
 
+    def count(self, elements: int) -> PatchFacts:
+        """Return the numbers of tensors, with that of the elements that change."""
+        return PatchFacts(len(self.makers) - self.added, self.added, self.removed, elements)
+
 
 def _run(options: argparse.Namespace) -> int:
     if options.base == STANDARD and (options.output is None or options.file == STANDARD):
         raise ValueError("BASE is standard input; name the patch's file, and the output by -o")
-    if isinstance(options.base, Path) and is_unfinished(options.base):
-        if options.output is not None:
-            raise ValueError(
-                f"{options.base}: an apply was killed while it replaced files; run it without -o"
-            )
+    if options.output is None and isinstance(options.base, Path) and is_unfinished(options.base):
         complete(options.base)
         print(f"{escape(str(options.base))}: a run that was killed is complete now", file=sys.stderr)
     state = open_state(options.base)
     _check_output(state, options.output)
-    plan = _make_plan(state, _prepare(options.file, state, get_limits(options)))
+    patches, prepared = _prepare(options.file, state, get_limits(options))
+    plan, elements = _make_plan(state, prepared), 0
     if plan.targets or options.output is not None:
         with show_progress("apply") as progress:
-            _write(state, plan, options.output, progress)
+            elements = _write(state, plan, options.output, progress)
     if not options.quiet:
         page = sys.stderr if options.output is not None and is_stream(options.output) else sys.stdout
-        print(f"{escape(format_file(options.base))}: {_format_plan(plan, options.output)}", file=page)
+        facts = plan.count(elements)
+        print(
+            json.dumps(_to_json(options, facts, patches), indent=2)
+            if options.json
+            else f"{escape(format_file(options.base))}: {_format_facts(facts, options.output)}",
+            file=page,
+        )
     return 0
 
 
-def _prepare(file: FileArgument, state: StateFiles, limits: DecodeLimits) -> Any:
-    """Read a patch, and check it against a state."""
+def _prepare(file: FileArgument, state: StateFiles, limits: DecodeLimits) -> tuple[list[Bytes], Any]:
+    """Read patches, and check them against a state."""
     from wirecodec.patch.apply import prepare_all, split  # it imports kernels
 
     with name_file(file), open_input(file) as opened, name_limit_options():
-        data = np.frombuffer(opened.read(), np.uint8)
-        return prepare_all(split(data), state.arrays, limits)
+        patches = split(np.frombuffer(opened.read(), np.uint8))
+        return patches, prepare_all(patches, state.arrays, limits)
 
 
 def _check_output(state: StateFiles, output: FileArgument | None) -> None:
     """Check that an output can hold a state. Raises ValueError."""
     if output is None:
-        if isinstance(state.file, Path) and not state.is_folder and is_stream(state.file):
+        if isinstance(state.file, Path) and not state.is_folder and not is_replaceable(state.file):
             raise ValueError(f"{state.file}: it cannot be replaced; name the output by -o")
         return
     suffix = state.shards[0].suffix
@@ -148,21 +160,29 @@ def _make_plan(state: StateFiles, prepared: Any) -> _Plan:
     return _Plan(targets, makers, len(added), len(removed))
 
 
-def _write(state: StateFiles, plan: _Plan, output: FileArgument | None, progress: ProgressCallback) -> None:
-    """Write the files that change, or all of them to another place."""
+def _write(state: StateFiles, plan: _Plan, output: FileArgument | None, progress: ProgressCallback) -> int:
+    """Write the files that change, or all of them to another place.
+
+    Returns:
+        The number of elements that change.
+    """
     chosen = [shard for shard in state.shards if output is not None or shard_name(shard) in plan.targets]
     targets = {
         shard_name(shard): plan.targets.get(shard_name(shard), Target(list(shard.arrays), {}))
         for shard in chosen
     }
     names = [name for target in targets.values() for name in target.names]
-    done = 0
+    done = changed = 0
 
     def make(name: str) -> Array:
-        nonlocal done
+        nonlocal done, changed
         done += 1
         progress(done / len(names))
-        return plan.makers[name]() if name in plan.makers else state.arrays[name]
+        old = state.arrays.get(name)
+        new = plan.makers[name]() if name in plan.makers else old
+        assert new is not None
+        changed += 0 if new is old else count_changed(old, new)
+        return new
 
     def write(shard: Shard, file: BinaryIO) -> None:
         with name_file(state.file):
@@ -172,9 +192,10 @@ def _write(state: StateFiles, plan: _Plan, output: FileArgument | None, progress
         shard_name(shard): partial(write, shard) for shard in chosen
     }
     if not state.is_folder:
-        with open_output(output or state.file, durable=True) as file:
+        is_new = output is not None
+        with open_output(output or state.file, durable=True, follow_links=is_new) as file:
             write(state.shards[0], file)
-        return
+        return changed
     if (index := state.make_index(plan.targets, always=output is not None)) is not None:
         name, content = index
         writers[name] = lambda file: file.write(content)
@@ -183,15 +204,21 @@ def _write(state: StateFiles, plan: _Plan, output: FileArgument | None, progress
     else:
         assert isinstance(state.file, Path)
         replace_files(state.file, writers)
+    return changed
 
 
-def _format_plan(plan: _Plan, output: FileArgument | None) -> str:
+def _to_json(options: argparse.Namespace, facts: PatchFacts, patches: Sequence[Bytes]) -> dict[str, Any]:
+    """Return the files, what has changed, and the digests in types that JSON has."""
+    output = None if options.output is None else str(options.output)
+    return {"patch": str(options.file), "base": str(options.base), "output": output} | facts.to_json(patches)
+
+
+def _format_facts(facts: PatchFacts, output: FileArgument | None) -> str:
     """Format what has changed."""
-    if not plan.targets:
+    if not (facts.changed or facts.new or facts.removed):
         done = "nothing has changed" if output is None else "the output is a copy"
         return f"it has these changes already; {done}"
-    changed = len(plan.makers) - plan.added
-    parts = [f"{format_count(changed, 'tensor', 'tensors')} changed"]
-    parts += [f"{plan.added} new"] if plan.added else []
-    parts += [f"{plan.removed} removed"] if plan.removed else []
-    return ", ".join(parts)
+    parts = [f"{format_count(facts.changed, 'tensor', 'tensors')} changed"]
+    parts += [f"{facts.new} new"] if facts.new else []
+    parts += [f"{facts.removed} removed"] if facts.removed else []
+    return f"{', '.join(parts)}; {facts.elements:,} elements"

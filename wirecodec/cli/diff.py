@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 from wirecodec.arrays import Bytes
@@ -12,6 +14,7 @@ from wirecodec.cli.files import STANDARD, FileArgument, name_file, name_of
 from wirecodec.cli.formatting import escape, format_count, format_name
 from wirecodec.cli.options import add_command, add_file
 from wirecodec.cli.output import is_stream, open_output
+from wirecodec.cli.patch_facts import PatchFacts, count_changed
 from wirecodec.cli.progress import show_progress
 from wirecodec.cli.state_files import StateFiles, open_state
 
@@ -39,7 +42,9 @@ def add_to(commands: Any) -> None:
         help="whether a reader reads all old elements, or those that change alone, which takes about 2.5 "
         "bits more per changed element (default: read)",
     )
-    command.add_argument("-q", "--quiet", action="store_true", help="do not print the sizes")
+    page = command.add_mutually_exclusive_group()
+    page.add_argument("-q", "--quiet", action="store_true", help="do not print the sizes")
+    page.add_argument("--json", action="store_true", help="print the sizes, and both digests, as JSON")
     command.add_argument(
         "-o",
         "--output",
@@ -65,10 +70,49 @@ def _run(options: argparse.Namespace) -> int:
     with open_output(options.output) as file:
         file.write(blob.data)
     if not options.quiet:
-        changed = sum(c.new.bits.size if c.old is None else c.indices.size for c in found.changes)
+        sizes = _Sizes.of(found, old, new)
         page = sys.stderr if is_stream(options.output) else sys.stdout
-        print(_format_sizes(options.new, len(found.changes), changed, new, blob), file=page)
+        print(
+            json.dumps(_to_json(options, sizes, blob), indent=2)
+            if options.json
+            else _format_sizes(options.new, sizes, blob),
+            file=page,
+        )
     return 0
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes of a difference.
+
+    Attributes:
+        facts: what changes.
+        elements, nbytes: of all tensors of the new state.
+    """
+
+    facts: PatchFacts
+    elements: int
+    nbytes: int
+
+    @classmethod
+    def of(cls, found: Any, old: StateFiles, new: StateFiles) -> _Sizes:
+        """Count what differs between two states."""
+        added = sum(change.name not in old.arrays for change in found.changes)
+        changed = sum(
+            change.indices.size
+            if change.old is not None
+            else count_changed(old.arrays.get(change.name), new.arrays[change.name])
+            for change in found.changes
+        )
+        facts = PatchFacts(len(found.changes) - added, added, len(found.removed), changed)
+        arrays = new.arrays.values()
+        return cls(facts, sum(x.size for x in arrays), sum(x.nbytes for x in arrays))
+
+
+def _to_json(options: argparse.Namespace, sizes: _Sizes, blob: Bytes) -> dict[str, Any]:
+    """Return the files, the sizes and the digests in types that JSON has."""
+    files = {"old": str(options.old), "new": str(options.new), "patch": str(options.output)}
+    return files | {"elements": sizes.elements, "dense_bytes": sizes.nbytes} | sizes.facts.to_json([blob])
 
 
 def _check_opaque(old: StateFiles, new: StateFiles) -> None:
@@ -83,14 +127,13 @@ def _check_opaque(old: StateFiles, new: StateFiles) -> None:
             )
 
 
-def _format_sizes(file: FileArgument, tensors: int, changed: int, new: StateFiles, blob: Bytes) -> str:
+def _format_sizes(file: FileArgument, sizes: _Sizes, blob: Bytes) -> str:
     """Format the changes and the size of their patch as one line."""
-    elements = sum(x.size for x in new.arrays.values())
-    dense = sum(x.nbytes for x in new.arrays.values())
+    elements, changed = sizes.elements, sizes.facts.elements
     share = f" ({100 * changed / elements:.3g} %)" if elements else ""
     each = f", {8 * blob.nbytes / changed:.2f} bits each" if changed else ""
     return (
         f"{escape(name_of(file))}: {changed:,} of {elements:,} elements{share} of"
-        f" {format_count(tensors, 'tensor', 'tensors')} change; patch: {blob.nbytes:,} bytes{each}, ratio"
-        f" {dense / blob.nbytes:.4g}"
+        f" {format_count(sizes.facts.changed + sizes.facts.new, 'tensor', 'tensors')} change; patch:"
+        f" {blob.nbytes:,} bytes{each}, ratio {sizes.nbytes / blob.nbytes:.4g}"
     )

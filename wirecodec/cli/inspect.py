@@ -195,7 +195,10 @@ def _format_patch(info: ContainerInfo, patch: PatchInfo) -> list[str]:
     lines = (
         ["patch of weights: touched, so its reader looks at changed elements alone"]
         if patch.touched
-        else [f"patch of weights: base {base}, target {target}, {patch.unchanged} tensors unchanged"]
+        else [
+            f"patch of weights: base {base}, target {target},"
+            f" {format_count(patch.unchanged, 'tensor', 'tensors')} unchanged"
+        ]
     )
     sizes = {name: size for entry in info.entries for name, size in entry.members}
     added = sum(sizes[name] for name in patch.added)

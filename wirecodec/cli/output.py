@@ -16,17 +16,20 @@ from wirecodec.cli.files import FileArgument, find_stream
 
 
 @contextmanager
-def open_output(file: FileArgument, *, durable: bool = False) -> Iterator[BinaryIO]:
+def open_output(
+    file: FileArgument, *, durable: bool = False, follow_links: bool = True
+) -> Iterator[BinaryIO]:
     """Open a file for writing, and replace the old one only if the block succeeds.
 
     The bytes go to a temporary file in the same folder, which then takes the name of the file. If the block
-    raises, the temporary file is removed and the old file is unchanged. An existing file keeps its mode; a
-    symbolic link keeps pointing to its target, which is replaced. Devices, pipes and standard output cannot
-    be replaced: they are written directly.
+    raises, the temporary file is removed and the old file is unchanged. An existing file keeps its mode.
+    Devices, pipes and standard output cannot be replaced: they are written directly.
 
     Args:
         file: the file to write, or "-" for standard output.
         durable: whether the bytes are on the disk before the file is replaced, and its name is at the end.
+        follow_links: whether a symbolic link keeps pointing to its target, which is replaced. Otherwise the
+            link is replaced, and its target stays as it is.
 
     Yields:
         A binary file, open for writing.
@@ -40,9 +43,16 @@ def open_output(file: FileArgument, *, durable: bool = False) -> Iterator[Binary
         ...     n = file.write(b"bytes")
     """
     name = str(file) if isinstance(file, Path) else "standard output"
+    opening = _open_file(file, durable, follow_links) if isinstance(file, Path) else _open_stdout()
+    with name_output(name), opening as opened:
+        yield opened
+
+
+@contextmanager
+def name_output(name: str) -> Iterator[None]:
+    """Put the name of an output into the errors of the operating system, in place of a temporary one."""
     try:
-        with _open_file(file, durable) if isinstance(file, Path) else _open_stdout() as opened:
-            yield opened
+        yield
     except OSError as error:
         if error.errno is None:  # NumPy reports a short write without an error number
             raise OSError(f"cannot write {name!r}: {error}") from None
@@ -61,7 +71,7 @@ def _open_stdout() -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _open_file(path: Path, durable: bool) -> Iterator[BinaryIO]:
+def _open_file(path: Path, durable: bool, follow_links: bool) -> Iterator[BinaryIO]:
     """Open a device or a pipe directly, and the replacement of any other file."""
     old = path.stat() if path.exists() else None
     if old is not None and is_stream(path):
@@ -69,9 +79,15 @@ def _open_file(path: Path, durable: bool) -> Iterator[BinaryIO]:
             yield file
         return
     if old is not None:
-        path.open("r+b").close()  # raises PermissionError if the file is read-only
-    with _replacement(Path(os.path.realpath(path)), old, durable) as replacement:
+        check_writable(path)
+    target = Path(os.path.realpath(path)) if follow_links else path
+    with _replacement(target, old, durable) as replacement:
         yield replacement
+
+
+def check_writable(path: Path) -> None:
+    """Check that a file may be changed, although its folder allows its replacement. Raises OSError."""
+    path.open("r+b").close()
 
 
 def is_stream(file: FileArgument) -> bool:
@@ -82,7 +98,12 @@ def is_stream(file: FileArgument) -> bool:
         status = file.stat()
     except OSError:
         return False
-    return not stat.S_ISREG(status.st_mode) or _is_stdout(status)
+    return not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)) or _is_open_as(1, status)
+
+
+def is_replaceable(path: Path) -> bool:
+    """Return whether another file can take the name of a file: it is no stream, and not ``/dev/stdin``."""
+    return not is_stream(path) and not _is_open_as(0, path.stat())
 
 
 @contextmanager
@@ -127,10 +148,10 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _is_stdout(old: os.stat_result) -> bool:
-    """Return whether standard output is redirected to this file, as in ``-o /dev/stdout > FILE``."""
+def _is_open_as(descriptor: int, status: os.stat_result) -> bool:
+    """Return whether standard input or output is this file, as in ``-o /dev/stdout > FILE``."""
     try:
-        return os.path.samestat(old, os.fstat(1))
+        return os.path.samestat(status, os.fstat(descriptor))
     except OSError:
         return False
 

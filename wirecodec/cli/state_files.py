@@ -20,7 +20,7 @@ import numpy as np
 from wirecodec.arrays import Array, Bytes
 from wirecodec.cli.array_files import check_names, is_safetensors, read_arrays, save_npz
 from wirecodec.cli.files import FileArgument, format_file, name_file, open_input
-from wirecodec.cli.folder_output import is_unfinished
+from wirecodec.cli.folder_output import refuse_unfinished
 from wirecodec.cli.formatting import format_name
 from wirecodec.cli.output import is_stream
 from wirecodec.cli.safetensors_files import (
@@ -235,8 +235,7 @@ def _map(source: BinaryIO) -> Bytes:
 
 def _open_folder(folder: Path) -> StateFiles:
     """Open a folder with an index and its shards, or with a single .safetensors."""
-    if is_unfinished(folder):
-        raise ValueError(f"{folder}: an apply was killed while it replaced files; run it again, without -o")
+    refuse_unfinished(folder)
     found = sorted(folder.glob(f"*{INDEX_SUFFIX}"))
     if len(found) > 1:
         raise ValueError(f"{folder}: there are {len(found)} indexes, such as {found[0].name}; keep one")
@@ -245,9 +244,13 @@ def _open_folder(folder: Path) -> StateFiles:
         places: dict[str, set[str]] = {}
         for name, place in content["weight_map"].items():
             places.setdefault(place, set()).add(name)
-        shards = tuple(_open_shard(folder / place) for place in sorted(places))
+        # an index without names, as after the removal of all tensors, does not name the files either
+        files = [folder / place for place in sorted(places)] or sorted(folder.glob("*.safetensors"))
+        if not files:
+            raise ValueError(f"{folder}: the folder has no file of the format safetensors; download it again")
+        shards = tuple(map(_open_shard, files))
         for shard in shards:
-            if odd := sorted(places[shard_name(shard)] ^ set(shard.arrays)):
+            if odd := sorted(places.get(shard_name(shard), set()) ^ set(shard.arrays)):
                 raise ValueError(
                     f"{format_file(shard.file)}: tensor '{format_name(odd[0])}' is either in the file or in"
                     f" {found[0].name}, but not in both; download the folder again"
@@ -270,7 +273,7 @@ def _read_index(path: Path) -> dict[str, Any]:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"the index is damaged: {error}") from None
         places = content.get("weight_map") if isinstance(content, dict) else None
-        if not isinstance(places, dict) or not places or not all(map(_is_plain, places.values())):
+        if not isinstance(places, dict) or not all(map(_is_plain, places.values())):
             raise ValueError("the index is damaged: weight_map does not map names to files of the folder")
         if not isinstance(content.get("metadata") or {}, dict):
             raise ValueError("the index is damaged: metadata is no JSON object")

@@ -21,7 +21,10 @@ BY_CLASS, STEPS, STEPS_ZSTD = 12, 16, 17
 INDEX_CODECS = {BY_CLASS: "by-class"}
 VALUE_CODECS = {STEPS: "steps", STEPS_ZSTD: "steps-zstd"}
 """Names of the codecs that are told the base, by their wire ids."""
-REMEDY = "this container is a patch of weights: apply it to the old ones with wirecodec.apply"
+REMEDY = (
+    "this container is a patch of weights: apply it to the old ones, with wirecodec.apply or the command"
+    " wirecodec apply PATCH BASE"
+)
 
 _HEAD = struct.Struct("<BBHIIIQ")
 _FORM, _TOUCHED = 1, 1

@@ -126,7 +126,9 @@ def prepare(
     header = read_header(blob, limits, based=True, sizes_trusted=True)
     if BASE not in header.extension.bodies:
         raise Unsupported(
-            "base-absent", "the container is not a patch of weights; read it with wirecodec.decode"
+            "base-absent",
+            "the container is not a patch of weights; read it with wirecodec.decode or the command wirecodec"
+            " decode",
         )
     specs = list(TensorSpecs(header, None))
     record = BaseRecord.read(header.extension.bodies[BASE], len(specs))

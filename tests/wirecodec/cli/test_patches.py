@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import itertools
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,12 +23,15 @@ import wirecodec as wc
 from tests.wirecodec.cli.test_element_types import row, write
 from tests.wirecodec.cli.test_files import full_disk
 from tests.wirecodec.patch.weights import TYPES, is_equal, random_pair
+from wirecodec import cli
 from wirecodec.cli import main
 from wirecodec.cli.safetensors_files import make_head, make_row, write_elements
 from wirecodec.cli.state_files import open_state
-from wirecodec.element_types import name_of
+from wirecodec.element_types import FLOAT4_X2, name_of
 
 INDEX = "model.safetensors.index.json"
+JOURNAL = ".wirecodec-apply.json"
+README = (Path(cli.__file__).parent / "README.md").read_text(encoding="utf-8")
 State = dict[str, Any]
 
 
@@ -128,14 +136,14 @@ def test_files_come_back_byte_for_byte(kind: str, base: str, tmp_path: Path, cap
 
 def test_files_of_the_package_safetensors_come_back(tmp_path: Path) -> None:
     package = pytest.importorskip("safetensors.numpy")
-    pair = make_pair(without("complex128", "complex64"))
+    pair = make_pair(without("complex128", "complex64", FLOAT4_X2))  # NumPy has no name for the last one
     old, new, patch = (tmp_path / name for name in ("old.safetensors", "new.safetensors", "p.wc"))
     for path, state in zip((old, new), pair, strict=True):
-        package.save_file(state, path, metadata={"format": "np", "step": "é"})
+        package.save_file(state, path, metadata={"step": "é"})  # the package shuffles several texts
     assert run("diff", old, new, "-o", patch, "-q") == 0
     assert run("apply", patch, old) == 0
     assert old.read_bytes() == new.read_bytes()
-    assert is_equal(package.load_file(old), pair[1])
+    assert is_equal(open_state(old).arrays, pair[1])  # the package does not read all types that it writes
 
 
 def test_arrays_of_an_npz_keep_their_order_of_bytes_and_their_dimensions(tmp_path: Path) -> None:
@@ -170,6 +178,60 @@ def test_tensors_are_added_removed_and_replaced(kind: str, tmp_path: Path) -> No
     info = wc.inspect(patch.read_bytes())
     assert info.patch is not None
     assert (info.entries, info.patch.removed) == ((), {})
+
+
+def save_folder_of_one(path: Path, state: State) -> None:
+    """Write a folder without an index."""
+    path.mkdir()
+    save_file(path / "model.safetensors", state)
+
+
+@pytest.mark.parametrize("has_output", [False, True])
+@pytest.mark.parametrize("kind", [*FORMATS, "folder of one"])
+def test_all_tensors_are_removed_and_come_back(
+    kind: str, has_output: bool, tmp_path: Path, capsys: Any
+) -> None:
+    suffix, save, _ = {**FORMATS, "folder of one": ("", save_folder_of_one, ())}[kind]
+    full, empty, patch = tmp_path / f"full{suffix}", tmp_path / f"empty{suffix}", tmp_path / "p.wc"
+    state, _ = make_pair(("float32",))
+    save(full, state)
+    np.savez(tmp_path / "nothing.npz")
+    assert run("diff", full, tmp_path / "nothing.npz", "-o", patch) == 0
+    assert run("apply", patch, full, "-o", empty) == 0
+    assert open_state(empty).arrays == {}
+    assert run("apply", patch, empty, *(["-o", tmp_path / f"copy{suffix}"] if has_output else [])) == 0
+    assert "it has these changes already" in capsys.readouterr().out
+    assert run("diff", empty, full, "-o", patch) == 0
+    made = tmp_path / f"made{suffix}" if has_output else empty
+    assert run("apply", patch, empty, *(["-o", made] if has_output else [])) == 0
+    assert is_equal(open_state(made).arrays, state)
+    if kind == "folder":
+        assert json.loads((made / INDEX).read_text())["metadata"] == {
+            "total_size": sum(x.nbytes for x in state.values())
+        }
+
+
+def test_a_folder_of_no_files_is_named(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / INDEX).write_text('{"weight_map": {}}')
+    assert run("diff", tmp_path, tmp_path, "-o", tmp_path / "p.wc") == 2
+    assert "the folder has no file of the format safetensors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["decode"], ["verify"], ["verify", "--json"]], ids=" ".join)
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_commands_that_decode_name_the_one_that_applies(
+    command: list[str], base: str, tmp_path: Path, capsys: Any
+) -> None:
+    patch = tmp_path / "p.wc"
+    patch.write_bytes(wc.diff({"w": np.zeros(9, "f4")}, {"w": np.arange(9, dtype="f4")}, base=base).tobytes())
+    output = ["-o", tmp_path / "x.npz"] if command == ["decode"] else []
+    assert run(*command, patch, *output) == (1 if command[0] == "verify" else 2)
+    printed = capsys.readouterr()
+    assert "wirecodec apply PATCH BASE" in printed.out + printed.err
+    patch.write_bytes(wc.encode(np.ones(3, "f4")).tobytes())
+    np.savez(tmp_path / "base.npz", w=np.ones(3, "f4"))
+    assert run("apply", patch, tmp_path / "base.npz") == 2
+    assert "the command wirecodec decode" in capsys.readouterr().err
 
 
 def test_shards_without_changes_are_not_written(tmp_path: Path) -> None:
@@ -236,6 +298,7 @@ def test_what_fails_leaves_all_files(kind: str, fault: str, tmp_path: Path, caps
 KILL = """
 import os, sys
 from pathlib import Path
+from wirecodec import cli
 from wirecodec.cli import main
 rename, left = Path.replace, int(sys.argv[1])
 def replace(self, target):
@@ -266,7 +329,9 @@ def test_a_killed_run_leaves_the_old_state_or_the_next_completes_it(
         capsys.readouterr()
         for command in (["diff", old, new], ["apply", patch, old]):
             assert run(*command, "-o", tmp_path / "other") == 2
-            assert "an apply was killed while it replaced files; run it" in capsys.readouterr().err
+            assert capsys.readouterr().err == (
+                f"wirecodec: {old}: an apply was killed while it replaced files; run it again, without -o\n"
+            )
     assert run("apply", patch, old) == 0
     assert is_equal(open_state(old).arrays, new_state)
     if renames:
@@ -277,16 +342,7 @@ def test_a_killed_run_leaves_the_old_state_or_the_next_completes_it(
 def test_an_interrupt_between_renames_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new, patch = save_pair(tmp_path, "folder", *make_pair(IN_SAFETENSORS))
     assert run("diff", old, new, "-o", patch) == 0
-    rename = Path.replace
-
-    def replace(path: Path, target: Path) -> Path:
-        if target.name.startswith("model-00002"):
-            raise KeyboardInterrupt
-        return rename(path, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", replace)
-        assert run("apply", patch, old) == 130
+    interrupt_apply(patch, old, 2, monkeypatch)
     assert run("apply", patch, old) == 0
     assert contents(old) == contents(new)
 
@@ -297,6 +353,7 @@ def test_an_interrupt_between_renames_is_completed(tmp_path: Path, monkeypatch: 
         ("{", "the index is damaged"),
         ('{"weight_map": {"w": "../x.safetensors"}}', "does not map names to files of the folder"),
         ('{"weight_map": {"w": 3}}', "does not map names to files of the folder"),
+        ('{"weight_map": {}}', "is either in the file or in"),
         ('{"weight_map": {"v": "model.safetensors"}}', "is either in the file or in"),
         ('{"weight_map": {"w": "model.safetensors"}, "metadata": 3}', "metadata is no JSON object"),
         ('{"weight_map": {"w": "absent.safetensors"}}', "No such file"),
@@ -313,14 +370,191 @@ def test_a_damaged_index_is_named(content: str, says: str, tmp_path: Path, capsy
     assert error.count("\n") == 1
 
 
-def test_a_damaged_journal_renames_nothing(tmp_path: Path, capsys: Any) -> None:
-    old, new, patch = save_pair(tmp_path, "folder", *make_pair(IN_SAFETENSORS))
+REMEDY = "load a whole state, and remove the folder's files .wirecodec-*"
+
+
+@pytest.mark.parametrize(
+    ("journal", "says"),
+    [
+        ("[", "Expecting value"),
+        ("3", "it has other fields"),
+        ('{"../p.wc": "x"}', "it has other fields"),
+        ('[{"temporary": "x", "name": "y", "old": []}]', "it has other fields"),
+        ('[{"temporary": "../p.wc", "name": "x", "old": [], "new": []}]', "it does not name files"),
+        ('[{"temporary": "x", "name": 3, "old": [], "new": []}]', "it does not name files"),
+    ],
+)
+def test_a_damaged_journal_renames_nothing(journal: str, says: str, tmp_path: Path, capsys: Any) -> None:
+    old, new, patch = save_pair(tmp_path, "folder", *make_pair(("float32",)))
     assert run("diff", old, new, "-o", patch) == 0
-    (old / ".wirecodec-apply.json").write_text('{"../p.wc": "x"}')
+    (old / JOURNAL).write_text(journal)
     before = read(tmp_path)
     assert run("apply", patch, old) == 2
-    assert "the journal is damaged" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error.startswith(f"wirecodec: {old / JOURNAL}: the journal is damaged: {says}")
+    assert error.endswith(f"; {REMEDY}\n")
     assert read(tmp_path) == before
+
+
+@pytest.mark.parametrize("how", ["content", "time", "gone"])
+@pytest.mark.parametrize("changed", range(3))
+@pytest.mark.parametrize("renames", range(1, 4))
+def test_a_stale_journal_renames_nothing(
+    renames: int, changed: int, how: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file, whether it was renamed or not, is another one when the next run begins."""
+    old_state, new_state = make_pair(("float32",))
+    old, new, patch = save_pair(tmp_path, "folder", old_state, {**new_state, "added": np.ones(3, "f4")})
+    assert run("diff", old, new, "-o", patch) == 0
+    targets = sorted(old.iterdir(), key=lambda path: path.name == INDEX)
+    interrupt_apply(patch, old, renames, monkeypatch)
+    path = targets[changed]
+    data, times = path.read_bytes(), path.stat()
+    if how == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-1] if how == "content" else data)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + (how == "time")))
+    before = read(tmp_path)
+    capsys.readouterr()
+    for _ in range(2):
+        assert run("apply", patch, old) == 2
+        assert capsys.readouterr().err == (
+            f"wirecodec: {path}: it has changed after an apply was killed while it replaced files; {REMEDY}\n"
+        )
+    assert read(tmp_path) == before
+    for path in old.iterdir():
+        path.unlink()
+    old.rmdir()
+    save_folder(old, old_state)
+    assert run("apply", patch, old) == 0
+    assert is_equal(open_state(old).arrays, open_state(new).arrays)
+
+
+def interrupt_apply(patch: Path, base: Path, renames: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt an apply after some renames, the first of which is that of the journal."""
+    rename, made = Path.replace, 0
+
+    def replace(path: Path, target: Path) -> Path:
+        nonlocal made
+        if made == renames:
+            raise KeyboardInterrupt
+        made += 1
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", replace)
+        assert run("apply", patch, base) == 130
+
+
+@formats
+@pytest.mark.parametrize("has_output", [False, True])
+def test_links_are_replaced_in_place_and_followed_as_outputs(
+    kind: str, has_output: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a file that a link points to may be the hash of its content."""
+    old_state, new_state = make_pair(("float32",))
+    old, new, patch = save_pair(tmp_path, kind, old_state, {**new_state, "added": np.ones(3, "f4")})
+    assert run("diff", old, new, "-o", patch) == 0
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    for number, path in enumerate(sorted(old.iterdir()) if old.is_dir() else [old]):
+        blob = blobs / f"{number}"
+        path.replace(blob)
+        blob.chmod(0o640)
+        path.symlink_to(blob)
+    before = read(blobs)
+    monkeypatch.chdir(tmp_path)
+    if not has_output:
+        assert run("apply", patch, old.name) == 0
+        files = list(old.iterdir()) if old.is_dir() else [old]
+        assert not any(path.is_symlink() for path in files)
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o640}
+    else:
+        link, target = Path(f"link{old.suffix}"), Path("blobs", f"made{old.suffix}")
+        link.symlink_to(target)
+        if kind == "folder":
+            target.mkdir()
+        else:
+            target.write_bytes(b"old")
+        assert run("apply", patch, old.name, "-o", link) == 0
+        assert link.is_symlink()
+        assert is_equal(open_state(target).arrays, open_state(new).arrays)
+        shutil.rmtree(target) if kind == "folder" else target.unlink()
+        assert run("apply", patch, old.name, "-o", link) == 0
+        assert is_equal(open_state(target).arrays, open_state(new).arrays)
+        shutil.rmtree(target) if kind == "folder" else target.unlink()
+    assert read(blobs) == before
+    if not has_output:
+        assert is_equal(open_state(old).arrays, open_state(new).arrays)
+
+
+def test_standard_input_is_not_replaced(tmp_path: Path) -> None:
+    old, new, patch = save_pair(tmp_path, "safetensors", *make_pair(("float32",)))
+    assert run("diff", old, new, "-o", patch) == 0
+    link, before = tmp_path / "stdin", read(tmp_path)
+    link.symlink_to("/dev/stdin")
+    with old.open("rb") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "wirecodec", "apply", patch, link],
+            stdin=file,
+            capture_output=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr.endswith(b"stdin: it cannot be replaced; name the output by -o\n")
+    assert link.is_symlink()
+    link.unlink()
+    assert read(tmp_path) == before
+
+
+@formats
+@pytest.mark.parametrize("number", [0, -1])
+def test_files_that_are_read_only_are_refused(
+    kind: str, number: int, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_state, new_state = make_pair(("float32",))
+    old, new, patch = save_pair(tmp_path, kind, old_state, {**new_state, "added": np.ones(3, "f4")})
+    assert run("diff", old, new, "-o", patch) == 0
+    path = sorted(old.iterdir())[number] if old.is_dir() else old
+    path.chmod(0o440)
+    before = read(tmp_path)
+    capsys.readouterr()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", open_as_a_user)
+        assert run("apply", patch, old) == 2
+    assert capsys.readouterr().err == f"wirecodec: {path}: Permission denied\n"
+    assert read(tmp_path) == before
+    assert run("apply", patch, old, "-o", tmp_path / f"made{old.suffix}") == 0
+
+
+open_file = Path.open
+
+
+def open_as_a_user(path: Path, mode: str = "r", *arguments: Any, **named: Any) -> Any:
+    """Open a file as somebody who is not root."""
+    if "+" in mode and not path.stat().st_mode & 0o200:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    return open_file(path, mode, *arguments, **named)
+
+
+@formats
+def test_the_first_error_is_told_if_cleaning_up_fails(
+    kind: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_state = {"w": np.random.default_rng(0).random(2000), "v": np.ones(3, "f4")}
+    old, new, patch = save_pair(tmp_path, kind, old_state, {**old_state, "w": old_state["w"][::-1]})
+    assert run("diff", old, new, "-o", patch) == 0
+    assert run("apply", patch, old, "-o", tmp_path / f"made{old.suffix}") == 0  # kernels are compiled
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    capsys.readouterr()
+    with full_disk(), monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", unlink)
+        assert run("apply", patch, old) == 2
+    assert "File too large" in capsys.readouterr().err
 
 
 def test_folders_without_an_index(tmp_path: Path, capsys: Any) -> None:
@@ -429,6 +663,77 @@ def test_inspect_shows_what_a_patch_changes(base: str, tmp_path: Path, capsys: A
     assert run("inspect", "--json", patch) == 0
     (part,) = json.loads(capsys.readouterr().out)
     assert bool(part["patch"]["base"]) is (base == "read")
+
+
+def fields_of(command: str) -> list[str]:
+    """Return the names in the table of a command's fields."""
+    rows = README.partition(f"| field of `{command}` | content |\n|---|---|\n")[2].partition("\n\n")[0]
+    return [name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])]
+
+
+DIFF_FIELDS = fields_of("diff")
+*FILES, FIRST_SHARED, LAST_SHARED = fields_of("apply")
+SHARED = DIFF_FIELDS[DIFF_FIELDS.index(FIRST_SHARED) : DIFF_FIELDS.index(LAST_SHARED) + 1]
+
+
+@formats
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_sizes_and_digests_as_json(kind: str, base: str, tmp_path: Path, capsys: Any) -> None:
+    old_state, new_state = make_pair(FORMATS[kind][2])
+    old_state["z"], new_state["z"] = np.zeros(3, "c8"), np.array([0, 1 + 1j, 1j], "c8")
+    old_state["reshaped"], new_state["reshaped"] = np.ones(6, "f4"), np.ones((2, 3), "f4")
+    del new_state["same"]
+    old, new, patch = save_pair(tmp_path, kind, old_state, {**new_state, "added": np.ones(4, "f4")})
+    assert run("diff", old, new, "--base", base, "--json", "-o", patch) == 0
+    sizes = json.loads(capsys.readouterr().out)
+    assert list(sizes) == DIFF_FIELDS
+    changed = sum(
+        int((old_state[name].reshape(-1, 1).view("u1") != x.reshape(-1, 1).view("u1")).any(1).sum())
+        for name, x in new_state.items()
+        if x.ndim and x.size and name != "reshaped"
+    )
+    changed += 1 + 6 + 4  # of step, reshaped and added
+    assert sizes["changed_elements"] == changed
+    assert (sizes["new_tensors"], sizes["removed_tensors"]) == (1, 1)
+    assert sizes["bytes"] == patch.stat().st_size
+    assert sizes["bits_per_changed_element"] == 8 * sizes["bytes"] / changed
+    assert sizes["dense_bytes"] == 16 + sum(x.nbytes for x in new_state.values())
+    assert sizes["elements"] == 4 + sum(x.size for x in new_state.values())
+    assert run("inspect", "--json", patch) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    digests = sizes["base_digest"], sizes["target_digest"]
+    assert digests == (shown["patch"]["base"], shown["patch"]["target"])
+    assert bool(digests[0]) is (base == "read")
+    made = tmp_path / f"made{old.suffix}"
+    for output in ([], ["-o", made]):
+        assert run("apply", patch, old, "--json", *output) == 0
+        done = json.loads(capsys.readouterr().out)
+        assert list(done) == FILES + SHARED
+        assert (done["patch"], done["base"], done["output"]) == (
+            str(patch),
+            str(old),
+            str(made) if output else None,
+        )
+        if not output:
+            assert {name: done[name] for name in SHARED} == {name: sizes[name] for name in SHARED}
+            continue
+        assert (done["changed_elements"], done["bits_per_changed_element"]) == (0, None)
+        assert (done["changed_tensors"], done["new_tensors"], done["removed_tensors"]) == (0, 0, 0)
+        assert (done["base_digest"], done["target_digest"]) == digests
+
+
+def test_json_of_several_patches_has_both_ends(tmp_path: Path, capsys: Any) -> None:
+    states = [{"w": np.full(9, number, "f4")} for number in range(3)]
+    patches = [wc.diff(*pair) for pair in itertools.pairwise(states)]
+    patch, base = tmp_path / "p.wc", tmp_path / "base.npz"
+    patch.write_bytes(wc.merge(patches).tobytes())
+    np.savez(base, **states[0])
+    assert run("inspect", "--json", patch) == 0
+    first, last = (part["patch"] for part in json.loads(capsys.readouterr().out))
+    assert run("apply", patch, base, "--json") == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["bytes"], done["changed_elements"]) == (patch.stat().st_size, 9)
+    assert (done["base_digest"], done["target_digest"]) == (first["base"], last["target"])
 
 
 def test_codecs_of_patches_without_their_record_are_refused_by_inspect() -> None:
