@@ -41,6 +41,7 @@ from tests.formats.test_patches import (
     rebuild,
     refused,
     states,
+    stepped,
     weights,
 )
 
@@ -161,6 +162,8 @@ def test_the_target_is_made(patcher: Patcher, seed: int, base: str) -> None:
     blob = wc.diff(old, new, base=base).tobytes()
     for state in (old, new):
         assert patcher.apply(blob, plain(state)) == ("ok", pack_state(plain(new)))
+    with pytest.raises(WireError, match="value codec"):
+        patch.apply(blob, plain(old))
     assert patcher.apply(blob, plain(old), zstd=False) == UNSUPPORTED
     part = {name: x for name, x in old.items() if x.dtype == old["scalar"].dtype}
     assert agree(patcher, blob, part, partial=True)[0] == "ok"
@@ -180,7 +183,7 @@ def test_lanes(patcher: Patcher, name: str, share: float) -> None:
     assert patcher.apply(blob, plain(old), zstd=False) == ("ok", pack_state(plain(new)))
 
 
-def test_positions_frames_and_bools(patcher: Patcher) -> None:
+def test_positions_frames_steps_and_bools(patcher: Patcher) -> None:
     """Those that are compared with the library, too (test_patches)."""
     old, new, blob = distant()
     assert patcher.apply(blob, plain(old)) == ("ok", pack_state(plain(new)))
@@ -188,6 +191,8 @@ def test_positions_frames_and_bools(patcher: Patcher) -> None:
         agree(patcher, rebuild(blob, index=put_all(section)), old)
     for is_valid, one, base in framed():
         assert (agree(patcher, one, base)[0] == "ok") == is_valid
+    for code, one, base in stepped():
+        assert agree(patcher, one, base)[1] == code
     for one, base in false_bools():
         assert agree(patcher, one, base) == ("Invalid", "bool-value")
 
@@ -269,21 +274,12 @@ def test_the_function_of_the_page_compiles(tmp_path: Path) -> None:
     page = (SOURCES / "README.md").read_text(encoding="utf-8")
     *_, function = re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "apply.c").write_text(function)
-    command = [
-        str(COMPILER),
-        *WARNINGS,
-        "-I",
-        str(SOURCES),
-        "-c",
-        "-o",
-        tmp_path / "apply",
-        tmp_path / "apply.c",
-    ]
-    subprocess.run(command, check=True)
+    command = [str(COMPILER), *WARNINGS, "-I", str(SOURCES), "-c", "-o", "apply.o", "apply.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
 
 
 @pytest.mark.parametrize("base", ["read", "unread"])
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(5))
 def test_parts_with_one_change(
     monkeypatch: pytest.MonkeyPatch, patcher: Patcher, number: int, base: str
 ) -> None:

@@ -227,10 +227,12 @@ def pieces(monkeypatch: pytest.MonkeyPatch, base: str) -> list[tuple[str, State,
     small = np.abs(old) < 0.01
     some = np.where(small, change(rng, old, 0.35, 0.9), change(rng, old, 0.06, 0))
     wide = weights(rng, "float64", (40,))
+    turned = np.where(np.arange(40) % 9 == 1, -wide, change(rng, wide, 0.5))
     gone: State = {"gone": wide[:2], "lost": wide[:3]}
     pairs = [
         ("lanes", {"a": old, **gone}, {"a": some}),
         ("dense", {"a": old[:200]}, {"a": change(rng, old[:200], 0.7, 0.9)}),
+        ("turned", {"a": wide}, {"a": turned}),
         ("frames", {"a": wide}, {"a": change(rng, wide, 1), "new": np.arange(70) % 2 == 0}),
         ("whole", {"a": wide[:5], "b": wide}, {"a": wide[:6], "b": wide}),
     ]
@@ -244,8 +246,8 @@ def distant() -> tuple[State, State, bytes]:
     new = {"a": old["a"].copy()}
     words = new["a"].view(np.uint16)
     words[indices] += 1
-    classes, half = positions.Classes(7, 100, 20), np.full(20, 8)
-    section = positions.encode(old["a"].view(np.uint16), indices, classes, half, 2 * half)
+    classes, changed = positions.Classes(7, 116, 6), np.array([8, 12, 15, 4, 8, 12])
+    section = positions.encode(old["a"].view(np.uint16), indices, classes, changed, np.full(6, 16))
     blob = wc.diff(old, new).tobytes()
     return old, new, rebuild(blob, index=put_all(section.tobytes()), index_id=positions.BY_CLASS)
 
@@ -271,11 +273,12 @@ def edited(blob: bytes) -> Iterator[bytes]:
     """Yield patches with a change in a section of the first entry, or in the record."""
     for part, old in read_parts(blob).items():
         for new in edit_bytes(old):
-            yield rebuild(blob, **{part: put_all(new)})
+            edit: dict[str, Any] = {part: put_all(new)}
+            yield rebuild(blob, **edit)
 
 
 @pytest.mark.parametrize("base", ["read", "unread"])
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(5))
 def test_parts_with_one_change(monkeypatch: pytest.MonkeyPatch, number: int, base: str) -> None:
     name, old, new, blob = pieces(monkeypatch, base)[number]
     assert by_library(blob, old) == ("ok", plain(new))
@@ -283,6 +286,8 @@ def test_parts_with_one_change(monkeypatch: pytest.MonkeyPatch, number: int, bas
         parts = read_parts(blob)
         assert parts["index"][4] == 8  # lanes of by-class
         assert parts["value"][1:4] == bytes([3, 7, 2])  # signed, in 4 lanes, with a shift of 7 and 2 contexts
+    if (name, base) == ("turned", "unread"):
+        assert read_parts(blob)["value"][4] == 136  # symbols: a turned sign is a step of 64 bits
     seen = set()
     for mutant in edited(blob):
         one, other = by_library(mutant, old), by_reference(mutant, old)
@@ -318,6 +323,7 @@ def framed() -> Iterator[tuple[bool, bytes, State]]:
         (True, frame(1, 0x60, size, plenty)),
         (True, frame(0, 0x60, size, (1, 599, b"\7"), (0, 1, b"\7"))),
         (True, frame(0, 0xE0, struct.pack("<Q", 600), (0, 600, bytes([7]) * 600))),
+        (True, frame(0, 0x60, size, plenty, (0, 0, b""))),
         (True, frame(0, 0xA0, struct.pack("<I", 600), plenty)),
         (True, frame(0, 0x40, b"\0" + size, plenty)),
         (True, frame(0, 0x40, bytes([13 << 3]) + size, plenty)),
@@ -340,6 +346,39 @@ def test_frames() -> None:
         found = by_library(blob, old)
         assert found == by_reference(blob, old), blob.hex()
         assert (found[0] == "ok") == is_valid
+
+
+def stepped() -> Iterator[tuple[str, bytes, State]]:
+    """Yield (code, patch, base) of patches of one element whose only step is coded in a way of its own."""
+    old = {"a": np.ones(9, np.float16)}
+    blob = wc.diff(old, {"a": np.where(np.arange(9) == 4, np.float16(2), old["a"])}).tobytes()
+    states = [struct.pack("<Q", 2**31 << bits | 5) for bits in (14, 15)]
+    certain = [bytes([s + 1]) + bytes(s) + b"\x80\x20" for s in (39, 40)]  # a table of one symbol
+    starts = {n: np.arange(1, n, dtype="<u2").tobytes() for n in (16, 17)}
+    for code, head, *rest in (
+        ("base-target", b"\0\0\0\1", certain[0], states[0]),  # a step of 16 bits, 14 of them raw
+        ("steps-stream", b"\0\0\0\1", certain[1], states[1]),  # and of 17 bits
+        ("steps-stream", b"\0\0\0\1", certain[0], states[1]),
+        ("base-target", b"\0\0\7\x10", starts[16], 16 * certain[0], states[0]),
+        ("steps-head", b"\0\0\7\x11", starts[17], 17 * certain[0], states[0]),
+        ("base-target", b"\0\0\4\2\xff\7", 2 * certain[0], states[0]),
+        ("steps-contexts", b"\0\0\4\2\0\x08", 2 * certain[0], states[0]),
+        ("steps-head", b"\0\0\3\2\1\0", 2 * certain[0], states[0]),
+        ("steps-head", b"\0\0\x10\2\1\0", 2 * certain[0], states[0]),
+        ("steps-length", b"\0\0\0\1\x88\1\1\1"),
+        ("steps-table", b"\0\0\0\1\x89\1\1\1"),
+        ("steps-table", b"\0\0\0\1", b"\0\0\0\0"),
+        ("steps-table", b"\0\0\0\1", certain[0][:-1] + b"\x21", states[0]),
+        ("steps-length", b"\0\0\4\2\1\0\1\x80"),
+    ):
+        tables = head + b"".join(rest[:-1])
+        section = b"".join([tables, bytes(-len(tables) % 4), *rest[-1:]])
+        yield code, rebuild(blob, value=put_all(section), value_id=steps.STEPS), old
+
+
+def test_steps_in_ways_of_their_own() -> None:
+    for code, blob, old in stepped():
+        assert by_library(blob, old) == by_reference(blob, old) == (ERRORS[code], code), blob.hex()
 
 
 REFUSALS: dict[str, dict[str, Any]] = {
