@@ -1,17 +1,16 @@
 /* Apply patches of weights to a state.
  *
- *     patch STATE FILE … > NEW      the patches of each file, to the state that the one before makes; NEW is written if all are
- *                                   accepted
+ *     patch STATE FILE … > NEW      the patches of each file, to the state that the one before makes: all, or none
  *     patch                         requests from standard input; each is answered before the next is read; for tests
  *
  * A state is, all little-endian: count u32, and for each tensor, ascending by name: name_len u32, dtype u32, ndim u32,
  * dimension u64 × ndim, the name, the elements. Compile with -DWITH_ZSTD and -lzstd to read Zstandard frames; without it,
  * value codecs 7 and 17 are refused.
  *
- * A request is, all little-endian: limits u64 × 6 in the order of wc_limits; flags u32, 1 if the state is a part, plus 2 if frames
- * can be asked for; the state; length u64 and the container. A question is a line "frame SIZE CONTENT_SIZE" and the frame. It
- * wants an octet, 1 for a valid frame, which its content follows, or 0. The answer is a line "refused KIND CODE", or a line
- * "ok SIZE" and the new state.
+ * A request is, all little-endian: limits u64 × 6 in the order of wc_limits; flags u32, 1 if the state is a part, plus 2 if
+ * frames can be asked for; the state; length u64 and the container. A question is a line "frame SIZE CONTENT_SIZE" and the
+ * frame. Its answer is a byte, 1 for a valid frame, which its content follows, or 0. The answer to the request is a line
+ * "refused KIND CODE", or a line "ok SIZE" and the new state.
  */
 
 #include "wirecodec_patch.h"
@@ -233,7 +232,7 @@ static uint8_t *read_file(const char *path, uint64_t *size) {
     return bytes;
 }
 
-/* Return the length of the container at the front of these bytes; it is all of them if the length is false, so that it is refused. */
+/* Return the length of the container at the front of these bytes: all of them if its own is false, for which it is refused. */
 static uint64_t container_size(const uint8_t *data, uint64_t left) {
     uint64_t size = left < WC_PREFIX ? left : wc_u64(data + 16);
     return size < WC_PREFIX || size > left ? left : size;
@@ -252,6 +251,7 @@ static wc_status apply_file(const char *path, wc_state *state) {
         applied *step = (applied *)allocate(sizeof *step);
         n = container_size(data + at, size - at);
         WC_TRY(apply(step, state, data + at, n, NULL, zstd));
+        if (step->patch.n_complete && step->patch.n_changed) fprintf(stderr, "%s: the state was half-written\n", path);
         *state = step->patch.target;
         at += n;
     } while (at < size);

@@ -53,12 +53,14 @@ typedef struct wc_match {
 /* Bytes for the name of a tensor that only its key identifies. */
 enum { WC_DIGITS = 10 };
 
-/* A patch that is being read. The fields after `target` are private. */
+/* A patch that is being read. The fields after `n_changed` are private. */
 typedef struct wc_patch {
     wc_reader reader;
     uint64_t describe_size; /* bytes that wc_describe_patch needs */
     uint64_t apply_size; /* bytes that wc_apply_patch needs */
     wc_state target; /* the new state */
+    uint64_t n_complete; /* tensors of the patch that the state had already; it was half-written if it lacked others */
+    uint64_t n_changed; /* tensors that have new elements, are new, or are removed */
     wc_state base;
     const wc_decompressor *zstd;
     int touched;
@@ -743,8 +745,8 @@ static inline void wc_clear_sums(const wc_patch *patch, const wc_key *key) {
     }
 }
 
-/* Read the indices of all entries of a key, and change their elements if `changes`. The sums of a touched patch are those of the
- * elements afterwards. */
+/* Read the indices of all entries of a key, and change their elements if `changes`. The sums of a touched patch are those
+ * of the elements afterwards. */
 static inline wc_status wc_read_key(const wc_patch *patch, const wc_key *key, int changes) {
     uint64_t i, at = key->payload;
     wc_clear_sums(patch, key);
@@ -796,6 +798,7 @@ static inline wc_status wc_apply_partial(wc_patch *patch, const wc_key *key) {
     }
     if (patch->touched) WC_TRY(wc_read_key(patch, key, 0));
     WC_TRY(wc_check_own(patch, key, &complete));
+    *(complete ? &patch->n_complete : &patch->n_changed) += key->n;
     if (complete) return wc_ok();
     WC_TRY(wc_read_key(patch, key, 1));
     bytes = patch->elements;
@@ -831,7 +834,10 @@ static inline wc_status wc_apply_whole(wc_patch *patch, const wc_key *key) {
     wc_weights made;
     if (match->has_base) {
         own = wc_seal(wc_old(patch, key, 0));
-        if (own == wc_after(patch, key->key)) return wc_ok();
+        if (own == wc_after(patch, key->key)) {
+            patch->n_complete++;
+            return wc_ok();
+        }
         if (own != wc_before(patch, key->key)) return wc_refuse(WC_SCHEMA_MISMATCH, "base");
     }
     for (i = key->first; i < key->end; i++) {
@@ -844,6 +850,7 @@ static inline wc_status wc_apply_whole(wc_patch *patch, const wc_key *key) {
         }
         at += wc_payload_bytes(&e);
     }
+    patch->n_changed++;
     match->made = patch->elements;
     match->shape = patch->dimensions;
     for (i = 0; i < tensor->ndim; i++) *patch->dimensions++ = wc_dimension(tensor, (unsigned)i);
@@ -864,7 +871,7 @@ static inline wc_weights wc_patched(const wc_patch *patch, uint32_t key) {
 }
 
 /* The checks of removed tensors, and of those that the patch neither has nor removes. */
-static inline wc_status wc_check_rest(const wc_patch *patch) {
+static inline wc_status wc_check_rest(wc_patch *patch) {
     const wc_reader *reader = &patch->reader;
     const uint8_t *body = reader->records[WC_BASE].at;
     uint64_t i, key = 0, count = 0, rest = 0;
@@ -876,6 +883,7 @@ static inline wc_status wc_check_rest(const wc_patch *patch) {
         if (key < reader->n_tensors && patch->matches[key].at == i) continue;
         if (wc_is_removed(patch, &removed, tensor->name, tensor->name_len)) {
             if (wc_seal(tensor) != removed.digest) return wc_refuse(WC_SCHEMA_MISMATCH, "base");
+            patch->n_changed++;
         } else if (!patch->touched && !patch->base.is_part) {
             rest += wc_mix(wc_seal(tensor), wc_text_digest(tensor->name, tensor->name_len));
             count++;
@@ -908,8 +916,8 @@ static inline wc_state wc_merge_states(const wc_patch *patch, wc_weights *out) {
 
 /* ---- The steps of a reader ------------------------------------------------------------------------------------------ */
 
-/* Open a patch of exactly `size` bytes. NULL limits are the defaults. Without a decompressor, value codecs 7 and 17 are refused.
- * On WC_OK, `describe_size` is the buffer size of wc_describe_patch. */
+/* Open a patch of exactly `size` bytes. NULL limits are the defaults. Without a decompressor, value codecs 7 and 17 are
+ * refused. On WC_OK, `describe_size` is the buffer size of wc_describe_patch. */
 static inline wc_status wc_open_patch(wc_patch *patch, const void *data, size_t size, const wc_limits *limits,
                                       const wc_decompressor *zstd) {
     memset(patch, 0, sizeof *patch);
@@ -954,8 +962,8 @@ static inline void wc_find_bases(wc_patch *patch) {
     patch->matches[key].at = patch->base.count;
 }
 
-/* Set `apply_size`. Keys from the first one on that the state does not have rightly need no memory: it is refused. So sizes that
- * the state does not confirm are those of whole tensors alone, which the limits bound. */
+/* Set `apply_size`. The first key that does not fit the state ends the count, because it will be refused. So sizes that the
+ * state does not confirm are those of whole tensors alone, which the limits bound. */
 static inline void wc_count_memory(wc_patch *patch) {
     const wc_reader *reader = &patch->reader;
     uint64_t i;
@@ -1009,6 +1017,7 @@ static inline wc_status wc_apply_patch(wc_patch *patch, void *buffer, uint64_t s
     target = (wc_weights *)(void *)wc_align(buffer);
     patch->dimensions = (uint64_t *)(void *)(target + patch->base.count + patch->reader.n_tensors);
     patch->indices = patch->dimensions + patch->n_dimensions;
+    patch->n_complete = patch->n_changed = 0;
     patch->tables = (wc_tables *)(void *)(patch->indices + patch->most_present);
     patch->content = (uint8_t *)patch->tables + wc_padded(sizeof(wc_tables));
     patch->elements = patch->content + wc_padded(patch->most_content);

@@ -251,25 +251,28 @@ def test_files(tmp_path: Path, with_zstd: bool) -> None:
         pytest.skip("there is no libzstd to compile with")
     assert made.returncode == 0, made.stderr
     rng = np.random.default_rng(5)
-    chain = [{"v": np.ones(2, "f4"), "w": weights(rng, "bfloat16", (3000,))}]
+    chain = [{"u": np.ones(2, "f4"), **{n: weights(rng, n, (3000,)) for n in FLOATS[:2]}}]
     for _ in range(3):
-        chain.append({**chain[-1], "w": change(rng, chain[-1]["w"], 0.1)})
+        chain.append({**chain[-1], **{n: change(rng, chain[-1][n], 0.1) for n in FLOATS[:2]}})
     if with_zstd:
         chain[2]["new"] = np.zeros(100)
     blobs = [wc.diff(a, b) for a, b in itertools.pairwise(chain)]
     (tmp_path / "state").write_bytes(pack_state(plain(chain[0])))
+    (tmp_path / "half").write_bytes(pack_state(plain(chain[2] | {FLOATS[0]: chain[3][FLOATS[0]]})))
     (tmp_path / "two").write_bytes(wc.merge(blobs[:2]).tobytes())
     (tmp_path / "one").write_bytes(blobs[2].tobytes())
     (tmp_path / "cut").write_bytes(blobs[2].tobytes()[:-8])
 
-    def run(*files: str) -> tuple[int, bytes]:
+    def run(*files: str) -> tuple[int, bytes, bytes]:
         done = subprocess.run([tmp_path / "patch", *files], cwd=tmp_path, capture_output=True, check=False)
-        return done.returncode, done.stdout or done.stderr
+        return done.returncode, done.stdout, done.stderr
 
-    assert run("state", "two", "one") == (0, pack_state(plain(chain[3])))
-    assert run("state") == (0, pack_state(plain(chain[0])))
-    assert run("state", "one") == (1, b"one: refused SchemaMismatch base\n")
-    assert run("state", "two", "cut") == (1, b"cut: refused Truncated container\n")
+    target = pack_state(plain(chain[3]))
+    assert run("state", "two", "one") == run("state", "two", "one", "one") == (0, target, b"")
+    assert run("state") == (0, pack_state(plain(chain[0])), b"")
+    assert run("half", "one") == (0, target, b"one: the state was half-written\n")
+    assert run("state", "one") == (1, b"", b"one: refused SchemaMismatch base\n")
+    assert run("state", "two", "cut") == (1, b"", b"cut: refused Truncated container\n")
 
 
 def test_the_function_of_the_page_compiles(tmp_path: Path) -> None:
