@@ -143,7 +143,8 @@ typedef struct wc_reader {
     uint32_t n_others; /* members of fused entries and of joined vectors, except the first of each */
     uint64_t payload; /* offset of the first section */
     uint64_t work;
-    wc_bytes records[11]; /* bodies by type; at = NULL if absent */
+    int based, zstd; /* whether patches of weights are read (wirecodec_patch.h), and whether codecs 7 and 17 are */
+    wc_bytes records[12]; /* bodies by type; at = NULL if absent */
 } wc_reader;
 
 /* One row of the table of contents (SPEC 2.2). */
@@ -2194,7 +2195,8 @@ static inline void wc_put_real(wc_values out, uint64_t i, double x) {
 
 enum { WC_PREFIX = 24, WC_ENTRY = 40 };
 enum { WC_FUSED = 1, WC_NAMES = 2, WC_SHAPES = 3, WC_TRANSFORM = 4, WC_TAG = 5 };
-enum { WC_TYPES = 6, WC_META = 7, WC_SCHEMA = 8, WC_SEMANTICS = 9, WC_JOINED = 10 };
+enum { WC_TYPES = 6, WC_META = 7, WC_SCHEMA = 8, WC_SEMANTICS = 9, WC_JOINED = 10, WC_BASE = 11 };
+enum { WC_BY_CLASS = 12, WC_ZSTD = 7, WC_STEPS = 16, WC_STEPS_ZSTD = 17 }; /* those that readers of patches add */
 enum { WC_IN_RECORD = 14 }; /* element type in the table of a tensor whose type is in the record of types */
 
 #define WC_CHUNK ((uint32_t)1 << 24)
@@ -2277,6 +2279,14 @@ static inline int wc_chunk_fits(const wc_reader *reader, uint64_t i) {
            e.domain == before.domain;
 }
 
+/* Return whether the value codec of an entry is supported for its element type. Of the codecs that carry the types of the
+ * record, readers without a base have raw alone (SPEC 4.2). */
+static inline int wc_carries(const wc_reader *reader, const wc_entry *e) {
+    if (reader->based && e->value == WC_STEPS) return 1;
+    if (reader->zstd && (e->value == WC_ZSTD || e->value == WC_STEPS_ZSTD)) return 1;
+    return e->dtype == WC_IN_RECORD ? e->value == 1 : wc_knows_value(e->value);
+}
+
 /* Check the table: rows 14 to 24, each over all entries before the next one. */
 static inline wc_status wc_check_row(const wc_reader *reader, int row, uint64_t i) {
     wc_entry e = wc_entry_at(reader, i), before;
@@ -2292,10 +2302,10 @@ static inline wc_status wc_check_row(const wc_reader *reader, int row, uint64_t 
     case 16:
         if (e.domain == 0 || (e.domain <= WC_DCT && e.dtype != WC_IN_RECORD)) return wc_ok();
         return wc_refuse(WC_UNSUPPORTED, "domain");
-    case 17: return wc_knows_index(e.index) ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "index-codec");
-    case 18: /* of the codecs that carry the types of the record, this reader has raw alone (SPEC 4.2) */
-        if (e.dtype == WC_IN_RECORD ? e.value == 1 : wc_knows_value(e.value)) return wc_ok();
-        return wc_refuse(WC_UNSUPPORTED, "value-codec");
+    case 17:
+        if (wc_knows_index(e.index) || (reader->based && e.index == WC_BY_CLASS)) return wc_ok();
+        return wc_refuse(WC_UNSUPPORTED, "index-codec");
+    case 18: return wc_carries(reader, &e) ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "value-codec");
     case 19: return e.map == 0 ? wc_ok() : wc_refuse(WC_UNSUPPORTED, "map-codec");
     case 20: return e.r <= e.d ? wc_ok() : wc_invalid("count");
     case 21: return wc_chunk_fits(reader, i) ? wc_ok() : wc_invalid("chunks");
@@ -2340,7 +2350,7 @@ static inline wc_status wc_check_table(const wc_reader *reader) {
     }
     if (stored > reader->limits.max_elements) return wc_refuse(WC_LIMIT_EXCEEDED, "max-elements");
     if (dense > reader->limits.max_dense) return wc_refuse(WC_LIMIT_EXCEEDED, "max-dense");
-    if (!(reader->schema && (reader->schema->tensors || reader->schema->count == 0)) &&
+    if (!reader->based && !(reader->schema && (reader->schema->tensors || reader->schema->count == 0)) &&
         wc_ceil(stored, reader->size) > reader->limits.max_expansion)
         return wc_refuse(WC_LIMIT_EXCEEDED, "max-expansion");
     return wc_ok();
@@ -2364,7 +2374,8 @@ static inline wc_record wc_record_at(const uint8_t *at) {
 }
 
 /* Return whether a record has a known type. Types of version 1.1 are known only with their flags. */
-static inline int wc_is_known(const wc_record *record) {
+static inline int wc_is_known(const wc_reader *reader, const wc_record *record) {
+    if (record->type == WC_BASE) return reader->based && record->flags == 1;
     if (record->type == WC_META || record->type == WC_SCHEMA) return record->flags == 0;
     if (record->type >= WC_TYPES && record->type <= WC_JOINED) return record->flags == 1;
     return record->type >= WC_FUSED && record->type <= WC_TAG;
@@ -2403,7 +2414,7 @@ static inline wc_status wc_check_records(wc_reader *reader) {
     }
     for (i = 0, at = block + 8; i < n; i++, at = record.next) {
         wc_record_fits(at, end, &record);
-        if (wc_is_known(&record))
+        if (wc_is_known(reader, &record))
             reader->records[record.type] = record.body;
         else if (record.flags & 1)
             return wc_refuse(WC_UNSUPPORTED, "extension");
@@ -2451,16 +2462,18 @@ static inline uint8_t *wc_align(void *buffer) {
     return at + (8 - (uintptr_t)at % 8) % 8;
 }
 
-/* Open a container of exactly `size` bytes. NULL limits are the defaults; a NULL schema expects nothing.
- * On WC_OK, `describe_size` is the buffer size of wc_describe. */
-static inline wc_status wc_open(wc_reader *reader, const void *data, size_t size, const wc_limits *limits,
-                                const wc_schema *schema) {
-    uint64_t i;
+static inline void wc_begin(wc_reader *reader, const void *data, size_t size, const wc_limits *limits,
+                            const wc_schema *schema) {
     memset(reader, 0, sizeof *reader);
     reader->data = (const uint8_t *)data;
     reader->size = size;
     reader->limits = limits ? *limits : wc_default_limits();
     reader->schema = schema;
+}
+
+/* Rows 1 to 32, and the number of tensors. */
+static inline wc_status wc_check_head(wc_reader *reader) {
+    uint64_t i;
     WC_TRY(wc_check_layout(reader));
     WC_TRY(wc_check_table(reader));
     WC_TRY(wc_check_records(reader));
@@ -2470,6 +2483,14 @@ static inline wc_status wc_open(wc_reader *reader, const void *data, size_t size
     reader->n_tensors += reader->n_others;
     reader->describe_size = wc_aligned((uint64_t)reader->n_tensors * sizeof(wc_tensor));
     return wc_ok();
+}
+
+/* Open a container of exactly `size` bytes. NULL limits are the defaults; a NULL schema expects nothing.
+ * On WC_OK, `describe_size` is the buffer size of wc_describe. */
+static inline wc_status wc_open(wc_reader *reader, const void *data, size_t size, const wc_limits *limits,
+                                const wc_schema *schema) {
+    wc_begin(reader, data, size, limits, schema);
+    return wc_check_head(reader);
 }
 
 /* ---- The tensors: rows 33 to 44 ------------------------------------------------------------------------------ */
@@ -3077,14 +3098,10 @@ static inline wc_status wc_describe(wc_reader *reader, void *buffer, uint64_t si
 
 /* ---- The payload: rows 45 to 50 ----------------------------------------------------------------------------- */
 
-/* Decode one entry whose first byte is at `at`: r indices, counted within the chunk, and the values of each. */
-static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint64_t at, uint64_t *indices,
-                                      uint8_t *values, uint8_t *scratch) {
+/* Check the sections of an entry, whose first byte is at `at`: rows 45 and 46. */
+static inline wc_status wc_check_sections(const wc_reader *reader, const wc_entry *e, uint64_t at) {
     const uint8_t *start = reader->data + at;
     uint64_t lengths[3], i, place = 0;
-    wc_bytes section;
-    wc_values out;
-    wc_index x;
     if (wc_crc32(0, start, wc_payload_bytes(e)) != e->crc) return wc_refuse(WC_CHECKSUM_MISMATCH, "entry-checksum");
     lengths[0] = e->index_len;
     lengths[1] = e->value_len;
@@ -3093,6 +3110,18 @@ static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint
         if (!wc_all_zero(start + place + lengths[i], wc_pad8(lengths[i]))) return wc_malformed("padding");
         place += wc_padded(lengths[i]);
     }
+    return wc_ok();
+}
+
+/* Decode one entry whose first byte is at `at`: r indices, counted within the chunk, and the values of each. */
+static inline wc_status wc_read_entry(wc_reader *reader, const wc_entry *e, uint64_t at, uint64_t *indices,
+                                      uint8_t *values, uint8_t *scratch) {
+    const uint8_t *start = reader->data + at;
+    uint64_t i;
+    wc_bytes section;
+    wc_values out;
+    wc_index x;
+    WC_TRY(wc_check_sections(reader, e, at));
     if (e->index_len == 0) {
         for (i = 0; i < e->r; i++) indices[i] = i;
     } else {

@@ -38,7 +38,9 @@ def read_records(block: bytes, *, based: bool = False) -> dict[int, bytes]:
 
 def read_unknown_records(block: bytes) -> list[tuple[int, bytes]]:
     """Return (type, body) of each record of unknown type, in a block that ``read_records`` accepts."""
-    return [(kind, body) for kind, flags, body in _split_records(block) if not _is_known(kind, flags)]
+    return [
+        (kind, body) for kind, flags, body in _split_records(block) if not _is_known(kind, flags, based=True)
+    ]
 
 
 def _is_known(kind: int, flags: int, *, based: bool = False) -> bool:

@@ -79,9 +79,9 @@ def digest_touched(tensor: StateTensor, indices: Sequence[int], words: Sequence[
     return mix(total + describe(*tensor[:2]), len(indices))
 
 
-def digest_named(name: str, tensor: StateTensor) -> int:
-    """Return the digest of a tensor with its name."""
-    return mix(seal(tensor), digest_text(name.encode("utf-8")))
+def add_name(digest: int, name: str) -> int:
+    """Return the digest of a tensor with its name, given that of the tensor."""
+    return mix(digest, digest_text(name.encode("utf-8")))
 
 
 # ---- the record ----
@@ -356,5 +356,5 @@ def _check_rest(state: State, record: BaseRecord, names: set[str]) -> None:
     others = [name for name in state if name not in names and name not in record.removed]
     if len(others) != record.unchanged:
         raise SchemaMismatch("base-tensors", f"{len(others)} other tensors; the base has {record.unchanged}")
-    if sum(digest_named(name, state[name]) for name in others) % WRAP != record.rest:
+    if sum(add_name(seal(state[name]), name) for name in others) % WRAP != record.rest:
         raise SchemaMismatch("base", "an unchanged tensor is not that of the base")

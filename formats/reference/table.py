@@ -18,7 +18,7 @@ from formats.reference.index.codecs import BY_CLASS, INDEX_CODECS
 from formats.reference.limits import Limits
 from formats.reference.map.packed import PACKED, map_length
 from formats.reference.transform.coefficients import COMPONENTS, PLAIN
-from formats.reference.value.codecs import OF_ANY_TYPE, ORDERED, STEPS, STEPS_ZSTD
+from formats.reference.value.codecs import OF_ANY_TYPE, ORDERED, STEPS, STEPS_ZSTD, ZSTD
 
 ENTRY_BYTES = 40
 ENTRY_FORMAT = "<IIQIIIIIBBBB"
@@ -94,7 +94,7 @@ def check_table(
         WireError: for the first check that fails; Invalid, Unsupported, Malformed or LimitExceeded.
     """
     indices = INDEX_CODECS.keys() | ({BY_CLASS} if based else set())
-    steps = {STEPS, STEPS_ZSTD} if based else set()
+    steps = ({STEPS, STEPS_ZSTD} if ZSTD in values else {STEPS}) if based else set()
     for last, entry in itertools.pairwise(entries):
         if (entry.key, entry.base) <= (last.key, last.base):
             raise Invalid("table-order", "(key, base) is not ascending", entry=entry.number)  # 14

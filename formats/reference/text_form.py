@@ -15,8 +15,9 @@ from typing import Any
 
 from formats.reference.container import Header, decode, read_header
 from formats.reference.errors import WireError
-from formats.reference.extension import SCHEMA, TAG, read_unknown_records
+from formats.reference.extension import BASE, SCHEMA, TAG, read_unknown_records
 from formats.reference.limits import DEFAULT_LIMITS, Limits
+from formats.reference.patch import WRAP, BaseRecord, add_name, read_base
 from formats.reference.stream import Unit, split
 from formats.reference.table import Entry
 from formats.reference.tensors import Tensor, TensorLocation
@@ -42,6 +43,7 @@ INDEX_NAMES = {
     9: "bloom",
     10: "structured",
     11: "context",
+    12: "by-class",
 }
 VALUE_NAMES = {
     1: "raw",
@@ -59,6 +61,8 @@ VALUE_NAMES = {
     13: "sketchml",
     14: "error-bounded",
     15: "mean",
+    16: "steps",
+    17: "steps-zstd",
 }
 
 Part = dict[str, Any]
@@ -112,12 +116,15 @@ def _describe_refusal(error: WireError) -> str:
 
 def _describe_container(data: bytes, at: int, *, decoded: bool, values: bool) -> Part:
     try:
-        header = read_header(data, NO_LIMITS, supported=VALUE_CODECS.keys(), private=PRIVATE)
+        header = _read_header(data, based=True)
+        is_patch = BASE in header.records
+        if not is_patch:
+            header = _read_header(data, based=False)  # rows 17 and 18 refuse codecs of patches
+        found = _describe_header(header, len(data))
     except WireError as error:
         return {"offset": at, "nbytes": len(data), "refused": _describe_refusal(error)}
-    found = _describe_header(header, len(data)) | {"payload": None}
-    tensors = None
-    if decoded:
+    found["payload"] = tensors = None
+    if decoded and not is_patch:
         try:
             tensors = decode(data, DEFAULT_LIMITS, zstd=find_decompressor()).tensors
             found["payload"] = VALID
@@ -128,6 +135,10 @@ def _describe_container(data: bytes, at: int, *, decoded: bool, values: bool) ->
     return found
 
 
+def _read_header(data: bytes, *, based: bool) -> Header:
+    return read_header(data, NO_LIMITS, supported=VALUE_CODECS.keys(), private=PRIVATE, based=based)
+
+
 def _describe_header(header: Header, nbytes: int) -> Part:
     names = [p.name for p in header.places]
     entries: dict[int, list[Entry]] = {}
@@ -136,7 +147,7 @@ def _describe_header(header: Header, nbytes: int) -> Part:
     members: dict[int, list[TensorLocation]] = {}
     for p in header.places:
         members.setdefault(p.entry_key, []).append(p)
-    return {
+    found = {
         "version": f"1.{header.minor}",
         "nbytes": nbytes,
         "tag": header.records.get(TAG, b""),
@@ -149,6 +160,29 @@ def _describe_header(header: Header, nbytes: int) -> Part:
             {"type": kind, "body": body}
             for kind, body in (read_unknown_records(header.block) if header.block else [])
         ],
+    }
+    if BASE in header.records:
+        found["patch"] = _describe_patch(read_base(header.records[BASE], names), names)
+    return found
+
+
+def _describe_patch(record: BaseRecord, names: list[str]) -> Part:
+    """Describe the base and the target of a patch with tensors of these names."""
+    before = {name: digest for name, (digest, _) in zip(names, record.digests, strict=True) if digest}
+    after = {name: digest for name, (_, digest) in zip(names, record.digests, strict=True)}
+    base, target = (
+        (record.rest + sum(add_name(digest, name) for name, digest in side.items())) % WRAP
+        for side in (before | record.removed, after)
+    )
+    return {
+        "before": before,
+        "after": after,
+        "removed": record.removed,
+        "unchanged": record.unchanged,
+        "rest": record.rest,
+        "touched": record.touched,
+        "base": b"" if record.touched else base.to_bytes(8, "big"),
+        "target": b"" if record.touched else target.to_bytes(8, "big"),
     }
 
 

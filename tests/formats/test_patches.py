@@ -24,6 +24,7 @@ from tests.fuzz.mutate import mutate_container
 from wirecodec.arrays import UNSIGNED
 from wirecodec.element_types import element_dtype_named, number_of
 from wirecodec.limits import DecodeLimits
+from wirecodec.patch import positions, steps
 from wirecodec.patch.prepared import prepare
 
 State = dict[str, np.ndarray[Any, Any]]
@@ -179,9 +180,15 @@ def small() -> list[tuple[State, bytes]]:
 
 
 def rebuild(
-    blob: bytes, *, index: Edit = None, value: Edit = None, body: Edit = None, value_id: int | None = None
+    blob: bytes,
+    *,
+    index: Edit = None,
+    value: Edit = None,
+    body: Edit = None,
+    index_id: int | None = None,
+    value_id: int | None = None,
 ) -> bytes:
-    """Change the sections and the fields of the first entry, and the body of the record."""
+    """Change the sections and the codecs of the first entry, and the body of the record."""
     header = read_header(blob, Limits(), supported={1, 7}, based=True)
     rows, at = [], header.payload
     for e in header.entries:
@@ -193,6 +200,7 @@ def rebuild(
         first,
         index_section=index(first.index_section) if index else first.index_section,
         value_section=value(first.value_section) if value else first.value_section,
+        index=first.index if index_id is None else index_id,
         value=first.value if value_id is None else value_id,
     )
     bodies = header.records | ({BASE: body(header.records[BASE])} if body else {})
@@ -210,10 +218,173 @@ def put_all(new: bytes) -> Edit:
     return lambda old: new
 
 
+def pieces(monkeypatch: pytest.MonkeyPatch, base: str) -> list[tuple[str, State, State, bytes]]:
+    """Return (name, base, target, patch) of small ones with lanes, contexts, frames and removed tensors."""
+    monkeypatch.setattr(positions, "LEAST_OF_LANES", 4)
+    monkeypatch.setattr(steps, "LEAST_OF_LANES", 4)
+    rng = np.random.default_rng(6)
+    old = weights(rng, "bfloat16", (1200,))
+    small = np.abs(old) < 0.01
+    some = np.where(small, change(rng, old, 0.35, 0.9), change(rng, old, 0.06, 0))
+    wide = weights(rng, "float64", (40,))
+    turned = np.where(np.arange(40) % 9 == 1, -wide, change(rng, wide, 0.5))
+    gone: State = {"gone": wide[:2], "lost": wide[:3]}
+    pairs = [
+        ("lanes", {"a": old, **gone}, {"a": some}),
+        ("dense", {"a": old[:200]}, {"a": change(rng, old[:200], 0.7, 0.9)}),
+        ("turned", {"a": wide}, {"a": turned}),
+        ("frames", {"a": wide}, {"a": change(rng, wide, 1), "new": np.arange(70) % 2 == 0}),
+        ("whole", {"a": wide[:5], "b": wide}, {"a": wide[:6], "b": wide}),
+    ]
+    return [(*two, wc.diff(*two[1:], base=base).tobytes()) for two in pairs]
+
+
+def distant() -> tuple[State, State, bytes]:
+    """Return a base, a target, and a patch whose gaps are longer than one symbol can tell."""
+    indices = np.array([0, 1, 9, 10, 300, 301, 302, 590], np.uint32)
+    old = {"a": np.geomspace(1e-4, 1, 600).astype(ml_dtypes.bfloat16)}
+    new = {"a": old["a"].copy()}
+    words = new["a"].view(np.uint16)
+    words[indices] += 1
+    classes, changed = positions.Classes(7, 116, 6), np.array([8, 12, 15, 4, 8, 12])
+    section = positions.encode(old["a"].view(np.uint16), indices, classes, changed, np.full(6, 16))
+    blob = wc.diff(old, new).tobytes()
+    return old, new, rebuild(blob, index=put_all(section.tobytes()), index_id=positions.BY_CLASS)
+
+
+def edit_bytes(old: bytes) -> Iterator[bytes]:
+    """Yield byte strings that differ in one of the first bytes, or in their length."""
+    for at in range(min(len(old), 60)):
+        yield old[:at]
+        borders = (0, 1, 2, 3, 16, 17, 64, 65, 136, 137, 255) if at < 12 else ()
+        for byte in {old[at] ^ 1, old[at] ^ 128, (old[at] + 4) % 256, *borders} - {old[at]}:
+            yield old[:at] + bytes([byte]) + old[at + 1 :]
+    yield from (old + bytes(n) for n in (1, 4, 8))
+
+
+def read_parts(blob: bytes) -> dict[str, bytes]:
+    """Return the sections of the first entry, and the record, by their names in ``rebuild``."""
+    header = read_header(blob, Limits(), supported={1, 7}, based=True)
+    (_, index), (_, value), _ = split_entry(blob, header.payload, header.entries[0])
+    return {"index": index, "value": value, "body": header.records[BASE]}
+
+
+def edited(blob: bytes) -> Iterator[bytes]:
+    """Yield patches with a change in a section of the first entry, or in the record."""
+    for part, old in read_parts(blob).items():
+        for new in edit_bytes(old):
+            edit: dict[str, Any] = {part: put_all(new)}
+            yield rebuild(blob, **edit)
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+@pytest.mark.parametrize("number", range(5))
+def test_parts_with_one_change(monkeypatch: pytest.MonkeyPatch, number: int, base: str) -> None:
+    name, old, new, blob = pieces(monkeypatch, base)[number]
+    assert by_library(blob, old) == ("ok", plain(new))
+    if (name, base) == ("lanes", "read"):
+        parts = read_parts(blob)
+        assert parts["index"][4] == 8  # lanes of by-class
+        assert parts["value"][1:4] == bytes([3, 7, 2])  # signed, in 4 lanes, with a shift of 7 and 2 contexts
+    if (name, base) == ("turned", "unread"):
+        assert read_parts(blob)["value"][4] == 136  # symbols: a turned sign is a step of 64 bits
+    seen = set()
+    for mutant in edited(blob):
+        one, other = by_library(mutant, old), by_reference(mutant, old)
+        assert one == other, mutant.hex()
+        seen.add(one[1] if one[0] != "ok" else "ok")
+    assert len(seen) > 6, name
+
+
+def test_positions_that_are_far_from_each_other() -> None:
+    old, new, blob = distant()
+    assert by_library(blob, old) == by_reference(blob, old) == ("ok", plain(new))
+    for section in edit_bytes(read_parts(blob)["index"]):
+        mutant = rebuild(blob, index=put_all(section))
+        assert by_library(mutant, old) == by_reference(mutant, old), mutant.hex()
+
+
+def frame(shuffle: int, descriptor: int, head: bytes, *blocks: tuple[int, int, bytes]) -> bytes:
+    """Return a section of zstd whose frame has blocks of (type, size, bytes)."""
+    parts = [bytes([shuffle]), b"\x28\xb5\x2f\xfd", bytes([descriptor]), head]
+    for at, (kind, size, content) in enumerate(blocks, 1):
+        header = (at == len(blocks)) | kind << 1 | size << 3
+        parts += [header.to_bytes(3, "little"), content]
+    return b"".join(parts)
+
+
+def framed() -> Iterator[tuple[bool, bytes, State]]:
+    """Yield whether a patch is valid, the patch, and its base: 600 equal bytes in frames of all forms."""
+    old, new = {"a": np.zeros(1, "u1")}, {"a": np.full(600, 7, "u1")}
+    blob = wc.diff(old, new).tobytes()
+    size, plenty = struct.pack("<H", 600 - 256), (1, 600, b"\7")
+    for is_valid, section in (
+        (True, frame(0, 0x60, size, plenty)),
+        (True, frame(1, 0x60, size, plenty)),
+        (True, frame(0, 0x60, size, (1, 599, b"\7"), (0, 1, b"\7"))),
+        (True, frame(0, 0xE0, struct.pack("<Q", 600), (0, 600, bytes([7]) * 600))),
+        (True, frame(0, 0x60, size, plenty, (0, 0, b""))),
+        (True, frame(0, 0xA0, struct.pack("<I", 600), plenty)),
+        (True, frame(0, 0x40, b"\0" + size, plenty)),
+        (True, frame(0, 0x40, bytes([13 << 3]) + size, plenty)),
+        (False, frame(0, 0x40, bytes([13 << 3 | 1]) + size, plenty)),
+        (False, frame(0, 0x40, bytes([12 << 3 | 7]) + size, (1, 2**17 + 1, b"\7"))),
+        (False, frame(0, 0x40, b"\7" + size, (1, 1921, b"\7"))),
+        (False, frame(0, 0x40, b"\7" + size, (1, 1920, b"\7"))),
+        (False, frame(0, 0x60, size, (1, 601, b"\7"))),
+        (False, frame(0, 0x60, size, (1, 600, b""))),
+        (False, frame(0, 0x60, size, (3, 600, b"\7"))),
+        (False, frame(0, 0x60, size, (0, 600, bytes(599)))),
+        (False, frame(0, 0x60, size, plenty, (0, 1, b"\7"))),
+        (False, frame(0, 0x60, size, plenty) + b"\0"),
+    ):
+        yield is_valid, rebuild(blob, value=put_all(section)), old
+
+
+def test_frames() -> None:
+    for is_valid, blob, old in framed():
+        found = by_library(blob, old)
+        assert found == by_reference(blob, old), blob.hex()
+        assert (found[0] == "ok") == is_valid
+
+
+def stepped() -> Iterator[tuple[str, bytes, State]]:
+    """Yield (code, patch, base) of patches of one element whose only step is coded in a way of its own."""
+    old = {"a": np.ones(9, np.float16)}
+    blob = wc.diff(old, {"a": np.where(np.arange(9) == 4, np.float16(2), old["a"])}).tobytes()
+    states = [struct.pack("<Q", 2**31 << bits | 5) for bits in (14, 15)]
+    certain = [bytes([s + 1]) + bytes(s) + b"\x80\x20" for s in (39, 40)]  # a table of one symbol
+    starts = {n: np.arange(1, n, dtype="<u2").tobytes() for n in (16, 17)}
+    for code, head, *rest in (
+        ("base-target", b"\0\0\0\1", certain[0], states[0]),  # a step of 16 bits, 14 of them raw
+        ("steps-stream", b"\0\0\0\1", certain[1], states[1]),  # and of 17 bits
+        ("steps-stream", b"\0\0\0\1", certain[0], states[1]),
+        ("base-target", b"\0\0\7\x10", starts[16], 16 * certain[0], states[0]),
+        ("steps-head", b"\0\0\7\x11", starts[17], 17 * certain[0], states[0]),
+        ("base-target", b"\0\0\4\2\xff\7", 2 * certain[0], states[0]),
+        ("steps-contexts", b"\0\0\4\2\0\x08", 2 * certain[0], states[0]),
+        ("steps-head", b"\0\0\3\2\1\0", 2 * certain[0], states[0]),
+        ("steps-head", b"\0\0\x10\2\1\0", 2 * certain[0], states[0]),
+        ("steps-length", b"\0\0\0\1\x88\1\1\1"),
+        ("steps-table", b"\0\0\0\1\x89\1\1\1"),
+        ("steps-table", b"\0\0\0\1", b"\0\0\0\0"),
+        ("steps-table", b"\0\0\0\1", certain[0][:-1] + b"\x21", states[0]),
+        ("steps-length", b"\0\0\4\2\1\0\1\x80"),
+    ):
+        tables = head + b"".join(rest[:-1])
+        section = b"".join([tables, bytes(-len(tables) % 4), *rest[-1:]])
+        yield code, rebuild(blob, value=put_all(section), value_id=steps.STEPS), old
+
+
+def test_steps_in_ways_of_their_own() -> None:
+    for code, blob, old in stepped():
+        assert by_library(blob, old) == by_reference(blob, old) == (ERRORS[code], code), blob.hex()
+
+
 REFUSALS: dict[str, dict[str, Any]] = {
     "base-record": {"body": put(0, b"\2")},
     "base-names": {"body": put(-1, b"\xff")},
-    "base-entries": {"value_id": 6},
+    "base-entries": {"value_id": 5},
     "base-target": {"body": put(32, b"x")},
     "by-class-length": {"index": lambda old: old[:4]},
     "by-class-head": {"index": put(0, b"\xc8")},
@@ -257,31 +428,48 @@ def test_every_code_is_shown() -> None:
     assert seen == {error["code"] for error in REGISTRY["error"] if error.get("needs") == "base"}
 
 
+def false_bools() -> Iterator[tuple[bytes, State]]:
+    """Yield patches that make a 2 of an element of bool, and their base."""
+    old = {"w": np.zeros(9, bool)}
+    for present, codec, section in (
+        (9, 1, b"\2" + bytes(8)),
+        (9, 7, b"\0" + zstandard.ZstdCompressor().compress(b"\2" + bytes(8))),
+        (1, 1, b"\2"),
+    ):
+        blob = wc.diff(old, {"w": np.arange(9) < present}).tobytes()
+        after = struct.pack("<Q", patch.seal((number_of(np.dtype(bool)), (9,), b"\2" + bytes(8))))
+        yield rebuild(blob, body=put(32, after), value=put_all(section), value_id=codec), old
+
+
 def test_an_element_of_bool_is_0_or_1() -> None:
-    old, new = {"w": np.zeros(2, bool)}, {"w": np.ones(2, bool)}
-    blob = wc.diff(old, new).tobytes()
-    made = (number_of(np.dtype(bool)), (2,), b"\2\1")
-    after = struct.pack("<Q", patch.seal(made))
-    for codec, section in ((1, b"\2\1"), (7, zstandard.ZstdCompressor().compress(b"\2\1"))):
-        given = section if codec == 1 else b"\0" + section
-        wrong = rebuild(blob, body=put(32, after), value=put_all(given), value_id=codec)
+    for wrong, old in false_bools():
         assert by_library(wrong, old) == by_reference(wrong, old) == ("Invalid", "bool-value")
 
 
-@pytest.mark.parametrize("number", range(12))
-def test_mutants_have_the_same_verdict(number: int) -> None:
+def mutants(number: int, count: int) -> tuple[State, Iterator[bytes]]:
+    """Return a small base, and modified patches of it, most of them with correct checksums."""
     rng = random.Random(number)
     patches = small()
     old, blob = patches[number]
     others = [other for _, other in patches]
-    seen = set()
-    for _ in range(150):
+
+    def draw() -> bytes:
         mutant = mutate_container(blob, others, rng)
         if rng.random() < 0.5:
             damaged = bytearray(blob)
             for _ in range(rng.choice((1, 1, 2))):
                 damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
             mutant = reseal(bytes(damaged))
+        return mutant
+
+    return old, (draw() for _ in range(count))
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_mutants_have_the_same_verdict(number: int) -> None:
+    old, drawn = mutants(number, 150)
+    seen = set()
+    for mutant in drawn:
         one, other = by_library(mutant, old), by_reference(mutant, old)
         assert one == other, mutant.hex()
         seen.add(one[:1] if one[0] == "ok" else one)

@@ -29,7 +29,7 @@ ERRORS = {error["code"]: error["kind"] for error in REGISTRY["error"]}
 LOCAL = {
     "wirecodec": {"buffer", "codec-failed", "max-norm", "nonfinite", "patch"},
     "formats/reference": set(),
-    "formats/c": {"describe-buffer", "read-buffer"},
+    "formats/c": {"describe-buffer", "read-buffer", "apply-buffer"},
 }
 """Codes about a caller's arguments, memory or own codecs, which the standard leaves to implementations."""
 ROOT = FORMATS.parent
@@ -119,7 +119,7 @@ def test_python_decoders_raise_registered_codes(package: str) -> None:
 
 
 def test_the_c_decoder_raises_registered_codes() -> None:
-    text = (FORMATS / "c" / "wirecodec.h").read_text(encoding="utf-8")
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((FORMATS / "c").glob("*.h")))
     short = {"malformed": "Malformed", "invalid": "Invalid"}
     found = {
         (short[kind], code) for kind, code in re.findall(r'wc_(malformed|invalid)\("([a-z0-9-]+)"\)', text)

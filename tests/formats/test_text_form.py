@@ -21,6 +21,7 @@ from formats.reference.writing.assembly import write_extension_block
 from formats.reference.writing.records import write_shape
 from formats.streams import load_streams
 from formats.texts import find_difference, parse
+from tests.formats.test_patches import mutants, states
 from tests.formats.test_registry import REGISTRY
 from tests.formats.test_vectors import FORMATS
 from tests.golden import vectors
@@ -156,9 +157,7 @@ def test_the_first_row_that_fails_is_the_refusal_of_a_private_codec(
 
 def test_names_of_codecs_are_those_of_the_registry() -> None:
     tables = {"index": text_form.INDEX_NAMES, "value": text_form.VALUE_NAMES, "domain": text_form.TRANSFORMS}
-    assert tables == {
-        kind: {row["id"]: row["name"] for row in REGISTRY[kind] if "needs" not in row} for kind in tables
-    }
+    assert tables == {kind: {row["id"]: row["name"] for row in REGISTRY[kind]} for kind in tables}
 
 
 def test_status_of_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,6 +200,36 @@ def test_fields_of_patches_are_those_of_the_page(
     assert first["patch"]["target"] == second["patch"]["base"]
     assert len(first["patch"]["target"]) == (16 if base == "read" else 0)
     assert first["patch"]["after"] == second["patch"]["before"] | second["patch"]["removed"]
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_both_programs_print_patches_alike(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    """Valid ones, damaged ones, and the types and ids of patches in containers that are none."""
+    old, new = states(number)
+    valid = wc.diff(old, new, base=("read", "unread")[number % 2]).tobytes()
+    status, (part,) = both(valid, monkeypatch, tmp_path, capsys, "--values")
+    assert (status, part["payload"], part["patch"]["touched"]) == (0, None, bool(number % 2))
+    record = write_extension_block([Record(11, 0, bytes(24))])
+    rows = [
+        Row(0, 0, 2, 1, 1, index, value, bytes(2), bytes(4)) for index, value in ((12, 1), (1, 16), (1, 1))
+    ]
+    false = [assemble([row], record) for row in rows]
+    stream = b"".join([*false, *(one for one in mutants(number, 60)[1] if cut(one) == [one])])
+    status, parts = both(stream, monkeypatch, tmp_path, capsys)
+    refusals = [str(part.get("refused", "shown")).split(":")[0] for part in parts]
+    assert refusals[:3] == ["Unsupported index-codec", "Unsupported value-codec", "shown"]
+    assert parts[2]["records"] == [{"type": 11, "body": bytes(24).hex()}]
+    assert len({*refusals}) > 5
+
+
+def cut(data: bytes) -> list[bytes]:
+    """Return the containers of a stream, or nothing if it is refused."""
+    try:
+        return [bytes(part) for part in wc.iter_blobs(data)]
+    except wc.WireError:
+        return []
 
 
 def test_numbers_and_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ PROGRAMS = {DECODER: "check.c", SPLITTER: "split.c"}
 """The headers, and the programs that read with them."""
 LATER = re.compile(
     r"wirecodec\.h: wc_(width|number_width|copy_numbers|raw|record_at|is_known|record_fits|check_types"
-    r"|text_at|next_text|check_meta|check_digest|check_semantics|rotate|sha256_\w+|digest_fits|read_entry)"
+    r"|text_at|next_text|check_meta|check_digest|check_semantics|rotate|sha256_\w+|digest_fits|check_sections|read_entry)"
     r"|wirecodec_stream\.h: \w+"
 )
 """The functions that read version 1.1."""

@@ -7,6 +7,7 @@ read with the old tensors, by ``wirecodec.apply``.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -60,8 +61,9 @@ class BaseRecord:
         )
 
     @classmethod
-    def read(cls, body: memoryview, n: int) -> BaseRecord:
-        """Read the record of n tensors. Raises Malformed or Invalid."""
+    def read(cls, body: memoryview, tensors: Sequence[str]) -> BaseRecord:
+        """Read the record of a container with tensors of these names. Raises Malformed or Invalid."""
+        n = len(tensors)
         if len(body) < _HEAD.size:
             raise Malformed("base-record", f"{len(body)} bytes; the head takes {_HEAD.size}")
         form, flags, reserved, removed, unchanged, further, rest = _HEAD.unpack_from(body)
@@ -88,5 +90,7 @@ class BaseRecord:
             raise Invalid("base-names", "a name is not UTF-8") from None
         if any(a >= b for a, b in pairwise(given)):
             raise Invalid("base-names", "the names of removed tensors do not ascend")
+        if both := {*tensors} & {*names}:
+            raise Invalid("base-names", f"tensor {min(both)!r} is changed, and removed")
         values = np.frombuffer(body, "<u8", removed, first).tolist()
         return cls(digests, bool(flags), dict(zip(names, values, strict=True)), unchanged, rest)

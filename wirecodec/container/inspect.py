@@ -163,7 +163,7 @@ def _join_names(codecs: Mapping[int, Any], of_patches: Mapping[int, str], ids: A
 
 def _read_patch(body: memoryview, names: Sequence[str]) -> PatchInfo:
     """Read the record of a patch of weights. Raises Malformed or Invalid."""
-    record = BaseRecord.read(body, len(names))
+    record = BaseRecord.read(body, names)
     before, after = (dict(zip(names, column, strict=True)) for column in record.digests.T.tolist())
     return PatchInfo(
         before={name: digest for name, digest in before.items() if digest},
@@ -239,9 +239,7 @@ def inspect(blob: Any, *, private: bool = False) -> ContainerInfo:
         patches=tuple(specs[key].name for key in extension.patches()),
         digest=extension.digest,
         records=tuple(
-            RecordInfo(kind, body)
-            for kind, body in find_unknown_records(memoryview(header.block))
-            if kind != BASE
+            RecordInfo(kind, body) for kind, body in find_unknown_records(memoryview(header.block))
         ),
         patch=None if base is None else _read_patch(base, [spec.name for spec in specs]),
     )

@@ -42,20 +42,20 @@ def _walk(block: memoryview, start: int, at: int, count: int) -> Iterator[tuple[
 
 
 def find_unknown_records(block: memoryview) -> list[tuple[int, bytes]]:
-    """Return (type, body) of the records of a checked block whose types this reader does not know."""
+    """Return (type, body) of the records of a checked block whose types no reader here knows."""
     if not block:
         return []
     walked = _walk(block, 0, HEAD.size, HEAD.unpack_from(block)[1])
     return [
         (kind, bytes(block[body : body + length]))
         for kind, flags, body, length in walked
-        if not _is_known(kind, flags)
+        if not _is_known(kind, flags, based=True)
     ]
 
 
-def _is_known(kind: int, flags: int) -> bool:
-    """Tell whether this reader knows a type of record with these flags."""
-    return kind in FLAGS or LATER.get(kind) == flags
+def _is_known(kind: int, flags: int, *, based: bool) -> bool:
+    """Tell whether a reader knows a type of record with these flags; ``based`` is as below."""
+    return (based and (kind, flags) == (BASE, 1)) or kind in FLAGS or LATER.get(kind) == flags
 
 
 def find_record_bodies(block: memoryview, start: int, *, based: bool = False) -> dict[int, memoryview]:
@@ -82,7 +82,7 @@ def find_record_bodies(block: memoryview, start: int, *, based: bool = False) ->
             _check_records(block, start, count)
             raise Invalid("extension-order", f"record type {kind} follows {before}", offset=start)
         before = kind
-        if _is_known(kind, flags) or (based and (kind, flags) == (BASE, 1)):
+        if _is_known(kind, flags, based=based):
             bodies[kind] = block[body : body + length]
         elif flags & 1 and unknown is None:
             unknown = kind

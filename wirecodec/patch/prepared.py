@@ -155,9 +155,7 @@ def prepare(
             " decode",
         )
     specs = list(TensorSpecs(header, None))
-    record = BaseRecord.read(header.extension.bodies[BASE], len(specs))
-    if both := [spec.name for spec in specs if spec.name in record.removed]:
-        raise Invalid("base-names", f"tensor {both[0]!r} is changed, and removed")
+    record = BaseRecord.read(header.extension.bodies[BASE], [spec.name for spec in specs])
     return _Reader(blob, header, limits, record, specs, state, partial_state).read()
 
 
