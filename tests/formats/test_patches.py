@@ -25,7 +25,7 @@ from wirecodec.arrays import UNSIGNED
 from wirecodec.element_types import element_dtype_named, number_of
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import positions, steps
-from wirecodec.patch.prepared import prepare
+from wirecodec.patch.reading import prepare
 
 State = dict[str, np.ndarray[Any, Any]]
 Verdict = tuple[str, Any]

@@ -23,7 +23,7 @@ from tests.fuzz import loop, patches
 from tests.fuzz.anatomy import assemble_parts, split_container
 from tests.fuzz.judge import Finding
 from tests.fuzz.patches import corpus, draw_patch, judge_patch, large_corpus, read_case, write_case
-from wirecodec.patch import digest, prepared
+from wirecodec.patch import digest, reading
 
 
 def vector(id: str) -> Patch:
@@ -53,14 +53,14 @@ def test_an_untyped_exception_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyError("d")
 
     assert judge_patch(vector("by-class")) == "ok"
-    monkeypatch.setattr(prepared, "read_header", broken)
+    monkeypatch.setattr(reading, "read_header", broken)
     with pytest.raises(Finding, match="KeyError"):
         judge_patch(vector("by-class"))
 
 
 def test_a_difference_from_the_reference_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge_patch(vector("state-rest")) == "base"
-    monkeypatch.setattr(prepared._Reader, "_check_rest", lambda self, touched: None)
+    monkeypatch.setattr(reading._Reader, "_check_rest", lambda self, touched: None)
     with pytest.raises(Finding, match="differ"):
         judge_patch(vector("state-rest"))
 
@@ -70,8 +70,8 @@ def test_a_change_before_a_refusal_is_a_finding(monkeypatch: pytest.MonkeyPatch)
         self.found.commit(self.state)
         check(self, touched)
 
-    check = prepared._Reader._check_rest
-    monkeypatch.setattr(prepared._Reader, "_check_rest", hasty)
+    check = reading._Reader._check_rest
+    monkeypatch.setattr(reading._Reader, "_check_rest", hasty)
     with pytest.raises(Finding, match="has changed the state"):
         judge_patch(vector("state-rest"))
 

@@ -14,7 +14,8 @@ from wirecodec.errors import EncodeError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.patch import digest
 from wirecodec.patch.diff import compare, write
-from wirecodec.patch.prepared import PreparedPatch, prepare
+from wirecodec.patch.prepared import PreparedPatch
+from wirecodec.patch.reading import prepare
 from wirecodec.patch.states import read_bits, read_state
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.tensors import as_bytes

@@ -20,7 +20,7 @@ from formats.reference.patch import (
     WRAP,
     State,
     StateTensor,
-    digest_named,
+    add_name,
     digest_touched,
     seal,
 )
@@ -210,7 +210,7 @@ def _write_base(
     """Return the body of the record ``base``."""
     removed = sorted((name for name in old if name not in new), key=str.encode)
     rest = [] if touched else [name for name in old if name in new and name not in names]
-    total = sum(digest_named(name, old[name]) for name in rest) % WRAP
+    total = sum(add_name(seal(old[name]), name) for name in rest) % WRAP
     body = struct.pack("<BBHIIIQ", 1, touched, 0, len(removed), len(rest), 0, total)
     body += b"".join(struct.pack("<QQ", *digests[name]) for name in names)
     body += b"".join(struct.pack("<Q", seal(old[name])) for name in removed)

@@ -1,0 +1,250 @@
+"""Reading of one key of a patch: a tensor, or several that share an entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wirecodec.arrays import UNSIGNED, Array, Bytes
+from wirecodec.container.based import BY_CLASS, STEPS, STEPS_ZSTD, BaseRecord
+from wirecodec.container.reader import Row
+from wirecodec.element_types import name_of
+from wirecodec.errors import Invalid, SchemaMismatch
+from wirecodec.limits import DecodeLimits
+from wirecodec.patch import digest, positions, steps
+from wirecodec.patch.prepared import PreparedPatch
+from wirecodec.patch.states import Bits, join, read_bits, view_memory
+from wirecodec.patch.writes import Write
+from wirecodec.registry import index_codec, value_codec
+
+
+@dataclass(eq=False)
+class KeyReader:
+    """One reading of a key.
+
+    Attributes:
+        members: (key of a tensor, its elements) of each.
+        rows: entries with their sections.
+        limits: bounds on the cost of decoding.
+        record: of the patch.
+        specs: names, types and shapes of the patch's tensors.
+        state: which does not change.
+        partial_state: whether the state may lack tensors of the patch.
+    """
+
+    members: Sequence[Sequence[int]]
+    rows: Sequence[tuple[Row, list[Bytes]]]
+    limits: DecodeLimits
+    record: BaseRecord
+    specs: Sequence[Any]
+    state: Mapping[str, Any]
+    partial_state: bool
+    _found: PreparedPatch = field(default_factory=PreparedPatch)
+
+    def read(self, *, is_whole: bool) -> PreparedPatch:
+        """Read the tensors of the key; ``is_whole`` if it is one that needs no base."""
+        self._read(is_whole=is_whole)
+        return self._found
+
+    def _read(self, *, is_whole: bool) -> None:
+        members = self.members
+        names = [self.specs[key].name for key, _ in members]
+        if absent := [name for name in names if name not in self.state]:
+            if is_whole and self.record.digests[members[0][0], 0] == 0:
+                self._read_whole()
+                return
+            if self.partial_state and len(absent) == len(names):
+                return
+            raise SchemaMismatch("base-tensors", f"the state has no tensor {absent[0]!r}")
+        given = [read_bits(name, self.state[name]) for name in names]
+        pairs = [self.record.digests[key] for key, _ in members]
+        if is_whole:
+            own = digest.digest_tensor(given[0])
+            if own == pairs[0][1]:
+                self._keep(names, pairs)
+                return
+            if own != pairs[0][0]:
+                raise wrong_base(names[0])
+            self._read_whole(given[0])
+            return
+        for (_, size), name, bits in zip(members, names, given, strict=True):
+            expected = self.specs[members[0][0]].dtype
+            if bits.dtype != expected or bits.bits.size != size:
+                has = f"{bits.bits.size} {name_of(bits.dtype)}; the patch has {size} {name_of(expected)}"
+                raise SchemaMismatch("base-shape", f"tensor {name!r} has {has}")
+        if self.record.touched:
+            self._read_touched(names, given, pairs)
+        else:
+            self._read_based(names, given, pairs)
+
+    def _read_based(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Array]) -> None:
+        """Read changes whose positions may depend on all elements."""
+        sums = [digest.sum_elements(bits.bits) for bits in given]
+        own = [digest.seal(total, bits) for total, bits in zip(sums, given, strict=True)]
+        if self._are_complete(names, own, pairs):
+            return
+        for total, bits, pair, name, (indices, values) in zip(
+            sums, given, pairs, names, self._decode(given), strict=True
+        ):
+            moved = total + digest.sum_change(bits.bits, indices, values)
+            if digest.seal(moved & digest.MASK, bits) != pair[1]:
+                raise _wrong_target(name)
+            self._add(name, bits, indices, values)
+
+    def _read_touched(self, names: Sequence[str], given: Sequence[Bits], pairs: Sequence[Array]) -> None:
+        """Read changes whose positions depend on no element; their values may depend on the old ones."""
+        positions_of = list(self._decode_positions(given))
+        olds = [digest.take(bits.bits, own) for bits, own in zip(given, positions_of, strict=True)]
+        own = [
+            digest.digest_touched(bits, indices, old)
+            for bits, indices, old in zip(given, positions_of, olds, strict=True)
+        ]
+        if self._are_complete(names, own, pairs):
+            return
+        together = np.concatenate(olds)
+        cuts = np.cumsum([0, *(row.r for row, _ in self.rows)])
+        values = np.concatenate(
+            [
+                self._decode_values(row, parts[1], together[a:b])
+                for (row, parts), a, b in zip(self.rows, cuts, cuts[1:], strict=False)
+            ]
+        )
+        ends = np.cumsum([0, *(old.size for old in olds)])
+        for bits, pair, name, indices, a, b in zip(
+            given, pairs, names, positions_of, ends, ends[1:], strict=False
+        ):
+            if digest.digest_touched(bits, indices, values[a:b]) != pair[1]:
+                raise _wrong_target(name)
+            self._add(name, bits, indices, values[a:b])
+
+    def _are_complete(self, names: Sequence[str], own: Sequence[int], pairs: Sequence[Array]) -> bool:
+        """Return whether the tensors of a key are those of the target; if so, note it.
+
+        Raises SchemaMismatch if they are neither all those of the target, nor all those of the base.
+        """
+        rows = list(zip(names, own, pairs, strict=True))
+        if all(one == pair[1] for _, one, pair in rows):
+            self._keep(names, pairs)
+            return True
+        for name, one, pair in rows:
+            if one not in pair:
+                raise wrong_base(name)
+        if done := [name for name, one, pair in rows if one != pair[0]]:
+            raise SchemaMismatch(
+                "base",
+                f"the state is half-written: {done[0]!r} has the patch's bits already, and others that are"
+                " coded with it have the old ones; load a whole state",
+            )
+        return False
+
+    def _keep(self, names: Sequence[str], pairs: Sequence[Array]) -> None:
+        """Note tensors of the patch that stay as they are: it does not change them, or was applied before."""
+        for name, (before, after) in zip(names, pairs, strict=True):
+            (self._found.unchanged if before == after else self._found.complete).append(name)
+
+    def _add(self, name: str, bits: Bits, indices: Array, values: Array) -> None:
+        """Note what a commit writes into a tensor."""
+        memory = view_memory(self.state[name], bits.dtype)
+        self._found.writes.append(Write(name, indices, values, None, memory))
+
+    def _decode(self, given: Sequence[Bits]) -> Iterator[tuple[Array, Array]]:
+        """Yield the positions and the new bits of each member."""
+        with join([bits.bits for bits in given]) as base:
+            found = [self._decode_row(row, parts, base) for row, parts in self.rows]
+        indices = np.concatenate(
+            [indices + np.uint32(row.base) for (row, _), (indices, _) in zip(self.rows, found, strict=True)]
+        )
+        values = np.concatenate([values for _, values in found])
+        yield from _divide(self.members, indices, values)
+
+    def _decode_positions(self, given: Sequence[Bits]) -> Iterator[Array]:
+        """Yield the positions of each member."""
+        indices = np.concatenate(
+            [
+                self._decode_indices(row, parts[0], given[0].bits[:0]) + np.uint32(row.base)
+                for row, parts in self.rows
+            ]
+        )
+        for own, _ in _divide(self.members, indices, indices):
+            yield own
+
+    def _decode_indices(self, row: Row, section: Bytes, base: Array) -> Array:
+        """Return the positions (r,) u32 of an entry."""
+        if row.r == 0:
+            return np.empty(0, np.uint32)
+        if row.r == row.d:
+            return np.arange(row.d, dtype=np.uint32)
+        if row.index_codec == BY_CLASS:
+            return positions.decode(section, base, row.r)
+        return index_codec(row.index_codec).decode(section, row.d, row.r, self.limits)
+
+    def _decode_row(self, row: Row, parts: list[Bytes], whole: Array) -> tuple[Array, Array]:
+        """Return the positions (r,) u32 and the new bits (r,) of an entry."""
+        base = whole[row.base : row.base + row.d]
+        indices = self._decode_indices(row, parts[0], base)
+        olds = base if row.r == row.d else digest.take(base, indices)
+        return indices, self._decode_values(row, parts[1], olds)
+
+    def _decode_values(self, row: Row, section: Bytes, olds: Array) -> Array:
+        """Return the new bits (r,) of the elements of an entry that had the bits ``olds``."""
+        if row.r == 0:
+            return olds
+        if row.value_codec == STEPS:
+            values = steps.decode(section, olds)
+        elif row.value_codec == STEPS_ZSTD:
+            values = steps.decode_planes(section, olds, self.limits)
+        else:
+            values = value_codec(row.value_codec).decode(section, row.r, olds.dtype, self.limits)
+        values = values.view(olds.dtype)
+        _check_bool(values, self.specs[row.key].dtype)
+        return values
+
+    def _read_whole(self, given: Bits | None = None) -> None:
+        """Read a tensor that the patch has whole."""
+        key = self.members[0][0]
+        spec = self.specs[key]
+        width = spec.dtype.itemsize // (2 if spec.dtype.kind == "c" else 1)
+        found = []
+        for row, parts in self.rows:
+            if row.r:
+                values = value_codec(row.value_codec).decode(parts[1], row.r, spec.dtype, self.limits)
+                found.append(values.view(UNSIGNED[width]))
+                _check_bool(found[-1], spec.dtype)
+        bits = Bits(np.concatenate([np.empty(0, UNSIGNED[width]), *found]), spec.dtype, spec.shape)
+        if digest.digest_tensor(bits) != self.record.digests[key, 1]:
+            raise Invalid("base-target", f"tensor {spec.name!r} is not what its digest says")
+        in_place = given is not None and (given.dtype, given.shape) == (bits.dtype, bits.shape)
+        self._found.writes.append(Write(spec.name, None, bits.bits, None if in_place else bits))
+
+
+def _divide(members: Sequence[Sequence[int]], indices: Array, values: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield each member's part of positions and values, (r,) each."""
+    if len(members) == 1:
+        yield indices, values
+        return
+    starts = np.cumsum([0, *(size for _, size in members)])
+    cuts = np.searchsorted(indices, starts.astype(np.uint32)).tolist()
+    for start, a, b in zip(starts.tolist(), cuts, cuts[1:], strict=False):
+        yield indices[a:b] - np.uint32(start), values[a:b]
+
+
+def _check_bool(values: Array, dtype: np.dtype[Any]) -> None:
+    """Make the check of row 48a of SPEC section 7."""
+    if dtype == np.bool_ and values.size and values.max() > 1:
+        raise Invalid("bool-value", "an element is neither 0 nor 1")
+
+
+def _wrong_target(name: str) -> Invalid:
+    return Invalid("base-target", f"the changes of tensor {name!r} make other bits than those of its digest")
+
+
+def wrong_base(name: str) -> SchemaMismatch:
+    """Return the error of a tensor that is neither the base's nor the target's."""
+    return SchemaMismatch(
+        "base",
+        f"tensor {name!r} is not that of the patch's base, nor that of its target; apply the patches in their"
+        " order, or load a whole state",
+    )
