@@ -62,10 +62,10 @@ class OkTopK(SummingCompressor):
     exchanged in calls of their own, such as layers in turn, need an OkTopK each.
 
     Args:
-        scheme: a ratio, a scheme as for a Compressor, or a Compressor, whose settings and state are taken
-            over. A ratio selects from all tensors as from one vector, and sends exact values. The selector
-            chooses what this rank sends. Its value codec encodes pieces and sums; their index codec is
-            ``rice``.
+        scheme: a ratio, a scheme as for a Compressor, or {key: either}; or a Compressor, whose settings and
+            state are taken over. A ratio sends exact values. If it is the only one, the default of ``scope``
+            is "group", which selects from all tensors as from one vector. The selector chooses what this rank
+            sends. Its value codec encodes pieces and sums; their index codec is ``rice``.
         settings: as for ``wirecodec.Compressor``, if ``scheme`` is not one. ``bytes_per_step`` limits each
             half of the exchange approximately.
 
@@ -89,11 +89,11 @@ class OkTopK(SummingCompressor):
             if settings:
                 raise TypeError("a Compressor has its own settings; pass no others")
             vars(self).update(scheme.__getstate__())
-        elif isinstance(scheme, int | float | np.number):
-            text = f"topk({wc.selectors.TopK(ratio=float(scheme)).ratio!r}) | rice | raw"
-            super().__init__(text, **{"scope": "group", **settings})
+        elif isinstance(scheme, Mapping):
+            super().__init__({key: _read_scheme(one) for key, one in scheme.items()}, **settings)
         else:
-            super().__init__(scheme, **settings)
+            own = {"scope": "group"} if isinstance(scheme, _NUMBERS) else {}
+            super().__init__(_read_scheme(scheme), **{**own, **settings})
         if any(one.transform is not None for one in self._settings.scheme_map.values()):
             raise wc.EncodeError("Ok-Topk sends elements of the gradient; a transform has coefficients")
         self._given = dict(self._settings.scheme_map)
@@ -220,6 +220,13 @@ class OkTopK(SummingCompressor):
         return given.value
 
 
+def _read_scheme(given: Any) -> Any:
+    """Return the scheme of a ratio, or what is given. Raises EncodeError if the ratio is out of range."""
+    if not isinstance(given, _NUMBERS):
+        return given
+    return wc.Scheme(wc.selectors.TopK(ratio=float(given)), wc.codecs.Rice(), wc.codecs.Raw())
+
+
 def _select_only(scheme: wc.Scheme) -> wc.Scheme:
     """Return a scheme with exact values, unless its selector chooses by the bytes of the codecs.
 
@@ -230,4 +237,5 @@ def _select_only(scheme: wc.Scheme) -> wc.Scheme:
     return replace(scheme, index=_EXACT.index, value=_EXACT.value)
 
 
+_NUMBERS = (int, float, np.number)
 _EXACT = as_scheme("all | raw-index | raw")

@@ -344,7 +344,7 @@ def test_odd_schemes_are_refused(given: Any, message: str) -> None:
 def test_a_scheme_is_that_of_a_compressor(scope: Any) -> None:
     """A Scheme, its text and a ratio select the same; the leader's container has the index codec."""
     text = "topk(0.1) | bitmap | raw"
-    ways: list[Any] = [0.1, text, wc.Scheme.parse(text), {"w": text, "*": "all | rice | raw"}]
+    ways: list[Any] = [0.1, text, wc.Scheme.parse(text), {"v": "all | rice | raw", "*": text}]
     grads = [{"w": smooth(rank), "v": smooth(rank + 9)} for rank in range(2)]
 
     def train(comm: SimulatedComm, way: Any) -> list[bytes]:

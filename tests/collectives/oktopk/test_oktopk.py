@@ -306,6 +306,19 @@ def test_a_compressor_gives_its_settings_and_its_state() -> None:
     co.simulate(2, train)
 
 
+def test_ratios_by_key_are_schemes() -> None:
+    """As for CLT-k; a ratio alone also makes one vector of all tensors."""
+    by_key = co.OkTopK({"b": 1, "*": 0.1})
+    assert (str(by_key.schemes["b"]), str(by_key.schemes["*"]), by_key.scope) == (
+        "topk(1.0) | rice | raw",
+        "topk(0.1) | rice | raw",
+        "tensor",
+    )
+    assert co.OkTopK({"*": 0.1}, scope="group").signature == co.OkTopK(0.1).signature
+    with pytest.raises(wc.EncodeError, match="ratio is 2"):
+        co.OkTopK({"*": 2})
+
+
 def test_wrong_arguments_raise() -> None:
     for wrong in (0, 1.5, "rfft | topk(0.1) | rice | raw", "topk(0.1)"):
         with pytest.raises(wc.EncodeError):
