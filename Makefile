@@ -110,6 +110,9 @@ bench-value: $(PEERS)  ## size, error and speed of value codecs, two papers' fig
 bench-patches: $(TORCH) $(PEERS)  ## size and speed of patches of weights, and other projects' formats: results/patches.md, .png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.patches $(ARGS)
 
+bench-against: $(PEERS)  ## times of calls here and in an earlier revision, in turns on one core: REV=27319317; 15 minutes
+	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.against $(REV) $(ARGS)
+
 bench-budget: $(INSTALLED)  ## error over bits of budget and all schemes, with bounds: results/budget.md, .png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.budget $(ARGS)
 

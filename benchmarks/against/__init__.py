@@ -1,0 +1,1 @@
+"""Times of calls in this checkout and in an earlier one, in turns on one core."""
