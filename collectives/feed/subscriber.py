@@ -152,22 +152,25 @@ class Subscriber:
         return None if found is None else found.number
 
     @exclusive
-    def update(self, state: Any, *, timeout: float = 0.0) -> int:
+    def update(self, state: Any, *, version: int | None = None, timeout: float = 0.0) -> int:
         """Make a state that of the newest version, in place, and return the version's number.
 
         Args:
             state: {name: tensor}, also an empty dictionary, or a torch module, as ``wirecodec.apply`` takes
                 them.
-            timeout: seconds to wait for a version that is newer than that of the state. If there is none, the
-                state stays as it is.
+            version: number of the version to reach, not below that of the last update; None for the newest.
+                Servers that must have the same version at a time agree on one, such as the least of their
+                ``latest()``.
+            timeout: seconds to wait for that version, or for one that is newer than that of the last update.
+                If there is no newer one, the state stays as it is.
 
         Raises:
             CollectiveError: nothing has been published in time ("timeout"), the store fails, or objects are
                 gone ("transport"), or are not valid ("refused").
-            ValueError: a tensor cannot be written.
+            ValueError: a tensor cannot be written, or the version is older than that of the last update.
         """
         meter = _Meter(self.traffic)
-        record = self._wait(timeout)
+        record = self._wait(timeout, version)
         failure: Exception | None = None
         for base in self._bases(state, record):
             if base == record.number:
@@ -183,13 +186,13 @@ class Subscriber:
         raise explain_damage(failure, record.number) from failure
 
     @exclusive
-    def prepare(self, state: Any, *, timeout: float = 0.0) -> Update:
+    def prepare(self, state: Any, *, version: int | None = None, timeout: float = 0.0) -> Update:
         """Fetch and check the newest version, and leave the state as it is until ``Update.commit``.
 
         The arguments and the errors are those of ``update``. From several versions behind, and from an
         anchor, the new state is made in a copy first.
         """
-        record = self._wait(timeout)
+        record = self._wait(timeout, version)
         failure: Exception | None = None
         tensors = read_tensors(state)
         for base in self._bases(state, record):
@@ -201,23 +204,34 @@ class Subscriber:
             return Update(self, record, state, tensors, prepared)
         raise explain_damage(failure, record.number) from failure
 
-    def _wait(self, timeout: float) -> Version:
-        """Return the newest record; wait for one that is newer than that of the last update."""
+    def _wait(self, timeout: float, version: int | None) -> Version:
+        """Return the record of a version, or the newest one; wait for what is newer than the last update."""
+        known = self._record
+        if version is not None and known is not None and version < known.number:
+            raise ValueError(f"version is {version}; the state has version {known.number} already")
         end = time.monotonic() + timeout
-        found = self._find()
-        while found is None or found is self._record:
+        found = self._look(version, first=True)
+        while found is None or (found is known and version is None):
             left = end - time.monotonic()
             if left <= 0:
                 break
             time.sleep(min(self._poll, left))
-            found = self._find() if self._record is None else self._find_next()
+            found = self._look(version, first=False)
         if found is None:
+            wanted = "nothing" if version is None else f"no version {version}"
             raise CollectiveError(
-                f"nothing has been published in {self._archive.files.root}; start the Publisher, or pass a"
-                " larger timeout",
+                f"{wanted} has been published in {self._archive.files.root}, or it is no longer kept; start"
+                " the Publisher, or pass a larger timeout",
                 reason="timeout",
             )
         return found
+
+    def _look(self, version: int | None, *, first: bool) -> Version | None:
+        """Look for a version, or for the newest one; further looks at it are without a list."""
+        if version is not None:
+            known = self._record
+            return known if known is not None and known.number == version else self._archive.read(version)
+        return self._find() if first or self._record is None else self._find_next()
 
     def _find(self) -> Version | None:
         """Return the newest record; that of the last update, the same object, if there is no newer one."""

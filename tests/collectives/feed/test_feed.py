@@ -326,6 +326,32 @@ def test_prepare_and_commit(folder: str, training: Training) -> None:
     assert reader.prepare(state).changed == 0
 
 
+def test_servers_reach_the_same_version(folder: str, training: Training) -> None:
+    """Slices of a model, each in a feed of its own; one server has two of them as views of its tensors."""
+    publishers = [co.Publisher(folder, f"run-{part}") for part in range(4)]
+    servers = [{name: x[: len(x) // 2].copy() for name, x in training.state.items() if x.ndim > 1}]
+    servers += [{name: x[len(x) // 2 :].copy() for name, x in training.state.items() if x.ndim > 1}]
+    readers = [co.Subscriber(folder, f"run-{part}") for part in range(4)]
+    for version in range(3):
+        for part, publisher in enumerate(publishers):
+            publisher.publish(
+                {name: np.array_split(x, 4)[part] for name, x in training.state.items() if x.ndim > 1}
+            )
+        wanted = min(reader.latest() or 0 for reader in readers)
+        assert wanted == version
+        for part, reader in enumerate(readers):
+            views = {name: np.array_split(x, 2)[part % 2] for name, x in servers[part // 2].items()}
+            assert reader.update(views, version=wanted) == wanted
+        for name in servers[0]:
+            whole = np.concatenate([server[name] for server in servers])
+            assert whole.tobytes() == training.state[name].tobytes()
+        training.step()
+    with pytest.raises(ValueError, match="version is 1; the state has version 2"):
+        readers[0].update({}, version=1)
+    with pytest.raises(co.CollectiveError, match="no version 9"):
+        readers[0].update({}, version=9, timeout=0.01)
+
+
 def test_an_equal_state_is_no_version(folder: str, training: Training) -> None:
     publisher = co.Publisher(folder, "run")
     assert [training.publish(publisher) for _ in range(3)] == [0, 0, 0]

@@ -60,7 +60,7 @@ def start_training() -> Training:
     return Training(
         {
             "embedding": rng.normal(0, 0.02, (64, 40)).astype(ml_dtypes.bfloat16),
-            "layer.weight": rng.normal(0, 0.02, (50, 30)).astype(np.float16),
+            "layer.weight": rng.normal(0, 0.02, (48, 30)).astype(np.float16),
             "layer.bias": rng.normal(0, 0.02, 30).astype(np.float32),
             "scale": np.ones(1, np.float32),
         }
