@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.limits import DEFAULT_LIMITS, DecodeLimits
 from wirecodec.patch import digest
 from wirecodec.patch.diff import compare, write
-from wirecodec.patch.prepared import PreparedPatch
+from wirecodec.patch.prepared import PreparedPatch, prepare_replacement
 from wirecodec.patch.reading import prepare
 from wirecodec.patch.states import read_bits, read_state
 from wirecodec.patch.threads import map_in_threads
@@ -129,31 +130,39 @@ def _tell(prepared: PreparedPatch) -> None:
         )
 
 
-def _copy(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy a state to arrays on the host."""
-    found = {}
-    for name, tensor in tensors.items():
-        bits = read_bits(name, tensor)
-        found[name] = bits.bits.copy().view(bits.dtype).reshape(bits.shape)
-    return found
-
-
 def _prepare_chain(
     parts: Sequence[Bytes], tensors: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool
 ) -> PreparedPatch:
-    """Prepare patches in sequence as one: in a copy first, so that all are checked before the first write."""
-    copy = _copy(tensors)
+    """Prepare patches in sequence as one: in copies first, so that all are checked before the first write."""
+    target = dict(tensors)
     for number, part in enumerate(parts):
         try:
-            prepare(part, copy, limits, partial_state=partial_state).commit(copy)
+            _follow(part, tensors, target, limits, partial_state=partial_state)
         except ValueError:
             if number + 1 < len(parts) and _is_target(
                 parts[-1], tensors, limits, partial_state=partial_state
             ):
                 return PreparedPatch()
             raise
-    whole = write(compare(tensors, copy, touched=False), touched=False, level=1)
-    return prepare(whole, tensors, limits, partial_state=False)
+    return prepare_replacement(tensors, target)
+
+
+def _follow(
+    part: Bytes,
+    tensors: Mapping[str, Any],
+    target: dict[str, Any],
+    limits: DecodeLimits,
+    *,
+    partial_state: bool = False,
+) -> None:
+    """Apply a patch to a state whose tensors are those of another one, or copies if they have changed."""
+    prepared = prepare(part, target, limits, partial_state=partial_state)
+    for name in {one.name for one in prepared.writes} & {*tensors}:
+        if target[name] is tensors[name]:
+            bits = read_bits(name, tensors[name])
+            target[name] = bits.bits.copy().view(bits.dtype).reshape(bits.shape)
+    in_copies = [replace(one, memory=None) for one in prepared.writes]
+    replace(prepared, writes=in_copies).commit(target)
 
 
 def _is_target(part: Bytes, tensors: Mapping[str, Any], limits: DecodeLimits, *, partial_state: bool) -> bool:
@@ -197,7 +206,7 @@ def merge(
     if base is None:
         return np.concatenate(parts)
     tensors = read_state(base)
-    copy = _copy(tensors)
+    target = dict(tensors)
     for part in parts:
-        prepare(part, copy, limits, partial_state=False).commit(copy)
-    return write(compare(tensors, copy, touched=False), touched=False, level=3)
+        _follow(part, tensors, target, limits)
+    return write(compare(tensors, target, touched=False), touched=False, level=3)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from wirecodec.arrays import Array
 from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.patch import digest
 from wirecodec.patch.shared import check_shared
@@ -94,13 +93,20 @@ class PreparedPatch:
             raise
 
 
-def prepare_replacement(state: Mapping[str, Any], target: Mapping[str, Array]) -> PreparedPatch:
-    """Compare a state with contiguous arrays that become its own: a commit gives it their names and bits."""
+def prepare_replacement(state: Mapping[str, Any], target: Mapping[str, Any]) -> PreparedPatch:
+    """Compare a state with another one: a commit gives it the names and bits of that.
+
+    Tensors of both are the same objects, or those of the target become its own; arrays are contiguous.
+    """
     found = PreparedPatch(removed=[name for name in state if name not in target])
     for name, array in target.items():
+        if array is state.get(name):
+            found.unchanged.append(name)
+            continue
         new = read_bits(name, array)
         old = read_bits(name, state[name]) if name in state else None
-        own = replace(new, bits=array.reshape(-1).view(new.bits.dtype))  # which can be written
+        is_array = isinstance(array, np.ndarray)  # whose memory can be written
+        own = replace(new, bits=array.reshape(-1).view(new.bits.dtype) if is_array else new.bits.copy())
         if old is None or (old.dtype, old.shape) != (new.dtype, new.shape):
             found.writes.append(Write(name, None, own.bits, own))
         elif not np.array_equal(old.bits, new.bits):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,23 @@ def test_a_tied_name_that_the_patch_lacks_or_keeps() -> None:
         wc.apply(lacking, {"embed": x, "head": x})
     wc.apply(lacking, {"embed": x})
     assert x.all()
+
+
+def test_patches_in_sequence_copy_what_they_change() -> None:
+    """Tensors that are new in one of them are torch tensors; those that no patch changes are not copied."""
+    states = [{"a": torch.arange(9.0), "kept": torch.ones(5)}]
+    states.append({**states[0], "a": states[0]["a"] + 1, "new": torch.ones(4, dtype=torch.bfloat16)})
+    states.append({**states[1], "new": states[1]["new"] * 2})
+    chain = wc.merge([wc.diff(*pair) for pair in pairwise(states)])
+    state = {name: x.clone() for name, x in states[0].items()}
+    addresses = {name: x.data_ptr() for name, x in state.items()}
+    wc.apply(chain, state)
+    assert is_equal(state, states[2])
+    assert all(isinstance(x, torch.Tensor) for x in state.values())
+    assert addresses.items() <= {name: x.data_ptr() for name, x in state.items()}.items()
+    damaged = {**states[0], "kept": torch.zeros(5)}
+    with pytest.raises(wc.SchemaMismatch):
+        wc.apply(chain, damaged)
 
 
 def test_tensors_that_share_elements_are_refused() -> None:
