@@ -352,6 +352,21 @@ def test_servers_reach_the_same_version(folder: str, training: Training) -> None
         readers[0].update({}, version=9, timeout=0.01)
 
 
+def test_a_run_and_a_feed_of_one_name(folder: str, training: Training) -> None:
+    """Both are in one folder, and neither sees the other's objects."""
+    publisher, reader = co.Publisher(folder, "run", skips=(2,), keep=1), follow(folder)
+    comm = co.StoreComm(folder, "run", "alice", quorum=1, deadline=0.01, poll=0.01)
+    state: dict[str, Any] = {}
+    for number in range(6):
+        training.publish(publisher)
+        assert co.allreduce(comm, np.ones(3, "f4"), "all | raw-index | raw").tolist() == [1, 1, 1]
+        assert reader.update(state) == number
+        assert comm.last is not None
+        assert comm.last.members == ("alice",)
+        training.step()
+    assert bits_of(state) == training.kept[5]
+
+
 def test_an_equal_state_is_no_version(folder: str, training: Training) -> None:
     publisher = co.Publisher(folder, "run")
     assert [training.publish(publisher) for _ in range(3)] == [0, 0, 0]

@@ -356,3 +356,16 @@ def test_bits_of_float_types_have_their_fraction() -> None:
     for kind in TYPES:
         if kind.kind == "f" or kind.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
             assert states.kind_of(kind).shifts == (ml_dtypes.finfo(kind).nmant,)
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_a_tensor_of_more_than_2_to_the_31_elements(base: str) -> None:
+    """Its pages are those of zeros, so that it takes little memory."""
+    old, new = ({"w": np.zeros(2**31 + 5, np.uint8)} for _ in range(2))
+    places = [0, 2**24 - 1, 2**24, 2**31 - 1, 2**31, 2**31 + 4]
+    new["w"][places] = range(1, 7)
+    patch = wc.diff(old, new, base=base)
+    assert patch.nbytes < 10_000
+    wc.apply(patch, old)
+    assert old["w"][places].tolist() == [1, 2, 3, 4, 5, 6]
+    assert sum(int(np.count_nonzero(part)) for part in np.array_split(old["w"], 64)) == 6
