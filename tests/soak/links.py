@@ -39,7 +39,7 @@ class Link(Protocol):
 
         Args:
             mark: of the time before the call.
-            broke_off: whether an exception of this rank alone has ended it.
+            broke_off: whether an exception of this rank alone has ended it, of which others have no error.
         """
         ...
 

@@ -30,7 +30,8 @@ class Method:
 
     Attributes:
         make: makes the object that keeps residuals, and gets the link.
-        step: takes a step over a communicator; returns the means. It is called again if it broke off.
+        step: takes a step over a communicator; returns the means. It is called again if it broke off,
+            with the gradients that the rank would have had without a fault.
         begin: is called once before a step.
         steps: number of steps that count.
         keep: returns a tensor's residual, or None.
@@ -73,6 +74,11 @@ class Track:
 
 def _averaged(one: Any, comm: Any, gradients: Named) -> Mapping[str, Any]:
     means: Mapping[str, Any] = co.allreduce(comm, gradients, one)
+    return means
+
+
+def _averaged_by_itself(one: Any, comm: Any, gradients: Named) -> Mapping[str, Any]:
+    means: Mapping[str, Any] = one.allreduce(comm, gradients)
     return means
 
 
@@ -223,6 +229,8 @@ class _Peer:
         if self.local is None:
             self.open({name: x.size for name, x in gradients.items()})
         self.heal()
+        self.next = self.comm.locate()
+        self.is_again = False
         if not all(np.isfinite(x).all() for x in gradients.values()):
             self.spoiled = {name: x.copy() for name, x in self.w.items()}
         for name, x in gradients.items():
@@ -237,8 +245,13 @@ class _Peer:
         self.spoiled = {}
 
     def exchange(self) -> Mapping[str, Any]:
+        """Take part in the round once; if that broke off, learn its result, or take part if it has none."""
         assert self.local is not None
-        self.local.exchange()
+        if self.is_again:
+            self.local.synchronize()
+        if self.comm.round == self.next and not (self.is_again and self.spoiled):
+            self.is_again = True
+            self.local.exchange()
         return self.parameters
 
     def keep(self, name: str) -> Any:
@@ -288,11 +301,11 @@ METHODS: dict[str, Method] = {
         _averaged,
         has_sum_rule=False,
     ),
-    "clt-k": Method(lambda link: co.CLTk(0.2), _averaged),
-    "gtop-k": Method(lambda link: co.GTopK(0.2), _averaged),
+    "clt-k": Method(lambda link: co.CLTk(0.2), _averaged_by_itself),
+    "gtop-k": Method(lambda link: co.GTopK(0.2), _averaged_by_itself),
     "ok-topk": Method(
         lambda link: co.OkTopK("topk(0.2) | rice | qsgd"),
-        _averaged,
+        _averaged_by_itself,
     ),
     "local updates": Method(
         _Mover,
@@ -301,7 +314,7 @@ METHODS: dict[str, Method] = {
         is_of_parameters=True,
     ),
     "sites": Method(_Ranged, lambda one, comm, gradients: one.average(comm, gradients), connect=_over_sites),
-    "sites, clt-k": Method(lambda link: co.CLTk(0.2), _averaged, connect=_over_sites),
+    "sites, clt-k": Method(lambda link: co.CLTk(0.2), _averaged_by_itself, connect=_over_sites),
     "sites, ok-topk": Method(
         lambda link: _Ranged(link, co.OkTopK("topk(0.2) | rice | qsgd")),
         lambda one, comm, gradients: one.average(comm, gradients),
