@@ -139,32 +139,37 @@ class _Mover:
 
 
 class _Ranged:
-    """Compressor over sites, whose residuals are those of the ranges that the ranks exchange."""
+    """Method over sites, whose residuals are those of the ranges that the ranks exchange.
 
-    def __init__(self, link: Link, scheme: Any = "topk(0.2) | rice | raw") -> None:
-        self.local = link.comm.local
-        self.compressor = scheme if isinstance(scheme, wc.Compressor) else wc.Compressor(scheme)
+    Args:
+        link: over which it averages.
+        one: Compressor, CLTk or OkTopK.
+        average: takes a step of it.
+    """
+
+    def __init__(self, link: Link, one: Any, average: Callable[..., Mapping[str, Any]]) -> None:
+        self.local, self.one, self._average = link.comm.local, one, average
         self.specs: dict[str, Any] = {}
 
     @property
     def step(self) -> int:
-        return self.compressor.step
+        return int(self.one.step)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"specs": self.specs, "compressor": self.compressor.state_dict()}
+        return {"specs": self.specs, "state": self.one.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.specs = state["specs"]
-        self.compressor.load_state_dict(state["compressor"])
+        self.one.load_state_dict(state["state"])
 
     def average(self, comm: co.Sites, gradients: Named) -> Mapping[str, Any]:
-        means: Mapping[str, Any] = co.allreduce(comm, gradients, self.compressor)
+        means = self._average(self.one, comm, gradients)
         self.specs = {name: (x.shape, x.dtype) for name, x in gradients.items()}
         return means
 
     def residual(self, name: str) -> Any:
         """Return the residual in its place; that of a site's mean counts for all of its ranks."""
-        own, (shape, _) = self.compressor.residual(name), self.specs[name]
+        own, (shape, _) = self.one.residual(name), self.specs[name]
         start, stop = assign_ranges(self.specs, self.local.size)[self.local.rank].get(name, (0, 0))
         whole = np.zeros(shape)
         if own is not None:
@@ -276,8 +281,12 @@ class _Peer:
         local.synchronize()
 
 
-def _over_sites(world: World, run: str) -> Link:
-    return world.sites
+def _over_sites(make: Callable[[], Any], average: Callable[..., Mapping[str, Any]]) -> Method:
+    return Method(
+        lambda link: _Ranged(link, make(), average),
+        lambda one, comm, gradients: one.average(comm, gradients),
+        connect=lambda world, run: world.sites,
+    )
 
 
 def _over_store(world: World, run: str) -> Link:
@@ -313,13 +322,9 @@ METHODS: dict[str, Method] = {
         is_saved=False,
         is_of_parameters=True,
     ),
-    "sites": Method(_Ranged, lambda one, comm, gradients: one.average(comm, gradients), connect=_over_sites),
-    "sites, clt-k": Method(lambda link: co.CLTk(0.2), _averaged_by_itself, connect=_over_sites),
-    "sites, ok-topk": Method(
-        lambda link: _Ranged(link, co.OkTopK("topk(0.2) | rice | qsgd")),
-        lambda one, comm, gradients: one.average(comm, gradients),
-        connect=_over_sites,
-    ),
+    "sites": _over_sites(lambda: wc.Compressor("topk(0.2) | rice | raw"), _averaged),
+    "sites, clt-k": _over_sites(lambda: co.CLTk(0.2), _averaged_by_itself),
+    "sites, ok-topk": _over_sites(lambda: co.OkTopK("topk(0.2) | rice | qsgd"), _averaged_by_itself),
     "store": Method(_Summer, lambda one, comm, gradients: one.sum(gradients), connect=_over_store),
     "store, local updates": Method(
         _Peer,
