@@ -11,7 +11,8 @@ which all of its ranks have, they make the exchange across only.
 
 A rank that raises between two exchanges makes the others first (``collectives.sites.course``): those before
 its range was exchanged with its error, and the last one as if nothing had happened. If it raises after its
-range was exchanged, and has lost the sum, the ranks of its site commit and raise CollectiveError.
+range was exchanged, and has lost the sum, the ranks of its site commit and raise CollectiveError. In the last
+exchange, it completes that before it raises. So after one exception, all ranks have committed or none has.
 
 If a rank dies, or is interrupted twice, some ranks may commit and others not, even within a site. The step of
 the others is in doubt once their ranges were exchanged.
