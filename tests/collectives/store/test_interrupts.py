@@ -193,6 +193,7 @@ def test_a_round_that_was_deleted_is_not_decided_again(
     assert compressor.residual(ONLY) is None  # the step was rolled back
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("lines", [False, True])
 def test_a_log_is_read_again_from_where_an_exception_broke_off(tmp_path: Path, lines: bool) -> None:
     """Dropped, proposed, proposed again, taken: the decision is that of an undisturbed reader."""
