@@ -138,7 +138,7 @@ class StoreLink:
         return self.comm.locate()
 
     def is_due(self, mark: Any, *, broke_off: bool) -> bool:
-        return self.comm.round == mark
+        return bool(self.comm.round == mark)
 
     def report(self) -> object:
         last = self.comm.last
@@ -212,7 +212,8 @@ class World:
         """Connect this rank to a run, which it continues if there is one."""
         name, url = f"r{self.rank}", str(self.folder / "runs")
         comm = co.StoreComm(url, run, name, quorum=self.size, resume=True, **STORE)
-        comm._place.files._folder = FaultyFolder(comm._place.files._folder, self.faults)
+        files: Any = comm._place.files
+        files._folder = FaultyFolder(files._folder, self.faults)
         return StoreLink(comm, self.folder / "runs" / run, self.faults)
 
     def connect_alone(self) -> StoreLink:

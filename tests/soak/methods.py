@@ -232,7 +232,7 @@ class _Peer:
 
     def move(self, gradients: Named) -> None:
         if self.local is None:
-            self.open({name: x.size for name, x in gradients.items()})
+            self.open({name: x.size for name, x in gradients.items()}).synchronize()
         self.heal()
         self.next = self.comm.locate()
         self.is_again = False
