@@ -146,9 +146,10 @@ class Soak:
         """Make the object of a method, and compile what it needs: peers of a store do not wait for that."""
         name, shape = key
         method = METHODS[name]
-        link = method.connect(self.world, f"{name.replace(', ', '-').replace(' ', '-')}-{shape}")
+        run = f"{name.replace(', ', '-').replace(' ', '-')}-{shape}"
+        link = method.connect(self.world, run)
         if not link.channels():
-            alone = self.world.connect_alone()
+            alone = self.world.connect_alone(run)
             one, gradients = method.make(alone), self.draw(shape)
             method.begin(one, gradients)
             method.step(one, alone.comm, gradients)

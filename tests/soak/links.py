@@ -216,9 +216,10 @@ class World:
         files._folder = FaultyFolder(files._folder, self.faults)
         return StoreLink(comm, self.folder / "runs" / run, self.faults)
 
-    def connect_alone(self) -> StoreLink:
+    def connect_alone(self, run: str) -> StoreLink:
         """Connect this rank to a run of its own."""
-        comm = co.StoreComm(str(self.folder / "alone"), f"r{self.rank}", "a", quorum=1, resume=True, **STORE)
+        url, run = str(self.folder / "alone"), f"{run}-r{self.rank}"
+        comm = co.StoreComm(url, run, "a", quorum=1, resume=True, **STORE)
         return StoreLink(comm, self.folder, self.faults)
 
     @contextmanager
