@@ -73,9 +73,9 @@ test-integrations: $(INTEGRATIONS)/.installed  ## adapters and trainers (Flower,
 test-bounds: $(INSTALLED)  ## a corpus that reaches every kernel, with bounds checks and with guard pages; minutes
 	$(BIN)/python -m pytest -q -m bounds $(PARALLEL) $(PART:%=--part %)
 
-soak: $(INSTALLED)  ## random collectives with random faults on 3 MPI ranks; SECONDS=300
+soak: $(INSTALLED)  ## random collectives with random faults on 4 MPI ranks; SECONDS=300, ARGS=--methods=store
 	mpirun=$$(command -v $(BIN)/mpirun || echo mpirun); \
-	$(MPI_ENV) $$mpirun -n 3 --oversubscribe --bind-to none $(BIN)/python -W ignore -m tests.soak --seconds $(SECONDS) --seed $(SEED)
+	$(MPI_ENV) $$mpirun -n 4 --oversubscribe --bind-to none $(BIN)/python -W ignore -m tests.soak --seconds $(SECONDS) --seed $(SEED) $(ARGS)
 
 test-gpu: $(CUPY)  ## the tests that need a GPU, in an environment with CuPy (CUDA=13: for drivers of CUDA 13)
 	REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu $(ARGS)

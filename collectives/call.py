@@ -72,6 +72,7 @@ class Call:
         first: sequence number of its first exchange.
         has_arrived: whether the last all-gather of headers is complete.
         payloads: those of all ranks, if they have arrived behind the headers; None otherwise.
+        table: headers of the last agreement, or None.
         beginning: of the last operation of the communicator; None before the first one.
         update_pending: whether all ranks still have to update their channels alike after the last transfer.
     """
@@ -83,6 +84,7 @@ class Call:
     first: int = 0
     has_arrived: bool = False
     payloads: list[Any] | None = None
+    table: list[Any] | None = None
     beginning: Beginning | None = None
     update_pending: bool = False
 

@@ -337,7 +337,7 @@ class Channel:
                 may take as long as the slowest rank's computation, and no rank can complete the call without
                 this one.
         """
-        call = self.call
+        call, has_ended = self.call, False
         call.has_sent = True
         try:
             try:
@@ -350,6 +350,7 @@ class Channel:
                     with suppress(CollectiveError):
                         run()
                         call.is_delivered = call.is_final_transfer
+                        has_ended = True  # ``collective`` closes the channel, unless the call goes on
                 raise
         except BaseException as error:
             lost = None
@@ -357,7 +358,7 @@ class Channel:
                 cause = str(error).partition(". ")[0]  # gloo adds sentences that do not help
                 why = f"the connection to another rank was lost ({cause})"
                 lost = self.roll_call.make_loss(why, self.timeout)
-            if not call.is_delivered:
+            if not (call.is_delivered or has_ended):
                 self._abandoned.append(resources)
                 self._close(lost or error)
             if lost is not None:

@@ -7,7 +7,9 @@ communicator satisfy it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+from collectives.errors import name_kind
 
 
 class TransportError(RuntimeError):
@@ -83,7 +85,12 @@ class Communicator(Protocol):
 
 
 def get_bound(comm: Any) -> Any:
-    """Return the communicator that is used in place of another one, which may not be bound yet."""
+    """Return the communicator that is used in place of another one, which may not be bound yet.
+
+    Raises TypeError if it is a class.
+    """
+    if isinstance(comm, type):
+        refuse_communicator(comm)
     bound = getattr(comm, "bound", None)
     return comm if bound is None else bound()
 
@@ -100,10 +107,15 @@ def has_members(value: object, protocol: type) -> bool:
 def check_communicator(comm: object) -> None:
     """Raise TypeError if an object does not satisfy Communicator."""
     if not has_members(comm, Communicator):
-        raise TypeError(
-            f"{type(comm).__name__} is not a communicator; pass an mpi4py communicator,"
-            " a collectives.TorchComm, or an object that satisfies collectives.communicator.Communicator"
-        )
+        refuse_communicator(comm)
+
+
+def refuse_communicator(comm: object) -> NoReturn:
+    """Raise TypeError of an object that is not a communicator."""
+    raise TypeError(
+        f"{name_kind(comm)} is not a communicator; pass an mpi4py communicator,"
+        " a collectives.TorchComm, or an object that satisfies collectives.communicator.Communicator"
+    )
 
 
 def gathers_any_size(comm: object) -> bool:

@@ -28,6 +28,11 @@ def name_ranks(ranks: Iterable[int], max_listed: int = 8) -> str:
     return "ranks " + ", ".join(map(str, listed[:max_listed])) + f", … ({len(listed)} of them)"
 
 
+def name_kind(value: object) -> str:
+    """Name what a wrong argument is: its type, or the class that was passed in place of an instance."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
 class CollectiveError(RuntimeError):
     """Failure of a collective call.
 

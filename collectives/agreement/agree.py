@@ -75,10 +75,13 @@ def agree(
     operand: Operand,
     failure: Failure | None = None,
     payload: Payload | None = None,
+    *,
+    finish: bool = False,
 ) -> list[Header]:
     """Exchange headers, and check that all ranks can contribute to the same operation.
 
-    If all payloads have arrived behind the headers, ``channel.call.payloads`` has them.
+    If all payloads have arrived behind the headers, ``channel.call.payloads`` has them. After an agreement,
+    ``channel.call.table`` has the headers, also if an exception came.
 
     Args:
         channel: open; all ranks call this together.
@@ -87,6 +90,7 @@ def agree(
         operand: description of the tensors in the payload.
         failure: the reason why this rank has no payload, or None.
         payload: of this rank, if all ranks may gather payloads next.
+        finish: whether an exception waits for the headers, also without a payload.
 
     Returns:
         Every rank's header, in rank order.
@@ -104,12 +108,12 @@ def agree(
         payload = None
     elif payload is not None and len(payload.data) <= channel.foresight.room:
         own = own._replace(flags=own.flags | Flag.HAS_PAYLOAD)
-    table = _exchange_headers(channel, own, operand, payload)
+    table = _exchange_headers(channel, own, operand, payload, finish=finish)
     while not headers_match(table):
         if not is_compiling(table):
             _refuse(channel, table, text, failure)
         channel.call.compilation_pending = True
-        table = _exchange_headers(channel, own, operand, payload)
+        table = _exchange_headers(channel, own, operand, payload, finish=finish)
     channel.call.compilation_pending = False
     return table
 
@@ -163,7 +167,12 @@ def _refuse(channel: Channel, table: Sequence[Header], text: bytes, failure: Fai
 
 
 def _exchange_headers(
-    channel: Channel, header: Header, operand: Operand, payload: Payload | None = None
+    channel: Channel,
+    header: Header,
+    operand: Operand,
+    payload: Payload | None = None,
+    *,
+    finish: bool = False,
 ) -> list[Header]:
     """Gather every rank's header, and what is behind it; conclude if all ranks agree.
 
@@ -172,6 +181,7 @@ def _exchange_headers(
         header: of this rank. The payload is sent if the header has the flag.
         operand: names the call in a Timeout.
         payload: of this rank, or None.
+        finish: as for ``agree``.
 
     Returns:
         Every rank's header, in rank order.
@@ -188,7 +198,7 @@ def _exchange_headers(
     call.has_arrived = False
     try:
         what = f"exchange {header.sequence} of headers ({name})"
-        channel.gather(sent, blocks.reshape(-1), what, headers=True, finish=has_payload)
+        channel.gather(sent, blocks.reshape(-1), what, headers=True, finish=finish or has_payload)
         table = _conclude(channel, header, blocks, payload)
     except BaseException:
         if call.has_arrived:  # the other ranks conclude, so this one does before an interrupt is raised
@@ -215,6 +225,7 @@ def _conclude(channel: Channel, own: Header, blocks: ByteArray, payload: Payload
     kind = own.operation, own.algorithm, own.signature, own.sequence - call.first
     channel.foresight.agreed(own.sequence, kind, is_short=size > HEADER_SIZE and payloads is None)
     channel.sequence = (own.sequence + 1) % 2**64
+    call.table = table
     call.payloads = payloads  # those of an earlier agreement of the call are not these
     if payload is not None and payloads is not None:
         channel.foresight.gathered(max(header.payload_len for header in table))

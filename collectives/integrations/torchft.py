@@ -22,6 +22,7 @@ import wirecodec as wc
 from collectives.allreduce import allreduce
 from collectives.call import refuse_nested
 from collectives.channel import Channel
+from collectives.errors import name_kind
 from collectives.gloo.communicator import TorchComm
 from collectives.integrations.updates import explain_missing
 from collectives.torch.step import commit_step
@@ -68,7 +69,7 @@ class CompressedProcessGroup(ProcessGroupWrapper):  # type: ignore[misc]
     def __init__(self, pg: ProcessGroup, scheme: Any, **compressor: Any) -> None:
         if not isinstance(pg, ProcessGroupWrapper):
             raise TypeError(
-                f"pg is {type(pg).__name__}; pass a torchft process group that runs in this process, such as"
+                f"pg is {name_kind(pg)}; pass a torchft process group that runs in this process, such as"
                 " torchft.process_group.ProcessGroupGloo()"
             )
         super().__init__(pg=pg)

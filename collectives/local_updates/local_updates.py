@@ -21,6 +21,7 @@ from collectives.call import counted, exclusive, refuse_nested, this_thread
 from collectives.channel import Channel
 from collectives.cltk.allreduce import CLTk
 from collectives.communicator import Communicator
+from collectives.errors import name_kind
 from collectives.exchange.pending import Pending
 from collectives.local_updates.anchor import Anchor
 from collectives.local_updates.compatibility import Link, check_communicator, check_method, check_successor
@@ -143,10 +144,10 @@ class LocalUpdates:
         weight: float = 1.0,
         keep: float = 0.0,
     ) -> None:
-        if optimizer is not None and not callable(getattr(optimizer, "step", None)):
-            raise TypeError(
-                f"optimizer is {type(optimizer).__name__}, which has no step(); pass one, or None"
-            )
+        if isinstance(optimizer, type) or not (
+            optimizer is None or callable(getattr(optimizer, "step", None))
+        ):
+            raise TypeError(f"optimizer is {name_kind(optimizer)}; pass an object with a step(), or None")
         named = name_arrays(named_parameters)
         self._link = Link(wrap_group(comm))
         self._anchor = Anchor(named, frozen=isinstance(self._link.comm, Sites))

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from collectives.allgather import gather_made
+from collectives.call import Call
 from collectives.channel import ByteArray, Channel
 from collectives.errors import CollectiveError, Nested, is_shared
 
@@ -25,11 +26,12 @@ def go_through(
 ) -> tuple[T, BaseException | None]:
     """Make the exchanges of a call; after an exception between two of them, the others come first.
 
-    If an exception comes during an exchange and closes its channel, or a second one comes, all channels of
-    the call are closed: the other ranks raise Timeout.
+    If an exception comes during an exchange across and closes its channel, the ranks of this site learn of it
+    in the last exchange. If that of the site is closed, or a second exception comes, all channels of the call
+    are closed: the other ranks raise Timeout.
 
     Args:
-        channels: of the call.
+        channels: of the call, that of the last exchange first.
         go_on: makes the exchanges that were not made; all ranks of a channel raise its CollectiveErrors.
         is_under_way: returns whether an exchange was made, and another one was not.
         note: takes the error that other ranks get of an exception; ``go_on`` is called after it.
@@ -44,7 +46,7 @@ def go_through(
         if is_shared(raised) or not is_under_way():
             raise
     try:
-        if any(channel.closed is not None for channel in channels):
+        if channels[0].closed is not None:
             raise first
         note(CollectiveError(f"{type(first).__name__}: {first}", reason="encode"))
         return go_on(), first
@@ -54,6 +56,36 @@ def go_through(
         for channel in channels:
             _close(channel, error)
         raise
+
+
+def complete(channel: Channel, exchange: Callable[[Call], T]) -> T:
+    """Make an exchange to its end, also if an exception comes, which is raised then.
+
+    After a second exception, or one that has lost a request, the channel is closed.
+
+    Args:
+        channel: of the exchange.
+        exchange: continues the exchange if it is called again with the same Call.
+
+    Returns the result. If the ranks then have an error, the exception is raised with that error as its cause.
+    """
+    first: BaseException | None = None
+    try:
+        with channel.collective() as call:
+            try:
+                return exchange(call)
+            except BaseException as raised:
+                if is_shared(raised) or call.is_delivered or channel.closed is not None:
+                    raise
+                first = raised
+                exchange(call)
+                raise
+    except CollectiveError as error:
+        if first is not None and is_shared(error):
+            raise first from error
+        raise
+    finally:
+        first = None  # which refers to this frame
 
 
 def _close(channel: Channel, error: BaseException) -> None:

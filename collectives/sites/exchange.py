@@ -11,7 +11,8 @@ which all of its ranks have, they make the exchange across only.
 
 A rank that raises between two exchanges makes the others first (``collectives.sites.course``): those before
 its range was exchanged with its error, and the last one as if nothing had happened. If it raises after its
-range was exchanged, and has lost the sum, the ranks of its site commit and raise CollectiveError.
+range was exchanged, and has lost the sum, the ranks of its site commit and raise CollectiveError. In the last
+exchange, it completes that before it raises. So after one exception, all ranks have committed or none has.
 
 If a rank dies, or is interrupted twice, some ranks may commit and others not, even within a site. The step of
 the others is in doubt once their ranges were exchanged.
@@ -37,7 +38,7 @@ from collectives.exchange.inputs import Inputs, MakeInputs
 from collectives.exchange.pending import Pending
 from collectives.exchange.specs import ONLY, TensorSpec, describe, failure_of_encoding, get_spec
 from collectives.exchange.targets import Targets
-from collectives.sites.course import go_through
+from collectives.sites.course import complete, go_through
 from collectives.sites.sites import Sites
 from collectives.sums.pieces import Ranges, assign_ranges
 from collectives.transport.allgather import allgather_ragged
@@ -93,7 +94,7 @@ class _Share:
         sums: {name: array}, the site's sum or mean of this rank's range.
         weight: of the site.
         first: the exchange of the sum within the site.
-        is_delivered: whether all ranks of the site have all results, or know that a rank has lost a range.
+        last: that of the results within the site.
         is_refused: whether the caller refused them, on all ranks.
         means: results of this rank's range, or None.
         error: the first error that all ranks have, or None.
@@ -107,7 +108,7 @@ class _Share:
     sums: dict[str, Dense] = field(default_factory=dict)
     weight: float = 1.0
     first: Call | None = None
-    is_delivered: bool = False
+    last: Call | None = None
     is_refused: bool = False
     means: Mapping[str, Any] | None = None
     error: CollectiveError | None = None
@@ -148,6 +149,11 @@ class _Share:
     def is_summed(self) -> bool:
         """Whether all ranks of the site have what the sums of their ranges need."""
         return self.first is not None and self.first.is_delivered
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether all ranks of the site have all results, or know that a rank has lost a range."""
+        return self.last is not None and self.last.is_delivered
 
     @property
     def tensors(self) -> Mapping[str, Any]:
@@ -261,7 +267,7 @@ def _reduce(
         return local.sequence == begun[0] + 1 if share.is_summed else across.sequence == begun[1]
 
     def note(raised: CollectiveError) -> None:
-        if across.sequence == begun[1]:
+        if across.sequence == begun[1] or not across.call.is_delivered:
             share.note(raised, f"rank {local.rank} of site {across.rank}")
 
     try:
@@ -364,6 +370,8 @@ def _gather_in_site(
 
     A rank with neither a result nor an error has lost its range. All ranks of the site then raise
     CollectiveError, and ``share.is_delivered`` is True.
+
+    The other sites may have committed the step, so the exchange is completed before an exception is raised.
     """
     proposal = Header(operation=Operation.SITE, reduction=reduction)
     operand = describe(share.specs, bare=share.bare, scheme="")
@@ -375,34 +383,35 @@ def _gather_in_site(
     else:
         proposal = proposal._replace(detail=_LOST)
         flat = {name: np.zeros_like(x) for name, x in share.sums.items()}
-    with channel.collective() as call:
-        table = agree(channel, proposal, operand, failure)
+
+    def exchange(call: Call) -> tuple[list[Header], list[ByteArray]]:
+        share.last = call
+        table = call.table or agree(channel, proposal, operand, failure, finish=True)
         whole = [_count_bytes(ranges, share.specs) for ranges in share.ranges]
         own = share.ranges[channel.rank]
         block = _join(flat, {name: (0, stop - start) for name, (start, stop) in own.items()})
         call.is_final_transfer = True
-        try:
-            blocks = allgather_ragged(channel, block, whole)
-            call.is_delivered = True
-        finally:
-            share.is_delivered = call.is_delivered
-        if without := [rank for rank, header in enumerate(table) if header.detail == _LOST]:
-            raise CollectiveError(
-                f"{name_ranks(without)}: an exception came after the exchange, and the sum is lost there; the"
-                " step counts",
-                ranks=without,
-                reason="encode",
-            )
-        results = {
-            name: share.targets.allocate(name, prod(shape), dtype)
-            for name, (shape, dtype) in share.specs.items()
-        }
-        for gathered, ranges in zip(blocks, share.ranges, strict=True):
-            for name, part in _cut(gathered, ranges, share.specs).items():
-                results[name][slice(*ranges[name])] = part
-        shaped = {name: results[name].reshape(share.specs[name][0]) for name in share.tensors}
-        delivered = share.targets.deliver(share.tensors, shaped)
-        return delivered[ONLY] if share.bare else delivered
+        blocks = allgather_ragged(channel, block, whole)
+        call.is_delivered = True
+        return table, blocks
+
+    table, blocks = complete(channel, exchange)
+    if without := [rank for rank, header in enumerate(table) if header.detail == _LOST]:
+        raise CollectiveError(
+            f"{name_ranks(without)}: an exception came after the exchange, and the sum is lost there; the"
+            " step counts",
+            ranks=without,
+            reason="encode",
+        )
+    results = {
+        name: share.targets.allocate(name, prod(shape), dtype) for name, (shape, dtype) in share.specs.items()
+    }
+    for gathered, ranges in zip(blocks, share.ranges, strict=True):
+        for name, part in _cut(gathered, ranges, share.specs).items():
+            results[name][slice(*ranges[name])] = part
+    shaped = {name: results[name].reshape(share.specs[name][0]) for name in share.tensors}
+    delivered = share.targets.deliver(share.tensors, shaped)
+    return delivered[ONLY] if share.bare else delivered
 
 
 def _make_dense(tensor: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 from collectives.attributes import is_mpi
 from collectives.channel import ByteArray, Channel
 from collectives.communicator import Communicator
-from collectives.errors import CollectiveError
+from collectives.errors import CollectiveError, name_kind
 from collectives.gloo.communicator import TorchComm
 from collectives.sites.course import relay
 from collectives.store.communicator import StoreComm
@@ -67,19 +67,19 @@ class Sites:
             ValueError: the mesh has another number of dimensions, or LOCAL_WORLD_SIZE does not divide the
                 number of ranks.
         """
-        if is_mpi(comm):
+        if is_mpi(comm) and not isinstance(comm, type):
             from mpi4py import MPI
 
             local = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
             return cls(local, comm.Split(local.rank, comm.rank))
         if comm is None:
             return cls(*_divide_by_hosts())
-        if hasattr(comm, "get_group") and hasattr(comm, "ndim"):
+        if hasattr(comm, "get_group") and hasattr(comm, "ndim") and not isinstance(comm, type):
             if comm.ndim != 2:
                 raise ValueError(f"the mesh has {comm.ndim} dimensions; it must have two: sites, their ranks")
             return cls(TorchComm(comm.get_group(1)), TorchComm(comm.get_group(0)))
         raise TypeError(
-            f"comm is {type(comm).__name__}; pass an mpi4py communicator, a torch DeviceMesh, or None;"
+            f"comm is {name_kind(comm)}; pass an mpi4py communicator, a torch DeviceMesh, or None;"
             " or make Sites(local, across) from two communicators"
         )
 

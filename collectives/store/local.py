@@ -13,6 +13,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from collectives.store.folders import Folder
@@ -23,17 +25,37 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 """Errors of file systems without hard links."""
 
 
+class _Descriptors(list[int]):
+    """Descriptors of open files, which are closed at the latest when nothing refers to them any more."""
+
+    def open(self, path: str, flags: int, *, dir_fd: int | None = None) -> int:
+        """Open a file, and append its descriptor without an instruction of Python between the two."""
+        self.extend(islice(iter(partial(os.open, path, flags, dir_fd=dir_fd), None), 1))
+        return self[-1]
+
+    def close(self) -> None:
+        while self:
+            os.close(self.pop())
+
+    __del__ = close
+
+
 @dataclass(frozen=True)
 class _Opened:
     """Open folder.
 
     Attributes:
         path: of it.
-        fd: its descriptor, or None where Python cannot open in a folder.
+        descriptors: one, or none where Python cannot open in a folder.
     """
 
     path: str
-    fd: int | None
+    descriptors: _Descriptors
+
+    @property
+    def fd(self) -> int | None:
+        """Descriptor of the folder, or None."""
+        return self.descriptors[0] if self.descriptors else None
 
     def at(self, base: str) -> str:
         """Return the name by which functions with ``dir_fd`` take an entry."""
@@ -47,18 +69,18 @@ class _Opened:
 
     def enter(self, base: str) -> _Opened:
         """Open a folder in this one; raise NotADirectoryError if it is none, also if it is a link to one."""
-        path = os.path.join(self.path, base)
+        path, descriptors = os.path.join(self.path, base), _Descriptors()
         if self.fd is None:
             if not stat.S_ISDIR(self.stat(base).st_mode):
                 raise NotADirectoryError(path)
-            return _Opened(path, None)
+            return _Opened(path, descriptors)
         try:
-            fd = os.open(base, os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW, dir_fd=self.fd)
+            descriptors.open(base, os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW, dir_fd=self.fd)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise NotADirectoryError(path) from error
             raise
-        return _Opened(path, fd)
+        return _Opened(path, descriptors)
 
     def make(self, base: str) -> _Opened:
         """Open a folder in this one, after making it; what is in its place, and no folder, is removed."""
@@ -75,15 +97,14 @@ class _Opened:
 
     def write(self, base: str, data: bytes) -> None:
         """Write a new file; nothing of it stays if this fails."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | getattr(os, "O_BINARY", 0)
-        fd = os.open(self.at(base), flags, 0o666, dir_fd=self.fd)
-        try:
-            with open(fd, "wb") as file:
+        with open(self.at(base), "xb", opener=partial(os.open, mode=0o666, dir_fd=self.fd)) as file:
+            try:
                 file.write(data)
-        except BaseException:
-            with suppress(OSError):
-                self.unlink(base)
-            raise
+                file.flush()
+            except BaseException:
+                with suppress(OSError):
+                    self.unlink(base)
+                raise
 
     @contextmanager
     def temporary(self, data: bytes) -> Iterator[str]:
@@ -110,8 +131,7 @@ class _Opened:
         os.rmdir(self.at(base), dir_fd=self.fd)
 
     def close(self) -> None:
-        if self.fd is not None:
-            os.close(self.fd)
+        self.descriptors.close()
 
 
 class LocalFolder(Folder):
@@ -138,15 +158,16 @@ class LocalFolder(Folder):
             if not stat.S_ISREG(folder.stat(base).st_mode):  # a pipe must not block, a device not be opened
                 return b""
             flags = os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-            fd = os.open(folder.at(base), flags, dir_fd=folder.fd)
+            opened = _Descriptors()
             try:
+                fd = opened.open(folder.at(base), flags, dir_fd=folder.fd)
                 found = os.fstat(fd)
                 if not stat.S_ISREG(found.st_mode):
                     return b""
                 with open(fd, "rb", closefd=False) as file:
                     return file.read(min(limit, found.st_size))
             finally:
-                os.close(fd)
+                opened.close()
 
     def put(self, path: str, data: bytes) -> None:
         """Write an object, whose name has its digest."""
@@ -188,9 +209,10 @@ class LocalFolder(Folder):
             folder.remove(base)
 
     def _open_root(self) -> _Opened:
-        if not _CAN_OPEN_IN:
-            return _Opened(self.root, None)
-        return _Opened(self.root, os.open(self.root, os.O_RDONLY | os.O_DIRECTORY))
+        descriptors = _Descriptors()
+        if _CAN_OPEN_IN:
+            descriptors.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        return _Opened(self.root, descriptors)
 
     @contextmanager
     def _open(self, path: str) -> Iterator[_Opened]:

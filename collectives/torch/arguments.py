@@ -10,6 +10,7 @@ from typing import Any
 
 import wirecodec as wc
 from collectives.cltk.allreduce import CLTk
+from collectives.errors import name_kind
 from collectives.gloo.communicator import TorchComm
 from collectives.sites.sites import Sites
 
@@ -24,7 +25,7 @@ def check_compressor(compressor: Any) -> wc.Compressor | CLTk:
             " pass wc.Compressor(scheme)"
         )
     raise TypeError(
-        f"compressor is {type(compressor).__name__}; pass a wirecodec.Compressor or a collectives.CLTk"
+        f"compressor is {name_kind(compressor)}; pass a wirecodec.Compressor or a collectives.CLTk"
     )
 
 

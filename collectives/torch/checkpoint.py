@@ -12,6 +12,7 @@ import numpy as np
 from collectives.allgather import allgather_bytes
 from collectives.call import refuse_in_handler
 from collectives.communicator import check_communicator
+from collectives.errors import name_kind
 from collectives.torch.arguments import is_ready, wrap_group
 from wirecodec.interop import BFLOAT16
 
@@ -73,9 +74,9 @@ class Checkpointable:
         gather: bool = False,
         saved: tuple[int, int] | None = None,
     ) -> None:
-        if not (hasattr(obj, "state_dict") and hasattr(obj, "load_state_dict")):
+        if isinstance(obj, type) or not (hasattr(obj, "state_dict") and hasattr(obj, "load_state_dict")):
             raise TypeError(
-                f"obj is {type(obj).__name__}, which has no state;"
+                f"obj is {name_kind(obj)}, which has no state;"
                 " pass a Compressor, a CLTk, a GTopK or a LocalUpdates"
             )
         if comm is not None:

@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from collectives.errors import name_kind
+
 
 @dataclass(frozen=True)
 class LossScale:
@@ -91,9 +93,10 @@ _TOO_EARLY = (
 
 def check_scaler(scaler: Any) -> None:
     """Raise TypeError unless the argument is None or has the functions of a ``torch.amp.GradScaler``."""
-    if scaler is not None and not (hasattr(scaler, "get_scale") and hasattr(scaler, "is_enabled")):
+    has_scale = hasattr(scaler, "get_scale") and hasattr(scaler, "is_enabled")
+    if scaler is not None and (isinstance(scaler, type) or not has_scale):
         raise TypeError(
-            f"scaler is {type(scaler).__name__}; pass the torch.amp.GradScaler of this training, or None"
+            f"scaler is {name_kind(scaler)}; pass the torch.amp.GradScaler of this training, or None"
         )
 
 

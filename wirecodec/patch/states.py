@@ -187,11 +187,12 @@ def write_elements(state: MutableMapping[str, Any], name: str, indices: Array | 
 
 
 def _write_array(array: Any, indices: Array | None, values: Array) -> None:
-    """Write bits into a NumPy or CuPy array of any strides."""
+    """Write bits into a NumPy or CuPy array of any strides and byte order."""
     if indices is None and array.dtype.kind == "c":
-        array[...] = values.view(array.dtype).reshape(array.shape)
+        array[...] = values.view(array.dtype.newbyteorder("=")).reshape(array.shape)
         return
-    words = array.reshape(1).view(values.dtype).reshape(()) if array.ndim == 0 else array.view(values.dtype)
+    unsigned = values.dtype.newbyteorder(array.dtype.byteorder)  # values are in the machine's order
+    words = array.reshape(1).view(unsigned).reshape(()) if array.ndim == 0 else array.view(unsigned)
     if indices is None:
         words[...] = _same_kind(words, values.reshape(words.shape))
     elif words.flags.c_contiguous:

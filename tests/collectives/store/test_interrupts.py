@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from collectives.local_updates.over_store import StoreLoop
 from collectives.store import sums
 from collectives.store.envelope import Kind
 from collectives.store.layout import path_of_round
+from collectives.store.local import LocalFolder
 from collectives.store.log import Log
 from collectives.store.members import Accepted, Members
 from collectives.store.participant import OLD_ROUNDS, Participant
@@ -189,6 +193,7 @@ def test_a_round_that_was_deleted_is_not_decided_again(
     assert compressor.residual(ONLY) is None  # the step was rolled back
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("lines", [False, True])
 def test_a_log_is_read_again_from_where_an_exception_broke_off(tmp_path: Path, lines: bool) -> None:
     """Dropped, proposed, proposed again, taken: the decision is that of an undisturbed reader."""
@@ -238,3 +243,43 @@ def test_a_state_that_is_loaded_replaces_an_open_contribution(tmp_path: Path, mo
     residual = compressor.residual("w")
     assert residual is not None
     assert residual.tolist() == [1, 2, 3, 0]
+
+
+REQUESTS: dict[str, Callable[[LocalFolder], object]] = {
+    "read": lambda folder: folder.read("a/b/object", 99),
+    "put": lambda folder: folder.put("a/b/object", b"other"),
+    "create": lambda folder: folder.create("a/b/new", b"new"),
+    "entries": lambda folder: folder.entries("a/b"),
+    "make_parents": lambda folder: folder.make_parents("a/c/d/object"),
+    "delete": lambda folder: folder.delete("a/b/object"),
+    "delete_folder": lambda folder: folder.delete_folder("a"),
+}
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("lines", [False, True], ids=["calls", "lines"])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_an_interrupted_request_leaves_no_descriptor_open(tmp_path: Path, name: str, lines: bool) -> None:
+    def make(place: str) -> LocalFolder:
+        folder = LocalFolder(None, str(tmp_path / place))
+        folder.make_root()
+        folder.make_parents("a/b/object")
+        folder.put("a/b/object", b"object")
+        return folder
+
+    whole, request = Injector(OWN, lines=lines, returns=True), REQUESTS[name]
+    folder = make("whole")
+    with whole.active():
+        request(folder)
+    assert whole.calls > 10
+    left = []
+    for number in range(1, whole.calls + 1, 2):  # odd ones are interrupts
+        folder, injector = make(str(number)), Injector(OWN, number, lines=lines, returns=True)
+        before = len(os.listdir("/proc/self/fd"))
+        with suppress(Injected), injector.active():
+            request(folder)
+        if len(os.listdir("/proc/self/fd")) != before:
+            gc.collect()
+            left += [injector.place] * (len(os.listdir("/proc/self/fd")) != before)
+    assert not left, "descriptors stay open:\n" + "\n".join(left)

@@ -369,3 +369,24 @@ def test_a_tensor_of_more_than_2_to_the_31_elements(base: str) -> None:
     wc.apply(patch, old)
     assert old["w"][places].tolist() == [1, 2, 3, 4, 5, 6]
     assert sum(int(np.count_nonzero(part)) for part in np.array_split(old["w"], 64)) == 6
+
+
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", ">i2", ">u4", ">i8", ">c8", ">c16"])
+@pytest.mark.parametrize("shape", [(), (40,), (5, 8)], ids=str)
+@pytest.mark.parametrize("layout", ["contiguous", "strided", "Fortran"])
+@pytest.mark.parametrize("share", [0.1, 1.0])
+def test_arrays_keep_their_byte_order(dtype: str, shape: Any, layout: str, share: float) -> None:
+    rng = np.random.default_rng(3)
+    old, new = np.empty(shape, dtype), np.empty(shape, dtype)
+    old[...] = rng.integers(1, 99, shape)
+    new[...] = np.where(rng.random(shape) < share, old + 1, old)
+    patch = wc.diff({"w": old}, {"w": new})
+    for order in (">", "<"):
+        space = np.empty((*shape, 2), old.dtype.newbyteorder(order))
+        given = np.array(space[..., 0], order="F" if layout == "Fortran" else "C")
+        given = space[..., 0] if layout == "strided" and shape else given
+        given[...] = old
+        state = {"w": given}
+        wc.apply(patch, state)
+        assert state["w"] is given
+        assert np.array_equal(given, new)
