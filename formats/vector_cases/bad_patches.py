@@ -104,6 +104,7 @@ def _record() -> Iterator[Case]:
         ("form", "The form is 2.", put(0, "B", 2)),
         ("form-0", "The form is 0.", put(0, "B", 0)),
         ("flags", "A reserved bit of the flags.", put(1, "B", 2)),
+        ("flags-touched", "The reserved bit without the other.", given(patch(touched, 1, "B", 2))),
         ("reserved", "Reserved bytes are not 0.", put(2, "H", 1)),
         ("further", "Further reserved bytes are not 0.", put(12, "I", 1)),
         ("removed", "More removed tensors than the body has.", put(4, "I", 2)),
@@ -201,6 +202,7 @@ def _entries() -> Iterator[Case]:
 
 def _by_class() -> Iterator[Case]:
     for id, about, code, index in (
+        ("head-8", "Eight bytes, whose head is not valid.", "head", lambda old: patch(old, 1, "B", 1)[:8]),
         ("length-7", "A section of 7 bytes.", "length", lambda old: old[:7]),
         ("length-4", "A section of 4 bytes.", "length", lambda old: old[:4]),
         ("length-odd", "A section of no multiple of 4 bytes.", "length", lambda old: old + b"\0\0"),
@@ -258,7 +260,8 @@ def _by_class() -> Iterator[Case]:
     about = "The last state is not 2^31."
     wrong = edited(coding=Coding(end, CONTEXTS))
     yield refused("by-class-stream-end", about, "Invalid", "by-class-stream", wrong, OLD)
-    short = edited(index=lambda old: old[:-12] + struct.pack("<Q", LEAST), coding=lanes)
+    eight = Coding(replace(BY_CLASS, lanes=8), CONTEXTS)
+    short = edited(index=lambda old: old[: 12 + 28 + 60], coding=eight)
     yield refused(
         "by-class-stream-lanes", "The states of the lanes are cut.", "Invalid", "by-class-stream", short, OLD
     )
@@ -280,6 +283,7 @@ def _steps() -> Iterator[Case]:
     for id, about, code, value in (
         ("length-0", "A section of 1 byte.", "length", lambda old: old[:1]),
         ("length-odd", "A section of no multiple of 4 bytes.", "length", lambda old: old + b"\0"),
+        ("head-4", "Four bytes, whose head is not valid.", "head", given(b"\1\0\0\1")),
         ("head-reserved", "The reserved byte is not 0.", "head", put(0, "B", 1)),
         ("head-flags", "A reserved bit of the flags.", "head", put(1, "B", 4)),
         ("head-shift-one", "A shift with one context.", "head", put(2, "2B", 7, 1)),
@@ -315,7 +319,12 @@ def _steps() -> Iterator[Case]:
             "table",
             given(_head(b"\2\x81\0" + _table(4095)[1:])),
         ),
-        ("table-above", "A frequency whose second byte is 33.", "table", given(_head(b"\1\x80\x21"))),
+        (
+            "table-above",
+            "A frequency whose second byte is 33, in a table that is cut.",
+            "table",
+            given(b"\0\1\0\1\3\x80\x21\1"),
+        ),
         ("length-table", "The section ends within a table.", "length", given(b"\0\1\0\1\2\x80\x1f\x80")),
         ("length-table-first", "It ends before a frequency.", "length", given(b"\0\1\0\1\3\x80\x1f\1")),
         (
@@ -346,7 +355,20 @@ def _steps() -> Iterator[Case]:
         yield refused(f"steps-{id}", about, kind, f"steps-{code}", edited(value=value), OLD)
     wrong = edited(coding=Coding(BY_CLASS, replace(CONTEXTS, state=LEAST + 1)))
     yield refused("steps-stream-end", "The last state is not 2^31.", "Invalid", "steps-stream", wrong, OLD)
-    four = edited(value=put(1, "B", 3))
+    two = replace(CONTEXTS, starts=(119,))
+    about = "The second of two contexts begins at the number of rows."
+    wrong = edited(value=put(4, "H", 256), coding=Coding(BY_CLASS, two))
+    yield refused("steps-contexts-two", about, "Invalid", "steps-contexts", wrong, OLD)
+    about = "The first state is 2^63, and all else would fit it."
+    table = b"\0\1\0\1" + _table(0, 16, 4080)
+    section = table + bytes(-len(table) % 4) + struct.pack("<Q", 2**63)
+    draft = draft_patch(OLD, {**NEW, "a": move(WEIGHTS, [3, 7, 20, 33], [-1])}, {"a": CODING})
+    draft.rows[0].value_section = section
+    yield refused("steps-stream-most", about, "Invalid", "steps-stream", draft, OLD)
+    four = edited(
+        value=lambda old: given(_head(_table(4096)))(old)[:-8] + struct.pack("<3QI", *[LEAST] * 3, 1)
+    )
+    four.rows[0].value_section = patch(four.rows[0].value_section, 1, "B", 3)
     yield refused(
         "steps-stream-lanes", "The states of four lanes are missing.", "Invalid", "steps-stream", four, OLD
     )
@@ -369,6 +391,7 @@ def _steps_zstd() -> Iterator[Case]:
     coding = Coding(value=StepsZstd())
     for id, about, kind, code, value in (
         ("head", "The first byte is 2.", "Malformed", "steps-head", put(0, "B", 2)),
+        ("two", "A section of two bytes.", "Malformed", "zstd-frame", lambda old: old[:2]),
         ("short", "A section of one byte.", "Malformed", "steps-head", lambda old: old[:1]),
         ("parameter", "The byte of zstd is 2.", "Malformed", "zstd-parameter", put(1, "B", 2)),
         ("frame", "The frame is cut.", "Malformed", "zstd-frame", lambda old: old[:4]),
@@ -554,6 +577,11 @@ def _targets() -> Iterator[Case]:
         ("type", "Equal bits of another type than that of the digest.", _retyped()),
     ):
         yield refused(f"target-{id}", about, *refusal, draft, OLD if id != "type" else {})
+    for name, coding in (("by-class", Coding(BY_CLASS)), ("rice", Coding())):
+        draft = draft_patch(OLD, OLD, {"a": coding})
+        draft.records[BASE] = patch(draft.records[BASE], 32, "Q", 5)
+        about = f"No element changes, but the digest does; the index codec is {name}."
+        yield refused(f"target-none-{name}", about, *refusal, draft, OLD)
     touched = draft_patch(OLD, NEW, {"a": Coding(value=RAW)}, touched=True)
     touched.rows[0].value_section = patch(touched.rows[0].value_section, 0, "B", 1)
     yield refused("target-touched", "An element of a touched patch is another one.", *refusal, touched, OLD)

@@ -12,7 +12,7 @@ from formats.patches import to_names, write_state
 from formats.reference import Zstd
 from formats.reference.element_types import CODE_NAMED, TYPE_NAMED
 from formats.reference.errors import WireError
-from formats.reference.patch import StateTensor
+from formats.reference.patch import WRAP, StateTensor, describe
 from formats.reference.prng import draw32
 from formats.reference.writing.index.bitmap import Bitmap
 from formats.reference.writing.index.by_class import ByClass
@@ -229,6 +229,17 @@ def _by_class() -> Iterator[Case]:
         x = weights(dtype, 70, salt=1)
         coding = Coding(ByClass(shift, 3, (30, 42, 37, 55)), Steps(signed=dtype in FLOATS))
         yield one(f"by-class-{dtype}", f"{dtype}, shifted by {shift}.", x, move(x, spread(9, 70)), coding)
+    even = weights("bfloat16", 192)
+    coding = Coding(ByClass(7, 116, usual.codes, 2), Steps())
+    yield one("by-class-lanes-even", "Two lanes of 96 elements.", even, move(even, spread(20, 192)), coding)
+    x = tensor("uint8", [0, 1, 2, 2, 2] * 12)
+    about = "Far from the change before, few of the states stand for an element: its first or its last one."
+    edges = Coding(ByClass(0, 0, (96, 81, 1)), PLAIN)
+    yield one("by-class-edges", about, x, move(x, range(3, 60, 5)), edges)
+    x = tensor("uint8", [*[0] * 33, *(1 + 7 * n % 15 for n in range(60))])
+    about = "The last state of an element, beside a place whose rise is a whole number."
+    exact = Coding(ByClass(0, 0, (1, *range(20, 65, 3))), PLAIN)
+    yield one("by-class-exact", about, x, move(x, [31, 41, 60, 63]), exact)
     x = weights("float32", 17)
     yield one("by-class-one", "One change.", x, move(x, [16]), Coding(ByClass(23, 120, (40, 41))))
     yield one(
@@ -274,6 +285,10 @@ def _steps() -> Iterator[Case]:
         move(old, [5, 9]),
         Coding(value=contexts),
     )
+    x = tensor("float32", [0, 1, 2**23 - 1, 2**23, 0x80000000])
+    contexts = Coding(value=Steps(shift=23, starts=(1,)))
+    about = "Zero and subnormal numbers are in row 0, and the second context begins at row 1."
+    yield one("steps-contexts-row-0", about, x, move(x, range(5), [1, 5, 9]), contexts)
     for dtype in ("float64", "uint64"):
         x = weights(dtype, 20, salt=2)
         wide = [2**63 - 1, -(2**63), 2**47, 2**48, -(2**31), 2**62, 1]
@@ -409,6 +424,9 @@ def _tensors() -> Iterator[Case]:
     draft = draft_patch(before, after, {"m": Coding()}, shaped=["m", "0-d"])
     about = "The record of shapes has partial tensors, too."
     yield accepted("shapes-stated", about, draft, before, after)
+    x = tensor("uint64", [find_word_of_digest_0()])
+    about = "The digest of the base would be 0, and is 1."
+    yield one("digest-1", about, x, move(x, [0]), Coding(value=PLAIN))
     zeros = tensor("uint8", [0] * 3000)
     draft = draft_patch({"w": zeros}, {"w": move(zeros, range(3000), [1])}, {"w": Coding(value=PLAIN)})
     about = "Row 27 of SPEC section 7 does not apply to partial tensors."
@@ -417,6 +435,19 @@ def _tensors() -> Iterator[Case]:
     draft, whole = expanded(0)
     about = "As many elements of whole tensors as bytes: the limit is inclusive."
     yield accepted("expansion-met", about, draft, {}, whole, limits={"max_expansion": 1})
+
+
+def find_word_of_digest_0() -> int:
+    """Return the element of a uint64 tensor of shape (1,) whose folded sum is 0: ``mix`` makes it 1."""
+    total = unfold(0, 8) - describe(CODE_NAMED["uint64"], (1,))
+    return unfold(total % WRAP, 1)
+
+
+def unfold(y: int, number: int) -> int:
+    """Return the word that ``fold`` mixes with a number to y."""
+    x = (y ^ y >> 32) * pow(0x94D049BB133111EB, -1, WRAP) % WRAP
+    x = (x ^ x >> 29 ^ x >> 58) * pow(0xBF58476D1CE4E5B9, -1, WRAP) % WRAP
+    return ((x ^ x >> 32) - number * 0x9E3779B97F4A7C15) % WRAP
 
 
 def expanded(more: int) -> tuple[PatchDraft, State]:

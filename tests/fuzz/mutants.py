@@ -1,6 +1,6 @@
 """Mutation testing of the decoding side: finds changes to its Python code that no test detects.
 
-    python -m tests.fuzz.mutants [--reference] [--later] [--sample N] [--seed N] [--minutes N]
+    python -m tests.fuzz.mutants [--reference] [--later | --patches] [--sample N] [--seed N] [--minutes N]
                                  [--verdicts FILE] [--write]
 
 A mutant is one function with one comparison, operator, constant or check changed (``mutation``). Only
@@ -10,7 +10,8 @@ too, another child tells whether other functions of the decoder run: a change of
 there (``trials``).
 
 ``--reference`` changes the reference decoder instead of the library, ``--later`` only the readers of version
-1.1, by vectors alone. tests/fuzz/mutants_c.py does the same with the C decoder. The order is random;
+1.1, by vectors alone. ``--patches`` changes the readers of patches of weights, by their vectors alone.
+tests/fuzz/mutants_c.py does the same with the C decoder. The order is random;
 ``--sample`` ends a run after this number of mutants, ``--minutes`` after this time. ``--verdicts`` keeps the
 verdicts in a file. A run continues from it: it tries the survivors again, and mutants without a verdict.
 ``--write`` writes the decoder's tables in tests/fuzz/survivors, and MUTANTS.md (``mutant_pages``). Reasons
@@ -31,7 +32,7 @@ import numpy as np
 
 from tests.fuzz import mutant_pages
 from tests.fuzz.mutant_pages import Row, Verdict, Verdicts
-from tests.fuzz.mutation import LIBRARY, REFERENCE, identify_mutants, list_mutants, place_of
+from tests.fuzz.mutation import LIBRARY, TARGETS, identify_mutants, list_mutants, place_of
 from tests.fuzz.trials import find_trials, judge
 
 
@@ -40,7 +41,9 @@ def parse_options(tool: str, arguments: Sequence[str] | None) -> argparse.Namesp
     parser = argparse.ArgumentParser(prog=tool, description="Mutation testing of a decoder.")
     if tool == "mutants":
         parser.add_argument("--reference", action="store_true", help="change the reference decoder")
-    parser.add_argument("--later", action="store_true", help="only the readers of version 1.1; no probes")
+        parser.add_argument("--patches", action="store_true", help="only the readers of patches; no probes")
+    if tool != "mutants_kernels":
+        parser.add_argument("--later", action="store_true", help="only the readers of version 1.1; no probes")
     parser.add_argument("--sample", type=int, help="number of mutants; by default all")
     parser.add_argument("--seed", type=int, default=0, help="of the random order")
     parser.add_argument("--minutes", type=float, default=math.inf, help="end after this time")
@@ -55,10 +58,10 @@ def try_mutants(
     judge_row: Callable[[Row], Verdict | None],
     options: argparse.Namespace,
 ) -> int:
-    """Try mutants in the order given; return 0 if 90 % are noticed, of those of version 1.1 96 %.
+    """Try mutants in the order given; return 0 if 90 % are noticed, in a table of a part 96 %.
 
     Args:
-        decoder: "library", "reference" or "c".
+        decoder: name of the table: "library", "reference" or "c", or one of a part of a decoder.
         rows: of all mutants.
         judge_row: returns a mutant's verdict, or None if the mutant does not compile.
         options: of ``parse_options``.
@@ -77,19 +80,21 @@ def try_mutants(
                 if not verdict.is_noticed:
                     print(*row, sep=", ", flush=True)
     if options.write:
-        mutant_pages.write_decoder(f"{decoder}-1.1" if options.later else decoder, rows, verdicts)
+        mutant_pages.write_decoder(decoder, rows, verdicts)
         page = mutant_pages.make_page(mutant_pages.read_counts())
         mutant_pages.PAGE.write_text(page, encoding="utf-8")
     tried = [verdicts.found[row].is_noticed for row in rows if row in verdicts.found]
     print(f"{len(tried)} of {len(rows)} mutants were tried; {sum(tried)} were killed.")
-    return int(100 * sum(tried) < (96 if options.later else 90) * len(tried))
+    return int(100 * sum(tried) < (96 if "-" in decoder else 90) * len(tried))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return what ``try_mutants`` does."""
     options = parse_options("mutants", arguments)
     np.seterr(all="ignore")
-    target = REFERENCE if options.reference else LIBRARY
+    decoder = "reference" if options.reference else "library"
+    decoder += "-patches" if options.patches else ""
+    target = TARGETS[decoder]
     found = find_trials(target, probes=not options.later and target is LIBRARY)
     known = {
         place: noticing for place, noticing in found.items() if not all(one.is_probe for one in noticing)
@@ -102,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def judge_row(row: Row) -> Verdict:
         return judge(every[row], known[place_of(every[row].function.__code__)], target)
 
-    return try_mutants("reference" if options.reference else "library", rows, judge_row, options)
+    return try_mutants(f"{decoder}-1.1" if options.later else decoder, rows, judge_row, options)
 
 
 if __name__ == "__main__":

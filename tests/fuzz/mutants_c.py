@@ -235,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return None if killed is None else Verdict.KILLED if killed else Verdict.SURVIVES
 
         rows = random.Random(options.seed).sample(list(every), len(every))
-        return try_mutants("c", rows, judge_row, options)
+        return try_mutants("c-1.1" if options.later else "c", rows, judge_row, options)
 
 
 if __name__ == "__main__":

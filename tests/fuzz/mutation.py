@@ -9,15 +9,16 @@ import inspect
 import re
 import sys
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-from formats import conformance
+from formats import conformance, patches
 from tests.fuzz import mutant_pages
 from tests.fuzz.judge import library
 from tests.fuzz.mutant_pages import Row
+from tests.fuzz.patches import library as apply_with_library
 
 ROOT = Path(__file__).resolve().parents[2] / "wirecodec"
 DECODING = re.compile(
@@ -43,6 +44,10 @@ REFERENCE_LATER = re.compile(
     r"|container\.py: (decode|_decode_entry)|transform/coefficients\.py: (check|read)_lengths)"
 )
 """The same of the reference decoder."""
+OF_PATCHES = re.compile(r"(patch/(apply|digest|positions|prepared|steps)|container/based)\.py")
+"""The modules of the library that read patches of weights, without those of the memory of tensors."""
+REFERENCE_OF_PATCHES = re.compile(r"(patch|rans|index/by_class|value/steps)\.py")
+"""The same of the reference."""
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},
@@ -56,13 +61,17 @@ SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 @dataclass(frozen=True)
 class Target:
     """A decoder under test: its folder, package, modules of the decoding side, decode function, and the
-    functions that read version 1.1."""
+    functions that read version 1.1.
+
+    If it has ``apply``, it is a reader of patches, which the vectors of patches alone test.
+    """
 
     root: Path
     package: str
     modules: re.Pattern[str]
     decode: conformance.Decode
     later: re.Pattern[str]
+    apply: patches.Apply | None = None
 
 
 LIBRARY = Target(ROOT, "wirecodec", DECODING, library, LATER)
@@ -73,6 +82,13 @@ REFERENCE = Target(
     conformance.reference,
     REFERENCE_LATER,
 )
+TARGETS = {
+    "library": LIBRARY,
+    "reference": REFERENCE,
+    "library-patches": replace(LIBRARY, modules=OF_PATCHES, apply=apply_with_library),
+    "reference-patches": replace(REFERENCE, modules=REFERENCE_OF_PATCHES, apply=patches.reference),
+}
+"""By the names of their tables."""
 
 Place = tuple[str, int, str]
 """A function: its file, first line and name, which a mutant shares with it."""
@@ -139,7 +155,7 @@ def mutate_function(function: FunctionType, path: str, tree: ast.Module) -> Iter
     ]
     if len(defined) != 1:
         return
-    for spot, line, change in _changes(defined[0]):
+    for spot, line, change in changes_of(defined[0]):
         yield Mutant(function, path, line, change, tree, defined[0].lineno, spot)
 
 
@@ -151,7 +167,7 @@ def compile_mutant(mutant: Mutant) -> CodeType:
         for node in ast.walk(whole)
         if isinstance(node, ast.FunctionDef) and node.lineno == mutant.defined
     )
-    _apply(list(ast.walk(target))[mutant.spot], mutant.change)
+    apply_change(list(ast.walk(target))[mutant.spot], mutant.change)
     ast.fix_missing_locations(whole)
     old = mutant.function.__code__
     code = _find_code(compile(whole, old.co_filename, "exec"), old)
@@ -169,7 +185,7 @@ def _find_code(code: CodeType, like: CodeType) -> CodeType | None:
     return None
 
 
-def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
+def changes_of(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
     """Yield (position in the walk, line, change) of each change.
 
     Messages, annotations and defaults are excluded; defaults are no part of a function's code.
@@ -209,7 +225,7 @@ def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, int, str]]:
             yield spot, line, "if False"
 
 
-def _apply(node: Any, change: str) -> None:
+def apply_change(node: Any, change: str) -> None:
     """Apply the change in place."""
     if change == "no refusal":
         node.exc = None

@@ -174,10 +174,10 @@ def rows_of(decoder: str) -> set[tuple[str, str]]:
         }
         later = mutants_c.LATER
     else:
-        target = mutation.REFERENCE if name == "reference" else mutation.LIBRARY
+        target = mutation.TARGETS[decoder.removesuffix("-1.1")]
         every = set(mutation.identify_mutants(list(mutation.list_mutants(target=target))).values())
         later = target.later
-    return {row for row in every if not version or later.fullmatch(row[0])}
+    return {row for row in every if version != "1.1" or later.fullmatch(row[0])}
 
 
 @pytest.mark.parametrize("version", ["", "-1.1"])

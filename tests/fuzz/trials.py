@@ -14,6 +14,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from formats import conformance, reference
+from formats.patches import Apply, Patch, check_patch, load_patches
 from formats.streams import CONTAINERS, UNITS, Split, Stream, check_stream, load_streams, reference_of
 from formats.zstd import find_decompressor
 from tests.fuzz.judge import library
@@ -48,10 +49,18 @@ class Known:
         return self.ran, self.outcome
 
 
-def list_trials(
-    target: Target = LIBRARY, *, probes: bool = False
-) -> Iterator[tuple[Trial, conformance.Vector | Stream | None]]:
-    """Yield the vectors and streams and, for the library, all ways of reading them; then the probes."""
+Shown = conformance.Vector | Stream | Patch
+"""What a trial may show."""
+
+
+def list_trials(target: Target = LIBRARY, *, probes: bool = False) -> Iterator[tuple[Trial, Shown | None]]:
+    """Yield the vectors and streams and, for the library, all ways of reading them; then the probes.
+
+    A reader of patches has their vectors alone.
+    """
+    if target.apply is not None:
+        yield from ((partial(is_applied, patch, target.apply), patch) for patch in load_patches())
+        return
     for vector in vectors():
         yield partial(conforms, vector, target.decode), vector
     if target is LIBRARY:
@@ -70,6 +79,10 @@ KINDS = UNITS, CONTAINERS
 
 def is_split(stream: Stream, kind: str, split: Split) -> bool:
     return check_stream(bounded(split), stream, kind) is None
+
+
+def is_applied(patch: Patch, apply: Apply) -> bool:
+    return check_patch(apply, patch) is None
 
 
 def has_meta(vector: conformance.Vector) -> bool:
@@ -113,9 +126,11 @@ def find_trials(target: Target = LIBRARY, *, probes: bool = False) -> dict[Place
     return found
 
 
-def _outcome_of(vector: conformance.Vector | Stream | None) -> tuple[Any, ...]:
+def _outcome_of(vector: Shown | None) -> tuple[Any, ...]:
     if vector is None:
         return ()
+    if isinstance(vector, Patch):
+        return vector.result, vector.code, bool(vector.limits), vector.part
     if isinstance(vector, Stream):
         return vector.outcome.result, vector.outcome.code, bool(vector.limits)
     return vector.result, vector.code, bool(vector.limits), bool(vector.expected)
