@@ -215,9 +215,10 @@ def test_every_code(patcher: Patcher) -> None:
         assert agree(patcher, blob, state)[1] == code
 
 
-def test_tensors_without_names(patcher: Patcher) -> None:
-    """Keys in decimal are the names, and expansion is that of whole tensors alone."""
-    old = {f"{n:02}": np.zeros(1, "f4") for n in range(12)}
+@pytest.mark.parametrize("count", [10, 11])
+def test_tensors_without_names(patcher: Patcher, count: int) -> None:
+    """Keys in decimal are the names, of one digit or of two; expansion is that of whole tensors alone."""
+    old = {str(n).zfill(count - 9): np.zeros(1, "f4") for n in range(count)}
     new = {name: np.full(1, n, "f4") for n, name in enumerate(old)}
     pairs = [
         (patch.seal(a), patch.seal(b)) for a, b in zip(plain(old).values(), plain(new).values(), strict=True)
