@@ -376,7 +376,7 @@ static inline uint64_t wc_rise(uint64_t place) {
                                    1879046453, 1957669682, 2013264760, 2052576459, 2080374058, 2100029950,
                                    2113928780, 2123756747, 2130706177, 2135620171, 2139094893, 2147483648u};
     uint64_t k = place >> 24;
-    return k == 17 ? c[17] : c[k] + ((place & 0xFFFFFF) * (c[k + 1] - c[k]) >> 24);
+    return c[k] + ((place & 0xFFFFFF) * (c[k + 1] - c[k]) >> 24);
 }
 
 /* A lane of positions. */

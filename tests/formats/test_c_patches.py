@@ -199,6 +199,17 @@ def test_positions_frames_steps_and_bools(patcher: Patcher) -> None:
         assert agree(patcher, one, base) == ("Invalid", "bool-value")
 
 
+@pytest.mark.parametrize("base", ["read", "unread"])
+def test_chunks(patcher: Patcher, base: str) -> None:
+    """The target is that of the library alone: the reference would take minutes."""
+    old = {"w": np.zeros(2**24 + 600, "u1")}
+    new = {"w": old["w"].copy()}
+    new["w"][[5, 90, 2**24 + 3, 2**24 + 500]] = 1, 2, 3, 250
+    new["whole"] = np.random.default_rng(7).integers(0, 256, 2**24 + 5, np.uint8)
+    blob = wc.diff(old, new, base=base).tobytes()
+    assert patcher.apply(blob, plain(old)) == ("ok", pack_state(plain(new)))
+
+
 def test_chains(patcher: Patcher) -> None:
     """A merged patch has the result of its parts."""
     rng = np.random.default_rng(4)
@@ -215,9 +226,10 @@ def test_every_code(patcher: Patcher) -> None:
         assert agree(patcher, blob, state)[1] == code
 
 
-def test_tensors_without_names(patcher: Patcher) -> None:
-    """Keys in decimal are the names, and expansion is that of whole tensors alone."""
-    old = {f"{n:02}": np.zeros(1, "f4") for n in range(12)}
+@pytest.mark.parametrize("count", [10, 11])
+def test_tensors_without_names(patcher: Patcher, count: int) -> None:
+    """Keys in decimal are the names, of one digit or of two; expansion is that of whole tensors alone."""
+    old = {str(n).zfill(count - 9): np.zeros(1, "f4") for n in range(count)}
     new = {name: np.full(1, n, "f4") for n, name in enumerate(old)}
     pairs = [
         (patch.seal(a), patch.seal(b)) for a, b in zip(plain(old).values(), plain(new).values(), strict=True)

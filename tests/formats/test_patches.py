@@ -242,7 +242,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch, base: str) -> list[tuple[str, State,
 def distant() -> tuple[State, State, bytes]:
     """Return a base, a target, and a patch whose gaps are longer than one symbol can tell."""
     indices = np.array([0, 1, 9, 10, 300, 301, 302, 590], np.uint32)
-    old = {"a": np.geomspace(1e-4, 1, 600).astype(ml_dtypes.bfloat16)}
+    old = {"a": np.geomspace(1e-4, 1e3, 600).astype(ml_dtypes.bfloat16)}
     new = {"a": old["a"].copy()}
     words = new["a"].view(np.uint16)
     words[indices] += 1
@@ -362,6 +362,7 @@ def stepped() -> Iterator[tuple[str, bytes, State]]:
         ("base-target", b"\0\0\7\x10", starts[16], 16 * certain[0], states[0]),
         ("steps-head", b"\0\0\7\x11", starts[17], 17 * certain[0], states[0]),
         ("base-target", b"\0\0\4\2\xff\7", 2 * certain[0], states[0]),
+        ("steps-length", b"\0\0\0\1", certain[0] + b"\0\1", states[0]),
         ("steps-contexts", b"\0\0\4\2\0\x08", 2 * certain[0], states[0]),
         ("steps-head", b"\0\0\3\2\1\0", 2 * certain[0], states[0]),
         ("steps-head", b"\0\0\x10\2\1\0", 2 * certain[0], states[0]),
