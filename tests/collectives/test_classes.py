@@ -37,8 +37,8 @@ CALLS: dict[str, Callable[[], object]] = {
         lambda comm: co.average_gradients(comm, [], co.CLTk),  # type: ignore[arg-type]
     ),
     "the class GradScaler; pass": lambda: average(scaler=torch.amp.GradScaler),
-    "the class Compressor, which has no state": lambda: co.Checkpointable(wc.Compressor),
-    "the class StoreComm is not": lambda: co.allreduce(co.StoreComm, W),  # type: ignore[arg-type]
+    "the class Compressor, which has no state": lambda: co.Checkpointable(wc.Compressor),  # type: ignore[arg-type]
+    "the class StoreComm is not": lambda: co.allreduce(co.StoreComm, W),  # type: ignore[call-overload]
     "the class TorchComm is not": lambda: co.allgather_bytes(co.TorchComm, b"x"),  # type: ignore[arg-type]
     "the class Sites is not": lambda: co.Channel(co.Sites),  # type: ignore[arg-type]
     "the class DeviceMesh; pass": lambda: co.Sites.of(torch.distributed.DeviceMesh),
