@@ -97,11 +97,12 @@ def add_parts(
         out = view_at(arrays[number, 0], arrays[number, 1], like)
         first, n = arrays[number, 2], arrays[number + 1, 2] - arrays[number, 2]
         for i in range(n):
-            cursors[i] = _find_place(parts, first + i, begin)
+            cursors[i] = _find_place(parts, first + i, 0, begin)
         if unit + 1 < ranges.shape[0]:
             _prefetch_targets(arrays, parts, ranges[unit + 1, 0], ranges[unit + 1, 1], like)
-        for start in range(begin, end, ADD_BLOCK):
-            stop = min(start + ADD_BLOCK, end)
+        block = max(end - begin, 1) if n == 1 and divisor == 0 else ADD_BLOCK
+        for start in range(begin, end, block):
+            stop = min(start + block, end)
             stored = np.int64(0)
             for i in range(n):
                 values = view_at(parts[first + i, 2], parts[first + i, 3], like)
@@ -112,8 +113,10 @@ def add_parts(
                     stored = np.int64(ADD_BLOCK)
                 else:
                     indices = view_at(parts[first + i, 0], parts[first + i, 3], NO_INDICES)
-                    base = parts[first + i, 1]
-                    cursors[i] = _add_below(out, indices, values, scale, cursors[i], stop, base)
+                    base, last = parts[first + i, 1], _find_place(parts, first + i, cursors[i], stop)
+                    for j in range(cursors[i], last):
+                        out[np.uint64(indices[j]) - np.uint64(base)] += scale * values[np.uint64(j)]
+                    cursors[i] = last
                     stored += cursors[i] - before[i]
             if divisor == 0 or stored == 0:
                 continue
@@ -132,12 +135,15 @@ def add_parts(
 
 
 @inline
-def _find_place(parts: Array, part: int, begin: int) -> int:
-    """Return the number of a part's first value at or after an element of its array."""
-    low, high = np.int64(0), parts[part, 3]
+def _find_place(parts: Array, part: int, low: int, begin: int) -> int:
+    """Return the number of a part's first value, from number ``low`` on, at or after an element."""
+    high = parts[part, 3]
     if begin == 0 or parts[part, 0] == 0:
         return low
     indices = view_at(parts[part, 0], high, NO_INDICES)
+    # All values may be below, as in an array that is added to at once.
+    if low < high and np.int64(indices[high - 1]) - parts[part, 1] < begin:
+        return high
     while low < high:
         middle = (low + high) >> 1
         if np.int64(indices[middle]) - parts[part, 1] < begin:
@@ -156,15 +162,6 @@ def _prefetch_targets(arrays: Array, parts: Array, number: int, begin: int, like
         indices = view_at(parts[part, 0], min(parts[part, 3], PREFETCHED_TARGETS), NO_INDICES)
         for i in range(indices.size):
             prefetch(out, np.int64(indices[i]) - parts[part, 1], 1)
-
-
-@inline
-def _add_below(out: Array, indices: Array, values: Array, scale: Any, at: int, stop: int, base: int) -> int:
-    """Add the values from number ``at`` on whose elements are below ``stop``; return the next number."""
-    while at < indices.size and np.int64(indices[at]) - base < stop:
-        out[np.int64(indices[at]) - base] += scale * values[at]
-        at += 1
-    return at
 
 
 @inline
