@@ -256,7 +256,7 @@ def edit_bytes(old: bytes) -> Iterator[bytes]:
     """Yield byte strings that differ in one of the first bytes, or in their length."""
     for at in range(min(len(old), 60)):
         yield old[:at]
-        borders = (0, 1, 2, 3, 16, 17, 64, 65, 136, 137, 255) if at < 12 else ()
+        borders = (0, 1, 2, 3, 4, 16, 17, 64, 65, 136, 137, 255) if at < 12 else ()
         for byte in {old[at] ^ 1, old[at] ^ 128, (old[at] + 4) % 256, *borders} - {old[at]}:
             yield old[:at] + bytes([byte]) + old[at + 1 :]
     yield from (old + bytes(n) for n in (1, 4, 8))
@@ -375,6 +375,16 @@ def stepped() -> Iterator[tuple[str, bytes, State]]:
         tables = head + b"".join(rest[:-1])
         section = b"".join([tables, bytes(-len(tables) % 4), *rest[-1:]])
         yield code, rebuild(blob, value=put_all(section), value_id=steps.STEPS), old
+    wide = {"a": np.zeros(9, np.uint64)}
+    blob = wc.diff(wide, {"a": (np.arange(9) == 4).astype(np.uint64)}).tobytes()
+    for code, symbol, state in (  # raw bits leave 2^31 of each state
+        ("base-target", 73, struct.pack("<Q", 2**62)),
+        ("steps-stream", 73, struct.pack("<QI", 2**30, 0)),  # the first state is too small
+        ("steps-stream", 75, struct.pack("<Q", 2**63)),  # or too large
+    ):
+        section = b"\0\0\0\1" + bytes([symbol + 1]) + bytes(symbol) + b"\x80\x20"
+        section += bytes(-len(section) % 4) + state
+        yield code, rebuild(blob, value=put_all(section), value_id=steps.STEPS), wide
 
 
 def test_steps_in_ways_of_their_own() -> None:
