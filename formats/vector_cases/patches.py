@@ -40,6 +40,7 @@ USUAL = Coding()
 def cases() -> Iterator[Case]:
     """Yield all cases of this module."""
     yield from _by_class()
+    yield from _places()
     yield from _steps()
     yield from _entries()
     yield from _types()
@@ -232,14 +233,6 @@ def _by_class() -> Iterator[Case]:
     even = weights("bfloat16", 192)
     coding = Coding(ByClass(7, 116, usual.codes, 2), Steps())
     yield one("by-class-lanes-even", "Two lanes of 96 elements.", even, move(even, spread(20, 192)), coding)
-    x = tensor("uint8", [0, 1, 2, 2, 2] * 12)
-    about = "Far from the change before, few of the states stand for an element: its first or its last one."
-    edges = Coding(ByClass(0, 0, (96, 81, 1)), PLAIN)
-    yield one("by-class-edges", about, x, move(x, range(3, 60, 5)), edges)
-    x = tensor("uint8", [*[0] * 33, *(1 + 7 * n % 15 for n in range(60))])
-    about = "The last state of an element, beside a place whose rise is a whole number."
-    exact = Coding(ByClass(0, 0, (1, *range(20, 65, 3))), PLAIN)
-    yield one("by-class-exact", about, x, move(x, [31, 41, 60, 63]), exact)
     x = weights("float32", 17)
     yield one("by-class-one", "One change.", x, move(x, [16]), Coding(ByClass(23, 120, (40, 41))))
     yield one(
@@ -249,6 +242,23 @@ def _by_class() -> Iterator[Case]:
         move(x, range(1, 17)),
         Coding(ByClass(23, 120, (40, 41))),
     )
+
+
+def _places() -> Iterator[Case]:
+    """Yield changes at borders of the scale of by-class."""
+    x = tensor("uint8", [0, 1, 2, 2, 2] * 12)
+    about = "Far from the change before, few of the states stand for an element: its first or its last one."
+    edges = Coding(ByClass(0, 0, (96, 81, 1)), PLAIN)
+    yield one("by-class-edges", about, x, move(x, range(3, 60, 5)), edges)
+    octaves = (81, 85, 87, 89, 90, 91, 92, 93, 94, 95, 96)
+    x = tensor("uint8", [word for n in range(1, 12) for word in (n, 0, 0)])
+    about = "Changes are little beyond the first place of a segment."
+    segments = Coding(ByClass(0, 0, (1, *octaves)), PLAIN)
+    yield one("by-class-segments", about, x, move(x, range(2, 33, 3), [64]), segments)
+    x = tensor("uint8", [*[0] * 33, *(1 + 7 * n % 15 for n in range(60))])
+    about = "The last state of an element, beside a place whose rise is a whole number."
+    exact = Coding(ByClass(0, 0, (1, *range(20, 65, 3))), PLAIN)
+    yield one("by-class-exact", about, x, move(x, [31, 41, 60, 63]), exact)
 
 
 def _steps() -> Iterator[Case]:
@@ -296,11 +306,13 @@ def _steps() -> Iterator[Case]:
         yield one(
             f"steps-{dtype}", f"Steps of up to 64 bits, of {dtype}.", x, move(x, range(20), wide), coding
         )
-    full = Coding(value=Steps(spare=136))
+    full = Coding(value=Steps(table=(*[30] * 135, 46)))
     yield one("steps-table-full", "A table of all 136 symbols.", old, move(old, [0]), full)
-    only = Steps(spare=0)
+    rare = Coding(value=Steps(table=(0, 1, 1, 4091, 1, 1, 1), lanes=4))
+    about = "Symbols of frequency 1, at the least and the highest states."
+    yield one("steps-table-rare", about, old, move(old, range(0, 60, 5), [1, 2, 3, -1, -2, -3]), rare)
     about = "All steps are alike: one symbol has all frequencies, and no word is needed."
-    yield one("steps-alike", about, old, move(old, range(0, 60, 5), [1]), Coding(value=only))
+    yield one("steps-alike", about, old, move(old, range(0, 60, 5), [1]), USUAL)
     eight = weights("uint8", 40)
     about = "Steps of 8 bits, at the end of the range of the type."
     yield one(
@@ -403,7 +415,9 @@ def _tensors() -> Iterator[Case]:
         "empty-2": weights("int64", 2, 0, 3),
         "5-d": weights("uint8", 1, 2, 1, 2, 1),
     }
-    yield accepted("new", "New tensors of all types, of 0 to 5 dimensions.", draft_patch({}, new), {}, new)
+    empty = {"empty-2": Coding(value=Elements(Zstd()), more=None)}
+    about = "New tensors of all types, of 0 to 5 dimensions."
+    yield accepted("new", about, draft_patch({}, new, empty), {}, new)
     shaped: State = {"w": (same[0], (2, 3), same[2])}
     yield accepted(
         "reshaped", "Equal bits of another shape.", draft_patch({"w": same}, shaped), {"w": same}, shaped

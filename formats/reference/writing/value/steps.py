@@ -27,7 +27,7 @@ class Steps:
         signed: whether the highest bit is a sign beside a magnitude.
         shift, starts: of the contexts; without starts, there is one context.
         lanes: 1 or 4.
-        spare: symbols from 0 on that have a frequency in each table although no step has them.
+        table: frequencies of each context; empty for those of the steps.
         state: as of ``LaneWriter``.
     """
 
@@ -36,7 +36,7 @@ class Steps:
     shift: int = 0
     starts: tuple[int, ...] = ()
     lanes: int = 1
-    spare: int = 0
+    table: tuple[int, ...] = ()
     state: int = LEAST
 
     def write_section(self, new: Sequence[int], old: Sequence[int], width: int) -> bytes:
@@ -44,11 +44,10 @@ class Steps:
         steps = [find_step(a, b, width, self.signed) for a, b in zip(old, new, strict=True)]
         rows = [0 if not self.starts else row_of(x, width, self.shift) for x in old]
         contexts = [bisect_right((0, *self.starts), row) - 1 for row in rows]
-        tables = []
+        tables: list[Sequence[int]] = []
         for context in range(len(self.starts) + 1):
             own = Counter(symbol_of(s) for s, c in zip(steps, contexts, strict=True) if c == context)
-            own.update(range(self.spare))
-            tables.append(normalise(own))
+            tables.append(self.table or normalise(own))
         flags = self.signed | (self.lanes == 4) << 1
         head = struct.pack("<BBBB", 0, flags, self.shift, len(tables))
         head += struct.pack(f"<{len(self.starts)}H", *self.starts) + b"".join(map(write_table, tables))
@@ -100,7 +99,7 @@ def symbol_of(step: int) -> int:
     return 8 + 2 * octave + (step >> (octave - 1)) % 2
 
 
-def normalise(counts: Counter[int]) -> list[int]:
+def normalise(counts: Counter[int]) -> Sequence[int]:
     """Return frequencies that add up to 4096: at least 1 for each symbol that occurs, in proportion."""
     total = sum(counts.values()) or 1
     table = [0] * (max(counts, default=0) + 1)
