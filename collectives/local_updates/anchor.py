@@ -7,7 +7,7 @@ call sets the parameters to the values of the state.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -74,6 +74,18 @@ class Anchor:
             if name in movements:
                 movements[name] += x
         return movements
+
+    def save(self) -> Callable[[], None]:
+        """Return a function that brings back the parameters and what is carried, for the same state."""
+        values = {name: read(p) for name, p in self.parameters.items()}
+        carried = self.carried
+
+        def restore() -> None:
+            for name, value in values.items():
+                write(self.parameters[name], value)
+            self.carried = carried
+
+        return restore
 
     def advance(self, step: Replacement) -> None:
         """Set the state and the parameters to a step's values."""

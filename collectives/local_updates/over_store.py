@@ -144,9 +144,14 @@ class StoreLoop:
                 return self._hash() != before
             except CollectiveError:
                 pass  # it has another history
+        restore = self._anchor.save()
         self._adopt()
         self._catch_up()
-        return self._hash() != before
+        if self._hash() != before:
+            return True
+        self._rest = [restore]  # a published state and the rounds since have led to the same one
+        self.complete()
+        return False
 
     def _check_size(self) -> None:
         limit, has_momenta = self.comm.rules.max_bytes, self._settings.momentum > 0

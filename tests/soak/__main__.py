@@ -180,6 +180,7 @@ class Soak:
         given, places = dict(gradients), list[str]()
         if faulty == self.rank:
             fault.change(given)
+        subject.method.begin(subject.one, given)
         before, mark = subject.method.steps(subject.one), subject.link.mark()
         scene = Scene(self.world, subject.link, self.own, subject.seconds, subject.counts, places)
         if fault.prepare is not None:
@@ -222,7 +223,6 @@ class Soak:
             scene: of the fault.
         """
         method, link, calls, end = subject.method, subject.link, 0, time.monotonic() + MAX_SECONDS / 2
-        method.begin(subject.one, given[0])
         while True:
             means, verdict, broke_off = dict[str, Any](), "ok", False
             try:

@@ -211,6 +211,29 @@ def test_a_peer_joins_from_a_published_state(tmp_path: Path) -> None:
     assert (joiner.comm.last.members, joiner.comm.last.number) == (("zoe",), 30)
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_a_peer_that_starts_again_with_the_newest_state_keeps_its_movement(
+    tmp_path: Path, rounds: int
+) -> None:
+    """It reads a published state, or the first one, and the rounds since; they lead to its own state."""
+    settings: dict[str, Any] = {"quorum": 1, "deadline": 0.05, "publish_every": 2, "keep": 4}
+    w = np.zeros(64)
+    local, moved = make_local(make_comm(tmp_path, "alice", **settings), w), np.zeros(64)
+    local.synchronize()
+    for number in range(rounds):
+        moved += move(w, number)
+        local.step()
+    moved += move(w, rounds)
+    saved, again = local.state_dict(), w.copy()
+    local = make_local(make_comm(tmp_path, "alice", **settings), again)
+    local.load_state_dict(saved)
+    assert not local.synchronize()
+    assert again.tolist() == w.tolist()
+    for _ in range(9):
+        local.exchange()
+    assert again.tolist() == moved.tolist()
+
+
 def test_a_peer_that_was_away_for_too_long_takes_a_state(tmp_path: Path) -> None:
     """Its movement is carried over the gap."""
     alice, bob = (Peer(tmp_path, name, publish_every=4, keep=8) for name in ("alice", "bob"))
@@ -384,6 +407,7 @@ def test_a_movement_that_counts_after_an_interrupt(tmp_path: Path, reverts: bool
     assert np.array_equal(peer.w, peer.total - peer.kept)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("part", range(0, 12, 3))
 def test_an_interrupt_at_any_call_loses_nothing(tmp_path: Path, part: int) -> None:
     """The next step completes the round, or takes part in another one; sums stay exact."""
