@@ -68,8 +68,8 @@ class Update:
     def tensors(self) -> Iterator[tuple[str, Any]]:
         """Return an iterator of the name and the whole new tensor of each tensor that changes.
 
-        A tensor has memory of its own. It is of the framework and on the device of the state's tensors. From an
-        empty dictionary, all tensors are new, as arrays.
+        A tensor has memory of its own. It is of the framework and on the device of the state's tensors. From
+        an empty dictionary, all tensors are new, as arrays.
         """
         return ((write.name, write.make_like(self._tensors)) for write in self._prepared.writes)
 
@@ -86,8 +86,8 @@ class Update:
         for write in self._prepared.writes:
             if write.replaces(self._tensors):
                 raise ValueError(
-                    f"tensor {write.name!r} is new, or has another shape or type than that of the state, so that"
-                    " it has no elements to change; use tensors()"
+                    f"tensor {write.name!r} is new, or has another shape or type than that of the state, so"
+                    " that it has no elements to change; use tensors()"
                 )
         return ((write.name, *write.find_elements(self._tensors)) for write in self._prepared.writes)
 
