@@ -19,6 +19,7 @@ from collectives.store.signing import FEEDS, make_verifier
 from collectives.waiting.backoff import check_seconds
 from wirecodec.interop import (
     PreparedPatch,
+    check_patch_fits,
     commit_patch,
     prepare_replacement,
     read_tensors,
@@ -243,6 +244,7 @@ class Subscriber:
             except (Refused, wc.WireError) as error:
                 failure = error
                 continue
+            check_patch_fits(prepared, state, tensors)
             return Update(self, record, state, tensors, prepared)
         raise explain_damage(failure, record.number) from failure
 

@@ -27,8 +27,7 @@ from wirecodec.index.rice import Rice
 from wirecodec.kernels.uninterrupted import run_uninterrupted
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest, positions, steps
-from wirecodec.patch.overlap import find_overlaps
-from wirecodec.patch.shared import check_shared, layouts_of
+from wirecodec.patch.shared import check_shared, explain_shared
 from wirecodec.patch.states import (
     Bits,
     check_writable,
@@ -434,10 +433,8 @@ class _Reader:
 
     def _explain_more(self, others: Sequence[str]) -> str:
         """Return the reason why a state may have more tensors than the base: checkpoints lack tied names."""
-        if len(others) > self.record.unchanged:
-            for (_, a), (_, b) in find_overlaps(layouts_of(self.state, self.state)):
-                return f"; {a!r} and {b!r} share memory: leave out the name that the checkpoint lacks"
-        return ""
+        reason = explain_shared(self.state) if len(others) > self.record.unchanged else ""
+        return f"; {reason}" if reason else ""
 
 
 def _divide(members: Sequence[Sequence[int]], indices: Array, values: Array) -> Iterator[tuple[Array, Array]]:
