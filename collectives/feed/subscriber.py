@@ -269,8 +269,9 @@ class Subscriber:
     def _find(self) -> Version | None:
         """Return the newest record; that of the last update, the same object, if there is no newer one."""
         known = self._record
-        newest = self._archive.find_newest(-1 if known is None else known.number)
-        return newest or (None if known is None else self._find_next())
+        if known is None:
+            return self._archive.find_last()
+        return self._archive.find_newest(known.number) or self._find_next()
 
     def _find_next(self) -> Version | None:
         """Look for one version more, without a list, which may be old; return the known one otherwise."""
