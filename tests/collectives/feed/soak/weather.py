@@ -15,7 +15,6 @@ import fsspec
 
 from tests.collectives.store.faulty import Faults, FaultyFileSystem
 
-
 LONGEST_GARBAGE = 100
 
 
