@@ -24,8 +24,8 @@ CuPy when they are called.
     steps                   StepInParts, which exchanges one step in parts
     arithmetic              flushes_denormals
     memory                  aligned: an array whose sums bypass the caches
-    patches of weights      read_tensors, prepare_all, split_patches, commit_patch; prepare_replacement,
-                            PreparedPatch; digest_state, count_state
+    patches of weights      read_tensors, prepare_all, split_patches, check_patch_fits, commit_patch;
+                            prepare_replacement, PreparedPatch; digest_state, count_state
     shared memory           Layout of an array; describe_overlap, which names two arrays that share bytes
     sums on a GPU           gpu_context, gpu_zeros, gpu_means, gpu_copy, gpu_count_nonzero, copy_to_host
 """
@@ -58,6 +58,7 @@ from wirecodec.frameworks import as_sparse, local_shard, local_shards
 from wirecodec.kernels.compiler.cached_only import CompilationNeeded, cached_kernels_only
 from wirecodec.kernels.denormals import flushes_denormals
 from wirecodec.kernels.uninterrupted import run_uninterrupted
+from wirecodec.patch.apply import check_fits as check_patch_fits
 from wirecodec.patch.apply import commit as commit_patch
 from wirecodec.patch.apply import digest_state, prepare_all
 from wirecodec.patch.apply import split as split_patches
@@ -111,6 +112,7 @@ __all__ = [
     "as_writable",
     "cached_kernels_only",
     "check_keys",
+    "check_patch_fits",
     "commit_patch",
     "copy_of",
     "copy_to_host",

@@ -65,6 +65,13 @@ class Archive:
         """Return the record of the newest listed version, if its number is above one, or None."""
         return next(self.iterate_newest(above), None)
 
+    def find_last(self) -> Version | None:
+        """Return the record of the newest version; a list may be old, so those behind it are read, too."""
+        found, following = None, self.find_newest()
+        while following is not None:
+            found, following = following, self.read(following.number + 1)
+        return found
+
     def read(self, number: int) -> Version | None:
         """Return the record of a version, or None, also if it is not written completely."""
         found = self._slots(number, 0).find()[1]

@@ -114,7 +114,7 @@ class Publisher:
         self._base, self._skips, self._keep, self._report = base, skips, keep, report
         self._session = secrets.token_bytes(16)
         self._wants_anchor, self._is_refused = anchor, False
-        self._newest = self._archive.find_newest()
+        self._newest = self._archive.find_last()
         self._held: dict[str, Any] | None = None
         self._older: dict[int, tuple[int, dict[str, Any]]] = {}
         self._anchor_bytes, self._since_anchor = 0, 0

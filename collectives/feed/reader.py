@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +38,16 @@ class Reader:
     limits: wc.DecodeLimits
     progress: Progress
 
-    def identify(self, tensors: Mapping[str, Any], record: Version) -> int | None:
+    def identify(self, tensors: Mapping[str, Any], records: Iterable[Version | None]) -> int | None:
         """Return the version of a state by its digest: that of a record, or one of those before it."""
         if not tensors:
             return None
         digest = digest_state(tensors)
-        known = (record.digest, *record.recent)
-        return record.number - known.index(digest) if digest in known else None
+        for record in filter(None, records):
+            known = (record.digest, *record.recent)
+            if digest in known:
+                return record.number - known.index(digest)
+        return None
 
     def fetch(self, route: list[Hop]) -> list[bytes]:
         """Return the objects of a route. Raises Refused."""

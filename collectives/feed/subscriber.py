@@ -19,8 +19,8 @@ from collectives.store.signing import FEEDS, make_verifier
 from collectives.waiting.backoff import check_seconds
 from wirecodec.interop import (
     PreparedPatch,
+    check_patch_fits,
     commit_patch,
-    digest_state,
     prepare_replacement,
     read_tensors,
 )
@@ -28,7 +28,27 @@ from wirecodec.interop import (
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """Newest version of a feed, fetched and checked; ``commit`` writes it into the state."""
+    """Newest version of a feed, fetched and checked; ``commit`` writes it into the state.
+
+    An inference engine whose weights are others than those of the state, such as fused ones on a GPU, gets
+    them from ``tensors`` or ``changes``. Both hold one tensor in memory at a time, and can be called again:
+    until ``commit``, and after it until the state changes once more.
+
+    Examples:
+        >>> import collectives as co, tempfile, numpy as np
+        >>> folder = tempfile.mkdtemp()
+        >>> publisher, reader = co.Publisher(folder, "demo"), co.Subscriber(folder, "demo")
+        >>> state, version = {}, publisher.publish({"a": np.zeros(3, "f4"), "b": np.zeros(2, "f4")})
+        >>> version = reader.update(state)
+        >>> version = publisher.publish({"a": np.array([0, 7, 0], "f4"), "b": np.zeros(2, "f4")})
+        >>> update = reader.prepare(state)
+        >>> list(update.tensors())
+        [('a', array([0., 7., 0.], dtype=float32))]
+        >>> list(update.changes())
+        [('a', array([1], dtype=int32), array([7.], dtype=float32))]
+        >>> update.commit(), state["a"]
+        (1, array([0., 7., 0.], dtype=float32))
+    """
 
     _subscriber: Subscriber
     _record: Version
@@ -45,6 +65,32 @@ class Update:
     def changed(self) -> int:
         """Number of elements that ``commit`` writes."""
         return _count(self._prepared)
+
+    def tensors(self) -> Iterator[tuple[str, Any]]:
+        """Return an iterator of the name and the whole new tensor of each tensor that changes.
+
+        A tensor has memory of its own. It is of the framework and on the device of the state's tensors. From
+        an empty dictionary, all tensors are new, as arrays.
+        """
+        return ((write.name, write.make_like(self._tensors)) for write in self._prepared.writes)
+
+    def changes(self) -> Iterator[tuple[str, Any, Any]]:
+        """Return an iterator of the name, the positions and the new values of the elements that change.
+
+        Positions are (r,) ascending and int32, or int64 for more than 2^31 elements, in the flattened tensor.
+        A tensor that an anchor replaces has all of them. Both are torch tensors on the device of the state's
+        if that is one, else arrays.
+
+        Raises:
+            ValueError: a tensor is new, or has another shape or type than that of the state.
+        """
+        for write in self._prepared.writes:
+            if write.replaces(self._tensors):
+                raise ValueError(
+                    f"tensor {write.name!r} is new, or has another shape or type than that of the state, so"
+                    " that it has no elements to change; use tensors()"
+                )
+        return ((write.name, *write.find_elements(self._tensors)) for write in self._prepared.writes)
 
     def commit(self) -> int:
         """Write the version into the state, which nobody may have changed, and return its number.
@@ -201,6 +247,7 @@ class Subscriber:
             except (Refused, wc.WireError) as error:
                 failure = error
                 continue
+            check_patch_fits(prepared, state, tensors)
             return Update(self, record, state, tensors, prepared)
         raise explain_damage(failure, record.number) from failure
 
@@ -236,8 +283,9 @@ class Subscriber:
     def _find(self) -> Version | None:
         """Return the newest record; that of the last update, the same object, if there is no newer one."""
         known = self._record
-        newest = self._archive.find_newest(-1 if known is None else known.number)
-        return newest or (None if known is None else self._find_next())
+        if known is None:
+            return self._archive.find_last()
+        return self._archive.find_newest(known.number) or self._find_next()
 
     def _find_next(self) -> Version | None:
         """Look for one version more, without a list, which may be old; return the known one otherwise."""
@@ -245,14 +293,19 @@ class Subscriber:
         return known if known is None else self._archive.read(known.number + 1) or known
 
     def _bases(self, state: Any, record: Version) -> Iterator[int | None]:
-        """Yield the versions that the state may have, the most likely first, and None for any bits."""
-        known = None if self._record is None else self._record.number
-        if known is not None and (
-            known < record.number or not self._verify or digest_state(read_tensors(state)) == record.digest
-        ):
-            yield known
-        found = self._reader.identify(read_tensors(state), record)
-        if found is not None:
+        """Yield the versions that the state may have, the most likely first, and None for any bits.
+
+        That of the last update comes without a look at the state if patches from it check all tensors.
+        """
+        tensors, known = read_tensors(state), self._record
+        tried = None
+        if known is not None and tensors:
+            is_checked = known.number < record.number and not record.unread
+            if is_checked or not self._verify:
+                tried = known.number
+                yield tried
+        found = self._reader.identify(tensors, [record, self._record])
+        if found is not None and found != tried:
             yield found
         yield None
 
@@ -270,8 +323,6 @@ class Subscriber:
             commit_patch(prepared, state, tensors)
             self._record, tensors = hop.version, read_tensors(state)
             changed += _count(prepared)
-        if record.unread and self._verify and digest_state(tensors) != record.digest:
-            raise Refused("digest", "weights that did not change have other bits than those of the version")
         return changed, len(route)
 
     def _prepare(self, tensors: dict[str, Any], base: int | None, record: Version) -> PreparedPatch:

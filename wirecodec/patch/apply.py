@@ -17,6 +17,7 @@ from wirecodec.patch import digest
 from wirecodec.patch.diff import compare, write
 from wirecodec.patch.prepared import PreparedPatch, prepare_replacement
 from wirecodec.patch.reading import prepare
+from wirecodec.patch.shared import explain_shared
 from wirecodec.patch.states import read_bits, read_state
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.tensors import as_bytes
@@ -103,12 +104,19 @@ def commit(prepared: PreparedPatch, state: Any, tensors: dict[str, Any]) -> None
     Raises:
         ValueError: a tensor cannot be written. Nothing has changed.
     """
+    check_fits(prepared, state, tensors)
+    prepared.commit(state if isinstance(state, MutableMapping) else tensors)
+
+
+def check_fits(prepared: PreparedPatch, state: Any, tensors: Mapping[str, Any]) -> None:
+    """Raise ValueError if a commit adds, removes or reshapes tensors of a module; a mapping takes all."""
     if isinstance(state, MutableMapping):
-        prepared.commit(state)
         return
-    if prepared.removed or any(write.replaces(tensors) for write in prepared.writes):
-        raise ValueError("the patch adds, removes or reshapes tensors; pass a mapping, such as a state_dict")
-    prepared.commit(tensors)
+    names = [*prepared.removed, *(write.name for write in prepared.writes if write.replaces(tensors))]
+    if names:
+        shared = explain_shared(tensors) if prepared.removed else ""
+        remedy = shared or "pass a mapping, such as a state_dict"
+        raise ValueError(f"the patch adds, removes or reshapes tensors, such as {names[0]!r}; {remedy}")
 
 
 def digest_state(tensors: Mapping[str, Any]) -> int:

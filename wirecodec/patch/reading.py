@@ -24,9 +24,8 @@ from wirecodec.index.rice import Rice
 from wirecodec.limits import DecodeLimits
 from wirecodec.patch import digest
 from wirecodec.patch.keys import KeyReader, wrong_base
-from wirecodec.patch.overlap import find_overlaps
 from wirecodec.patch.prepared import PreparedPatch
-from wirecodec.patch.shared import layouts_of
+from wirecodec.patch.shared import explain_shared
 from wirecodec.patch.states import read_bits
 from wirecodec.patch.threads import map_in_threads
 from wirecodec.value.raw import Raw
@@ -170,7 +169,5 @@ class _Reader:
 
     def _explain_more(self, others: Sequence[str]) -> str:
         """Return the reason why a state may have more tensors than the base: checkpoints lack tied names."""
-        if len(others) > self.record.unchanged:
-            for (_, a), (_, b) in find_overlaps(layouts_of(self.state, self.state)):
-                return f"; {a!r} and {b!r} share memory: leave out the name that the checkpoint lacks"
-        return ""
+        reason = explain_shared(self.state) if len(others) > self.record.unchanged else ""
+        return f"; {reason}" if reason else ""

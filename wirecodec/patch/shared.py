@@ -42,6 +42,16 @@ def check_shared(state: Mapping[str, Any], writes: Iterable[Write], kept: Iterab
             )
 
 
+def explain_shared(state: Mapping[str, Any]) -> str:
+    """Return the reason why a state may have more names than a checkpoint, or an empty string."""
+    for (_, a), (_, b) in find_overlaps(layouts_of(state, state)):
+        return (
+            f"{a!r} and {b!r} share memory: leave out the name that the checkpoint lacks, as"
+            " dict(module.named_parameters()) does"
+        )
+    return ""
+
+
 def layouts_of(state: Mapping[str, Any], names: Iterable[str]) -> list[tuple[Layout, str]]:
     """Return the places of tensors in memory; those without any that is known are left out."""
     return [(layout, name) for name in names if (layout := Layout.of(state[name])) is not None]

@@ -241,6 +241,16 @@ def _like(tensor: Any, array: Array) -> Any:
     raise TypeError(f"{type(tensor).__name__} cannot be written in place")
 
 
+def copy_tensor(tensor: Any) -> Any:
+    """Copy a tensor where it is; a JAX array, which cannot change, is returned."""
+    if is_torch(tensor):
+        import torch
+
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device).copy_(tensor.detach())
+    writable = isinstance(tensor, np.ndarray) or hasattr(tensor, "__cuda_array_interface__")
+    return tensor.copy() if writable else tensor
+
+
 def make_tensor(state: Mapping[str, Any], bits: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
     """Make a new tensor for a state: a torch tensor if the state has some, else an array."""
     array = bits.view(dtype).reshape(shape)

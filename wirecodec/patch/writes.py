@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wirecodec.arrays import Array
-from wirecodec.patch.states import Bits, read_bits
+import numpy as np
+
+from wirecodec.arrays import UNSIGNED, Array, index_dtype
+from wirecodec.patch.states import Bits, copy_tensor, make_tensor, read_bits, write_elements
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,3 +46,31 @@ class Write:
             bits = old.bits.copy()
             bits[self.indices] = self.values
         return bits.view(old.dtype).reshape(old.shape)
+
+    def make_like(self, state: Mapping[str, Any]) -> Any:
+        """Make the tensor that a commit leaves, with memory of its own, as the state's tensors are.
+
+        The state does not change. It may be that of before the commit, or that of after.
+        """
+        if self.bits is not None and self.replaces(state):
+            return make_tensor(state, self.bits.bits.copy(), self.bits.dtype, self.bits.shape)
+        made = {self.name: copy_tensor(state[self.name])}
+        write_elements(made, self.name, self.indices, self.values)
+        return made[self.name]
+
+    def find_elements(self, state: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the positions and the new values (r,) of the elements that a commit writes.
+
+        They are torch tensors where the state's is, if it is one, and arrays otherwise.
+        """
+        old = read_bits(self.name, state[self.name])
+        size = math.prod(old.shape)
+        dtype = index_dtype(size)
+        indices = (
+            np.arange(size, dtype=dtype) if self.indices is None else self.indices.astype(dtype, copy=False)
+        )
+        own = {self.name: state[self.name]}
+        return (
+            make_tensor(own, indices.view(UNSIGNED[indices.itemsize]), indices.dtype, indices.shape),
+            make_tensor(own, self.values.copy(), old.dtype, (indices.size,)),
+        )

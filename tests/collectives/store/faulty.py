@@ -73,7 +73,10 @@ class FaultyFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
-        return str(path).removeprefix("faulty://")
+        return str(path).removeprefix(f"{cls.protocol}://")
+
+    def info(self, path: str, **_: Any) -> Any:
+        return self.inner.info(self._strip_protocol(path))
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         self.faults.begin("ls", path)

@@ -1,0 +1,191 @@
+"""Roles of the soak: a writer and a reader, each in a process that may be killed at any time."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import collectives as co
+from tests.collectives.feed.soak.ledger import Ledger, State, digest_of
+from tests.collectives.feed.soak.weather import Interrupted, make_options
+from tests.collectives.feed.weights import start_training
+
+REFUSED = 3
+"""Exit code of a writer that another one has replaced."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Folder of a soak.
+
+    Attributes:
+        folder: with the store, the ledger and the checkpoints.
+        seed: of all chances.
+    """
+
+    folder: Path
+    seed: int
+
+    @property
+    def url(self) -> str:
+        """Folder of the runs, behind the faults."""
+        return f"soaked://{self.folder / 'store'}"
+
+    @property
+    def feed(self) -> Path:
+        """Folder of the feed."""
+        return self.folder / "store" / "run" / "feed"
+
+    @property
+    def end(self) -> Path:
+        """File that ends the readers."""
+        return self.folder / "end"
+
+    def ledger(self, who: str) -> Ledger:
+        """Return the ledger of a process."""
+        return Ledger(self.folder / "ledger.jsonl", who)
+
+
+def write(place: Place, life: int, versions: int, *, calm: bool = False) -> int:
+    """Publish until a version is reached, from a checkpoint of any age; return the exit code."""
+    chance = random.Random(f"{place.seed} writer {life}")
+    ledger, training = place.ledger(f"writer {life}"), start_training()
+    training.rng = np.random.default_rng([place.seed, life])
+    checkpoints = sorted(place.folder.glob("*.npz"))
+    if checkpoints:
+        with np.load(chance.choice(checkpoints)) as saved:
+            for name, bits in saved.items():
+                training.state[name].view(bits.dtype)[...] = bits
+    publisher: co.Publisher | None = None
+    while True:
+        training.step()
+        digest = digest_of(training.state)
+        ledger.write("intends", digest=digest)
+        try:
+            publisher = publisher or co.Publisher(
+                place.url,
+                "run",
+                base=chance.choice(("read", "unread")),
+                skips=chance.choice(((), (4,), (8, 64))),
+                keep=chance.choice((1, 8, 64)),
+                anchor=calm or chance.random() < 0.5,
+                **make_options(chance, calm=calm),
+            )
+            version = publisher.publish(training.state)
+        except Interrupted:
+            ledger.write("interrupted")
+            continue
+        except co.CollectiveError as error:
+            ledger.write("refused", reason=error.reason, text=str(error))
+            if error.reason in ("writer", "transport", "refused"):
+                return REFUSED
+            raise
+        ledger.write("published", version=version, digest=digest)
+        if version % 7 == 0:
+            whole = place.folder / f"{version:06d}.npz"
+            np.savez(whole.with_suffix(".part"), **bits_of(training.state))
+            whole.with_suffix(".part.npz").rename(whole)
+        if version >= versions:
+            return 0
+
+
+def bits_of(state: State) -> State:
+    """Return the state as unsigned integers, which files of NumPy take."""
+    return {name: x.view(f"u{x.dtype.itemsize}") for name, x in state.items()}
+
+
+def share_state() -> State:
+    """Make a state whose memory outlives the processes that write into it."""
+    state: State = {}
+    for name, x in start_training().state.items():
+        memory = np.frombuffer(mmap.mmap(-1, x.nbytes), x.dtype).reshape(x.shape)
+        memory[...] = 0
+        state[name] = memory
+    return state
+
+
+def read(place: Place, number: int, life: int, state: State) -> int:
+    """Follow the feed with a state that an earlier life has left, until the end; return the exit code."""
+    chance = random.Random(f"{place.seed} reader {number} {life}")
+    ledger = place.ledger(f"reader {number}")
+    reader, changed = _subscribe(place, chance, calm=False), True
+    while True:
+        is_last = place.end.exists()
+        if is_last:
+            reader = _subscribe(place, chance, calm=True)
+        if chance.random() < 0.05 and not is_last:
+            x = state[chance.choice(sorted(state))].reshape(-1)
+            x[chance.randrange(x.size)] += 1
+            changed = True
+        try:
+            version = follow(reader, state, chance)
+        except Interrupted:
+            ledger.write("interrupted")
+            continue
+        except co.CollectiveError as error:
+            ledger.write(
+                "error", reason=error.reason, text=str(error), digest=digest_of(state), changed=changed
+            )
+            if is_last:
+                raise
+            continue
+        ledger.write("has", version=version, digest=digest_of(state), life=life)
+        changed = False
+        if is_last:
+            return 0
+
+
+def follow(reader: co.Subscriber, state: State, chance: random.Random) -> int:
+    """Bring a state to the newest version in one of three ways, and return its number."""
+    timeout = chance.choice((0.0, 0.2))
+    if chance.random() < 0.5:
+        return reader.update(state, timeout=timeout)
+    update = reader.prepare(state, timeout=timeout)
+    engine = {name: x.copy() for name, x in state.items()}
+    if chance.random() < 0.5:
+        engine |= update.tensors()
+    else:
+        for name, indices, values in update.changes():
+            engine[name].reshape(-1)[indices] = values
+    version = update.commit()
+    assert digest_of(engine) == digest_of(state), "the engine has other weights than the state"
+    return version
+
+
+def _subscribe(place: Place, chance: random.Random, *, calm: bool) -> co.Subscriber:
+    options: dict[str, Any] = make_options(chance, calm=calm)
+    return co.Subscriber(place.url, "run", poll=0.02, **options)
+
+
+def warm_up(folder: Path) -> None:
+    """Load all that the roles use, so that their processes begin at once."""
+    for base in ("read", "unread"):
+        training, state = start_training(), dict[str, Any]()
+        publisher = co.Publisher(str(folder / "warm-up"), base, base=base)
+        reader = co.Subscriber(str(folder / "warm-up"), base)
+        for _ in range(2):
+            training.publish(publisher)
+            reader.update(state)
+            training.step()
+
+
+def start(role: Any, *arguments: Any, **options: Any) -> int:
+    """Run a role in a fork of this process, and return its id."""
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        code = role(*arguments, **options)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(code)

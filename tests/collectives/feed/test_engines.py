@@ -1,0 +1,203 @@
+"""Updates for inference engines: whole tensors for their loaders, and elements for those that patch in place.
+
+The engines here have the signatures of vLLM 0.33.0 and SGLang 0.5.23, and fused weights of their own.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import collectives as co
+from tests.collectives.feed.weights import Training, bits_of, copy_of, start_training
+
+torch: Any = pytest.importorskip("torch")
+State = dict[str, Any]
+
+
+class CheckpointWeightPatch(NamedTuple):
+    """Argument of ``load_checkpoint_weight_patches`` of vLLM."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+    values: Any
+    indices: Any = None
+
+
+class Engine:
+    """Model of an engine that holds the rows of all tensors of two dimensions in one fused parameter."""
+
+    def __init__(self, state: State) -> None:
+        self.order = list(state)
+        self.fused = torch.cat([x.reshape(-1).float() for x in state.values()])
+        self.sizes = {name: x.numel() for name, x in state.items()}
+
+    def _part(self, name: str) -> Any:
+        start = sum(self.sizes[other] for other in self.order[: self.order.index(name)])
+        return self.fused[start : start + self.sizes[name]]
+
+    def load_weights(self, weights: Iterable[tuple[str, Any]]) -> set[str]:
+        """Take tensors as models of vLLM and SGLang do, one at a time."""
+        loaded = set()
+        for name, tensor in weights:
+            self._part(name).copy_(tensor.reshape(-1))
+            loaded.add(name)
+        return loaded
+
+    def update_weights_from_tensor(
+        self, named_tensors: list[tuple[str, Any]], load_format: str | None = None, flush_cache: bool = True
+    ) -> tuple[bool, str]:
+        """Take a list, as the engine of SGLang does."""
+        assert isinstance(named_tensors, list)
+        assert load_format is None
+        self.load_weights(named_tensors)
+        return flush_cache, "Success"
+
+    def load_checkpoint_weight_patches(self, patches: Iterable[CheckpointWeightPatch]) -> set[str]:
+        """Take elements, with the checks of vLLM."""
+        listed = list(patches)
+        for patch in listed:
+            assert patch.dtype.is_floating_point
+            assert patch.values.dtype == patch.dtype
+            assert patch.values.ndim == patch.indices.ndim == 1
+            assert patch.values.numel() == patch.indices.numel() == torch.unique(patch.indices).numel()
+            assert patch.indices.dtype == torch.int32
+            assert math.prod(patch.shape) == self.sizes[patch.name]
+            assert 0 <= int(patch.indices.min()) <= int(patch.indices.max()) < math.prod(patch.shape)
+            self._part(patch.name)[patch.indices.long()] = patch.values.float()
+        return {patch.name for patch in listed}
+
+    def weights(self) -> list[float]:
+        found: list[float] = self.fused.tolist()
+        return found
+
+
+def to_torch(state: State) -> State:
+    """Return the state as torch tensors."""
+    made: State = {}
+    for name, x in state.items():
+        kind = getattr(torch, x.dtype.name)
+        made[name] = torch.from_numpy(x.view(f"i{x.dtype.itemsize}").copy()).view(kind)
+    return made
+
+
+def patches_of(update: Any, state: State) -> list[CheckpointWeightPatch]:
+    return [
+        CheckpointWeightPatch(name, tuple(state[name].shape), values.dtype, values, indices)
+        for name, indices, values in update.changes()
+    ]
+
+
+@pytest.mark.parametrize("base", ["read", "unread"])
+@pytest.mark.parametrize("way", ["load", "list", "patch"])
+def test_an_engine_follows(tmp_path: Path, way: str, base: str) -> None:
+    """One version at a time, several at once, and one by an anchor, because the host copy was changed."""
+    training, state = start_training(), to_torch(start_training().state)
+    publisher, reader = co.Publisher(str(tmp_path), "run", base=base), co.Subscriber(str(tmp_path), "run")
+    training.publish(publisher)
+    reader.update(state)
+    engine = Engine(state)
+    for span in (1, 3, 1):
+        for _ in range(span):
+            training.step()
+            training.state["scale"][0] = 1  # a tensor that stays
+            training.publish(publisher)
+        if span == 3:
+            state["embedding"][2, 3] = 9
+            engine = Engine(state)
+        update = reader.prepare(state)
+        before = {name: x.clone() for name, x in state.items()}
+        if way == "load":
+            assert engine.load_weights(update.tensors()) == {name for name, _ in update.tensors()}
+        elif way == "list":
+            engine.update_weights_from_tensor(list(update.tensors()))
+        else:
+            engine.load_checkpoint_weight_patches(patches_of(update, state))
+        assert all(torch.equal(x, before[name]) for name, x in state.items())
+        assert "scale" not in dict(update.tensors())
+        expected = to_torch(training.state)
+        assert engine.weights() == Engine(expected).weights()
+        assert update.commit() == publisher.version
+        assert all(torch.equal(x, expected[name]) for name, x in state.items())
+        again = Engine(before)
+        if way == "patch":
+            again.load_checkpoint_weight_patches(patches_of(update, state))
+        else:
+            again.load_weights(update.tensors())
+        assert again.weights() == engine.weights()  # also after the commit
+
+
+@pytest.fixture
+def training() -> Training:
+    return start_training()
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> tuple[co.Publisher, co.Subscriber]:
+    return co.Publisher(str(tmp_path), "run"), co.Subscriber(str(tmp_path), "run")
+
+
+def test_a_caller_without_a_copy_gets_all(
+    training: Training, feed: tuple[co.Publisher, co.Subscriber]
+) -> None:
+    """Of an empty dictionary, again and again; and of tensors with any bits, in their framework."""
+    publisher, reader = feed
+    for _ in range(3):
+        training.publish(publisher)
+        update = reader.prepare({})
+        assert bits_of(dict(update.tensors())) == training.kept[update.version]
+        with pytest.raises(ValueError, match=r"new, or has another shape .* use tensors\(\)"):
+            update.changes()
+        empty = {name: torch.empty_like(x) for name, x in to_torch(training.state).items()}
+        found = dict(reader.prepare(empty).tensors())
+        assert {name: x.float().tolist() for name, x in found.items()} == {
+            name: x.astype(np.float32).tolist() for name, x in training.state.items()
+        }
+        training.step()
+
+
+def test_tensors_have_memory_of_their_own(
+    training: Training, feed: tuple[co.Publisher, co.Subscriber]
+) -> None:
+    publisher, reader = feed
+    training.publish(publisher)
+    state: State = {}
+    update = reader.prepare(state)
+    taken = dict(update.tensors())
+    update.commit()
+    for x in taken.values():
+        x[...] = 0
+    assert bits_of(state) == training.kept[0]
+    training.step()
+    training.publish(publisher)
+    update = reader.prepare(state)
+    for _, tensor in update.tensors():
+        tensor[...] = 0
+    for _, indices, values in update.changes():
+        indices[...], values[...] = 0, 0
+    update.commit()
+    assert bits_of(state) == training.kept[1]
+
+
+def test_one_tensor_is_held_at_a_time(training: Training, feed: tuple[co.Publisher, co.Subscriber]) -> None:
+    publisher, reader = feed
+    training.publish(publisher)
+    state = to_torch(copy_of(training.state))
+    reader.update(state)
+    training.step()
+    training.publish(publisher)
+    held: list[weakref.ref[Any]] = []
+    for _, tensor in reader.prepare(state).tensors():
+        gc.collect()
+        assert all(one() is None for one in held)
+        held.append(weakref.ref(tensor))
+        del tensor
+    assert len(held) == 4
