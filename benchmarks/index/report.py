@@ -15,9 +15,8 @@ from benchmarks.index.targets import check_targets
 __all__ = ["format_page"]
 
 CAPTION = """Sizes are in bits per index. Speeds are encode / decode relative to `np.copyto` of the same
-uint32 indices in the same run: 0.20 means that the copy takes a fifth of the time. All coders decode to
-uint32 indices; above 2^24 elements they work on chunks of 2^24. With few indices, a call's cost dominates.
-Third-party software is in italics. "unsupported": the codec cannot encode the support.
+uint32 indices in the same run: 0.20 means that the copy takes a fifth of the time. Third-party software is in
+italics. "unsupported": the codec cannot encode the support.
 
 The bound is the entropy:
 
@@ -30,11 +29,11 @@ The bound is the entropy:
 """
 KINDS = ("uniform", "rows", "runs", "layered")
 PICTURE = "![bits above the bound over decoding speed](index.png)\n"
-DATA = """The tables show the largest size of each support. [measurements.csv](index/measurements.csv) also
-has smaller sizes, all nonzero elements of a gradient, and the other speeds.
+DATA = """The tables show the largest size of each support, at 1 %. [measurements.csv](index/measurements.csv)
+also has 10 %, 0.1 % and all nonzero elements of a gradient, smaller sizes, and two threads.
 """
 DENSITY = 0.01
-"""Density of the answer's supports."""
+"""Density of the supports that the answer and the tables have."""
 
 
 def format_page(measurements: Sequence[Measurement], rest: Rest, *, every: bool = False) -> str:
@@ -57,11 +56,11 @@ def format_page(measurements: Sequence[Measurement], rest: Rest, *, every: bool 
 
 
 def _select(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Select the largest size of each group, at the densities that all groups have."""
+    """Select the largest size of each group, at the density of the answer."""
     largest: dict[str, int] = {}
     for m in measurements:
         largest[m.group] = max(m.d, largest.get(m.group, 0))
-    return [m for m in measurements if m.d == largest[m.group] and m.density is not None]
+    return [m for m in measurements if m.d == largest[m.group] and m.density == DENSITY]
 
 
 def _format_answer(measurements: Sequence[Measurement]) -> str:
@@ -98,8 +97,8 @@ def _format_sizes(measurements: Sequence[Measurement], every: bool) -> list[str]
 
 
 def _format_times(measurements: Sequence[Measurement], every: bool) -> list[str]:
-    """Format the speeds of large supports at the answer's density, and those of uniform supports."""
-    chosen = [m for m in measurements if every or (m.density == DENSITY and m.kind in KINDS)]
+    """Format the speeds; with ``every``, also those of uniform supports on two threads."""
+    chosen = [m for m in measurements if every or m.kind in KINDS]
     copies = {
         case: f"{statistics.median(m.copy_rate for m in chosen if m.case_name == case):.1f}"
         for case in dict.fromkeys(m.case_name for m in chosen)
@@ -109,14 +108,12 @@ def _format_times(measurements: Sequence[Measurement], every: bool) -> list[str]
     parts = ["## Speeds\n"]
     if chosen:
         parts.append(_format_table(title, chosen, every, lambda m: _format_speeds(m.speeds), first_row))
-    uniform = [m for m in measurements if m.group == "uniform"]
-    two = [m for m in uniform if m.two_threads is not None]
-    others = [m for m in uniform if m.density != DENSITY and not every]
     cells = [
-        *((_name(m), f"{m.column}, one thread", _format_speeds(m.speeds)) for m in others),
-        *((_name(m), f"{m.column}, two threads", _format_speeds(m.two_threads or m.speeds)) for m in two),
+        (_name(m), f"{m.column}, two threads", _format_speeds(m.two_threads))
+        for m in measurements
+        if m.group == "uniform" and m.two_threads is not None
     ]
-    if cells:
+    if every and cells:
         columns = list(dict.fromkeys(column for _, column, _ in cells))
         parts.append(format_markdown(["encode / decode, uniform", *columns], pivot_rows(cells, columns, "–")))
     return parts

@@ -28,8 +28,11 @@ The bound is the entropy of positions and differences, given the exponents of th
 with elements independent of each other. In the table of embeddings whole rows change, so a format may need
 less.
 """
-RATIOS = """Bytes of the whole state divided by those of the patch. A dense fine-tune has few bits to save.
+RATIOS = """Bytes of the whole state divided by those of the patch; [cells.csv](patches/cells.csv) has the
+bytes of the other formats.
 """
+RATED = (READ, UNREAD, SMALLEST)
+"""Formats of the table of ratios."""
 SPEEDS = """GB of the state's bytes per second. Each tensor is repeated, so that a state has at least 64 MB.
 The formats take turns for five rounds, and the best of each counts. `apply` of this library includes all
 checks: digests of the old and the new tensors. The other formats are applied
@@ -67,9 +70,10 @@ def format_page(
         rows = _pivot(group, cells, lambda pair, cell: _number(8 * cell.patch / pair.changed))
         parts.append(_table("", group, [*rows, bound]))
     parts += ["## Ratio to the whole\n", RATIOS]
+    rated = [cell for cell in cells if cell.format in RATED]
     for group in filter(None, groups):
         parts.append(
-            _table("", group, _pivot(group, cells, lambda pair, cell: f"{pair.bytes / cell.patch:.1f}"))
+            _table("", group, _pivot(group, rated, lambda pair, cell: f"{pair.bytes / cell.patch:.1f}"))
         )
     parts += ["## Speed\n", SPEEDS.format(threads=threads)]
     timed = [cell for cell in cells if not math.isnan(cell.encode)]

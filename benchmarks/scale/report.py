@@ -24,9 +24,8 @@ MAX_ERROR = 0.15
 MODEL = """The cost model is that of `wirecodec advise`: messages, bytes and computing, at the rates below. A
 step is the slowest rank's. Dense, fp16 and PowerSGD are summed in the fewest messages that send no more
 bytes, as by MPI's recursive halving and doubling. Ranks' supports are independent, the worst case for split.
-Each rank computes on one core like one of this machine; faster processors favour compression more. Ok-Topk
-has work and messages per rank, so with many ranks and a small gradient PowerSGD is faster. Only time is
-compared; [training.md](training.md) has the quality. A cell has the fastest system, and how many times as
+Each rank computes on one core like one of this machine; faster processors favour compression more. Only time
+is compared; [training.md](training.md) has the quality. A cell has the fastest system, and how many times as
 fast as dense it is; the pictures have all numbers of ranks.
 """
 SITES = """{ranks} ranks are on one fast network, at {bandwidth} each, and share the link of their site, whose
@@ -38,8 +37,7 @@ FEWEST, SLOWEST, FASTEST = 16, 1e8, 1e10
 """Networks of the target: ranks, and bits per second."""
 ARRIVES = """Error of the mean that arrives in one step, in times of the error of its largest elements, for
 1 % of the elements and exact values. The gradients of simulated ranks have half of their variance in common.
-An all-gather sends every rank's elements to all, so more arrive. What does not arrive is sent later;
-[training.md](training.md) has the quality of short trainings.
+What does not arrive is sent later.
 """
 LOCAL_NOTE = """Local updates change the training: workers take {every} steps of their own between two
 exchanges. The time is that of an exchange over {every} steps: times as fast as dense, and as the fastest
@@ -47,17 +45,15 @@ other system.
 """
 CHECK = """Real exchanges of ResNet-50's gradient between network namespaces with shaped links, one rank each,
 over MPI: ms predicted and measured, and the error. A time is the slowest rank's, the shortest of several
-turns. All ranks share {cores} cores, so the model computes with n/{cores} ranks per core. This machine's
-speed drifts, so the rates are measured before and after each link and number of ranks. The link's figures are
-medians while all ranks send. With many ranks on fast links, copies and the network stack take the cores as
-well: large sums are slower than predicted. Load of the machine before and after: {load}.
+turns. All ranks share {cores} cores, so the model computes with n/{cores} ranks per core. The link's figures
+are medians while all ranks send. With many ranks on fast links, copies and the network stack take the cores
+as well. Load of the machine before and after: {load}.
 """
 STEPS_NOTE = """Training steps over the same networks: ms of computing; predicted by
 `wirecodec advise --compute`, and measured; the error. *Computing* is the same step without exchange, in turns
 with it, of all ranks at once. On an emulated accelerator, forward waits 0.1 s and backward 0.2 s. The steps
 with *overlap* are DistributedDataParallel's over gloo: its own all-reduce, and this library's hook per
-bucket. Overlap on cores that compute the gradients made no step shorter. Ranks that share a core take each
-other's caches, so they take longer than predicted.
+bucket. Overlap on cores that compute the gradients made no step shorter.
 """
 SHOWN_RANKS = (4, 16, 64, 256, 1024)
 SHOWN_BANDWIDTHS = (1e8, 1e9, 1e10)

@@ -33,15 +33,14 @@ that sorts or partitions, on a CPU. The paper has DGC slower than top-k there. E
 COUNTS_HEADER = "## Accuracy of the count"
 ACCURACY = """This section corresponds to figures 1c and 9 of the SIDCo paper: k̂/k, its mean over the
 iterations and, in parentheses, its minimum and maximum. Every selector receives the same gradients, those of
-a training run with dense gradients, from its first step. With feedback, each selector has its own residual. A
-saved gradient is one iteration. SIDCo-E, -GP and -P are `sidco(δ, mode=faithful)` with the paper's three
-distributions, starting with one stage.
+a training run with dense gradients, from its first step. With feedback, each selector has its own residual.
+SIDCo-E, -GP and -P are `sidco(δ, mode=faithful)` with the paper's three distributions, starting with one
+stage.
 """
 SLOW_INPUTS = """Reads of `topk` on one thread. An adversary who knows the code can mislead its first sample.
 The positions of the second sample depend on the clock. It is misled only in this test, which fixes the clock.
 """
-SCHEMES = """Reads of the dense array on one thread; `prepare` is a Compressor's step. See also
-`whole_path.md`.
+SCHEMES = """Reads of the dense array on one thread; `prepare` is a Compressor's step.
 """
 
 
@@ -55,7 +54,8 @@ def format_page(
     """Format the result page as Markdown."""
     parts = [format_answer(speeds), PICTURES, "## Targets\n", format_targets(results), "## Reads\n", READS]
     for array in dict.fromkeys(s.array for s in speeds):
-        parts.append(_format_reads(array, [s for s in speeds if s.array == array]))
+        if array[0].isdigit():  # of gradients, the speed-ups are enough
+            parts.append(_format_reads(array, [s for s in speeds if s.array == array]))
     parts += ["## Speed-up over top-k\n", SPEEDS.format(baseline=find_baseline(speeds))]
     parts += [_format_speed_ups([s for s in speeds if s.density == density]) for density in DENSITIES]
     parts.append(format_counts(accuracies))
@@ -75,9 +75,9 @@ def format_counts(accuracies: Sequence[CountAccuracy]) -> str:
     """Format the section about the accuracy of the count."""
     parts = [f"{COUNTS_HEADER}\n", ACCURACY]
     for stream, feedback in dict.fromkeys((a.stream, a.feedback) for a in accuracies):
-        parts.append(
-            _format_accuracy([a for a in accuracies if (a.stream, a.feedback) == (stream, feedback)])
-        )
+        found = [a for a in accuracies if (a.stream, a.feedback) == (stream, feedback)]
+        if len(found[0].ratios) > 1:
+            parts.append(_format_accuracy(found))
     return "\n".join(parts)
 
 
@@ -174,12 +174,11 @@ def _format_name(s: Speed) -> str:
 def _format_accuracy(accuracies: Sequence[CountAccuracy]) -> str:
     first = accuracies[0]
     count = len(first.ratios)
-    title = f"{first.stream}, {'with' if first.feedback else 'without'} feedback, "
-    title += "1 iteration" if count == 1 else f"{count} iterations"
+    title = f"{first.stream}, {'with' if first.feedback else 'without'} feedback, {count} iterations"
     rows: dict[str, list[str]] = {}
     for a in accuracies:
         mean, low, high = map(_format_number, (sum(a.ratios) / count, min(a.ratios), max(a.ratios)))
-        rows.setdefault(f"`{a.name}`", []).append(mean if count == 1 else f"{mean} ({low}–{high})")
+        rows.setdefault(f"`{a.name}`", []).append(f"{mean} ({low}–{high})")
     return format_markdown(
         [title, *(f"{d:g}" for d in DENSITIES)], [[name, *cells] for name, cells in rows.items()]
     )

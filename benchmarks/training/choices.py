@@ -106,19 +106,20 @@ ABOUT = f"""Two systems that differ in one respect, each at its best settings. *
 the first is, negative if better. Its {CONFIDENCE:.0%} interval (±) is the standard error of the difference
 of the two means, times Student's t with Welch's degrees of freedom. *Better* or *worse*: the interval
 excludes 0 and the difference exceeds {LEAST:.0%}. *No difference*: the whole interval is within
-{LEAST:.0%}. Everything else, and fewer than {SEEDS} seeds of either system, is *undecided*. The tables
-below have the bits, which also differ in some pairs.
+{LEAST:.0%}. Everything else is *undecided*. The bits of some pairs differ, too.
 """
+
+FEW = f"Undecided with fewer than {SEEDS} seeds of a system, with the difference of the system named:\n"
 
 
 def format_choices(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) -> str:
-    """Format a table of the choices whose systems have results.
+    """Format the choices whose systems have results: a table, and a list of those with too few seeds.
 
     Args:
         found: rows by task.
         tasks: all tasks.
     """
-    lines = []
+    lines, few = [], dict[str, dict[str, list[str]]]()
     by_name = {task.name: task for task in tasks}
     for choice in CHOICES:
         rows = {row.system.name: row for row in found.get(choice.task, ())}
@@ -126,16 +127,30 @@ def format_choices(found: Mapping[str, Sequence[Row]], tasks: Sequence[Task]) ->
             continue
         task, one, other = by_name[choice.task], rows[choice.system], rows[choice.instead]
         difference = measure_difference(task, one, other)
+        if difference.half is None:
+            few.setdefault(choice.question, {}).setdefault(choice.task, []).append(
+                f"{choice.system} {difference}"
+            )
+            continue
         verdict = difference.verdict
         if min(one.tries / one.grid, other.tries / other.grid) < 1:
             verdict += "; provisional"
         lines.append(
             [choice.question, choice.task, _describe(one), _describe(other), str(difference), verdict]
         )
-    if not lines:
+    if not lines and not few:
         return ""
     header = ["question", "task", "with", "without", "difference", "verdict"]
-    return f"## What to choose\n\n{ABOUT}\n{format_markdown(header, lines)}"
+    text = f"## What to choose\n\n{ABOUT}\n{format_markdown(header, lines)}"
+    if few:
+        text += f"\n{FEW}\n" + "".join(
+            f"- {question} {_join(by_task)}.\n" for question, by_task in few.items()
+        )
+    return text
+
+
+def _join(by_task: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{task}: {', '.join(found)}" for task, found in by_task.items())
 
 
 def _describe(row: Row) -> str:

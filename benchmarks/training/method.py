@@ -5,9 +5,8 @@ from __future__ import annotations
 __all__ = ["COUNTS", "FURTHER_RUNS", "METHOD", "NOTES", "PROVENANCE"]
 
 COUNTS = """The papers' claims about training ([a table](#the-papers-claims-about-training) has each). Not
-tried: other data sets and networks than those below, more than 16 workers, times on GPUs. Of an undecided
-claim, the interval includes both answers, or seeds are missing: `python -m benchmarks.training --verdicts`
-runs them.
+tried: other data sets and networks, more than 16 workers, times on GPUs. Of an undecided claim, the interval
+includes both answers, or seeds are missing: `python -m benchmarks.training --verdicts` runs them.
 """
 
 NOTES = {
@@ -43,10 +42,9 @@ FURTHER_RUNS = {
 """{task: (text, [(change, validation metric)])} of runs that chose a system's settings."""
 
 PROVENANCE = """The machine above wrote the page. Runs are not repeated when the library changes, so a table
-may join versions and machines; the files in [training](training) name them. The model by which `budget`
-chooses its elements last changed in commit 7b1c668a, during 0.1.0, so a budget that is trained again ends at
-other last digits: `budget 0.1` of recommendations, seed 0, at 28.30 in place of 28.55, within the noise of
-seeds.
+may join versions and machines; the files in [training](training) name them. `budget`'s model last changed in
+commit 7b1c668a, during 0.1.0: trained again, `budget 0.1` of recommendations, seed 0, ends at 28.30 in place
+of 28.55, within the noise of seeds.
 """
 
 METHOD = """Four workers in one process, unless a task says otherwise, each with its own batches and its own
@@ -61,9 +59,10 @@ Figures:
 - *±*: standard deviation of the test metric over seeds, and their number; the metric is the mean.
 - `*`: the best rate is at the edge of the grid, so a better one may be outside. *Provisional*: grid points
   have no result yet.
-- [systems.csv](training/systems.csv): best settings, inner and outer for local updates; `milliseconds`, CPU
-  time of compression per worker and step on one thread, on machines that differ twofold; `steps`, until the
-  mean training loss over 1/30 of the run is at most 1.05 × dense's final one.
+- [systems.csv](training/systems.csv): every system, also those of papers and ablations that the tables of
+  claims and choices judge; best settings, inner and outer for local updates; `milliseconds`, CPU time of
+  compression per worker and step on one thread, on machines that differ twofold; `steps`, until the mean
+  training loss over 1/30 of the run is at most 1.05 × dense's final one.
 - [The picture](training.png) has local updates every 4, 8 and 16 steps only.
 
 Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,8 @@ from pathlib import Path
 
 from benchmarks.common.results import format_markdown
 from benchmarks.common.tables import append_rows
-from benchmarks.training.choices import format_choices
+from benchmarks.training.choices import CHOICES, format_choices
+from benchmarks.training.claims import CLAIMS
 from benchmarks.training.method import COUNTS, FURTHER_RUNS, METHOD, NOTES, PROVENANCE
 from benchmarks.training.plan import Plan
 from benchmarks.training.rows import Row, collect_rows, compare
@@ -37,6 +39,7 @@ class Details:
         task, group, system: names.
         bits: per parameter, worker and step.
         test: mean test metric.
+        worse: than dense, relative; NaN without dense.
         deviation: over seeds, NaN for one seed.
         seeds, diverged: numbers of seeds with a result, and of those that diverged.
         settings: best on validation.
@@ -51,6 +54,7 @@ class Details:
     system: str
     bits: float
     test: float
+    worse: float
     deviation: float
     seeds: int
     diverged: int
@@ -62,6 +66,10 @@ class Details:
     steps: float | None
 
 
+JUDGED = {claim.task for claim in CLAIMS} | {choice.task for choice in CHOICES}
+"""Tasks that the tables of choices or claims judge."""
+OTHER_GROUPS = ("papers", "ablation")
+"""Groups whose figures on judged tasks only the data file has."""
 GPU = "stacked on cuda"
 """What the versions of a run on a GPU end with."""
 
@@ -81,14 +89,15 @@ def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) ->
     parts = [f"{format_answer(found, tasks)}{COUNTS}\n{format_counts(judged)}"]
     parts.append(f"`make bench-training`. {_format_versions(versions)}\n\n{PROVENANCE}\n{METHOD}")
     parts += [format_targets(found, tasks), format_choices(found, tasks), format_claims(judged)]
-    for task in tasks:
-        parts.append(_format_task(plan, task, systems, found[task.name]))
+    parts += [_format_task(plan, task, systems, found[task.name], whole=False) for task in tasks]
     return "\n".join(parts)
 
 
 def format_tasks(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) -> str:
-    """Format the tables of some tasks as the page has them."""
-    return "\n".join(_format_task(plan, task, systems, collect_rows(plan, task, systems)) for task in tasks)
+    """Format the tables of some tasks, with every system."""
+    return "\n".join(
+        _format_task(plan, task, systems, collect_rows(plan, task, systems), whole=True) for task in tasks
+    )
 
 
 def _format_versions(versions: Mapping[str, int]) -> str:
@@ -133,18 +142,24 @@ def write_details(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) 
     path = plan.folder / DETAILS
     path.unlink(missing_ok=True)
     append_rows(
-        path, (_detail(task.name, row) for task in tasks for row in collect_rows(plan, task, systems))
+        path, (one for task in tasks for one in _list_details(task, collect_rows(plan, task, systems)))
     )
     return path
 
 
-def _detail(task: str, row: Row) -> Details:
+def _list_details(task: Task, rows: Sequence[Row]) -> list[Details]:
+    dense = next((row.test for row in rows if row.system.name == "dense"), math.nan)
+    return [_detail(task, row, dense) for row in rows]
+
+
+def _detail(task: Task, row: Row, dense: float) -> Details:
     return Details(
-        task,
+        task.name,
         row.system.group,
         row.system.name,
         row.best.bits,
         row.test,
+        compare(task, row.test, dense),
         row.deviation,
         len(row.tests),
         row.diverged,
@@ -157,7 +172,10 @@ def _detail(task: str, row: Row) -> Details:
     )
 
 
-def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequence[Row]) -> str:
+def _format_task(
+    plan: Plan, task: Task, systems: Sequence[System], rows: Sequence[Row], *, whole: bool
+) -> str:
+    """Format a task; of a judged one, ``whole`` includes the systems of papers and ablations."""
     steps = max(1, round(task.steps * plan.steps))
     text = [
         f"## {task.name}\n",
@@ -175,7 +193,11 @@ def _format_task(plan: Plan, task: Task, systems: Sequence[System], rows: Sequen
     if on_gpu := "; ".join(f"{name}: {some} of {all_}" for name, (some, all_) in counts.items() if some):
         text.append(f"Runs on a GPU (NVIDIA H100 or H200), of all settings and seeds: {on_gpu}.\n")
     lines = []
-    for group in dict.fromkeys(system.group for system in systems):
+    groups = dict.fromkeys(system.group for system in systems)
+    if not whole and task.name in JUDGED:
+        own = {row.system.group for row in rows} - {*OTHER_GROUPS, "in use today"}
+        groups = dict.fromkeys(group for group in groups if own and group not in OTHER_GROUPS)
+    for group in groups:
         chosen = [_format_row(task, row, dense) for row in rows if row.system.group == group]
         lines += [[f"*{group}*", "", "", "", ""], *chosen] if chosen else []
     if lines:

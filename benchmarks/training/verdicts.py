@@ -198,11 +198,10 @@ def _count_steps(row: Row | None) -> str:
 
 
 ABOUT = f"""Models and data differ from the papers', so only the direction can agree. A verdict needs
-{SEEDS} seeds of both systems, and uses the interval of [the choices](#what-to-choose). The tables below
-have the metrics, seeds and bits. A claim of equality is *reproduced* if the whole interval is below
-+{LEAST:.0%}, and *not reproduced* if the system is *worse* by the rule there. A claim of more or less is
-*reproduced* by that rule, and *not reproduced* if no part of the interval is more than {LEAST:.0%} on the
-claimed side. Everything else is *undecided*.
+{SEEDS} seeds of both systems, and uses the interval of [the choices](#what-to-choose). A claim of equality is
+*reproduced* if the whole interval is below +{LEAST:.0%}, and *not reproduced* if the system is *worse* by the
+rule there. A claim of more or less is *reproduced* by that rule, and *not reproduced* if no part of the
+interval is more than {LEAST:.0%} on the claimed side. Everything else is *undecided*.
 
 Where a paper allows a loss, it is subtracted, and the interval has to end below 0: 1 % for AdaComp (points
 of an accuracy, a fraction of a perplexity); from the papers' tables, {TABLE_2:.2g} points for ScaleCom's
@@ -218,8 +217,7 @@ Differences from the papers:
   worker; images has 16, text-lstm 8; the paper does not state how it adjusts them. Its large batches add
   workers, from 8 to 64; images-large has 4, with 64 examples each in place of 16. Its local top-k degrades
   a Transformer; ours is a ResNet. Other betas and large data sets with beta 1 were not tried.
-- FFT: its TernGrad leaves the last layer as it is. Its range is ±1; ours is each chunk's. θ = 0 is here the
-  gradient itself.
+- FFT: its TernGrad leaves out the last layer. Its range is ±1; ours is each chunk's. θ = 0 is the gradient.
 - AdaComp: Adam on a CNN only.
 - DeepReduce: gradients of recommendations are mostly zeros, so `deepreduce-sparse` takes 1.7 bits per
   parameter, and the paper's, with 40 % zeros, 18.8. Its NCF has Adam; recommendations SGD. It counts steps

@@ -40,8 +40,8 @@ def _format_table_2(found: Reproductions) -> str:
 
 The paper trains NCF on ML-20m, whose gradients are 40 % zeros, and reports the best hit rate. Here is the
 error of one gradient, {_describe(found.table_2)}: a slice of an LSTM gradient. So the columns of volumes
-are of different models. QSGD's scale is the largest magnitude of 512 values. As in the paper, SKCompress
-has no grouped MinMaxSketch; here, buckets never hold both signs.
+are of different models. QSGD's scale is the largest magnitude of 512 values. SKCompress
+has no grouped MinMaxSketch, as in the paper.
 
 {format_markdown(["method", "scheme", "relative volume", "in the paper", "error", "cosine"], rows)}"""
 
@@ -64,9 +64,9 @@ def _format_figure_10(found: Reproductions) -> str:
 The paper measures ResNet-20 on CIFAR-10 during training, with its own programs; it does not list their
 parameters. Here is one gradient, {_describe(found.figure_10)}: residual + gradient of a ResNet-20. The
 largest 1 % are sent, with the parameters of the paper's other experiments. The last two rows are this
-library's own schemes. All run on one CPU with this library. Volumes are % of the dense gradient; "all" has
+library's own schemes. Volumes are % of the dense gradient; "all" has
 the header, too, and maps of sorted values count as values. The error is over all elements, most of which no
-method sends. With so few values, a call's cost is a large part of the times. Picture: deepreduce_10.png.
+method sends. Picture: deepreduce_10.png.
 
 {format_markdown(["method", "scheme", "indices", "values", "all", "encode / decode, ms", "error"], rows)}"""
 

@@ -147,7 +147,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
     text = report.format_page(check_targets(*found), *found)
     for expected in (
         "## Targets",
-        "| saved; one read",
+        "| saved |",
         "both samples misled",
         "64 layers, Student's t, with feedback",
     ):

@@ -1,4 +1,4 @@
-"""The guide to other methods has the figures of the page of results."""
+"""The guide to other methods has the figures of the results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("rich", reason="benchmarks need the extra [bench]")
+
+from benchmarks.common.tables import read_rows
+from benchmarks.training.report import DETAILS, Details
 
 ROOT = Path(__file__).parents[3]
 TASKS = ("text-lstm", "text-transformer", "images", "recommendations")
@@ -47,17 +52,16 @@ def read_table(lines: Iterator[str]) -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
-def read_page(task: str) -> dict[str, Figures]:
-    """Read all systems of a task from the page, the systems with a complete grid only."""
-    text = (ROOT / "benchmarks/results/training.md").read_text(encoding="utf-8")
-    section = re.split(r"^## ", text, flags=re.MULTILINE)
-    lines = next(part for part in section if part.startswith(f"{task}\n")).splitlines()
-    found = {}
-    for name, bits, test, _, deviation in read_table(iter(lines)):
-        if name != "system" and not name.startswith("*") and "provisional" not in deviation:
-            spread = float(deviation.partition("(")[0] or math.nan)
-            found[name] = Figures(float(bits), float(test), spread, deviation.endswith("*"))
-    return found
+def read_figures(task: str) -> dict[str, Figures]:
+    """Read all systems of a task with a complete grid from the data file, rounded as on the page."""
+    rows = read_rows(ROOT / "benchmarks/results/training" / DETAILS, Details)
+    return {
+        row.system: Figures(
+            float(f"{row.bits:.3g}"), float(f"{row.test:.4g}"), round(row.deviation, 3), row.at_edge
+        )
+        for row in rows
+        if row.task == task and row.tries == row.grid
+    }
 
 
 def is_rounded(shown: str, figure: float) -> bool:
@@ -78,7 +82,7 @@ def check_cell(cell: str, figures: Figures) -> None:
 
 def find_figures(label: str, task: str) -> Figures | None:
     """Return the figures of a label's system; among variants, those of the best, which the label names."""
-    page, names = read_page(task), SYSTEMS[label]
+    page, names = read_figures(task), SYSTEMS[label]
     if label not in VARIANTS:
         return page.get(str(names))
     sign = 1 if task in ("images", "recommendations") else -1
@@ -153,5 +157,6 @@ def test_sentences_about_a_delay_have_its_losses() -> None:
         row = next(row for row in read_table(iter(page.splitlines())) if row[0] == question)
         assert sentence.format(row[4].replace("%", "").lstrip("+")) in guide
         assert row[5] == ("worse" if "worse" in sentence else "no difference")
-    lstm, _ = re.findall(r"^\| one worker alone \| 0 \| .*? \| \+([\d.]+)% \|", page, re.MULTILINE)
-    assert f"One worker alone ended {lstm} % above" in guide
+    rows = read_rows(ROOT / "benchmarks/results/training" / DETAILS, Details)
+    lstm = next(row.worse for row in rows if (row.task, row.system) == ("text-lstm", "one worker alone"))
+    assert f"One worker alone ended {100 * lstm:.1f} % above" in guide

@@ -213,9 +213,14 @@ def test_page_and_picture(tmp_path: Path) -> None:
         "laplace: 200",
     ):
         assert expected in text
-    assert "## pareto" in report.format_page(figures, curves, rest, every=True)
+    whole = report.format_page(figures, curves, rest, every=True)
+    assert "## pareto" in whole
     for coder in coders:
-        assert coder.name in text
+        assert coder.name in whole
+        shown = any(f"\n| {mark}{coder.name}{mark}" in text for mark in "`*")
+        assert shown == (coder.name not in report.LEFT_OUT)
+    installed = {coder.name for coder in coders}
+    assert {name for name in report.LEFT_OUT if name[-1] == ")"} <= installed
     plot.draw(tmp_path / "value.png", figures, curves)
     assert (tmp_path / "value.png").read_bytes().startswith(b"\x89PNG")
 
