@@ -16,6 +16,7 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -68,6 +69,9 @@ def _measure(only: str, *, quick: bool) -> tuple[list[Published], list[Served], 
     """Run the methods; return all records, and what the page says about the run."""
     if reason := find_missing_tools():
         sys.exit(f"no shaped links: {reason}")
+    absent = [name for name in ("torch", "s3fs", "localbucket") if find_spec(name) is None]
+    if absent:
+        sys.exit(f"not installed: {', '.join(absent)}; pip install -e '.[test,gradients]'")
     from benchmarks.feed.methods import METHODS
     from benchmarks.feed.run import run_method
     from benchmarks.feed.settings import QUICK, Settings

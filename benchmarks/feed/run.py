@@ -55,16 +55,13 @@ def _run_processes(
     """Run modules on hosts until all but the server have ended; end all if one fails."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     errors = [folder / f"stderr-{number}" for number in range(1 + len(others))]
-    running = [
-        subprocess.Popen(
-            ["ip", "netns", "exec", host, sys.executable, "-m", *module],
-            env=environment,
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=path.open("wb"),
-        )
-        for path, (host, module) in zip(errors, (server, *others), strict=True)
-    ]
+    running = []
+    for path, (host, module) in zip(errors, (server, *others), strict=True):
+        command = ["ip", "netns", "exec", host, sys.executable, "-m", *module]
+        with path.open("wb") as stderr:
+            running.append(
+                subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stderr)
+            )
     end = time.monotonic() + timeout
     try:
         while any(one.poll() is None for one in running[1:]):

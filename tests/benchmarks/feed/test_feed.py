@@ -118,6 +118,7 @@ def test_settings_and_start_are_those_of_all_processes(tmp_path: Path) -> None:
     assert any((x.view(np.int16) != before[name].view(np.int16)).any() for name, x in states[0].items())
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(bool(find_missing_tools()), reason=find_missing_tools())
 def test_a_run_over_emulated_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("s3fs", "localbucket"):
