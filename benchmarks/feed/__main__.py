@@ -90,13 +90,14 @@ def _measure(only: str, *, quick: bool) -> tuple[list[Published], list[Served], 
             served += updates
     elements = sum(x.size for x in load_start(settings).masters.values())
     facts = {
+        "rate": f"{settings.rate:.0e}".replace("e-0", "e-"),
         "elements": elements,
         "nbytes": 2 * elements,
         "transfer": 16 * elements / RATES[settings.link].bits,
         "versions": settings.steps - settings.warm_up,
         "methods": [[method.name, method.about] for method in METHODS.values()],
     }
-    fields = ("rate", "interval", "rollouts", "link", "poll", "idle", "warm_up")
+    fields = ("interval", "rollouts", "link", "poll", "idle", "warm_up")
     return published, served, facts | {field: getattr(settings, field) for field in fields}
 
 

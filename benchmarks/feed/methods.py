@@ -265,7 +265,7 @@ METHODS = {
         ),
         Method(
             PEER.name,
-            f"positions and bfloat16 values ({PEER.source}), an object per version; nothing is checked",
+            "positions and values under Zstandard, an object per version; verl and TRL send them without it",
             lambda store: _FileWriter(store, _encode_peer),
             lambda store, model, poll: _FileReader(store, model, poll, _apply_peer),
         ),

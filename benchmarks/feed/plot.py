@@ -82,11 +82,11 @@ def _finish(axes: Any, methods: Sequence[str], transfer: float) -> None:
     axes[0].set_yticks(range(len(methods)), methods)
     axes[0].set_ylim(len(methods) - 0.4, -0.6)
     axes[0].set_xlim(0, 1.15 * axes[0].get_xlim()[1])
-    axes[0].set_xlabel("seconds; the number is the median")
+    axes[0].set_xlabel("seconds, and their median")
     axes[0].grid(axis="x", color=PALE, lw=0.5)
     axes[0].set_axisbelow(True)
     axes[1].set_xlim(0, 100)
-    axes[1].set_xlabel("% of the time, by versions behind the newest step")
+    axes[1].set_xlabel("% of the time, by versions behind")
     names = ("0", "1", "2", "more")
     axes[1].legend(
         handles=[Patch(color=shade, label=name) for shade, name in zip(SHADES, names, strict=True)],

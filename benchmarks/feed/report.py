@@ -13,7 +13,7 @@ from benchmarks.feed.targets import PEER, READ, UNREAD, WHOLE, check_targets
 __all__ = ["format_page"]
 
 PICTURE = "![seconds of each method, and versions behind](feed.png)\n"
-ABOUT = """A trainer makes steps of GRPO at a learning rate of {rate:g} on a byte transformer of {elements:,}
+ABOUT = """A trainer makes steps of GRPO at a learning rate of {rate} on a byte transformer of {elements:,}
 weights, with float32 masters and a cast to bfloat16 after each step. Whole weights have {nbytes:,} bytes. The
 trainer publishes after every step, and starts a step every {interval:g} s, or later if the one before has not
 ended. {rollouts} rollouts have links of {link}/s, without delay. One transfer of whole weights takes at least
@@ -73,7 +73,12 @@ def format_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         ]
         for row in rows
     ]
-    parts = [_format_answer(rows), PICTURE, "## Targets\n", format_targets(check_targets(rows))]
+    parts = [
+        _format_answer(rows, facts["link"]),
+        PICTURE,
+        "## Targets\n",
+        format_targets(check_targets(rows)),
+    ]
     parts += ["## How it was measured\n", ABOUT.format(**facts)]
     parts += ["## Seconds and staleness\n", COLUMNS]
     parts.append(format_markdown(["method", "median s", "worst s", "older", "behind", "at most"], times))
@@ -96,14 +101,14 @@ def _format_ratios(rows: Sequence[Row], whole: Row) -> str:
     return format_markdown(["method", "median s", "worst s", "older", "bytes read", "publishing"], table)
 
 
-def _format_answer(rows: Sequence[Row]) -> str:
+def _format_answer(rows: Sequence[Row], link: str) -> str:
     """Answer the benchmark's question, if all methods were measured."""
     found = {row.method: row for row in rows}
     if not {WHOLE, PEER, READ, UNREAD} <= set(found):
         return "This run is partial.\n"
     whole, peer, read, unread = (found[name] for name in (WHOLE, PEER, READ, UNREAD))
     return (
-        f"Over links of 100 Mbit/s, a rollout has the weights of a step {read.median:.1f} s after its end "
+        f"Over links of {link}/s, a rollout has the weights of a step {read.median:.1f} s after its end "
         f"(median; {read.worst:.1f} s at worst), if a feed brings patches. With whole files, it takes "
         f"{whole.median:.1f} s (median; {whole.worst:.1f} s at worst). Weights are older than the newest "
         f"step for {100 * read.stale:.0f} % of the time, and {100 * whole.stale:.0f} %. A version takes "

@@ -30,7 +30,7 @@ class Settings:
 
     plan: Plan = field(
         default_factory=lambda: Plan(
-            width=512, batch=4, pretraining=100, prompts=2, group=4, completion=8, pretraining_rate=1e-3
+            width=512, batch=4, pretraining=40, prompts=2, group=4, completion=8, pretraining_rate=1e-3
         )
     )
     rate: float = 1e-6

@@ -28,7 +28,7 @@ from benchmarks.feed.targets import READ, WHOLE, check_targets
 FACTS = {
     "elements": 1000,
     "nbytes": 2000,
-    "rate": 1e-6,
+    "rate": "1e-6",
     "interval": 4.0,
     "rollouts": 2,
     "link": "100 Mbit",
