@@ -13,6 +13,7 @@ the page and the picture from their kept figures, in benchmarks/results/feed.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -78,7 +79,7 @@ def _measure(only: str, *, quick: bool) -> tuple[list[Published], list[Served], 
     from benchmarks.feed.states import load_start, prepare_start
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that hosts are removed
-    settings = QUICK if quick else Settings()
+    settings, load = QUICK if quick else Settings(), os.getloadavg()[0]
     published, served = list[Published](), list[Served]()
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as progress:
         task = progress.add_task("", total=None)
@@ -91,6 +92,8 @@ def _measure(only: str, *, quick: bool) -> tuple[list[Published], list[Served], 
     elements = sum(x.size for x in load_start(settings).masters.values())
     facts = {
         "rate": f"{settings.rate:.0e}".replace("e-0", "e-"),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": load,
         "elements": elements,
         "nbytes": 2 * elements,
         "transfer": 16 * elements / RATES[settings.link].bits,

@@ -25,9 +25,10 @@ thread fetches newer weights, and they are written between two tokens. After the
 each rollout have the bits of the trainer's.
 
 The network is real TCP between namespaces of one machine. The trainer, the server, the rollouts and the links
-share its 2 cores, so computing takes longer than on machines of their own. Each method was measured once,
-over {versions} versions, after {warm_up} that are not counted. The training is the same for all methods. It
-is short, and the model small: [the page of patches](patches.md) has more formats and other rates.
+share its {cores} cores, so computing takes longer than on machines of their own. Before the run, the load
+average was {load:.1f}; other programs make all seconds longer. Each method was measured once, over {versions}
+versions, after {warm_up} that are not counted. The training is the same for all methods. It is short, and the
+model small: [the page of patches](patches.md) has more formats and other rates.
 """
 COLUMNS = """Seconds are those from the end of a step until a rollout has these weights, or newer ones. They
 include publishing, all requests and waiting for the next look. "Older" is the share of the time in which a

@@ -29,6 +29,8 @@ FACTS = {
     "elements": 1000,
     "nbytes": 2000,
     "rate": "1e-6",
+    "cores": 2,
+    "load": 0.1,
     "interval": 4.0,
     "rollouts": 2,
     "link": "100 Mbit",
