@@ -33,7 +33,7 @@ MPI_ENV := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 unexport PYTHONDONTWRITEBYTECODE  # tests and benchmarks start hundreds of processes, which import faster from bytecode
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip fuzz-patch mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-patches bench-collectives bench-step gradients docs dist clean
+.PHONY: help demo quick test test-all test-sweep test-nightly test-bounds test-mpich test-integrations soak test-gpu bench-gpu lint vectors fuzz fuzz-decode fuzz-round_trip fuzz-patch mutants bench bench-select bench-value bench-budget bench-training bench-scale bench-model bench-cold bench-papers bench-patches bench-feed bench-against bench-collectives bench-step gradients docs dist clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -112,6 +112,9 @@ bench-patches: $(TORCH) $(PEERS)  ## size and speed of patches of weights, and o
 
 bench-against: $(PEERS)  ## times of calls here and in an earlier revision, in turns on one core: REV=27319317; 15 minutes
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.against $(REV) $(ARGS)
+
+bench-feed: $(TORCH)  ## time until servers behind slow links have a step's weights: results/feed.md, .png; root; ARGS=--quick
+	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.feed $(ARGS)
 
 bench-budget: $(INSTALLED)  ## error over bits of budget and all schemes, with bounds: results/budget.md, .png; ARGS=--quick
 	@[ -t 1 ] || export TERM=dumb; $(BIN)/python -m benchmarks.budget $(ARGS)

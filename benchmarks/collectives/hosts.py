@@ -108,6 +108,11 @@ class Hosts:
         return [f"{self._prefix}h{number}" for number in range(self.count)]
 
     @property
+    def launcher(self) -> str:
+        """Return the name of the launcher's host and namespace; its link is not limited."""
+        return self._launcher
+
+    @property
     def network(self) -> str:
         """Return the network of all addresses."""
         return f"{_NET}.0/24"

@@ -25,6 +25,7 @@ QUESTIONS = {
     "budget": "How large is the error of `budget`, compared with a grid of schemes, and what does it cost?",
     "movements": "What is the error of the messages of SparseLoCo, DeMo and Psyche at equal bits?",
     "patches": "How many bits does a changed weight take in a patch, and how fast are patches?",
+    "feed": "How long after a trainer's step do servers behind slow links have its weights?",
     "index": "How many bits do index codecs need, and how fast are they?",
     "value": "How many bits do value codecs need for an error, and how fast are they?",
     "codecs": "What does each codec of the format cost?",

@@ -23,7 +23,18 @@ from torch.nn import functional
 
 from wirecodec.arrays import Array
 
-__all__ = ["Plan", "State", "fine_tune", "pretrain", "reinforce"]
+__all__ = [
+    "Model",
+    "Plan",
+    "Reinforcement",
+    "State",
+    "draw",
+    "fine_tune",
+    "pretrain",
+    "read_text",
+    "reinforce",
+    "sample",
+]
 
 State = dict[str, Array]
 """{name: bfloat16 array}."""
@@ -81,7 +92,7 @@ class _Block(nn.Module):  # type: ignore[misc]
         return added
 
 
-class _Model(nn.Module):  # type: ignore[misc]
+class Model(nn.Module):  # type: ignore[misc]
     """Transformer of bytes with learned positions."""
 
     def __init__(self, plan: Plan) -> None:
@@ -105,14 +116,14 @@ class _Model(nn.Module):  # type: ignore[misc]
         return logits
 
 
-def _read_text(*, swapped: bool = False) -> torch.Tensor:
+def read_text(*, swapped: bool = False) -> torch.Tensor:
     """Read the standard library's sources as bytes, with upper and lower case swapped for another task."""
     files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))[:FILES]
     text = b"".join(path.read_bytes() for path in files)
     return torch.frombuffer(bytearray(text.swapcase() if swapped else text), dtype=torch.uint8)
 
 
-def _draw(text: torch.Tensor, count: int, length: int, random: torch.Generator) -> torch.Tensor:
+def draw(text: torch.Tensor, count: int, length: int, random: torch.Generator) -> torch.Tensor:
     """Return ``count`` pieces of a text, (count, length) int64."""
     starts = torch.randint(0, len(text) - length, (count,), generator=random)
     return torch.stack([text[i : i + length] for i in starts.tolist()]).long()
@@ -137,7 +148,7 @@ def _train(
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
     for rate in rates:
         optimizer.param_groups[0]["lr"] = rate
-        pieces = _draw(text, plan.batch, plan.window + 1, random)
+        pieces = draw(text, plan.batch, plan.window + 1, random)
         loss = functional.cross_entropy(model(pieces[:, :-1]).flatten(0, 1), pieces[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -157,10 +168,10 @@ def pretrain(plan: Plan, step: Callable[[str], None]) -> dict[str, Array]:
         The masters, {name: float32 array}.
     """
     torch.manual_seed(0)
-    model, random = _Model(plan), torch.Generator().manual_seed(1)
+    model, random = Model(plan), torch.Generator().manual_seed(1)
     peak, n = plan.pretraining_rate, plan.pretraining
     rates = [peak * min(1, (k + 1) / 30) * (1 - 0.9 * k / n) for k in range(n)]
-    for loss in _train(model, _read_text(), plan, rates, random):
+    for loss in _train(model, read_text(), plan, rates, random):
         step(f"pretraining: loss {loss:.2f}")
     return {name: x.numpy().copy() for name, x in model.state_dict().items()}
 
@@ -169,21 +180,77 @@ def fine_tune(
     masters: dict[str, Array], plan: Plan, rate: float, steps: int, step: Callable[[str], None]
 ) -> State:
     """Fine-tune pretrained masters on another text; return the bfloat16 weights afterwards."""
-    model, random = _Model(plan), torch.Generator().manual_seed(2)
+    model, random = Model(plan), torch.Generator().manual_seed(2)
     _load(model, masters)
-    for loss in _train(model, _read_text(swapped=True), plan, [rate] * steps, random):
+    for loss in _train(model, read_text(swapped=True), plan, [rate] * steps, random):
         step(f"fine-tuning: loss {loss:.2f}")
     return _cast(model)
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
-def _sample(model: nn.Module, prompts: torch.Tensor, length: int, random: torch.Generator) -> torch.Tensor:
+def sample(model: nn.Module, prompts: torch.Tensor, length: int, random: torch.Generator) -> torch.Tensor:
     """Return prompts with completions, drawn byte by byte."""
     tokens = prompts
     for _ in range(length):
         chances = model(tokens)[:, -1].softmax(-1)
         tokens = torch.cat([tokens, torch.multinomial(chances, 1, generator=random)], 1)
     return tokens
+
+
+class Reinforcement:
+    """GRPO of pretrained masters, step by step.
+
+    Args:
+        masters: {name: float32 array}.
+        plan: sizes.
+        rate: learning rate.
+        moments: state of the optimizer, as ``moments`` returns it; None for a new one.
+    """
+
+    def __init__(
+        self, masters: dict[str, Array], plan: Plan, rate: float, moments: dict[str, Any] | None = None
+    ) -> None:
+        self._plan, self._text = plan, read_text()
+        self._model, self._server = Model(plan), Model(plan)
+        _load(self._model, masters)
+        self._random = torch.Generator().manual_seed(3)
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), rate, weight_decay=0.0)
+        if moments is not None:
+            self._optimizer.load_state_dict(moments)
+        self._worth = torch.zeros(BYTES)
+        self._worth[list(REWARDED)] = 1
+
+    def step(self) -> float:
+        """Make a step, and return the mean reward."""
+        plan, server, start = self._plan, self._server, self._plan.window // 4
+        _load(server, {name: x.astype(np.float32) for name, x in self.cast().items()})
+        prompts = draw(self._text, plan.prompts, start, self._random).repeat_interleave(plan.group, 0)
+        tokens = sample(server, prompts, plan.completion, self._random)
+        reward = self._worth[tokens[:, start:]].mean(1).view(plan.prompts, plan.group)
+        spread = reward.std(1, keepdim=True) + 1e-4
+        advantage = ((reward - reward.mean(1, keepdim=True)) / spread).flatten()
+        logits = server(tokens[:, :-1])[:, start - 1 :]
+        chance = functional.log_softmax(logits, -1).gather(-1, tokens[:, start:, None])[..., 0]
+        server.zero_grad()
+        (-(advantage[:, None] * chance).mean()).backward()
+        for master, cast in zip(self._model.parameters(), server.parameters(), strict=True):
+            master.grad = cast.grad
+        nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
+        self._optimizer.step()
+        return float(reward.mean())
+
+    def cast(self) -> State:
+        """Return the weights as bfloat16."""
+        return _cast(self._model)
+
+    def masters(self) -> dict[str, Array]:
+        """Return the masters, {name: float32 array}."""
+        return {name: x.numpy().copy() for name, x in self._model.state_dict().items()}
+
+    def moments(self) -> dict[str, Any]:
+        """Return the state of the optimizer."""
+        found: dict[str, Any] = self._optimizer.state_dict()
+        return found
 
 
 def reinforce(
@@ -205,30 +272,10 @@ def reinforce(
     Returns:
         {step: bfloat16 weights after it}.
     """
-    model, server = _Model(plan), _Model(plan)
-    _load(model, masters)
-    random, text = torch.Generator().manual_seed(3), _read_text()
-    optimizer = torch.optim.AdamW(model.parameters(), rate, weight_decay=0.0)
-    worth = torch.zeros(BYTES)
-    worth[list(REWARDED)] = 1
-    wanted, found = set(kept), {}
-    start = plan.window // 4
+    run, wanted, found = Reinforcement(masters, plan, rate), set(kept), {}
     for k in range(1, max(wanted) + 1):
-        _load(server, {name: x.astype(np.float32) for name, x in _cast(model).items()})
-        prompts = _draw(text, plan.prompts, start, random).repeat_interleave(plan.group, 0)
-        tokens = _sample(server, prompts, plan.completion, random)
-        reward = worth[tokens[:, start:]].mean(1).view(plan.prompts, plan.group)
-        spread = reward.std(1, keepdim=True) + 1e-4
-        advantage = ((reward - reward.mean(1, keepdim=True)) / spread).flatten()
-        logits = server(tokens[:, :-1])[:, start - 1 :]
-        chance = functional.log_softmax(logits, -1).gather(-1, tokens[:, start:, None])[..., 0]
-        server.zero_grad()
-        (-(advantage[:, None] * chance).mean()).backward()
-        for master, cast in zip(model.parameters(), server.parameters(), strict=True):
-            master.grad = cast.grad
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        reward = run.step()
         if k in wanted:
-            found[k] = _cast(model)
-        step(f"GRPO at {rate:g}: reward {reward.mean():.2f}")
+            found[k] = run.cast()
+        step(f"GRPO at {rate:g}: reward {reward:.2f}")
     return found
