@@ -6,7 +6,7 @@ states -> tensors that changed, and their positions -> entries, each by the smal
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from wirecodec.errors import EncodeError
 from wirecodec.index.raw import RawIndex
 from wirecodec.index.rice import Rice
 from wirecodec.kernels.scratch import borrow
+from wirecodec.limits import DEFAULT_LIMITS
 from wirecodec.patch import digest, positions, steps
 from wirecodec.patch.states import Bits, Kind, join, kind_of, read_bits, read_state
 from wirecodec.patch.threads import map_in_threads
@@ -243,8 +244,12 @@ def write(found: Difference, *, touched: bool, level: int, progress: Progress = 
     types = {
         key: RECORD_NUMBERS[c.new.dtype] for key, c in enumerate(changes) if c.new.dtype in RECORD_NUMBERS
     }
-    block = ext.write(ext.Extension(names or None, whole, tuple(groups), types=types), {BASE: record.write()})
-    blob, _ = pack(sorted(entries, key=lambda e: (e.key, e.base)), block)
+    extension = ext.Extension(names or None, whole, tuple(groups), types=types)
+    ordered, records = sorted(entries, key=lambda e: (e.key, e.base)), {BASE: record.write()}
+    blob, _ = pack(ordered, ext.write(extension, records))
+    least = -(-sum(changes[key].new.bits.size for key in shapes) // DEFAULT_LIMITS.max_expansion)
+    if blob.nbytes < least:  # constant tensors; readers would take the container for a bomb
+        blob, _ = pack(ordered, ext.write(replace(extension, tag=bytes(least - blob.nbytes)), records))
     return blob
 
 

@@ -390,3 +390,14 @@ def test_arrays_keep_their_byte_order(dtype: str, shape: Any, layout: str, share
         wc.apply(patch, state)
         assert state["w"] is given
         assert np.array_equal(given, new)
+
+
+@pytest.mark.parametrize("shape", [(2**22 + 5,), (3000, 2000)])
+def test_constant_tensors_are_within_the_default_limits(shape: tuple[int, ...]) -> None:
+    """As those that an adapter begins with; Zstandard makes a byte of more than 4,096 of their elements."""
+    zeros = np.zeros(shape, np.int8)
+    noise = np.random.default_rng(1).integers(-128, 128, shape, np.int8)
+    for old in ({}, {"w": zeros[:1]}, {"w": noise}):
+        patch = wc.diff(old, {"w": zeros})
+        assert patch.nbytes < zeros.size // 4_000
+        assert not wc.apply(patch, {name: x.copy() for name, x in old.items()})["w"].any()
