@@ -118,8 +118,19 @@ def named(stage: str, name: str) -> Any:
     if name not in classes:
         _register_installed(name)
     if name not in classes:
-        raise EncodeError(f"unknown {stage} {name!r}{suggestion(name, classes)}")
+        hint, order = suggestion(name, classes), _explain_order(name)
+        if order:
+            hint = f"{hint} {order}" if hint.endswith("?") else f"; {order}"
+        raise EncodeError(f"unknown {stage} {name!r}{hint}")
     return classes[name]
+
+
+def _explain_order(name: str) -> str:
+    """Return a hint for the name of another stage, as if two of them are swapped."""
+    for stage in stages_of(name):
+        kind = f"an {stage}" if stage.startswith("index") else f"a {stage}"
+        return f"{name!r} is {kind}, and the order is selector | index codec | value codec"
+    return ""
 
 
 def suggestion(name: str, valid: Iterable[str]) -> str:

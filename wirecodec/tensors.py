@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -233,8 +234,8 @@ def _as_numpy(tensor: Any) -> Array:
             reason = f"its DLPack raises {_first_line(error)}"
     if isinstance(tensor, Mapping):
         raise EncodeError(
-            f"{type(tensor).__name__} is nested in the tensors; pass one flat mapping, such as"
-            " {'dense/w': array}"
+            f"{type(tensor).__name__} is nested where one tensor must be; encode_many takes one flat mapping,"
+            " such as {'dense/w': array}"
         )
     if hasattr(tensor, "__array_interface__") or hasattr(tensor, "__array__"):
         return read_array(tensor)
@@ -344,4 +345,5 @@ def _from_dlpack(buffer: Any) -> Array:
             return np.from_dlpack(buffer)
     except (BufferError, RuntimeError, TypeError, ValueError):
         pass
-    raise Malformed("buffer", f"{type(buffer).__name__} is not a buffer of bytes")
+    remedy = "; pass Path(…).read_bytes() of a file" if isinstance(buffer, str | PurePath) else ""
+    raise Malformed("buffer", f"{type(buffer).__name__} is not a buffer of bytes{remedy}")

@@ -60,6 +60,11 @@ def as_ratio(value: Any, what: str) -> float:
     return ratio
 
 
+def explain_residual(size: int, residual: int) -> str:
+    """Return the reason why a gradient cannot be added to a residual of another size."""
+    return f"the gradient has {size} elements; its residual has {residual}; use one Compressor per model"
+
+
 def sort_names(tensors: Mapping[str, Any]) -> list[str]:
     """Sort names by their UTF-8 bytes, which is the order of keys. Raises EncodeError for an invalid name."""
     if not isinstance(tensors, Mapping):

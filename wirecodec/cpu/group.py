@@ -26,6 +26,7 @@ from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.settings.scheme import Scheme
 from wirecodec.support import Support
 from wirecodec.tensors import Flat
+from wirecodec.validation import explain_residual
 
 _PLAIN = ErrorFeedback()
 
@@ -64,8 +65,7 @@ class Member:
         """Raise EncodeError if the residual has another size."""
         residual = self.job.residual
         if residual is not None and residual.size != self.size:
-            reason = f"the gradient has {self.size} elements; its residual has {residual.size}"
-            raise EncodeError(reason, tensor=self.name)
+            raise EncodeError(explain_residual(self.size, residual.size), tensor=self.name)
 
     def add(self, out: Array | None) -> AccumulatedGradient | None:
         """Add the residual, in ``out`` if there is one; return None if no residual is kept."""

@@ -21,6 +21,7 @@ from wirecodec.cpu import forms
 from wirecodec.errors import EncodeError
 from wirecodec.select.base import Selection, Selector, all_finite, require_finite
 from wirecodec.settings.feedback import ErrorFeedback
+from wirecodec.validation import explain_residual
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +103,7 @@ class AccumulatedGradient:
             selector: the one whose ``top`` follows, or None; some select while they add.
         """
         if residual is not None and residual.size != gradient.size:
-            raise EncodeError(f"the gradient has {gradient.size} elements; its residual has {residual.size}")
+            raise EncodeError(explain_residual(gradient.size, residual.size))
         fast = forms.current()
         if residual is None or out is None or residual.dtype != gradient.dtype:
             fits = residual is not None and rule.sum_dtype(gradient.dtype, residual.dtype) == residual.dtype

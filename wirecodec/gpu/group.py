@@ -30,6 +30,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.support import Support
 from wirecodec.tensors import DeviceFlat, Flat
+from wirecodec.validation import explain_residual
 
 Given = tuple[str, DeviceFlat, TensorJob]
 
@@ -46,7 +47,7 @@ def select_group(device: Device, given: Sequence[Given], factor: float) -> list[
     """
     for name, flat, job in given:
         if job.residual is not None and job.residual.size != flat.raw_bits.size:
-            reason = f"the gradient has {flat.raw_bits.size} elements; its residual has {job.residual.size}"
+            reason = explain_residual(flat.raw_bits.size, job.residual.size)
             raise EncodeError(reason, tensor=name)
     try:
         members = [_add(device, *tensor, factor) for tensor in given]

@@ -31,6 +31,7 @@ from wirecodec.kernels.cuda.device import Device
 from wirecodec.settings.feedback import ErrorFeedback
 from wirecodec.support import DecodedChunk, Support
 from wirecodec.tensors import DeviceFlat, Flat
+from wirecodec.validation import explain_residual
 
 _PLAIN = ErrorFeedback()
 
@@ -65,7 +66,7 @@ def select_tensor(device: Device, flat: DeviceFlat, wanted: TensorJob, factor: f
     """
     residual, size = wanted.residual, flat.raw_bits.size
     if residual is not None and residual.size != size:
-        raise EncodeError(f"the gradient has {size} elements; its residual has {residual.size}")
+        raise EncodeError(explain_residual(size, residual.size))
     if size > SIZE_LIMIT:
         raise EncodeError(f"{size} elements; a Compressor on a GPU takes at most 2^31")
     try:
