@@ -14,6 +14,7 @@ from collectives.feed.archive import open_archive
 from collectives.feed.publisher import LIMITS
 from collectives.feed.reader import Progress, Reader, explain_damage
 from collectives.feed.record import Version
+from collectives.feed.route import Hop, Routes
 from collectives.store.files import Traffic
 from collectives.store.signing import FEEDS, make_verifier
 from collectives.waiting.backoff import check_seconds
@@ -215,16 +216,16 @@ class Subscriber:
         meter = _Meter(self.traffic)
         record = self._wait(timeout)
         failure: Exception | None = None
-        for base in self._bases(state, record):
-            if base == record.number:
-                self._record = record
-                return record.number
+        routes = Routes(self._archive, record)
+        for base, route in self._iterate_routes(state, routes):
             try:
-                changed, objects = self._follow(state, base, record)
+                changed = self._follow(state, routes, route)
             except (Refused, wc.WireError) as error:
                 failure = error
                 continue
-            self._note(meter, base, record, changed, objects)
+            self._record = record
+            if route:
+                self._note(meter, base, record, changed, len(route))
             return record.number
         raise explain_damage(failure, record.number) from failure
 
@@ -237,10 +238,10 @@ class Subscriber:
         """
         record = self._wait(timeout)
         failure: Exception | None = None
-        tensors = read_tensors(state)
-        for base in self._bases(state, record):
+        tensors, routes = read_tensors(state), Routes(self._archive, record)
+        for _, route in self._iterate_routes(state, routes):
             try:
-                prepared = PreparedPatch() if base == record.number else self._prepare(tensors, base, record)
+                prepared = self._prepare(tensors, routes, route)
             except (Refused, wc.WireError) as error:
                 failure = error
                 continue
@@ -295,28 +296,33 @@ class Subscriber:
             yield found
         yield None
 
-    def _follow(self, state: Any, base: int | None, record: Version) -> tuple[int, int]:
-        """Apply what makes a newer version of a state; return the changed elements, and the objects."""
-        route = self._reader.find_route(base, record)
+    def _iterate_routes(self, state: Any, routes: Routes) -> Iterator[tuple[int | None, list[Hop]]]:
+        """Yield a version that the state may have, with a route from there, until one succeeds."""
+        for base in self._bases(state, routes.target):
+            for route in routes.iterate(base):
+                yield base, route
+
+    def _follow(self, state: Any, routes: Routes, route: list[Hop]) -> int:
+        """Apply what makes a newer version of a state, and return the number of changed elements."""
         tensors, changed = read_tensors(state), 0
-        if route[0].part.base is None:
-            prepared = prepare_replacement(tensors, self._reader.load(route))
+        if _is_anchored(route):
+            prepared = prepare_replacement(tensors, self._reader.load(routes, route))
             commit_patch(prepared, state, tensors)
-            self._record = record
-            return _count(prepared), len(route)
-        for hop, data in zip(route, self._reader.fetch(route), strict=True):
+            return _count(prepared)
+        for hop, data in zip(route, self._reader.fetch(routes, route), strict=True):
             prepared = self._reader.prepare([data], tensors)
             commit_patch(prepared, state, tensors)
             self._record, tensors = hop.version, read_tensors(state)
             changed += _count(prepared)
-        return changed, len(route)
+        return changed
 
-    def _prepare(self, tensors: dict[str, Any], base: int | None, record: Version) -> PreparedPatch:
+    def _prepare(self, tensors: dict[str, Any], routes: Routes, route: list[Hop]) -> PreparedPatch:
         """Prepare what brings a state of a version to a newer one."""
-        route = self._reader.find_route(base, record)
-        if route[0].part.base is None:
-            return prepare_replacement(tensors, self._reader.load(route))
-        return self._reader.prepare(self._reader.fetch(route), tensors)
+        if not route:
+            return PreparedPatch()
+        if _is_anchored(route):
+            return prepare_replacement(tensors, self._reader.load(routes, route))
+        return self._reader.prepare(self._reader.fetch(routes, route), tensors)
 
     def _note(self, meter: _Meter, base: int | None, record: Version, changed: int, objects: int) -> None:
         """Write the numbers of an update down, and report them."""
@@ -355,3 +361,8 @@ class _Meter:
 def _count(prepared: PreparedPatch) -> int:
     """Return the number of elements that a commit writes."""
     return sum(write.values.size for write in prepared.writes)
+
+
+def _is_anchored(route: list[Hop]) -> bool:
+    """Return whether a route begins at an anchor, so that it needs no version."""
+    return bool(route) and route[0].part.base is None
