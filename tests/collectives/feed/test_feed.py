@@ -261,6 +261,21 @@ def test_faults_of_a_store(tmp_path: Path, training: Training) -> None:
     assert reader.update(state, timeout=10) >= number
 
 
+def test_new_readers_and_writers_look_behind_an_old_list(tmp_path: Path, training: Training) -> None:
+    """A restarted reader would go back to an older version otherwise, and a restarted writer be refused."""
+    publisher = co.Publisher(str(tmp_path), "run")
+    for _ in range(4):
+        training.publish(publisher)
+        training.step()
+    faults = Faults(lag=1e6)  # only the first version is listed
+    faults.seen[str(tmp_path / "run" / "feed" / "versions" / f"{0:012d}.00")] = -1e7
+    options: dict[str, Any] = {"storage_options": {"faults": faults}}
+    reader, state = co.Subscriber(f"faulty://{tmp_path}", "run", **options), dict[str, Any]()
+    assert reader.update(state) == 3
+    assert bits_of(state) == training.kept[3]
+    assert training.publish(co.Publisher(f"faulty://{tmp_path}", "run", **options)) == 4
+
+
 def objects_in(folder: str) -> list[Path]:
     return sorted(Path(folder, "run", "feed", "objects").iterdir())
 
