@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import collectives as co
@@ -198,3 +199,37 @@ def test_one_tensor_is_held_at_a_time(training: Training, feed: tuple[co.Publish
         held.append(weakref.ref(tensor))
         del tensor
     assert len(held) == 4
+
+
+@pytest.mark.parametrize("kind", [np.asarray, lambda x: torch.from_numpy(x.copy())], ids=["numpy", "torch"])
+@pytest.mark.parametrize("strided", [False, True])
+def test_elements_of_all_types_and_shapes(
+    feed: tuple[co.Publisher, co.Subscriber], kind: Any, strided: bool
+) -> None:
+    """Also of complex numbers, which are replaced whole, of scalars, and in an order of Fortran."""
+    publisher, reader = feed
+    types = ("f4", "f8", "f2", "i1", "u1", "i2", "i4", "i8", "?", "c8", "c16")
+    shapes: tuple[tuple[int, ...], ...] = ((3, 5), (), (1,), (0, 4))
+    old = {f"{one} {shape}": np.zeros(shape, one) for one in types for shape in shapes}
+    new = {name: x.copy() for name, x in old.items()}
+    for x in new.values():
+        x.reshape(-1)[1::2] = 1
+        x.reshape(-1)[:1] = 1
+    state = {name: kind(x) for name, x in old.items()}
+    if strided:
+        state = {name: kind(x.T.copy()).T if x.ndim > 1 else kind(x) for name, x in old.items()}
+    publisher.publish(old)
+    reader.update(state)
+    publisher.publish(new)
+    update = reader.prepare(state)
+    patched = {name: x.copy() for name, x in old.items()}
+    for name, indices, values in update.changes():
+        assert type(indices) is type(values) is type(state[name])
+        patched[name].reshape(-1)[np.asarray(indices)] = np.asarray(values)
+    whole = dict(update.tensors())
+    for name, x in new.items():
+        assert np.array_equal(patched[name], x), name
+        assert x.size == 0 or np.array_equal(np.asarray(whole[name]), x), name
+        assert x.size == 0 or whole[name].shape == x.shape
+    update.commit()
+    assert all(np.array_equal(np.asarray(state[name]), x) for name, x in new.items())
