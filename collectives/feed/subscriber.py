@@ -39,16 +39,16 @@ class Update:
         >>> import collectives as co, tempfile, numpy as np
         >>> folder = tempfile.mkdtemp()
         >>> publisher, reader = co.Publisher(folder, "demo"), co.Subscriber(folder, "demo")
-        >>> state, version = {}, publisher.publish({"a": np.zeros(3, "f4"), "b": np.zeros(2, "f4")})
-        >>> version = reader.update(state)
-        >>> version = publisher.publish({"a": np.array([0, 7, 0], "f4"), "b": np.zeros(2, "f4")})
-        >>> update = reader.prepare(state)
-        >>> list(update.tensors())
-        [('a', array([0., 7., 0.], dtype=float32))]
+        >>> state, weights = {}, {"a": np.zeros(999, "f4"), "b": np.zeros(2, "f4")}
+        >>> version, version = publisher.publish(weights), reader.update(state)
+        >>> weights["a"][7] = 1
+        >>> version, update = publisher.publish(weights), reader.prepare(state)
+        >>> [(name, tensor.shape) for name, tensor in update.tensors()]
+        [('a', (999,))]
         >>> list(update.changes())
-        [('a', array([1], dtype=int32), array([7.], dtype=float32))]
-        >>> update.commit(), state["a"]
-        (1, array([0., 7., 0.], dtype=float32))
+        [('a', array([7], dtype=int32), array([1.], dtype=float32))]
+        >>> update.commit(), state["a"][7]
+        (1, np.float32(1.0))
     """
 
     _subscriber: Subscriber
@@ -79,8 +79,8 @@ class Update:
         """Return an iterator of the name, the positions and the new values of the elements that change.
 
         Positions are (r,) ascending and int32, or int64 for more than 2^31 elements, in the flattened tensor.
-        A tensor that an anchor replaces has all of them. Both are torch tensors on the device of the state's
-        if that is one, else arrays.
+        A tensor that an anchor replaces, or that changes in many elements, may have all of them. Both are
+        torch tensors on the device of the state's if that is one, else arrays.
 
         Raises:
             ValueError: a tensor is new, or has another shape or type than that of the state.
