@@ -16,7 +16,7 @@ from collectives.errors import CollectiveError, Refused
 from collectives.feed.archive import open_archive
 from collectives.feed.reader import Reader, explain_damage
 from collectives.feed.record import MAX_RECENT, Version
-from collectives.feed.route import count_bytes
+from collectives.feed.route import Routes, count_bytes
 from collectives.store.layout import check_name
 from collectives.store.signing import FEEDS, make_key, make_ring
 from collectives.waiting.backoff import check_seconds
@@ -191,16 +191,20 @@ class Publisher:
         """Return the copy of the newest version, and read it from the feed if there is none."""
         if self._held is not None or self._newest is None:
             return self._held or {}
-        try:
-            route = self._reader.find_route(None, self._newest)
-            held = self._reader.load(route)
-        except (Refused, wc.WireError) as error:
-            if self._wants_anchor:
-                return {}
-            raise explain_damage(error, self._newest.number) from error
-        self._anchor_bytes, self._since_anchor = route[0].part.size, count_bytes(route[1:])
-        self._held, self._older = held, {}
-        return held
+        routes, failure = Routes(self._archive, self._newest), None
+        for route in routes.iterate(None):
+            try:
+                held = self._reader.load(routes, route)
+            except (Refused, wc.WireError) as error:
+                failure = error
+                continue
+            self._anchor_bytes, self._since_anchor = route[0].part.size, count_bytes(route[1:])
+            self._held, self._older = held, {}
+            self._wants_anchor |= failure is not None  # for readers from nothing
+            return held
+        if self._wants_anchor:
+            return {}
+        raise explain_damage(failure, self._newest.number) from failure
 
     def _make(self, held: dict[str, Any], tensors: Mapping[str, Any]) -> dict[int | None, bytes]:
         """Return {version: the patch from it}, and with None for the version the anchor, if it is due."""

@@ -12,7 +12,7 @@ import wirecodec as wc
 from collectives.errors import CollectiveError, Refused
 from collectives.feed.archive import Archive
 from collectives.feed.record import Version
-from collectives.feed.route import Hop, Records, count_bytes, find_route
+from collectives.feed.route import Hop, Routes, count_bytes
 from wirecodec.interop import (
     PreparedPatch,
     digest_state,
@@ -49,24 +49,24 @@ class Reader:
                 return record.number - known.index(digest)
         return None
 
-    def fetch(self, route: list[Hop]) -> list[bytes]:
-        """Return the objects of a route. Raises Refused."""
+    def fetch(self, routes: Routes, route: list[Hop]) -> list[bytes]:
+        """Return the objects of a route. Raises Refused, and avoids the object from then on."""
         total, arrived, found = count_bytes(route), 0, []
         for hop in route:
-            found.append(self.archive.fetch(hop.version.number, hop.part))
+            try:
+                found.append(self.archive.fetch(hop.version.number, hop.part))
+            except Refused:
+                routes.avoided.add(hop.part.digest)
+                raise
             arrived += hop.part.size
             self.progress(arrived, total)
         return found
 
-    def find_route(self, base: int | None, target: Version) -> list[Hop]:
-        """Return the objects that make a version of another one, or of nothing. Raises Refused."""
-        return find_route(Records(self.archive, {target.number: target}), base, target)
-
-    def load(self, route: list[Hop]) -> dict[str, Any]:
+    def load(self, routes: Routes, route: list[Hop]) -> dict[str, Any]:
         """Make a version of nothing, as arrays, by a route from an anchor. Raises Refused or WireError."""
-        target = route[-1].version
+        target = routes.target
         state: dict[str, Any] = {}
-        for data in self.fetch(route):
+        for data in self.fetch(routes, route):
             self.prepare([data], state).commit(state)
         if digest_state(state) != target.digest:
             raise Refused("digest", f"version {target.number} has other bits than its record says")
@@ -81,7 +81,8 @@ class Reader:
 
 
 def explain_damage(error: Exception | None, version: int) -> CollectiveError:
-    """Return the error of a version that cannot be read."""
+    """Return the error of a version that cannot be read; None if there is no route to it."""
+    error = error or Refused("absent", f"records are gone that lead to version {version}")
     return CollectiveError(
         f"version {version} of the feed cannot be read, and no anchor leads to it: {error}; call again when"
         " the publisher has published an anchor, as a new Publisher does with anchor=True",

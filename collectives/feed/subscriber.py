@@ -14,6 +14,7 @@ from collectives.feed.archive import open_archive
 from collectives.feed.publisher import LIMITS
 from collectives.feed.reader import Progress, Reader, explain_damage
 from collectives.feed.record import Version
+from collectives.feed.route import Hop, Routes
 from collectives.store.files import Traffic
 from collectives.store.signing import FEEDS, make_verifier
 from collectives.waiting.backoff import check_seconds
@@ -38,16 +39,16 @@ class Update:
         >>> import collectives as co, tempfile, numpy as np
         >>> folder = tempfile.mkdtemp()
         >>> publisher, reader = co.Publisher(folder, "demo"), co.Subscriber(folder, "demo")
-        >>> state, version = {}, publisher.publish({"a": np.zeros(3, "f4"), "b": np.zeros(2, "f4")})
-        >>> version = reader.update(state)
-        >>> version = publisher.publish({"a": np.array([0, 7, 0], "f4"), "b": np.zeros(2, "f4")})
-        >>> update = reader.prepare(state)
-        >>> list(update.tensors())
-        [('a', array([0., 7., 0.], dtype=float32))]
+        >>> state, weights = {}, {"a": np.zeros(999, "f4"), "b": np.zeros(2, "f4")}
+        >>> version, version = publisher.publish(weights), reader.update(state)
+        >>> weights["a"][7] = 1
+        >>> version, update = publisher.publish(weights), reader.prepare(state)
+        >>> [(name, tensor.shape) for name, tensor in update.tensors()]
+        [('a', (999,))]
         >>> list(update.changes())
-        [('a', array([1], dtype=int32), array([7.], dtype=float32))]
-        >>> update.commit(), state["a"]
-        (1, array([0., 7., 0.], dtype=float32))
+        [('a', array([7], dtype=int32), array([1.], dtype=float32))]
+        >>> update.commit(), state["a"][7]
+        (1, np.float32(1.0))
     """
 
     _subscriber: Subscriber
@@ -78,8 +79,8 @@ class Update:
         """Return an iterator of the name, the positions and the new values of the elements that change.
 
         Positions are (r,) ascending and int32, or int64 for more than 2^31 elements, in the flattened tensor.
-        A tensor that an anchor replaces has all of them. Both are torch tensors on the device of the state's
-        if that is one, else arrays.
+        A tensor that an anchor replaces, or that changes in many elements, may have all of them. Both are
+        torch tensors on the device of the state's if that is one, else arrays.
 
         Raises:
             ValueError: a tensor is new, or has another shape or type than that of the state.
@@ -218,16 +219,16 @@ class Subscriber:
         meter = _Meter(self.traffic)
         record = self._wait(timeout, version)
         failure: Exception | None = None
-        for base in self._bases(state, record):
-            if base == record.number:
-                self._record = record
-                return record.number
+        routes = Routes(self._archive, record)
+        for base, route in self._iterate_routes(state, routes):
             try:
-                changed, objects = self._follow(state, base, record)
+                changed = self._follow(state, routes, route)
             except (Refused, wc.WireError) as error:
                 failure = error
                 continue
-            self._note(meter, base, record, changed, objects)
+            self._record = record
+            if route:
+                self._note(meter, base, record, changed, len(route))
             return record.number
         raise explain_damage(failure, record.number) from failure
 
@@ -240,10 +241,10 @@ class Subscriber:
         """
         record = self._wait(timeout, version)
         failure: Exception | None = None
-        tensors = read_tensors(state)
-        for base in self._bases(state, record):
+        tensors, routes = read_tensors(state), Routes(self._archive, record)
+        for _, route in self._iterate_routes(state, routes):
             try:
-                prepared = PreparedPatch() if base == record.number else self._prepare(tensors, base, record)
+                prepared = self._prepare(tensors, routes, route)
             except (Refused, wc.WireError) as error:
                 failure = error
                 continue
@@ -309,28 +310,33 @@ class Subscriber:
             yield found
         yield None
 
-    def _follow(self, state: Any, base: int | None, record: Version) -> tuple[int, int]:
-        """Apply what makes a newer version of a state; return the changed elements, and the objects."""
-        route = self._reader.find_route(base, record)
+    def _iterate_routes(self, state: Any, routes: Routes) -> Iterator[tuple[int | None, list[Hop]]]:
+        """Yield a version that the state may have, with a route from there, until one succeeds."""
+        for base in self._bases(state, routes.target):
+            for route in routes.iterate(base):
+                yield base, route
+
+    def _follow(self, state: Any, routes: Routes, route: list[Hop]) -> int:
+        """Apply what makes a newer version of a state, and return the number of changed elements."""
         tensors, changed = read_tensors(state), 0
-        if route[0].part.base is None:
-            prepared = prepare_replacement(tensors, self._reader.load(route))
+        if _is_anchored(route):
+            prepared = prepare_replacement(tensors, self._reader.load(routes, route))
             commit_patch(prepared, state, tensors)
-            self._record = record
-            return _count(prepared), len(route)
-        for hop, data in zip(route, self._reader.fetch(route), strict=True):
+            return _count(prepared)
+        for hop, data in zip(route, self._reader.fetch(routes, route), strict=True):
             prepared = self._reader.prepare([data], tensors)
             commit_patch(prepared, state, tensors)
             self._record, tensors = hop.version, read_tensors(state)
             changed += _count(prepared)
-        return changed, len(route)
+        return changed
 
-    def _prepare(self, tensors: dict[str, Any], base: int | None, record: Version) -> PreparedPatch:
+    def _prepare(self, tensors: dict[str, Any], routes: Routes, route: list[Hop]) -> PreparedPatch:
         """Prepare what brings a state of a version to a newer one."""
-        route = self._reader.find_route(base, record)
-        if route[0].part.base is None:
-            return prepare_replacement(tensors, self._reader.load(route))
-        return self._reader.prepare(self._reader.fetch(route), tensors)
+        if not route:
+            return PreparedPatch()
+        if _is_anchored(route):
+            return prepare_replacement(tensors, self._reader.load(routes, route))
+        return self._reader.prepare(self._reader.fetch(routes, route), tensors)
 
     def _note(self, meter: _Meter, base: int | None, record: Version, changed: int, objects: int) -> None:
         """Write the numbers of an update down, and report them."""
@@ -369,3 +375,8 @@ class _Meter:
 def _count(prepared: PreparedPatch) -> int:
     """Return the number of elements that a commit writes."""
     return sum(write.values.size for write in prepared.writes)
+
+
+def _is_anchored(route: list[Hop]) -> bool:
+    """Return whether a route begins at an anchor, so that it needs no version."""
+    return bool(route) and route[0].part.base is None

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import threading
 import time
 from contextlib import suppress
@@ -260,6 +261,21 @@ def test_faults_of_a_store(tmp_path: Path, training: Training) -> None:
     assert reader.update(state, timeout=10) >= number
 
 
+def test_new_readers_and_writers_look_behind_an_old_list(tmp_path: Path, training: Training) -> None:
+    """A restarted reader would go back to an older version otherwise, and a restarted writer be refused."""
+    publisher = co.Publisher(str(tmp_path), "run")
+    for _ in range(4):
+        training.publish(publisher)
+        training.step()
+    faults = Faults(lag=1e6)  # only the first version is listed
+    faults.seen[str(tmp_path / "run" / "feed" / "versions" / f"{0:012d}.00")] = -1e7
+    options: dict[str, Any] = {"storage_options": {"faults": faults}}
+    reader, state = co.Subscriber(f"faulty://{tmp_path}", "run", **options), dict[str, Any]()
+    assert reader.update(state) == 3
+    assert bits_of(state) == training.kept[3]
+    assert training.publish(co.Publisher(f"faulty://{tmp_path}", "run", **options)) == 4
+
+
 def objects_in(folder: str) -> list[Path]:
     return sorted(Path(folder, "run", "feed", "objects").iterdir())
 
@@ -287,6 +303,58 @@ def test_damage_and_foreign_objects(folder: str, training: Training) -> None:
     assert training.publish(again) == 4
     assert reader.update(state) == 4
     assert bits_of(state) == training.kept[4]
+
+
+def is_reachable(records: dict[int, Version], objects: set[str], base: int | None, target: int) -> bool:
+    """Return whether patches and anchors that are left lead to a version, by trying all."""
+    reached = {base, None}
+    for number in sorted(records):
+        for part in records[number].parts:
+            if part.base in reached and f"{number:012d}.{part.digest.hex()}" in objects:
+                reached.add(number)
+    return target in reached
+
+
+@pytest.mark.parametrize("prepares", [False, True])
+def test_a_reader_finds_every_way_that_is_left(tmp_path: Path, training: Training, prepares: bool) -> None:
+    """Whatever is damaged or gone: it has the newest version if there is a way to it, and an error if not."""
+    whole, states = tmp_path / "whole", []
+    publisher = co.Publisher(str(whole), "run", skips=(2, 6))
+    for number in range(14):
+        publisher._wants_anchor = number in (0, 5, 10)
+        training.publish(publisher)
+        states.append(copy_of(training.state))
+        training.step()
+    reader = follow(str(whole))
+    reader.update({})
+    known = {number: reader._archive.read(number) for number in range(14)}
+    rng, seen = random.Random(8), set()
+    for trial in range(60):
+        folder = tmp_path / str(trial)
+        shutil.copytree(whole, folder)
+        records = {number: record for number, record in known.items() if record is not None}
+        objects = objects_in(str(folder))
+        left = {one.name for one in objects}
+        for one in rng.sample(objects, rng.randint(1, len(objects) - 1)):
+            left.remove(one.name)
+            one.unlink() if rng.random() < 0.5 else one.write_bytes(bytes(one.stat().st_size))
+        for number in rng.sample(range(13), rng.choice((0, 0, 1, 3))):
+            del records[number]
+            (folder / "run" / "feed" / "versions" / f"{number:012d}.00").unlink()
+        base = rng.choice((None, *range(13)))
+        state = {} if base is None else copy_of(states[base])
+        reader = follow(str(folder))
+        expected = is_reachable(records, left, base, 13)
+        seen.add(expected)
+        try:
+            number = reader.prepare(state).commit() if prepares else reader.update(state)
+        except co.CollectiveError:
+            assert not expected
+            number = base
+        else:
+            assert expected
+        assert state == {} if number is None else bits_of(state) == training.kept[number]
+    assert seen == {True, False}
 
 
 def test_a_feed_with_keys_takes_no_others(folder: str, training: Training) -> None:

@@ -95,11 +95,12 @@ def _records_in(feed: Path) -> list[Path]:
 
 
 def _damage_record(feed: Path, chance: random.Random) -> None:
-    """Cut the record of a version that is none of the newest, whose loss nobody could notice."""
-    records = _records_in(feed)
-    if len(records) > 6:
-        with suppress(FileNotFoundError):
-            os.truncate(chance.choice(records[-6:-3]), 40)
+    """Cut the record of a version behind which all lists have newer ones; else nobody would know of those."""
+    now = time.time()
+    with suppress(FileNotFoundError):
+        listed = [one for one in _records_in(feed) if now - one.stat().st_mtime > 3 * SoakedFileSystem.LAG]
+        if len(listed) > 1:
+            os.truncate(chance.choice(listed[-7:-1]), 40)
 
 
 def _plant(feed: Path, chance: random.Random) -> None:
