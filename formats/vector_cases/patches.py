@@ -284,16 +284,16 @@ def _steps() -> Iterator[Case]:
         move(old, [7, 8]),
         Coding(value=Steps(lanes=4)),
     )
-    contexts = Steps(shift=21, starts=tuple(range(480, 510, 2)))
+    steps = Steps(shift=21, starts=tuple(range(480, 510, 2)))
     about = "Sixteen contexts, of which some have no step."
-    yield one("steps-contexts", about, old, move(old, range(0, 60, 3), far), Coding(value=contexts))
-    contexts = Steps(signed=False, shift=23, starts=(255,))
+    yield one("steps-contexts", about, old, move(old, range(0, 60, 3), far), Coding(value=steps))
+    steps = Steps(signed=False, shift=23, starts=(255,))
     yield one(
         "steps-contexts-last",
         "The second context begins at the last row.",
         old,
         move(old, [5, 9]),
-        Coding(value=contexts),
+        Coding(value=steps),
     )
     x = tensor("float32", [0, 1, 2**23 - 1, 2**23, 0x80000000])
     contexts = Coding(value=Steps(shift=23, starts=(1,)))
@@ -408,16 +408,16 @@ def _tensors() -> Iterator[Case]:
     about = "The state lacks the removed tensors already."
     draft = draft_patch(old, {"b": same, "a": long})
     yield accepted("removed-complete", about, draft, without, without)
-    new = {
+    made: State = {
         **{f"new.{dtype}": weights(dtype, 3, salt=7) for dtype in TYPE_NAMED},
         "0-d": weights("float32"),
         "empty": weights("float16", 0),
         "empty-2": weights("int64", 2, 0, 3),
         "5-d": weights("uint8", 1, 2, 1, 2, 1),
     }
-    empty = {"empty-2": Coding(value=Elements(Zstd()), more=None)}
+    codings = {"empty-2": Coding(value=Elements(Zstd()), more=None)}
     about = "New tensors of all types, of 0 to 5 dimensions."
-    yield accepted("new", about, draft_patch({}, new, empty), {}, new)
+    yield accepted("new", about, draft_patch({}, made, codings), {}, made)
     shaped: State = {"w": (same[0], (2, 3), same[2])}
     yield accepted(
         "reshaped", "Equal bits of another shape.", draft_patch({"w": same}, shaped), {"w": same}, shaped

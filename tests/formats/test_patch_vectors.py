@@ -20,6 +20,7 @@ from formats.zstd import find_decompressor
 from tests.formats.test_registry import REGISTRY
 from tests.formats.test_vectors import FORMATS, NEVER, documented, numbers
 from tests.fuzz.patches import library, to_arrays
+from wirecodec.patch import digest
 
 PATCHES = list(load_patches())
 PAGE = FORMATS / "spec" / "patch.md"
@@ -30,6 +31,11 @@ pytestmark = pytest.mark.skipif(find_decompressor() is None, reason="needs a Zst
 def test_both_readers_pass(apply: Apply) -> None:
     messages = {patch.id: patches.check_patch(apply, patch) for patch in PATCHES}
     assert {id: message for id, message in messages.items() if message is not None} == {}
+
+
+def test_digests_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digest, "_PIECE", 2)
+    assert [f"{f.id}: {f.message}" for f in patches.run_patches(library)] == []
 
 
 def test_a_target_is_left_alone() -> None:
@@ -47,6 +53,7 @@ def test_the_library_tells_of_half_written_states_alone() -> None:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 wc.apply(patch.data, to_arrays(patch.state), partial=patch.part)
+            assert {warning.filename for warning in caught} <= {__file__}
             told |= {patch.id} if caught else set()
     assert told == {"patch-half-written", "patch-complete-undecoded"}
 

@@ -30,11 +30,12 @@ Each mutant changes one comparison, operator, constant, condition or refusal in 
 if a golden vector gives another result, crashes, or takes too long. The library reads each vector through
 every public function (`ways.py`); the C decoder is compiled with sanitizers. The metadata of a vector are
 compared, too, although a decoder need not return them. The Python around the library's kernels is changed,
-not the kernels.
+not the kernels, except those that read patches of weights (`mutants_kernels.py`).
 
 Probes (`probes.py`) cover what vectors cannot: streams, and codecs of experimental ids. Only mutants of the
 library that no vector notices meet them. Rows of version 1.1 are mutants of the functions that read its
-records, types, joined tensors and streams, by vectors alone.
+records, types, joined tensors and streams, by vectors alone. Rows of patches are mutants of the readers of
+patches of weights, by their vectors alone.
 
 """
 _TAIL = """

@@ -94,7 +94,7 @@ def identify_mutants() -> dict[Row, Mutant]:
 
 def change_modules(mutant: Mutant) -> None:
     """Replace the changed module, and those that import it, by new ones that compile without a cache."""
-    jit._open_cache = lambda *arguments: None  # type: ignore[assignment]
+    jit._open_cache = lambda *arguments: None
     numba.config.BOUNDSCHECK = 1
     warnings.simplefilter("ignore")
     package = sys.modules[PACKAGE]

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.fuzz import loop, mutant_pages, mutants_c, mutation, trials
+from tests.fuzz import loop, mutant_pages, mutants_c, mutants_kernels, mutation, trials
 from tests.fuzz.anatomy import assemble_parts, split_container
 from tests.fuzz.judge import Finding, agree, judge
 from tests.fuzz.legal import draw_container
@@ -163,6 +163,8 @@ def test_mutants_are_killed_by_the_vectors_that_detect_them() -> None:
 def rows_of(decoder: str) -> set[tuple[str, str]]:
     """Return the rows of all mutants of a decoder that its table may name."""
     name, _, version = decoder.partition("-")
+    if name == "kernels":
+        return set(mutants_kernels.identify_mutants())
     if name == "c":
         lines = {name: (mutants_c.SOURCES / name).read_text().splitlines() for name in mutants_c.PROGRAMS}
         every = {
@@ -180,10 +182,12 @@ def rows_of(decoder: str) -> set[tuple[str, str]]:
     return {row for row in every if version != "1.1" or later.fullmatch(row[0])}
 
 
-@pytest.mark.parametrize("version", ["", "-1.1"])
-@pytest.mark.parametrize("name", ["reference", "library", "c"])
-def test_survivors_exist_are_counted_and_have_reasons(name: str, version: str) -> None:
-    decoder = name + version
+TABLES = [name + version for name in ("reference", "library", "c") for version in ("", "-1.1")]
+TABLES += ["reference-patches", "library-patches", "kernels-patches"]
+
+
+@pytest.mark.parametrize("decoder", TABLES)
+def test_survivors_exist_are_counted_and_have_reasons(decoder: str) -> None:
     reasons = mutant_pages.read_survivors(decoder)
     counts = [row for row in mutant_pages.read_counts() if row["decoder"] == decoder]
     tried, survivors, equivalent = (

@@ -19,9 +19,10 @@ from formats.reference.writing.index.by_class import ByClass
 from formats.reference.writing.patch import RAW, WHOLE, Coding, draft_patch
 from formats.reference.writing.value.steps import Steps, StepsZstd
 from formats.vector_cases.patches import State, move, weights
-from tests.fuzz import loop, patches
+from tests.fuzz import loop, mutants_kernels, patches
 from tests.fuzz.anatomy import assemble_parts, split_container
 from tests.fuzz.judge import Finding
+from tests.fuzz.mutant_pages import Verdict
 from tests.fuzz.patches import corpus, draw_patch, judge_patch, large_corpus, read_case, write_case
 from wirecodec.patch import digest, reading
 
@@ -123,6 +124,16 @@ def test_the_command_judges_a_patch_again(tmp_path: Path, capsys: pytest.Capture
     path = loop.keep(write_case(case), "why", tmp_path / "finds", ".json")
     assert loop.main([str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: why\nbase\n"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_mutants_of_kernels_are_killed_by_the_patches_that_run_them() -> None:
+    equal = [vector("equal")]
+    every = list(mutants_kernels.list_mutants())
+    digests = next(m for m in every if (m.function, m.change) == ("fold", "BitXor -> BitOr #0"))
+    steps = next(m for m in every if m.module == "steps")
+    assert mutants_kernels.judge(digests, equal) == Verdict.KILLED
+    assert mutants_kernels.judge(steps, equal) == Verdict.SURVIVES
 
 
 TENSORS = 1500
