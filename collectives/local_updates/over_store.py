@@ -229,6 +229,8 @@ class StoreLoop:
         comm = self.comm
         newest = comm.find_newest()
         found = self._find_state(newest, at_least) if newest is not None else None
+        if found is None and at_least == 0 and newest is not None and not self._may_begin(newest):
+            found = newest + 1, self._anchor.state  # nobody has published any: the members check it
         if found is None and at_least == 0:
             start = comm.states.claim_start(lambda: pack_state(self._anchor.state))
             try:
@@ -249,6 +251,20 @@ class StoreLoop:
         self._rest = [*rest, partial(comm.move_to, number)]  # all of it or nothing
         self.complete()
         return True
+
+    def _may_begin(self, newest: int) -> bool:
+        """Return whether the first state of a run that has rounds is known, or is that of this peer."""
+        if self.comm.states.has_start():
+            return True
+        for number in range(newest + 1):
+            _, terms, check = self._describe(number)
+            try:
+                outcome = self.comm.read_round(terms, check, number=number)
+            except CollectiveError:
+                return False
+            if outcome is not None and outcome.contributions:
+                return True
+        return False
 
     def _find_state(self, newest: int, at_least: int) -> tuple[int, OuterState] | None:
         """Return a published state with its round; one that members have confirmed if there is one."""

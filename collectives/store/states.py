@@ -48,17 +48,26 @@ class States:
 
     def claim_start(self, make: Callable[[], bytes]) -> Envelope:
         """Return the state before round 0; write that of this peer if there is none."""
+
+        def pack() -> bytes:
+            return Envelope(Kind.STATE, self.place.run, 0, self.name, make()).pack(self.ring.sign)
+
+        return self._start.claim(pack)
+
+    def has_start(self) -> bool:
+        """Return whether there is a state before round 0."""
+        return self._start.find()[1] is not None
+
+    @property
+    def _start(self) -> Slots:
+        """Slots of the state before round 0."""
         place = self.place
-        limit = self._limit()
 
         def parse(data: bytes) -> Envelope:
             return open_slot(data, [Kind.STATE], place.run, 0, place.verify)
 
-        def pack() -> bytes:
-            return Envelope(Kind.STATE, place.run, 0, self.name, make()).pack(self.ring.sign)
-
         grace = min(_MAX_GRACE, place.files.patience / 4)
-        return Slots(place.files, path_of_start, parse, limit, grace).claim(pack)
+        return Slots(place.files, path_of_start, parse, self._limit(), grace)
 
     def publish(self, number: int, body: bytes, every: int) -> None:
         """Write the state before a round, and delete older ones.

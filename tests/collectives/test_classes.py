@@ -15,6 +15,9 @@ SCHEME = "topk(0.5) | rice | raw"
 W = {"w": np.zeros(4, np.float32)}
 
 torch = pytest.importorskip("torch")
+CLASSES: dict[str, Any] = {
+    one.__name__: one for one in (co.CLTk, co.Sites, co.StoreComm, co.TorchComm, wc.Compressor)
+}
 
 
 def average(**settings: Any) -> None:
@@ -34,13 +37,13 @@ CALLS: dict[str, Callable[[], object]] = {
     "the class Compressor; pass": lambda: optimize(None, wc.Compressor),
     "the class CLTk; pass": lambda: co.simulate(
         1,
-        lambda comm: co.average_gradients(comm, [], co.CLTk),  # type: ignore[arg-type]
+        lambda comm: co.average_gradients(comm, [], CLASSES["CLTk"]),
     ),
     "the class GradScaler; pass": lambda: average(scaler=torch.amp.GradScaler),
-    "the class Compressor, which has no state": lambda: co.Checkpointable(wc.Compressor),  # type: ignore[arg-type]
-    "the class StoreComm is not": lambda: co.allreduce(co.StoreComm, W),  # type: ignore[call-overload]
-    "the class TorchComm is not": lambda: co.allgather_bytes(co.TorchComm, b"x"),  # type: ignore[arg-type]
-    "the class Sites is not": lambda: co.Channel(co.Sites),  # type: ignore[arg-type]
+    "the class Compressor, which has no state": lambda: co.Checkpointable(CLASSES["Compressor"]),
+    "the class StoreComm is not": lambda: co.allreduce(CLASSES["StoreComm"], W),
+    "the class TorchComm is not": lambda: co.allgather_bytes(CLASSES["TorchComm"], b"x"),
+    "the class Sites is not": lambda: co.Channel(CLASSES["Sites"]),
     "the class DeviceMesh; pass": lambda: co.Sites.of(torch.distributed.DeviceMesh),
 }
 

@@ -234,6 +234,26 @@ def test_a_peer_that_starts_again_with_the_newest_state_keeps_its_movement(
     assert again.tolist() == moved.tolist()
 
 
+def test_peers_that_start_again_before_a_state_was_published(tmp_path: Path) -> None:
+    """Nobody has called ``synchronize`` at the start: only who has the first state may write it."""
+    settings: dict[str, Any] = {"quorum": 1, "deadline": 0.05}
+    w = np.zeros(64)
+    local = make_local(make_comm(tmp_path, "alice", **settings), w)
+    for number in range(2):
+        move(w, number)
+        local.step()
+    other = make_local(make_comm(tmp_path, "carol", **settings), np.ones(64))
+    assert not other.synchronize()
+    again = make_local(make_comm(tmp_path, "alice", **settings), w.copy())
+    again.load_state_dict(local.state_dict())
+    assert not again.synchronize()
+    again.exchange()
+    joined = np.zeros(64)
+    fresh = make_local(make_comm(tmp_path, "bob", **settings), joined)
+    assert fresh.synchronize()
+    assert fresh.round == again.round
+
+
 def test_a_peer_that_was_away_for_too_long_takes_a_state(tmp_path: Path) -> None:
     """Its movement is carried over the gap."""
     alice, bob = (Peer(tmp_path, name, publish_every=4, keep=8) for name in ("alice", "bob"))
