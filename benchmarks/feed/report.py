@@ -110,9 +110,11 @@ def _format_answer(rows: Sequence[Row], link: str) -> str:
     whole, peer, read, unread = (found[name] for name in (WHOLE, PEER, READ, UNREAD))
     return (
         f"Over links of {link}/s, a rollout has the weights of a step {read.median:.1f} s after its end "
-        f"(median; {read.worst:.1f} s at worst), if a feed brings patches. With whole files, it takes "
-        f"{whole.median:.1f} s (median; {whole.worst:.1f} s at worst). Weights are older than the newest "
-        f"step for {100 * read.stale:.0f} % of the time, and {100 * whole.stale:.0f} %. A version takes "
-        f"{read.read / 1e3:.0f} kB on a link, {unread.read / 1e3:.0f} with the base unread, "
-        f"{peer.read / 1e3:.0f} with {PEER}, and {whole.read / 1e3:,.0f} as a whole.\n"
+        f"(median; {read.worst:.1f} s at worst), if a feed brings patches, and {unread.median:.1f} s with "
+        f"the base unread. With whole files, it takes {whole.median:.1f} s (median; {whole.worst:.1f} s at "
+        f"worst). With {PEER}, which checks nothing, it takes {peer.median:.1f} s. Weights are older than "
+        f"the newest step for {100 * read.stale:.0f} % of the time, and with whole files "
+        f"{100 * whole.stale:.0f} %. A version takes {read.read / 1e3:,.0f} kB on a link, "
+        f"{unread.read / 1e3:,.0f} with the base unread, {peer.read / 1e3:,.0f} with {PEER}, and "
+        f"{whole.read / 1e3:,.0f} as a whole.\n"
     )
