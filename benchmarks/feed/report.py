@@ -37,9 +37,13 @@ the time, and at most.
 """
 COSTS = """Bytes written are those of all objects of a version, as a mean. A feed also writes patches over 8
 versions. Bytes read are those of a rollout per version. Requests are those of a rollout per update, with
-looks that found nothing. Publishing is the time for which the trainer waits, and a pause the time for which
-sampling waits, both as medians. Feeds check the bytes and the weights. The other methods check nothing.
+looks that found nothing. Without these, an update takes {feed} requests in a feed, which lists the versions
+first, and {others} in the others. Publishing is the time for which the trainer waits, and a pause the time
+for which sampling waits, both as medians. Feeds check the bytes and the weights. The other methods check
+nothing.
 """
+FEED_REQUESTS, FILE_REQUESTS = 3, 2
+"""Requests of an update by one version, without looks that found nothing; a test counts them."""
 RATIOS = """Whole files divided by the method.
 """
 
@@ -83,7 +87,7 @@ def format_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     parts += ["## How it was measured\n", ABOUT.format(**facts)]
     parts += ["## Seconds and staleness\n", COLUMNS]
     parts.append(format_markdown(["method", "median s", "worst s", "older", "behind", "at most"], times))
-    parts += ["## Bytes and costs\n", COSTS]
+    parts += ["## Bytes and costs\n", COSTS.format(feed=FEED_REQUESTS, others=FILE_REQUESTS)]
     header = ["method", "bytes written", "bytes read", "requests", "publishing, ms", "pause, ms", "tokens/s"]
     parts.append(format_markdown(header, costs))
     whole = next((row for row in rows if row.method == WHOLE), None)
