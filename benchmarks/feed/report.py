@@ -37,9 +37,13 @@ the time, and at most.
 """
 COSTS = """Bytes written are those of all objects of a version, as a mean. A feed also writes patches over 8
 versions. Bytes read are those of a rollout per version. Requests are those of a rollout per update, with
-looks that found nothing. Publishing is the time for which the trainer waits, and a pause the time for which
-sampling waits, both as medians. Feeds check the bytes and the weights. The other methods check nothing.
+looks that found nothing. Without these, an update takes {feed} requests in a feed, which lists the versions
+first, and {others} in the others. Publishing is the time for which the trainer waits, and a pause the time
+for which sampling waits, both as medians. Feeds check the bytes and the weights. The other methods check
+nothing.
 """
+FEED_REQUESTS, FILE_REQUESTS = 3, 2
+"""Requests of an update by one version, without looks that found nothing; a test counts them."""
 RATIOS = """Whole files divided by the method.
 """
 
@@ -83,7 +87,7 @@ def format_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     parts += ["## How it was measured\n", ABOUT.format(**facts)]
     parts += ["## Seconds and staleness\n", COLUMNS]
     parts.append(format_markdown(["method", "median s", "worst s", "older", "behind", "at most"], times))
-    parts += ["## Bytes and costs\n", COSTS]
+    parts += ["## Bytes and costs\n", COSTS.format(feed=FEED_REQUESTS, others=FILE_REQUESTS)]
     header = ["method", "bytes written", "bytes read", "requests", "publishing, ms", "pause, ms", "tokens/s"]
     parts.append(format_markdown(header, costs))
     whole = next((row for row in rows if row.method == WHOLE), None)
@@ -110,9 +114,11 @@ def _format_answer(rows: Sequence[Row], link: str) -> str:
     whole, peer, read, unread = (found[name] for name in (WHOLE, PEER, READ, UNREAD))
     return (
         f"Over links of {link}/s, a rollout has the weights of a step {read.median:.1f} s after its end "
-        f"(median; {read.worst:.1f} s at worst), if a feed brings patches. With whole files, it takes "
-        f"{whole.median:.1f} s (median; {whole.worst:.1f} s at worst). Weights are older than the newest "
-        f"step for {100 * read.stale:.0f} % of the time, and {100 * whole.stale:.0f} %. A version takes "
-        f"{read.read / 1e3:.0f} kB on a link, {unread.read / 1e3:.0f} with the base unread, "
-        f"{peer.read / 1e3:.0f} with {PEER}, and {whole.read / 1e3:,.0f} as a whole.\n"
+        f"(median; {read.worst:.1f} s at worst), if a feed brings patches, and {unread.median:.1f} s with "
+        f"the base unread. With whole files, it takes {whole.median:.1f} s (median; {whole.worst:.1f} s at "
+        f"worst). With {PEER}, which checks nothing, it takes {peer.median:.1f} s. Weights are older than "
+        f"the newest step for {100 * read.stale:.0f} % of the time, and with whole files "
+        f"{100 * whole.stale:.0f} %. A version takes {read.read / 1e3:,.0f} kB on a link, "
+        f"{unread.read / 1e3:,.0f} with the base unread, {peer.read / 1e3:,.0f} with {PEER}, and "
+        f"{whole.read / 1e3:,.0f} as a whole.\n"
     )
