@@ -44,6 +44,8 @@ DATA = """The picture has four of the gradients. [points.csv](budget/points.csv)
 gradient: bytes, and squared error relative to Σx². [bounds.jsonl](budget/bounds.jsonl) has the bounds.
 """
 CURVES = ("budget, rice", "budget, context", GRID, "raw", "qsgd", ALL)
+BOUND_BITS = (0.06, 0.25, 1.0)
+"""Budgets of the table of bounds."""
 CURVE_BITS = (0.25,)
 """Curves and budgets of the tables of least errors; the data file has the others."""
 CODECS = ("budget, rice",)
@@ -170,11 +172,12 @@ def _format_bounds(points: Sequence[Point], bounds: Bounds) -> str:
     cells = []
     for gradient, pair in bounds.items():
         found = [point for point in points if point.gradient == gradient and point.family == "budget, rice"]
-        for point in found:
+        for point in (one for one in found if one.asked in BOUND_BITS):
             limits = [bound.at(point.bits) for bound in pair]
             ratios = ("-" if math.isnan(limit) else f"{point.error / limit:.2f}" for limit in limits)
             cells.append((f"{gradient}, p = {pair[1].shape:g}", point.asked, "; ".join(ratios)))
-    return format_markdown(["gradient; Laplace; p", *_columns()], pivot_rows(cells, BITS))
+    columns = [f"{bits:g} bits" for bits in BOUND_BITS]
+    return format_markdown(["gradient; Laplace; p", *columns], pivot_rows(cells, BOUND_BITS))
 
 
 def _format_costs(costs: Sequence[Cost]) -> str:

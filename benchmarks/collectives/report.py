@@ -1,4 +1,4 @@
-"""Result page of collectives: targets, exchanges, link bytes, whole calls, simulation."""
+"""Result page of collectives: targets, exchanges, whole calls, simulation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
-from benchmarks.collectives.hosts import RATES
 from benchmarks.collectives.measurement import Measurement, check_targets, compute_regrets
 from benchmarks.collectives.simulation import ALPHA, BETA, CASE, METHODS, Point
 from benchmarks.common.results import format_markdown, pivot_rows
@@ -33,13 +32,10 @@ EXCHANGES = """Median ms of the slowest rank, in parentheses the ratio to the by
 rank must send, divided by the TCP goodput of one link in the same run. An exchange moves prepared bytes.
 "native" is MPI's own: Allreduce; Allgatherv of raw pairs (uint32, float32); Bcast of raw indices and
 Allreduce of values. `pairs` and `raw`: the same bytes with this library's algorithms; the others are
-encodings. All ranks share one machine: on fast links they compete for its cores rather than for the
-network. Ranks keep the memory that they free.
+encodings. All ranks share one machine: on fast links they compete for its cores.
 
-[measurements.csv](collectives/measurements.csv) also has 2 and 8 hosts, and the bytes of the other cases.
-"""
-LINKS = """Megabytes that the busiest rank sent, by the counters of the links, with the headers of Ethernet,
-IP and TCP; in parentheses, the ratio to the bytes that it must send.
+[measurements.csv](collectives/measurements.csv) also has 2 and 8 hosts, and the megabytes that the busiest
+rank sent, by the counters of the links.
 """
 WHOLE_CALLS = """A whole call selects by top-k, encodes (`rice | raw`), communicates, decodes and sums.
 *regret*: the time of `auto` relative to the best algorithm. All ranks compute on the cores of one machine.
@@ -48,8 +44,7 @@ HOSTS = 4
 """Number of hosts whose tables the page shows."""
 SIMULATED = f"""Mean bytes that a rank sends, for {CASE.name}, counted by `collectives.simulate`, and the time
 at {ALPHA * 1e6:g} µs per message and {8e-9 / BETA:g} Gbit/s, without computation. The picture also shows 2, 4
-and 8 hosts; 8 share one machine's cores and take several times as long. In Figures 1(b) and 6(b) of ScaleCom,
-which has a parameter server, CLT-k's bytes are constant; here they stay below twice those of 2 ranks.
+and 8 hosts; 8 share one machine's cores and take several times as long.
 """
 
 
@@ -71,7 +66,6 @@ def format_page(measurements: Sequence[Measurement], points: Sequence[Point], sk
         parts += ["## Exchanges\n", EXCHANGES]
         shown = [m for m in measurements if m.ranks == HOSTS]
         parts += _format_times([m for m in shown if m.kind == "exchange"])
-        parts += ["## Bytes on the links\n", LINKS, *_format_links(shown)]
         parts += ["## Whole calls\n", WHOLE_CALLS]
         parts += _format_times([m for m in shown if m.kind == "whole"])
     return "\n".join(
@@ -124,21 +118,6 @@ def _format_times(measurements: Sequence[Measurement]) -> list[str]:
             cells = [("*regret*", m.case, f"{regrets[m.key]:.2f}") for m in group if m.key in regrets]
             rows += pivot_rows(cells, columns) or [["*regret*", *("" for _ in columns)]]
         parts.append(format_markdown(["ms", *(case.name for case in columns)], rows))
-    return parts
-
-
-def _format_links(measurements: Sequence[Measurement]) -> list[str]:
-    """Format a table per number of ranks, at the fastest rate: bytes do not depend on the rate."""
-    parts = []
-    counted = [m for m in measurements if m.kind == "exchange" and m.nbytes]
-    for group in _group_by(counted, lambda m: (m.mpi, m.ranks)):
-        rate = max({m.rate for m in group}, key=lambda rate: RATES[rate].bits)
-        fastest = [m for m in group if m.rate == rate]
-        parts.append(f"### {fastest[0].mpi}, n = {fastest[0].ranks}; at {rate}\n")
-        columns = list(dict.fromkeys(m.case for m in fastest))
-        cells = ((m.name, m.case, f"{m.link / 1e6:.3g} ({m.link / m.nbytes:.3f})") for m in fastest)
-        rows = pivot_rows(cells, columns)
-        parts.append(format_markdown(["MB", *(case.name for case in columns)], rows))
     return parts
 
 

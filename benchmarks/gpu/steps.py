@@ -174,6 +174,10 @@ def count_calls(device: CupyDevice, step: Callable[[], object]) -> tuple[int, in
     return counts["launch"], counts["get"]
 
 
+SHOWN = ("compress",)
+"""Calls on the page; the rows on disk also have ``encode_many``."""
+
+
 def format_steps(times: list[StepTime]) -> str:
     """Format a table with one row per step on the GPU, beside the same step on the host."""
 
@@ -183,7 +187,7 @@ def format_steps(times: list[StepTime]) -> str:
     on_host = {key(time): time.ms for time in times if time.place == HOST}
     rows = []
     for time in times:
-        if time.place != GPU:
+        if time.place != GPU or time.call not in SHOWN:
             continue
         host = on_host.get(key(time))
         rows.append(

@@ -24,11 +24,9 @@ The load average was {load:.1f} at the start and {end:.1f} at the end.
 
 Command: `{command}`{versions}
 """
-MODEL_CAPTION = """Values are drawn from a Laplace distribution with a fixed seed. A layer of the
-transformer has query, key, value and output matrices of 256 × 256, two feed-forward matrices of 256 ×
-1,024, their biases, and two normalisations. Tiny tensors have 100 to 1,000 elements; no target applies to
-them. Copy and add are those of the dense gradient as one vector. The last column is the speed-up of two
-threads that copy it, which is what the machine's memory allows.
+MODEL_CAPTION = """Values are drawn from a Laplace distribution with a fixed seed. The transformer has layers
+of width 256. Tiny tensors have 100 to 1,000 elements; no target applies to them. Copy and add are those of
+the dense gradient as one vector. The last column is the speed-up of two threads that copy it.
 """
 STAGE_CAPTION = """Milliseconds of the model; of flat; the ratio model / flat of processor times.
 """
@@ -44,7 +42,7 @@ their number; the last column is the ratio to as many flat containers. Scheme: `
 """
 PEER_CAPTION = """One thread. *Add* is the time to add one rank's data to a dense sum. Top-k in torch sends
 values and int64 indices per tensor, as GRACE does. PowerSGD is its arithmetic in torch, written for this
-benchmark, because torch's own hook needs a process group. Tensors that it would not make {smaller} times
+benchmark. Tensors that it would not make {smaller} times
 smaller stay dense. No method includes error feedback here. Other methods than the library's are in italics.
 """
 LONG_CAPTION = """One Compressor in one process, on ResNet-20's shapes (0.27 million elements), one thread.
@@ -210,6 +208,7 @@ def _format_threads(stages: Sequence[StageTime]) -> str:
             f"{one.flat.seconds / two.flat.seconds:.2f}",
         )
         for one, two in pair_threads(stages)
+        if one.targeted
     ]
     return _pivot_stages(cells) if cells else "Not measured: Numba has one thread.\n"
 

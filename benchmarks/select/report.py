@@ -21,14 +21,15 @@ Dots are means, lines reach from minimum to maximum. [papers.md](papers.md#sidco
 differs: there, each selector trains a network of its own, and its ranges are the central 90 % of 1,000 steps.
 """
 READS = """A read is one sum of magnitudes over the same array, compiled by Numba with fastmath. It is
-measured in turns with the selectors; all times are medians. δ is the density. `sidco(δ, mode=faithful)` has
-one stage, as the paper's selector has in its first step. The numbers in parentheses after `sidco(δ)` are its
-fits and the reads that it counts itself. `threshold` uses the threshold that keeps a fraction δ of Laplace
-values. `adacomp(50)` reads two arrays. Third-party software is in italics.
+measured in turns with the selectors; all times are medians. δ is the density. The numbers in parentheses
+after `sidco(δ)` are its fits and the reads that it counts itself. Third-party software is in italics. The
+speed-ups below have the other selectors.
 """
 SPEEDS = """This section corresponds to figures 1b and 16e-g of the SIDCo paper: the speed-up over a top-k
 that sorts or partitions, on a CPU. The paper has DGC slower than top-k there. Each cell is the speed-up over
-*{baseline}*, then, in parentheses, over `topk`. All measurements use one CPU thread.
+*{baseline}*, then, in parentheses, over `topk`, on one thread. `sidco(δ, mode=faithful)` has one stage,
+as the paper's selector has in its first step. `threshold` uses the threshold that keeps a fraction δ of
+Laplace values. `adacomp(50)` reads two arrays.
 """
 COUNTS_HEADER = "## Accuracy of the count"
 ACCURACY = """This section corresponds to figures 1c and 9 of the SIDCo paper: k̂/k, its mean over the
@@ -141,10 +142,12 @@ def _format_reads(array: str, speeds: Sequence[Speed]) -> str:
     def format_cell(s: Speed) -> str:
         return f"{s.reads:.2f}" + (f" ({s.fits} fits, {s.counted_reads:.2f})" if s.fits is not None else "")
 
+    baseline = find_baseline(speeds)
+    shown = [s for s in speeds if s.threads > 1 or s.name in (TOPK, "sidco(δ)", FUSED, baseline)]
     first = speeds[0]
     rate = 4e-9 * first.elements / first.read_seconds
     title = f"{array}; one read is {1e3 * first.read_seconds:.3g} ms, {rate:.1f} GB/s"
-    return _format_table(title, speeds, lambda s: f"{s.density:g}", format_cell)
+    return _format_table(title, shown, lambda s: f"{s.density:g}", format_cell)
 
 
 def _format_speed_ups(speeds: Sequence[Speed]) -> str:

@@ -26,13 +26,13 @@ than loopback are emulated. All ranks share this machine's cores.
 - `budget`: `{BUDGETED.replace("|", "·")}` with `scope="group"`.
 - `bytes_per_step`: the same with the parameters / {ELEMENTS_PER_BYTE} as bytes.
 
-A cell has the median of the rounds in ms, the lowest and the highest, and the *ratio*: the time above
+A cell has the median of the rounds in ms, and the *ratio*: the time above
 computing alone, relative to that of a floor. The floor is computing alone, one add of gradient and residual
 in place, one zero fill, and the bytes sent at the link's rate. *kB sent*: headers and payloads on loopback.
 *Exchanges*: all-gathers and transfers, which follow one another; of torch's hooks, all-reduces. At
 "{DELAY}", each message and each all-gather arrives {1e3 * DELAY_SECONDS:g} ms later, which torch's hooks
-cannot emulate; the floor has one such delay. [steps.csv](step/steps.csv) also has the CPU time of rank 0,
-the bytes by the link's counter, and the floors.
+cannot emulate; the floor has one such delay. [steps.csv](step/steps.csv) also has the lowest and the
+highest time, the CPU time of rank 0, the bytes by the link's counter, and the floors.
 """
 STAGE_TEXT = """Milliseconds per step of the thread that exchanges, in parentheses its CPU time, with two
 ranks on loopback, in steps of their own, in which functions of the library are wrapped. Payloads that
@@ -133,7 +133,7 @@ def _format_steps(rows: Sequence[Row]) -> str:
 
 def _format_time(row: Row) -> str:
     ratio = "" if row.ratio is None else f", {row.ratio:.2f}"
-    return f"{_format_spread(row.times, 1e3)}{ratio}"
+    return f"{_format_number(1e3 * statistics.median(row.times))}{ratio}"
 
 
 def _format_stages(rows: Sequence[Row]) -> str:

@@ -70,6 +70,9 @@ JUDGED = {claim.task for claim in CLAIMS} | {choice.task for choice in CHOICES}
 """Tasks that the tables of choices or claims judge."""
 OTHER_GROUPS = ("papers", "ablation")
 """Groups whose figures on judged tasks only the data file has."""
+NOT_OURS = ("in use today", *OTHER_GROUPS)
+OTHER_TASKS = """The tables above judge these; [systems.csv](training/systems.csv) has their figures.
+"""
 GPU = "stacked on cuda"
 """What the versions of a run on a GPU end with."""
 
@@ -89,8 +92,33 @@ def format_page(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) ->
     parts = [f"{format_answer(found, tasks)}{COUNTS}\n{format_counts(judged)}"]
     parts.append(f"`make bench-training`. {_format_versions(versions)}\n\n{PROVENANCE}\n{METHOD}")
     parts += [format_targets(found, tasks), format_choices(found, tasks), format_claims(judged)]
-    parts += [_format_task(plan, task, systems, found[task.name], whole=False) for task in tasks]
+    others = [task for task in tasks if _is_in_details(task, found[task.name])]
+    parts += [
+        _format_task(plan, task, systems, found[task.name], whole=False)
+        for task in tasks
+        if task not in others
+    ]
+    if others:
+        lines = [f"- {task.name}: {_describe_task(plan, task)}\n" for task in others]
+        parts.append(f"## Other tasks\n\n{OTHER_TASKS}\n{''.join(lines)}")
+        parts += [line for task in others if (line := _list_absent(task, systems, found[task.name]))]
     return "\n".join(parts)
+
+
+def _is_in_details(task: Task, rows: Sequence[Row]) -> bool:
+    """Return whether the page has no table of a task: it is judged, and has no system of this library."""
+    return task.name in JUDGED and bool(rows) and all(row.system.group in NOT_OURS for row in rows)
+
+
+def _describe_task(plan: Plan, task: Task) -> str:
+    steps = max(1, round(task.steps * plan.steps))
+    return f"{task.about}; {steps:,} steps, rates warm up in {task.warm_up}. Metric: {task.metric}."
+
+
+def _list_absent(task: Task, systems: Sequence[System], rows: Sequence[Row]) -> str:
+    done = {row.system.name for row in rows}
+    absent = [one.name for one in systems if task.includes(one.name) and one.name not in done]
+    return f"Not run yet of {task.name}: {'; '.join(absent)}.\n" if absent else ""
 
 
 def format_tasks(plan: Plan, tasks: Sequence[Task], systems: Sequence[System]) -> str:
@@ -176,11 +204,7 @@ def _format_task(
     plan: Plan, task: Task, systems: Sequence[System], rows: Sequence[Row], *, whole: bool
 ) -> str:
     """Format a task; of a judged one, ``whole`` includes the systems of papers and ablations."""
-    steps = max(1, round(task.steps * plan.steps))
-    text = [
-        f"## {task.name}\n",
-        f"{task.about}; {steps:,} steps, rates warm up in {task.warm_up}. Metric: {task.metric}.\n",
-    ]
+    text = [f"## {task.name}\n", f"{_describe_task(plan, task)}\n"]
     dense = next((row for row in rows if row.system.name == "dense"), None)
     rates = {settings.rate for settings in task.grid}
     if len(rates) < 3 and len(task.grid) > len(rates):
@@ -189,14 +213,17 @@ def _format_task(
             " best rate is at an edge. Dense tries two momenta where local updates try two outer"
             " optimizers.\n"
         )
-    counts = {row.system.name: _count_on_gpu(plan, task, row.system) for row in rows}
-    if on_gpu := "; ".join(f"{name}: {some} of {all_}" for name, (some, all_) in counts.items() if some):
-        text.append(f"Runs on a GPU (NVIDIA H100 or H200), of all settings and seeds: {on_gpu}.\n")
+    counts = [_count_on_gpu(plan, task, row.system) for row in rows]
+    if on_gpu := sum(some for some, _ in counts):
+        file = f"[{task.name}.jsonl](training/{task.name}.jsonl)"
+        text.append(
+            f"{on_gpu} of {sum(all_ for _, all_ in counts)} runs were on a GPU (NVIDIA H100 or H200);"
+            f" {file} names them.\n"
+        )
     lines = []
     groups = dict.fromkeys(system.group for system in systems)
     if not whole and task.name in JUDGED:
-        own = {row.system.group for row in rows} - {*OTHER_GROUPS, "in use today"}
-        groups = dict.fromkeys(group for group in groups if own and group not in OTHER_GROUPS)
+        groups = dict.fromkeys(group for group in groups if group not in OTHER_GROUPS)
     for group in groups:
         chosen = [_format_row(task, row, dense) for row in rows if row.system.group == group]
         lines += [[f"*{group}*", "", "", "", ""], *chosen] if chosen else []
@@ -211,10 +238,7 @@ def _format_task(
     if tries := FURTHER_RUNS.get(task.name):
         about, changes = tries
         text += [f"### further runs\n\n{about}\n", format_markdown(["change", "validation"], changes)]
-    absent = [one.name for one in systems if task.includes(one.name) and one.name not in done]
-    if absent:
-        text.append(f"Not run yet: {'; '.join(absent)}.\n")
-    return "\n".join(text)
+    return "\n".join([*text, *filter(None, [_list_absent(task, systems, rows)])])
 
 
 def _count_on_gpu(plan: Plan, task: Task, system: System) -> tuple[int, int]:

@@ -184,23 +184,22 @@ def list_rows(found: Result) -> list[Row]:
             f"{point(PRINTED, 0.001).kept:.1%}; at 0.01: {point('P1', 0.01).kept:.1%}, "
             f"{point('P2', 0.01).kept:.1%}, {point(PRINTED, 0.01).kept:.1%}; volume of P1 from "
             f"{point('P1', min(RATES)).volume:.2f} to {point('P1', max(RATES)).volume:.2f}",
-            "The fraction kept, not accuracy. P2 stops at r elements, so it sends as much as P1. This "
-            f"library's keeps more than Algorithm 1 at {_list_better(found)}.",
+            "The fraction kept, not accuracy. This library's keeps more than Algorithm 1 at "
+            f"{_list_better(found)}.",
             PARTLY,
         ),
         Row(
             "Figure 6a: accuracy of P0 over the rate",
             "only marginally affected by the rate",
             f"kept at every rate from {min(RATES):g} to {max(RATES):g}: {min(kept):.0%}",
-            "The fraction kept, not accuracy: nothing is lost, by construction. [training.md](training.md) "
-            "has one rate.",
+            "The fraction kept, not accuracy. [training.md](training.md) has one rate.",
             PARTLY if min(kept) == 1 else WRONG,
         ),
         Row(
             "Section 1: size of the keys",
             "the Bloom filter reduces it by 50 %",
             f"by {1 - sent['DR BF-P2, –'].index / sent['Top-r'].index:.0%}, rate 0.001",
-            "14.4 bits in place of 32. The paper states no rate there.",
+            "The paper states no rate there.",
             REPRODUCED if 2 * sent["DR BF-P2, –"].index <= sent["Top-r"].index else WRONG,
         ),
         Row(
@@ -216,8 +215,7 @@ def list_rows(found: Result) -> list[Row]:
             "compress Top-r by roughly 50 % and 40 %",
             f"by {less(fits[0])} and {less(fits[1])}; errors {found.fits[4].error:.2%} and "
             f"{found.fits[1].error:.2%}",
-            "Fit-DExp is the smaller, as theirs. Their 50 % leaves no bits for the order; ours takes 12 "
-            "per value, as the keys ascend.",
+            "Their 50 % leaves no bits for the order; ours takes 12 per value, as the keys ascend.",
             PARTLY,
         ),
         Row(
@@ -241,15 +239,15 @@ def list_rows(found: Result) -> list[Row]:
             "QSGD, BF-P0",
             f"{slower(sent, 'SKCompress', 'DR –, QSGD'):.1f} and "
             f"{slower(sparse_sent, 'SKCompress', 'DR QSGD, BF-P0'):.1f} times as slow",
-            "Theirs compares programs on a CPU and on a GPU; here both run on one core.",
+            "Theirs compares a CPU with a GPU; here one core.",
             WRONG,
         ),
         Row(
             "Table 2: inherently sparse model, volumes",
             "DR Fit-Poly, BF-P2 0.588, SKCompress 0.218, DR QSGD, BF-P0 0.206",
             f"{table_2}, at {dense.zeros:.0%} zeros",
-            "DR QSGD, BF-P0 is the smallest in the paper. Embeddings of words, not NCF: whole rows are "
-            "zero, so gaps cost SKCompress little; a Bloom filter gains nothing. Fit-Poly's map has 18 "
+            "Embeddings of words, not NCF: whole rows are zero, so gaps cost SKCompress little. "
+            "Fit-Poly's map has 18 "
             "bits per value, not 19.",
             PARTLY,
         ),
@@ -258,7 +256,7 @@ def list_rows(found: Result) -> list[Row]:
             "0.9496-0.9519, baseline 0.9497: virtually the same",
             f"[training.md](training.md); here {min(hits):.1f}-{max(hits):.1f} %, baseline {dense.hits:.1f} "
             "%",
-            "Three seeds there; here one, of few steps, near chance (10 %). At the end, not the best.",
+            "Here one seed, near chance (10 %), at the end.",
         ),
         Row(
             "Figure 11: speed-up over bandwidth",
@@ -273,15 +271,14 @@ def list_rows(found: Result) -> list[Row]:
             "Figure 13: naive Bloom error",
             "values shift after the first false positive",
             f"{found.naive[0]:.1%} of the values arrive at their index; error {found.naive[1]:.0%}",
-            "The same effect.",
+            "–",
             REPRODUCED,
         ),
         Row(
             "Figure 9: BF-P2 alone and Fit-Poly alone, 3LC and SketchML",
             "DeepReduce balances volume and accuracy; each of the others is biased towards one",
             "–",
-            "ResNet-50 takes GPUs for days. [training.md](training.md) has BF-P2, Fit-Poly and 3LC on "
-            "images.",
+            "[training.md](training.md) has BF-P2, Fit-Poly and 3LC on images.",
             NOT_TRIED,
         ),
         Row(
@@ -295,20 +292,20 @@ def list_rows(found: Result) -> list[Row]:
             "Section 6.2: convergence of Fit-DExp",
             "a slight advantage over Fit-Poly",
             "[training.md](training.md)",
-            "Three seeds of each; a slight difference needs more.",
+            "Three seeds of each.",
         ),
         Row(
             "Figures 6, 15, Table 1: DenseNet, ResNet-50, Random-r",
             "DenseNet as ResNet-20; the rate affects P0's accuracy marginally with Random-r, too",
             "–",
-            "No such data; the larger networks need GPUs.",
+            "No such data.",
             NOT_TRIED,
         ),
         Row(
             "Table 3: devices",
             "P0, P1, QSGD and the curve fits on a GPU; P2 alone, RLE, Huffman and Deflate on a CPU",
             "[the GPU page](../../wirecodec/gpu/README.md)",
-            "P0, P1 and QSGD have GPU kernels; the others, curve fits included, run on the host.",
+            "Curve fits run on the host.",
         ),
         Row(
             "Figures 1-4, 12, 14: examples of the formats and methods",

@@ -143,7 +143,7 @@ def list_rows(found: Result) -> list[Row]:
             "all faster than top-k; SIDCo at least 2 times as fast as DGC",
             f"over torch's top-k: one-stage SIDCo {_spread(device)}, DGC {_spread(on_device)}; SIDCo at "
             f"least 2 times as fast as DGC in {twice} of {len(device)} cells",
-            "Figure 16's vectors on an H100 ([gpu.md](gpu.md)), not a V100. SIDCo is faster than top-k in "
+            "On an H100 ([gpu.md](gpu.md)), not a V100. SIDCo is faster than top-k in "
             f"{_count_faster(device)} cells, DGC in {_count_faster(on_device)}; the default, of more "
             f"stages, in {_count_faster(staged)} ({_spread(staged)}).",
             PARTLY,
@@ -174,7 +174,7 @@ def list_rows(found: Result) -> list[Row]:
             "the same, this library's modes",
             "–",
             f"adaptive {spans('adaptive')}; retargeted {spans('retargeted')}",
-            "Retargeted, the default: each stage aims at k from the previous stage's count.",
+            "Retargeted is the default.",
         ),
         Row(
             "the same: RedSync, GaussianKSGD, DGC",
@@ -189,8 +189,7 @@ def list_rows(found: Result) -> list[Row]:
             "one stage over-estimates k slightly for few iterations, until more stages follow",
             f"k̂/k at step 1: {_list_starts(starts, lambda count: count.ratios[0])}; mean after step "
             f"{SETTLED}: {_list_starts(starts, lambda count: count.ratios[SETTLED:].mean())}",
-            "Not slight here. It ends by the residual, which lightens the tail; the printed Adapt_Stages "
-            "adds no stage while too much is kept.",
+            "Not slight here; the residual ends it, as the printed Adapt_Stages adds no stage.",
             PARTLY,
         ),
         Row(
@@ -212,14 +211,14 @@ def list_rows(found: Result) -> list[Row]:
             "as top-k; at 0.001, RedSync and GaussianKSGD fail on PTB, only SIDCo reaches the target on "
             "AN4, ResNet-20 is degraded; SIDCo is the most accurate on ImageNet after 5 hours",
             "[training.md](training.md)",
-            "Our models; not theirs. AN4 and ImageNet were not tried.",
+            "AN4 and ImageNet were not tried.",
         ),
         Row(
             "Figures 3-6, 10-13, 18, Table 1: speed-up and throughput of training",
             "up to 41.7× over no compression, 7.6× over top-k, 1.9× over DGC; CPU as the device: SIDCo "
             "fastest, DGC slowest",
             "–",
-            "Takes 8 GPUs, and networks of up to 144 million parameters.",
+            "Takes 8 GPUs.",
             NOT_TRIED,
         ),
     ]
@@ -302,7 +301,7 @@ def _judge_decay(found: Result) -> tuple[str, str, str]:
     reason = (
         "The paper states no fit; it shows a line of p = 0.7. "
         f"{f'On its ranks, 1 to {PAPER_RANKS:,}, no fit exceeds {BENCHMARK:g}. ' if below else ''}Definition "
-        "1 requires p above ½, as a bound, which a slope does not test. Residual + gradient has "
+        "1 requires p above ½. Residual + gradient has "
         f"{_span(residual)}."
     )
     measured = [*plain, *even, *whole]

@@ -53,14 +53,31 @@ class Row:
     verdict: str = ""
 
 
+JUDGED, DRAWINGS = "[training.md](training.md)", "drawings"
+"""Our result of rows that another page judges; their result of rows without one."""
+OTHER_MODELS = "Our models; not theirs."
+"""Difference of most rows that another page judges, which that page has."""
+
+
 def format_rows(rows: Sequence[Row]) -> str:
-    """Format rows as a Markdown table."""
+    """Format rows as a Markdown table, and lists of those that are judged elsewhere or not tried."""
+    elsewhere = [
+        row.where if row.difference == OTHER_MODELS else f"{row.where} ({row.difference.rstrip('.')})"
+        for row in rows
+        if row.ours == JUDGED
+    ]
+    drawings = [row.where for row in rows if row.theirs == DRAWINGS]
+    untried = [f"- {row.where}. {row.difference}\n" for row in rows if row.verdict == NOT_TRIED]
     lines = ["| in the paper | theirs | ours | verdict | difference |", "|---|---|---|---|---|"]
     lines += [
         f"| {row.where} | {row.theirs} | {row.ours} | {row.verdict or '–'} | {row.difference} |"
         for row in rows
+        if row.ours != JUDGED and row.theirs != DRAWINGS and row.verdict != NOT_TRIED
     ]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    text += f"\nJudged in {JUDGED}: {'; '.join(elsewhere)}.\n" if elsewhere else ""
+    text += f"\nNothing to measure: {'; '.join(drawings)}.\n" if drawings else ""
+    return text + (f"\nNot tried:\n\n{''.join(untried)}" if untried else "")
 
 
 def format_counts(sections: Mapping[str, Sequence[Row]]) -> str:

@@ -37,11 +37,13 @@ from benchmarks.papers.pages.measured import (
 from benchmarks.papers.pages.plot import draw_all
 from benchmarks.papers.pages.sidco import fit_evenly
 from benchmarks.papers.pages.table import (
+    NOT_TRIED,
     REPRODUCED,
     WRONG,
     Row,
     count_claims,
     format_counts,
+    format_rows,
     read_gpu_kernel,
     read_gpu_speedups,
     read_milliseconds,
@@ -287,6 +289,20 @@ def test_verdicts_are_counted() -> None:
     assert "| One | 1 | 0 | 1 | 0 | 0 |" in text
     assert "| all | 2 | 0 | 1 | 0 | 0 |" in text
     assert "Not reproduced:\n\n- One: b.\n" in text
+
+
+def test_rows_without_a_result_are_listed() -> None:
+    rows = [
+        Row("a", "x", "y", "", REPRODUCED),
+        Row("b", "x", "[training.md](training.md)", "Our models; not theirs."),
+        Row("c", "x", "[training.md](training.md)", "One seed."),
+        Row("d", "drawings", "–", "–"),
+        Row("e", "x", "–", "No GPU.", NOT_TRIED),
+    ]
+    table, *lists = format_rows(rows).split("\n\n")
+    assert table.splitlines()[2:] == ["| a | x | y | reproduced |  |"]
+    judged = "Judged in [training.md](training.md): b; c (One seed)."
+    assert lists == [judged, "Nothing to measure: d.", "Not tried:", "- e. No GPU.\n"]
 
 
 def test_pages_agree_on_the_claims_about_training() -> None:

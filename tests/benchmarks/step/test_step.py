@@ -105,11 +105,11 @@ def test_page_and_picture(tmp_path: Path) -> None:
     rows = [row for link in LINKS for row in read_rows(make_record(link))]
     threads = [StageTime("topk", stage, 0.01, 0.006, 0.8, 0.00225) for stage in ("encode", "rest")]
     text = report.format_page(rows, SMALL, threads, command="x", versions="torch", load="0", skipped=["a: b"])
-    cell = "31.0 [30.0–32.0], 0.85"
+    cell = "31.0, 0.85"
     assert re.search(
         rf"^\| topk, overlap=False \|.* {re.escape(cell)} \|.*\| 125 \| 2 \|$", text, re.MULTILINE
     )
-    assert re.search(r"^\| plain DDP \| 50\.0 \[40\.0–60\.0\] \|.* \|  \|  \|$", text, re.MULTILINE)
+    assert re.search(r"^\| plain DDP \| 50\.0 \|.* \|  \|  \|$", text, re.MULTILINE)
     step = next(one for one in list_steps(rows) if (one.link, one.system) == (SLOW, "topk, overlap=False"))
     assert (step.milliseconds, step.cpu, step.sent, step.floor) == pytest.approx((31, 30, 125, 33))
     assert "| MLP, topk | 2.0 (1.0) | 2.0 (1.0) | 2.0 (1.0) | 2.0 (1.0) | 2.0 (1.0) | 10.0 (5.0) |" in text

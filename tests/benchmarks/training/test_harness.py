@@ -135,7 +135,7 @@ def test_page_and_pictures_say_what_is_missing(tmp_path: Path) -> None:
         ("budget 0.25", "rate 0.3, momentum 0.9", 1, 3)
     ]
     assert "yes, one seed, provisional: grid incomplete" in text
-    assert "Not run yet: later." in text
+    assert f"Not run yet of {TASK.name}: later." in text
     pictures = plot.draw(tmp_path, plan, [TASK], [DENSE, OURS, later])
     assert [path.name for path in pictures if path.stat().st_size] == ["training.png", "training_loss.png"]
     assert plot.draw(tmp_path, plan, [TASK], [DENSE]) == []
@@ -161,7 +161,7 @@ def test_a_folder_of_its_own_leaves_the_repositorys_page_alone(
     assert "| dense | 32 | 90 | +0.0% |" in printed
     assert "## images-large" not in printed  # the others are on the page
     assert [path.read_bytes() for path in kept] == before
-    assert f"## {task.name}\n" in (tmp_path / "training.md").read_text(encoding="utf-8")
+    assert f"- {task.name}: " in (tmp_path / "training.md").read_text(encoding="utf-8")
     details = read_rows(tmp_path / "systems.csv", report.Details)
     assert [(one.task, one.system, one.test, one.worse) for one in details] == [
         (task.name, "dense", 90.0, 0.0)
