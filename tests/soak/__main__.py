@@ -110,10 +110,11 @@ class Soak:
         seed: of the steps, the same on all ranks.
         folder: of the runs in stores.
         methods: names of those that are tried.
+        share: of the steps that have a fault.
     """
 
-    def __init__(self, seed: int, folder: Path, methods: Sequence[str]) -> None:
-        self.random, self.names = random.Random(seed), methods
+    def __init__(self, seed: int, folder: Path, methods: Sequence[str], share: float) -> None:
+        self.random, self.names, self.share = random.Random(seed), methods, share
         self.world = World(folder)
         self.side, self.rank, self.size = self.world.side, self.world.rank, self.world.size
         self.own = random.Random(f"{seed} {self.rank}")
@@ -128,7 +129,7 @@ class Soak:
     def step(self) -> None:
         """Take one step of a random method, with or without a fault, and compare the ranks."""
         key = self.random.choice(self.names), self.random.randrange(len(self.shapes))
-        fault = FAULTS[self.random.choice(list(FAULTS)) if self.random.random() < 0.3 else "none"]
+        fault = FAULTS[self.random.choice(list(FAULTS)) if self.random.random() < self.share else "none"]
         if key not in self.subjects:
             self.subjects[key] = self.make(key)
         subject = self.subjects[key]
@@ -337,11 +338,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--methods", default="", help="names contain this")
+    parser.add_argument("--faults", type=float, default=0.3, help="share of the steps that have one")
     options = parser.parse_args()
     world = MPI.COMM_WORLD
     folder = Path(world.bcast(tempfile.mkdtemp(prefix="soak.") if world.rank == 0 else ""))
     try:
-        run(Soak(options.seed, folder, [x for x in METHODS if options.methods in x]), options.seconds)
+        methods = [name for name in METHODS if options.methods in name]
+        run(Soak(options.seed, folder, methods, options.faults), options.seconds)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
