@@ -35,9 +35,8 @@ Encoding is that of `{SCHEME}` to a whole container, with the minimum bytes of a
 `decode_add` adds that container to float32. Its minimum bytes are the container, and the 32-byte sectors of
 the target that have a stored element, read and written.
 
-The minimum bytes of an exact top-k, also of third parties, are one read and the output. Compaction by
-torch (CUB) and by cuSPARSE gets the threshold, and has the minimum bytes of one read and of the output.
-cuSPARSE's matrix has zeros at the elements that are not kept.
+The minimum bytes of an exact top-k, also of third parties, and of compaction by torch (CUB) and by cuSPARSE,
+which get the threshold, are one read and the output.
 
 """
 

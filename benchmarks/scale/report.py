@@ -233,7 +233,7 @@ def _format_local(cells: Sequence[Cell]) -> str:
 def _format_times(cells: Sequence[Cell]) -> str:
     """Format the times of all systems at some of the networks."""
     ranks = list(dict.fromkeys(cell.network.ranks for cell in cells))
-    chosen = {ranks[0], ranks[len(ranks) // 2], ranks[-1]}
+    chosen = {ranks[0], ranks[-1]}
     rows = [
         [
             f"{format_bandwidth(cell.network.bandwidth)}, {cell.network.ranks:,} ranks",
