@@ -769,21 +769,19 @@ static inline uint64_t wc_member_digest(const wc_patch *patch, const wc_key *key
     return patch->touched ? wc_mix(match->sum + wc_shape_digest(&tensor), match->present) : wc_seal(&tensor);
 }
 
-/* The checks of `base` for a key; *complete is set if all its tensors are those of the target. */
+/* The check of `base` for a key; *complete is set if all its tensors are those of the target. */
 static inline wc_status wc_check_own(const wc_patch *patch, const wc_key *key, int *complete) {
-    uint64_t j, done = 0, strange = 0;
+    uint64_t j, old = 0, done = 0; /* a tensor that the patch does not change counts for both */
     const uint8_t *bytes = patch->elements;
     for (j = 0; j < key->n; j++) {
         uint32_t member = wc_member_key(key, j);
         uint64_t own = wc_member_digest(patch, key, j, bytes);
-        if (own == wc_after(patch, member))
-            done++;
-        else if (own != wc_before(patch, member))
-            strange++;
+        old += own == wc_before(patch, member);
+        done += own == wc_after(patch, member);
         bytes += patch->reader.tensors[member].size * key->width;
     }
     *complete = done == key->n;
-    return strange || (done && !*complete) ? wc_refuse(WC_SCHEMA_MISMATCH, "base") : wc_ok();
+    return old == key->n || *complete ? wc_ok() : wc_refuse(WC_SCHEMA_MISMATCH, "base");
 }
 
 /* Make the new elements of the partial tensors of a key. */

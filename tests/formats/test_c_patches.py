@@ -12,6 +12,7 @@ import re
 import struct
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 
 import wirecodec as wc
+from formats.patches import load_patches, to_numbers
 from formats.reference import Limits, Record, Row, WireError, assemble, patch
 from formats.reference.extension import BASE, CRITICAL
 from formats.reference.writing.assembly import write_extension_block
@@ -134,6 +136,24 @@ def patcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patcher]:
     running = Patcher(program)
     yield running
     assert running.close() == 0
+
+
+def test_the_vectors(patcher: Patcher) -> None:
+    """All of them, but those with a codec that the program leaves out."""
+    wrong = {}
+    for vector in load_patches():
+        tried = patcher.apply(
+            vector.data,
+            to_numbers(vector.state),
+            partial=vector.part,
+            limits=replace(LIMITS, **vector.limits),
+        )
+        wanted: Verdict = vector.result, vector.code or b""
+        if vector.target is not None:
+            wanted = "ok", pack_state(to_numbers(vector.target))
+        if tried != wanted and not (tried == UNSUPPORTED and left_out(vector.data, CODECS)):
+            wrong[vector.id] = tried, wanted
+    assert not wrong
 
 
 def by_reference(
