@@ -91,7 +91,7 @@ def test_lag_is_measured_over_the_time() -> None:
     assert both == pytest.approx({0: 0.375, 1: 0.125, 2: 0.25, 3: 0.25})
     (row,) = build_rows(published, served, 1)
     assert (row.stale, row.most, row.updates) == pytest.approx((0.625, 3, 4 / 6))
-    assert row.requests == pytest.approx(7)
+    assert (row.requests, row.step) == pytest.approx((7, 4))
 
 
 def test_page_and_picture(tmp_path: Path) -> None:
