@@ -34,8 +34,8 @@ COLUMNS = """Seconds are those from the end of a step until a rollout has these 
 include publishing, all requests and waiting for the next look. "Older" is the share of the time in which a
 rollout's weights are older than the newest step. "Behind" is how many versions older they are, as a mean over
 the time, and at most. The last column is the median time between the ends of two steps. It is longer than
-{interval:g} s if the cores are busy, with transfers or with other programs. Then there are fewer versions, and
-the share of the time is smaller.
+{interval:g} s if the cores are busy, with transfers or with other programs. Then there are fewer versions,
+and the share of the time is smaller.
 """
 COSTS = """Bytes written are those of all objects of a version, as a mean. A feed also writes patches over 8
 versions. Bytes read are those of a rollout per version. Requests are those of a rollout per update, with
