@@ -23,7 +23,7 @@ from benchmarks.feed.records import Published, Served
 from benchmarks.feed.rows import build_rows, find_delays, measure_lag
 from benchmarks.feed.settings import QUICK, Settings
 from benchmarks.feed.states import load_start, prepare_start
-from benchmarks.feed.targets import READ, WHOLE, check_targets
+from benchmarks.feed.targets import NAMES, READ, WHOLE, check_targets
 
 FACTS = {
     "elements": 1000,
@@ -107,6 +107,10 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert report.format_page(rows[1:], FACTS).startswith("This run is partial.")
     plot.draw(tmp_path / "feed.png", published, served, 1, 3.1)  # type: ignore[arg-type]
     assert (tmp_path / "feed.png").stat().st_size > 10_000
+
+
+def test_names_can_be_chosen_before_torch_is_imported() -> None:
+    assert tuple(METHODS) == NAMES
 
 
 def test_settings_and_start_are_those_of_all_processes(tmp_path: Path) -> None:
