@@ -30,6 +30,7 @@ from benchmarks.common.tables import read_rows, write_rows
 from benchmarks.feed import plot, report
 from benchmarks.feed.records import Published, Served
 from benchmarks.feed.rows import build_rows
+from benchmarks.feed.targets import NAMES
 
 __all__ = ["main"]
 
@@ -46,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--report", action="store_true", help="only write the page from the kept results")
     options = parser.parse_args(arguments)
     if not options.report:
-        published, served, facts = _measure(options.only, quick=options.quick)
+        names = choose_names(options.only, NAMES)
+        published, served, facts = _measure(names, quick=options.quick)
         if options.quick or options.only:
             print(report.format_page(build_rows(published, served, facts["warm_up"]), facts))
             print(PARTIAL_RUN)
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plot.draw(RESULTS / "feed.png", published, served, facts["warm_up"], facts["transfer"])
 
 
-def _measure(only: str, *, quick: bool) -> tuple[list[Published], list[Served], dict[str, Any]]:
+def _measure(names: Sequence[str], *, quick: bool) -> tuple[list[Published], list[Served], dict[str, Any]]:
     """Run the methods; return all records, and what the page says about the run."""
     if reason := find_missing_tools():
         sys.exit(f"no shaped links: {reason}")
@@ -84,7 +86,7 @@ def _measure(only: str, *, quick: bool) -> tuple[list[Published], list[Served], 
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as progress:
         task = progress.add_task("", total=None)
         prepare_start(settings, lambda name: progress.update(task, description=name))
-        for name in choose_names(only, METHODS):
+        for name in names:
             progress.update(task, description=name)
             made, updates = run_method(name, settings)
             published += made

@@ -33,7 +33,9 @@ model small: [the page of patches](patches.md) has more formats and other rates.
 COLUMNS = """Seconds are those from the end of a step until a rollout has these weights, or newer ones. They
 include publishing, all requests and waiting for the next look. "Older" is the share of the time in which a
 rollout's weights are older than the newest step. "Behind" is how many versions older they are, as a mean over
-the time, and at most.
+the time, and at most. The last column is the median time between the ends of two steps. It is longer than
+{interval:g} s if the cores are busy, with transfers or with other programs. Then there are fewer versions,
+and the share of the time is smaller.
 """
 COSTS = """Bytes written are those of all objects of a version, as a mean. A feed also writes patches over 8
 versions. Bytes read are those of a rollout per version. Requests are those of a rollout per update, with
@@ -63,6 +65,7 @@ def format_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
             f"{100 * row.stale:.0f} %",
             f"{row.lag:.2f}",
             f"{row.most}",
+            f"{row.step:.1f}",
         ]
         for row in rows
     ]
@@ -85,8 +88,10 @@ def format_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         format_targets(check_targets(rows)),
     ]
     parts += ["## How it was measured\n", ABOUT.format(**facts)]
-    parts += ["## Seconds and staleness\n", COLUMNS]
-    parts.append(format_markdown(["method", "median s", "worst s", "older", "behind", "at most"], times))
+    parts += ["## Seconds and staleness\n", COLUMNS.format(**facts)]
+    parts.append(
+        format_markdown(["method", "median s", "worst s", "older", "behind", "at most", "s per step"], times)
+    )
     parts += ["## Bytes and costs\n", COSTS.format(feed=FEED_REQUESTS, others=FILE_REQUESTS)]
     header = ["method", "bytes written", "bytes read", "requests", "publishing, ms", "pause, ms", "tokens/s"]
     parts.append(format_markdown(header, costs))

@@ -22,6 +22,7 @@ class Row:
     Attributes:
         method: its name.
         median, worst: seconds from the end of a step until a rollout has these weights, or newer ones.
+        step: median seconds between the ends of two steps.
         publish: median seconds for which the trainer publishes.
         pause: median seconds for which sampling waits for an update.
         written: bytes of a version, mean.
@@ -37,6 +38,7 @@ class Row:
     method: str
     median: float
     worst: float
+    step: float
     publish: float
     pause: float
     written: float
@@ -116,6 +118,7 @@ def _build_row(published: Sequence[Published], served: Sequence[Served], warm_up
         counted[0].method,
         statistics.median(delays),
         max(delays),
+        statistics.median(b.ended - a.ended for a, b in pairwise(counted)),
         statistics.median(one.published - one.ended for one in counted),
         statistics.median(one.pause for one in updates),
         statistics.fmean(one.bytes for one in counted),

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from benchmarks.common.targets import TargetResult, check_at_least, check_at_most
 from benchmarks.feed.rows import Row
 
-__all__ = ["PEER", "READ", "UNREAD", "WHOLE", "check_targets"]
+__all__ = ["NAMES", "PEER", "READ", "UNREAD", "WHOLE", "check_targets"]
 
 WHOLE, PEER = "whole files", "int32 + values + zstd-1"
 READ, UNREAD = 'feed, base="read"', 'feed, base="unread"'
-TIMES = "{:.2f}×"
+NAMES = (WHOLE, PEER, UNREAD, READ)
+"""Of all methods, in the order of the page."""
 
 
 def check_targets(rows: Sequence[Row]) -> list[TargetResult]:

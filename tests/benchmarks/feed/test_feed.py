@@ -23,7 +23,7 @@ from benchmarks.feed.records import Published, Served
 from benchmarks.feed.rows import build_rows, find_delays, measure_lag
 from benchmarks.feed.settings import QUICK, Settings
 from benchmarks.feed.states import load_start, prepare_start
-from benchmarks.feed.targets import READ, WHOLE, check_targets
+from benchmarks.feed.targets import NAMES, READ, WHOLE, check_targets
 
 FACTS = {
     "elements": 1000,
@@ -91,7 +91,7 @@ def test_lag_is_measured_over_the_time() -> None:
     assert both == pytest.approx({0: 0.375, 1: 0.125, 2: 0.25, 3: 0.25})
     (row,) = build_rows(published, served, 1)
     assert (row.stale, row.most, row.updates) == pytest.approx((0.625, 3, 4 / 6))
-    assert row.requests == pytest.approx(7)
+    assert (row.requests, row.step) == pytest.approx((7, 4))
 
 
 def test_page_and_picture(tmp_path: Path) -> None:
@@ -107,6 +107,10 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert report.format_page(rows[1:], FACTS).startswith("This run is partial.")
     plot.draw(tmp_path / "feed.png", published, served, 1, 3.1)  # type: ignore[arg-type]
     assert (tmp_path / "feed.png").stat().st_size > 10_000
+
+
+def test_names_can_be_chosen_before_torch_is_imported() -> None:
+    assert tuple(METHODS) == NAMES
 
 
 def test_settings_and_start_are_those_of_all_processes(tmp_path: Path) -> None:
