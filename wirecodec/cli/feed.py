@@ -6,9 +6,7 @@ import argparse
 from importlib import import_module
 from typing import Any
 
-from wirecodec.cli.options import add_command
-
-_LAST = 20
+from wirecodec.cli.options import add_command, add_newest
 
 
 def add_to(commands: Any) -> None:
@@ -22,16 +20,7 @@ def add_to(commands: Any) -> None:
         " protocol.",
     )
     command.add_argument("url", help="folder of a feed: /mnt/shared/RUN or s3://BUCKET/FOLDER/RUN")
-    command.add_argument(
-        "--last",
-        metavar="N",
-        type=int,
-        default=_LAST,
-        help="newest versions that are read (default: %(default)s)",
-    )
-    command.add_argument(
-        "--storage-options", metavar="JSON", help='of the file system: \'{"endpoint_url": "http://…"}\''
-    )
+    add_newest(command, "versions")
     command.add_argument("--json", action="store_true", help="print JSON; times are in seconds since 1970")
 
 

@@ -189,3 +189,22 @@ def _parse_limit(text: str) -> int:
     if not text.isdecimal() or len(text) > 19:
         raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 0 on, nor 'none'")
     return int(text)
+
+
+def add_newest(command: Any, what: str) -> None:
+    """Add the options of a page about what is in an object store.
+
+    Args:
+        command: the subcommand.
+        what: names what the page lists, such as "rounds".
+    """
+    command.add_argument(
+        "--last",
+        metavar="N",
+        type=int,
+        default=20,
+        help=f"newest {what} to read (default: %(default)s)",
+    )
+    command.add_argument(
+        "--storage-options", metavar="JSON", help='of the file system: \'{"endpoint_url": "http://…"}\''
+    )

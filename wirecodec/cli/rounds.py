@@ -6,9 +6,7 @@ import argparse
 from importlib import import_module
 from typing import Any
 
-from wirecodec.cli.options import add_command, add_picture
-
-_LAST = 20
+from wirecodec.cli.options import add_command, add_newest, add_picture
 
 
 def add_to(commands: Any) -> None:
@@ -22,16 +20,7 @@ def add_to(commands: Any) -> None:
         " fsspec, and the package of the store's protocol.",
     )
     command.add_argument("url", help="folder of a run, /mnt/shared/RUN or s3://BUCKET/FOLDER/RUN, or of runs")
-    command.add_argument(
-        "--last",
-        metavar="N",
-        type=int,
-        default=_LAST,
-        help="newest rounds that are read (default: %(default)s)",
-    )
-    command.add_argument(
-        "--storage-options", metavar="JSON", help='of the file system: \'{"endpoint_url": "http://…"}\''
-    )
+    add_newest(command, "rounds")
     command.add_argument("--json", action="store_true", help="print JSON; times are in seconds")
     add_picture(command, "who took part in each round, and the bytes")
 
