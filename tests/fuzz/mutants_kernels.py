@@ -37,11 +37,11 @@ PACKAGE = "wirecodec.kernels.cpu.patch"
 KERNELS = {
     "rans": ("pull", "read_states", "has_ended"),
     "positions": (
-        *("add_run", "accumulate", "rise", "find_place", "skip_reaches", "leave", "find_in_run"),
+        *("weigh", "weigh_run", "accumulate", "rise", "find_place", "skip_reaches", "leave", "find_in_run"),
         "read_positions",
     ),
     "steps": ("from_step", "add", "read_steps"),
-    "digest": ("fold", "digest_words", "digest_change", "digest_pairs", "scatter"),
+    "digest": ("fold", "add_words", "digest_words", "digest_change", "digest_pairs", "take", "scatter"),
 }
 """The modules in the order of their imports, and the functions that readers run."""
 SECONDS = 40

@@ -44,7 +44,7 @@ REFERENCE_LATER = re.compile(
     r"|container\.py: (decode|_decode_entry)|transform/coefficients\.py: (check|read)_lengths)"
 )
 """The same of the reference decoder."""
-OF_PATCHES = re.compile(r"(patch/(apply|digest|positions|prepared|steps)|container/based)\.py")
+OF_PATCHES = re.compile(r"(patch/(apply|digest|keys|positions|prepared|reading|steps)|container/based)\.py")
 """The modules of the library that read patches of weights, without those of the memory of tensors."""
 REFERENCE_OF_PATCHES = re.compile(r"(patch|rans|index/by_class|value/steps)\.py")
 """The same of the reference."""

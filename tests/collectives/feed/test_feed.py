@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import os
@@ -19,6 +20,7 @@ import pytest
 
 import collectives as co
 from collectives.errors import Refused
+from collectives.feed import command
 from collectives.feed.record import Part, Version
 from tests.collectives.feed.weights import Training, bits_of, copy_of, start_training
 from tests.collectives.injector import Injected, Injector
@@ -494,6 +496,8 @@ def test_the_command(folder: str, training: Training, capsys: pytest.CaptureFixt
     assert versions[2]["skip_bytes"] > 0
     assert main(["feed", folder]) == 2
     assert "has no version of a feed" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="--last is 0"):
+        command.run(argparse.Namespace(last=0))
 
 
 def test_records_are_parsed_or_refused() -> None:

@@ -317,7 +317,7 @@ def test_different_settings_are_an_error_on_all_ranks(setting: str) -> None:
         ({"momentum": 1}, ValueError, "momentum is 1.0"),
         ({"keep": "0.5"}, TypeError, "keep is '0.5'; pass a number"),
         ({"nesterov": True}, ValueError, "pass momentum=0.9"),
-        ({"optimizer": 3}, TypeError, "has no step"),
+        ({"optimizer": 3}, TypeError, "pass an object with a step"),
         ({"named_parameters": [np.ones(3)]}, TypeError, "pass model.named_parameters"),
         ({"named_parameters": {"w": [1.0]}}, TypeError, "a torch tensor or a writable NumPy array"),
         (

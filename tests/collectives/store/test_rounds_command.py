@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 pytest.importorskip("fsspec")
 
 import collectives as co
+from collectives.rounds import command
 from collectives.store import opening
 from collectives.store.envelope import Envelope, Kind
 from tests.collectives.store.peers import make_comm, run_each, run_of
@@ -111,6 +113,11 @@ def test_errors(
     assert text in error
     assert error.count("\n") == 1
     assert time.monotonic() - begin < 10  # it does not try again
+
+
+def test_at_least_one_round_is_shown() -> None:
+    with pytest.raises(ValueError, match="--last is 0"):
+        command.run(argparse.Namespace(last=0))
 
 
 def test_wrong_storage_options_are_named(
