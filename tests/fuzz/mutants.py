@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import numba
 import numpy as np
 
 from tests.fuzz import mutant_pages
@@ -92,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return what ``try_mutants`` does."""
     options = parse_options("mutants", arguments)
     np.seterr(all="ignore")
+    numba.set_num_threads(1)  # which functions run is seen on this thread alone
     decoder = "reference" if options.reference else "library"
     decoder += "-patches" if options.patches else ""
     target = TARGETS[decoder]

@@ -112,11 +112,12 @@ def check_fits(prepared: PreparedPatch, state: Any, tensors: Mapping[str, Any]) 
     """Raise ValueError if a commit adds, removes or reshapes tensors of a module; a mapping takes all."""
     if isinstance(state, MutableMapping):
         return
-    names = [*prepared.removed, *(write.name for write in prepared.writes if write.replaces(tensors))]
-    if names:
+    for name in [*prepared.removed, *(one.name for one in prepared.writes if one.replaces(tensors))]:
         shared = explain_shared(tensors) if prepared.removed else ""
-        remedy = shared or "pass a mapping, such as a state_dict"
-        raise ValueError(f"the patch adds, removes or reshapes tensors, such as {names[0]!r}; {remedy}")
+        raise ValueError(
+            f"the patch adds, removes or reshapes tensors, such as {name!r}"
+            f"{shared or '; pass a mapping, such as a state_dict'}"
+        )
 
 
 def digest_state(tensors: Mapping[str, Any]) -> int:

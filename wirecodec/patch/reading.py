@@ -169,5 +169,4 @@ class _Reader:
 
     def _explain_more(self, others: Sequence[str]) -> str:
         """Return the reason why a state may have more tensors than the base: checkpoints lack tied names."""
-        reason = explain_shared(self.state) if len(others) > self.record.unchanged else ""
-        return f"; {reason}" if reason else ""
+        return explain_shared(self.state) if len(others) > self.record.unchanged else ""

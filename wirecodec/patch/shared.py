@@ -43,10 +43,10 @@ def check_shared(state: Mapping[str, Any], writes: Iterable[Write], kept: Iterab
 
 
 def explain_shared(state: Mapping[str, Any]) -> str:
-    """Return the reason why a state may have more names than a checkpoint, or an empty string."""
+    """Return the reason why a state may have more names than a checkpoint, as the end of a message, or ""."""
     for (_, a), (_, b) in find_overlaps(layouts_of(state, state)):
         return (
-            f"{a!r} and {b!r} share memory: leave out the name that the checkpoint lacks, as"
+            f"; {a!r} and {b!r} share memory: leave out the name that the checkpoint lacks, as"
             " dict(module.named_parameters()) does"
         )
     return ""
