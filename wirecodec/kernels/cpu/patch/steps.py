@@ -176,7 +176,7 @@ def read_steps(
             step = U64(2) | (code & U64(1))
             if left + U64(2) > width:
                 return FAULT
-            first = left & (RAW - U64(1)) if left & (RAW - U64(1)) else RAW
+            first = ((left - U64(1)) & (RAW - U64(1))) + U64(1)
             while left > U64(0) and x != U64(0):
                 bits = first
                 first = RAW
