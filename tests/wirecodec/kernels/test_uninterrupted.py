@@ -67,6 +67,7 @@ def enter(self):
         for _ in range(1000):  # in the main thread, the interrupt comes here
             pass
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have turned it off
 x = np.arange(64.0)
 wc.encode(x, "nonzero | rice | raw")  # Numba is loaded
 ffi._LLVMLock.__enter__ = enter
