@@ -188,7 +188,7 @@ class Publisher:
         return made.number
 
     def _load(self) -> dict[str, Any]:
-        """Return the copy of the newest version, and read it from the feed if there is none."""
+        """Return the newest version: the copy of this publisher, or what the feed has if it has no copy."""
         if self._held is not None or self._newest is None:
             return self._held or {}
         routes, failure = Routes(self._archive, self._newest), None

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
-import wirecodec as wc
 from formats import conformance, patches, program
 from formats.make_vectors import VECTORS
 from formats.patches import Apply, Patch, State, load_patches
@@ -19,7 +17,7 @@ from formats.reference.element_types import BY_NUMBER
 from formats.zstd import find_decompressor
 from tests.formats.test_registry import REGISTRY
 from tests.formats.test_vectors import FORMATS, NEVER, documented, numbers
-from tests.fuzz.patches import library, to_arrays
+from tests.fuzz.patches import HALF_WRITTEN, library, tells_rightly
 from wirecodec.patch import digest
 
 PATCHES = list(load_patches())
@@ -47,15 +45,9 @@ def test_a_target_is_left_alone() -> None:
 
 
 def test_the_library_tells_of_half_written_states_alone() -> None:
-    told = set()
-    for patch in PATCHES:
-        if patch.target is not None and not patch.limits:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                wc.apply(patch.data, to_arrays(patch.state), partial=patch.part)
-            assert {warning.filename for warning in caught} <= {__file__}
-            told |= {patch.id} if caught else set()
-    assert told == {"patch-half-written", "patch-complete-undecoded"}
+    accepted = [patch for patch in PATCHES if patch.target is not None]
+    assert {patch.id for patch in accepted} > HALF_WRITTEN
+    assert [patch.id for patch in accepted if not tells_rightly(patch)] == []
 
 
 def test_every_check_of_the_page_has_a_vector() -> None:

@@ -62,6 +62,21 @@ def library(data: bytes, state: State, limits: dict[str, int], part: bool) -> St
     return from_arrays(arrays)
 
 
+HALF_WRITTEN = {"patch-half-written", "patch-complete-undecoded"}
+"""Golden patches whose state has the target's bits in some tensors, and the base's in others."""
+
+
+def tells_rightly(patch: Patch) -> bool:
+    """Tell whether the library warns of half-written states, at the line of the caller, and of no others."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        wc.apply(
+            patch.data, to_arrays(patch.state), partial=patch.part, limits=wc.DecodeLimits(**patch.limits)
+        )
+    is_here = all(warning.filename == __file__ for warning in caught)
+    return is_here and bool(caught) == (patch.id in HALF_WRITTEN)
+
+
 @cache
 def corpus() -> tuple[Patch, ...]:
     """Return the golden patches; a mutation of a bad one may reach later checks."""

@@ -20,6 +20,7 @@ from formats.zstd import find_decompressor
 from tests.fuzz.judge import library
 from tests.fuzz.mutant_pages import Verdict
 from tests.fuzz.mutation import LIBRARY, Mutant, Place, Target, compile_mutant, place_of
+from tests.fuzz.patches import tells_rightly
 from tests.fuzz.probes import PROBES
 from tests.fuzz.ways import Ways, bounded, splits_of
 from tests.golden import vectors
@@ -60,6 +61,9 @@ def list_trials(target: Target = LIBRARY, *, probes: bool = False) -> Iterator[t
     """
     if target.apply is not None:
         yield from ((partial(is_applied, patch, target.apply), patch) for patch in load_patches())
+        if target.package is LIBRARY.package:
+            accepted = (patch for patch in load_patches() if patch.target is not None)
+            yield from ((partial(tells_rightly, patch), patch) for patch in accepted)
         return
     for vector in vectors():
         yield partial(conforms, vector, target.decode), vector

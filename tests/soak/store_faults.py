@@ -156,7 +156,7 @@ def _plant_round(link: StoreLink, draw: random.Random, number: int, ranks: int) 
 
 
 def _plant_state(link: StoreLink, draw: random.Random, number: int, ranks: int) -> None:
-    """Publish a state that is none."""
+    """Write bytes in the place of a state that are no state."""
     digest = draw.randbytes(32).hex()
     _put(link.folder / f"states/{number:012d}.r{draw.randrange(ranks)}.{digest}", draw.randbytes(300))
 

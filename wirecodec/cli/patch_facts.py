@@ -15,7 +15,7 @@ from wirecodec.container.inspect import inspect
 
 @dataclass(frozen=True)
 class PatchFacts:
-    """What patches in sequence make of a state.
+    """Facts about what patches in sequence make of a state.
 
     Attributes:
         changed, new, removed: numbers of tensors.

@@ -112,12 +112,11 @@ def check_fits(prepared: PreparedPatch, state: Any, tensors: Mapping[str, Any]) 
     """Raise ValueError if a commit adds, removes or reshapes tensors of a module; a mapping takes all."""
     if isinstance(state, MutableMapping):
         return
-    for name in [*prepared.removed, *(one.name for one in prepared.writes if one.replaces(tensors))]:
+    names = [*prepared.removed, *(one.name for one in prepared.writes if one.replaces(tensors))]
+    if names:
         shared = explain_shared(tensors) if prepared.removed else ""
-        raise ValueError(
-            f"the patch adds, removes or reshapes tensors, such as {name!r}"
-            f"{shared or '; pass a mapping, such as a state_dict'}"
-        )
+        remedy = shared or "; pass a mapping, such as a state_dict"
+        raise ValueError(f"the patch adds, removes or reshapes tensors, such as {names[0]!r}{remedy}")
 
 
 def digest_state(tensors: Mapping[str, Any]) -> int:

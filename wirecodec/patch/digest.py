@@ -56,7 +56,7 @@ def sum_elements(bits: Array) -> int:
 
 
 def add_last(total: int, whole: Array, last: Array) -> int:
-    """Add the mixed last word, which is (0,) if there is none, to a sum of those before it."""
+    """Add the mixed last word, (1,) or (0,), to the sum of the words before it."""
     return (total + sum_words(last, whole.size + 1)) & MASK if last.size else total
 
 

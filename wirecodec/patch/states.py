@@ -116,8 +116,16 @@ def read_state(state: Any) -> dict[str, Any]:
 
 def count_state(tensors: Mapping[str, Any]) -> tuple[int, int]:
     """Return the numbers of elements and of bytes of all tensors."""
-    found = [read_bits(name, tensor) for name, tensor in tensors.items()]
-    return sum(math.prod(x.shape) for x in found), sum(x.bits.nbytes for x in found)
+    elements = nbytes = 0
+    for name, tensor in tensors.items():
+        if hasattr(tensor, "nbytes") and hasattr(tensor, "shape"):  # no copy from a device is needed
+            shape, size = tensor.shape, int(tensor.nbytes)
+        else:
+            bits = read_bits(name, tensor)
+            shape, size = bits.shape, bits.bits.nbytes
+        elements += math.prod(shape)
+        nbytes += size
+    return elements, nbytes
 
 
 def _to_host(tensor: Any) -> Any:
